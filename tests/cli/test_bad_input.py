@@ -602,7 +602,7 @@ LINES = {
         ("--precision fp32 bf16 --tolerance -1", 78, "tolerance: is -1.0, a number of points from 0 on is needed"),
         ("--depth 2 99", 78, "depth: is 99, the model has 2 layers"),
         ("--depth 0", 78, "depth: is 0"),
-        ("--patience 2", 78, "learnt to answer after its last layer alone"),
+        ("--patience 2", 78, "was trained to answer only after its last layer"),
         ("--depth 1 2 --predictions {here}/p.jsonl", 2, "--predictions: requires a single --depth"),
         ("--depth 1 2 --rounds 0", 2, "--rounds: is 0"),
     ],

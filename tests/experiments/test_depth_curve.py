@@ -96,7 +96,7 @@ def test_what_cannot_be_run_is_refused(any_depth, config, tokenizer_directory, d
         depth_curve(task, any_depth, data, depths=(2, 99), device="cpu")
     plain = AlbertForSequenceClassification(config, 2)
     save_model_directory(tmp_path / "plain", plain, tokenizer_directory, extra={"id2label": {0: "0", 1: "1"}})
-    with pytest.raises(InvalidConfiguration, match="learnt to answer after its last layer alone"):
+    with pytest.raises(InvalidConfiguration, match="was trained to answer only after its last layer"):
         depth_curve(task, str(tmp_path / "plain"), data, patiences=(1,), device="cpu")
 
 

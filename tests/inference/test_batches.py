@@ -213,7 +213,7 @@ def test_texts_decided_early_say_how_deep_they_went(saved: Save, config: AlbertC
     assert all(2 <= ranked[0]["depth"] <= 6 for ranked in actual)
     for text, ranked in zip(texts, actual, strict=True):
         assert_close(ranked[0]["score"], open_exactly(path, depth=ranked[0]["depth"]).classify(text)[0]["score"])
-    with pytest.raises(InvalidConfiguration, match="learnt to answer after its last layer alone"):
+    with pytest.raises(InvalidConfiguration, match="was trained to answer only after its last layer"):
         open_exactly(saved(AlbertForSequenceClassification(deep, 2)), patience=1)
     choosing = open_exactly(saved(AlbertForMultipleChoice(deep), exit_depths=[1, 2, 3]), patience=1)
     assert {entry["depth"] for entry in choosing.choose("The cat", ["a", "b"])} <= {2, 3, 6}

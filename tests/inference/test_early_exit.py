@@ -125,7 +125,7 @@ def test_a_depth_bounds_the_exits(deep, sequences):
 
 def test_what_cannot_leave_early_is_refused(deep):
     model = PackedModel(AlbertForSequenceClassification(deep, 2), CPU)
-    with pytest.raises(InvalidConfiguration, match="learnt to answer after its last layer alone; .*--exits every"):
+    with pytest.raises(InvalidConfiguration, match="was trained to answer only after its last layer; .*--exits every"):
         early_exit_of(model, 2, {}, "model")
     with pytest.raises(InvalidConfiguration, match="exit_depths: is 'all', depths are expected"):
         early_exit_of(model, 2, {"exit_depths": "all"}, "model")

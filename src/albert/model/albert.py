@@ -1,8 +1,9 @@
 """ALBERT, and ALBERT with each kind of head; class names are those of transformers.
 
-Also: the factorised embedding, the joint question-answering head (SQuAD 2.0), a model's outputs sequence by sequence,
-running at another depth, and changing the dropout of an existing model."""
+Also: the factorised embedding, the joint question-answering head (SQuAD 2.0), splitting outputs by sequence, and
+changing the depth or the dropout of an existing model."""
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple
@@ -37,7 +38,7 @@ class FactorizedEmbedding(nn.Module):
         self.projection = nn.Linear(width, config.hidden_size) if config.projects_embeddings else None
 
     def forward(self, packed: PackedSequences) -> Float[Tensor, "tokens H"]:
-        """Embed a run of tokens."""
+        """Embed all tokens."""
         embedded = (
             self.word_embeddings(packed.token_ids)
             + self.position_embeddings(packed.position_ids)
@@ -51,7 +52,7 @@ class FactorizedEmbedding(nn.Module):
 
 
 class AlbertModel(nn.Module):
-    """Embeddings, encoder and, unless nothing needs one vector a sequence, pooler."""
+    """Embeddings, encoder and optionally the pooler."""
 
     def __init__(self, config: AlbertConfig, with_pooler: bool = True) -> None:
         super().__init__()
@@ -62,32 +63,29 @@ class AlbertModel(nn.Module):
         initialize(self, config.initializer_range)
 
     def forward(self, packed: PackedSequences) -> Float[Tensor, "tokens H"]:
-        """The last layer's output for every token."""
+        """Output of the last layer for every token."""
         return self.encoder(self.embeddings(packed), packed)
 
     def hidden_states(self, packed: PackedSequences) -> list[Float[Tensor, "tokens H"]]:
-        """What goes into the first layer, then every layer's output: 1 + L × inner_group_num states.
-
-        The last is what `forward` gives. transformers calls them `hidden_states` too.
-        """
+        """Input of the first layer and output of every layer: 1 + L × inner_group_num states, as in transformers."""
         return self.encoder.hidden_states(self.embeddings(packed), packed)
 
     def pool(self, hidden: Float[Tensor, "tokens H"], packed: PackedSequences) -> Float[Tensor, "sequences H"]:
-        """One vector a sequence: tanh of a linear map of its [CLS]."""
+        """One vector per sequence: tanh of a linear map of the state at [CLS]."""
         assert self.pooler is not None, "built without a pooler"
         return self.pooler(hidden[packed.first_positions]).tanh()
 
 
 Pooling = Literal["mean", "cls", "weighted"]
-"""The mean over all tokens, [CLS] and [SEP] among them, as sentence-transformers pools; what stands at [CLS]; or the
-mean in which rare pieces weigh more."""
+"""Mean over all tokens including [CLS] and [SEP], as in sentence-transformers; the state at [CLS]; or a mean in which
+rare pieces have larger weights."""
 
 
 class PooledEncoder(nn.Module):
-    """An encoder that gives one vector a sequence.
+    """An encoder with pooling: one vector per sequence.
 
     Args:
-        weights: of each piece of the vocabulary, for the pooling "weighted".
+        weights: one for each piece of the vocabulary; needed for the pooling "weighted".
     """
 
     weights: Tensor | None
@@ -98,7 +96,7 @@ class PooledEncoder(nn.Module):
         self.register_buffer("weights", weights, persistent=False)
 
     def forward(self, packed: PackedSequences) -> Float[Tensor, "sequences H"]:
-        """The last layer's output, pooled."""
+        """Pooled output of the last layer."""
         hidden = self.encoder(packed)
         if self.pooling == "cls":
             return hidden[packed.first_positions]
@@ -106,25 +104,25 @@ class PooledEncoder(nn.Module):
 
 
 class PreTrainingLogits(NamedTuple):
-    """What the two pre-training losses need."""
+    """Logits of both pre-training heads."""
 
     masked_tokens: Float[Tensor, "masked V"]
     sentence_order: Float[Tensor, "sequences 2"]
 
 
 class PreTrainingLosses(NamedTuple):
-    """The same where the masked tokens' labels are known, so that vocabulary logits need not be kept."""
+    """Losses of the masked tokens, and logits of the sentence order; vocabulary logits are not kept in memory."""
 
     masked_tokens: Float[Tensor, " masked"]
-    """Cross-entropies."""
+    """Cross-entropy of each masked token."""
     masked_tokens_correct: Bool[Tensor, " masked"]
     """Whether the label has the largest logit."""
     sentence_order: Float[Tensor, "sequences 2"]
-    """Logits, still."""
+    """Logits."""
 
 
 class AlbertForPreTraining(nn.Module):
-    """Masked-token and sentence-order heads (paper §3.1)."""
+    """ALBERT with a masked-token and a sentence-order head (paper §3.1)."""
 
     def __init__(self, config: AlbertConfig) -> None:
         super().__init__()
@@ -141,9 +139,11 @@ class AlbertForPreTraining(nn.Module):
         masked_positions: Int[Tensor, " masked"],
         masked_labels: Int[Tensor, " masked"] | None = None,
     ) -> PreTrainingLogits | PreTrainingLosses:
-        """Logits at the masked positions (indices into the run of tokens) and for every sequence.
+        """Logits at the masked positions and for every sequence; with labels, losses instead of vocabulary logits.
 
-        Given the masked tokens' labels, losses in place of their logits, in less memory.
+        Args:
+            masked_positions: indices into the tokens of the batch.
+            masked_labels: token ids; with them much less memory is needed.
         """
         hidden = self.albert(packed)
         masked, words = hidden[masked_positions], self.albert.embeddings.word_embeddings.weight
@@ -154,7 +154,7 @@ class AlbertForPreTraining(nn.Module):
 
 
 class AlbertForMaskedLM(nn.Module):
-    """The masked-token head alone, on an encoder without a pooler."""
+    """ALBERT without a pooler, with a masked-token head."""
 
     def __init__(self, config: AlbertConfig) -> None:
         super().__init__()
@@ -164,66 +164,74 @@ class AlbertForMaskedLM(nn.Module):
         initialize(self.predictions, config.initializer_range)
 
     def forward(self, packed: PackedSequences, masked_positions: Int[Tensor, " masked"]) -> Float[Tensor, "masked V"]:
-        """Logits at the masked positions (indices into the run of tokens)."""
+        """Logits at the masked positions (indices into the tokens of the batch)."""
         words = self.albert.embeddings.word_embeddings.weight
         return self.predictions(self.albert(packed)[masked_positions], words)
 
 
-class AlbertForSequenceClassification(nn.Module):
+class _TaskModel(nn.Module):
+    """An encoder and a task head; subclasses compute the head from hidden states in `head_outputs`."""
+
+    def __init__(self, config: AlbertConfig, with_pooler: bool) -> None:
+        super().__init__()
+        self.config = config
+        self.albert = AlbertModel(config, with_pooler)
+        self.dropout = Dropout(config.classifier_dropout_prob)
+
+    def forward(self, packed: PackedSequences) -> Any:
+        """Outputs of the head."""
+        return self.head_outputs(self.albert(packed), packed)
+
+    @abstractmethod
+    def head_outputs(self, hidden: Float[Tensor, "tokens H"], packed: PackedSequences) -> Any:
+        """Outputs of the head for the states of the last layer, or of an earlier one."""
+
+
+class AlbertForSequenceClassification(_TaskModel):
     """A linear head on the pooled sequence: classes, independent labels, or numbers for regression."""
 
     def __init__(self, config: AlbertConfig, num_labels: int) -> None:
-        super().__init__()
-        self.config = config
-        self.albert = AlbertModel(config)
-        self.dropout = Dropout(config.classifier_dropout_prob)
+        super().__init__(config, with_pooler=True)
         self.classifier = nn.Linear(config.hidden_size, num_labels)
         initialize(self.classifier, config.initializer_range)
-
-    def forward(self, packed: PackedSequences) -> Float[Tensor, "sequences labels"]:
-        """One row of logits a sequence."""
-        return self.head_outputs(self.albert(packed), packed)
 
     def head_outputs(
         self, hidden: Float[Tensor, "tokens H"], packed: PackedSequences
     ) -> Float[Tensor, "sequences labels"]:
-        """What the head makes of states that came out of the last layer, or of an earlier one."""
+        """Logits of every sequence."""
         pooled = self.dropout(self.albert.pool(hidden, packed))
         if self.classifier.out_features > 1 or not torch.is_autocast_enabled(pooled.device.type):
             return self.classifier(pooled)
-        with torch.autocast(pooled.device.type, enabled=False):  # bfloat16 would round the year 1995 to 1992
+        with torch.autocast(pooled.device.type, enabled=False):  # regression: bfloat16 would round 1995 to 1992
             return self.classifier(pooled.float())
 
 
-class AlbertForPairClassification(nn.Module):
-    """Two texts, each encoded by itself: a linear head on (u, v, |u − v|, u·v), u and v the means of their states.
+class AlbertForPairClassification(_TaskModel):
+    """Encodes two texts separately: a linear head on (u, v, |u − v|, u·v), where u and v are their mean states.
 
-    As sentence-transformers learns pairs (Reimers and Gurevych 2019, arXiv 1908.10084, §3, with the product u·v
-    beside). No token sees the other text, so the head and not attention compares them. Sequences come in as for any
-    other head, `[CLS] a [SEP] b [SEP]`. transformers has no class for it.
+    From sentence-transformers (Reimers and Gurevych 2019, arXiv 1908.10084, §3), with the product u·v added. Tokens do
+    not attend to the other text. Input sequences are `[CLS] a [SEP] b [SEP]`, as for other heads. transformers has no
+    such class.
     """
 
     def __init__(self, config: AlbertConfig, num_labels: int) -> None:
-        super().__init__()
-        self.config = config
-        self.albert = AlbertModel(config, with_pooler=False)
-        self.dropout = Dropout(config.classifier_dropout_prob)
+        super().__init__(config, with_pooler=False)
         self.pair_classifier = nn.Linear(4 * config.hidden_size, num_labels)
         initialize(self.pair_classifier, config.initializer_range)
 
     @property
     def classifier(self) -> nn.Linear:
-        """The linear head; its name in files is another one than that of a head on [CLS]."""
+        """The linear head, which has a name of its own in files."""
         return self.pair_classifier
 
     def forward(self, packed: PackedSequences) -> Float[Tensor, "sequences labels"]:
-        """One row of logits a pair."""
+        """Logits of every pair."""
         return self.head_outputs(self.albert(split_segments(packed)), packed)
 
     def head_outputs(
         self, hidden: Float[Tensor, "split_tokens H"], packed: PackedSequences
     ) -> Float[Tensor, "sequences labels"]:
-        """What the head makes of the states of `split_segments(packed)`."""
+        """Logits of every pair, from the states of `split_segments(packed)`."""
         means = mean_states(hidden, split_lengths(packed))
         u, v = means[0::2], means[1::2]
         features = self.dropout(torch.cat([u, v, (u - v).abs(), u * v], dim=1))
@@ -231,83 +239,63 @@ class AlbertForPairClassification(nn.Module):
             return self.pair_classifier(features)
 
 
-class AlbertForTokenClassification(nn.Module):
+class AlbertForTokenClassification(_TaskModel):
     """A linear head on every token: parts of speech, named entities."""
 
     def __init__(self, config: AlbertConfig, num_labels: int) -> None:
-        super().__init__()
-        self.config = config
-        self.albert = AlbertModel(config, with_pooler=False)
-        self.dropout = Dropout(config.classifier_dropout_prob)
+        super().__init__(config, with_pooler=False)
         self.classifier = nn.Linear(config.hidden_size, num_labels)
         initialize(self.classifier, config.initializer_range)
-
-    def forward(self, packed: PackedSequences) -> Float[Tensor, "tokens labels"]:
-        """One row of logits a token, special tokens included."""
-        return self.head_outputs(self.albert(packed), packed)
 
     def head_outputs(
         self, hidden: Float[Tensor, "tokens H"], packed: PackedSequences
     ) -> Float[Tensor, "tokens labels"]:
-        """What the head makes of states that came out of the last layer, or of an earlier one."""
+        """Logits of every token, including special tokens."""
         return self.classifier(self.dropout(hidden))
 
 
-class AlbertForMultipleChoice(nn.Module):
-    """One score for each sequence; a question's options are the sequences between which a softmax decides (RACE)."""
+class AlbertForMultipleChoice(_TaskModel):
+    """One score per sequence; the caller takes a softmax over the sequences of a question's options (RACE)."""
 
     def __init__(self, config: AlbertConfig) -> None:
-        super().__init__()
-        self.config = config
-        self.albert = AlbertModel(config)
-        self.dropout = Dropout(config.classifier_dropout_prob)
+        super().__init__(config, with_pooler=True)
         self.classifier = nn.Linear(config.hidden_size, 1)
         initialize(self.classifier, config.initializer_range)
 
-    def forward(self, packed: PackedSequences) -> Float[Tensor, " sequences"]:
-        """One score a sequence; which of them belong to one question, the caller knows."""
-        return self.head_outputs(self.albert(packed), packed)
-
     def head_outputs(self, hidden: Float[Tensor, "tokens H"], packed: PackedSequences) -> Float[Tensor, " sequences"]:
-        """What the head makes of states that came out of the last layer, or of an earlier one."""
+        """Score of every sequence."""
         return self.classifier(self.dropout(self.albert.pool(hidden, packed))).squeeze(-1)
 
 
-class AlbertForQuestionAnswering(nn.Module):
+class AlbertForQuestionAnswering(_TaskModel):
     """Start and end logits for every token (SQuAD 1.1)."""
 
     def __init__(self, config: AlbertConfig) -> None:
-        super().__init__()
-        self.config = config
-        self.albert = AlbertModel(config, with_pooler=False)
+        super().__init__(config, with_pooler=False)
         self.qa_outputs = SpanHead(config)
         initialize(self.qa_outputs, config.initializer_range)
-
-    def forward(self, packed: PackedSequences) -> tuple[Float[Tensor, " tokens"], Float[Tensor, " tokens"]]:
-        """Start and end logits of the whole run of tokens."""
-        return self.head_outputs(self.albert(packed), packed)
 
     def head_outputs(
         self, hidden: Float[Tensor, "tokens H"], packed: PackedSequences
     ) -> tuple[Float[Tensor, " tokens"], Float[Tensor, " tokens"]]:
-        """What the head makes of states that came out of the last layer, or of an earlier one."""
+        """Start and end logits of every token."""
         return self.qa_outputs(hidden)
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Where an answer starts, where it ends given that start, and whether there is one (SQuAD 2.0, paper §4.2).
+# Joint question-answering head (SQuAD 2.0, paper §4.2): start, end given the start, and whether there is an answer.
 #
-# The head that the paper's models have, as it was made for XLNet (Yang et al. 2019): no answer is a decision of its
-# own, not one more span. transformers has no class for it.
+# The paper uses the head of XLNet (Yang et al. 2019), which predicts "no answer" separately instead of as a span.
+# transformers has no such class for ALBERT.
 
 BEAM = 5
-"""Starts that are followed to an end."""
+"""Number of starts for which ends are computed."""
 IMPOSSIBLE = -1e30
-"""The logit of a token where no answer may start or end."""
+"""Logit of tokens at which no answer may start or end."""
 
 
 class SpanFromStart(NamedTuple):
-    """What the loss needs, given where the answers start."""
+    """Outputs for the loss, given the starts of the answers."""
 
     starts: Float[Tensor, " tokens"]
     ends: Float[Tensor, " tokens"]
@@ -315,17 +303,17 @@ class SpanFromStart(NamedTuple):
 
 
 class SpanBeam(NamedTuple):
-    """What decoding needs: the likeliest starts, and for each of them a logit for every end."""
+    """Outputs for decoding: the best starts, and end logits for each of them."""
 
     starts: Float[Tensor, " tokens"]
     beam: Int[Tensor, "sequences beam"]
-    """Places of the likeliest starts, counted from the beginning of their sequence; one may come twice."""
+    """Positions of the best starts within their sequence; short sequences repeat one."""
     ends: Float[Tensor, "tokens beam"]
     unanswerable: Float[Tensor, " sequences"]
 
 
 class JointSpanHead(nn.Module):
-    """Start logits; end logits of a token beside a start; the logit of "no answer" of a sequence."""
+    """Computes start logits, end logits given a start, and the "no answer" logit of a sequence."""
 
     def __init__(self, config: AlbertConfig) -> None:
         super().__init__()
@@ -339,24 +327,24 @@ class JointSpanHead(nn.Module):
         self.answer = nn.Linear(width, 1, bias=False)
 
     def starts(self, hidden: Float[Tensor, "tokens H"]) -> Float[Tensor, " tokens"]:
-        """That the answer starts at a token."""
+        """Start logit of every token."""
         return self.start(hidden).squeeze(-1)
 
     def ends(self, hidden: Float[Tensor, "tokens H"], start: Float[Tensor, "tokens H"]) -> Float[Tensor, " tokens"]:
-        """That the answer ends at a token when it starts at another, whose state each token is given."""
+        """End logit of every token, given the state of the start of its sequence's answer."""
         joint = self.end_dense(torch.cat([hidden, start], dim=-1)).tanh()
         return self.end(self.end_layer_norm(joint)).squeeze(-1)
 
     def unanswerable(
         self, expected_start: Float[Tensor, "sequences H"], first: Float[Tensor, "sequences H"]
     ) -> Float[Tensor, " sequences"]:
-        """That there is no answer, from the mean state of its start and the state of [CLS]."""
+        """Logit of "no answer", from the expected state of the start and the state of [CLS]."""
         joint = self.answer_dense(torch.cat([expected_start, first], dim=-1)).tanh()
         return self.answer(self.dropout(joint)).squeeze(-1)
 
 
 class AlbertForJointQuestionAnswering(nn.Module):
-    """The encoder without a pooler under the joint head."""
+    """ALBERT without a pooler, with the joint head."""
 
     def __init__(self, config: AlbertConfig) -> None:
         super().__init__()
@@ -368,9 +356,9 @@ class AlbertForJointQuestionAnswering(nn.Module):
     def forward(
         self, packed: PackedSequences, starts: Int[Tensor, " sequences"] | None = None
     ) -> SpanFromStart | SpanBeam:
-        """Logits for the loss when the answers' starts are known (indices into the run of tokens), else for decoding.
+        """Outputs for the loss if the starts are given (indices into the tokens of the batch), else for decoding.
 
-        Answers start and end in the second segment, or at [CLS] where there is none; elsewhere logits are -1e30.
+        Answers are in the second segment; "no answer" starts and ends at [CLS]. Other tokens have logits of -1e30.
         """
         return self.head_outputs(self.albert(packed), packed, starts)
 
@@ -380,19 +368,19 @@ class AlbertForJointQuestionAnswering(nn.Module):
         packed: PackedSequences,
         starts: Int[Tensor, " sequences"] | None = None,
     ) -> SpanFromStart | SpanBeam:
-        """What the head makes of states that came out of the last layer, or of an earlier one."""
+        """Outputs of the head for the states of the last layer, or of an earlier one; see `forward`."""
         head = self.joint_qa_outputs
-        possible = _possible(packed)
+        possible = _answer_tokens(packed)
         start_logits = head.starts(hidden).float().masked_fill(~possible, IMPOSSIBLE)
-        unanswerable = head.unanswerable(_expected(start_logits, hidden, packed), hidden[packed.first_positions])
+        unanswerable = head.unanswerable(_expected_start(start_logits, hidden, packed), hidden[packed.first_positions])
         lengths = torch.tensor(packed.lengths, device=hidden.device)
         if starts is not None:
-            given = hidden[starts].repeat_interleave(lengths, dim=0)
-            return SpanFromStart(start_logits, self._ends(hidden, given, possible), unanswerable)
-        beam = _likeliest(start_logits.index_fill(0, packed.first_positions, IMPOSSIBLE), packed)
+            start = hidden[starts].repeat_interleave(lengths, dim=0)
+            return SpanFromStart(start_logits, self._ends(hidden, start, possible), unanswerable)
+        beam = _best_starts(start_logits.index_fill(0, packed.first_positions, IMPOSSIBLE), packed)
         ends = [
-            self._ends(hidden, hidden[packed.first_positions + places].repeat_interleave(lengths, dim=0), possible)
-            for places in beam.unbind(1)
+            self._ends(hidden, hidden[packed.first_positions + positions].repeat_interleave(lengths, dim=0), possible)
+            for positions in beam.unbind(1)
         ]
         return SpanBeam(start_logits, beam, torch.stack(ends, dim=1), unanswerable)
 
@@ -402,8 +390,8 @@ class AlbertForJointQuestionAnswering(nn.Module):
         return self.joint_qa_outputs.ends(hidden, start).float().masked_fill(~possible, IMPOSSIBLE)
 
 
-def _possible(packed: PackedSequences) -> Bool[Tensor, " tokens"]:
-    """The second segment without its [SEP], and [CLS]."""
+def _answer_tokens(packed: PackedSequences) -> Bool[Tensor, " tokens"]:
+    """Tokens at which an answer may start or end: the second segment without its [SEP], and [CLS]."""
     possible = packed.token_type_ids == 1
     lengths = torch.tensor(packed.lengths, device=possible.device)
     possible[packed.first_positions + lengths - 1] = False
@@ -411,25 +399,25 @@ def _possible(packed: PackedSequences) -> Bool[Tensor, " tokens"]:
     return possible
 
 
-def _expected(
+def _expected_start(
     start_logits: Float[Tensor, " tokens"], hidden: Float[Tensor, "tokens H"], packed: PackedSequences
 ) -> Float[Tensor, "sequences H"]:
-    """Each sequence's mean state, weighted by where its answer starts."""
+    """Mean state of each sequence, weighted by the probabilities of its starts."""
     pieces = zip(start_logits.split(packed.lengths), hidden.split(packed.lengths), strict=True)
     return torch.stack([logits.softmax(0).to(states.dtype) @ states for logits, states in pieces])
 
 
-def _likeliest(start_logits: Float[Tensor, " tokens"], packed: PackedSequences) -> Int[Tensor, "sequences beam"]:
-    """Places of the likeliest starts; where a sequence has fewer tokens than the beam, its last place again."""
+def _best_starts(start_logits: Float[Tensor, " tokens"], packed: PackedSequences) -> Int[Tensor, "sequences beam"]:
+    """Positions of the best starts; sequences with fewer tokens than the beam repeat the last one."""
     rows = []
     for logits in start_logits.split(packed.lengths):
-        places = logits.topk(min(BEAM, len(logits))).indices
-        rows.append(torch.cat([places, places[-1:].expand(BEAM - len(places))]))
+        positions = logits.topk(min(BEAM, len(logits))).indices
+        rows.append(torch.cat([positions, positions[-1:].expand(BEAM - len(positions))]))
     return torch.stack(rows)
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# What a model gave for a packed batch, sequence by sequence, as numpy arrays.
+# Splitting the outputs for a packed batch by sequence, as numpy arrays.
 
 
 class SpanBeamRow(NamedTuple):
@@ -445,10 +433,10 @@ OutputRow = np.ndarray | SpanBeamRow
 
 
 def output_rows(output: Tensor | tuple, lengths: tuple[int, ...]) -> list[OutputRow]:
-    """One row for each sequence, float32 on the CPU.
+    """Split the outputs of a model by sequence, as float32 on the CPU.
 
     Args:
-        output: what one of the model classes returned.
+        output: returned by one of the model classes.
         lengths: tokens of each sequence.
 
     Returns:
@@ -456,35 +444,33 @@ def output_rows(output: Tensor | tuple, lengths: tuple[int, ...]) -> list[Output
         for a span model (start and end), and for a joint span model a `SpanBeamRow`.
     """
     if isinstance(output, SpanBeam):
-        starts, ends = (each.float().cpu().split(lengths) for each in (output.starts, output.ends))
+        starts, ends = (logits.float().cpu().split(lengths) for logits in (output.starts, output.ends))
         beam, unanswerable = output.beam.cpu(), output.unanswerable.float().cpu()
         fields = zip(starts, beam, ends, unanswerable, strict=True)
-        return [SpanBeamRow(*(each.numpy() for each in row)) for row in fields]
+        return [SpanBeamRow(*(tensor.numpy() for tensor in row)) for row in fields]
     stacked = (torch.stack(output, dim=1) if isinstance(output, tuple) else output).float().cpu()
-    per_token = len(stacked) == sum(lengths)  # a sequence has [CLS] and [SEP], so they are never as many
+    per_token = len(stacked) == sum(lengths)  # every sequence has at least two tokens, so the counts differ
     return [row.numpy() for row in (stacked.split(lengths) if per_token else stacked.unbind(0))]
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Running a model at another depth: fewer layers, or more where all layers share parameters (paper, appendix A.1).
-#
-# A depth of N is the first N layers. A model whose layers are one layer may be run deeper than it was trained, too;
-# one with layers of its own has no more than it has.
+# Running a model at another depth (paper, appendix A.1): the first N layers, or more layers than it was trained with if
+# all layers share their parameters.
 
 EXITS_KEY = "exit_depths"
-"""In `config.json`: the depths at which the head learnt to answer, in layers."""
+"""Key of `config.json`: the depths, in layers, at which the head was trained."""
 MAX_DEPTH_FACTOR = 8
-"""So many times the trained depth is the limit: larger values are probably typos."""
+"""Maximum depth as a multiple of the trained depth; larger values are probably typos."""
 
 
 def allowed_depths(config: AlbertConfig) -> range:
-    """The depths that a model can be run at, in layers."""
-    is_one_layer = config.sharing == "all" and config.num_hidden_groups == 1
-    return range(1, config.num_hidden_layers * (MAX_DEPTH_FACTOR if is_one_layer else 1) + 1)
+    """Depths at which a model can run, in layers."""
+    shares_all = config.sharing == "all" and config.num_hidden_groups == 1
+    return range(1, config.num_hidden_layers * (MAX_DEPTH_FACTOR if shares_all else 1) + 1)
 
 
 def check_depth(config: AlbertConfig, depth: int) -> None:
-    """Raises InvalidConfiguration when a model cannot be run at that depth, and says which ones it can."""
+    """Raise InvalidConfiguration if a model cannot run at this depth."""
     allowed = allowed_depths(config)
     if depth in allowed:
         return
@@ -494,14 +480,14 @@ def check_depth(config: AlbertConfig, depth: int) -> None:
 
 
 def set_depth(model: nn.Module, depth: int) -> None:
-    """Let a model apply its first `depth` layers, or its one layer so many times. Its configuration stays.
+    """Make a model apply `depth` layers; its configuration does not change.
 
     Args:
         model: one of the model classes.
-        depth: in layers, of which each is `inner_group_num` applications.
+        depth: in layers; each is `inner_group_num` applications.
 
     Raises:
-        InvalidConfiguration: the model cannot be run so deep.
+        InvalidConfiguration: the model cannot run at this depth.
     """
     config = model.config
     assert isinstance(config, AlbertConfig)
@@ -511,25 +497,25 @@ def set_depth(model: nn.Module, depth: int) -> None:
 
 
 def plan_for_depth(config: AlbertConfig, depth: int) -> tuple[LayerApplication, ...]:
-    """The applications of the first `depth` layers, the plan going round where a model of one layer goes deeper."""
+    """Applications of the first `depth` layers; the plan repeats beyond the trained depth."""
     plan = sharing_plan(config)
-    wanted = depth * config.inner_group_num
-    return (plan * -(-wanted // len(plan)))[:wanted]
+    n_applications = depth * config.inner_group_num
+    return (plan * -(-n_applications // len(plan)))[:n_applications]
 
 
 def read_exit_depths(extra: Mapping[str, Any], model: str) -> tuple[int, ...]:
-    """The depths at which a model learnt to answer, ascending, as its `config.json` says.
+    """Depths at which the head of a model was trained, ascending, from its `config.json`.
 
     Args:
-        extra: the keys of `config.json` beside the configuration.
-        model: how to call it in an error.
+        extra: the further keys of `config.json`.
+        model: its name in errors.
 
     Raises:
-        InvalidConfiguration: it learnt to answer at its full depth alone, or what is said is no list of depths.
+        InvalidConfiguration: the model was trained at its full depth only, or the key is not a list of depths.
     """
     stated = extra.get(EXITS_KEY)
     if stated is None:
-        why = "learnt to answer after its last layer alone"
+        why = "was trained to answer only after its last layer"
         raise InvalidConfiguration(model, why, "fine-tune it with --exits every, or leave the patience out")
     if not isinstance(stated, list) or not all(type(depth) is int and depth > 0 for depth in stated):
         raise InvalidConfiguration(f"{model}: {EXITS_KEY}", f"is {stated!r}, depths are expected")
@@ -537,11 +523,11 @@ def read_exit_depths(extra: Mapping[str, Any], model: str) -> tuple[int, ...]:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Dropout of a model that exists already: changed while it trains (Lan et al. 2019, §4.8, Fig. 2b).
+# Changing dropout during training (paper §4.8, Fig. 2b).
 
 
 def set_dropout(model: AlbertForPreTraining, probability: float) -> None:
-    """Drop hidden values and attention probabilities with `probability` from now on; the configuration says so too."""
+    """Set the dropout of hidden values and attention probabilities, in the modules and the configuration."""
     config = replace(model.config, hidden_dropout_prob=probability, attention_probs_dropout_prob=probability)
     model.config = model.albert.config = config
     for part in model.modules():

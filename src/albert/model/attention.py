@@ -1,7 +1,7 @@
 """Multi-head self-attention over packed sequences (paper §3.1; Vaswani et al., 2017, §3.2).
 
-`AttentionBlock` is the module. On a CPU dense attention is written as plain products with its own gradients; on a GPU
-it is a kernel for sequences of any lengths (`varlen_attention`). `window_attention` is for long sequences."""
+`AttentionBlock` is the module. Dense attention is `plain_attention` on a CPU and `varlen_attention`, a kernel for
+packed sequences, on a GPU. `window_attention` is for long sequences."""
 
 from collections.abc import Callable
 from itertools import pairwise
@@ -19,15 +19,15 @@ from albert.runtime.devices import Dropout, keep_mask, linear
 from albert.runtime.environment import load_by_name
 
 # --------------------------------------------------------------------------------------------------------------------
-# Attention as plain products, with its gradients written out: on a CPU faster than torch's fused kernel.
+# Attention as matrix products with a handwritten backward pass: on a CPU faster than torch's fused kernel.
 #
-# A few heads are done at a time, so that their scores stay in the processor's cache. The softmax of products in
-# bfloat16 is computed in float32. Kept for the backward pass are the operands and the probabilities, these once.
+# A few heads are computed at a time, so that their scores stay in the cache. The softmax of bfloat16 scores is computed
+# in float32. The operands and the probabilities are saved for the backward pass.
 
 SCORES_AT_ONCE = 1 << 20
-"""Most elements of the part of the scores that is computed at a time; the scores of one head are never divided."""
+"""Maximum number of scores computed at a time; the scores of one head are not divided."""
 LARGE_MATRIX = 1 << 17
-"""Elements from which on the other order of a transposed product is the faster one."""
+"""Number of scores from which `_transposed_times` computes the transposed product."""
 
 
 def plain_attention(
@@ -40,15 +40,15 @@ def plain_attention(
     """softmax(query keyᵀ / √head_size) value (Vaswani et al., 2017, §3.2.1).
 
     Args:
-        query, key, value: dense or views.
-        mask: true where a row may see a column, and each row sees one; None: everywhere.
-        dropout: the share of the probabilities that is dropped.
+        query, key, value: contiguous or views.
+        mask: true where a row attends to a column (each row has at least one); None: everywhere.
+        dropout: probability of dropping an attention probability.
     """
     return _PlainAttention.apply(query, key, value, mask, dropout)
 
 
 def heads_at_once(heads: int, rows: int, columns: int) -> int:
-    """How many heads' scores are computed at a time: some of one sequence, or all of several sequences."""
+    """Number of heads whose scores are computed at a time: some of one sequence, or all of several sequences."""
     fitting = max(1, SCORES_AT_ONCE // (rows * columns))
     return fitting if fitting < heads else fitting - fitting % heads
 
@@ -56,105 +56,92 @@ def heads_at_once(heads: int, rows: int, columns: int) -> int:
 class _PlainAttention(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float) -> Tensor:
-        mixed, saved = torch.empty_like(query), []
-        unseen = None if mask is None else query.new_zeros(mask.shape).masked_fill_(~mask, float("-inf"))
+        output, saved = torch.empty_like(query), []
+        bias = None if mask is None else query.new_zeros(mask.shape).masked_fill_(~mask, float("-inf"))
         for part in _parts(query, key):
             q, k, v = (operand[part].contiguous() for operand in (query, key, value))
-            probabilities = _softmax(q * q.shape[-1] ** -0.5 @ k.transpose(2, 3), _of_sequences(unseen, part[0]))
-            stays = keep_mask(probabilities, dropout) if dropout else None
-            mixed[part] = _dropped(probabilities, stays, dropout) @ v
+            probabilities = _probabilities(q, k, bias if bias is None or len(bias) == 1 else bias[part[0]])
+            keep = keep_mask(probabilities, dropout) if dropout else None
+            output[part] = _drop(probabilities, keep, dropout) @ v
             if any(ctx.needs_input_grad):
-                saved += [probabilities, stays]
+                saved += [probabilities, keep]
         ctx.dropout = dropout
         ctx.save_for_backward(query, key, value, *saved)
-        return mixed
+        return output
 
     @staticmethod
-    @once_differentiable  # the probabilities that are kept know nothing of query and key
+    @once_differentiable  # the saved probabilities are not part of the graph
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        (of_result,) = gradients
+        (grad_output,) = gradients
         query, key, value, *saved = ctx.saved_tensors
-        of_query, of_key, of_value = (torch.empty_like(operand) for operand in (query, key, value))
-        for part, probabilities, stays in zip(_parts(query, key), saved[::2], saved[1::2], strict=True):
-            q, k, v, of_mixed = (operand[part].contiguous() for operand in (query, key, value, of_result))
-            of_value[part] = _transposed_times(_dropped(probabilities, stays, ctx.dropout), of_mixed)
-            of_probabilities = _dropped(of_mixed @ v.transpose(2, 3), stays, ctx.dropout)
-            of_scores = torch.ops.aten._softmax_backward_data(of_probabilities, probabilities, -1, probabilities.dtype)
-            of_query[part] = of_scores @ k * q.shape[-1] ** -0.5
-            of_key[part] = _transposed_times(of_scores, q * q.shape[-1] ** -0.5)
-        return of_query, of_key, of_value, None, None
+        grad_query, grad_key, grad_value = (torch.empty_like(operand) for operand in (query, key, value))
+        for part, probabilities, keep in zip(_parts(query, key), saved[::2], saved[1::2], strict=True):
+            q, k, v, grad = (operand[part].contiguous() for operand in (query, key, value, grad_output))
+            grad_value[part] = _transposed_times(_drop(probabilities, keep, ctx.dropout), grad)
+            grad_probs = _drop(grad @ v.transpose(2, 3), keep, ctx.dropout)
+            grad_scores = torch.ops.aten._softmax_backward_data(grad_probs, probabilities, -1, probabilities.dtype)
+            grad_query[part] = grad_scores @ k * q.shape[-1] ** -0.5
+            grad_key[part] = _transposed_times(grad_scores, q * q.shape[-1] ** -0.5)
+        return grad_query, grad_key, grad_value, None, None
 
 
 def _transposed_times(
     scores: Float[Tensor, "sequences heads rows columns"], vectors: Float[Tensor, "sequences heads rows head_size"]
 ) -> Float[Tensor, "sequences heads columns head_size"]:
-    """scoresᵀ vectors. torch is slow where a large matrix stands transposed on the left, by up to fifteen times."""
+    """scoresᵀ vectors; with a large transposed matrix on the left, torch is up to fifteen times slower."""
     if scores.shape[2] * scores.shape[3] >= LARGE_MATRIX:
         return (vectors.transpose(2, 3) @ scores).transpose(2, 3)
     return scores.transpose(2, 3) @ vectors
 
 
 def _parts(query: Tensor, key: Tensor) -> list[tuple[slice, slice]]:
-    """Which sequences and which of their heads are done at a time."""
+    """Slices of sequences and of heads that are computed at a time."""
     sequences, heads, rows, _ = query.shape
     matrices = heads_at_once(heads, rows, key.shape[2])
-    together, of_one = max(1, matrices // heads), min(matrices, heads)
+    n_sequences, n_heads = max(1, matrices // heads), min(matrices, heads)
     return [
-        (slice(first, first + together), slice(head, head + of_one))
-        for first in range(0, sequences, together)
-        for head in range(0, heads, of_one)
+        (slice(first, first + n_sequences), slice(head, head + n_heads))
+        for first in range(0, sequences, n_sequences)
+        for head in range(0, heads, n_heads)
     ]
 
 
-def _of_sequences(unseen: Tensor | None, sequences: slice) -> Tensor | None:
-    return unseen if unseen is None or len(unseen) == 1 else unseen[sequences]
+def _probabilities(query: Tensor, key: Tensor, bias: Tensor | None) -> Tensor:
+    scores = query * query.shape[-1] ** -0.5 @ key.transpose(2, 3)
+    if bias is not None:
+        scores += bias
+    return scores.softmax(-1)  # of bfloat16 scores, torch computes it in float32 and rounds once
 
 
-def _softmax(scores: Float[Tensor, "sequences heads rows columns"], unseen: Tensor | None) -> Tensor:
-    """Probabilities in the type of the scores, which are overwritten where −∞ is added.
-
-    torch takes the softmax of bfloat16 numbers in float32 and rounds once.
-    """
-    if unseen is not None:
-        scores += unseen
-    return scores.softmax(-1)
-
-
-def _dropped(probabilities: Tensor, stays: Tensor | None, dropout: float) -> Tensor:
-    return probabilities if stays is None else probabilities * stays / (1 - dropout)
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# Weights in the type that matrix products are computed in: bfloat16 within autocast, else their own.
+def _drop(probabilities: Tensor, keep: Tensor | None, dropout: float) -> Tensor:
+    return probabilities if keep is None else probabilities * keep / (1 - dropout)
 
 
 def to_matmul_dtype(weight: Tensor) -> Tensor:
-    """The weight as products take it.
+    """Cast a weight to the dtype of matrix products: autocast's, or its own outside of autocast.
 
-    Autocast does the same by itself, and remembers the result for parameters, yet not for what is computed from them,
-    nor when activation checkpointing comes back to a layer in the backward pass.
+    Autocast caches its casts of parameters, but not of tensors computed from them, nor during the recomputation of
+    activation checkpointing.
     """
-    kind = weight.device.type
-    if not torch.amp.is_autocast_available(kind) or not torch.is_autocast_enabled(kind):
+    device_type = weight.device.type
+    if not torch.amp.is_autocast_available(device_type) or not torch.is_autocast_enabled(device_type):
         return weight
-    return weight.to(torch.get_autocast_dtype(kind))
+    return weight.to(torch.get_autocast_dtype(device_type))
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Attention in a window, for long sequences: each token sees its neighbours and [CLS], and [CLS] sees everything.
+# Window attention for long sequences: each token attends to its neighbours and [CLS], and [CLS] attends to all tokens.
 #
-# One of the ways beyond dense attention that the paper's discussion names (Lan et al. 2019, §5). The pattern is
-# that of Longformer (Beltagy et al. 2020, §3.1) with [CLS] as the only global token and without projections of its
-# own: no parameter is added, and where the window covers the sequence it is dense attention. Work and memory grow
-# with length × window in place of length².
+# The paper's discussion (§5) names sparse attention as future work. The pattern is that of Longformer (Beltagy et al.
+# 2020, §3.1) with [CLS] as the only global token and without separate projections for it: there are no new parameters,
+# and a window that covers the sequence gives dense attention. Time and memory grow with length × window.
 #
-# The tokens behind [CLS] are cut into blocks of the window's size. A block attends to [CLS], to itself and to the
-# block on either side, as if it were a short sequence of its own: the products, their precision and their dropout
-# are those of dense attention, and a mask cuts what a block sees to the window.
+# The tokens after [CLS] are split into blocks of the window's size. Each block attends to [CLS], itself and both
+# neighbouring blocks by dense attention, under a mask that limits it to the window.
 
 Attend = Callable[[Tensor, Tensor, Tensor, Tensor | None], Tensor]
-"""Dense attention: of queries [batch, heads, rows, head_size] over keys and values [batch, heads, columns, head_size],
-under a mask that is true where a row may see a column, broadcast to [batch, heads, rows, columns]; None: everywhere."""
+"""Dense attention of queries [batch, heads, rows, head_size] to keys and values [batch, heads, columns, head_size],
+under a mask broadcast to [batch, heads, rows, columns], true where a row attends to a column; None: everywhere."""
 
 
 def window_attention(
@@ -165,11 +152,11 @@ def window_attention(
     window: int,
     attend: Attend,
 ) -> Float[Tensor, "sequences heads length head_size"]:
-    """What every token makes of [CLS] (the first token) and of the tokens at most `window` places away.
+    """Attention of every token to [CLS] (the first token) and to the tokens at most `window` positions away.
 
     Args:
-        query, key, value: of a group of sequences of like length.
-        padded: the cells that are padding, never a first one; None when there is none.
+        query, key, value: sequences padded to the same length.
+        padded: true for padding, never for [CLS]; None: no padding.
         window: tokens to either side, at least 1.
         attend: dense attention.
     """
@@ -179,8 +166,8 @@ def window_attention(
     first = attend(query[:, :, :1], key, value, None if padded is None else ~padded[:, None, None, :])
     blocks = attend(
         _blocks(query[:, :, 1:], block_size(window)),
-        _around_each_block(key, window),
-        _around_each_block(value, window),
+        _neighbourhoods(key, window),
+        _neighbourhoods(value, window),
         _block_mask(query, padded, window),
     )
     by_token = blocks.unflatten(0, (len(query), -1)).transpose(2, 3).flatten(1, 2)[:, : length - 1]
@@ -190,30 +177,30 @@ def window_attention(
 def _dense_mask(
     query: Tensor, padded: Tensor | None, window: int
 ) -> Bool[Tensor, "sequences_or_one 1 length_or_one length"] | None:
-    """What a token may see where attention is dense."""
-    there = None if padded is None else ~padded[:, None, None, :]
+    """Mask for dense attention: the window and [CLS], without padding."""
+    is_token = None if padded is None else ~padded[:, None, None, :]
     length = query.shape[2]
     if covers(window, length):
-        return there
-    place = torch.arange(length, device=query.device)
-    near = (place[:, None] - place).abs() <= window
+        return is_token
+    position = torch.arange(length, device=query.device)
+    near = (position[:, None] - position).abs() <= window
     near[0] = near[:, 0] = True
-    return near[None, None] if there is None else near & there
+    return near[None, None] if is_token is None else near & is_token
 
 
 def _blocks(
-    behind_first: Shaped[Tensor, "sequences heads length_less_one size"], block: int
+    after_first: Shaped[Tensor, "sequences heads length_less_one size"], block: int
 ) -> Shaped[Tensor, "sequences_times_blocks heads block size"]:
-    """The tokens behind [CLS], cut; the last block is filled up with zeros."""
-    length = behind_first.shape[2]
-    whole = functional.pad(behind_first.transpose(1, 2), (0, 0, 0, 0, 0, -length % block))
-    return whole.unflatten(1, (-1, block)).flatten(0, 1).transpose(1, 2)
+    """Split the tokens after [CLS] into blocks; the last one is padded with zeros."""
+    length = after_first.shape[2]
+    by_token = functional.pad(after_first.transpose(1, 2), (0, 0, 0, 0, 0, -length % block))
+    return by_token.unflatten(1, (-1, block)).flatten(0, 1).transpose(1, 2)
 
 
-def _around_each_block(
+def _neighbourhoods(
     cells: Shaped[Tensor, "sequences heads length size"], window: int
 ) -> Shaped[Tensor, "sequences_times_blocks heads columns size"]:
-    """[CLS], the block before, the block itself and the one behind; zeros where there is none."""
+    """For each block: [CLS], the previous block, the block and the next one; missing tokens are zeros."""
     sequences, heads, length, size = cells.shape
     block, n = block_size(window), n_blocks(length, window)
     by_token = functional.pad(cells[:, :, 1:].transpose(1, 2), (0, 0, 0, 0, block, (n + 1) * block - (length - 1)))
@@ -225,91 +212,91 @@ def _around_each_block(
 def _block_mask(
     query: Tensor, padded: Tensor | None, window: int
 ) -> Bool[Tensor, "sequences_times_blocks 1 block columns"]:
-    """What a token may see where blocks attend: [CLS], and tokens that are there and near."""
+    """Mask for attention in blocks: [CLS] and the window, without padding."""
     sequences, _, length, _ = query.shape
     is_token = torch.ones(sequences, length, dtype=torch.bool, device=query.device) if padded is None else ~padded
-    there = _around_each_block(is_token[:, None, :, None], window).transpose(2, 3)
+    is_token = _neighbourhoods(is_token[:, None, :, None], window).transpose(2, 3)
     row = torch.arange(block_size(window), device=query.device)
-    column = torch.arange(there.shape[3], device=query.device) - 1 - len(row)  # [CLS], then a block before the rows'
+    column = torch.arange(is_token.shape[3], device=query.device) - 1 - len(row)  # [CLS], then the previous block
     near = (row[:, None] - column).abs() <= window
     near[:, 0] = True
-    return there & near
+    return is_token & near
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Attention of sequences that stand one after the other, by their boundaries: on a GPU, and where its shapes are wanted.
+# Attention of packed sequences by their boundaries, on a GPU.
 #
-# One custom operation, so that a compiled graph holds it as one node: FlashAttention of `torch.nn.attention.varlen` on
-# a GPU, plain products sequence by sequence elsewhere. The kernel has neither dropout nor float32, and a window without
-# [CLS]: for these all sequences are gathered into one padded rectangle, which is made on the device.
+# A custom operation, so that it is one node of a compiled graph: FlashAttention of `torch.nn.attention.varlen` on a
+# GPU, a loop over sequences on other devices (for tests). The kernel supports neither dropout, nor float32, nor a
+# window with [CLS]; in these cases all sequences are padded on the device and use dense attention.
 
 
 _KERNELS = "torch.nn.attention.varlen"
-"""Registers the kernels; it imports torch's compiler, which nobody needs on a CPU."""
+"""Module that registers the kernels. It is imported on use, because it imports torch's compiler."""
 
 
 @torch.library.custom_op("albert::varlen_attention", mutates_args=())
 def varlen_attention(
     query: Tensor, key: Tensor, value: Tensor, boundaries: Tensor, longest: int, scale: float
 ) -> tuple[Tensor, Tensor]:
-    """softmax(scale query keyᵀ) value within each sequence, and the logarithms of the softmax's denominators.
+    """softmax(scale query keyᵀ) value within each sequence, and the log-sum-exp of the scores.
 
     Args:
         query, key, value: [rows heads head_size].
-        boundaries: int32 [sequences + 1], rising from 0 to the number of rows; a sequence may be empty.
-        longest: at least the rows of the longest sequence.
-        scale: of the products.
+        boundaries: int32 [sequences + 1], ascending from 0 to the number of rows; sequences may be empty.
+        longest: an upper bound of the rows of a sequence.
+        scale: factor of the scores.
 
     Returns:
         [rows heads head_size] and float32 [heads rows].
     """
     if query.device.type == "cuda":
         load_by_name(_KERNELS)
-        mixed, normalizers, _ = torch.ops.torch_attn._varlen_attn(
+        output, normalizers, _ = torch.ops.torch_attn._varlen_attn(
             query, key, value, boundaries, boundaries, longest, longest, False, scale
         )
-        return mixed.contiguous(), normalizers
-    mixed = query.new_zeros(query.shape)
+        return output.contiguous(), normalizers
+    output = query.new_zeros(query.shape)
     normalizers = query.new_zeros((query.shape[1], len(query)), dtype=torch.float32)
     for rows in _sequence_rows(boundaries):
-        q, k, v = (each[rows].transpose(0, 1) for each in (query, key, value))
+        q, k, v = (operand[rows].transpose(0, 1) for operand in (query, key, value))
         scores = (q @ k.transpose(1, 2)).float() * scale
         normalizers[:, rows] = scores.logsumexp(-1)
-        mixed[rows] = (scores.softmax(-1).to(v.dtype) @ v).transpose(0, 1)
-    return mixed, normalizers
+        output[rows] = (scores.softmax(-1).to(v.dtype) @ v).transpose(0, 1)
+    return output, normalizers
 
 
 @torch.library.custom_op("albert::varlen_attention_backward", mutates_args=())
 def varlen_attention_backward(
-    of_mixed: Tensor,
+    grad_output: Tensor,
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    mixed: Tensor,
+    output: Tensor,
     normalizers: Tensor,
     boundaries: Tensor,
     longest: int,
     scale: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The gradients of query, key and value."""
+    """Gradients of query, key and value."""
     if query.device.type == "cuda":
-        unused = torch.zeros(2, dtype=torch.uint64, device=query.device)  # of dropout, which there is not
+        unused = torch.zeros(2, dtype=torch.uint64, device=query.device)  # the state of dropout
         load_by_name(_KERNELS)
         gradients = torch.ops.torch_attn._varlen_attn_backward(
-            of_mixed.contiguous(), query, key, value, mixed, normalizers, boundaries, boundaries, longest, longest,
+            grad_output.contiguous(), query, key, value, output, normalizers, boundaries, boundaries, longest, longest,
             False, unused, scale,
         )  # fmt: skip
         return tuple(gradient.contiguous() for gradient in gradients)
-    of_query, of_key, of_value = (query.new_zeros(query.shape) for _ in range(3))
+    grad_query, grad_key, grad_value = (query.new_zeros(query.shape) for _ in range(3))
     for rows in _sequence_rows(boundaries):
-        q, k, v, o, of_o = (each[rows].transpose(0, 1) for each in (query, key, value, mixed, of_mixed))
+        q, k, v, o, grad = (operand[rows].transpose(0, 1) for operand in (query, key, value, output, grad_output))
         probabilities = ((q @ k.transpose(1, 2)).float() * scale - normalizers[:, rows, None]).exp()
-        of_value[rows] = (probabilities.to(v.dtype).transpose(1, 2) @ of_o).transpose(0, 1)
-        along = (of_o.float() * o.float()).sum(-1, keepdim=True)
-        of_scores = (probabilities * ((of_o @ v.transpose(1, 2)).float() - along) * scale).to(q.dtype)
-        of_query[rows] = (of_scores @ k).transpose(0, 1)
-        of_key[rows] = (of_scores.transpose(1, 2) @ q).transpose(0, 1)
-    return of_query, of_key, of_value
+        grad_value[rows] = (probabilities.to(v.dtype).transpose(1, 2) @ grad).transpose(0, 1)
+        mean_gradient = (grad.float() * o.float()).sum(-1, keepdim=True)
+        grad_scores = (probabilities * ((grad @ v.transpose(1, 2)).float() - mean_gradient) * scale).to(q.dtype)
+        grad_query[rows] = (grad_scores @ k).transpose(0, 1)
+        grad_key[rows] = (grad_scores.transpose(1, 2) @ q).transpose(0, 1)
+    return grad_query, grad_key, grad_value
 
 
 def _sequence_rows(boundaries: Tensor) -> list[slice]:
@@ -322,21 +309,20 @@ def _(query, key, value, boundaries, longest, scale):  # type: ignore[no-untyped
 
 
 @varlen_attention_backward.register_fake
-def _(of_mixed, query, key, value, mixed, normalizers, boundaries, longest, scale):  # type: ignore[no-untyped-def]
+def _(grad_output, query, key, value, output, normalizers, boundaries, longest, scale):  # type: ignore[no-untyped-def]
     return query.new_empty(query.shape), query.new_empty(query.shape), query.new_empty(query.shape)
 
 
-def _keep_for_backward(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
     query, key, value, boundaries, ctx.longest, ctx.scale = inputs
     ctx.save_for_backward(query, key, value, *output, boundaries)
 
 
-def _gradients(ctx: Any, of_mixed: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
-    found = varlen_attention_backward(of_mixed, *ctx.saved_tensors, ctx.longest, ctx.scale)
-    return *found, None, None, None
+def _backward(ctx: Any, grad_output: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+    return *varlen_attention_backward(grad_output, *ctx.saved_tensors, ctx.longest, ctx.scale), None, None, None
 
 
-varlen_attention.register_autograd(_gradients, setup_context=_keep_for_backward)
+varlen_attention.register_autograd(_backward, setup_context=_setup_context)
 
 
 def attend_by_boundaries(
@@ -348,16 +334,16 @@ def attend_by_boundaries(
     attend: Attend,
     dropout: float = 0.0,
 ) -> Float[Tensor, "rows H"]:
-    """What every token makes of its own sequence.
+    """Attention of every token to its own sequence.
 
     Args:
         joined: queries, keys and values.
         packed: a batch without groups.
-        heads: attention heads.
-        window: tokens to either side that one sees; None: all.
-        scale: of the products.
-        attend: dense attention, dropout and scale included, for what the kernel cannot do.
-        dropout: whether `attend` drops anything.
+        heads: number of heads.
+        window: tokens to either side that a token attends to; None: all.
+        scale: factor of the scores.
+        attend: dense attention, with dropout and scale, for the cases that the kernel does not support.
+        dropout: dropout probability of `attend`.
     """
     longest, parts = packed.longest, joined.unflatten(1, (3, heads, -1))
     windowed = window is not None and not covers(window, longest)
@@ -366,23 +352,23 @@ def attend_by_boundaries(
         query, key, value = parts.unbind(1)
         return varlen_attention(query, key, value, packed.boundaries, longest, scale)[0].flatten(1)
     starts, column = packed.boundaries[:-1, None].long(), torch.arange(longest, device=joined.device)
-    padded = (column >= packed.boundaries.diff()[:, None]) & (column > 0)  # each row sees one cell, or is not a number
+    padded = (column >= packed.boundaries.diff()[:, None]) & (column > 0)  # a row without any column would be NaN
     cells = (starts + column.where(~padded, 0)).clamp(max=len(joined) - 1)
     query, key, value = parts[cells].permute(2, 0, 3, 1, 4)
     if window is not None and windowed:
-        mixed = window_attention(query, key, value, padded, window, attend)
+        output = window_attention(query, key, value, padded, window, attend)
     else:
-        mixed = attend(query, key, value, ~padded[:, None, None, :])
+        output = attend(query, key, value, ~padded[:, None, None, :])
     row = torch.arange(len(joined), device=joined.device, dtype=torch.int32)
     sequence = torch.searchsorted(packed.boundaries[1:].contiguous(), row, right=True)
-    return mixed.transpose(1, 2).flatten(2)[sequence, packed.position_ids]
+    return output.transpose(1, 2).flatten(2)[sequence, packed.position_ids]
 
 
 class AttentionMatrices(NamedTuple):
-    """What a block multiplies by, in the type of products; made once a forward pass, for all layers that share it.
+    """Weights of an attention block in the matmul dtype, computed once per forward pass for all layers that share it.
 
-    Query, key and value are joined, for one product in place of three. The parameters stay apart because LAMB adapts
-    each by its own norm.
+    Query, key and value are joined for a single product. They are separate parameters because LAMB adapts each by its
+    own norm.
     """
 
     joined: Float[Tensor, "three_H H"]
@@ -392,7 +378,7 @@ class AttentionMatrices(NamedTuple):
 
 
 class AttentionBlock(nn.Module):
-    """Attention, its output map, and the LayerNorm of the sum with what came in (post-norm)."""
+    """Attention, output map, residual connection and LayerNorm (post-norm)."""
 
     def __init__(self, config: AlbertConfig) -> None:
         super().__init__()
@@ -408,7 +394,7 @@ class AttentionBlock(nn.Module):
         self.dropout = Dropout(config.hidden_dropout_prob)
 
     def matrices(self) -> AttentionMatrices:
-        """As they are now."""
+        """The current weights."""
         maps = (self.query, self.key, self.value)
         return AttentionMatrices(
             to_matmul_dtype(torch.cat([part.weight for part in maps])),
@@ -420,25 +406,25 @@ class AttentionBlock(nn.Module):
     def forward(
         self, hidden: Float[Tensor, "rows H"], packed: PackedSequences, matrices: AttentionMatrices
     ) -> Float[Tensor, "rows H"]:
-        """Let every token attend to the tokens of its own sequence; rows behind the tokens are spare ones."""
+        """Let every token attend to the tokens of its own sequence; rows after the tokens are padding rows."""
         joined = linear(hidden, matrices.joined, matrices.joined_bias)
         if packed.has_groups:
-            mixed = [self._attend(*pair) for pair in zip(to_padded_blocks(joined, packed), packed.groups, strict=True)]
-            run = from_padded_blocks(mixed, packed, len(hidden))
+            blocks = [self._attend(*pair) for pair in zip(to_padded_blocks(joined, packed), packed.groups, strict=True)]
+            attended = from_padded_blocks(blocks, packed, len(hidden))
         else:
             scale, dropout = (hidden.shape[1] // self.heads) ** -0.5, self._dropout_now
-            run = attend_by_boundaries(joined, packed, self.heads, self.window, scale, self._dense, dropout)
-        return self.layer_norm(hidden + self.dropout(linear(run, matrices.dense, matrices.dense_bias)))
+            attended = attend_by_boundaries(joined, packed, self.heads, self.window, scale, self._dense, dropout)
+        return self.layer_norm(hidden + self.dropout(linear(attended, matrices.dense, matrices.dense_bias)))
 
     def _attend(
         self, cells: Float[Tensor, "sequences length three_H"], group: AttentionGroup
     ) -> Float[Tensor, "sequences length H"]:
         query, key, value = cells.unflatten(2, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
         if self.window is not None and not covers(self.window, cells.shape[1]):
-            mixed = window_attention(query, key, value, group.padded, self.window, self._dense)
+            output = window_attention(query, key, value, group.padded, self.window, self._dense)
         else:
-            mixed = self._dense(query, key, value, None if group.padded is None else ~group.padded[:, None, None, :])
-        return mixed.transpose(1, 2).flatten(2)
+            output = self._dense(query, key, value, None if group.padded is None else ~group.padded[:, None, None, :])
+        return output.transpose(1, 2).flatten(2)
 
     @property
     def _dropout_now(self) -> float:
@@ -446,8 +432,6 @@ class AttentionBlock(nn.Module):
 
     def _dense(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
         dropout = self._dropout_now
-        if (
-            query.device.type == "cpu" and not torch.compiler.is_compiling()
-        ):  # the backward pass of torch's own kernel is slower there
+        if query.device.type == "cpu" and not torch.compiler.is_compiling():
             return plain_attention(query, key, value, mask, dropout)
         return functional.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout)

@@ -1,6 +1,6 @@
 """`AlbertConfig`, every published size by name, and which layers share parameters (paper §3.1).
 
-Field names are those of `transformers.AlbertConfig`. The attention pattern is here too, as sizes by formula."""
+Field names are those of `transformers.AlbertConfig`. The first part counts the scores of an attention pattern."""
 
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
@@ -8,52 +8,37 @@ from typing import Any, Literal
 from albert.runtime.errors import InvalidConfiguration
 
 # --------------------------------------------------------------------------------------------------------------------
-# The attention pattern by formula: pairs of tokens that attend to each other, and scores that are computed.
+# Size of the attention pattern for one sequence of `length` tokens. `window` is the number of tokens to either side
+# that a token attends to; None: all.
 #
-# Without a window every token sees every other. With one it sees [CLS] and the tokens at most `window` places away,
-# and [CLS] sees all; those scores are computed in blocks (`albert.model.attention`), which are a little
-# more.
+# With a window, a token attends to [CLS] and its neighbours, and [CLS] attends to all tokens. These scores are
+# computed in blocks (`albert.model.attention`), which include some pairs outside the window.
 
-SMALLEST_BLOCK = 32
-"""Tokens; products of smaller blocks would take more time than they leave out."""
+MIN_BLOCK = 32
+"""Tokens. Smaller blocks skip more scores but take more time."""
 
 
 def covers(window: int, length: int) -> bool:
-    """Whether every token sees every other, as it does without a window: the first behind [CLS] sees the last."""
+    """Whether the window has no effect: the first token after [CLS] attends to the last one."""
     return window >= length - 2
 
 
 def seen_pairs(length: int, window: int | None) -> int:
-    """Pairs of a token and one that it sees, itself among them, in one sequence.
-
-    Args:
-        length: tokens of the sequence.
-        window: tokens to either side; None: all of them.
-    """
+    """Number of pairs (query token, key token) in the attention pattern."""
     if window is None or covers(window, length):
         return length * length
-    band = length * (2 * window + 1) - window * (window + 1)  # at each end, the triangle that lies outside
-    return band + 2 * (length - 1 - window)  # [CLS] and those too far for the window see each other all the same
+    band = length * (2 * window + 1) - window * (window + 1)  # without the triangles beyond both ends
+    return band + 2 * (length - 1 - window)  # [CLS] with the tokens outside its window, in both directions
 
 
 def computed_scores(length: int, window: int | None) -> int:
-    """Scores that one head computes for one sequence.
-
-    Args:
-        length: tokens of the sequence.
-        window: tokens to either side; None: all of them.
-    """
+    """Number of attention scores that a head computes."""
     blocks, rows, columns = score_matrices(length, window)
     return blocks * rows * columns + (length if blocks > 1 else 0)
 
 
 def copied_vectors(length: int, window: int | None) -> int:
-    """Queries, keys and values of one sequence that are copied to lie beside each other in blocks, in all heads.
-
-    Args:
-        length: tokens of the sequence.
-        window: tokens to either side; None: all of them.
-    """
+    """Number of query, key and value vectors (of all heads) that are copied into blocks."""
     if window is None or dense_is_faster(length, window):
         return 0
     blocks, rows, columns = score_matrices(length, window)
@@ -61,12 +46,7 @@ def copied_vectors(length: int, window: int | None) -> int:
 
 
 def score_matrices(length: int, window: int | None) -> tuple[int, int, int]:
-    """How many matrices of scores a head has for one sequence, their rows and their columns, without the row of [CLS].
-
-    Args:
-        length: tokens of the sequence.
-        window: tokens to either side; None: all of them.
-    """
+    """Number of score matrices of a head, their rows and their columns; the row of [CLS] is not included."""
     if window is None or dense_is_faster(length, window):
         return 1, length, length
     block = block_size(window)
@@ -74,28 +54,25 @@ def score_matrices(length: int, window: int | None) -> tuple[int, int, int]:
 
 
 def dense_is_faster(length: int, window: int) -> bool:
-    """Whether dense attention under a mask is faster: blocks copy what they see, and spare less than a third."""
-    return covers(window, length) or 2 * length * length <= 3 * _scores_in_blocks(length, window)
+    """Whether to compute dense attention under a mask: blocks copy their keys, and would skip less than a third."""
+    block = block_size(window)
+    in_blocks = length + n_blocks(length, window) * block * (1 + 3 * block)
+    return covers(window, length) or 2 * length * length <= 3 * in_blocks
 
 
 def block_size(window: int) -> int:
-    """Tokens of a block; it sees one block to either side, and a window reaches no further."""
-    return max(window, SMALLEST_BLOCK)
+    """Tokens of a block; a block attends to one block on either side, which holds the whole window."""
+    return max(window, MIN_BLOCK)
 
 
 def n_blocks(length: int, window: int) -> int:
-    """Blocks that the tokens behind [CLS] are cut into; the last one is filled up."""
+    """Number of blocks for the tokens after [CLS]; the last block is padded."""
     return -(-(length - 1) // block_size(window))
-
-
-def _scores_in_blocks(length: int, window: int) -> int:
-    block = block_size(window)
-    return length + n_blocks(length, window) * block * (1 + 3 * block)
 
 
 Activation = Literal["gelu", "gelu_new", "relu", "tanh"]
 Extension = Literal["interpolate", "tile"]
-"""How positions beyond the trained ones are made."""
+"""How new position embeddings are computed."""
 Sharing = Literal["all", "attention", "ffn", "none"]
 
 
@@ -108,21 +85,21 @@ class AlbertConfig:
     """
 
     vocab_size: int = 30000
-    """V, pieces in the vocabulary."""
+    """V, size of the vocabulary."""
     embedding_size: int = 128
-    """E, width of the embeddings; E = H gives BERT's unfactorised ones."""
+    """E, width of the embeddings; E = H gives BERT's unfactorised embeddings."""
     hidden_size: int = 768
     """H, width of the layers."""
     num_hidden_layers: int = 12
-    """L, how many times a layer is applied."""
+    """L, number of layer applications."""
     num_hidden_groups: int = 1
-    """Groups of consecutive layers; layers of one group are one layer (with sharing "all")."""
+    """Groups of consecutive layers; with sharing "all", the layers of a group share all parameters."""
     inner_group_num: int = 1
-    """Different layers that a group applies one after the other at each visit."""
+    """Number of different layers in a group, applied one after the other."""
     num_attention_heads: int = 12
-    """A, attention heads; H must be a multiple."""
+    """A, attention heads; H must be a multiple of A."""
     intermediate_size: int = 3072
-    """F, width inside the feed-forward block; the paper takes 4H."""
+    """F, width of the feed-forward block; 4H in the paper."""
     hidden_act: Activation = "gelu_new"
     """"gelu_new" is the tanh form that Google trained with; "gelu" is the exact one."""
     hidden_dropout_prob: float = 0.0
@@ -130,21 +107,21 @@ class AlbertConfig:
     attention_probs_dropout_prob: float = 0.0
     """Dropout of attention probabilities."""
     classifier_dropout_prob: float = 0.1
-    """Dropout before a task's head, in fine-tuning."""
+    """Dropout before the head of a task, in fine-tuning."""
     max_position_embeddings: int = 512
-    """Positions: the longest sequence, in tokens."""
+    """Maximum sequence length, in tokens."""
     type_vocab_size: int = 2
-    """Token types: the first and the second segment."""
+    """Number of token types (segments)."""
     initializer_range: float = 0.02
-    """Standard deviation of the truncated normal initial values."""
+    """Standard deviation of the truncated normal distribution of initial values."""
     layer_norm_eps: float = 1e-12
     """Added to the variance in layer normalisation."""
     sharing: Sharing = "all"
-    """Which parameters all layers have in common (paper §4.5, Table 4)."""
+    """Which parameters all layers share (paper §4.5, Table 4)."""
     embedding_projection: bool | None = None
-    """Whether E is mapped to H; None: only where they differ, as the paper has it (transformers always maps)."""
+    """Whether there is a linear map from E to H; None: only if E differs from H (transformers always has one)."""
     attention_window: int | None = None
-    """Tokens to either side that a token sees beside [CLS], which sees all and is seen by all; None: all tokens."""
+    """Number of tokens to either side that a token attends to, besides [CLS]; None: dense attention."""
 
     def __post_init__(self) -> None:
         def refuse(subject: str, why: str, remedy: str | None = None) -> None:
@@ -164,19 +141,14 @@ class AlbertConfig:
         for name in ("initializer_range", "layer_norm_eps"):
             if not getattr(self, name) > 0:
                 refuse(name, f"is {getattr(self, name)}, a number above 0 is needed")
-        if self.hidden_size % self.num_attention_heads:
-            refuse(
-                "num_attention_heads",
-                f"{self.num_attention_heads} heads do not divide hidden_size {self.hidden_size}",
-            )
-        if self.num_hidden_groups > self.num_hidden_layers:
-            refuse("num_hidden_groups", f"{self.num_hidden_groups} groups for {self.num_hidden_layers} layers")
-        if self.num_hidden_layers % self.num_hidden_groups:
-            refuse(
-                "num_hidden_groups",
-                f"{self.num_hidden_groups} groups do not divide {self.num_hidden_layers} layers",
-            )
-        if self.sharing != "all" and (self.num_hidden_groups, self.inner_group_num) != (1, 1):
+        heads, groups, layers = self.num_attention_heads, self.num_hidden_groups, self.num_hidden_layers
+        if self.hidden_size % heads:
+            refuse("num_attention_heads", f"{heads} heads do not divide hidden_size {self.hidden_size}")
+        if groups > layers:
+            refuse("num_hidden_groups", f"{groups} groups for {layers} layers")
+        if layers % groups:
+            refuse("num_hidden_groups", f"{groups} groups do not divide {layers} layers")
+        if self.sharing != "all" and (groups, self.inner_group_num) != (1, 1):
             refuse("sharing", f"{self.sharing!r} with groups", 'groups go with sharing "all"')
         if self.embedding_projection is False and self.embedding_size != self.hidden_size:
             refuse("embedding_projection", f"cannot be off: E {self.embedding_size} is not H {self.hidden_size}")
@@ -184,26 +156,25 @@ class AlbertConfig:
     @property
     def projects_embeddings(self) -> bool:
         """Whether there is a map from E to H."""
-        if self.embedding_projection is None:
-            return self.embedding_size != self.hidden_size
-        return self.embedding_projection
+        differs = self.embedding_size != self.hidden_size
+        return differs if self.embedding_projection is None else self.embedding_projection
 
     @property
     def effective_window(self) -> int | None:
-        """The window if it changes anything; None for dense attention, which one is that covers all positions."""
+        """The window, or None for dense attention (also if the window covers all positions)."""
         window = self.attention_window
         return None if window is None or covers(window, self.max_position_embeddings) else window
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# A line for every published size: the rows of the paper's tables, the released models, and BERT beside them.
+# Presets: the rows of Tables 1, 3, 4, 11, 12 and 13 of the paper, the released models, and BERT for comparison.
 #
-# A name is the size, then what differs from it, in the paper's letters: `albert-base-E256-not-shared`, `albert-
-# large-L6`. Case and "_" for "-" do not matter. Lan et al. 2019, Tables 1, 3, 4, 11, 12 and 13.
+# A name is a size, followed by its differences in the paper's letters: `albert-base-E256-not-shared`,
+# `albert-large-L6`. Names are case-insensitive, and "_" may replace "-".
 
 ALBERT_BASE = AlbertConfig()
 FULL_WIDTH = ALBERT_BASE.hidden_size
-"""H of the narrowest model that a recipe was published for."""
+"""H of the narrowest model that has a published recipe."""
 ALBERT_LARGE = replace(
     ALBERT_BASE, hidden_size=1024, num_hidden_layers=24, num_attention_heads=16, intermediate_size=4096
 )
@@ -214,7 +185,7 @@ BERT_VOCABULARY, CHINESE_VOCABULARY = 30522, 21128
 
 
 def bert_control(albert: AlbertConfig) -> AlbertConfig:
-    """The BERT of the same shape: embeddings as wide as the layers, no parameter shared (paper Table 1)."""
+    """BERT with the sizes of `albert`: embeddings of width H, no shared parameters (paper Table 1)."""
     return replace(albert, embedding_size=albert.hidden_size, sharing="none")
 
 
@@ -222,7 +193,7 @@ def _with_dropout(config: AlbertConfig) -> AlbertConfig:
     return replace(config, hidden_dropout_prob=0.1, attention_probs_dropout_prob=0.1)
 
 
-def _as_released_by_devlin(albert: AlbertConfig) -> AlbertConfig:
+def _released_bert(albert: AlbertConfig) -> AlbertConfig:
     bert = _with_dropout(bert_control(albert))
     return replace(bert, vocab_size=BERT_VOCABULARY, hidden_act="gelu")
 
@@ -237,7 +208,7 @@ def _chinese(albert: AlbertConfig, initializer_range: float = 0.02, heads: int |
     )
 
 
-def _of_width(hidden_size: int) -> AlbertConfig:
+def _with_width(hidden_size: int) -> AlbertConfig:
     return replace(
         ALBERT_LARGE,
         num_hidden_layers=3,
@@ -273,11 +244,11 @@ PRESET_GROUPS: dict[str, dict[str, AlbertConfig]] = {
         **{f"albert-large-L{n}": replace(ALBERT_LARGE, num_hidden_layers=n) for n in (1, 3, 6, 12, 48)},
         "albert-xxlarge-L24": replace(ALBERT_XXLARGE, num_hidden_layers=24),
     },
-    "Table 12: width H, of 3 layers": {f"albert-large-L3-H{h}": _of_width(h) for h in (2048, 4096, 6144)},
+    "Table 12: width H, of 3 layers": {f"albert-large-L3-H{h}": _with_width(h) for h in (2048, 4096, 6144)},
     "Version 1, with dropout": {
         "albert-base-v1": _with_dropout(ALBERT_BASE),
         "albert-large-v1": _with_dropout(ALBERT_LARGE),
-        # The released configuration has 16 heads, the paper's rule H/64 gives 32; the weights have the same shapes.
+        # The released configuration has 16 heads; H/64, as in the paper, would be 32. The weights have the same shapes.
         "albert-xlarge-v1": replace(_with_dropout(ALBERT_XLARGE), num_attention_heads=16),
     },
     "Chinese": {
@@ -287,14 +258,14 @@ PRESET_GROUPS: dict[str, dict[str, AlbertConfig]] = {
         "albert-xxlarge-zh": _chinese(ALBERT_XXLARGE, initializer_range=0.01, heads=16),
     },
     "BERT with its own vocabulary": {
-        "bert-base-uncased": _as_released_by_devlin(ALBERT_BASE),
-        "bert-large-uncased": _as_released_by_devlin(ALBERT_LARGE),
+        "bert-base-uncased": _released_bert(ALBERT_BASE),
+        "bert-large-uncased": _released_bert(ALBERT_LARGE),
     },
 }
-"""Heading -> name -> architecture. What Google's English ALBERTs call "gelu" is the tanh form, here "gelu_new"."""
+"""Heading -> name -> architecture. Google's English ALBERTs call the tanh form "gelu"; here it is "gelu_new"."""
 
 PRESETS: dict[str, AlbertConfig] = {name: config for group in PRESET_GROUPS.values() for name, config in group.items()}
-"""Every architecture by its name."""
+"""Name -> architecture."""
 
 PRESET_ALIASES: dict[str, str] = {
     "albert-base-v2": "albert-base",
@@ -315,39 +286,38 @@ PRESET_ALIASES: dict[str, str] = {
     "xlarge": "albert-xlarge",
     "xxlarge": "albert-xxlarge",
 }
-"""Further names: rows that are the same model (version 2 has no dropout, nor has xxlarge of version 1), and recipes."""
+"""Alias -> preset: rows with the same architecture (v2 and xxlarge-v1 have no dropout), and recipe names."""
 
 _BY_SPELLING = {name.lower(): name for name in PRESETS} | {
-    name.lower(): meant for name, meant in PRESET_ALIASES.items()
+    name.lower(): preset for name, preset in PRESET_ALIASES.items()
 }
 
 
 def preset_name(name: str) -> str | None:
-    """The preset that is meant, however it is spelt; None when there is none: `Albert_Base_V2` -> `albert-base`."""
+    """Name of the preset for any spelling or alias (`Albert_Base_V2` -> `albert-base`); None if there is none."""
     return _BY_SPELLING.get(name.lower().replace("_", "-"))
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Which layers are the same layer (paper §3.1, "cross-layer parameter sharing"; Table 4).
+# Cross-layer parameter sharing (paper §3.1; Table 4).
 #
-# The whole of it is a plan: for each application of a layer, which attention block and which feed-forward block to
-# use. Blocks that several applications name exist once in memory.
+# A plan lists, for each layer application, the index of its attention block and of its feed-forward block. A block
+# that several applications use exists once in memory.
 
 
 @dataclass(frozen=True)
 class LayerApplication:
-    """One of the L steps through the network, as indices of the blocks it uses."""
+    """Indices of the blocks that one layer application uses."""
 
     attention: int
     feed_forward: int
 
 
 def sharing_plan(config: AlbertConfig) -> tuple[LayerApplication, ...]:
-    """The blocks of every layer application, in order; there are L × inner_group_num of them.
+    """The L × inner_group_num layer applications, in order.
 
-    With sharing "all", layer i belongs to group ⌊i·G/L⌋ (in integers: the reference's floating-point form skips groups
-    for some L), and applies that group's inner layers in turn. "attention" or "ffn" share that one block over all
-    layers and keep the other of each layer apart; "none" shares nothing.
+    With sharing "all", layer i applies the inner layers of group ⌊i·G/L⌋ (integer arithmetic: the reference's
+    floating-point form skips groups for some L). "attention" and "ffn" share only that block; "none" shares nothing.
     """
     layers, groups, inner = config.num_hidden_layers, config.num_hidden_groups, config.inner_group_num
     if config.sharing == "all":
@@ -360,43 +330,42 @@ def sharing_plan(config: AlbertConfig) -> tuple[LayerApplication, ...]:
 
 
 def n_attention_blocks(config: AlbertConfig) -> int:
-    """Different attention blocks in memory."""
+    """Number of attention blocks in memory."""
     return 1 + max(application.attention for application in sharing_plan(config))
 
 
 def n_feed_forward_blocks(config: AlbertConfig) -> int:
-    """Different feed-forward blocks in memory."""
+    """Number of feed-forward blocks in memory."""
     return 1 + max(application.feed_forward for application in sharing_plan(config))
 
 
 @dataclass(frozen=True, kw_only=True)
 class ArchitectureChanges:
-    """Fields of the configuration to set anew, and how positions are extended; what is None stays."""
+    """Fields of the configuration to change, and how to extend positions; None: unchanged."""
 
     num_hidden_layers: int | None = None
-    """The same as --depth: a shared layer is applied more or less often, others are repeated in place or left out
-    evenly."""
+    """As --depth: a shared layer is applied more or less often, other layers are repeated or dropped evenly."""
     num_hidden_groups: int | None = None
-    """Groups that share one layer each."""
+    """Number of groups; the layers of a group share their parameters."""
     sharing: Sharing | None = None
-    """attention, ffn or none: layers that were shared become layers of their own, and begin as copies."""
+    """attention, ffn or none: shared layers become separate layers, which start as copies."""
     num_attention_heads: int | None = None
-    """The same weights cut into another number of heads: for files that state a wrong one."""
+    """Splits the same weights into another number of heads, for files that state a wrong number."""
     hidden_act: Activation | None = None
-    """Another activation: gelu_new is the tanh form that Google trained with."""
+    """Activation; gelu_new is the tanh form that Google trained with."""
     max_position_embeddings: int | None = None
-    """Positions; more of them allow longer sequences (see --extend-positions and --max-length)."""
+    """Number of positions; more allow longer sequences (see --extend-positions and --max-length)."""
     extend_positions: Extension | None = None
     """How positions beyond the trained ones are made; tile where the model has none and nothing is said."""
     attention_window: int | None = None
-    """Tokens to either side that a token sees beside [CLS]; one that covers all positions is dense attention again."""
+    """Tokens to either side that a token attends to, besides [CLS]; a window over all positions is dense attention."""
 
     def changed_fields(self) -> dict[str, Any]:
-        """What is to change, as plain values."""
+        """The changes as a dictionary of plain values."""
         return {name: value for name, value in asdict(self).items() if value is not None}
 
     def applied_to(self, config: AlbertConfig) -> AlbertConfig:
-        """The architecture wanted. Inner layers and groups of a model that shares no more are layers of their own.
+        """The changed architecture. If it no longer shares layers, groups and inner layers become separate layers.
 
         Raises:
             InvalidConfiguration: sizes that do not fit together.

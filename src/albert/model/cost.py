@@ -1,8 +1,9 @@
-"""Parameters, floating-point operations and memory by formula, without building a model.
+"""Formulas for the number of parameters, floating-point operations (FLOPs) and memory of a model.
 
-Lan et al. 2019, §3.1: a factorised embedding costs V·E + E·H in place of V·H, and a block that L layers share
-counts once. Sharing saves parameters, never work: the FLOPs of a token do not depend on it."""
+A factorised embedding has V·E + E·H parameters instead of V·H, and a shared block counts once (paper §3.1). Sharing
+does not change the FLOPs."""
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
@@ -26,7 +27,7 @@ from albert.runtime.environment import OptimizerKind, Precision
 
 @dataclass(frozen=True, kw_only=True)
 class ParameterCount:
-    """How many numbers each part of a model holds; a LayerNorm counts with the block that it closes."""
+    """Number of parameters by part; a LayerNorm counts with the block before it."""
 
     embeddings: int
     projection: int
@@ -38,32 +39,32 @@ class ParameterCount:
 
     @property
     def encoder(self) -> int:
-        """The model without its pooler: what the paper counts for BERT and for models that share nothing."""
+        """Without the pooler: as the paper counts BERT and models without sharing."""
         return self.embeddings + self.projection + self.attention + self.feed_forward
 
     @property
     def model(self) -> int:
-        """The model with its pooler: what the paper counts for ALBERT."""
+        """With the pooler: as the paper counts ALBERT."""
         return self.encoder + self.pooler
 
     @property
     def pretraining(self) -> int:
-        """The model with both pre-training heads."""
+        """With both pre-training heads."""
         return self.model + self.masked_language_model_head + self.sentence_order_head
 
     def by_part(self) -> dict[str, int]:
-        """Part -> parameters, in the order of the data, then the three sums."""
+        """Part -> parameters, then the three sums."""
         parts = {f.name: getattr(self, f.name) for f in fields(self)}
         return {**parts, "encoder": self.encoder, "model": self.model, "pretraining": self.pretraining}
 
 
 @dataclass(frozen=True, kw_only=True)
 class FlopsPerToken:
-    """Floating-point operations of a forward pass for one token; a multiplication with its addition counts 2.
+    """FLOPs of a forward pass for one token; a multiply-add counts 2.
 
-    Matrix products only: LayerNorm, activations and softmax are left out, as usual. The sums are of the encoder:
-    the masked language model head runs for masked tokens alone, the pooler once a sequence.
-    With an attention window, those scores count that are seen; blocks compute some more (`computed_scores`).
+    Matrix products only, without LayerNorm, activations and softmax. The sums are those of the encoder: the masked
+    language model head applies to masked tokens only, the pooler once per sequence. Of window attention, the scores
+    within the window count, although blocks compute more (`computed_scores`).
     """
 
     projection: int
@@ -74,17 +75,17 @@ class FlopsPerToken:
 
     @property
     def forward(self) -> int:
-        """The encoder, forward."""
+        """Forward pass of the encoder."""
         return self.projection + self.attention_weights + self.attention_scores + self.feed_forward
 
     @property
     def training(self) -> int:
-        """The encoder, forward and backward: the backward pass does each product twice."""
+        """Forward and backward pass of the encoder: each product has two gradients."""
         return 3 * self.forward
 
 
 def count_parameters(config: AlbertConfig) -> ParameterCount:
-    """Parameters by part, as `sum(p.numel() for p in model.parameters())` would find them."""
+    """Number of parameters by part, equal to `sum(p.numel() for p in model.parameters())`."""
     v, e, h, f = config.vocab_size, config.embedding_size, config.hidden_size, config.intermediate_size
     rows = v + config.max_position_embeddings + config.type_vocab_size
     return ParameterCount(
@@ -99,7 +100,7 @@ def count_parameters(config: AlbertConfig) -> ParameterCount:
 
 
 def count_flops(config: AlbertConfig, sequence_length: int | None = None) -> FlopsPerToken:
-    """Work per token of a sequence, on whose length the attention scores depend; None: the longest."""
+    """FLOPs per token of a sequence of this length; None: the maximum."""
     length = config.max_position_embeddings if sequence_length is None else sequence_length
     e, h, f = config.embedding_size, config.hidden_size, config.intermediate_size
     applications = len(sharing_plan(config))
@@ -113,20 +114,17 @@ def count_flops(config: AlbertConfig, sequence_length: int | None = None) -> Flo
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Floating-point operations of a pre-training step that are of use: what a step's speed is measured in.
-#
-# Counted is what the losses need, however it is computed: padding is no work, nor is what activation checkpointing
-# computes a second time (the "model FLOPs" of Chowdhery et al., 2022, appendix B).
+# Model FLOPs of a pre-training step (Chowdhery et al., 2022, appendix B): those that the losses need, without padding
+# and without the recomputation of activation checkpointing.
 
 PASSES = 3
-"""Forward, and twice as much backward: each product has two gradients."""
+"""Forward and backward pass in units of the forward pass: each product has two gradients."""
 
 
 def pretraining_flops(config: AlbertConfig, lengths: Sequence[int], n_masked: int) -> int:
-    """FLOPs of forward and backward over packed sequences of these lengths; a multiplication with its addition is 2.
+    """FLOPs of the forward and backward pass over packed sequences, counted as in `count_flops`.
 
-    Matrix products only, as in `count_flops`, whose formulas these are. Looking embeddings up costs none, and logits of
-    the vocabulary are computed of masked tokens alone.
+    Embedding lookups cost nothing; vocabulary logits are computed for masked tokens only.
     """
     h = config.hidden_size
     encoder = sum(n * length * count_flops(config, length).forward for length, n in Counter(lengths).items())
@@ -136,66 +134,64 @@ def pretraining_flops(config: AlbertConfig, lengths: Sequence[int], n_masked: in
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Memory that grows with the batch, by formula: what a sequence keeps for the backward pass, and needs in inference.
+# Activation memory in bytes: tensors saved for the backward pass, and live tensors in inference.
 #
-# Sharing parameters does not save it: each of the L × inner_group_num applications of a layer keeps its own
-# activations (users with less than a GPU's worth of memory meet this first). The formulas are those of this
-# implementation: packed sequences of equal length, so no padding; plain products in attention on a CPU, where the
-# L² probabilities of each head are kept, and scaled_dot_product_attention on a GPU, where they are not. Bytes, not
-# elements.
+# Sharing parameters does not reduce it: each of the L × inner_group_num layer applications saves its own activations.
+# The formulas are those of this implementation for sequences of equal length. Attention on a CPU saves the
+# probabilities of each head (length²); on a GPU it does not.
 #
-# CPU figures are compared with what autograd saves and with the live tensors of a forward pass; those of a GPU are
-# derived from what its kernels save, by the same rules.
+# Tests compare the CPU values with the tensors that autograd saves and with the live tensors of a forward pass. The GPU
+# values follow from the tensors that its kernels save.
 
 INDEX = 8
-"""Bytes of an index, int64."""
+"""Bytes of an int64."""
 FP32 = 4
 BYTES = {"fp32": 4, "bf16": 2}
 
 
 @dataclass(frozen=True, kw_only=True)
 class ActivationMemory:
-    """Bytes for one sequence of a batch of several, and bytes whatever the batch."""
+    """Bytes per sequence of a batch of several; the last two fields and `inference_scores_at_once` are per batch."""
 
     embeddings: int
-    """Kept for the backward pass: of the embeddings and their map to H."""
+    """Saved for the backward pass: embeddings and their map to H."""
     layer_input: int
-    """Kept: what goes into one layer, all that activation checkpointing keeps of it."""
+    """Saved: the input of one layer, which is all that activation checkpointing saves of it."""
     attention: int
-    """Kept: of all attention blocks, but for their probabilities."""
+    """Saved: all attention blocks, without probabilities."""
     attention_probabilities: int
-    """Kept: L² for each head and layer; nothing on a GPU."""
+    """Saved: attention probabilities; 0 on a GPU."""
     feed_forward: int
-    """Kept: of all feed-forward blocks."""
+    """Saved: all feed-forward blocks."""
     heads: int
-    """Kept: of both pre-training heads, of masked tokens and of [CLS]; logits of the vocabulary are computed again."""
+    """Saved: both pre-training heads; vocabulary logits are recomputed."""
     inference_attention: int
-    """Live in an attention block, in a forward pass of the encoder without gradients, but for the scores."""
+    """Live in an attention block during a forward pass without gradients, without scores."""
     inference_scores: int
-    """Live: scores and probabilities of one sequence, and what is multiplied to get them; nothing on a GPU."""
+    """Live: scores, probabilities and operands of one sequence; 0 on a GPU."""
     inference_scores_at_once: int
-    """The same of as many heads as are done at a time, whatever the batch."""
+    """Live: the same for the heads that are computed at a time."""
     inference_feed_forward: int
     """Live in a feed-forward block."""
     weight_copies: int
-    """Kept whatever the batch: query, key and value weights joined, and bfloat16 weights."""
+    """Joined query, key and value weights, and bfloat16 weights, in training."""
     inference_weight_copies: int
-    """The same of the encoder, with biases."""
+    """The same for the encoder in inference, with biases."""
 
     @property
     def inference(self) -> int:
-        """Live at once at the peak of a forward pass of the encoder, without gradients, for one sequence."""
+        """Peak of a forward pass of the encoder without gradients, for one sequence, without weight copies."""
         return self.inference_peak(1) - self.inference_weight_copies
 
     def inference_peak(self, sequences: int) -> int:
-        """Live at once at the peak of such a pass over a batch, whatever there is."""
+        """Peak of a forward pass of the encoder without gradients, for a batch, with weight copies."""
         scores = min(sequences * self.inference_scores, self.inference_scores_at_once)
         blocks = (sequences * self.inference_attention + scores, sequences * self.inference_feed_forward)
         return self.inference_weight_copies + max(blocks)
 
     @property
     def training(self) -> int:
-        """Kept for the backward pass of pre-training, for one sequence."""
+        """Saved for the backward pass of pre-training, for one sequence."""
         return self.embeddings + self.attention + self.attention_probabilities + self.feed_forward + self.heads
 
 
@@ -207,90 +203,90 @@ def count_activation_memory(
     precision: Precision = "fp32",
     masked_tokens: int | None = None,
 ) -> ActivationMemory:
-    """Memory of a sequence.
+    """Activation memory of a sequence.
 
     Args:
-        config: the model, with its dropout: masks of dropout are kept too.
-        sequence_length: tokens; None: the longest.
-        device: which attention is used, and how masks are kept.
-        precision: "bf16" for mixed precision: products in bfloat16, the rest as torch.autocast has it.
-        masked_tokens: of which the vocabulary is predicted; None: 15 %.
+        config: the model, with its dropout, whose masks are saved.
+        sequence_length: tokens; None: the maximum.
+        device: decides which attention is used and how dropout masks are saved.
+        precision: "bf16" for torch.autocast.
+        masked_tokens: number of masked tokens; None: 15 %.
     """
     length = config.max_position_embeddings if sequence_length is None else sequence_length
     masked = max(1, round(0.15 * length)) if masked_tokens is None else masked_tokens
-    kept = _Kept(config, device, precision)
+    saved = _SavedBytes(config, device, precision)
     applications, product = len(sharing_plan(config)), BYTES[precision]
     matrices, rows, columns = score_matrices(length, config.attention_window)
     copies = product * config.hidden_size * copied_vectors(length, config.attention_window)
     head_size = config.hidden_size // config.num_attention_heads
     scores = 0 if device == "cuda" else _scores_of_a_head(rows, columns, head_size, precision)
-    before = 0 if device == "cuda" else rows * columns * product  # probabilities of the heads before
-    stream, activated = config.hidden_size * kept.stream, config.intermediate_size * product
+    previous = 0 if device == "cuda" else rows * columns * product  # probabilities of the previous heads
+    stream, activated = config.hidden_size * saved.stream, config.intermediate_size * product
     at_activation, at_norm = 3 * stream + 2 * activated, 5 * stream + activated + 2 * FP32
     return ActivationMemory(
-        embeddings=length * kept.embeddings,
-        layer_input=length * config.hidden_size * kept.stream,
-        attention=applications * (length * kept.attention + copies),
-        attention_probabilities=computed_scores(length, config.attention_window) * applications * kept.probabilities,
-        feed_forward=length * applications * kept.feed_forward,
-        heads=masked * kept.masked_token + kept.pooled,
-        inference_attention=length * config.hidden_size * (2 * kept.stream + product * (6 if device == "cuda" else 4))
+        embeddings=length * saved.embeddings,
+        layer_input=length * config.hidden_size * saved.stream,
+        attention=applications * (length * saved.attention + copies),
+        attention_probabilities=computed_scores(length, config.attention_window) * applications * saved.probabilities,
+        feed_forward=length * applications * saved.feed_forward,
+        heads=masked * saved.masked_token + saved.pooled,
+        inference_attention=length * config.hidden_size * (2 * saved.stream + product * (6 if device == "cuda" else 4))
         + copies,
         inference_scores=config.num_attention_heads * matrices * scores,
-        inference_scores_at_once=heads_at_once(config.num_attention_heads, rows, columns) * (scores + before),
+        inference_scores_at_once=heads_at_once(config.num_attention_heads, rows, columns) * (scores + previous),
         inference_feed_forward=length * max(at_activation, at_norm),
         weight_copies=_weight_copies(config, precision),
         inference_weight_copies=_inference_weight_copies(config, precision),
     )
 
 
-class _Kept:
-    """Bytes a token that autograd keeps, of each part."""
+class _SavedBytes:
+    """Bytes per token that autograd saves, by part."""
 
     def __init__(self, config: AlbertConfig, device: str, precision: str) -> None:
         e, h, f = config.embedding_size, config.hidden_size, config.intermediate_size
         product = BYTES[precision]
-        # Dropout keeps its noise in the width of what it acts on, on a GPU a truth value.
+        # Dropout saves its noise in the dtype of its input, on a GPU as booleans.
         hidden_noise = (1 if device == "cuda" else product) if config.hidden_dropout_prob else 0
         embedding_noise = (1 if device == "cuda" else FP32) if config.hidden_dropout_prob else 0
-        norm = 2 * FP32  # its mean and its deviation
-        # Autocast runs LayerNorm in float32 on a GPU; on a CPU it takes what it is given.
+        norm = 2 * FP32  # mean and standard deviation
+        # Autocast runs LayerNorm in float32 on a GPU, and in the dtype of its input on a CPU.
         self.stream = FP32 if device == "cuda" or not config.projects_embeddings else product
         norm_input = FP32 if device == "cuda" else product
-        activated = 2 if config.hidden_act.startswith("gelu") else 1  # ReLU and tanh keep their result alone
+        activated = 2 if config.hidden_act.startswith("gelu") else 1  # ReLU and tanh save only their result
         # ids, types, positions
         self.embeddings = 3 * INDEX + e * FP32 + norm + e * embedding_noise
         self.embeddings += e * product if config.projects_embeddings else 0
-        block = h * (hidden_noise + self.stream) + norm  # dropout, the sum, its LayerNorm
-        # what comes in; query, key, value; what they mix to
+        block = h * (hidden_noise + self.stream) + norm  # dropout, residual sum, LayerNorm
+        # input; query, key, value; output of attention
         self.attention = product * 5 * h + block
         self.probabilities = 0
         if device == "cuda":
-            self.attention += product * h + FP32 * config.num_attention_heads  # kept by the kernel
+            self.attention += product * h + FP32 * config.num_attention_heads  # saved by the kernel
         else:
-            dropped = 1 if config.attention_probs_dropout_prob else 0  # which ones, as truth values
+            dropped = 1 if config.attention_probs_dropout_prob else 0  # mask, as booleans
             self.probabilities = (product + dropped) * config.num_attention_heads
         self.feed_forward = product * (h + activated * f) + block
         head = product * h + (activated - 1) * product * e + norm_input * e + norm + product * e
-        self.masked_token = head + FP32 + 2 * INDEX  # its normaliser, where it is, its label
-        # [CLS], its tanh, two log-probabilities, where it is, its label
+        self.masked_token = head + FP32 + 2 * INDEX  # normaliser, position, label
+        # [CLS], tanh, two log-probabilities, position, label
         self.pooled = product * 2 * h + 2 * FP32 + 2 * INDEX
 
 
 def _scores_of_a_head(rows: int, columns: int, head_size: int, precision: str) -> int:
-    """Bytes at the softmax: what comes in, what comes out, and the operands."""
+    """Bytes at the softmax: scores, probabilities and the operands of the product."""
     return (2 * rows * columns + (rows + 2 * columns) * head_size) * BYTES[precision]
 
 
 def _weight_copies(config: AlbertConfig, precision: str) -> int:
-    """Bytes of weights that are not parameters: a block's query, key and value joined, and all in bfloat16."""
+    """Bytes of weight copies: joined query, key and value weights, and bfloat16 weights."""
     e, h, f, v = config.embedding_size, config.hidden_size, config.intermediate_size, config.vocab_size
     joined = n_attention_blocks(config) * 3 * h * h * BYTES[precision]
     if precision == "fp32":
         return joined
     cast = n_attention_blocks(config) * h * h + n_feed_forward_blocks(config) * 2 * h * f
     cast += e * h if config.projects_embeddings else 0
-    cast += h * h + 2 * h + h * e + v * e + v  # pooler and heads; the decoder is the word embeddings, with a bias
+    cast += h * h + 2 * h + h * e + v * e + v  # pooler and heads; the decoder is tied to the word embeddings
     return joined + cast * BYTES[precision]
 
 
@@ -303,45 +299,44 @@ def _inference_weight_copies(config: AlbertConfig, precision: str) -> int:
 
 
 def count_training_state(config: AlbertConfig) -> int:
-    """Bytes of weights, gradients and LAMB's (or Adam's) two moments, float32, of a pre-training model."""
+    """Bytes of weights, gradients and two moments (LAMB, Adam) of a pre-training model, in float32."""
     return 4 * FP32 * count_parameters(config).pretraining
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The memory of a pre-training step at its peak, by formula: the plan by which a micro-batch is chosen.
+# Peak memory of a pre-training step, from which the micro-batch size is chosen.
 #
-# The peak comes early in the backward pass: all weights, moments and gradients are there (those of earlier micro-
-# batches, to which the new ones are added), all that the forward pass kept, and what the backward pass works with.
-# Sharing layers saves weights, gradients and moments, which are there once, and no activations; activation
-# checkpointing keeps what goes into each layer alone and computes the rest again, for one layer at a time.
+# The peak is early in the backward pass: weights, moments and gradients (of earlier micro-batches), all saved
+# activations, and the workspace of the backward pass. Sharing layers reduces weights, gradients and moments, not
+# activations. Activation checkpointing saves the input of each layer and recomputes one layer at a time.
 
 UPDATED_AT_ONCE = 1 << 24
-"""Numbers that LAMB updates together, or those of one larger tensor; as `albert.optim.lamb` has it."""
+"""Equal to `UPDATE_BUFFER` of `albert.optim.lamb`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingMemory:
-    """Bytes of one step, for a whole micro-batch, by what they are for."""
+    """Bytes of one step with a micro-batch, by purpose."""
 
     weights: int
     gradients: int
     moments: int
     update: int
-    """LAMB's update between its two passes, in memory that is kept from step to step on a CPU."""
+    """Buffer of LAMB's updates on a CPU."""
     weight_copies: int
-    """Query, key and value weights joined, and bfloat16 weights, for as long as the backward pass needs them."""
+    """Joined query, key and value weights, and bfloat16 weights."""
     embeddings: int
     layers: int
-    """Kept for the backward pass of all layers."""
+    """Saved for the backward pass of all layers."""
     recomputed_layer: int
-    """With activation checkpointing: what one layer keeps, computed again."""
+    """With activation checkpointing: the recomputed activations of one layer."""
     heads: int
     workspace: int
-    """What the backward pass works with at the peak."""
+    """Temporary tensors of the backward pass at the peak."""
 
     @property
     def peak(self) -> int:
-        """All of it."""
+        """Sum of all parts."""
         return sum(getattr(self, field.name) for field in fields(self))
 
 
@@ -361,34 +356,34 @@ def count_training_memory(
     Args:
         config: the model, with its dropout.
         batch_size: sequences of a micro-batch.
-        sequence_length: tokens of each; padding is not stored.
-        device: which kernels are used.
-        precision: "bf16" for mixed precision; weights, gradients and moments are float32 all the same.
-        optimizer: whose moments are held.
-        activation_checkpointing: whether layers are computed again in the backward pass.
+        sequence_length: tokens of each sequence, without padding.
+        device: decides which kernels are used.
+        precision: "bf16" for mixed precision; weights, gradients and moments are float32.
+        optimizer: decides the number of moments.
+        activation_checkpointing: whether layers are recomputed in the backward pass.
         masked_tokens: of each sequence; None: 15 %.
     """
     masked = max(1, round(0.15 * sequence_length)) if masked_tokens is None else masked_tokens
     parameters = FP32 * (parts := count_parameters(config)).pretraining
-    # Muon keeps one moment of a matrix; biases of layers are counted with the matrices.
+    # Muon has one moment for matrices; the biases of layers are counted with them.
     one_moment = FP32 * (parts.projection + parts.attention + parts.feed_forward) if optimizer == "muon" else 0
-    kept = count_activation_memory(config, sequence_length, device=device, precision=precision, masked_tokens=masked)
+    saved = count_activation_memory(config, sequence_length, device=device, precision=precision, masked_tokens=masked)
     applications = len(sharing_plan(config))
-    layer = batch_size * (kept.attention + kept.attention_probabilities + kept.feed_forward) // applications
+    layer = batch_size * (saved.attention + saved.attention_probabilities + saved.feed_forward) // applications
     recomputed = layer if activation_checkpointing else 0
-    heads = batch_size * kept.heads
-    # Vocabulary logits and a layer take turns: the heads are done with when the topmost layer's turn comes.
+    heads = batch_size * saved.heads
+    # The memory of the heads is free again when the last layer starts its backward pass.
     in_cross_entropy = _cross_entropy_workspace(config, batch_size * masked, precision) - recomputed
-    kept_of_a_layer = batch_size * kept.layer_input if activation_checkpointing else layer
-    in_layer = _topmost_layers_workspace(config, batch_size * sequence_length, precision, kept_of_a_layer) - heads
+    saved_layer = batch_size * saved.layer_input if activation_checkpointing else layer
+    in_layer = _last_layer_workspace(config, batch_size * sequence_length, precision, saved_layer) - heads
     return TrainingMemory(
         weights=parameters,
         gradients=parameters,
         moments=2 * parameters - one_moment,
         update=min(parameters, _update_at_once(config)) if optimizer == "lamb" and device == "cpu" else 0,
-        weight_copies=kept.weight_copies,
-        embeddings=batch_size * kept.embeddings,
-        layers=applications * kept_of_a_layer,
+        weight_copies=saved.weight_copies,
+        embeddings=batch_size * saved.embeddings,
+        layers=applications * saved_layer,
         recomputed_layer=recomputed,
         heads=heads,
         workspace=max(in_cross_entropy, in_layer, 0),
@@ -401,51 +396,42 @@ def _update_at_once(config: AlbertConfig) -> int:
 
 
 def _cross_entropy_workspace(config: AlbertConfig, masked: int, precision: str) -> int:
-    """Bytes of the backward pass over the vocabulary: gradients of its embeddings, and logits of a few tokens.
-
-    The logits of the tokens before are still there when the next ones come, in the type of products and, of those that
-    are computed at a time, in float32.
-    """
+    """Bytes of the backward pass of the cross-entropy: embedding gradients, and logits of two consecutive parts."""
     product, words = BYTES[precision], config.vocab_size * config.embedding_size
     at_once, in_cache = (max(1, n // config.vocab_size) for n in (LOGITS_AT_ONCE, LOGITS_IN_CACHE))
     first, second = min(masked, at_once), min(max(0, masked - at_once), at_once)
     computed = config.vocab_size * min(first, in_cache)
     narrow = config.vocab_size * product
-    at_logits = computed * (FP32 + (product if precision == "bf16" else 0)) + (
-        computed * FP32 if masked > in_cache else 0
-    )
+    at_logits = computed * (FP32 + (product if precision == "bf16" else 0))
+    at_logits += computed * FP32 if masked > in_cache else 0
     return words * FP32 + max(first * narrow + computed * FP32 + words * product, (first + second) * narrow + at_logits)
 
 
-def _topmost_layers_workspace(config: AlbertConfig, tokens: int, precision: str, kept: int) -> int:
-    """Bytes that the backward pass of the topmost layer, or of the one below it, adds to what was kept.
+def _last_layer_workspace(config: AlbertConfig, tokens: int, precision: str, saved: int) -> int:
+    """Bytes that the backward pass of the last layer, or of the one before, adds to the saved activations.
 
-    Gradients of the word embeddings wait for those of the looked-up words, gradients of blocks that layers share for
-    the lowest of these layers. They are complete after the topmost layer, which is no longer kept then.
+    Gradients of the word embeddings and of shared blocks are live until the first layer. When those of the shared
+    blocks exist, the activations of the last layer are free again.
     """
     e, h, f, product = config.embedding_size, config.hidden_size, config.intermediate_size, BYTES[precision]
     words = config.vocab_size * e * FP32
     of_feed_forward = product * (tokens * (f + h) + f * h)
-    if config.hidden_act == "gelu_new":  # whose forward pass needs memory: its input, and what is computed at a time
+    if config.hidden_act == "gelu_new":  # its forward pass needs its input and buffers
         of_feed_forward = max(of_feed_forward, product * tokens * f + 5 * FP32 * min(ACTIVATED_AT_ONCE, tokens * f))
     plan = sharing_plan(config)
     attention = 4 * h * h if len(plan) > n_attention_blocks(config) else 0
     feed_forward = 2 * h * f if len(plan) > n_feed_forward_blocks(config) else 0
-    return words + of_feed_forward + max(0, product * (attention + feed_forward) - kept)
+    return words + of_feed_forward + max(0, product * (attention + feed_forward) - saved)
 
 
 def largest_batch(memory_of: Callable[[int], TrainingMemory], limit: int) -> int:
-    """The most sequences whose peak is within `limit` bytes; 0 when one is too much already.
+    """The largest number of sequences whose peak is within `limit` bytes; 0 if none is.
 
     Args:
-        memory_of: the memory of a number of sequences; grows with it.
+        memory_of: the memory for a number of sequences; increases with it.
         limit: bytes.
     """
     too_many = 1
     while memory_of(too_many).peak <= limit:
         too_many *= 2
-    enough = too_many // 2
-    while too_many - enough > 1:
-        middle = (enough + too_many) // 2
-        enough, too_many = (middle, too_many) if memory_of(middle).peak <= limit else (enough, middle)
-    return enough
+    return bisect_right(range(too_many), limit, key=lambda sequences: memory_of(sequences).peak if sequences else 0) - 1

@@ -1,4 +1,4 @@
-"""The encoder: feed-forward block, shared blocks applied L times (paper §3.1), and all initial values."""
+"""The encoder: feed-forward block, blocks applied L times (paper §3.1), and initialisation."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -26,29 +26,29 @@ ACTIVATIONS: dict[str, nn.Module] = {
     "relu": nn.ReLU(),
     "tanh": nn.Tanh(),
 }
-"""By transformers' names; the reference's "gelu" is the tanh form, here "gelu_new"."""
+"""Name in transformers -> module; the reference calls the tanh form "gelu", here it is "gelu_new"."""
 
 ACTIVATED_AT_ONCE = 1 << 16
-"""Elements whose GELU is computed at a time: with the intermediate results they stay in the processor's cache."""
+"""Elements whose GELU is computed at a time, so that intermediate results stay in the cache."""
 _LINEAR = torch.tensor(math.sqrt(8 / math.pi), dtype=torch.float64)
 _MINUS_TWICE_LINEAR = -2 * _LINEAR
 _CUBIC = math.sqrt(8 / math.pi) * 0.044715
 
 
 def activate(inputs: Float[Tensor, "rows F"], activation: nn.Module) -> Float[Tensor, "rows F"]:
-    """The activation of the inputs; in training on a CPU the tanh form of GELU is a function of its own."""
+    """Apply an activation; the tanh form of GELU has an implementation of its own for training on a CPU."""
     on_cpu = inputs.device.type == "cpu" and not torch.compiler.is_compiling()
-    learns = torch.is_grad_enabled() and inputs.requires_grad
-    return (
-        _TanhGelu.apply(inputs) if learns and on_cpu and activation is ACTIVATIONS["gelu_new"] else activation(inputs)
-    )
+    needs_gradient = torch.is_grad_enabled() and inputs.requires_grad
+    if needs_gradient and on_cpu and activation is ACTIVATIONS["gelu_new"]:
+        return _TanhGelu.apply(inputs)
+    return activation(inputs)
 
 
 class _TanhGelu(torch.autograd.Function):
     """½ x (1 + tanh(√(2/π) (x + 0.044715 x³))) (Hendrycks and Gimpel, 2016), as x σ(x (a + b x²)) with a = √(8/π).
 
-    The logistic function takes a fifth of the time of torch's tanh, and the slope is made with the value: it is kept in
-    place of the inputs. Computed in float32.
+    The logistic function takes a fifth of the time of torch's tanh. The forward pass computes the derivative, too, and
+    saves it instead of the inputs. Computed in float32.
     """
 
     @staticmethod
@@ -56,16 +56,16 @@ class _TanhGelu(torch.autograd.Function):
         values, slopes = (torch.empty_like(inputs, memory_format=torch.contiguous_format) for _ in range(2))
         exact = torch.promote_types(inputs.dtype, torch.float32)
         memory = torch.empty(5, min(ACTIVATED_AT_ONCE, values.numel()), dtype=exact)
-        runs = [run.view(-1).split(ACTIVATED_AT_ONCE) for run in (inputs.contiguous(), values, slopes)]
-        for of_inputs, of_values, of_slopes in zip(*runs, strict=True):
-            x, inner, share, value, slope = memory[:, : len(of_inputs)].unbind(0)
-            torch.addcmul(_LINEAR, x.copy_(of_inputs), x, value=_CUBIC, out=inner)
-            torch.mul(x, torch.mul(x, inner, out=share).sigmoid_(), out=value)
-            of_values.copy_(value)
+        chunks = [tensor.view(-1).split(ACTIVATED_AT_ONCE) for tensor in (inputs.contiguous(), values, slopes)]
+        for input_chunk, value_chunk, slope_chunk in zip(*chunks, strict=True):
+            x, inner, sigmoid, value, slope = memory[:, : len(input_chunk)].unbind(0)
+            torch.addcmul(_LINEAR, x.copy_(input_chunk), x, value=_CUBIC, out=inner)
+            torch.mul(x, torch.mul(x, inner, out=sigmoid).sigmoid_(), out=value)
+            value_chunk.copy_(value)
             # The slope is σ + x σ (1 - σ) (a + 3 b x²), and a + 3 b x² is 3 (a + b x²) - 2 a.
-            torch.addcmul(value, value, share, value=-1, out=slope)
+            torch.addcmul(value, value, sigmoid, value=-1, out=slope)
             torch.add(_MINUS_TWICE_LINEAR, inner, alpha=3, out=inner)
-            of_slopes.copy_(torch.addcmul(share, slope, inner, out=slope))
+            slope_chunk.copy_(torch.addcmul(sigmoid, slope, inner, out=slope))
         ctx.save_for_backward(slopes)
         return values
 
@@ -76,7 +76,7 @@ class _TanhGelu(torch.autograd.Function):
 
 
 class FeedForwardMatrices(NamedTuple):
-    """What a block multiplies by, in the type of products; made once a forward pass, for all layers that share it."""
+    """Weights of a feed-forward block in the matmul dtype, computed once per forward pass."""
 
     intermediate: Float[Tensor, "F H"]
     intermediate_bias: Float[Tensor, " F"]
@@ -85,9 +85,9 @@ class FeedForwardMatrices(NamedTuple):
 
 
 class FeedForwardBlock(nn.Module):
-    """H→F, activation, F→H, and the LayerNorm of the sum with what came in (post-norm).
+    """H→F, activation, F→H, dropout, residual connection and LayerNorm (post-norm).
 
-    Dropout on the output is applied as Google's code does; transformers declares it but leaves it out.
+    The dropout is Google's; transformers declares it but does not apply it.
     """
 
     def __init__(self, config: AlbertConfig) -> None:
@@ -99,29 +99,29 @@ class FeedForwardBlock(nn.Module):
         self.dropout = Dropout(config.hidden_dropout_prob)
 
     def matrices(self) -> FeedForwardMatrices:
-        """As they are now."""
+        """The current weights."""
         first, second = self.intermediate, self.output
         return FeedForwardMatrices(*map(to_matmul_dtype, (first.weight, first.bias, second.weight, second.bias)))
 
     def forward(self, hidden: Float[Tensor, "rows H"], matrices: FeedForwardMatrices) -> Float[Tensor, "rows H"]:
-        """Transform every row by itself."""
+        """Transform every row independently."""
         wide = activate(linear(hidden, matrices.intermediate, matrices.intermediate_bias), self.activation)
         return self.layer_norm(hidden + self.dropout(linear(wide, matrices.output, matrices.output_bias)))
 
 
 class EncoderMatrices(NamedTuple):
-    """What each block multiplies by, ready for all layers that apply it."""
+    """Weights of all blocks in the matmul dtype."""
 
     attentions: list[AttentionMatrices]
     feed_forwards: list[FeedForwardMatrices]
 
 
 class Encoder(nn.Module):
-    """Attention and feed-forward blocks, each held once, and the plan that says where each is applied.
+    """Attention and feed-forward blocks, and the plan of their applications.
 
     Attributes:
-        checkpointing: keep of each layer only what goes into it, and compute the rest again in the backward pass
-            (Chen et al., 2016): a third more work, for a fraction of the memory. Results and gradients are the same.
+        checkpointing: save only the input of each layer and recompute the rest in the backward pass (Chen et al.,
+            2016): a third more work for a fraction of the memory. Results and gradients are the same.
     """
 
     def __init__(self, config: AlbertConfig) -> None:
@@ -132,7 +132,7 @@ class Encoder(nn.Module):
         self.checkpointing = False
 
     def forward(self, hidden: Float[Tensor, "tokens H"], packed: PackedSequences) -> Float[Tensor, "tokens H"]:
-        """The output of the last layer."""
+        """Output of the last layer."""
         matrices, rows = self._matrices(), pad_batch_rows(hidden, packed)
         for application in self.plan:
             rows = self._apply_layer(application, rows, packed, matrices)
@@ -141,18 +141,18 @@ class Encoder(nn.Module):
     def hidden_states(
         self, hidden: Float[Tensor, "tokens H"], packed: PackedSequences
     ) -> list[Float[Tensor, "tokens H"]]:
-        """What goes into the first layer, then every layer's output."""
+        """Input of the first layer and output of every layer."""
         return [hidden, *self.each_layer(hidden, packed)]
 
     def each_layer(
         self, hidden: Float[Tensor, "tokens H"], packed: PackedSequences, done: int = 0
     ) -> Iterator[Float[Tensor, "tokens H"]]:
-        """Every layer's output as soon as it is there: who has seen enough asks for no more.
+        """Yield the output of each layer; a layer is computed when it is requested.
 
         Args:
-            hidden: what goes into the first layer, or came out of layer number `done`.
+            hidden: input of the first layer, or output of layer number `done`.
             packed: the sequences.
-            done: layers that were applied already, to other sequences besides perhaps.
+            done: number of layers already applied.
         """
         matrices, rows = self._matrices(), pad_batch_rows(hidden, packed)
         for application in self.plan[done:]:
@@ -184,14 +184,13 @@ class Encoder(nn.Module):
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Every initial value (paper §4.1 follows BERT: truncated normal, zero biases).
+# Initialisation (as BERT, paper §4.1: truncated normal, zero biases).
 
 
 def initialize(module: nn.Module, standard_deviation: float) -> None:
-    """Set all parameters below `module`.
+    """Initialise all parameters of `module` with torch's global generator.
 
-    Matrices and embeddings are drawn from a normal distribution cut at two standard deviations, biases are 0, LayerNorm
-    starts as the identity. Draws come from torch's global generator: seed it before.
+    Matrices and embeddings: normal distribution truncated at two standard deviations. Biases: 0. LayerNorm: identity.
     """
     for part in module.modules():
         if isinstance(part, nn.Linear | nn.Embedding):
@@ -205,13 +204,13 @@ def initialize(module: nn.Module, standard_deviation: float) -> None:
 
 
 def sinusoids(positions: int, width: int, root_mean_square: float) -> Float[Tensor, "positions width"]:
-    """Sines and cosines of the position, of wavelengths from 2π to 10,000·2π (Vaswani et al., 2017, §3.5), scaled.
+    """Sinusoidal position embeddings, with wavelengths from 2π to 10,000·2π (Vaswani et al., 2017, §3.5), scaled.
 
-    The vector of a place some tokens away is a rotation of the vector of a place, the same everywhere: one linear map
-    finds a neighbour. Random vectors have to be learnt before there is such a map.
+    A shift by a number of positions is the same rotation everywhere, so one linear map attends to a neighbour. Random
+    embeddings must be trained before such a map exists.
 
     Args:
-        positions: how many.
+        positions: number of positions.
         width: of each vector.
         root_mean_square: of all numbers.
     """
@@ -223,13 +222,13 @@ def sinusoids(positions: int, width: int, root_mean_square: float) -> Float[Tens
 
 @contextmanager
 def on_meta_device() -> Iterator[None]:
-    """Modules that are built in this context have shapes alone (torch's meta device): weights are to be put in."""
-    with torch.device("meta"), _NothingDrawn():
+    """Build modules without memory for their weights (torch's meta device); the weights are loaded later."""
+    with torch.device("meta"), _SkipInitialization():
         yield
 
 
-class _NothingDrawn(TorchFunctionMode):
-    """Leaves out what torch's modules draw when they are built: on the meta device that takes a second of imports."""
+class _SkipInitialization(TorchFunctionMode):
+    """Skips `torch.nn.init`, which on the meta device takes a second of imports."""
 
     def __torch_function__(
         self,
@@ -238,7 +237,7 @@ class _NothingDrawn(TorchFunctionMode):
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        given = kwargs or {}
+        kwargs = kwargs or {}
         if getattr(function, "__module__", None) == nn.init.__name__:
-            return args[0] if args else given["tensor"]
-        return function(*args, **given)
+            return args[0] if args else kwargs["tensor"]
+        return function(*args, **kwargs)

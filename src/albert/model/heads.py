@@ -1,4 +1,4 @@
-"""Heads: masked tokens, sentence order, answer spans; and a cross-entropy that never holds all logits in memory."""
+"""Heads: masked tokens, sentence order, answer spans; and a cross-entropy that computes the logits in parts."""
 
 from typing import Any
 
@@ -15,18 +15,18 @@ from albert.model.packing import pad_rows
 from albert.runtime.devices import linear, product
 
 # --------------------------------------------------------------------------------------------------------------------
-# Cross-entropy over a vocabulary whose logits are never all in memory.
+# Cross-entropy without all vocabulary logits in memory.
 #
-# V logits for each masked token are more than anything else a step would hold. They are computed for a few tokens
-# at a time, reduced to a loss each, and once more in the backward pass: the product is a small one (E columns), so
-# that costs less than reading them back would. Losses are summed in float32 whatever the product is computed in.
+# The V logits of all masked tokens would be the largest tensor of a step. They are computed for a few tokens at a time,
+# reduced to losses, and computed again in the backward pass: the product has only E columns, so this takes less time
+# than reading the logits from memory. Losses are summed in float32 for any matmul dtype.
 
 LOGITS_AT_ONCE = 1 << 22
-"""Elements: 16 MiB in float32. The logits of one token are never divided."""
+"""Elements: 16 MiB in float32. The logits of one token are not divided."""
 LOGITS_IN_CACHE = 1 << 19
-"""Elements: 2 MiB in float32, of which losses and probabilities are computed at a time on a CPU."""
+"""Elements: 2 MiB in float32, for which a CPU computes losses and probabilities at a time."""
 LOGITS_AT_ONCE_ON_A_GPU = 1 << 28
-"""Elements: a gigabyte in float32, since each part is a dozen kernels of its own."""
+"""Elements: 1 GiB in float32, because each part launches a dozen kernels."""
 
 
 def streamed_cross_entropy(
@@ -35,15 +35,9 @@ def streamed_cross_entropy(
     bias: Float[Tensor, " V"],
     labels: Int[Tensor, " items"],
 ) -> tuple[Float[Tensor, " items"], Bool[Tensor, " items"]]:
-    """Each item's -log softmax(transformed wordsᵀ + bias)[label], and whether its label has the largest logit.
+    """-log softmax(transformed wordsᵀ + bias)[label] of each item, and whether its label has the largest logit.
 
-    The losses have gradients for `transformed`, `words` and `bias`, however they are weighted afterwards.
-
-    Args:
-        transformed: one row for each item.
-        words: output matrix.
-        bias: of each word.
-        labels: from 0 to V - 1.
+    The losses are differentiable with respect to `transformed`, `words` and `bias`.
     """
     return _StreamedCrossEntropy.apply(transformed, words, bias, labels)
 
@@ -52,38 +46,39 @@ class _StreamedCrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, transformed: Tensor, words: Tensor, bias: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         operands = (to_matmul_dtype(transformed), to_matmul_dtype(words), to_matmul_dtype(bias))
-        losses, normalizers = (torch.empty_like(labels, dtype=_exact(words)) for _ in range(2))
-        right = torch.empty_like(labels, dtype=torch.bool)
+        losses, normalizers = (torch.empty_like(labels, dtype=_accumulation_dtype(words)) for _ in range(2))
+        correct = torch.empty_like(labels, dtype=torch.bool)
         for part in _parts(transformed, words, LOGITS_IN_CACHE):
             logits = _logits(operands, part)
-            of_label, largest = logits.gather(1, labels[part, None]), logits.amax(1, keepdim=True)
-            right[part] = _is_largest(logits, labels[part], of_label == largest)
+            label_logits, largest = logits.gather(1, labels[part, None]), logits.amax(1, keepdim=True)
+            correct[part] = _is_argmax(logits, labels[part], label_logits == largest)
             normalizers[part] = (logits.sub_(largest).exp_().sum(1, keepdim=True).log_() + largest)[:, 0]
-            losses[part] = normalizers[part] - of_label[:, 0]
+            losses[part] = normalizers[part] - label_logits[:, 0]
         ctx.save_for_backward(*operands, labels, normalizers)
-        ctx.types = (transformed.dtype, words.dtype, bias.dtype)
-        ctx.mark_non_differentiable(right)
-        return losses, right
+        ctx.dtypes = (transformed.dtype, words.dtype, bias.dtype)
+        ctx.mark_non_differentiable(correct)
+        return losses, correct
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        of_losses = gradients[0]
+        grad_losses = gradients[0]
         transformed, words, bias, labels, normalizers = ctx.saved_tensors
-        of_transformed = torch.empty_like(transformed)
-        of_words, of_bias = (torch.zeros_like(weight, dtype=_exact(weight)) for weight in (words, bias))
+        grad_transformed = torch.empty_like(transformed)
+        grad_words, grad_bias = (torch.zeros_like(x, dtype=_accumulation_dtype(x)) for x in (words, bias))
         for part in _parts(transformed, words, LOGITS_AT_ONCE):
-            narrow = words.new_empty(part.stop - part.start, len(words))
+            part_gradients = words.new_empty(part.stop - part.start, len(words))  # in the matmul dtype
             for rows in _parts(transformed[part], words, LOGITS_IN_CACHE):
-                each = slice(part.start + rows.start, part.start + rows.stop)
-                of_logits = _logits((transformed, words, bias), each).sub_(normalizers[each, None]).exp_()
-                of_logits[torch.arange(len(of_logits), device=of_logits.device), labels[each]] -= 1
-                of_bias.addmv_(of_logits.t(), of_losses[each])
-                narrow[rows] = of_logits
-            weights = of_losses[part, None]  # weigh E columns instead of V
-            of_transformed[part] = product(narrow, words.t()) * weights
-            of_words += product(narrow.t(), (transformed[part] * weights).to(words.dtype).t())
-        return *(x.to(t) for x, t in zip((of_transformed, of_words, of_bias), ctx.types, strict=True)), None
+                items = slice(part.start + rows.start, part.start + rows.stop)
+                grad_logits = _logits((transformed, words, bias), items).sub_(normalizers[items, None]).exp_()
+                grad_logits[torch.arange(len(grad_logits), device=grad_logits.device), labels[items]] -= 1
+                grad_bias.addmv_(grad_logits.t(), grad_losses[items])
+                part_gradients[rows] = grad_logits
+            weights = grad_losses[part, None]  # applied to E columns instead of V
+            grad_transformed[part] = product(part_gradients, words.t()) * weights
+            grad_words += product(part_gradients.t(), (transformed[part] * weights).to(words.dtype).t())
+        gradients = (grad_transformed, grad_words, grad_bias)
+        return *(gradient.to(dtype) for gradient, dtype in zip(gradients, ctx.dtypes, strict=True)), None
 
 
 def _parts(items: Tensor, words: Tensor, logits: int) -> list[slice]:
@@ -91,32 +86,32 @@ def _parts(items: Tensor, words: Tensor, logits: int) -> list[slice]:
     return [slice(first, min(first + at_once, len(items))) for first in range(0, len(items), at_once)]
 
 
-def _is_largest(logits: Tensor, labels: Tensor, as_large: Tensor) -> Tensor:
-    """Whether the label is the first of the largest logits, given whether its logit is as large as the largest one.
+def _is_argmax(logits: Tensor, labels: Tensor, is_maximum: Tensor) -> Tensor:
+    """Whether argmax gives the label; `is_maximum` says whether its logit equals the maximum.
 
-    Looking for the place of the largest takes as long as all the rest, so it is done for those alone."""
+    argmax takes as long as everything else, so a CPU computes it only for labels with the maximum."""
     if logits.device.type != "cpu":
         return logits.argmax(1) == labels
-    found = as_large[:, 0]
-    found[found.clone()] = logits[found].argmax(1) == labels[found]
-    return found
+    correct = is_maximum[:, 0]
+    correct[correct.clone()] = logits[correct].argmax(1) == labels[correct]
+    return correct
 
 
 def _logits(operands: tuple[Tensor, Tensor, Tensor], part: slice) -> Tensor:
     transformed, words, bias = operands
     logits = product(transformed[part], words, bias)
-    return logits.to(_exact(logits))
+    return logits.to(_accumulation_dtype(logits))
 
 
-def _exact(tensor: Tensor) -> torch.dtype:
-    """What sums are taken in: float32 for narrower types."""
+def _accumulation_dtype(tensor: Tensor) -> torch.dtype:
+    """The dtype of sums: at least float32."""
     return torch.promote_types(tensor.dtype, torch.float32)
 
 
 class MaskedLanguageModelHead(nn.Module):
-    """H→E, activation, LayerNorm, then the word embeddings again as the output matrix (tied), plus a bias.
+    """H→E, activation, LayerNorm, then the word embeddings as output matrix (tied), plus a bias.
 
-    It is given the masked positions alone, so that V logits are computed for about 15 % of the tokens.
+    Applied to masked positions only: about 15 % of the tokens.
     """
 
     def __init__(self, config: AlbertConfig) -> None:
@@ -129,7 +124,7 @@ class MaskedLanguageModelHead(nn.Module):
     def forward(
         self, hidden: Float[Tensor, "masked H"], word_embeddings: Float[Tensor, "V E"]
     ) -> Float[Tensor, "masked V"]:
-        """Logits over the vocabulary."""
+        """Vocabulary logits."""
         return linear(self._transformed(hidden), word_embeddings, self.bias)
 
     def losses(
@@ -138,11 +133,11 @@ class MaskedLanguageModelHead(nn.Module):
         word_embeddings: Float[Tensor, "V E"],
         labels: Int[Tensor, " masked"],
     ) -> tuple[Float[Tensor, " masked"], Bool[Tensor, " masked"]]:
-        """Cross-entropies of the labels, in float32, and which have the largest logit; logits are not kept."""
+        """Cross-entropy of each label (float32), and whether it has the largest logit; logits are not kept."""
         rows = pad_rows(hidden)
         padded = functional.pad(labels, (0, len(rows) - len(hidden)))
-        losses, right = streamed_cross_entropy(self._transformed(rows), word_embeddings, self.bias, padded)
-        return losses[: len(hidden)], right[: len(hidden)]
+        losses, correct = streamed_cross_entropy(self._transformed(rows), word_embeddings, self.bias, padded)
+        return losses[: len(hidden)], correct[: len(hidden)]
 
     def compilable_losses(
         self,
@@ -150,33 +145,33 @@ class MaskedLanguageModelHead(nn.Module):
         word_embeddings: Float[Tensor, "V E"],
         labels: Int[Tensor, " items"],
     ) -> tuple[Float[Tensor, " items"], Bool[Tensor, " items"]]:
-        """The same by operations that a compiled graph can hold; a label of -100 has the loss 0 and is not right."""
+        """As `losses`, by operations for a compiled graph; a label of -100 has loss 0 and counts as incorrect."""
         transformed, items = self._transformed(hidden), max(1, LOGITS_AT_ONCE_ON_A_GPU // len(word_embeddings))
-        losses, right = [], []
-        for rows, of_rows in zip(transformed.split(items), labels.split(items), strict=True):
+        losses, correct = [], []
+        for rows, row_labels in zip(transformed.split(items), labels.split(items), strict=True):
             logits = linear(rows, word_embeddings, self.bias)
-            losses.append(functional.cross_entropy(logits.float(), of_rows, reduction="none"))
-            right.append(logits.argmax(1) == of_rows)
-        return torch.cat(losses), torch.cat(right)
+            losses.append(functional.cross_entropy(logits.float(), row_labels, reduction="none"))
+            correct.append(logits.argmax(1) == row_labels)
+        return torch.cat(losses), torch.cat(correct)
 
     def _transformed(self, hidden: Float[Tensor, "masked H"]) -> Float[Tensor, "masked E"]:
         return self.layer_norm(activate(linear(hidden, self.dense.weight, self.dense.bias), self.activation))
 
 
 class SentenceOrderHead(nn.Module):
-    """Two logits from the pooled sequence: 0 the segments are in order, 1 they are swapped (or, for NSP, foreign)."""
+    """Two logits from the pooled sequence: 0 in order, 1 swapped (for NSP: from another document)."""
 
     def __init__(self, config: AlbertConfig) -> None:
         super().__init__()
         self.classifier = nn.Linear(config.hidden_size, 2)
 
     def forward(self, pooled: Float[Tensor, "sequences H"]) -> Float[Tensor, "sequences 2"]:
-        """Logits of the two orders."""
+        """Logits of both classes."""
         return self.classifier(pooled)
 
 
 class SpanHead(nn.Module):
-    """Two logits a token: that the answer starts here, that it ends here (SQuAD 1.1)."""
+    """Start and end logits of every token (SQuAD 1.1)."""
 
     def __init__(self, config: AlbertConfig) -> None:
         super().__init__()

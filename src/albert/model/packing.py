@@ -1,9 +1,8 @@
-"""Packed sequences: a batch as one run of tokens with boundaries; padding exists in attention alone.
+"""Packed sequences: the tokens of a batch one after the other, with boundaries; only attention uses padding.
 
-Everything that works token by token (embeddings, projections, feed-forward, heads) sees only real tokens. Attention on
-a CPU needs rectangles, so sequences of like length are grouped, and each group is gathered into one padded block; on a
-GPU a kernel takes the boundaries.
-`padded_rows` rounds the number of rows up, because oneDNN compiles each matrix shape anew."""
+Embeddings, projections, feed-forward blocks and heads compute real tokens only. Attention on a CPU groups sequences of
+similar lengths and pads each group to a block; on a GPU a kernel uses the boundaries.
+`padded_rows` rounds the number of rows up, because oneDNN compiles a kernel for each matrix shape."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,22 +17,22 @@ from torch.nn import functional
 from albert.runtime.errors import InvalidConfiguration
 
 MAX_PADDING_SHARE = 0.15
-"""At most this share of a group's rectangle may be padding, before a new group is opened."""
+"""Maximum share of padding in a group; more padding starts a new group."""
 FREE_PADDING = 4096
-"""Padded cells, times the length, that a group may have in any case: a group of its own costs more than they do, since
-each of its products is a call, and on a CPU in bfloat16 a kernel that is made for this very shape."""
+"""Padded cells times length that a group may always have: they cost less than another group, which needs further calls
+and, in bfloat16 on a CPU, kernels compiled for its shape."""
 LENGTH_STEP = 8
-"""Padded rectangles are multiples of this long, so that the same shapes come again and again."""
+"""Padded lengths are multiples of this, so that shapes repeat."""
 
 
 @dataclass(frozen=True)
 class AttentionGroup:
-    """Sequences of like length, as a rectangle of token positions."""
+    """Sequences of similar lengths, padded to a block of token positions."""
 
     positions: Int[Tensor, "sequences length"]
-    """Where in the run of tokens each cell comes from; a padded cell repeats the sequence's first token."""
+    """Index of each cell in the tokens of the batch; padding repeats the first token of its sequence."""
     padded: Bool[Tensor, "sequences length"] | None
-    """The cells that are padding; None when the group has none."""
+    """True for padding; None: no padding."""
 
 
 @dataclass(frozen=True)
@@ -41,13 +40,13 @@ class PackedSequences:
     """A batch.
 
     Attributes:
-        token_ids, token_type_ids, position_ids: one entry a token, sequences one after the other.
-        lengths: tokens of each sequence, special tokens included.
-        first_positions: where each sequence begins, that is, its [CLS].
-        groups: how attention sees the batch on a CPU; none on a GPU, where it sees the boundaries.
-        cells: where each token lies in the groups' rectangles, flattened and put one after the other.
-        boundaries: int32, where each sequence begins, and the end of the last one.
-        longest: at least the tokens of the longest sequence.
+        token_ids, token_type_ids, position_ids: one entry per token, sequences one after the other.
+        lengths: tokens of each sequence, including special tokens.
+        first_positions: index of each sequence's [CLS].
+        groups: padded blocks for attention on a CPU; empty on a GPU.
+        cells: index of each token in the concatenated, flattened blocks.
+        boundaries: int32, start of each sequence and end of the last one, for attention on a GPU.
+        longest: an upper bound of the lengths.
     """
 
     token_ids: Int[Tensor, " tokens"]
@@ -62,32 +61,30 @@ class PackedSequences:
 
     @property
     def n_tokens(self) -> int:
-        """Tokens in the batch."""
+        """Number of tokens."""
         return sum(self.lengths)
 
     @property
     def n_sequences(self) -> int:
-        """Sequences in the batch."""
+        """Number of sequences."""
         return len(self.lengths)
 
     @property
     def has_equal_lengths(self) -> bool:
-        """Whether all sequences have one length, so that the run of tokens is the rectangle of the only group."""
+        """Whether all sequences have the same length, so that the only block is a view of the tokens."""
         return len(self.groups) == 1 and self.groups[0].padded is None
 
     @property
     def has_groups(self) -> bool:
-        """Whether attention sees groups of sequences of like length; if not, it sees the boundaries."""
+        """Whether attention uses padded blocks instead of boundaries."""
         return len(self.groups) > 0
 
     def to(self, device: torch.device) -> "PackedSequences":
-        """The same batch on a device: as it is on a CPU, without groups elsewhere."""
-        if device.type == "cpu":
-            return self
-        return self.without_groups(device)
+        """The batch on a device; without groups unless it is a CPU."""
+        return self if device.type == "cpu" else self.without_groups(device)
 
     def without_groups(self, device: torch.device) -> "PackedSequences":
-        """The same batch on a device, for attention by boundaries."""
+        """The batch on a device, for attention by boundaries."""
         return PackedSequences(
             self.token_ids.to(device, non_blocking=True),
             self.token_type_ids.to(device, non_blocking=True),
@@ -102,11 +99,11 @@ class PackedSequences:
 
 
 def pack(token_ids: Sequence[np.ndarray], token_type_ids: Sequence[np.ndarray]) -> PackedSequences:
-    """Put sequences one after the other.
+    """Pack sequences.
 
     Args:
-        token_ids: of each sequence, its tokens with the special ones.
-        token_type_ids: of each sequence, 0 for its first segment and 1 for its second.
+        token_ids: int [length] of each sequence, including special tokens.
+        token_type_ids: int [length] of each sequence, 0 for the first segment and 1 for the second.
     """
     return pack_run(
         np.concatenate(token_ids).astype(np.int64),
@@ -116,11 +113,11 @@ def pack(token_ids: Sequence[np.ndarray], token_type_ids: Sequence[np.ndarray]) 
 
 
 def pack_run(token_ids: np.ndarray, token_type_ids: np.ndarray, lengths: np.ndarray) -> PackedSequences:
-    """Sequences that stand one after the other already; their memory is taken over.
+    """Pack sequences that are concatenated already, without a copy.
 
     Args:
-        token_ids, token_type_ids: int64, one entry a token.
-        lengths: int64, tokens of each sequence.
+        token_ids, token_type_ids: int64 [tokens].
+        lengths: int64 [sequences].
     """
     starts = np.cumsum(lengths) - lengths
     groups, cells = _attention_groups(lengths, starts, len(token_ids))
@@ -138,37 +135,37 @@ def pack_run(token_ids: np.ndarray, token_type_ids: np.ndarray, lengths: np.ndar
 
 
 def split_lengths(packed: PackedSequences) -> tuple[int, ...]:
-    """Tokens of each text of sequences `[CLS] a [SEP] b [SEP]` in `split_segments`: of the first a, its b, and so on.
+    """Lengths of the sequences of `split_segments`.
 
     Raises:
         InvalidConfiguration: a sequence has no second segment.
     """
-    seconds = [int(types.sum()) for types in packed.token_type_ids.cpu().split(packed.lengths)]
-    if not all(seconds):
+    second_lengths = [int(types.sum()) for types in packed.token_type_ids.cpu().split(packed.lengths)]
+    if not all(second_lengths):
         why = "has no second text, the model compares two"
-        raise InvalidConfiguration(f"sequence {seconds.index(0) + 1}", why, "give a pair of texts")
-    each = zip(packed.lengths, seconds, strict=True)
-    return tuple(n for length, second in each for n in (length - second, second + 1))
+        raise InvalidConfiguration(f"sequence {second_lengths.index(0) + 1}", why, "give a pair of texts")
+    lengths = zip(packed.lengths, second_lengths, strict=True)
+    return tuple(n for length, second in lengths for n in (length - second, second + 1))
 
 
 def split_segments(packed: PackedSequences) -> PackedSequences:
-    """Sequences `[CLS] a [SEP] b [SEP]` as two each, `[CLS] a [SEP]` and `[CLS] b [SEP]`, on the same device.
+    """Split each sequence `[CLS] a [SEP] b [SEP]` into `[CLS] a [SEP]` and `[CLS] b [SEP]`, on the same device.
 
     Raises:
         InvalidConfiguration: a sequence has no second segment.
     """
     lengths = np.array(split_lengths(packed), np.int64)
-    ids, kept = packed.token_ids.cpu().numpy(), lengths.copy()
-    kept[1::2] -= 1  # what a second text has in the run, where it has no [CLS]
-    run = np.insert(ids, (np.cumsum(kept) - kept)[1::2], ids[packed.first_positions.cpu().numpy()])
-    split, device = pack_run(run, np.zeros_like(run), lengths), packed.token_ids.device
+    ids, unsplit = packed.token_ids.cpu().numpy(), lengths.copy()
+    unsplit[1::2] -= 1  # second texts have no [CLS] yet
+    with_cls = np.insert(ids, (np.cumsum(unsplit) - unsplit)[1::2], ids[packed.first_positions.cpu().numpy()])
+    split, device = pack_run(with_cls, np.zeros_like(with_cls), lengths), packed.token_ids.device
     return split.to(device) if packed.has_groups else split.without_groups(device)
 
 
 def mean_states(
     hidden: Float[Tensor, "tokens H"], lengths: tuple[int, ...], weights: Float[Tensor, " tokens"] | None = None
 ) -> Float[Tensor, "sequences H"]:
-    """The mean of each sequence's states, [CLS] and [SEP] among them, in float32; weighted where weights are given."""
+    """Mean state of each sequence including [CLS] and [SEP], in float32, optionally weighted."""
     counts = torch.tensor(lengths, device=hidden.device)
     member = torch.arange(len(lengths), device=hidden.device).repeat_interleave(counts)
     sums = hidden.new_zeros(len(lengths), hidden.shape[1], dtype=torch.float32)
@@ -215,14 +212,14 @@ def _padded_length(longest: int) -> int:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# A run of tokens as the rectangles that attention needs, and back: copies of whole rows in both directions.
+# Copies between packed tokens and the padded blocks of attention.
 #
-# Every token has one cell, so both gradients are copies too. A padded cell holds no token: what it repeats counts
-# for nothing, so it passes no gradient on and gets none. Nor do spare rows, which a run may have behind its tokens.
+# Every token has one cell, so both gradients are copies, too. Padding and the padding rows after the tokens have no
+# gradient.
 
 
 def to_padded_blocks(run: Float[Tensor, "rows width"], packed: PackedSequences) -> tuple[Tensor, ...]:
-    """Of each group of sequences, its cells [sequences, length, width]; a view where the batch is one full group."""
+    """The block [sequences, length, width] of each group; a view if all sequences have the same length."""
     if packed.has_equal_lengths:
         return (run.view(packed.n_sequences, packed.lengths[0], run.shape[1]),)
     return _ToRectangles.apply(run, packed)
@@ -231,10 +228,7 @@ def to_padded_blocks(run: Float[Tensor, "rows width"], packed: PackedSequences) 
 def from_padded_blocks(
     cells: Sequence[Float[Tensor, "_ _ width"]], packed: PackedSequences, rows: int
 ) -> Float[Tensor, "rows width"]:
-    """The tokens of the groups' cells, as one run with so many rows; those behind the tokens are 0.
-
-    A full group has no rows behind its tokens.
-    """
+    """The tokens of the blocks, followed by zeros up to `rows` (none if all sequences have the same length)."""
     if packed.has_equal_lengths:
         return cells[0].flatten(0, 1)
     return _FromRectangles.apply(packed, rows, *cells)
@@ -247,9 +241,9 @@ def _gather(run: Tensor, packed: PackedSequences) -> tuple[Tensor, ...]:
 
 
 def _put_back(cells: Sequence[Tensor], packed: PackedSequences, rows: int) -> Tensor:
-    every = torch.cat([group.flatten(0, 1) for group in cells])
-    run = every.new_empty(rows, every.shape[1])
-    torch.index_select(every, 0, packed.cells, out=run[: packed.n_tokens])
+    flat = torch.cat([block.flatten(0, 1) for block in cells])
+    run = flat.new_empty(rows, flat.shape[1])
+    torch.index_select(flat, 0, packed.cells, out=run[: packed.n_tokens])
     run[packed.n_tokens :] = 0
     return run
 
@@ -273,44 +267,43 @@ class _FromRectangles(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        (of_run,) = gradients
-        of_cells = _gather(of_run, ctx.packed)
-        for of_group, group in zip(of_cells, ctx.packed.groups, strict=True):
+        (grad_run,) = gradients
+        grad_cells = _gather(grad_run, ctx.packed)
+        for grad_block, group in zip(grad_cells, ctx.packed.groups, strict=True):
             if group.padded is not None:
-                of_group.masked_fill_(group.padded[:, :, None], 0)
-        return None, None, *of_cells
+                grad_block.masked_fill_(group.padded[:, :, None], 0)
+        return None, None, *grad_cells
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Padding rows: oneDNN compiles a product for each number of rows (1 ms and nearly 1 MB), so there should be few.
+# Padding rows: oneDNN compiles a kernel for each number of rows (1 ms and nearly 1 MB).
 #
-# Batches have hundreds of different numbers of tokens. Rows without a token behind the others bring them to few;
-# they go through the products alone, nobody reads what becomes of them, and no gradient comes back to them. What is
-# compiled is kept: a server that has seen all numbers of rows needs no more memory.
+# Batches have hundreds of different numbers of tokens. Rows of zeros after the tokens reduce these to fewer than a
+# hundred. They pass through matrix products only; their results are dropped and they have no gradient.
 
 SMALL_BATCH, SMALL_STEP = 64, 4
-"""Up to so many rows their number is a multiple of 4: a single short text has hardly a row in vain."""
+"""Up to 64 rows, their number is a multiple of 4."""
 STEP = 16
-"""Beyond, of 16, and beyond 512 rows of the power of two that is at most a sixteenth of them."""
+"""Then of 16, and above 512 rows of the largest power of two up to a sixteenth of them."""
 
 
 def padded_rows(tokens: int) -> int:
-    """How many rows so many tokens take."""
+    """Number of rows for a number of tokens."""
     step = SMALL_STEP if tokens <= SMALL_BATCH else max(STEP, 1 << (tokens - 1).bit_length() >> 5)
     return -(-tokens // step) * step
 
 
 def pad_rows(states: Float[Tensor, "tokens width"]) -> Float[Tensor, "rows width"]:
-    """Zeros behind the tokens, or the states themselves where no row is missing, or products are not oneDNN's."""
+    """Append rows of zeros up to `padded_rows`; only where oneDNN computes matrix products."""
     missing = padded_rows(len(states)) - len(states)
     return functional.pad(states, (0, 0, 0, missing)) if missing and pads_rows(states.device) else states
 
 
 def pad_batch_rows(states: Float[Tensor, "tokens width"], packed: PackedSequences) -> Float[Tensor, "rows width"]:
-    """`pad_rows` of a batch that is learnt; one of equal lengths has the same size each time and needs none."""
+    """`pad_rows` for training, unless all sequences have the same length: such batches have few sizes."""
     return pad_rows(states) if packed.has_groups and not packed.has_equal_lengths else states
 
 
 def pads_rows(device: torch.device) -> bool:
-    """Whether products are oneDNN's."""
+    """Whether oneDNN computes matrix products."""
     return device.type == "cpu" and torch.backends.mkldnn.is_available()

@@ -41,7 +41,7 @@ from transformers.utils import logging
 from albert.checkpoints.huggingface import Kind
 from albert.checkpoints.model_directory import open_model, save_model_directory
 from albert.finetuning.data import TaskBatch, TaskBatches
-from albert.finetuning.evaluation import Computing, model_outputs
+from albert.finetuning.evaluation import ComputeOptions, model_outputs
 from albert.finetuning.model import head_description
 from albert.finetuning.objective import task_loss
 from albert.model.albert import AlbertForQuestionAnswering, AlbertForSequenceClassification
@@ -254,9 +254,9 @@ def our_steps(setting: Setting, data: Lengths) -> float:
 def our_evaluation(setting: Setting, data: Lengths) -> tuple[float, np.ndarray]:
     """Seconds to answer all sequences, and the logits [sequences, labels], or [sequences, length] of starts."""
     model = open_model(setting.directory, data.kind).model
-    computing = Computing(CPU, setting.precision, MICRO_BATCH_TOKENS)
+    compute = ComputeOptions(CPU, setting.precision, MICRO_BATCH_TOKENS)
     started = time.perf_counter()
-    outputs = model_outputs(model, data.sequences, computing, "Evaluating")
+    outputs = model_outputs(model, data.sequences, compute, "Evaluating")
     seconds = time.perf_counter() - started
     return seconds, np.stack([np.asarray(row)[:, 0] if data.targets.ndim == 2 else np.asarray(row) for row in outputs])
 

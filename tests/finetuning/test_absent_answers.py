@@ -12,7 +12,7 @@ from albert.finetuning.data import PreparedSplit, prepare_split, read_examples
 from albert.finetuning.evaluation import CHOSEN_ON_THESE, evaluate_directory, hold_out
 from albert.finetuning.model import PretrainedEncoder, RandomEncoder, head_description, start_model
 from albert.finetuning.objective import task_loss
-from albert.finetuning.run import finetune, learnt_windows, task_batches
+from albert.finetuning.run import finetune, task_batches, training_windows
 from albert.finetuning.run_record import FinetuningSettings
 from albert.inference.predictor import Predictor
 from albert.model.albert import AlbertForQuestionAnswering
@@ -137,15 +137,15 @@ def test_windows_without_the_answer_teach_that_there_is_none_unless_the_place_is
         Example("unknown", "here", ("who", context), None, (Answer("old", None),)),
     ]
     features = span_features(examples, tokenizer, 32, 8, 8)
-    learnt = learnt_windows(open_task, PreparedSplit("train", examples, features, {}), features)
+    learnt = training_windows(open_task, PreparedSplit("train", examples, features, {}), features)
     assert {features.windows[place].example for place in learnt} == {0, 1}
     assert len(learnt) == sum(window.example < 2 for window in features.windows)
     certain = replace(open_task, target=replace(open_task.target, may_be_absent=False))
-    held = learnt_windows(certain, PreparedSplit("train", examples, features, {}), features)
+    held = training_windows(certain, PreparedSplit("train", examples, features, {}), features)
     assert (features.targets[held, 0] >= 0).all()
     assert len(held) < len(learnt)
     with pytest.raises(InvalidConfiguration, match="no window of the training set holds an answer"):
-        learnt_windows(
+        training_windows(
             open_task,
             PreparedSplit("train", examples[1:2], features, {}),
             span_features(examples[1:2], tokenizer, 32, 8, 8),

@@ -10,7 +10,7 @@ from tests.tiny import short_task
 from albert.finetuning.evaluation import evaluate_directory
 from albert.finetuning.model import PretrainedEncoder
 from albert.finetuning.run import finetune
-from albert.finetuning.run_record import BestModel, FinetuningSettings, selection_of
+from albert.finetuning.run_record import BestModel, FinetuningSettings, describe_selection
 from albert.runtime.errors import CannotCreate, DamagedData, InvalidConfiguration
 from albert.runtime.json_files import read_journal
 from albert.runtime.manifest import MANIFEST_NAME, FileSum, file_hash, manifest_bytes, verify_directory
@@ -145,7 +145,9 @@ def test_evaluations_are_the_papers_unless_it_is_said():
 def test_what_was_selected_is_told(tmp_path):
     lines = [{"event": "evaluation", "time": 0, "step": s, "f1": f} for s, f in ((2, 1.0), (4, 3.0), (6, 3.0))]
     (tmp_path / "journal.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    found = selection_of("best", {"f1": 3.0, "accuracy": 1.0}, tmp_path / "journal.jsonl")
+    found = describe_selection("best", {"f1": 3.0, "accuracy": 1.0}, tmp_path / "journal.jsonl")
     assert (found["by"], found["metric"], found["step"], found["evaluations"]) == ("best", "f1", 4, 3)
     assert found["note"].startswith("selection: the best of 3 evaluations by f1 on the development set")
-    assert selection_of("last", {"f1": 3.0}, tmp_path / "none")["note"] == "selection: the model after the last step"
+    assert (
+        describe_selection("last", {"f1": 3.0}, tmp_path / "none")["note"] == "selection: the model after the last step"
+    )

@@ -13,7 +13,7 @@ from torch.nn import functional
 from albert.checkpoints.model_directory import open_model, save_model_directory
 from albert.finetuning import objective as frozen_encoder
 from albert.finetuning.data import TaskBatches, read_examples
-from albert.finetuning.evaluation import Computing
+from albert.finetuning.evaluation import ComputeOptions
 from albert.finetuning.model import PretrainedEncoder, head_kind
 from albert.finetuning.objective import (
     Distillation,
@@ -37,7 +37,7 @@ from albert.tasks.submission import DECLARED
 # A teacher is asked once an example, its labels matched by name; students of it end the same after a stop.
 
 
-CPU = Computing(torch.device("cpu"))
+CPU = ComputeOptions(torch.device("cpu"))
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ def test_a_teacher_answers_in_the_order_of_the_task_with_its_own_tokenizer(short
 
 def test_the_loss_is_that_of_labels_and_teacher_by_weight(short, data, teacher, pretrained, tmp_path, monkeypatch):
     seen = []
-    one_exit = DistillationLoss._of_one_exit
+    one_exit = DistillationLoss._exit_loss
 
     def keep(self, output, batch):
         sums = one_exit(self, output, batch)
@@ -94,7 +94,7 @@ def test_the_loss_is_that_of_labels_and_teacher_by_weight(short, data, teacher, 
         seen.append((sums.losses["choice"].item(), (0.25 * hard + 0.75 * soft).item()))
         return sums
 
-    monkeypatch.setattr(DistillationLoss, "_of_one_exit", keep)
+    monkeypatch.setattr(DistillationLoss, "_exit_loss", keep)
     calls = []
     forward = Encoder.forward
     monkeypatch.setattr(Encoder, "forward", lambda *given: calls.append(given[2].n_sequences) or forward(*given))
@@ -135,7 +135,7 @@ def test_another_question_is_asked_anew(short, data, teacher):
     assert len(said) == 2
     np.testing.assert_allclose(turned[::-1], whole, atol=1e-5)
     assert logits(examples) is whole and len(said) == 2
-    logits(examples, Computing(torch.device("cpu"), "bf16"))
+    logits(examples, ComputeOptions(torch.device("cpu"), "bf16"))
     assert len(said) == 3
 
 
@@ -258,7 +258,7 @@ def test_known_states_give_the_loss_and_gradients_of_a_pass_without_dropout(
     model, reference = build(dropping).train(), build(plain).train()
     reference.load_state_dict(model.state_dict())
     if not kept:
-        monkeypatch.setattr(frozen_encoder, "MOST_BYTES", 0)
+        monkeypatch.setattr(frozen_encoder, "MAX_STATE_BYTES", 0)
     batches = batches_of(targets, "span" if targets.ndim == 2 else "choice", n_options)
     way = training_setup(model, batches, (2,), CPU, freeze_encoder=True)
     assert ("computed once" in way.notes[0]) == kept

@@ -11,7 +11,7 @@ from tests.tiny import short_task
 
 from albert.checkpoints.model_directory import open_model, save_model_directory
 from albert.finetuning.data import TaskBatches
-from albert.finetuning.evaluation import Computing
+from albert.finetuning.evaluation import ComputeOptions
 from albert.finetuning.model import MultiExitModel, PretrainedEncoder, exit_depths, exit_weights
 from albert.finetuning.objective import task_loss, training_setup
 from albert.finetuning.run import finetune
@@ -48,7 +48,7 @@ def test_the_loss_is_the_mean_over_depths_weighted_by_depth(deep):
     draws = np.random.default_rng(0)
     sequences = join_sequences([(draws.integers(5, 300, n).tolist(), n) for n in (8, 12, 9)])
     batches = TaskBatches(sequences, np.array([0, 1, 1]), "choice", 3, 0, 8192)
-    way = training_setup(model, batches, (1, 2, 4), Computing(torch.device("cpu")))
+    way = training_setup(model, batches, (1, 2, 4), ComputeOptions(torch.device("cpu")))
     (taught,) = way.source.micro_batches(0, 0, 1)
     found = way.objective(way.module, taught)
     each = []

@@ -16,10 +16,10 @@ from albert.checkpoints.model_directory import open_model
 from albert.cli.main import run
 from albert.experiments.grids import TABLE_14
 from albert.finetuning.data import TaskBatch, TaskBatches, batch_members, prepare_split
-from albert.finetuning.evaluation import Computing, evaluate_directory, evaluate_model
+from albert.finetuning.evaluation import ComputeOptions, evaluate_directory, evaluate_model
 from albert.finetuning.model import PretrainedEncoder, RandomEncoder, head_kind, random_encoder_like, start_model
 from albert.finetuning.objective import task_loss
-from albert.finetuning.options import FEWEST_UPDATES, MOST_EPOCHS, plan_learning, rate_for_width, recipe_basis
+from albert.finetuning.options import MAX_EPOCHS, MIN_UPDATES, plan_learning, rate_for_width, requested_recipe
 from albert.finetuning.run import finetune
 from albert.finetuning.run_record import FinetuningSettings
 from albert.finetuning.seeds import finetune_seeds
@@ -210,8 +210,8 @@ def test_the_size_of_evaluation_batches_changes_no_answer(task, task_data, confi
     started = start_model(RandomEncoder(config, tokenizer_directory), task.target, task.recipe, seed=3)
     prepared = prepare_split(task, task_data, "dev", started.tokenizer, task.recipe)
     cpu = torch.device("cpu")
-    one = evaluate_model(started.model, task, prepared, Computing(cpu, "fp32", tokens))
-    two = evaluate_model(started.model, task, prepared, Computing(cpu, "fp32", 77))
+    one = evaluate_model(started.model, task, prepared, ComputeOptions(cpu, "fp32", tokens))
+    two = evaluate_model(started.model, task, prepared, ComputeOptions(cpu, "fp32", 77))
     assert [p["id"] for p in one.predictions] == [e.identifier for e in prepared.examples]
     for ours, theirs in zip(one.predictions, two.predictions, strict=True):
         if isinstance(task.target, Score):
@@ -377,7 +377,7 @@ def command(table, model, output, *flags):
 
 
 def test_command_and_python_give_the_same_model_and_files(table, pretrained, tmp_path, monkeypatch):
-    monkeypatch.setattr("albert.finetuning.options.FEWEST_UPDATES", 8)
+    monkeypatch.setattr("albert.finetuning.options.MIN_UPDATES", 8)
     one, two = tmp_path / "one", tmp_path / "two"
     assert command(table, pretrained, one) == 0
     task = declare_custom_task(table, "review", "label")
@@ -416,9 +416,9 @@ def test_a_narrower_model_learns_faster():
 def test_a_published_task_keeps_its_recipe_and_only_its_rate_is_fitted(name):
     task = DECLARED[name]
     rows = task.recipe.examples or 1000
-    wide = plan_learning(recipe_basis(task), 768, rows)
+    wide = plan_learning(requested_recipe(task), 768, rows)
     assert wide.recipe == task.recipe and wide.updates == TABLE_14[name]["steps"]
-    narrow = plan_learning(recipe_basis(task), 128, rows)
+    narrow = plan_learning(requested_recipe(task), 128, rows)
     rate = rate_for_width(task.recipe.learning_rate, 128)
     assert narrow.recipe == replace(task.recipe, learning_rate=rate)
 
@@ -426,20 +426,23 @@ def test_a_published_task_keeps_its_recipe_and_only_its_rate_is_fitted(name):
 def test_what_is_asked_for_stays(table):
     task = declare_custom_task(table, "review", "label")
     asked = RecipeChanges(learning_rate=3e-5, epochs=2.0, batch_size=7)
-    recipe = plan_learning(recipe_basis(task, asked), 32, 24).recipe
+    recipe = plan_learning(requested_recipe(task, asked), 32, 24).recipe
     assert (recipe.learning_rate, recipe.epochs, recipe.batch_size) == (3e-5, 2.0, 7)
     whole = TaskRecipe(learning_rate=1e-3, batch_size=5, steps=4)
-    for basis in (recipe_basis(task, whole), recipe_basis(declare_custom_task(table, "review", "label", recipe=whole))):
+    for basis in (
+        requested_recipe(task, whole),
+        requested_recipe(declare_custom_task(table, "review", "label", recipe=whole)),
+    ):
         assert plan_learning(basis, 32, 24).recipe == whole
     own = replace(DECLARED["sst-2"], recipe=whole)
-    assert plan_learning(recipe_basis(own), 32, 24).recipe == whole
+    assert plan_learning(requested_recipe(own), 32, 24).recipe == whole
 
 
 @pytest.mark.parametrize("rows", [40, 300, 800, 3000, 4999, 5000, 50_000])
 def test_a_small_table_is_learnt_for_enough_updates(table, rows):
-    plan = plan_learning(recipe_basis(declare_custom_task(table, "review", "label")), 768, rows)
+    plan = plan_learning(requested_recipe(declare_custom_task(table, "review", "label")), 768, rows)
     assert plan.epochs >= 3 - 0.1
-    assert plan.updates >= FEWEST_UPDATES or plan.recipe.epochs == MOST_EPOCHS
+    assert plan.updates >= MIN_UPDATES or plan.recipe.epochs == MAX_EPOCHS
     assert plan.recipe.batch_size == (16 if rows < 5000 else 32)
 
 

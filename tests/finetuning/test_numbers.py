@@ -12,7 +12,7 @@ import transformers
 from albert.checkpoints.model_directory import open_model
 from albert.cli.main import run
 from albert.finetuning.data import prepare_split
-from albert.finetuning.evaluation import Computing, evaluate_directory, evaluate_model
+from albert.finetuning.evaluation import ComputeOptions, evaluate_directory, evaluate_model
 from albert.finetuning.model import PretrainedEncoder
 from albert.finetuning.objective import Distillation
 from albert.finetuning.run import finetune
@@ -79,7 +79,7 @@ def test_bfloat16_does_not_round_a_year(task, pretrained, tmp_path):
     said = {
         precision: [
             entry["prediction"]
-            for entry in evaluate_model(model, task, dev, Computing(torch.device("cpu"), precision)).predictions
+            for entry in evaluate_model(model, task, dev, ComputeOptions(torch.device("cpu"), precision)).predictions
         ]
         for precision in ("fp32", "bf16")
     }

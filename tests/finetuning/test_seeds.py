@@ -20,10 +20,10 @@ from albert.finetuning.seeds import (
     SeedRun,
     SeedsResult,
     TaskOutcome,
+    failure_reason,
     finetune_benchmark,
     finetune_seeds,
-    spread_of,
-    why_failed,
+    score_spread,
 )
 from albert.runtime.errors import CannotCreate, Diverged, InvalidConfiguration
 from albert.tasks.submission import DECLARED, GLUE_AVERAGE
@@ -84,18 +84,18 @@ def test_a_run_that_diverges_is_named_and_ends_no_other(short, data, pretrained,
 
 
 def test_a_run_no_better_than_the_constant_answer_has_failed():
-    assert why_failed({"accuracy": 52.7}, {"accuracy": 52.7}) is not None
-    assert why_failed({"accuracy": 52.8}, {"accuracy": 52.7}) is None
-    assert why_failed({"pearson": None}, {"pearson": None}) == "pearson is undefined, every answer is the same"
-    assert why_failed({"pearson": -1.0}, {"pearson": None}) is not None
-    assert why_failed({"pearson": 1.0}, {"pearson": None}) is None
-    assert why_failed({"span_f1": 0.0}, None) is None
+    assert failure_reason({"accuracy": 52.7}, {"accuracy": 52.7}) is not None
+    assert failure_reason({"accuracy": 52.8}, {"accuracy": 52.7}) is None
+    assert failure_reason({"pearson": None}, {"pearson": None}) == "pearson is undefined, every answer is the same"
+    assert failure_reason({"pearson": -1.0}, {"pearson": None}) is not None
+    assert failure_reason({"pearson": 1.0}, {"pearson": None}) is None
+    assert failure_reason({"span_f1": 0.0}, None) is None
 
 
 @given(st.lists(st.one_of(st.none(), st.floats(-100, 100)), min_size=1, max_size=9))
 def test_a_spread_is_of_the_values_that_are_defined(values):
     known = [value for value in values if value is not None]
-    spread = spread_of(values)
+    spread = score_spread(values)
     if spread is None:
         assert not known
         return
@@ -149,7 +149,7 @@ def glue(tmp_path):
 
 
 def test_the_whole_benchmark_from_the_command_line(glue, pretrained, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(benchmark, "_model_of", first_run)
+    monkeypatch.setattr(benchmark, "_best_model", first_run)
     output = tmp_path / "runs"
     command = ["finetune", "glue", "--model", str(pretrained), "--data", str(glue), "--output", str(output), *SMALL]
     assert dispatch([*command, "--seeds", "2"]) == 0
@@ -186,13 +186,13 @@ def test_the_whole_benchmark_from_the_command_line(glue, pretrained, tmp_path, c
 
 def first_run(outcome):
     """As if no run had failed; tiny ones do."""
-    return None if outcome.found is None else str(outcome.found.runs[0].directory)
+    return None if outcome.result is None else str(outcome.result.runs[0].directory)
 
 
 def outcome(name, scores, failure=None, place=None):
     runs = (SeedRun(seed=0, directory=place, scores=scores, failure=failure),)
     return TaskOutcome(
-        task=DECLARED[name], found=SeedsResult(task=name, runs=runs, baseline=None, selection="selection: last")
+        task=DECLARED[name], result=SeedsResult(task=name, runs=runs, baseline=None, selection="selection: last")
     )
 
 
@@ -211,9 +211,9 @@ def test_the_average_is_the_leaderboards_and_of_nothing_less(tmp_path):
     outcomes = [outcome(name, each, place=tmp_path) for name, each in scores.items()]
     whole = BenchmarkResult("glue", GLUE_AVERAGE, tuple(outcomes), ())
     assert whole.to_json()["average"] == pytest.approx((60 + 90 + 85 + 89 + 80 + 84 + 91 + 70 + 56) / 9)
-    assert whole.lacking == ()
+    assert whole.missing_tasks == ()
     without = BenchmarkResult("glue", GLUE_AVERAGE, tuple(outcomes[:-1]), ())
-    assert (without.to_json()["average"], without.lacking) == (None, ("wnli",))
+    assert (without.to_json()["average"], without.missing_tasks) == (None, ("wnli",))
 
 
 def test_a_failed_model_begins_no_other(tmp_path):
@@ -221,9 +221,9 @@ def test_a_failed_model_begins_no_other(tmp_path):
         outcome("mnli", {"accuracy": 80.0}, place=tmp_path),
         outcome("mnli", {"accuracy": 30.0}, "why", tmp_path),
     )
-    assert benchmark._model_of(good) == str(tmp_path)
-    assert benchmark._model_of(bad) is None
-    assert benchmark._model_of(TaskOutcome(task=DECLARED["mnli"], missing="no file")) is None
+    assert benchmark._best_model(good) == str(tmp_path)
+    assert benchmark._best_model(bad) is None
+    assert benchmark._best_model(TaskOutcome(task=DECLARED["mnli"], missing="no file")) is None
 
 
 def test_a_task_that_diverges_ends_no_other_and_another_model_may_be_given(glue, pretrained, tmp_path, monkeypatch):

@@ -8,7 +8,7 @@ from typing import Any
 from albert.api.functions import Points, Shown, journal_curves
 from albert.api.keywords import in_python
 from albert.experiments.layers import EXACT, DepthCurve, PrecisionScore
-from albert.finetuning.evaluation import EvaluatedModels, shown
+from albert.finetuning.evaluation import EvaluatedModels, format_score
 from albert.finetuning.run_record import FinetuningResult
 from albert.finetuning.seeds import BenchmarkResult, SeedsResult
 from albert.pretraining.evaluation import CrossEvaluation, Score
@@ -167,7 +167,7 @@ def is_score(name: str) -> bool:
 
 def shown_if_known(scores: Mapping[str, float | None] | None, name: str) -> str:
     """A score, or a dash where there is none of that name."""
-    return shown(scores[name]) if scores is not None and name in scores else "-"
+    return format_score(scores[name]) if scores is not None and name in scores else "-"
 
 
 def score_rows(
@@ -183,8 +183,8 @@ def score_rows(
         others[linear["method"]] = linear["scores"]
     rows = [("", "score", *others)]
     for name, value in scores.items():
-        beside = (shown(o[name]) if name in o and is_score(name) else "" for o in others.values())
-        rows.append((name, shown(value), *beside))
+        beside = (format_score(o[name]) if name in o and is_score(name) else "" for o in others.values())
+        rows.append((name, format_score(value), *beside))
     return rows if len(rows) > 1 else []
 
 
@@ -194,9 +194,10 @@ def together_rows(found: EvaluatedModels) -> list[tuple[str, ...]]:
     numbers = [str(place) for place in range(1, len(found.members) + 1)]
     rows: list[tuple[str, ...]] = [("score", *numbers, TOGETHER, *([] if baseline is None else [CONSTANT]))]
     for name, score in together.scores.items():
-        each = (shown(member.evaluation.scores[name]) for member in found.members)
+        each = (format_score(member.evaluation.scores[name]) for member in found.members)
         if is_score(name):
-            rows.append((name, *each, shown(score), *([] if baseline is None else [shown(baseline[name])])))
+            constant = [] if baseline is None else [format_score(baseline[name])]
+            rows.append((name, *each, format_score(score), *constant))
     return rows
 
 
@@ -207,9 +208,9 @@ def depth_rows(curve: DepthCurve) -> list[tuple[str, ...]]:
     for point in curve.points:
         run = f"depth {point.depth}" if point.patience is None else f"patience {point.patience}"
         costs = (f"{point.mean_depth:.2f}", f"{point.gflops:.3g}", f"{point.milliseconds:.3g}")
-        rows.append((run, *costs, *(shown(point.scores[name]) for name in metrics)))
+        rows.append((run, *costs, *(format_score(point.scores[name]) for name in metrics)))
     if curve.baseline is not None:
-        rows.append((CONSTANT, "-", "-", "-", *(shown(curve.baseline[name]) for name in metrics)))
+        rows.append((CONSTANT, "-", "-", "-", *(format_score(curve.baseline[name]) for name in metrics)))
     return rows
 
 
@@ -218,7 +219,7 @@ def precision_rows(found: Sequence[PrecisionScore]) -> list[tuple[str, ...]]:
     names = [name for name in found[0].evaluation.scores if is_score(name)]
     rows: list[tuple[str, ...]] = [("precision", *names, "difference", "answers changed", "seconds", "score holds")]
     for row in found:
-        scores = [shown(row.evaluation.scores[name]) for name in names]
+        scores = [format_score(row.evaluation.scores[name]) for name in names]
         compared = ["", "", ""]
         if row.precision != EXACT:
             changed = f"{row.changed:,} of {len(row.evaluation.predictions):,}"

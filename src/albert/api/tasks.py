@@ -17,7 +17,7 @@ from albert.finetuning.contrastive import TEMPERATURE, finetune_contrastive, hol
 from albert.finetuning.evaluation import evaluate_models, write_predictions
 from albert.finetuning.model import PretrainedEncoder, Start, random_encoder_like
 from albert.finetuning.objective import Distillation
-from albert.finetuning.options import recipe_basis
+from albert.finetuning.options import requested_recipe
 from albert.finetuning.run import finetune
 from albert.finetuning.run_record import FinetuningResult, FinetuningSettings
 from albert.finetuning.seeds import SeedsResult, finetune_benchmark, finetune_seeds
@@ -66,7 +66,7 @@ def run_finetune(
     read = _own_task(args) if args.task is None else None
     task = read.task if read is not None else _declared_task(args)
     recipe = args.recipe()
-    basis = recipe_basis(task, recipe)
+    basis = requested_recipe(task, recipe)
     reading = None
     if args.statistics_only or (on_rows is not None and read is not None):
         reading = _reading(args, task, read, basis.recipe.max_length) if world().is_first else None
@@ -143,7 +143,7 @@ def _finetune_benchmark(args: Finetune, name: str) -> FinetuneResult:
         1 if args.seeds is None else args.seeds,
         args.intermediate,
     )
-    baselines = {each.task.name: each.found.baseline or {} for each in found.outcomes if each.found is not None}
+    baselines = {each.task.name: each.result.baseline or {} for each in found.outcomes if each.result is not None}
     return FinetuneResult(
         output=args.output,
         scores={f"{task}/{score}": value for task, each in found.scores.items() for score, value in each.items()},

@@ -18,7 +18,7 @@ from albert.api.tasks import evaluations, run_finetune
 from albert.cli.render import LABELS, in_bold, open_console, say, styled, table, table_of_rows
 from albert.experiments.layers import DepthCurve
 from albert.finetuning import seeds
-from albert.finetuning.evaluation import advice, published_lines, scores_table, shortened, shown
+from albert.finetuning.evaluation import advice, data_warnings, format_score, published_lines, score_lines
 from albert.finetuning.options import FULL_WIDTH
 from albert.finetuning.run_record import FinetuningResult
 from albert.pretraining.evaluation import CrossEvaluation
@@ -144,8 +144,8 @@ def show_result(console: Console, task: Task, result: FinetuningResult) -> None:
     training, evaluation = report["training"], report["evaluation"]
     lines = [
         *_how_it_went(result, f"{training['examples']:,} of {training['rows']:,} training rows"),
-        *(f"training: {line}" for line in shortened(training)),
-        *(f"development set: {line}" for line in shortened(evaluation)),
+        *(f"training: {line}" for line in data_warnings(training)),
+        *(f"development set: {line}" for line in data_warnings(evaluation)),
         *(f"{split}: {_scores(scores)}" for split, scores in report.get("further_scores", {}).items()),
     ]
     left_out = {
@@ -155,7 +155,7 @@ def show_result(console: Console, task: Task, result: FinetuningResult) -> None:
     lines += [f"training: {training[name]:,} {what}" for name, what in left_out.items() if training.get(name)]
     if "selection" in report:
         lines.append(report["selection"]["note"])
-    lines += scores_table(task, result.scores, report["baseline"], report.get("linear_baseline"))
+    lines += score_lines(task, result.scores, report["baseline"], report.get("linear_baseline"))
     computed_in, usual = report.get("computed_in"), default_precision(pick_device())
     if computed_in not in (None, usual):
         others = f"albert evaluate, predict and serve compute in {usual} on this machine"
@@ -173,10 +173,11 @@ def show_contrastive(console: Console, result: FinetuningResult) -> None:
     for name in ("rows_without_text", "rows_that_share_a_text_with_dev"):
         if training.get(name):
             lines.append(f"training: {training[name]:,} {name.replace('_', ' ')} left out")
-    lines += [f"training: {line}" for line in shortened(training)]
+    lines += [f"training: {line}" for line in data_warnings(training)]
     among = report["evaluation"]["examples"]
     for name, score in result.scores.items():
-        lines.append(f"{name} {shown(score)} among {among:,} pairs   (before: {shown(report['before'][name])})")
+        before = format_score(report["before"][name])
+        lines.append(f"{name} {format_score(score)} among {among:,} pairs   (before: {before})")
     following = f"next: albert export sentence-transformers {place} --output vectors"
     say(console, *lines, in_bold(result.model_directory, " is ready"), following)
 
@@ -191,7 +192,7 @@ def _how_it_went(result: FinetuningResult, examples: str) -> Iterator[str]:
 
 
 def _scores(scores: Mapping[str, float | None]) -> str:
-    return ", ".join(f"{name} {shown(value)}" for name, value in scores.items())
+    return ", ".join(f"{name} {format_score(value)}" for name, value in scores.items())
 
 
 def _question(task: Task) -> str:
@@ -230,12 +231,12 @@ def show_benchmark(console: Console, result: seeds.BenchmarkResult, output: Path
 def _figures(outcome: seeds.TaskOutcome, score: str) -> tuple[str, ...]:
     paper = _published(outcome, score)
     last = "-" if paper is None else f"{paper.score:g}"
-    spread = None if outcome.found is None else outcome.found.spreads.get(score)
-    if outcome.found is None or spread is None:
+    spread = None if outcome.result is None else outcome.result.spreads.get(score)
+    if outcome.result is None or spread is None:
         return ("-", "-", "-", "-", last)
     runs = f"{spread.runs}" if not spread.undefined else f"{spread.runs} of {spread.runs + spread.undefined}"
     lowest_to_highest = f"{spread.lowest:.2f}–{spread.highest:.2f}"
-    return (shown(spread.median), lowest_to_highest, runs, shown_if_known(outcome.found.baseline, score), last)
+    return (format_score(spread.median), lowest_to_highest, runs, shown_if_known(outcome.result.baseline, score), last)
 
 
 def _published(outcome: seeds.TaskOutcome, score: str) -> Published | None:
@@ -246,10 +247,10 @@ def _remarks(result: seeds.BenchmarkResult) -> Iterator[str]:
     for outcome in result.outcomes:
         if outcome.started_from is not None:
             yield f"{outcome.task.name} starts from {outcome.started_from}"
-        elif outcome.found is not None and outcome.task.intermediate is not None:
+        elif outcome.result is not None and outcome.task.intermediate is not None:
             yield f"{outcome.task.name} starts from the model itself: none learnt {outcome.task.intermediate}"
-        if outcome.found is not None:
-            for run in outcome.found.failed:
+        if outcome.result is not None:
+            for run in outcome.result.failed:
                 yield f"{outcome.task.name}, seed {run.seed} failed: {run.failure}"
         elif not any(line.startswith(f"{outcome.task.name}: ") for line in result.missing_files):
             yield f"{outcome.task.name} is not learnt: {outcome.missing}"
@@ -260,9 +261,9 @@ def _remarks(result: seeds.BenchmarkResult) -> Iterator[str]:
             told = _scores(scores) or "answered, not scored"
             yield f"{diagnosed.task.name}, {split}: {told} (by {diagnosed.model})"
         yield from (f"missing: {diagnosed.task.name}: {line}" for line in diagnosed.missing)
-    if result.lacking:
-        yield f"Avg is of all {len(result.average.parts)} tasks; it lacks {', '.join(result.lacking)}"
-    yield from dict.fromkeys(each.found.selection for each in result.outcomes if each.found is not None)
+    if result.missing_tasks:
+        yield f"Avg is of all {len(result.average.parts)} tasks; it lacks {', '.join(result.missing_tasks)}"
+    yield from dict.fromkeys(each.result.selection for each in result.outcomes if each.result is not None)
 
 
 def _sources(result: seeds.BenchmarkResult) -> Iterator[str]:
@@ -295,9 +296,11 @@ def show_seeds(console: Console, task: Task, found: seeds.SeedsResult, output: P
     places = []
     for name, spread in found.spreads.items():
         quartiles = f"{spread.lower_quartile:.2f}–{spread.upper_quartile:.2f}"
-        where = (shown(spread.median), shown(spread.lowest), quartiles, shown(spread.highest), spread.runs)
+        median, lowest, highest = map(format_score, (spread.median, spread.lowest, spread.highest))
         beside = [shown_if_known(linear["scores"], name)] if linear else []
-        places.append((name, *where, shown_if_known(found.baseline, name), *beside))
+        places.append(
+            (name, median, lowest, quartiles, highest, spread.runs, shown_if_known(found.baseline, name), *beside)
+        )
     columns = ["score", "median", "lowest", "quartiles", "highest", "runs", "constant"]
     spreads = table(None, columns + ([linear["method"]] if linear else []), places)
     lines = [f"seed {run.seed} failed: {run.failure}" for run in found.failed]
@@ -339,10 +342,10 @@ def show_evaluation(console: Console, result: EvaluateResult, scored: ScoredSpli
     lines: list[RenderableType] = [note for member in found.members for note in member.notes]
     lines.append(f"{len(evaluation.predictions):,} examples in {evaluation.seconds:,.1f} s, in {scored.precision}")
     for model, member in zip(models, found.members, strict=True):
-        cut = shortened(member.evaluation.counts)
+        cut = data_warnings(member.evaluation.counts)
         lines += cut if len(models) == 1 else [f"{model}: {line}" for line in cut]
     if evaluation.scores and len(models) == 1:
-        lines += scores_table(task, evaluation.scores, evaluation.baseline)
+        lines += score_lines(task, evaluation.scores, evaluation.baseline)
     elif evaluation.scores:
         lines += [*(f"{TOGETHER}: {note}" for note in evaluation.notes), *result.remarks()]
         lines += [table_of_rows(result.rows()), *published_lines(task)]

@@ -28,7 +28,7 @@ from albert.checkpoints.model_directory import open_model, read_config, tokenize
 from albert.experiments.curves import BLUE, COLORS, GREY, MARKERS, ORANGE, bare, save_figure
 from albert.experiments.quickstart import split_chapters
 from albert.finetuning.data import PreparedSplit, encode_split, read_examples
-from albert.finetuning.evaluation import Evaluation, evaluate_directory, evaluation_of, predicted_of
+from albert.finetuning.evaluation import Evaluation, evaluate_directory, predictions_from_outputs, score_predictions
 from albert.finetuning.model import open_for_task
 from albert.inference.early_exit import EarlyExit, early_exit_of
 from albert.inference.engine import InferencePrecision, PackedModel, choose_precision, use_fast_encoders
@@ -303,8 +303,8 @@ def depth_curve(
                 bar.advance()
     points, baseline = [], None
     for (depth, early), (outputs, layers), taken in zip(ways, found, seconds, strict=True):
-        predicted = predicted_of(task.target, prepared, outputs, opened.label_columns)
-        evaluation = evaluation_of(task, prepared, predicted, opened.threshold, time.perf_counter())
+        predicted = predictions_from_outputs(task.target, prepared, outputs, opened.label_columns)
+        evaluation = score_predictions(task, prepared, predicted, opened.threshold, time.perf_counter())
         baseline = evaluation.baseline
         points.append(
             DepthPoint(

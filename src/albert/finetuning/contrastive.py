@@ -19,11 +19,11 @@ from torch.nn import functional
 
 from albert.checkpoints.model_directory import ModelCard, write_model
 from albert.finetuning.data import TaskBatch, arrays_fingerprint, batch_members, pack_members
-from albert.finetuning.evaluation import Computing, model_outputs
+from albert.finetuning.evaluation import ComputeOptions, model_outputs
 from albert.finetuning.model import Start, fit_length, start_model
 from albert.finetuning.objective import TrainingSetup
-from albert.finetuning.options import RecipeBasis, plan_learning
-from albert.finetuning.run import train_by_plan
+from albert.finetuning.options import RequestedRecipe, plan_learning
+from albert.finetuning.run import train_model
 from albert.finetuning.run_record import (
     FinetuningResult,
     FinetuningSettings,
@@ -210,11 +210,11 @@ def finetune_contrastive(
     recipe.check()
     run, device = RunFolder(output), pick_device(settings.device, world().local_rank)
     precision = settings.precision or finetuning_precision(device)
-    computing = Computing(device, precision, settings.micro_batch_tokens)
+    compute = ComputeOptions(device, precision, settings.micro_batch_tokens)
     with process_group(device) as ranks, ExitStack() as held:
         started = start_model(start, None, recipe, settings.seed)
         recipe = fit_length(recipe, started.config.max_position_embeddings)
-        basis = RecipeBasis(recipe, frozenset(vars(recipe)) - said, frozenset({"learning_rate"}) - said, False)
+        basis = RequestedRecipe(recipe, frozenset(vars(recipe)) - said, frozenset({"learning_rate"}) - said, False)
         plan = plan_learning(basis, started.config.hidden_size, len(pairs))
         recipe = plan.recipe
         if recipe.batch_size < 2 * ranks.size:
@@ -251,7 +251,7 @@ def finetune_contrastive(
         }
 
         def scores() -> dict[str, float]:
-            vectors = np.stack(model_outputs(model, dev.sequences, computing, "Embedding"))
+            vectors = np.stack(model_outputs(model, dev.sequences, compute, "Embedding"))
             return {ACCURACY: retrieval_accuracy(vectors, dev.texts)}
 
         def loss(model: torch.nn.Module, batch: Batch) -> Sums:
@@ -259,11 +259,11 @@ def finetune_contrastive(
             return contrastive_loss(model(batch.packed), batch.targets.T.reshape(-1), temperature)
 
         before = scores()
-        result = train_by_plan(
+        result = train_model(
             TrainingSetup(model, data, loss),
             plan,
             settings,
-            computing,
+            compute,
             run,
             announce=announce,
             identity=identity,

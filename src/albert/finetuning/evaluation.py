@@ -46,7 +46,7 @@ LIKELY = 0.5
 
 
 @dataclass(frozen=True)
-class Decisions:
+class Predictions:
     """One of each for every example, in order.
 
     `gold` and `predicted` are label ids, places of options, sets of labels, tags, numbers, or answers; `entries` are
@@ -58,9 +58,9 @@ class Decisions:
     entries: list[dict[str, Any]]
 
 
-def decided_labels(
+def labels_predictions(
     examples: Sequence[Example], target: Choice | Option | Labels, gold: np.ndarray, probabilities: np.ndarray
-) -> Decisions:
+) -> Predictions:
     """The likeliest label or option, or of several labels every one that is likelier true than not.
 
     Args:
@@ -84,16 +84,16 @@ def decided_labels(
         }
         for example, chosen, true, row in zip(examples, predicted, gold, probabilities, strict=True)
     ]
-    return Decisions(gold, predicted, entries)
+    return Predictions(gold, predicted, entries)
 
 
-def decided_tags(examples: Sequence[Example], target: Tags, probabilities: Sequence[np.ndarray]) -> Decisions:
+def tags_predictions(examples: Sequence[Example], target: Tags, probabilities: Sequence[np.ndarray]) -> Predictions:
     """The likeliest tag of every word, and the entities that they write; probabilities are [words, labels] for each
     example, in the task's order. Each tag has its probability beside it.
     """
     labels = target.labels
     plain = tag_scheme(labels) == "plain"
-    decisions = Decisions([], [], [])
+    decisions = Predictions([], [], [])
     for example, rows in zip(examples, probabilities, strict=True):
         gold = tuple(labels[tag] for tag in example.target) if isinstance(example.target, tuple) else ()
         predicted = tuple(labels[tag] for tag in rows.argmax(axis=1)) if len(rows) else ()
@@ -109,9 +109,9 @@ def decided_tags(examples: Sequence[Example], target: Tags, probabilities: Seque
     return decisions
 
 
-def decided_answers(
+def answers_predictions(
     examples: Sequence[Example], answers: Sequence[Answers], threshold: NullThreshold | None
-) -> Decisions:
+) -> Predictions:
     """The best spans, or none where the threshold says so; None for a threshold: every question has an answer."""
     open_answers = None if threshold is None else decide(answers, threshold)
     texts, entries = [], []
@@ -131,17 +131,17 @@ def decided_answers(
         ]
         entries.append(entry)
     gold = [tuple(answer.text for answer in example.answers) for example in examples]
-    return Decisions(gold, texts if open_answers is None else open_answers, entries)
+    return Predictions(gold, texts if open_answers is None else open_answers, entries)
 
 
-Predicted = np.ndarray | list[Answers]
+RawPredictions = np.ndarray | list[Answers]
 """Probabilities [examples, labels] in the task's order, of options, or [words of all examples, labels]; numbers
 [examples]; or answers."""
 CHOSEN_ON_THESE = "best_: with the threshold that suits the scored questions best, as the reference reports it"
 
 
 @dataclass(frozen=True)
-class Computing:
+class ComputeOptions:
     """Where and how a model runs: device, precision, and tokens that go through it at once."""
 
     device: torch.device
@@ -179,18 +179,18 @@ def evaluate_model(
     model: nn.Module,
     task: Task,
     prepared: PreparedSplit,
-    computing: Computing,
+    compute: ComputeOptions,
     label_columns: Sequence[int] | None = None,
     threshold: NullThreshold | None = None,
 ) -> Evaluation:
-    """Answer every example and score the answers; see `predict_split` and `evaluation_of`."""
+    """Answer every example and score the answers; see `predict_split` and `score_predictions`."""
     started = time.perf_counter()
-    predicted = predict_split(model, task.target, prepared, computing, label_columns)
-    return evaluation_of(task, prepared, predicted, threshold, started)
+    predicted = predict_split(model, task.target, prepared, compute, label_columns)
+    return score_predictions(task, prepared, predicted, threshold, started)
 
 
-def evaluation_of(
-    task: Task, prepared: PreparedSplit, predicted: Predicted, threshold: NullThreshold | None, started: float
+def score_predictions(
+    task: Task, prepared: PreparedSplit, predicted: RawPredictions, threshold: NullThreshold | None, started: float
 ) -> Evaluation:
     """Decide and score what was predicted.
 
@@ -221,9 +221,9 @@ def predict_split(
     model: nn.Module,
     target: Target,
     prepared: PreparedSplit,
-    computing: Computing,
+    compute: ComputeOptions,
     label_columns: Sequence[int] | None = None,
-) -> Predicted:
+) -> RawPredictions:
     """What a model says to every example of a split, before anything is decided.
 
     Args:
@@ -234,16 +234,16 @@ def predict_split(
     Raises:
         Diverged: the model's outputs are not finite.
     """
-    outputs = model_outputs(model, prepared.features.sequences, computing, f"Evaluating {prepared.split}")
-    return predicted_of(target, prepared, outputs, label_columns)
+    outputs = model_outputs(model, prepared.features.sequences, compute, f"Evaluating {prepared.split}")
+    return predictions_from_outputs(target, prepared, outputs, label_columns)
 
 
-def predicted_of(
+def predictions_from_outputs(
     target: Target,
     prepared: PreparedSplit,
     outputs: Sequence[OutputRow],
     label_columns: Sequence[int] | None = None,
-) -> Predicted:
+) -> RawPredictions:
     """What a model's outputs for the sequences of a split, in their order, say to its examples; see `predict_split`."""
     features = prepared.features
     if isinstance(target, Span):
@@ -266,16 +266,16 @@ def predicted_of(
     return exponentials / exponentials.sum(axis=1, keepdims=True)
 
 
-def model_outputs(model: nn.Module, sequences: Sequences, computing: Computing, description: str) -> list[OutputRow]:
+def model_outputs(model: nn.Module, sequences: Sequences, compute: ComputeOptions, description: str) -> list[OutputRow]:
     """The head's outputs in the order of the sequences; see `output_rows`."""
     outputs: list[OutputRow] = [np.zeros(0, np.float32)] * len(sequences)
-    workers = torch.get_num_threads() if computing.device.type == "cpu" else 1
-    tokens = max(1, computing.micro_batch_tokens // workers)
+    workers = torch.get_num_threads() if compute.device.type == "cpu" else 1
+    tokens = max(1, compute.micro_batch_tokens // workers)
     pieces = split_by_tokens(np.arange(len(sequences)), sequences.lengths, tokens)
 
-    def compute(piece: np.ndarray) -> None:
-        packed = pack_members(sequences, piece).to(computing.device)
-        with torch.inference_mode(), autocast(computing.device, computing.precision):
+    def run_piece(piece: np.ndarray) -> None:
+        packed = pack_members(sequences, piece).to(compute.device)
+        with torch.inference_mode(), autocast(compute.device, compute.precision):
             rows = output_rows(model(packed), packed.lengths)
         for index, row in zip(piece, rows, strict=True):
             outputs[index] = row
@@ -286,9 +286,9 @@ def model_outputs(model: nn.Module, sequences: Sequences, computing: Computing, 
         for first in range(0, len(pieces), workers):
             together = pieces[first : first + workers]
             if len(together) == 1:
-                compute(together[0])
+                run_piece(together[0])
             else:
-                parallel_map(compute, together)
+                parallel_map(run_piece, together)
             bar.advance(sum(map(len, together)))
     model.train(was_training)
     arrays = (array for row in outputs for array in (row if isinstance(row, SpanBeamRow) else (row,)))
@@ -298,31 +298,31 @@ def model_outputs(model: nn.Module, sequences: Sequences, computing: Computing, 
 
 
 def _decisions(
-    task: Task, prepared: PreparedSplit, predicted: Predicted, threshold: NullThreshold | None
-) -> tuple[Decisions, NullThreshold | None]:
+    task: Task, prepared: PreparedSplit, predicted: RawPredictions, threshold: NullThreshold | None
+) -> tuple[Predictions, NullThreshold | None]:
     """What was predicted, decided, and the threshold that was applied, if any."""
     examples, target, features = prepared.examples, task.target, prepared.features
     if isinstance(predicted, list):
         if not (isinstance(target, Span) and target.may_be_absent):
-            return decided_answers(examples, predicted, None), None
+            return answers_predictions(examples, predicted, None), None
         threshold = threshold or threshold_for(examples, predicted, "the very questions that are scored")
-        return decided_answers(examples, predicted, threshold), threshold
+        return answers_predictions(examples, predicted, threshold), threshold
     match target:
         case Tags():
             assert isinstance(features, TagFeatures)
-            return decided_tags(examples, target, features.words.by_sentence(predicted)), None
+            return tags_predictions(examples, target, features.words.by_sentence(predicted)), None
         case Score():
             pairs = zip(examples, map(float, predicted), strict=True)
             entries = [{"id": each.identifier, "prediction": number, "gold": each.target} for each, number in pairs]
-            return Decisions(features.targets.astype(np.float64), predicted, entries), None
+            return Predictions(features.targets.astype(np.float64), predicted, entries), None
         case Choice() | Option() | Labels():
-            return decided_labels(examples, target, features.targets, predicted), None
+            return labels_predictions(examples, target, features.targets, predicted), None
         case Span():
             raise TypeError("spans are predicted as answers")
 
 
 def _scores(
-    task: Task, prepared: PreparedSplit, decisions: Decisions
+    task: Task, prepared: PreparedSplit, decisions: Predictions
 ) -> tuple[dict[str, float | None], dict[str, float | None]]:
     """Scores and those of the constant answer, of the whole split and, where there are several, of each group in it."""
     scores, baseline = task_scores(task, decisions.gold, decisions.predicted), baseline_scores(task, decisions.gold)
@@ -399,10 +399,10 @@ def evaluate_models(
     for model in models[1:]:  # what is wrong with the last one is said before the first one works
         open_for_task(task, model, *opening)
     chosen = pick_device(device)
-    computing = Computing(chosen, precision, micro_batch_tokens)
+    compute = ComputeOptions(chosen, precision, micro_batch_tokens)
     examples, counts = read_examples(task, data, split, needs_labels=needs_labels)
     members: list[EvaluatedDirectory] = []
-    predictions: list[tuple[PreparedSplit, Predicted, NullThreshold]] = []
+    predictions: list[tuple[PreparedSplit, RawPredictions, NullThreshold]] = []
     begun = time.perf_counter()
     for place, model in enumerate(models):
         opened = opened if place == 0 else open_for_task(task, model, *opening)
@@ -411,8 +411,8 @@ def evaluate_models(
         opened.model.to(chosen)
         if prepare is not None:
             prepare(opened.model)
-        predicted = predict_split(opened.model, task.target, prepared, computing, opened.label_columns)
-        evaluation = evaluation_of(task, prepared, predicted, opened.threshold, started)
+        predicted = predict_split(opened.model, task.target, prepared, compute, opened.label_columns)
+        evaluation = score_predictions(task, prepared, predicted, opened.threshold, started)
         members.append(EvaluatedDirectory(evaluation, opened.directory, (*opened.notes, *evaluation.notes)))
         predictions.append((prepared, predicted, opened.threshold))
     if len(members) == 1:
@@ -424,7 +424,7 @@ def evaluate_models(
     else:
         mean = averaged_numbers([each for _, each, _ in predictions if not isinstance(each, list)])
         threshold = None
-    return EvaluatedModels(evaluation_of(task, prepared, mean, threshold, begun), tuple(members))
+    return EvaluatedModels(score_predictions(task, prepared, mean, threshold, begun), tuple(members))
 
 
 def write_predictions(path: Path, evaluation: Evaluation) -> None:
@@ -499,7 +499,7 @@ _WORDS = {
 }
 
 
-def scores_table(
+def score_lines(
     task: Task,
     scores: Mapping[str, float | None],
     baseline: Mapping[str, float | None] | None,
@@ -508,12 +508,12 @@ def scores_table(
     """Each metric with the best constant answer and the linear model's score beside it, then published scores."""
     lines = []
     for name, value in scores.items():
-        line = f"{name:<20} {shown(value):>9}"
+        line = f"{name:<20} {format_score(value):>9}"
         beside = []
         if baseline is not None and name in baseline and "thresh" not in name:
-            beside.append(f"best constant answer: {shown(baseline[name])}")
+            beside.append(f"best constant answer: {format_score(baseline[name])}")
         if linear is not None and name in linear["scores"]:
-            beside.append(f"{linear['method']}: {shown(linear['scores'][name])}")
+            beside.append(f"{linear['method']}: {format_score(linear['scores'][name])}")
         lines.append(line + (f"   ({'; '.join(beside)})" if beside else ""))
     if linear is not None and linear["left_out"] is not None:
         lines.append(f"{linear['method']} is left out: {linear['left_out']}")
@@ -527,7 +527,7 @@ def advice(
 ) -> str | None:
     """What to try when the first score is not better than a constant answer or the linear model; None when it is.
 
-    For the arguments see `scores_table`.
+    For the arguments see `score_lines`.
     """
     name, score = next(iter(scores.items()), ("", None))
     rivals: dict[str, float | None] = {}
@@ -535,10 +535,10 @@ def advice(
         rivals["the best constant answer's"] = baseline[name] or 0.0  # the correlation with a constant is undefined
     if linear is not None and name in linear["scores"]:
         rivals[f"that of {linear['method']},"] = linear["scores"][name]
-    ahead = [f"{rival} {shown(value)}" for rival, value in rivals.items() if not is_better(name, score, value)]
+    ahead = [f"{rival} {format_score(value)}" for rival, value in rivals.items() if not is_better(name, score, value)]
     if not ahead:
         return None
-    why = f"{name} {shown(score)} is not better than {' and '.join(ahead)}"
+    why = f"{name} {format_score(score)} is not better than {' and '.join(ahead)}"
     return f"{why}: try more --epochs, another --learning-rate, or a larger --model"
 
 
@@ -551,11 +551,11 @@ def published_lines(task: Task) -> list[str]:
     return [f"published {name}: {', '.join(found)} ({source})" for (name, source), found in groups.items()]
 
 
-def shortened(counts: Mapping[str, Any]) -> list[str]:
+def data_warnings(counts: Mapping[str, Any]) -> list[str]:
     """Lines on whatever was cut, moved or not found; none when nothing was."""
     return [f"{counts[key]:,} {what}" for key, what in _WORDS.items() if counts.get(key)]
 
 
-def shown(value: float | None) -> str:
+def format_score(value: float | None) -> str:
     """A score with two decimals."""
     return "undefined" if value is None else f"{value:.2f}"

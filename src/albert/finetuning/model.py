@@ -128,7 +128,7 @@ def choose_pair_encoding(
     has learnt to match words across segments (results/README.md, "Pairs read separately").
 
     Args:
-        kept: what the run that goes on recorded; see `kept_recipe`.
+        kept: what the run that goes on recorded; see `read_run_record`.
 
     Raises:
         InvalidConfiguration: asked for where it cannot be.

@@ -19,7 +19,7 @@ from albert.finetuning.data import (
     pack_members,
     split_by_tokens,
 )
-from albert.finetuning.evaluation import Computing, model_outputs
+from albert.finetuning.evaluation import ComputeOptions, model_outputs
 from albert.finetuning.model import MultiExitModel, OpenedForTask, exit_weights, open_for_task
 from albert.model.albert import (
     AlbertForMultipleChoice,
@@ -87,15 +87,15 @@ class Teacher:
     def fingerprint(self) -> str:
         return weights_fingerprint(self.opened.model.state_dict())
 
-    def logits(self, computing: Computing) -> Float[np.ndarray, "examples outputs"]:
+    def logits(self, compute: ComputeOptions) -> Float[np.ndarray, "examples outputs"]:
         """For every training example a logit for each of the task's labels or options, or a number."""
         features, columns = self.split.features, self.opened.label_columns
         read = features.sequences
-        about = f"{self.fingerprint} {computing.precision} {columns}"
+        about = f"{self.fingerprint} {compute.precision} {columns}"
         question = arrays_fingerprint(read.tokens, read.starts, read.first_lengths, about=about)
         if question not in self.known_logits:
-            model = self.opened.model.to(computing.device)
-            rows = model_outputs(model, read, computing, "Asking the teacher")
+            model = self.opened.model.to(compute.device)
+            rows = model_outputs(model, read, compute, "Asking the teacher")
             model.cpu()
             found = np.stack([np.asarray(row, np.float32) for row in rows])
             if features.n_options > 1:
@@ -150,9 +150,9 @@ def soft_loss(
 # A frozen encoder is a fixed function: its dropout is off. A head on the pooled sequence reads the state of [CLS]
 # alone, so one vector a sequence (and exit) is kept for all epochs, and an update costs no pass through the
 # encoder. A head that reads every token needs all states; where those of the whole training set are more than
-# `MOST_BYTES`, they are computed anew in each update, without gradients.
+# `MAX_STATE_BYTES`, they are computed anew in each update, without gradients.
 
-MOST_BYTES = 2**32
+MAX_STATE_BYTES = 2**32
 """Of states that are kept; a fixed number, so that a run computes the same on every machine."""
 
 
@@ -172,7 +172,7 @@ class FrozenEncoder(MultiExitModel):
             return super().states(packed)
 
 
-def with_known_states(frozen: FrozenEncoder, batches: TaskBatches, computing: Computing) -> TaskBatches | None:
+def precompute_states(frozen: FrozenEncoder, batches: TaskBatches, compute: ComputeOptions) -> TaskBatches | None:
     """The batches with what the encoder gives for all sequences, computed once; None where that is too much to keep.
 
     Their sequences are those tokens whose states are kept: all of them, or [CLS] alone.
@@ -186,14 +186,14 @@ def with_known_states(frozen: FrozenEncoder, batches: TaskBatches, computing: Co
     else:
         kept = sequences
     shape = (len(frozen.depths), len(kept.tokens), frozen.model.config.hidden_size)
-    if 4 * np.prod(shape, dtype=np.int64) > MOST_BYTES:
+    if 4 * np.prod(shape, dtype=np.int64) > MAX_STATE_BYTES:
         return None
     states = torch.empty(shape)
-    pieces = split_by_tokens(np.arange(len(sequences)), sequences.lengths, computing.micro_batch_tokens)
+    pieces = split_by_tokens(np.arange(len(sequences)), sequences.lengths, compute.micro_batch_tokens)
     with progress("Encoding once", total=len(sequences), unit="sequences") as bar:
         for piece in pieces:
-            packed = pack_members(sequences, piece).to(computing.device)
-            with autocast(computing.device, computing.precision):
+            packed = pack_members(sequences, piece).to(compute.device)
+            with autocast(compute.device, compute.precision):
                 found = torch.stack([each.float() for each in frozen.states(packed)])
             rows = found[:, packed.first_positions] if first_alone else found
             states[:, torch.from_numpy(kept.places(piece))] = rows.cpu()
@@ -300,11 +300,11 @@ class DistillationLoss:
     def __call__(self, model: nn.Module, batch: Batch) -> Sums:
         assert isinstance(batch, TaskBatch)
         outputs = model(batch.packed, head_inputs(batch), batch.states)
-        each = [self._of_one_exit(output, batch) for output in outputs]
+        each = [self._exit_loss(output, batch) for output in outputs]
         losses = [weight * sums.losses[batch.term] for weight, sums in zip(self.weights, each, strict=True)]
         return Sums({batch.term: sum(losses[1:], losses[0])}, each[-1].correct)
 
-    def _of_one_exit(self, output: Tensor | tuple, batch: TaskBatch) -> Sums:
+    def _exit_loss(self, output: Tensor | tuple, batch: TaskBatch) -> Sums:
         sums = output_loss(output, batch)
         if self.distillation is None or batch.teacher is None or isinstance(output, tuple):
             return sums
@@ -317,7 +317,7 @@ def training_setup(
     model: nn.Module,
     batches: TaskBatches,
     depths: tuple[int, ...],
-    computing: Computing,
+    compute: ComputeOptions,
     *,
     freeze_encoder: bool = False,
     teacher: Teacher | None = None,
@@ -333,11 +333,11 @@ def training_setup(
     module = (FrozenEncoder if freeze_encoder else MultiExitModel)(model, depths)
     source, notes = batches, ()
     if isinstance(module, FrozenEncoder):
-        known = with_known_states(module, batches, computing)
+        known = precompute_states(module, batches, compute)
         how = "computed anew for each update" if known is None else "computed once"
         source, notes = known or batches, (f"the encoder is frozen, its states are {how}",)
     if teacher is not None and distillation is not None:
-        source = replace(source, teacher=teacher.logits(computing))
+        source = replace(source, teacher=teacher.logits(compute))
         cut = teacher.split.counts.get("truncated", 0)
         shortened = f", which reads {cut:,} of them cut" if cut else ""
         notes += (f"learns from {distillation.source}{shortened}, asked once an example",)

@@ -19,13 +19,13 @@ from albert.training.run_folder import RunFolder
 # stays as it is. A run that goes on keeps the defaults that it began with.
 
 
-AskedRecipe = TaskRecipe | RecipeChanges | None
+RecipeLike = TaskRecipe | RecipeChanges | None
 """A recipe that is taken as it is; or what is to be another than the default; or nothing but defaults."""
-RATE_POWER, MOST_TIMES = 2.3, 25.0
-HIGHEST_RATE = 1e-3
-FEWEST_UPDATES = 750
+RATE_EXPONENT, MAX_RATE_FACTOR = 2.3, 25.0
+MAX_RATE = 1e-3
+MIN_UPDATES = 750
 """For your own table; the paper has 800 for its smallest tasks (A.4). Measured: results/README.md, "Small tables"."""
-MOST_EPOCHS = 50.0
+MAX_EPOCHS = 50.0
 """For your own table; as many as the paper has for its smallest task, 635 rows."""
 SMALL_TABLE, SMALL_BATCH = 5000, 16
 """Fewer rows than that are learnt in batches of that size."""
@@ -43,12 +43,12 @@ def rate_for_width(rate: float, hidden_size: int) -> float:
     Measured at H 128, where 5e-4 suits when the recipe has 2e-5, and at 256, where 2.5e-4 does (results/README.md,
     "Small tables"); between 256 and 768 it is a guess. The result is 1e-3 at most, unless the recipe has more.
     """
-    wanted = rate * min(MOST_TIMES, max(1.0, FULL_WIDTH / hidden_size) ** RATE_POWER)
-    return min(wanted, max(rate, HIGHEST_RATE))
+    wanted = rate * min(MAX_RATE_FACTOR, max(1.0, FULL_WIDTH / hidden_size) ** RATE_EXPONENT)
+    return min(wanted, max(rate, MAX_RATE))
 
 
 @dataclass(frozen=True)
-class RecipeBasis:
+class RequestedRecipe:
     """What is known of a recipe before model and rows are.
 
     Attributes:
@@ -97,7 +97,7 @@ class LearningPlan:
         }
 
 
-def recipe_basis(task: Task, asked: AskedRecipe = None, kept: dict[str, Any] | None = None) -> RecipeBasis:
+def requested_recipe(task: Task, asked: RecipeLike = None, kept: dict[str, Any] | None = None) -> RequestedRecipe:
     """What is asked of a recipe, over what the task's own table says of it, over the defaults.
 
     Args:
@@ -111,7 +111,7 @@ def recipe_basis(task: Task, asked: AskedRecipe = None, kept: dict[str, Any] | N
     said, own_table = _ALL, isinstance(task.source, OwnTables)
     if isinstance(asked, TaskRecipe):
         asked.check()
-        return RecipeBasis(asked, frozenset(), frozenset(), own_table)
+        return RequestedRecipe(asked, frozenset(), frozenset(), own_table)
     changes = asked or RecipeChanges()
     if isinstance(task.source, OwnTables):
         said = _said(changes) | _said(task.source.asked.recipe)
@@ -123,10 +123,10 @@ def recipe_basis(task: Task, asked: AskedRecipe = None, kept: dict[str, Any] | N
         known = by_default & frozenset(kept.get(BY_DEFAULT, _ALL))
         recipe = replace(recipe, **{name: getattr(earlier, name) for name in known})
     recipe.check()
-    return RecipeBasis(recipe, by_default, by_default - known, own_table)
+    return RequestedRecipe(recipe, by_default, by_default - known, own_table)
 
 
-def kept_recipe(run: RunFolder, task: Task) -> dict[str, Any] | None:
+def read_run_record(run: RunFolder, task: Task) -> dict[str, Any] | None:
     """What an unfinished or finished run of this task in the folder recorded of its recipe; None where there is none.
 
     A run that was recorded before defaults were told apart from what was asked for counts as learnt by defaults.
@@ -137,7 +137,7 @@ def kept_recipe(run: RunFolder, task: Task) -> dict[str, Any] | None:
     return record if record.get("task") == task.name and isinstance(record.get("recipe"), dict) else None
 
 
-def plan_learning(basis: RecipeBasis, hidden_size: int, examples: int) -> LearningPlan:
+def plan_learning(basis: RequestedRecipe, hidden_size: int, examples: int) -> LearningPlan:
     """The recipe fitted to a model of this width and so many training examples."""
     recipe, factor, to_fit = basis.recipe, 1.0, basis.to_fit
     if "learning_rate" in to_fit:
@@ -147,8 +147,8 @@ def plan_learning(basis: RecipeBasis, hidden_size: int, examples: int) -> Learni
     if basis.own_table and "batch_size" in to_fit and examples < SMALL_TABLE:
         recipe = replace(recipe, batch_size=min(recipe.batch_size, SMALL_BATCH))
     if basis.own_table and to_fit.issuperset(_DURATION) and recipe.epochs is not None:
-        enough = math.ceil(FEWEST_UPDATES * recipe.batch_size / examples)
-        recipe = replace(recipe, epochs=max(recipe.epochs, min(float(enough), MOST_EPOCHS)))
+        enough = math.ceil(MIN_UPDATES * recipe.batch_size / examples)
+        recipe = replace(recipe, epochs=max(recipe.epochs, min(float(enough), MAX_EPOCHS)))
     updates = recipe.total_steps(examples)
     return LearningPlan(
         recipe=recipe,

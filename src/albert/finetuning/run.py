@@ -13,7 +13,7 @@ from torch import nn
 from albert.checkpoints.model_directory import write_model
 from albert.finetuning.data import PreparedSplit, Subset, TaskBatches, encode_split, prepare_split, read_examples
 from albert.finetuning.evaluation import (
-    Computing,
+    ComputeOptions,
     Evaluation,
     advice,
     evaluate_model,
@@ -32,12 +32,13 @@ from albert.finetuning.model import (
     start_model,
 )
 from albert.finetuning.objective import Teacher, TeacherLogits, TrainingSetup, open_teacher, term_of, training_setup
-from albert.finetuning.options import AskedRecipe, LearningPlan, kept_recipe, plan_learning, recipe_basis
+from albert.finetuning.options import LearningPlan, RecipeLike, plan_learning, read_run_record, requested_recipe
 from albert.finetuning.run_record import (
     BestModel,
     FinetuningResult,
     FinetuningSettings,
     begin_run,
+    describe_selection,
     finish_run,
     optimizer_of,
     page_examples,
@@ -46,7 +47,6 @@ from albert.finetuning.run_record import (
     run_identity,
     run_record,
     run_report,
-    selection_of,
 )
 from albert.model.albert import EXITS_KEY
 from albert.optim.optimizer import build_optimizer
@@ -88,7 +88,7 @@ class TaskRun:
     run: RunFolder
     plan: LearningPlan
     settings: FinetuningSettings
-    computing: Computing
+    compute: ComputeOptions
     ranks: Ranks
     train_split: PreparedSplit
     dev_split: PreparedSplit
@@ -116,7 +116,7 @@ class TaskRun:
             return finished
         if scale is not None and self.started.changes.get("keep_head"):
             scale.take_out(self.model.classifier)
-        self.model.to(self.computing.device)
+        self.model.to(self.compute.device)
         best = None
         if settings.select == "best":
             best = BestModel(self.run.path / "best", self._save, identity["development set"])
@@ -133,16 +133,16 @@ class TaskRun:
             self.model,
             self.batches,
             self.depths,
-            self.computing,
+            self.compute,
             freeze_encoder=settings.freeze_encoder,
             teacher=self.teacher,
             distillation=settings.distillation,
         )
-        training = train_by_plan(
+        training = train_model(
             setup,
             self.plan,
             settings,
-            self.computing,
+            self.compute,
             self.run,
             announce=self.announce,
             workers=self.batches.workers,
@@ -160,19 +160,19 @@ class TaskRun:
             scale.fold_in(self.model.classifier)
         evaluation = latest[0] if latest else self._evaluated()
         further = {
-            split.split: evaluate_model(self.model, self.task, split, self.computing, threshold=evaluation.threshold)
+            split.split: evaluate_model(self.model, self.task, split, self.compute, threshold=evaluation.threshold)
             for split in self.further
         }
         for split, each in {"dev": evaluation, **further}.items():
             write_predictions(self.run.path / f"predictions-{split}.jsonl", each)
-        selection = selection_of(settings.select, evaluation.scores, self.run.journal_path)
+        selection = describe_selection(settings.select, evaluation.scores, self.run.journal_path)
         linear = self._linear_baseline()
         report = {
             **run_report(record, self.task, self.train_split, self.batches, training, evaluation, self._notes(setup)),
             "linear_baseline": linear,
             "advice": advice(evaluation.scores, evaluation.baseline, linear),
             "selection": selection,
-            "computed_in": self.computing.precision,
+            "computed_in": self.compute.precision,
             "workers": self.batches.workers,
             "further_scores": {split: dict(each.scores) for split, each in further.items()},
             "identity": identity,
@@ -200,11 +200,11 @@ class TaskRun:
         """The model as it stands, on the development set."""
         threshold = None
         if self.held_out is not None:
-            answers = predict_split(self.model, self.task.target, self.held_out, self.computing)
+            answers = predict_split(self.model, self.task.target, self.held_out, self.compute)
             assert isinstance(answers, list)
             held = self.held_out.examples
             threshold = threshold_for(held, answers, f"{len(held):,} questions held out of the training set")
-        return evaluate_model(self.model, self.task, self.dev_split, self.computing, threshold=threshold)
+        return evaluate_model(self.model, self.task, self.dev_split, self.compute, threshold=threshold)
 
     def _save(self, directory: Path) -> None:
         """Write the model as it stands while it learns, for others to open."""
@@ -235,11 +235,11 @@ class TaskRun:
         return tuple(notes)
 
 
-def train_by_plan(
+def train_model(
     setup: TrainingSetup,
     plan: LearningPlan,
     settings: FinetuningSettings,
-    computing: Computing,
+    compute: ComputeOptions,
     run: RunFolder,
     *,
     evaluate: Callable[[], dict[str, float]],
@@ -250,7 +250,7 @@ def train_by_plan(
     """Train as planned: the rate rises, then falls linearly; for the rest see `training.loop.Training`."""
     optimizer = optimizer_of(settings, plan.recipe)
     if announce is not None and world().is_first:
-        announce(plan.figures(optimizer.learning_rate, computing.precision, computing.device.type, workers))
+        announce(plan.figures(optimizer.learning_rate, compute.precision, compute.device.type, workers))
     return Training(
         setup.module,
         build_optimizer(optimizer, setup.module),
@@ -260,14 +260,14 @@ def train_by_plan(
         TrainingPlan(
             total_steps=plan.updates,
             seed=settings.seed,
-            precision=computing.precision,
+            precision=compute.precision,
             evaluate_every=settings.evaluation_interval,
             checkpoint_every=settings.checkpoint_every,
             keep_checkpoints=1,
             workers=settings.workers,
         ),
         run,
-        device=computing.device,
+        device=compute.device,
         evaluate=evaluate if settings.evaluation_interval else None,
         compute_workers=workers,
         **options,
@@ -292,7 +292,7 @@ def task_batches(
     if isinstance(task.target, Score):
         check_numbers(task.target, targets)
     if isinstance(features, SpanFeatures):
-        learnt = learnt_windows(task, split, features)
+        learnt = training_windows(task, split, features)
         sequences, targets = sequences.select(learnt), np.maximum(targets[learnt], 0)
     if isinstance(features, TagFeatures):
         learnt = features.learnable
@@ -312,7 +312,7 @@ def task_batches(
     )
 
 
-def learnt_windows(task: Task, split: PreparedSplit, features: SpanFeatures) -> np.ndarray:
+def training_windows(task: Task, split: PreparedSplit, features: SpanFeatures) -> np.ndarray:
     """Indices of the windows that say something.
 
     Where every question has an answer, those that hold it: the others have nothing to point at. Where it may be
@@ -334,7 +334,7 @@ def finetune(
     start: Start,
     data: Path,
     output: Path,
-    recipe: AskedRecipe = None,
+    recipe: RecipeLike = None,
     settings: FinetuningSettings | None = None,
     teacher_logits: TeacherLogits | None = None,
     announce: Callable[[Mapping[str, Any]], None] | None = None,
@@ -359,21 +359,21 @@ def finetune(
         Diverged, Stopped: see `training.loop.Training`.
     """
     settings, run = settings or FinetuningSettings(), RunFolder(output)
-    kept = kept_recipe(run, task)
-    basis = recipe_basis(task, recipe, kept)
+    kept = read_run_record(run, task)
+    basis = requested_recipe(task, recipe, kept)
     if "train" not in task.source.splits:
         remedy = "albert evaluate scores a model of another task on it"
         raise InvalidConfiguration(task.title, "has no training set", remedy)
     device = pick_device(settings.device, world().local_rank)
     precision = settings.precision or finetuning_precision(device)
-    computing = Computing(device, precision, settings.micro_batch_tokens)
+    compute = ComputeOptions(device, precision, settings.micro_batch_tokens)
     with process_group(device) as ranks:
         pairs = choose_pair_encoding(task, start, settings.encode_pairs, settings.exits is not None, kept)
         settings = replace(settings, encode_pairs=pairs)
         started = start_model(start, task.target, basis.recipe, settings.seed, pairs)
         positions = started.config.max_position_embeddings
         basis = replace(basis, recipe=fit_length(basis.recipe, positions))
-        wanted = recipe_basis(task, recipe).recipe.max_length  # a run that goes on has kept the fitted length
+        wanted = requested_recipe(task, recipe).recipe.max_length  # a run that goes on has kept the fitted length
         if basis.recipe.max_length == positions < wanted:
             note = (
                 f"sequences of at most {positions} tokens, not {wanted}: --max-position-embeddings makes more positions"
@@ -412,7 +412,7 @@ def finetune(
             run=run,
             plan=plan,
             settings=settings,
-            computing=computing,
+            compute=compute,
             ranks=ranks,
             train_split=train_split,
             dev_split=dev_split,
@@ -427,7 +427,7 @@ def finetune(
         with run.locked() if ranks.is_first else nullcontext():
             result = work.complete()
             if ranks.is_first:
-                keep_own_task(task, recipe, output)
+                save_custom_task(task, recipe, output)
             return result
 
 
@@ -438,7 +438,7 @@ def number_scale(task: Task, batches: TaskBatches, kept: Mapping[str, Any] | Non
     return NumberScale.of(batches.targets)
 
 
-def keep_own_task(task: Task, recipe: TaskRecipe, directory: Path) -> None:
+def save_custom_task(task: Task, recipe: TaskRecipe, directory: Path) -> None:
     """Write what a task on own tables is beside what was learnt, so that `albert evaluate` need not be told."""
     if isinstance(task.source, OwnTables):
         asked = task.source.asked

@@ -57,7 +57,7 @@ from albert.training.state import first_difference
 # the score is.
 
 SelectedBy = Literal["last", "best"]
-PAPERS_INTERVAL = 100
+EVALUATION_INTERVAL = 100
 """Steps between evaluations."""
 _SCORE_NAME = "score.json"
 
@@ -96,7 +96,7 @@ class BestModel:
         return open_model(self.directory, head_kind(target, pairs), n_outputs(target)).model.state_dict()
 
 
-def selection_of(by: SelectedBy, scores: Mapping[str, float | None], journal: Path) -> dict[str, Any]:
+def describe_selection(by: SelectedBy, scores: Mapping[str, float | None], journal: Path) -> dict[str, Any]:
     """Which model of a finished run it is, whose journal has all evaluations; `rule` and `note` are for people."""
     metric, step, evaluations = next(iter(scores)), None, 1
     rule = note = "selection: the model after the last step"
@@ -167,7 +167,7 @@ class FinetuningSettings:
     @property
     def evaluation_interval(self) -> int | None:
         """Steps between evaluations; to choose among them there are as many as in the paper, unless it is said."""
-        return self.evaluate_every or (PAPERS_INTERVAL if self.select == "best" else None)
+        return self.evaluate_every or (EVALUATION_INTERVAL if self.select == "best" else None)
 
 
 @dataclass(frozen=True)
@@ -384,7 +384,7 @@ def begin_run(
         key = first_difference(known if isinstance(known, dict) else {}, identity)
         if key is None:
             if ranks.is_first:
-                remove_needless(run)  # which the call that finished it may not have lived to do
+                remove_temporary_files(run)  # which the call that finished it may not have lived to do
             return FinetuningResult(report["scores"], report, run.model_path, already_complete=True)
         other = f"holds a finished run with another {key}"
     elif run.recipe_path.exists():
@@ -410,7 +410,7 @@ def finish_run(
     """Write the model directory (for `saved` see `save_model_directory`), then the results."""
     save_model_directory(run.model_path, model, started.tokenizer_directory, replace=True, **saved)
     save_json(run.path / RESULTS_NAME, report)  # last: its presence says that the run is complete
-    remove_needless(run)
+    remove_temporary_files(run)
     wait_for_all(ranks)
     return FinetuningResult(report["scores"], report, run.model_path)
 
@@ -422,7 +422,7 @@ def result_of_first_rank(run: RunFolder, ranks: Ranks) -> FinetuningResult:
     return FinetuningResult(report["scores"], report, run.model_path)
 
 
-def remove_needless(run: RunFolder) -> None:
+def remove_temporary_files(run: RunFolder) -> None:
     """Remove what only served to go on, or to choose the model."""
     for needless in (run.checkpoints_path, run.path / "best"):
         if needless.is_dir():

@@ -13,8 +13,8 @@ import numpy as np
 from albert.finetuning.evaluation import evaluate_directory, write_predictions
 from albert.finetuning.model import PretrainedEncoder, Start
 from albert.finetuning.objective import TeacherLogits
-from albert.finetuning.options import AskedRecipe, kept_recipe
-from albert.finetuning.run import finetune, keep_own_task
+from albert.finetuning.options import RecipeLike, read_run_record
+from albert.finetuning.run import finetune, save_custom_task
 from albert.finetuning.run_record import FinetuningSettings
 from albert.runtime.environment import world
 from albert.runtime.errors import CannotCreate, Diverged, InvalidConfiguration, MissingInput
@@ -75,7 +75,7 @@ class SeedsResult:
     def spreads(self) -> dict[str, Spread]:
         """The spread of every score that some run has."""
         names = dict.fromkeys(name for run in self.runs for name in run.scores)
-        found = {name: spread_of([run.scores.get(name) for run in self.runs]) for name in names}
+        found = {name: score_spread([run.scores.get(name) for run in self.runs]) for name in names}
         return {name: spread for name, spread in found.items() if spread is not None}
 
     @property
@@ -111,7 +111,7 @@ def finetune_seeds(
     start: Start,
     data: Path,
     output: Path,
-    recipe: AskedRecipe,
+    recipe: RecipeLike,
     settings: FinetuningSettings,
     n_seeds: int,
     announce: Callable[[Mapping[str, Any]], None] | None = None,
@@ -158,13 +158,13 @@ def finetune_seeds(
             for split, further in report.get("further_scores", {}).items():
                 scores |= {f"{name}/{split}": value for name, value in further.items()}
             step = report.get("selection", {}).get("step")
-            failure = why_failed(result.scores, report.get("baseline"))
+            failure = failure_reason(result.scores, report.get("baseline"))
             runs.append(SeedRun(seed=seed, directory=place, scores=scores, step=step, failure=failure))
-        kept = kept_recipe(RunFolder(place), task)
+        kept = read_run_record(RunFolder(place), task)
         if kept is not None:
             recipe = from_json(TaskRecipe, kept["recipe"], str(place))
             if world().is_first:
-                keep_own_task(task, recipe, output)
+                save_custom_task(task, recipe, output)
         if world().is_first:
             save_json(output / SUMMARY_NAME, so_far().to_json())
     if all(run.failure and not run.scores for run in runs):
@@ -172,7 +172,7 @@ def finetune_seeds(
     return so_far()
 
 
-def why_failed(scores: Mapping[str, float | None], baseline: Mapping[str, float | None] | None) -> str | None:
+def failure_reason(scores: Mapping[str, float | None], baseline: Mapping[str, float | None] | None) -> str | None:
     """Why a run counts as failed, None when it does not: by its first score it is no better than the constant answer.
 
     A correlation with a constant is undefined, and 0 stands for it. Where no constant answer exists, nothing is judged.
@@ -188,7 +188,7 @@ def why_failed(scores: Mapping[str, float | None], baseline: Mapping[str, float 
     return f"{name} {score:.2f} is no better than the constant answer's {constant:.2f}"
 
 
-def spread_of(values: Sequence[float | None]) -> Spread | None:
+def score_spread(values: Sequence[float | None]) -> Spread | None:
     """The spread of the values that are defined; None when none is."""
     known = [value for value in values if value is not None]
     if not known:
@@ -236,11 +236,11 @@ def diagnose(
         return DiagnosticOutcome(task=task, missing=("no model has learnt the task that it belongs to",))
     scores: dict[str, Mapping[str, float | None]] = {}
     missing = []
-    computing = {name: getattr(settings, name) for name in ("device", "micro_batch_tokens")}
-    computing["precision"] = settings.precision or "fp32"
+    compute = {name: getattr(settings, name) for name in ("device", "micro_batch_tokens")}
+    compute["precision"] = settings.precision or "fp32"
     for split in task.source.splits:
         try:
-            found = evaluate_directory(task, model, data, split, **computing, needs_labels=False).evaluation
+            found = evaluate_directory(task, model, data, split, **compute, needs_labels=False).evaluation
         except MissingInput as error:
             missing.append(str(error))
             continue
@@ -267,14 +267,14 @@ class TaskOutcome:
     """What came of one task: its runs, or why there are none."""
 
     task: Task
-    found: SeedsResult | None = None
+    result: SeedsResult | None = None
     started_from: str | None = None  # the model of another task, where it is not the one that all others start from
     missing: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        if self.found is None:
+        if self.result is None:
             return {"missing": self.missing}
-        return {"started_from": self.started_from, **self.found.to_json(), "published": to_json(self.task.published)}
+        return {"started_from": self.started_from, **self.result.to_json(), "published": to_json(self.task.published)}
 
 
 @dataclass(frozen=True)
@@ -289,10 +289,10 @@ class BenchmarkResult:
 
     @property
     def scores(self) -> dict[str, dict[str, float]]:
-        return {each.task.name: each.found.medians for each in self.outcomes if each.found is not None}
+        return {each.task.name: each.result.medians for each in self.outcomes if each.result is not None}
 
     @property
-    def lacking(self) -> tuple[str, ...]:
+    def missing_tasks(self) -> tuple[str, ...]:
         """The tasks that leave the average undefined: not learnt, or without one of its scores."""
         scores = self.scores
         return tuple(name for name, parts in self.average.parts.items() if not {*parts} <= {*scores.get(name, {})})
@@ -301,7 +301,7 @@ class BenchmarkResult:
         return {
             "benchmark": self.name,
             "average": self.average.of(self.scores),
-            "average_lacks": list(self.lacking),
+            "average_lacks": list(self.missing_tasks),
             "average_published": to_json(self.average.published),
             "missing_files": list(self.missing_files),
             "tasks": {each.task.name: each.to_json() for each in self.outcomes},
@@ -315,7 +315,7 @@ def finetune_benchmark(
     start: Start,
     data: Path,
     output: Path,
-    recipe: AskedRecipe,
+    recipe: RecipeLike,
     settings: FinetuningSettings,
     n_seeds: int = 1,
     intermediate: str | None = None,
@@ -340,11 +340,11 @@ def finetune_benchmark(
     for task in sorted(tasks, key=lambda task: task.name not in needed_first):
         if task.name in absent:
             continue
-        other = None if task.intermediate is None else intermediate or _model_of(outcomes[task.intermediate])
+        other = None if task.intermediate is None else intermediate or _best_model(outcomes[task.intermediate])
         begin = start if other is None else PretrainedEncoder(other)
         try:
             found = finetune_seeds(task, begin, data, output / task.name, recipe, settings, n_seeds)
-            outcomes[task.name] = TaskOutcome(task=task, found=found, started_from=other)
+            outcomes[task.name] = TaskOutcome(task=task, result=found, started_from=other)
         except Diverged as error:
             outcomes[task.name] = TaskOutcome(task=task, missing=str(error))
         if world().is_first:
@@ -353,7 +353,7 @@ def finetune_benchmark(
     if not world().is_first:
         return BenchmarkResult(name, average, tuple(outcomes.values()), missing_files)
     diagnosed = tuple(
-        diagnose(DECLARED[each], _model_of(outcomes[other]), data, output / each, settings)
+        diagnose(DECLARED[each], _best_model(outcomes[other]), data, output / each, settings)
         for each, other in average.diagnostics.items()
     )
     result = BenchmarkResult(name, average, tuple(outcomes.values()), missing_files, diagnosed)
@@ -378,8 +378,8 @@ def _missing(tasks: Sequence[Task], data: Path) -> tuple[Mapping[str, str], tupl
     return absent, tuple(lines)
 
 
-def _model_of(outcome: TaskOutcome) -> str | None:
+def _best_model(outcome: TaskOutcome) -> str | None:
     """The best run of a task that was learnt; None when nothing was."""
-    if outcome.found is None or outcome.found.best.failure is not None:
+    if outcome.result is None or outcome.result.best.failure is not None:
         return None
-    return str(outcome.found.best.directory)
+    return str(outcome.result.best.directory)

@@ -60,7 +60,7 @@ def two_processes(monkeypatch):
     ],
 )
 def test_a_lost_peer_is_a_reason_to_try_again(two_processes, error):
-    with pytest.raises(TryAgain, match="process 1: lost another one") as failure, process_group(CPU):
+    with pytest.raises(TryAgain, match="process 1: lost another process") as failure, process_group(CPU):
         raise error
     assert failure.value.exit_code == 75
 
@@ -91,4 +91,4 @@ def test_a_process_that_waits_for_nothing_we_can_interrupt_ends_when_another_die
     ranks = fork_server.start_world([["python", str(tmp_path / "watched.py"), how]] * 2)
     assert [rank.finish() for rank in ranks] == codes
     assert time.monotonic() - started < 55
-    assert ("process 0: lost process 1; the same command goes on" in ranks[0].printed) == (how == "dies")
+    assert ("process 0: lost process 1; the same command resumes" in ranks[0].printed) == (how == "dies")

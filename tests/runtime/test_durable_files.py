@@ -660,7 +660,7 @@ def no_locks(monkeypatch):
 
 
 def test_a_file_system_without_locks_is_no_place_for_a_run(tmp_path, no_locks):
-    with pytest.raises(CannotCreate, match="its file system keeps no locks .*; choose another disk"):
+    with pytest.raises(CannotCreate, match="its file system has no locks .*; choose another disk"):
         locked(tmp_path, "this run").__enter__()
 
 

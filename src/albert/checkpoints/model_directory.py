@@ -54,7 +54,7 @@ from albert.model.albert import AlbertForPreTraining
 from albert.model.config import AlbertConfig
 from albert.model.encoder import on_meta_device
 from albert.runtime.errors import DamagedData, InvalidConfiguration, did_you_mean
-from albert.runtime.files import final_name, new_directory, write_text
+from albert.runtime.files import final_path, new_directory, write_text
 from albert.runtime.json_files import from_json, read_json_object, save_json, to_json
 from albert.runtime.manifest import MANIFEST_NAME, verify_directory
 from albert.text.tokenizer import Tokenizer
@@ -261,7 +261,7 @@ def write_model(
         for name, tensor in model.named_parameters():
             part, *inside = name.removeprefix(BACKBONE_PREFIX).split(".")
             counts[f"{part} {inside[0]}" if part == "encoder" else part] += tensor.numel()
-        card = short_card(final_name(directory), named, config, counts)
+        card = short_card(final_path(directory).name, named, config, counts)
     write_text(directory / CARD_NAME, card)
 
 

@@ -1,4 +1,4 @@
-"""Devices: which one computes, precision, fast linear maps on a CPU, matrix-multiply speed, free memory, workers."""
+"""Devices: choice, precision, linear maps, dropout, matrix-multiply speed, free memory, worker threads."""
 
 import ctypes
 import os
@@ -24,20 +24,19 @@ from albert.runtime.errors import InvalidConfiguration, Unavailable
 from albert.runtime.random_streams import stream_key
 
 # --------------------------------------------------------------------------------------------------------------------
-# Linear maps, in float32 through oneDNN where torch's own library leaves half of the processor unused.
+# Linear maps, in float32 through oneDNN where MKL does not use AVX-512.
 #
-# torch multiplies float32 matrices on x86 with MKL, which has AVX-512 kernels and does not use them on every
-# processor that has AVX-512: the same product takes oneDNN less than half of the time there. Where MKL does use
-# them it is the faster one, by up to a factor of two with gradients. Both count in float32. Which one it is follows
-# from what processor and MKL can do, so a run that goes on on the same machine multiplies as it did before;
-# `fp32_library` names it.
+# torch multiplies float32 matrices on x86 with MKL, whose AVX-512 kernels are not used on every processor that has
+# AVX-512: there oneDNN takes less than half of the time. Where MKL uses them it is faster, by up to a factor of two
+# with gradients. Both compute in float32. The choice depends only on the processor and MKL, so a run that is resumed
+# on the same machine uses the same library; `fp32_library` names it.
 
 
 def linear(
     rows: Float[Tensor, "rows inputs"], weight: Float[Tensor, "outputs inputs"], bias: Float[Tensor, " outputs"]
 ) -> Float[Tensor, "rows outputs"]:
     """rows weightᵀ + bias, as `functional.linear`."""
-    if _is_onednns(rows, weight):
+    if _uses_onednn(rows, weight):
         return _OneDnnLinear.apply(rows, weight, bias)
     return functional.linear(rows, weight, bias)
 
@@ -45,24 +44,24 @@ def linear(
 def product(
     rows: Float[Tensor, "rows inputs"], weight: Float[Tensor, "outputs inputs"], bias: Tensor | None = None
 ) -> Float[Tensor, "rows outputs"]:
-    """The same where gradients are written out; each operand may be a transposed view."""
-    if _is_onednns(rows, weight):
+    """`linear` without autograd; each operand may be a transposed view."""
+    if _uses_onednn(rows, weight):
         return torch.ops.mkldnn._linear_pointwise(rows, weight, bias, "none", [], "")
     return functional.linear(rows, weight, bias)
 
 
 @cache
 def onednn_is_faster() -> bool:
-    """Whether products in float32 are oneDNN's: where torch has MKL, the processor AVX-512, and MKL does not use it."""
+    """Whether oneDNN computes products in float32: torch has MKL, the processor AVX-512, and MKL does not use it."""
     both = torch.backends.mkl.is_available() and torch.backends.mkldnn.is_available()
     return both and torch.backends.cpu.get_cpu_capability() == "AVX512" and not mkl_uses_every_kernel()
 
 
 @cache
 def mkl_uses_every_kernel() -> bool:
-    """Whether MKL takes its fastest kernels on this processor, as it says itself; True where it cannot be asked.
+    """Whether MKL uses its fastest kernels on this processor; True if unknown.
 
-    `mkl_serv_intel_cpu_true` is the function by which MKL decides; torch's wheels hold MKL in libtorch_cpu.
+    MKL decides by its function `mkl_serv_intel_cpu_true`; torch's wheels contain MKL in libtorch_cpu.
     """
     for library in (Path(torch.__file__).parent / "lib" / "libtorch_cpu.so", None):
         try:
@@ -79,11 +78,11 @@ def fp32_library() -> str:
     return "MKL" if torch.backends.mkl.is_available() else "BLAS"
 
 
-def _is_onednns(rows: Tensor, weight: Tensor) -> bool:
+def _uses_onednn(rows: Tensor, weight: Tensor) -> bool:
     return (
         rows.device.type == "cpu"
-        and not torch.compiler.is_compiling()  # which asks no library what it can do
-        and len(rows) > 0  # oneDNN knows no product of nothing
+        and not torch.compiler.is_compiling()  # it cannot trace the calls below
+        and len(rows) > 0  # oneDNN refuses empty products
         and rows.dtype is torch.float32 is weight.dtype
         and not torch.is_autocast_enabled("cpu")
         and onednn_is_faster()
@@ -99,27 +98,27 @@ class _OneDnnLinear(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        (of_result,) = gradients
+        (grad,) = gradients
         rows, weight = ctx.saved_tensors
-        of_rows, of_weight, of_bias = ctx.needs_input_grad
+        rows_needed, weight_needed, bias_needed = ctx.needs_input_grad
         return (
-            product(of_result, weight.t()) if of_rows else None,
-            product(of_result.t(), rows.t()) if of_weight else None,
-            of_result.sum(0) if of_bias else None,
+            product(grad, weight.t()) if rows_needed else None,
+            product(grad.t(), rows.t()) if weight_needed else None,
+            grad.sum(0) if bias_needed else None,
         )
 
 
 _BF16_PRODUCTS = ("avx512_bf16", "amx_bf16", "bf16")
-"""Instructions that multiply bfloat16 numbers, as torch names them: on x86 (two), on Arm."""
+"""torch's names of instructions that multiply bfloat16 numbers: two on x86, one on Arm."""
 _INT8_PRODUCTS = ("avx512_vnni", "avx_vnni", "amx_int8")
-"""Instructions that multiply 8-bit integers and add up in 32 bits."""
+"""torch's names of instructions that multiply 8-bit integers and add in 32 bits."""
 
 
 def pick_device(name: str = "auto", local_rank: int = 0) -> torch.device:
-    """The device for a name: "auto" is the GPU where there is one, else the CPU.
+    """The device for a name: "auto" is the GPU if there is one, else the CPU.
 
     Raises:
-        Unavailable: a GPU is asked for and there is none.
+        Unavailable: "cuda" without a GPU.
         InvalidConfiguration: an unknown name.
     """
     if name == "auto":
@@ -134,30 +133,29 @@ def pick_device(name: str = "auto", local_rank: int = 0) -> torch.device:
 
 
 def autocast(device: torch.device, precision: Precision) -> AbstractContextManager:
-    """Mixed precision: matrix products in bfloat16, weights, LayerNorm and losses in float32; or nothing for "fp32"."""
+    """Mixed precision: matrix products in bfloat16, weights, LayerNorm and losses in float32; no-op for "fp32"."""
     if precision == "fp32":
         return nullcontext()
     return torch.autocast(device.type, dtype=torch.bfloat16)
 
 
 def default_precision(device: torch.device) -> Precision:
-    """What "auto" means everywhere: bf16 where the device has instructions for its products, else fp32.
+    """The precision "auto": bf16 if the device has instructions for its products, else fp32.
 
-    It follows from the processor or GPU and the build of torch, never from a measurement: a busy machine decides alike.
+    It depends on the processor or GPU and the build of torch, never on a measurement.
     """
     return "bf16" if multiplies_bf16(device) else "fp32"
 
 
 def finetuning_precision(device: torch.device) -> Precision:
-    """What fine-tuning computes in when nothing is said: bf16 on a GPU that multiplies it, else fp32."""
+    """The default precision of fine-tuning: bf16 on a GPU with instructions for it, else fp32."""
     return default_precision(device) if device.type == "cuda" else "fp32"
 
 
 def multiplies_bf16(device: torch.device) -> bool:
-    """Whether the device multiplies bfloat16 numbers in hardware; without that they are slower than float32.
+    """Whether the device multiplies bfloat16 numbers in hardware; without it bfloat16 is slower than float32.
 
-    Of a GPU its compute capability tells (8.0 or above), of a CPU its instructions (AVX512-BF16, AMX-BF16, Arm's BF16),
-    which torch uses through oneDNN.
+    A GPU of compute capability 8.0 or above; a CPU with AVX512-BF16, AMX-BF16 or Arm's BF16 and a torch with oneDNN.
     """
     if device.type == "cuda":
         return torch.cuda.is_bf16_supported(including_emulation=False)
@@ -165,12 +163,12 @@ def multiplies_bf16(device: torch.device) -> bool:
 
 
 def multiplies_int8(device: torch.device) -> bool:
-    """Whether the device is a CPU that multiplies 8-bit integers and adds up in 32 bits (VNNI, AMX-INT8)."""
+    """Whether the device is a CPU that multiplies 8-bit integers and adds in 32 bits (VNNI, AMX-INT8)."""
     return device.type == "cpu" and _has_any(_INT8_PRODUCTS)
 
 
 def slower_in_int8(device: torch.device) -> bool:
-    """Whether models answer more slowly in int8 than in bf16: on a CPU with AMX-BF16 (docs/performance.md)."""
+    """Whether inference is slower in int8 than in bf16: on a CPU with AMX-BF16 (docs/performance.md)."""
     return device.type == "cpu" and multiplies_bf16(device) and _has_any(("amx_bf16",))
 
 
@@ -180,12 +178,12 @@ def _has_any(instructions: tuple[str, ...]) -> bool:
 
 
 @contextmanager
-def deterministic_kernels(device: torch.device, wanted: bool) -> Iterator[None]:
-    """Within it a GPU adds up in a fixed order, which is slower; on a CPU it always does.
+def deterministic_kernels(device: torch.device, enabled: bool) -> Iterator[None]:
+    """Use slower GPU kernels that sum in a fixed order, as those of a CPU always do.
 
-    cuBLAS reads its setting when it is first used, so enter this before anything is computed on the GPU.
+    Enter this before the first computation on the GPU, because cuBLAS reads its setting then.
     """
-    if not wanted or device.type != "cuda":
+    if not enabled or device.type != "cuda":
         yield
         return
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
@@ -203,15 +201,15 @@ def seed_torch(name: str, seed: int, *position: int) -> None:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Dropout. Workers that train at the same time each draw from a generator of their own: the order in which threads reach
-# torch's global generator is another in every run.
+# Dropout. Each worker thread draws from a generator of its own, because the order in which threads use torch's global
+# generator differs between runs.
 
 _GENERATOR: ContextVar[torch.Generator | None] = ContextVar("dropout_generator", default=None)
 
 
 @contextmanager
 def dropout_generator(seed: int) -> Iterator[None]:
-    """Within it this thread's dropout draws from a generator with this seed, elsewhere from torch's global one."""
+    """Within the block, dropout of this thread draws from a generator with this seed, not from torch's global one."""
     before = _GENERATOR.set(torch.Generator().manual_seed(seed))
     try:
         yield
@@ -241,23 +239,23 @@ class Dropout(nn.Dropout):
 
 
 def checkpoint_context() -> tuple[AbstractContextManager, AbstractContextManager]:
-    """The `context_fn` of activation checkpointing: torch itself takes care of its global generator only."""
+    """The `context_fn` of activation checkpointing: torch itself restores only its global generator."""
     generator = _GENERATOR.get()
-    return nullcontext(), nullcontext() if generator is None else _from_state(generator, generator.get_state())
+    return nullcontext(), nullcontext() if generator is None else _generator_state(generator, generator.get_state())
 
 
 @contextmanager
-def _from_state(generator: torch.Generator, state: Tensor) -> Iterator[None]:
-    later = generator.get_state()
+def _generator_state(generator: torch.Generator, state: Tensor) -> Iterator[None]:
+    before = generator.get_state()
     generator.set_state(state)
     try:
         yield
     finally:
-        generator.set_state(later)
+        generator.set_state(before)
 
 
 def describe_machine() -> dict[str, str | int]:
-    """What a figure was measured on: processor, what it can do, how fp32 is multiplied, cores, threads, torch."""
+    """The machine of a measurement: processor, its instructions, library of fp32 products, cores, threads, versions."""
     description: dict[str, str | int] = {
         "processor": processor_name(),
         "capabilities": processor_capabilities(),
@@ -273,14 +271,14 @@ def describe_machine() -> dict[str, str | int]:
 
 
 def processor_capabilities() -> str:
-    """What of the processor decides precision and kernels: torch's vector instructions, and those of products."""
+    """The instructions that decide precision and kernels: torch's vector instructions, bfloat16 and int8 products."""
     capabilities = torch.cpu.get_capabilities()
     products = [name for name in (*_BF16_PRODUCTS, *_INT8_PRODUCTS) if capabilities.get(name)]
     return " ".join([torch.backends.cpu.get_cpu_capability(), *products])
 
 
 def processor_name() -> str:
-    """What the processor is called by the system."""
+    """The processor's name according to the system."""
     information = Path("/proc/cpuinfo")
     if information.exists():
         for line in information.read_text(encoding="utf-8", errors="replace").splitlines():
@@ -290,41 +288,39 @@ def processor_name() -> str:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# How fast a device multiplies matrices: what the speed of training is compared with, on the machine it runs on.
-#
-# Peak figures of data sheets count instructions that no product of these shapes reaches; this one is measured.
+# Speed of matrix multiplication, with which the speed of training is compared. It is measured, because no product of
+# these shapes reaches the peak of data sheets.
 
 _TYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 _WEIGHTS = {"cpu": ((768, 3072), (1024, 4096)), "cuda": ((1024, 4096), (4096, 16384))}
-"""Feed-forward weights of ALBERT-base and -large, of -large and -xxlarge; a processor gains nothing by wider ones."""
+"""Feed-forward weights of ALBERT-base and -large, of -large and -xxlarge; wider ones are no faster on a CPU."""
 _ROWS = (64, 512, 4096, 16384)
 _LONG_ENOUGH = 0.02
-"""Seconds: a product that takes as long is not followed by one of more rows, so that slow devices are done soon."""
+"""Seconds: no product of more rows is measured after one that takes as long."""
 _REPEATS = 12
 _SECONDS = 0.1
-"""After which a product is not repeated any more; the first one, which warms up, never stands alone."""
+"""After this time a product is not repeated; at least two are measured, because the first one warms up."""
 
 
 @cache
 def measured_matmul_rate(device: torch.device, precision: Precision) -> float:
-    """FLOP/s of the fastest of a few matrix products, by the library that multiplies in the model.
+    """FLOP/s of the fastest of a few matrix products, computed as in the model.
 
-    A multiplication with its addition counts 2. Measured once a process, in less than a second. Others that compute at
-    the same time make it smaller.
+    A multiplication and its addition count 2. Measured once per process, in less than a second.
     """
     rates = []
     for inner, outer in _WEIGHTS["cuda" if device.type == "cuda" else "cpu"]:
         weight = torch.randn(outer, inner, device=device).to(_TYPES[precision])
         for height in _ROWS:
             rows = torch.randn(height, inner, device=device).to(weight.dtype)
-            seconds = _fewest_seconds(rows, weight)
+            seconds = _min_seconds(rows, weight)
             rates.append(2 * height * inner * outer / seconds)
             if seconds > _LONG_ENOUGH:
                 break
     return max(rates)
 
 
-def _fewest_seconds(rows: Tensor, weight: Tensor) -> float:
+def _min_seconds(rows: Tensor, weight: Tensor) -> float:
     seconds: list[float] = []
     while len(seconds) < 2 or (len(seconds) < _REPEATS and sum(seconds) < _SECONDS):
         started = time.perf_counter()
@@ -334,26 +330,21 @@ def _fewest_seconds(rows: Tensor, weight: Tensor) -> float:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# How much memory can still be had: of the device, and of what a container or a batch system grants.
+# Free memory of the device, or of the limit of a container or batch system.
 
 ROOT = Path("/")
 
 
 def free_memory(device: torch.device) -> int | None:
-    """Bytes that can still be had on a device; None where the system does not say."""
+    """Free bytes of a device; None if unknown."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
-    return min((*_left_on_the_machine(), *_left_to_the_group()), default=None)
+    kibibytes = _read_table(ROOT / "proc/meminfo").get("MemAvailable:")
+    return min((*(() if kibibytes is None else (1024 * kibibytes,)), *_free_in_cgroups()), default=None)
 
 
-def _left_on_the_machine() -> Iterator[int]:
-    kibibytes = _named_numbers(ROOT / "proc/meminfo").get("MemAvailable:")
-    if kibibytes is not None:
-        yield 1024 * kibibytes
-
-
-def _left_to_the_group() -> Iterator[int]:
-    """By the control groups (version 2) that this process is in; what they hold of files is given back on demand."""
+def _free_in_cgroups() -> Iterator[int]:
+    """Free bytes of each control group (version 2) of this process; cached files (inactive_file) count as free."""
     own = ROOT / "proc/self/cgroup"
     names = own.read_text(encoding="utf-8").splitlines() if own.is_file() else []
     for name in (line.removeprefix("0::/") for line in names if line.startswith("0::/")):
@@ -361,12 +352,12 @@ def _left_to_the_group() -> Iterator[int]:
             folder = ROOT / "sys/fs/cgroup" / group
             limit, used = folder / "memory.max", folder / "memory.current"
             if limit.is_file() and used.is_file() and (most := limit.read_text(encoding="utf-8").strip()) != "max":
-                files = _named_numbers(folder / "memory.stat").get("inactive_file", 0)
-                yield max(0, int(most) - int(used.read_text(encoding="utf-8")) + files)
+                cached = _read_table(folder / "memory.stat").get("inactive_file", 0)
+                yield max(0, int(most) - int(used.read_text(encoding="utf-8")) + cached)
 
 
-def _named_numbers(table: Path) -> dict[str, int]:
-    """The lines "name number …" of a table of the system; nothing where it is not there."""
+def _read_table(table: Path) -> dict[str, int]:
+    """The lines "name number …" of a system file; empty if it is missing."""
     if not table.is_file():
         return {}
     lines = (line.split() for line in table.read_text(encoding="utf-8").splitlines())
@@ -374,54 +365,53 @@ def _named_numbers(table: Path) -> dict[str, int]:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Workers of one thread: independent pieces of work dealt out to the cores of this process.
+# Worker threads, each computing with one thread of torch.
 #
-# torch splits every operation over its threads and waits for the slowest of them, some hundreds of times in a batch.
-# When another process takes one of the cores, every wait is for a thread that does not run. Here the threads meet once,
-# at the end of all pieces. torch releases the interpreter's lock inside its operations, so the pieces run at the same
-# time.
+# torch splits every operation over its threads and waits for the slowest, some hundreds of times in a batch. When
+# another process uses one of the cores, every such wait is long. Here threads wait for each other once, after all
+# items. torch releases the interpreter's lock inside its operations, so the workers run in parallel.
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
 def parallel_map(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
-    """`[work(item) for item in items]`, by as many workers as torch has threads; each takes the next item when free.
+    """`[work(item) for item in items]`, computed by as many worker threads as torch has threads.
 
-    Context variables have the caller's values; torch's modes (`inference_mode`) belong to a thread, so `work` sets
-    them. What a worker raises is raised here, once the others have finished what they hold; nothing further is begun.
+    Context variables have the caller's values; torch's modes (`inference_mode`) are per thread, so `work` must set
+    them. An exception of a worker is raised after the other workers have finished their items; no further item starts.
     """
     workers = torch.get_num_threads()
     if workers == 1:
         return [work(item) for item in items]
-    done: dict[int, Result] = {}
-    failed = Event()
-    waiting = iter(list(enumerate(items)))  # two threads never get the same element of a list's iterator
+    results: dict[int, Result] = {}
+    stop = Event()
+    queue = iter(list(enumerate(items)))  # two threads never get the same element of a list's iterator
 
-    def take() -> None:
-        for number, item in waiting:
-            if failed.is_set():
+    def run_worker() -> None:
+        for index, item in queue:
+            if stop.is_set():
                 return
             try:
-                done[number] = work(item)
+                results[index] = work(item)
             except BaseException:
-                failed.set()
+                stop.set()
                 raise
 
     pool = _pool(workers)
-    taken = [pool.submit(copy_context().run, take) for _ in range(min(workers, len(items)))]
+    futures = [pool.submit(copy_context().run, run_worker) for _ in range(min(workers, len(items)))]
     try:
-        wait(taken)
-    finally:  # also where a signal interrupts the waiting: nobody computes behind the caller's back
-        failed.set()
-        wait(taken)
-    for future in taken:
+        wait(futures)
+    finally:  # also when a signal interrupts the waiting: no worker may go on after this function has ended
+        stop.set()
+        wait(futures)
+    for future in futures:
         future.result()
-    return [done[number] for number in range(len(items))]
+    return [results[index] for index in range(len(items))]
 
 
 def in_one_thread(work: Callable[[], Result]) -> Result:
-    """`work()`, by a worker: torch computes it with one thread."""
+    """`work()`, computed by a worker thread with one thread of torch."""
     future = _pool(torch.get_num_threads()).submit(copy_context().run, work)
     try:
         wait([future])
@@ -432,15 +422,15 @@ def in_one_thread(work: Callable[[], Result]) -> Result:
 
 @lru_cache(maxsize=1)
 def _pool(workers: int) -> ThreadPoolExecutor:
-    everyone = Barrier(workers)
+    barrier = Barrier(workers)
 
-    def begin(_: int) -> None:
-        torch.get_num_threads()  # a thread's first question sets its number to the default; so ask before setting it
-        torch.set_num_threads(1)  # the number of this thread, and the default of those to come
-        everyone.wait()
+    def initialize(_: int) -> None:
+        torch.get_num_threads()  # the first call in a thread sets its number to the default, so call it before setting
+        torch.set_num_threads(1)  # for this thread, and the default of later threads
+        barrier.wait()
 
     pool = ThreadPoolExecutor(workers, "albert-worker")
-    list(pool.map(begin, range(workers)))
+    list(pool.map(initialize, range(workers)))
     torch.set_num_threads(workers)  # the default again
     return pool
 

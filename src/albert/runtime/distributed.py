@@ -25,22 +25,19 @@ from albert.runtime.environment import PEER_TIMEOUT_MINUTES, Ranks, world
 from albert.runtime.errors import InvalidConfiguration, TryAgain
 
 _PEER_LOST = re.compile("by peer|broken pipe|socket closed|time(d )?out", re.IGNORECASE)
-
-
 _GRACE_SECONDS = 5.0
-"""A process whose neighbour has ended may be about to end for the same reason, and to say so itself."""
+"""A process whose peer has ended may be about to end for the same reason, with a message of its own."""
 
 
 @contextmanager
 def process_group(
     device: torch.device, timeout_minutes: float = PEER_TIMEOUT_MINUTES, watch: bool | None = None
 ) -> Iterator[Ranks]:
-    """Join the process group for the length of the block (nothing to join for a single process).
+    """Join the process group for the length of the block; does nothing for a single process.
 
     Args:
-        timeout_minutes: how long to wait for another process before it counts as lost.
-        watch: end this process, with the exit code of `TryAgain`, as soon as another one has died, whatever it waits
-            for; None: on a GPU, where NCCL would notice after the timeout and abort. gloo raises by itself.
+        watch: end this process with the exit code of `TryAgain` as soon as another one has died. None: on a GPU only,
+            where NCCL would notice after the timeout and abort; gloo raises by itself.
 
     Raises:
         TryAgain: another process ended or cannot be reached.
@@ -62,43 +59,40 @@ def process_group(
     except RuntimeError as error:
         if isinstance(error, torch_distributed.DistError) or _PEER_LOST.search(str(error)):
             raise TryAgain(
-                f"process {ranks.rank}", "lost another one", "see its message; the same command goes on"
+                f"process {ranks.rank}", "lost another process", "see its message; the same command resumes"
             ) from error
         raise
 
 
 @contextmanager
 def _watched(ranks: Ranks) -> Iterator[None]:
-    """Each process waits in a thread for a message of the next one, sent at its end, or for its connection to break."""
+    """Wait in a thread until the next rank sends its end message; end this process if the connection breaks."""
     group = torch_distributed.new_group(backend="gloo", timeout=timedelta(days=365))
     assert isinstance(group, torch_distributed.ProcessGroup)
-    following, before = (ranks.rank + 1) % ranks.size, (ranks.rank - 1) % ranks.size
+    next_rank, previous_rank = (ranks.rank + 1) % ranks.size, (ranks.rank - 1) % ranks.size
     ending = Event()
 
-    def wait_for_the_next() -> None:
+    def wait_for_next_rank() -> None:
         try:
-            torch_distributed.recv(torch.zeros(1), src=following, group=group)
+            torch_distributed.recv(torch.zeros(1), src=next_rank, group=group)
         except RuntimeError as error:
             if not ending.wait(_GRACE_SECONDS):
-                what = TryAgain(f"process {ranks.rank}", f"lost process {following}", "the same command goes on")
-                print(f"albert: error: {what} ({error})", file=sys.stderr, flush=True)
-                os._exit(TryAgain.exit_code)  # the main thread may wait for NCCL, which nothing interrupts
+                failure = TryAgain(f"process {ranks.rank}", f"lost process {next_rank}", "the same command resumes")
+                print(f"albert: error: {failure} ({error})", file=sys.stderr, flush=True)
+                os._exit(TryAgain.exit_code)  # the main thread may wait for NCCL, which cannot be interrupted
 
-    watcher = Thread(target=wait_for_the_next, name="watch", daemon=True)
+    watcher = Thread(target=wait_for_next_rank, name="watch", daemon=True)
     watcher.start()
     try:
         yield
-        torch_distributed.send(torch.ones(1), dst=before, group=group)
+        torch_distributed.send(torch.ones(1), dst=previous_rank, group=group)
         watcher.join()
     finally:
         ending.set()
 
 
 def replicate(model: nn.Module, ranks: Ranks, device: torch.device) -> nn.Module:
-    """Wrap for data parallelism when there is more than one process; gradients are then averaged over ranks.
-
-    A sharded model averages them already.
-    """
+    """Wrap for data parallelism, which averages gradients over ranks; a sharded model does so already."""
     if ranks.size == 1 or isinstance(model, FSDPModule):
         return model
     devices = [device.index] if device.type == "cuda" else None
@@ -106,14 +100,14 @@ def replicate(model: nn.Module, ranks: Ranks, device: torch.device) -> nn.Module
 
 
 def sum_over_ranks(values: torch.Tensor, ranks: Ranks) -> torch.Tensor:
-    """Element-wise sum over all processes; the argument itself for one."""
+    """Element-wise sum over all ranks, in place."""
     if ranks.size > 1:
         torch_distributed.all_reduce(values)
     return values
 
 
 def wait_for_all(ranks: Ranks) -> None:
-    """Return once every process has come here."""
+    """Return once every rank has called this."""
     if ranks.size > 1:
         torch_distributed.barrier()
 
@@ -123,71 +117,69 @@ def wait_for_all(ranks: Ranks) -> None:
 
 
 def require_same_on_ranks(facts: Mapping[str, str], ranks: Ranks, device: torch.device) -> None:
-    """Compare what the ranks were given. Only hashes travel."""
+    """Refuse ranks whose values differ from those of rank 0. Only hashes are sent."""
     if ranks.size == 1:
         return
     digests = [list(hashlib.sha256(value.encode()).digest()) for value in facts.values()]
-    mine = torch.tensor(digests, dtype=torch.uint8, device=device)
-    of_all = [torch.empty_like(mine) for _ in range(ranks.size)]
-    torch_distributed.all_gather(of_all, mine)
-    for number, name in enumerate(facts):
-        others = [str(rank) for rank, theirs in enumerate(of_all) if not torch.equal(theirs[number], of_all[0][number])]
-        if others:
-            remedy = "start all with the same command, and let all see the same files"
-            raise InvalidConfiguration(f"rank {', '.join(others)}", f"has another {name} than rank 0", remedy)
+    own = torch.tensor(digests, dtype=torch.uint8, device=device)
+    gathered = [torch.empty_like(own) for _ in range(ranks.size)]
+    torch_distributed.all_gather(gathered, own)
+    for row, name in enumerate(facts):
+        differing = [str(rank) for rank, rows in enumerate(gathered) if not torch.equal(rows[row], gathered[0][row])]
+        if differing:
+            remedy = "start all ranks with the same command and the same files"
+            raise InvalidConfiguration(f"rank {', '.join(differing)}", f"has another {name} than rank 0", remedy)
 
 
 def code_fingerprint() -> str:
-    """A hash of this package's sources: machines of a cluster may hold different versions."""
+    """A hash of this package's sources: machines of a cluster may have different versions."""
     root = Path(albert.__file__).parent
-    sums = hashlib.sha256()
+    digest = hashlib.sha256()
     for path in sorted(root.rglob("*.py")):
-        sums.update(str(path.relative_to(root)).encode() + b"\0" + path.read_bytes() + b"\0")
-    return sums.hexdigest()
+        digest.update(str(path.relative_to(root)).encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# One model cut up over all processes: each keeps its share of weights, gradients and moments (FSDP2).
+# One model sharded over all ranks: weights, gradients and moments (FSDP2).
 #
-# The whole model is one unit. Its shared blocks are applied in every layer and so are never out of use: gathered
-# layer by layer they would travel twice L times a step, and fill no less memory meanwhile. As one unit the weights
-# are gathered once a step and the gradients reduced once, after the last micro-batch; what is saved is the share of
-# the gradients, the masters and the moments that the other processes hold, and of the time the optimiser takes
-# (ZeRO, Rajbhandari et al., 2020, §5, stages 1 and 2).
+# The whole model is one FSDP unit. Its shared blocks are applied in every layer: gathered layer by layer they would be
+# sent 2 L times a step and save no memory. As one unit the weights are gathered once a step and the gradients reduced
+# once, after the last micro-batch. This saves memory for gradients, master weights and moments, and time of the
+# optimizer (ZeRO, Rajbhandari et al., 2020, §5, stages 1 and 2).
 #
-# Everything stays in float32: autocast computes in bfloat16 as it does without sharding, so the numbers are the
-# same.
+# Everything stays in float32 and autocast computes in bfloat16, as without sharding, so the results are the same.
 
 Module = TypeVar("Module", bound=nn.Module)
 
 
 def sharded_copy(model: Module, ranks: Ranks, device: torch.device) -> Module:
-    """A model to train whose every tensor is cut up over the processes; the given one stays as it is."""
+    """A copy of a model to train, with every tensor sharded over the ranks."""
     mesh = init_device_mesh(device.type, (ranks.size,))
-    cut = copy.deepcopy(model)
-    fully_shard(cut, mesh=mesh, reshard_after_forward=False, mp_policy=MixedPrecisionPolicy(reduce_dtype=torch.float32))
-    return cut
+    sharded, policy = copy.deepcopy(model), MixedPrecisionPolicy(reduce_dtype=torch.float32)
+    fully_shard(sharded, mesh=mesh, reshard_after_forward=False, mp_policy=policy)
+    return sharded
 
 
 def is_sharded(model: nn.Module) -> bool:
-    """Whether `sharded_copy` made it."""
+    """Whether the model comes from `sharded_copy`."""
     return isinstance(model, FSDPModule)
 
 
-def defer_gradient_sync(model: nn.Module, hold: bool) -> None:
-    """Keep gradients of a sharded model, and the gathered weights, where they are until the last micro-batch."""
+def defer_gradient_sync(model: nn.Module, defer: bool) -> None:
+    """Whether to keep gradients and gathered weights of a sharded model local: True before the last micro-batch."""
     assert isinstance(model, FSDPModule)
-    model.set_requires_gradient_sync(not hold)
-    model.set_reshard_after_backward(not hold)
+    model.set_requires_gradient_sync(not defer)
+    model.set_reshard_after_backward(not defer)
 
 
 def gather_full(tensor: Tensor) -> Tensor:
-    """All of a tensor, on its device. Of one that is cut up every rank gives its share: all must call this."""
+    """The full tensor, on its device. For a sharded tensor all ranks must call this."""
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
 
 def shard_like(tensor: Tensor, like: Tensor) -> Tensor:
-    """The part of a whole tensor that this rank keeps, in the form and on the device of `like`."""
+    """This rank's shard of a full tensor, on the device of `like`; the full tensor if `like` is not sharded."""
     tensor = tensor.to(like.device)
     if not isinstance(like, DTensor):
         return tensor
@@ -196,8 +188,8 @@ def shard_like(tensor: Tensor, like: Tensor) -> Tensor:
 
 @torch.no_grad()
 def gather_weights(model: nn.Module, into: nn.Module, ranks: Ranks) -> None:
-    """Bring the weights of a sharded model together in a whole one on the first rank. All ranks must call this."""
-    for cut, complete in zip(model.parameters(), into.parameters(), strict=True):
-        weights = gather_full(cut)
+    """Copy the weights of a sharded model into a full one on the first rank. All ranks must call this."""
+    for sharded, full in zip(model.parameters(), into.parameters(), strict=True):
+        weights = gather_full(sharded)
         if ranks.is_first:
-            complete.copy_(weights)
+            full.copy_(weights)

@@ -20,37 +20,26 @@ _NAME = re.compile(r"[a-z][a-z0-9-]*")
 
 
 def install_command(extra: str) -> str:
-    """What installs the libraries of an extra."""
+    """The command that installs the libraries of an extra."""
     return f"pip install '{DISTRIBUTION}[{extra}]'"
 
 
 def shipped_model(name: str | Path) -> Path | None:
-    """The directory of a model that comes with the package, by its name ("tiny"); None: there is none of this name.
-
-    A wheel has it inside of the package, a checkout beside `src`.
-    """
-    inside = [_PACKAGE / "models"]
-    beside = [_PACKAGE.parents[1] / "models"] if _PACKAGE.parent.name == "src" else []
+    """The directory of a model that comes with the package, by its name ("tiny"); None if there is no such model."""
+    checkout = [_PACKAGE.parents[1] / "models"] if _PACKAGE.parent.name == "src" else []
     if _NAME.fullmatch(str(name)):
-        for folder in (*beside, *inside):
+        for folder in (*checkout, _PACKAGE / "models"):  # a wheel has them inside the package
             if (folder / name / "config.json").is_file():
                 return folder / name
     return None
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Modules that are imported when they are asked for, by name: heavy ones, and those that need an optional library.
+# Modules imported on first use, by name: slow ones, and those that need an optional library.
 
 
 def load_by_name(module: str, extra: str | None = None) -> ModuleType:
-    """Import a module of ours, or of a library that takes long to import.
-
-    Args:
-        extra: the extra of the package that brings the library on which it stands.
-
-    Raises:
-        Unavailable: the library is not installed.
-    """
+    """Import a module; `Unavailable` if the library of the package's extra `extra` is not installed."""
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
@@ -65,11 +54,11 @@ OptimizerKind = Literal["lamb", "adamw", "muon"]
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The processes that torchrun started, as the environment describes them; this needs no torch.
+# The processes that torchrun started, read from the environment without importing torch.
 
 PEER_TIMEOUT_MINUTES = 30.0
-"""A peer that died is noticed at once, by gloo or by a thread beside NCCL; this is for one that hangs. The first rank
-checks, evaluates and saves meanwhile."""
+"""For a peer that hangs, and longer than the first rank takes to evaluate and save. A dead peer is noticed at once, by
+gloo or by a thread beside NCCL."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +76,7 @@ class Ranks:
 
 
 def world() -> Ranks:
-    """The world torchrun described in the environment, or a single process."""
+    """The ranks that torchrun set in the environment; a single process without torchrun."""
     if "RANK" not in os.environ:
         return Ranks()
     return Ranks(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), int(os.environ.get("LOCAL_RANK", "0")))

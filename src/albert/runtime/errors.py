@@ -6,6 +6,7 @@ The codes follow sysexits where one fits: a scheduler can tell "retry" (75, 130,
 import difflib
 import errno
 import functools
+import itertools
 import os
 import re
 from collections.abc import Callable, Iterable
@@ -15,11 +16,11 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 MOST_LISTED = 160
-"""Characters of the known words that an error lists; help and docs have them all."""
+"""Characters of valid names that an error lists; help and docs list all."""
 
 
 class AlbertError(Exception):
-    """Something a user can understand and mend."""
+    """An error that a user can understand and fix."""
 
     exit_code = 1
 
@@ -28,7 +29,7 @@ class AlbertError(Exception):
         super().__init__(printable(f"{subject}: {why}" + (f"; {remedy}" if remedy else "")))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """An error that crosses processes arrives whole, whatever its class takes to be made."""
+        """Pickle with all attributes, whatever arguments the class takes, to pass between processes."""
         return Exception.__new__, (type(self), *self.args), self.__dict__
 
 
@@ -39,19 +40,19 @@ class UsageError(AlbertError):
 
 
 class Diverged(AlbertError):
-    """Training produced a number that is not finite."""
+    """Training produced a non-finite number."""
 
     exit_code = 3
 
 
 class CheckFailed(AlbertError):
-    """A check that the user asked for did not hold."""
+    """A check that the user requested failed."""
 
     exit_code = 4
 
 
 class DamagedData(AlbertError):
-    """A file is damaged, or does not belong with the others."""
+    """A file is damaged, or does not match the other files."""
 
     exit_code = 65
 
@@ -63,7 +64,7 @@ class MissingInput(AlbertError):
 
 
 class Unavailable(AlbertError):
-    """A device, a hub or a service cannot be had."""
+    """A device, a hub or a service is not available."""
 
     exit_code = 69
 
@@ -75,7 +76,7 @@ class OutOfResources(AlbertError):
 
 
 class CannotCreate(AlbertError):
-    """An output exists already, is in use, or its place cannot be written."""
+    """An output exists already, is in use, or its folder is not writable."""
 
     exit_code = 73
 
@@ -87,7 +88,7 @@ class WriteFailed(AlbertError):
 
 
 class TryAgain(AlbertError):
-    """A peer was lost; the same command may succeed."""
+    """A peer process was lost; the same command may succeed."""
 
     exit_code = 75
 
@@ -99,7 +100,7 @@ class InvalidConfiguration(AlbertError):
 
 
 def printable(message: str) -> str:
-    """The message with every line end, control and other invisible character escaped: it may quote a file."""
+    """The message with line ends, control and other invisible characters escaped; it may quote a file."""
     if message.isprintable():
         return message
     return "".join(
@@ -108,25 +109,16 @@ def printable(message: str) -> str:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """``did you mean 'x'?`` for the closest known word, or a list of what is known."""
+    """``did you mean 'x'?`` for the most similar known word, else a list of the known words."""
     known = list(known)
     word = "cuda" if word == "gpu" else word
     close = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
     if close:
         return f"did you mean {close[0]!r}?"
-    return f"known: {_abridged(known)}" if known else ""
-
-
-def _abridged(words: list[str]) -> str:
-    """As many words as find room in a line beside what is wrong."""
-    shown: list[str] = []
-    length = 0
-    for word in words:
-        length += len(word) + 2
-        if length > MOST_LISTED:
-            return f"{', '.join(shown)} and {len(words) - len(shown)} more"
-        shown.append(word)
-    return ", ".join(shown)
+    lengths = itertools.accumulate(len(each) + 2 for each in known)
+    shown = sum(length <= MOST_LISTED for length in lengths)
+    more = f" and {len(known) - shown} more" if shown < len(known) else ""
+    return f"known: {', '.join(known[:shown])}{more}" if known else ""
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -134,14 +126,14 @@ def _abridged(words: list[str]) -> str:
 
 _WRITING = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG, errno.EROFS}
 _RESOURCES = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN}
-_SAID_BY_RUST = re.compile(r"I/O error: .*\(os error (\d+)\)")
+_RUST_OS_ERROR = re.compile(r"I/O error: .*\(os error (\d+)\)")
 _READING = (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
 
 
 def translate(error: BaseException) -> AlbertError | None:
-    """What a failure means to the user; None when it can only be a mistake of ours.
+    """The error for users that an exception stands for; None for a defect of this package.
 
-    Errors of libraries are known by name, because this file imports none of them.
+    Exceptions of libraries are recognised by name, because this file imports none of them.
     """
     if isinstance(error, AlbertError):
         return error
@@ -154,7 +146,7 @@ def translate(error: BaseException) -> AlbertError | None:
     if isinstance(error, OSError):
         subject, why = error.filename or "file", error.strerror or str(error)
         if error.errno in _WRITING:
-            if error.filename is None and error.errno != errno.EIO:  # who writes a file of ours gives its name
+            if error.filename is None and error.errno != errno.EIO:  # writers of our files set the name
                 subject = "standard output or a temporary file"
             return WriteFailed(subject, why, "free space or choose another disk")
         if error.errno in _RESOURCES:
@@ -165,25 +157,22 @@ def translate(error: BaseException) -> AlbertError | None:
 
 
 def system_error(error: BaseException, *name: str) -> OSError | None:
-    """The operating system's error that a Rust library met (safetensors), by the number in its message."""
-    number = None if isinstance(error, OSError) else _SAID_BY_RUST.search(str(error))
+    """The `OSError` behind an error of a Rust library (safetensors), by the number in its message."""
+    number = None if isinstance(error, OSError) else _RUST_OS_ERROR.search(str(error))
     return None if number is None else OSError(int(number[1]), os.strerror(int(number[1])), *name)
 
 
 def without_inner_frames(function: Callable[P, R]) -> Callable[P, R]:
-    """The function, whose known errors come from the call itself: with their one line, and no frames of ours to read.
-
-    ALBERT_DEBUG=1 keeps them.
-    """
+    """Decorate a public function: errors for users have no frames of this package, except with ALBERT_DEBUG=1."""
 
     @functools.wraps(function)
-    def called(*arguments: P.args, **keywords: P.kwargs) -> R:
+    def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
-            return function(*arguments, **keywords)
+            return function(*args, **kwargs)
         except Exception as error:
-            known = translate(error)
-            if known is None or os.environ.get("ALBERT_DEBUG") == "1":
+            user_error = translate(error)
+            if user_error is None or os.environ.get("ALBERT_DEBUG") == "1":
                 raise
-        raise known.with_traceback(None) from None
+        raise user_error.with_traceback(None) from None
 
-    return called
+    return wrapper

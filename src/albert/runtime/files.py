@@ -1,16 +1,15 @@
-"""Durable files and directories, and locks: an output is whole or absent, whatever happens while it is written.
+"""Durable files and directories, and locks: an output is complete or absent, also after a crash.
 
 An output is written under a temporary name, flushed to the disk, described by a manifest of SHA-256 sums that is
-written last, and only then renamed to its final name. A process that dies leaves a temporary name behind, never half
-of a result; the next writer in that place removes it.
+written last, and only then renamed to its final name. A process that dies leaves a temporary name behind, never part
+of a result; the next writer in that directory removes it.
 
-    .out.lock-0123abcd   locked by the writer for as long as the other two may be there
-    .out.tmp-0123abcd    what becomes `out`
-    .out.old-0123abcd    what was `out`, until the new one has its name
+    .out.lock-0123abcd   locked by the writer as long as one of the other two may exist
+    .out.tmp-0123abcd    becomes `out`
+    .out.old-0123abcd    the previous `out`, until the new one has its name
 
-Only the lock says whether a writer is alive (see `lock_file`), as other containers and hosts may write there. Where a
-file system has no locks the names are `.out.tmp-PROCESS-0123abcd`, as earlier versions wrote them, and what dead
-processes left under such a name stays."""
+A writer is alive if its lock is held (see `lock_file`), also in another container or on another host. On a file system
+without locks the names are `.out.tmp-PROCESS-0123abcd`, as in earlier versions, and leftovers are not removed."""
 
 import contextlib
 import csv
@@ -33,19 +32,19 @@ from albert.runtime.errors import CannotCreate, DamagedData, WriteFailed, system
 from albert.runtime.manifest import MANIFEST_NAME, FileSum, file_hash, files_below, manifest_bytes
 
 # --------------------------------------------------------------------------------------------------------------------
-# A lock on a file that keeps apart threads, processes, containers and hosts, and dies with its owner.
+# A lock on a file, exclusive among threads, processes, containers and hosts, which ends with its owner.
 #
 # POSIX record locks (fcntl), for two reasons. Network file systems carry them to other hosts (NFS, Lustre mounted
-# with `flock`, GPFS, CephFS), and a container's own process numbers do not matter to them. And worker processes do
-# not inherit them, unlike the locks of `flock` and of open file descriptions: when the owner was killed, its lock
-# is free although its workers live on for seconds.
+# with `flock`, GPFS, CephFS), independent of the process numbers in containers. And worker processes do not inherit
+# them, unlike the locks of `flock` and of open file descriptions: when the owner was killed, its lock is free although
+# its workers live on for seconds.
 #
-# Two of their properties need care. They do not keep the threads of one process apart, so a process lists the files
-# that it holds. And a process loses its lock when it closes *any* descriptor of that file, so a file that it holds
-# is not opened a second time here; lock files are for nothing else and no other code should open them.
+# Two properties need care. They do not exclude threads of one process, so a process keeps a set of the files that it
+# has locked. And a process loses its lock when it closes *any* descriptor of that file, so a locked file is not opened
+# a second time here, and no other code should open lock files.
 
-KEEPS_NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP}
-"""What a file system without locks answers."""
+NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP}
+"""Errors of a file system without locks."""
 _mutex = threading.Lock()
 _held: set[tuple[int, int]] = set()
 """Device and inode of the lock files that this process holds."""
@@ -60,26 +59,26 @@ class FileLock:
     identity: tuple[int, int]
 
     def is_in_place(self) -> bool:
-        """Whether the file is still there under its name: others take the lock of what is there."""
+        """Whether the file still exists under its name; otherwise another process can lock a new file there."""
         return _identity(self.path) == self.identity
 
     def release(self) -> None:
-        """Give the lock up; a second call does nothing."""
+        """Release the lock; a second call does nothing."""
         with _mutex:
             if self.identity in _held:
                 _held.remove(self.identity)
                 os.close(self.descriptor)
 
     def remove(self) -> None:
-        """Remove the file, then give the lock up."""
-        with contextlib.suppress(OSError):  # it is empty, and whoever cleans up next removes it
+        """Remove the file, then release the lock."""
+        with contextlib.suppress(OSError):  # it is empty, and the next writer removes it
             if self.is_in_place():
                 os.unlink(self.path)
         self.release()
 
 
 def lock_file(path: Path) -> FileLock | None:
-    """Take the lock of a file, which is made if need be; None where another thread, process or host holds it."""
+    """Lock a file, which is created if missing; None if another thread, process or host has locked it."""
     while True:
         with _mutex:
             if _identity(path) in _held:
@@ -92,13 +91,13 @@ def lock_file(path: Path) -> FileLock | None:
                 if _identity(path) == identity:
                     _held.add(identity)
                     return FileLock(path, descriptor, identity)
-            except (BlockingIOError, PermissionError):  # POSIX: EAGAIN or EACCES where it is held
+            except (BlockingIOError, PermissionError):  # POSIX: EAGAIN or EACCES if it is locked
                 os.close(descriptor)
                 return None
             except BaseException:
                 os.close(descriptor)
                 raise
-            os.close(descriptor)  # its last owner removed it between our opening and our locking it
+            os.close(descriptor)  # its last owner removed it between open and lockf
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
@@ -109,40 +108,32 @@ def _identity(path: Path) -> tuple[int, int] | None:
     return status.st_dev, status.st_ino
 
 
-def _forget() -> None:
-    """A forked process holds nothing: the locks are its parent's, and so was the thread that held the mutex."""
+def _clear_after_fork() -> None:
+    """A forked process holds no locks, and the thread that held the mutex may not exist in it."""
     global _mutex
     _mutex = threading.Lock()
     _held.clear()
 
 
-os.register_at_fork(after_in_child=_forget)
+os.register_at_fork(after_in_child=_clear_after_fork)
 
 
 _TEMPORARY = re.compile(r"^\.(?P<name>.+)\.(?P<kind>tmp|old|lock)-(?P<process>\d+-)?(?P<token>[0-9a-f]{8})$")
 _written: dict[Path, set[Path]] = {}
-"""For each directory of `new_directory` that is being written: the files that were finished in it."""
-_NOT_CREATABLE = {
-    errno.EACCES,
-    errno.EPERM,
-    errno.EROFS,
-    errno.ENOENT,
-    errno.ENOTDIR,
-    errno.EEXIST,
-    errno.ENOTEMPTY,
-    errno.ENAMETOOLONG,
-}
+"""For each directory that `new_directory` is writing: the files completed in it."""
+_NOT_CREATABLE = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENOTDIR, errno.EEXIST}
+_NOT_CREATABLE |= {errno.ENOTEMPTY, errno.ENAMETOOLONG}
 
 
 @contextmanager
 def new_file(path: Path) -> Iterator[Path]:
-    """Yield a temporary name for the block to write, which becomes `path` if the block ends well.
+    """Yield a temporary path for the block to write, which becomes `path` if the block succeeds.
 
-    `path` holds either its old content or all of the new, whatever happens.
+    `path` always has either its old or its new content.
 
     Raises:
-        CannotCreate: the place cannot be written.
-        WriteFailed: the disk is full or failed; `path` is as it was.
+        CannotCreate: the folder is not writable.
+        WriteFailed: the disk is full or failed; `path` is unchanged.
     """
     with writing(path):
         make_directory(path.parent)
@@ -160,25 +151,25 @@ def new_file(path: Path) -> Iterator[Path]:
 
 
 def write_bytes(path: Path, data: bytes) -> None:
-    """`new_file` with the content at hand."""
+    """Write a file through `new_file`."""
     with new_file(path) as temporary:
         temporary.write_bytes(data)
 
 
 def write_text(path: Path, text: str) -> None:
-    """`write_bytes` of UTF-8 text."""
+    """Write a file of UTF-8 text through `new_file`."""
     write_bytes(path, text.encode("utf-8"))
 
 
 def write_csv(path: Path, rows: Iterable[Sequence[object]]) -> None:
-    """`write_text` of rows as CSV, the head first."""
+    """Write rows as CSV through `new_file`, the header first."""
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows(rows)
     write_text(path, text.getvalue())
 
 
 def register_written(path: Path) -> None:
-    """Let `new_directory` refuse to end without this file, where it is in one; `new_file` notes its own."""
+    """Make `new_directory`, if `path` is in one, fail without this file; `new_file` calls this."""
     for parent in path.parents:
         if parent in _written:
             _written[parent].add(path)
@@ -186,19 +177,16 @@ def register_written(path: Path) -> None:
 
 @contextmanager
 def library_writes(path: Path) -> Iterator[None]:
-    """For a block in which a library writes the file: what `new_file` would see to.
-
-    It gets the permissions of any new file, as some libraries make theirs private, and is noted as written.
-    """
+    """For a block in which a library writes the file: sets the usual permissions, translates errors, registers it."""
     path.touch()
     permissions = stat.S_IMODE(path.stat().st_mode)
     try:
         yield
     except Exception as error:
-        known = system_error(error, str(path))
-        if known is None:
+        os_error = system_error(error, str(path))
+        if os_error is None:
             raise
-        raise known from error
+        raise os_error from error
     path.chmod(permissions)
     register_written(path)
 
@@ -207,17 +195,17 @@ def library_writes(path: Path) -> Iterator[None]:
 def new_directory(
     path: Path, replace: bool = False, known: MutableMapping[str, FileSum] | None = None
 ) -> Iterator[Path]:
-    """Yield a temporary directory that becomes `path`, with a manifest, if the block ends well.
+    """Yield a temporary directory that becomes `path`, with a manifest, if the block succeeds.
 
     Args:
-        path: the final name. Its parents are made.
-        replace: whether an existing `path` may give way (it does so only after the new one is complete).
-        known: sums of files, by name, that were flushed and hashed when they were written: they are not read again.
-            The block may fill it.
+        path: the final name. Missing parents are created.
+        replace: replace an existing `path`, once the new one is complete.
+        known: sums of files, by name, that were flushed and hashed when they were written and so need not be read
+            again. The block may fill it.
 
     Raises:
-        CannotCreate: `path` exists and `replace` is false, or the place cannot be written.
-        WriteFailed: the disk is full or failed, or somebody removed what was being written; nothing is left behind.
+        CannotCreate: `path` exists and `replace` is false, or the folder is not writable.
+        WriteFailed: the disk is full or failed, or another program removed files; nothing is left behind.
     """
     with writing(path):
         make_directory(path.parent)
@@ -239,45 +227,41 @@ def new_directory(
 
 
 def make_directory(path: Path) -> None:
-    """Make a directory and its parents where they are missing; what is new about them is on the disk."""
-    missing = []
-    place = path
-    while not place.is_dir() and place != place.parent:
-        missing.append(place)
-        place = place.parent
+    """Create a directory and its missing parents, and flush their names to the disk."""
+    missing = [folder for folder in (path, *path.parents) if not folder.is_dir()]
     path.mkdir(parents=True, exist_ok=True)
-    for made in reversed(missing):
-        _sync_directory(made.parent)
+    for folder in reversed(missing):
+        _sync_directory(folder.parent)
 
 
 def remove_directory(path: Path, release: Callable[[], None] | None = None) -> None:
-    """Remove a directory so that no moment shows half of it under its name.
+    """Remove a directory; under its own name it is never partly removed.
 
     Args:
-        release: called when its name is gone, before its files go: gives up the lock of a file in it, which a network
-            file system would keep as long as it is open.
+        release: called after the renaming and before files are removed: releases the lock of a file in it, which a
+            network file system would keep as long as it is open.
     """
     with writing(path), _temporary_names(path) as names:
         os.rename(path, names.new)
-        _sync_directory(path.parent)  # or its files may be gone, and its name back, after the power went
+        _sync_directory(path.parent)  # otherwise a power loss could bring the name back without the files
         if release:
             release()
         shutil.rmtree(names.new)
 
 
 def remove_leftovers(directory: Path, is_locked: bool = False) -> None:
-    """Remove temporary names in `directory` whose writer is dead, which is to say: whose lock can be had.
+    """Remove temporary names in `directory` whose writer is dead, that is, whose lock is free.
 
-    Where it died between taking an old directory away and putting the new one in its place, the old one returns.
+    If it died between moving the old directory away and renaming the new one, the old one gets its name back.
 
     Args:
-        is_locked: a lock that the caller holds keeps every other writer out of `directory`, so that names without a
-            lock (see above) are of the dead as well; otherwise those stay.
+        is_locked: the caller's lock excludes every other writer in `directory`, so names without a lock (see above)
+            are removed as well.
     """
-    found = [match for entry in directory.iterdir() if (match := _TEMPORARY.match(entry.name))]
-    for name, process, token in sorted({(match["name"], match["process"] or "", match["token"]) for match in found}):
+    matches = [match for entry in directory.iterdir() if (match := _TEMPORARY.match(entry.name))]
+    for name, process, token in sorted({(match["name"], match["process"] or "", match["token"]) for match in matches}):
         names = _Names.of(directory / name, process + token)
-        with contextlib.suppress(OSError):  # it is another user's, or there are no locks
+        with contextlib.suppress(OSError):  # it belongs to another user, or there are no locks
             if process:
                 if is_locked:
                     names.remove()
@@ -288,15 +272,14 @@ def remove_leftovers(directory: Path, is_locked: bool = False) -> None:
                     lock.remove()
 
 
-def final_name(directory: Path) -> str:
-    """What a directory is called, also while it is written under a temporary name."""
-    match = _TEMPORARY.match(directory.name)
-    return match["name"] if match else directory.name
+def final_path(path: Path) -> Path:
+    """The path with final names instead of temporary ones."""
+    return Path(*(match["name"] if (match := _TEMPORARY.match(part)) else part for part in path.parts))
 
 
 @dataclass(frozen=True)
 class _Names:
-    """The temporary names of one writing of `path`; see the top of this file."""
+    """The temporary names for writing `path`; see the top of this file."""
 
     path: Path
     new: Path
@@ -310,12 +293,12 @@ class _Names:
         return cls(path, new, old, lock)
 
     def check(self) -> None:
-        """Refuse to go on where somebody took what is written for the leftovers of a dead writer."""
+        """Fail if another program removed the lock as a leftover of a dead writer."""
         if self.lock and not self.lock.is_in_place():
             raise WriteFailed(self.path, "another program removed it while it was written", "run the command again")
 
     def remove(self) -> None:
-        """Remove what a dead writer left, or bring back what it had taken out of the way."""
+        """Remove the leftovers of a dead writer; give an old directory its name back if the new one is missing."""
         if os.path.lexists(self.old):
             if os.path.lexists(self.path):
                 _remove(self.old)
@@ -327,12 +310,12 @@ class _Names:
 
 @contextmanager
 def _temporary_names(path: Path) -> Iterator[_Names]:
-    """Names that nobody else has, whose lock is held for the block."""
+    """Unique names, locked for the block."""
     names, lock = _Names.of(path, token := secrets.token_hex(4)), None
     try:
         lock = lock_file(names.lock_path)
     except OSError as error:
-        if error.errno not in KEEPS_NO_LOCKS:
+        if error.errno not in NO_LOCKS:
             raise
         names.lock_path.unlink(missing_ok=True)
         names = _Names.of(path, f"{os.getpid()}-{token}")
@@ -352,9 +335,9 @@ def _remove(path: Path) -> None:
 
 def _write_manifest(directory: Path, known: Mapping[str, FileSum]) -> None:
     names = sorted(files_below(directory))
-    wanted = {*known, *(path.relative_to(directory).as_posix() for path in _written.get(directory, ()))}
-    for name in sorted(wanted.difference(names)):
-        why = f"{name} was written and is gone: another program removed it"
+    expected = {*known, *(path.relative_to(directory).as_posix() for path in _written.get(directory, ()))}
+    for name in sorted(expected.difference(names)):
+        why = f"{name} was written and is missing: another program removed it"
         raise WriteFailed(directory, why, "run the command again")
     entries = {}
     for name in names:
@@ -402,41 +385,35 @@ def _sync_directory(path: Path) -> None:
         os.close(descriptor)
 
 
-def _final_name(path: Path) -> Path:
-    """The path with final names in the place of temporary ones."""
-    found = [(part, _TEMPORARY.match(part)) for part in path.parts]
-    return Path(*(match["name"] if match else part for part, match in found))
-
-
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Turn what the operating system says while the block writes `path` into one line that names the file."""
+    """Turn an `OSError` while the block writes `path` into an error for users that names the file."""
     try:
         yield
     except OSError as error:
-        # NumPy counts bytes and gives neither a number nor words of the system.
+        # NumPy's errors have a number of bytes, and neither errno nor strerror.
         reason = error.strerror or f"the disk is full or failed ({error})"
-        place = error.filename2 or error.filename
-        subject = _final_name(Path(place) if isinstance(place, str) else path)
+        filename = error.filename2 or error.filename
+        subject = final_path(Path(filename) if isinstance(filename, str) else path)
         if error.errno in _NOT_CREATABLE:
             raise CannotCreate(subject, reason) from error
         raise WriteFailed(subject, reason, "free space or choose another disk") from error
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# One worker at a time in a directory: a lock that dies with its owner.
+# A lock on a directory.
 
 LOCK_NAME = ".lock"
 
 
 @contextmanager
 def locked(directory: Path, what: str) -> Iterator[Callable[[], None]]:
-    """Keep other processes and threads out of a directory, which is made if need be.
+    """Lock a directory against other processes and threads; it is created if missing.
 
-    Yields a function that gives the lock up before the block ends, for `remove_directory`.
+    Yields a function that releases the lock before the block ends, for `remove_directory`.
 
     Raises:
-        CannotCreate: another process or thread works here, or the directory cannot be made or locked.
+        CannotCreate: it is locked by another process or thread, or cannot be created or locked.
     """
     with try_locked(directory) as release:
         if release is None:
@@ -447,17 +424,14 @@ def locked(directory: Path, what: str) -> Iterator[Callable[[], None]]:
 
 @contextmanager
 def try_locked(directory: Path) -> Iterator[Callable[[], None] | None]:
-    """Try to take the lock of a directory, which is made if need be.
-
-    Yields a function that gives the lock up before the block ends; None where somebody else has it.
-    """
+    """`locked`, but yields None if another process or thread has locked the directory."""
     try:
         make_directory(directory)
         lock = lock_file(directory / LOCK_NAME)
     except OSError as error:
         why, remedy = error.strerror or str(error), None
-        if error.errno in KEEPS_NO_LOCKS:
-            why = f"its file system keeps no locks ({why})"
+        if error.errno in NO_LOCKS:
+            why = f"its file system has no locks ({why})"
             remedy = "choose another disk, or mount this one with locks (Lustre: -o flock)"
         raise CannotCreate(directory, why, remedy) from error
     try:

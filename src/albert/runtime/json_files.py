@@ -1,7 +1,7 @@
-"""JSON and TOML files: frozen dataclasses to JSON and back, strictly; the journal of a run; commented TOML.
+"""JSON and TOML files: dataclasses to JSON and back, the journal of a run, and commented TOML.
 
-An unknown key, a repeated key or a wrong type is an error, never ignored. A journal has one JSON object a line and is
-only ever appended to; a last line that a crash cut off is dropped."""
+An unknown key, a repeated key or a wrong type is an error. A journal has one JSON object per line and is only appended
+to; an incomplete last line, after a crash, is dropped."""
 
 import ast
 import dataclasses
@@ -29,11 +29,11 @@ from albert.runtime.manifest import open_input, read_input
 
 T = TypeVar("T")
 LARGEST_JSON = 2**27
-"""Bytes; the tokenizer.json of a million pieces has half of that."""
+"""Bytes; the tokenizer.json of a million pieces has half as many."""
 
 
 def to_json(value: Any) -> Any:
-    """Plain dicts, lists and scalars of a dataclass tree."""
+    """A dataclass tree as plain dicts, lists and scalars."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {f.name: to_json(getattr(value, f.name)) for f in dataclasses.fields(value)}
     if isinstance(value, dict):
@@ -46,17 +46,17 @@ def to_json(value: Any) -> Any:
 
 
 def from_json(cls: type[T], data: Any, where: str) -> T:
-    """The dataclass that `to_json` wrote.
+    """The inverse of `to_json`; `where` is the subject of errors.
 
     Raises:
-        InvalidConfiguration: unknown key, missing key, wrong type, or a value the class refuses.
+        InvalidConfiguration: unknown key, missing key, wrong type, or a value that the class refuses.
     """
     if not isinstance(data, dict):
         raise InvalidConfiguration(where, f"is {_kind(data)}, an object is expected")
     fields = {f.name: f for f in dataclasses.fields(cls) if f.init}  # type: ignore[arg-type]
     for key in data:
         if key not in fields:
-            raise InvalidConfiguration(f"{where}: {key}", "unknown key", _nearest_key(cls, key, list(fields)))
+            raise InvalidConfiguration(f"{where}: {key}", "unknown key", _suggest_key(cls, key, list(fields)))
     for key, f in fields.items():
         if key not in data and f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING:
             raise InvalidConfiguration(f"{where}: {key}", "is missing")
@@ -70,11 +70,11 @@ def from_json(cls: type[T], data: Any, where: str) -> T:
         raise InvalidConfiguration(where, str(error)) from error
 
 
-def _nearest_key(cls: type, key: str, known: list[str]) -> str:
-    """The key that was meant: one inside of another object where it has that name, else the most similar one."""
+def _suggest_key(cls: type, key: str, known: list[str]) -> str:
+    """Suggest a field of that name in a nested dataclass, else the most similar key."""
     hints = typing.get_type_hints(cls)
-    inside = [name for name in known if key in getattr(hints[name], "__dataclass_fields__", ())]
-    return f"did you mean '{inside[0]}.{key}'?" if inside else did_you_mean(key, known)
+    nested = [name for name in known if key in getattr(hints[name], "__dataclass_fields__", ())]
+    return f"did you mean '{nested[0]}.{key}'?" if nested else did_you_mean(key, known)
 
 
 def read_json_object(path: Path) -> dict[str, Any]:
@@ -82,7 +82,7 @@ def read_json_object(path: Path) -> dict[str, Any]:
 
     Raises:
         MissingInput: no such file.
-        DamagedData: not JSON, or not an object, or far larger than any that is written here.
+        DamagedData: not JSON, not an object, or larger than `LARGEST_JSON`.
     """
     with open_input(path) as file:
         if (size := os.fstat(file.fileno()).st_size) > LARGEST_JSON:
@@ -97,7 +97,7 @@ def read_json_object(path: Path) -> dict[str, Any]:
 
 
 class RepeatedKey(ValueError):
-    """An object of JSON with two values under one key: nobody can know which was meant."""
+    """A JSON object has a key twice."""
 
     def __init__(self, key: str) -> None:
         self.msg = f"the key {key[:40]!r} occurs twice"
@@ -105,11 +105,11 @@ class RepeatedKey(ValueError):
 
 
 def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """What `json.loads` is to make of an object, as its `object_pairs_hook`."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    """An `object_pairs_hook` of `json.loads` that refuses repeated keys."""
+    values = dict(pairs)
+    if len(values) < len(pairs):
         raise RepeatedKey(next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1))
-    return found
+    return values
 
 
 def load_json(cls: type[T], path: Path) -> T:
@@ -118,24 +118,24 @@ def load_json(cls: type[T], path: Path) -> T:
 
 
 def deep_merge(base: Any, values: Any) -> Any:
-    """Plain values with others in place of some, at any depth; keys that the base has not are kept."""
+    """`base` with the entries of `values` replaced or added, at any depth."""
     if not (isinstance(base, dict) and isinstance(values, dict)):
         return values
     return base | {key: deep_merge(base.get(key), value) for key, value in values.items()}
 
 
 def common_fields(cls: type, source: Any) -> dict[str, Any]:
-    """The values of those fields of a dataclass that another value has under the same names."""
+    """The fields of a dataclass that `source` has as attributes, with its values."""
     return {field.name: getattr(source, field.name) for field in dataclasses.fields(cls) if hasattr(source, field.name)}
 
 
 def save_json(path: Path, value: Any) -> None:
-    """Write `to_json(value)` durably, keys in the order of the fields."""
+    """Write `to_json(value)` durably, with keys in field order."""
     write_text(path, json.dumps(to_json(value), indent=2, ensure_ascii=False) + "\n")
 
 
 def convert_value(hint: Any, value: Any, where: str) -> Any:
-    """What a value of JSON is as a field of that type; `where` says in an error where it stands."""
+    """A JSON value converted to a field type; `where` is the subject of errors."""
     origin = typing.get_origin(hint)
     if origin in (typing.Union, types.UnionType):
         return _convert_union(typing.get_args(hint), value, where)
@@ -173,16 +173,16 @@ def convert_value(hint: Any, value: Any, where: str) -> Any:
 
 def _path(value: str, where: str) -> Path:
     try:
-        named = b"\0" not in os.fsencode(value)
+        is_valid = b"\0" not in os.fsencode(value)
     except UnicodeEncodeError:
-        named = False
-    if not named:
+        is_valid = False
+    if not is_valid:
         raise InvalidConfiguration(where, "is not a valid file name")
     return Path(value)
 
 
 def _finite(value: float, where: str) -> float:
-    """JSON has no other numbers, but Python reads 1e999 and NaN."""
+    """`value` as a float, refused if not finite: Python's parser accepts 1e999 and NaN."""
     try:
         number = float(value)
     except OverflowError:
@@ -195,15 +195,15 @@ def _finite(value: float, where: str) -> float:
 def _convert_union(choices: tuple[Any, ...], value: Any, where: str) -> Any:
     if value is None and type(None) in choices:
         return None
-    refusals = []
+    errors = []
     for choice in choices:
         if choice is type(None):
             continue
         try:
             return convert_value(choice, value, where)
-        except InvalidConfiguration as refusal:
-            refusals.append(refusal)
-    raise refusals[0]
+        except InvalidConfiguration as error:
+            errors.append(error)
+    raise errors[0]
 
 
 def _kind(value: Any) -> str:
@@ -212,63 +212,64 @@ def _kind(value: Any) -> str:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# What identifies a run: the settings that must be equal for it to go on, and a hash of them that is recorded.
+# The settings that identify a run, which must be equal to resume it, and their hash.
 
 
 def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """A tree of values as `outer.inner` -> value."""
-    found: dict[str, Any] = {}
+    """Nested dicts as one dict with keys `outer.inner`."""
+    values: dict[str, Any] = {}
     for key, value in tree.items():
-        found |= flatten(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
-    return found
+        values |= flatten(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
+    return values
 
 
-def identity_settings(settings: Mapping[str, Any], free: Collection[str], unsaid: Mapping[str, Any]) -> dict[str, Any]:
+def identity_settings(
+    settings: Mapping[str, Any], excluded: Collection[str], defaults: Mapping[str, Any]
+) -> dict[str, Any]:
     """The settings that must be equal in two calls of one run.
 
     Args:
-        free: keys that may differ.
-        unsaid: values that mean what records without such a key meant, so that older runs go on.
+        excluded: keys that may differ.
+        defaults: values that are left out, because the records of older versions lack these keys.
     """
-    return {k: v for k, v in settings.items() if k not in free and (k not in unsaid or v != unsaid[k])}
+    return {k: v for k, v in settings.items() if k not in excluded and (k not in defaults or v != defaults[k])}
 
 
-def differences(kept: Mapping[str, Any], now: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
-    """Every key whose value is another one now than the kept one, with both values."""
-    return [(key, kept.get(key), value) for key, value in now.items() if kept.get(key) != value]
+def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
+    """Every key of `new` whose value differs, with the old and the new value."""
+    return [(key, old.get(key), value) for key, value in new.items() if old.get(key) != value]
 
 
 def fingerprint_of(values: Any) -> str:
-    """SHA-256 of plain values in hexadecimal, whatever the order of keys."""
+    """SHA-256 of plain values in hexadecimal, independent of the order of keys."""
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The journal of a run: one JSON object a line, only ever appended to.
+# The journal of a run: one JSON object per line, only appended to.
 #
-# A run that was killed and resumed repeats the steps after its last checkpoint, so the journal may tell one step
-# twice; both tellings are equal up to timings, and `read_journal` keeps the last.
+# A resumed run repeats the steps after its last checkpoint, so the journal may have two records of a step. They are
+# equal except for timings, and `read_journal` returns the last.
 
 
 class Journal:
-    """Append events to a file; each is on the disk's queue when `write` returns."""
+    """Append events to a file, without buffering in this process."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         if not path.exists():
-            write_bytes(path, b"")  # so that its name is on the disk
+            write_bytes(path, b"")  # flushes its name to the disk
         try:
             _drop_torn_line(path)
-            # Without a buffer, or closing would try again what a full disk refused.
+            # Unbuffered: otherwise `close` would repeat a write that failed on a full disk.
             self._file = open(path, "ab", buffering=0)  # noqa: SIM115 (lives as long as the run)
         except OSError as error:
             raise WriteFailed(path, error.strerror or str(error)) from error
 
     def write(self, event: str, **values: Any) -> None:
-        """Append one event with the time (Unix seconds); numbers that are not finite become "NaN" and "Infinity"."""
-        record = {"event": event, "time": round(time.time(), 3), **_with_names_of_numbers(values)}
-        line = json.dumps(record, allow_nan=False)
-        rest = memoryview((line + "\n").encode())
+        """Append one event with the time (Unix seconds); non-finite numbers become "NaN" and "Infinity"."""
+        record = {"event": event, "time": round(time.time(), 3), **_encode_non_finite(values)}
+        rest = memoryview((json.dumps(record, allow_nan=False) + "\n").encode())
         try:
             while rest:
                 rest = rest[self._file.write(rest) :]
@@ -276,7 +277,7 @@ class Journal:
             raise WriteFailed(self.path, error.strerror or str(error)) from error
 
     def sync(self) -> None:
-        """Flush what was written to the disk: a loss of power takes the rest."""
+        """Flush to the disk, so that a power loss keeps what was written."""
         try:
             os.fsync(self._file.fileno())
         except OSError as error:
@@ -287,10 +288,10 @@ class Journal:
 
 
 def read_journal(path: Path) -> list[dict[str, Any]]:
-    """All events in order; of several with the same event and step, the last one.
+    """All events in order; the last record for an event and step wins.
 
     Raises:
-        DamagedData: a line other than a torn last one is not an event.
+        DamagedData: a line is not an event; an incomplete last line is ignored.
     """
     records: dict[Any, dict[str, Any]] = {}
     lines = read_input(path).split(b"\n")
@@ -298,7 +299,7 @@ def read_journal(path: Path) -> list[dict[str, Any]]:
         if not line:
             continue
         try:
-            record = json.loads(line, object_hook=_with_numbers)
+            record = json.loads(line, object_hook=_decode_non_finite)
         except (ValueError, RecursionError) as error:
             if number == len(lines):  # a process died while appending it
                 break
@@ -314,20 +315,20 @@ def read_journal(path: Path) -> list[dict[str, Any]]:
 
 
 _NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
-"""JSON has no such numbers; journals of earlier versions hold them without quotes, which Python reads."""
+"""JSON has no such numbers; journals of earlier versions have them without quotes, which Python reads."""
 
 
-def _with_names_of_numbers(value: Any) -> Any:
+def _encode_non_finite(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _with_names_of_numbers(item) for key, item in value.items()}
+        return {key: _encode_non_finite(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_with_names_of_numbers(item) for item in value]
+        return [_encode_non_finite(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     return value
 
 
-def _with_numbers(record: dict[str, Any]) -> dict[str, Any]:
+def _decode_non_finite(record: dict[str, Any]) -> dict[str, Any]:
     return {key: _NOT_FINITE.get(value, value) if isinstance(value, str) else value for key, value in record.items()}
 
 
@@ -341,15 +342,13 @@ def _drop_torn_line(path: Path) -> None:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# TOML files: dataclasses as commented TOML, and objects read from TOML or JSON by the name of the file.
-#
-# The comments are the docstrings of the fields, so a file that is printed says what each of its values is.
+# TOML files: dataclasses as TOML with the docstrings of the fields as comments, and reading TOML or JSON.
 
 _WIDTH = 100
 
 
 def read_toml_or_json(path: Path) -> dict[str, Any]:
-    """The object in a file: TOML where its name ends in .toml, else JSON."""
+    """The object in a file: TOML if its name ends in .toml, else JSON."""
     if path.suffix.lower() != ".toml":
         return read_json_object(path)
     try:
@@ -363,13 +362,12 @@ def read_toml_or_json(path: Path) -> dict[str, Any]:
 def to_toml(value: Any, inline: Collection[str] = (), leave_out: Collection[str] = (), prefix: str = "") -> str:
     """A dataclass tree as TOML with comments, which `read_toml_or_json` and `from_json` read back to an equal value.
 
-    A field that is None is a comment alone, because TOML has no such value: fields that can be None must have it as
-    their default.
+    A field that is None becomes a comment, because TOML has no null: None must be its default.
 
     Args:
         value: a dataclass whose fields are scalars, tuples, None or such dataclasses.
-        inline: fields that are dataclasses whose values stand among those of the outer one.
-        prefix: of its table, "model." say.
+        inline: fields whose dataclasses get no table of their own.
+        prefix: of its table, for example "model.".
     """
     docs, hints = field_docs(type(value)), typing.get_type_hints(type(value))
     lines, tables = [], []
@@ -381,7 +379,7 @@ def to_toml(value: Any, inline: Collection[str] = (), leave_out: Collection[str]
             lines += ["", to_toml(item).rstrip("\n")]
             continue
         if dataclasses.is_dataclass(item):
-            doc = docs.get(field.name) or _first_paragraph(type(item))
+            doc = docs.get(field.name) or " ".join((inspect.getdoc(type(item)) or "").split("\n\n")[0].split())
             head = "\n".join(_comment(doc))
             tables.append(f"\n{head}\n[{prefix}{field.name}]\n" + to_toml(item, prefix=f"{prefix}{field.name}."))
             continue
@@ -393,10 +391,7 @@ def to_toml(value: Any, inline: Collection[str] = (), leave_out: Collection[str]
 
 @functools.cache
 def field_docs(cls: type) -> dict[str, str]:
-    """The docstrings that stand below the fields of a dataclass and of its bases, by the names of the fields.
-
-    Empty where the source is not at hand.
-    """
+    """The docstrings below the fields of a dataclass and its bases, by field name; empty without the source."""
     docs: dict[str, str] = {}
     for base in reversed(cls.__mro__):
         if not dataclasses.is_dataclass(base):
@@ -419,12 +414,8 @@ def _comment(text: str) -> list[str]:
     return [f"# {line}" for line in textwrap.wrap(text, _WIDTH, break_long_words=False, break_on_hyphens=False)]
 
 
-def _first_paragraph(cls: type) -> str:
-    return " ".join((inspect.getdoc(cls) or "").split("\n\n")[0].split())
-
-
 def _choices(hint: Any) -> str:
-    """The values that a field of a few strings takes, in words."""
+    """The values of a Literal field, as a sentence."""
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
         return " ".join(filter(None, map(_choices, typing.get_args(hint))))
     if typing.get_origin(hint) is not typing.Literal:
@@ -433,7 +424,7 @@ def _choices(hint: Any) -> str:
 
 
 def _toml(value: Any) -> str:
-    """A scalar or a list. Numbers are written as in Python, strings as in JSON, where only DEL is not allowed."""
+    """A scalar or a list. Numbers are written as in Python, strings as in JSON with DEL escaped."""
     if isinstance(value, list):
         return "[" + ", ".join(map(_toml, value)) + "]"
     if isinstance(value, str):

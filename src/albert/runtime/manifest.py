@@ -1,4 +1,4 @@
-"""Reading what others wrote: input files, of which only regular ones are opened, and manifests that find damage."""
+"""Input files, which must be regular files, and manifests, which detect damaged files."""
 
 import hashlib
 import json
@@ -15,7 +15,6 @@ from albert.runtime.errors import DamagedData, MissingInput
 # Inputs are read more than once (checked, hashed, then used), which a pipe does not allow, and opening a pipe without
 # a writer blocks for ever. Standard input is read only where a command documents it (albert predict --input -).
 
-
 _KINDS = (
     (stat.S_ISDIR, "a directory"),
     (stat.S_ISFIFO, "a pipe"),
@@ -23,16 +22,12 @@ _KINDS = (
     (stat.S_ISCHR, "a device"),
     (stat.S_ISBLK, "a device"),
 )
-PIPE_REMEDY = "write what comes out of it into a file first"
+PIPE_REMEDY = "write its output to a file first"
 _NOT_WAITING = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
 
 
 def refuse_special_file(path: Path | str, mode: int, pipe_remedy: str = PIPE_REMEDY) -> None:
-    """Refuse whatever is not a regular file.
-
-    Args:
-        pipe_remedy: what to do with a pipe instead.
-    """
+    """Raise `MissingInput` unless `mode` is that of a regular file."""
     if stat.S_ISREG(mode):
         return
     kind = next((name for is_kind, name in _KINDS if is_kind(mode)), "a special file")
@@ -45,9 +40,9 @@ def open_input(path: Path) -> BufferedReader:
 
 
 def open_unbuffered(path: Path) -> FileIO:
-    """`open_input` without a buffer, for reads that are large or fill memory of their own."""
+    """`open_input` without a buffer, for large reads and reads into existing memory."""
     try:
-        refuse_special_file(path, os.stat(path).st_mode)  # first, since opening can already start a device
+        refuse_special_file(path, os.stat(path).st_mode)  # before opening, which can start a device
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | _NOT_WAITING)
     except OSError as error:
         raise MissingInput(path, error.strerror or "cannot be read") from error
@@ -69,15 +64,14 @@ def read_input(path: Path) -> bytes:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Manifests: what a directory holds, by size and SHA-256, so that damage is found and named.
-
+# Manifests: size and SHA-256 of every file of a directory.
 
 MANIFEST_NAME = "MANIFEST.json"
 
 
 @dataclass(frozen=True)
 class FileSum:
-    """What a manifest says of a file."""
+    """Size and hash of a file, as in a manifest."""
 
     bytes: int
     sha256: str
@@ -87,18 +81,15 @@ def verify_directory(path: Path, checked: Callable[[str, int], None] | None = No
     """Check every file of a directory against its manifest; hidden files that it does not list are ignored.
 
     Args:
-        checked: called with the name and the bytes of every file that was found to be right.
+        checked: called with the name and the size of every correct file.
 
     Raises:
         MissingInput: no such directory, or one without a manifest; a file that cannot be read.
-        DamagedData: a file is missing, unlisted, no file, of another size, or of another SHA-256.
+        DamagedData: a file is missing, unlisted, not a file, of another size, or of another SHA-256.
     """
     if not path.is_dir():
         raise MissingInput(path, "no such directory")
-    manifest_path = path / MANIFEST_NAME
-    if not manifest_path.is_file():
-        raise MissingInput(path, f"holds no {MANIFEST_NAME}", "it was not written whole by albert")
-    listed = _read_manifest(manifest_path)
+    listed = read_manifest(path)
     present = {name for name in files_below(path) if name != MANIFEST_NAME}
     for name in sorted(present - set(listed)):
         if any(part.startswith(".") for part in name.split("/")):  # a clone's .gitattributes, a hub's cache
@@ -113,10 +104,10 @@ def verify_directory(path: Path, checked: Callable[[str, int], None] | None = No
 
 
 def verify_files(directory: Path, names: Iterable[str]) -> None:
-    """Check those of some files that are there against the manifest beside them, where there is one."""
+    """Check those of `names` that exist against the manifest in the same directory, if there is one."""
     if not (directory / MANIFEST_NAME).is_file():
         return
-    listed = _read_manifest(directory / MANIFEST_NAME)
+    listed = read_manifest(directory)
     for name in names:
         file = directory / name
         if not file.is_file():
@@ -126,15 +117,25 @@ def verify_files(directory: Path, names: Iterable[str]) -> None:
         _verify_file(file, listed[name])
 
 
-def read_manifest(path: Path) -> dict[str, FileSum]:
-    """What the manifest of a directory says of each of its files."""
-    if not (path / MANIFEST_NAME).is_file():
-        raise MissingInput(path, f"holds no {MANIFEST_NAME}", "it was not written whole by albert")
-    return _read_manifest(path / MANIFEST_NAME)
+def read_manifest(directory: Path) -> dict[str, FileSum]:
+    """Size and hash of each file that the manifest of a directory lists."""
+    path = directory / MANIFEST_NAME
+    if not path.is_file():
+        raise MissingInput(directory, f"holds no {MANIFEST_NAME}", "albert did not write it completely")
+    data = read_input(path)
+    try:
+        files = json.loads(data)["files"]
+        is_valid = all(isinstance(e["bytes"], int) and isinstance(e["sha256"], str) for e in files.values())
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise DamagedData(path, "is not a manifest") from error
+    listed = {name: FileSum(entry["bytes"], entry["sha256"]) for name, entry in files.items()} if is_valid else {}
+    if not is_valid or data != manifest_bytes(listed):
+        raise DamagedData(path, "does not match its own hash")
+    return listed
 
 
 def is_intact(path: Path) -> bool:
-    """Whether `verify_directory` finds nothing wrong."""
+    """Whether `verify_directory` passes."""
     try:
         verify_directory(path)
     except (DamagedData, MissingInput):
@@ -149,7 +150,7 @@ def file_hash(path: Path) -> str:
 
 
 def files_below(directory: Path) -> list[str]:
-    """Every file below a directory, by its name relative to it."""
+    """The paths of all files below a directory, relative to it."""
     return [
         (Path(folder) / name).relative_to(directory).as_posix()
         for folder, _, names in os.walk(directory)
@@ -166,25 +167,12 @@ def _verify_file(file: Path, entry: FileSum) -> None:
             raise DamagedData(file, f"has {status.st_size} bytes, {MANIFEST_NAME} says {entry.bytes}")
         if file_hash(file) != entry.sha256:
             raise DamagedData(file, f"SHA-256 differs from {MANIFEST_NAME}")
-    except OSError as error:  # a link to nothing, or to itself
+    except OSError as error:  # a dangling link, or one to itself
         raise MissingInput(file, error.strerror or "cannot be read") from error
 
 
-def _read_manifest(path: Path) -> dict[str, FileSum]:
-    data = read_input(path)
-    try:
-        files = json.loads(data)["files"]
-        shaped = all(isinstance(e["bytes"], int) and isinstance(e["sha256"], str) for e in files.values())
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise DamagedData(path, "is not a manifest") from error
-    listed = {name: FileSum(entry["bytes"], entry["sha256"]) for name, entry in files.items()} if shaped else {}
-    if not shaped or data != manifest_bytes(listed):
-        raise DamagedData(path, "does not match its own hash")
-    return listed
-
-
 def manifest_bytes(listed: Mapping[str, FileSum]) -> bytes:
-    """The one way to write a manifest, so that any other byte is damage."""
-    entries = {name: vars(each) for name, each in listed.items()}
+    """The only valid bytes of a manifest with these entries."""
+    entries = {name: vars(entry) for name, entry in listed.items()}
     own_hash = hashlib.sha256(json.dumps(entries, sort_keys=True).encode()).hexdigest()
     return (json.dumps({"files": entries, "self": own_hash}, indent=1) + "\n").encode()

@@ -1,4 +1,4 @@
-"""Progress with rate and time left: a bar for people, in a notebook too; a plain line now and then for log files."""
+"""Progress with rate and time left: a bar in a terminal or notebook, and lines for log files."""
 
 import html
 import sys
@@ -23,15 +23,15 @@ class Bar(Protocol):
     """What `progress` yields."""
 
     def advance(self, amount: int | float = 1) -> None:
-        """Say that `amount` more units are done."""
+        """Add finished units."""
         ...
 
     def note(self, text: str) -> None:
-        """Show a short text beside the bar, the newest loss say."""
+        """Show a short text beside the bar, for example the loss."""
         ...
 
     def expect(self, total: int | float) -> None:
-        """Say how many units there will be, now that it is known better."""
+        """Correct the total number of units."""
         ...
 
 
@@ -39,12 +39,12 @@ class Bar(Protocol):
 def progress(
     description: str, total: int | float | None, unit: str, done: int | float = 0, quiet: bool = False
 ) -> Iterator[Bar]:
-    """Show how far something has come: on standard error, or in the output of a notebook's cell.
+    """Show progress on standard error or in the output of a notebook's cell.
 
     Args:
-        total: how many units there are, or None when nobody knows.
+        total: number of units; None if unknown.
         unit: what is counted ("steps", "documents"); the rate is units per second.
-        done: units finished before, by a run that is being resumed.
+        done: units finished before, by a run that is resumed.
     """
     if quiet:
         yield _Silent()
@@ -54,13 +54,11 @@ def progress(
             try:
                 yield _Rich(bars, task)
             finally:
-                if len(bars.tasks) > 1:  # a bar within another makes room when it is done
+                if len(bars.tasks) > 1:  # a nested bar disappears when it is done
                     bars.remove_task(task)
     else:
-        show = _notebook_display()
-        plain = (
-            _Plain(description, total, unit, done) if show is None else _Notebook(show, description, total, unit, done)
-        )
+        display, values = _notebook_display(), (description, total, unit, done)
+        plain = _Plain(*values) if display is None else _Notebook(display, *values)
         try:
             yield plain
         finally:
@@ -68,25 +66,25 @@ def progress(
 
 
 class Position:
-    """How far a file has been read: calls `advance` with the bytes since the last call, `least` or more."""
+    """Position in a file: calls `advance` with the bytes since the last call, `least` or more."""
 
     def __init__(self, advance: Callable[[int], None] | None, least: int = 1) -> None:
-        self._advance, self._least, self._behind = advance, least, 0
+        self._advance, self._least, self._reported = advance, least, 0
 
-    def reached(self, place: int) -> None:
-        """Say that so many bytes of the file are read."""
-        if self._advance is not None and place >= self._behind + self._least:
-            self._advance(place - self._behind)
-            self._behind = place
+    def reached(self, position: int) -> None:
+        """Set the number of bytes read."""
+        if self._advance is not None and position >= self._reported + self._least:
+            self._advance(position - self._reported)
+            self._reported = position
 
 
 _bars: list[Progress] = []
-"""The display in use, so that a stage within a stage adds a line to it: only one live display is allowed."""
+"""The display in use, to which nested bars add a line: rich allows only one live display."""
 
 
 @contextmanager
 def _shown_bars() -> Iterator[Progress]:
-    """The display; a new one appears after a moment, so that what is done at once does not flash."""
+    """The display; a new one appears after a delay, so that short work shows none."""
     if _bars:
         yield _bars[-1]
         return
@@ -99,16 +97,16 @@ def _shown_bars() -> Iterator[Progress]:
         TextColumn("{task.fields[note]}", style="dim"),
         console=Console(stderr=True),
     )
-    later = threading.Timer(APPEARS_AFTER_SECONDS, bars.start)
-    later.daemon = True
-    later.start()
+    timer = threading.Timer(APPEARS_AFTER_SECONDS, bars.start)
+    timer.daemon = True
+    timer.start()
     _bars.append(bars)
     try:
         yield bars
     finally:
         _bars.pop()
-        later.cancel()
-        later.join()
+        timer.cancel()
+        timer.join()
         bars.stop()
 
 
@@ -138,8 +136,8 @@ class _Rich:
 
 
 def _notebook_display() -> Any:
-    """What shows things in a notebook's cell; None outside of Jupyter."""
-    interactive = sys.modules.get("IPython")  # whoever is in a notebook has imported it
+    """The module `IPython.display`; None outside Jupyter."""
+    interactive = sys.modules.get("IPython")  # imported in every notebook
     shell = interactive.get_ipython() if interactive is not None else None
     return interactive.display if interactive is not None and hasattr(shell, "kernel") else None
 
@@ -174,28 +172,28 @@ class _Plain:
         line = f"{self._description}: {_amount(self._done, self._total)} {self._unit}, {_number(rate)}/s"
         if self._total and rate > 0 and self._done < self._total:
             line += f", {_duration((self._total - self._done) / rate)} left"
-        self._say(line + (f"  {self._note}" if self._note else ""))
+        self._print(line + (f"  {self._note}" if self._note else ""))
 
-    def _say(self, line: str) -> None:
+    def _print(self, line: str) -> None:
         print(line, file=sys.stderr, flush=True)
 
 
 class _Notebook(_Plain):
-    """The same line beside a bar, replaced in place."""
+    """The line beside a bar, updated in place."""
 
     every, first_after = NOTEBOOK_SECONDS, NOTEBOOK_SECONDS
 
-    def __init__(self, show: Any, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        self._display, self._handle = show, None
+    def __init__(self, display: Any, *args: Any) -> None:
+        super().__init__(*args)
+        self._display, self._handle = display, None
 
-    def _say(self, line: str) -> None:
-        share = f' value="{self._done / self._total:.4f}"' if self._total else ""
-        shown = {"text/plain": line, "text/html": f"<progress{share}></progress> <code>{html.escape(line)}</code>"}
+    def _print(self, line: str) -> None:
+        value = f' value="{self._done / self._total:.4f}"' if self._total else ""
+        content = {"text/plain": line, "text/html": f"<progress{value}></progress> <code>{html.escape(line)}</code>"}
         if self._handle is None:
-            self._handle = self._display.display(shown, raw=True, display_id=True)
+            self._handle = self._display.display(content, raw=True, display_id=True)
         else:
-            self._handle.update(shown, raw=True)
+            self._handle.update(content, raw=True)
 
 
 class _Amount(ProgressColumn):

@@ -1,7 +1,7 @@
 """Counter-based random numbers: every draw is a pure function of a name, a seed and a position.
 
-Nothing draws from a global generator, so no draw depends on how many workers, ranks or restarts came before it.
-`stream` gives a numpy generator; `item_keys` and `draw` give random numbers for whole arrays at once."""
+There is no global generator, so no draw depends on the number of workers, ranks or restarts.
+`stream` returns a numpy generator; `item_keys` and `draw` return random numbers for whole arrays at once."""
 
 import hashlib
 from functools import lru_cache
@@ -26,42 +26,26 @@ def stream_key(name: str, seed: int, *position: int) -> int:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Random numbers for whole arrays at once, each a pure function of what it is for and where it is.
+# Random numbers for whole arrays at once.
 #
 # SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014) is a counter
-# with a mixing function behind it: number i of the sequence that begins at `key` is mix(key + (i + 1)·γ). So it can
-# be asked for any place, in any order, for a million places in one call. A key belongs to a purpose, a seed, an
-# epoch and an item, and is itself such a number: neither the batch nor the order in which samples are made has a
-# say.
+# followed by a mixing function: number i of the sequence of `key` is mix(key + (i + 1)·γ). So any indices can be
+# drawn, in any order, in one call. A key is itself such a number, of a purpose, a seed, an epoch and an item.
 
 GAMMA = np.uint64(0x9E3779B97F4A7C15)
 """2^64 / the golden ratio, odd: the step of the counter."""
 _SECOND_GAMMA = np.uint64(0xD1342543DE82EF95)
-"""Another odd step, for draws with two coordinates."""
-_LOW = np.uint64(0xFFFFFFFF)
+"""Another odd step, for draws with two indices."""
 
 
 def item_keys(purpose: str, seed: int, epoch: int, items: np.ndarray) -> np.ndarray:
-    """A key for each item of an epoch.
-
-    Args:
-        purpose: what the draws are for ("swap", "masks"); different names give independent draws.
-
-    Returns:
-        uint64, shaped as `items`.
-    """
+    """A key for each item of an epoch: uint64, shaped as `items`. Different purposes give independent draws."""
     return draw(_epoch_key(purpose, seed, epoch), items)
 
 
-def draw(keys: np.ndarray | np.uint64, places: np.ndarray | int, second: np.ndarray | None = None) -> np.ndarray:
-    """64 random bits for each key and place; keys and places are broadcast.
-
-    Args:
-        keys: uint64.
-        places: int64, which of a key's numbers.
-        second: int64, another coordinate of the place.
-    """
-    counters = np.atleast_1d(np.asarray(places)).astype(np.uint64)
+def draw(keys: np.ndarray | np.uint64, indices: np.ndarray | int, second: np.ndarray | None = None) -> np.ndarray:
+    """64 random bits for each key (uint64) and index (int64), which are broadcast; `second` is another index."""
+    counters = np.atleast_1d(np.asarray(indices)).astype(np.uint64)
     counters += np.uint64(1)
     counters *= GAMMA
     bits = keys + counters
@@ -87,16 +71,16 @@ def high_bits(bits: np.ndarray) -> np.ndarray:
 
 def low_bits(bits: np.ndarray) -> np.ndarray:
     """The lower 32 bits, as uint64: independent of the upper ones."""
-    return bits & _LOW
+    return bits & np.uint64(0xFFFFFFFF)
 
 
 def uniform(bits32: np.ndarray) -> np.ndarray:
-    """float64 in [0, 1) out of 32 bits."""
+    """float64 in [0, 1) from 32 bits."""
     return bits32 * 2.0**-32
 
 
 def bounded(bits32: np.ndarray, bound: np.ndarray | int) -> np.ndarray:
-    """int64 in [0, bound) out of 32 bits; no value is likelier than another by more than bound / 2^32."""
+    """int64 in [0, bound) from 32 bits; probabilities differ by a factor of 1 + bound / 2^32 at most."""
     return ((bits32 * np.asarray(bound).astype(np.uint64)) >> np.uint64(32)).astype(np.int64)
 
 

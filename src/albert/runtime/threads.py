@@ -1,6 +1,6 @@
-"""How many threads compute and how they wait, settled before torch is loaded: its library reads both only then.
+"""The number of threads and how they wait, set before torch is imported, because OpenMP reads both only then.
 
-The package's first lines import this file, so it imports none of ours: an interrupt is answered only after them.
+The package imports this file first, and it imports no other file of ours: an interrupt is handled only after it.
 """
 
 import os
@@ -9,18 +9,13 @@ from collections.abc import MutableMapping
 from pathlib import Path
 
 SPINS = "10000"
-"""Times that a thread of GNU OpenMP looks for its next piece of work before it sleeps. Left alone it looks for
-milliseconds. Where another process has taken a core, that keeps the others from it at every operation of a model: a
-text takes 20 times as long as on a quiet machine; with this number about 3 times, and as long as before on a quiet one.
-"""
+"""Times that a thread of GNU OpenMP polls for work before it sleeps. The default is milliseconds of polling, which
+makes a text take 20 times as long where another process uses one of the cores; with this value about 3 times, and no
+longer than before on an idle machine."""
 
 
 def configure_threads(environment: MutableMapping[str, str], groups: Path = Path("/sys/fs/cgroup")) -> None:
-    """Set what GNU OpenMP reads, unless the user has set it.
-
-    GOMP_SPINCOUNT, unless OMP_WAIT_POLICY says how threads wait; OMP_NUM_THREADS in a container that may use less
-    processor time than its processors have.
-    """
+    """Set GOMP_SPINCOUNT and, in a container with a CPU quota, OMP_NUM_THREADS, unless the user has set them."""
     if "torch" in sys.modules:
         return
     if "OMP_WAIT_POLICY" not in environment:
@@ -31,19 +26,19 @@ def configure_threads(environment: MutableMapping[str, str], groups: Path = Path
 
 
 def cores_of_quota(groups: Path, own: Path = Path("/proc/self/cgroup")) -> float | None:
-    """The processor time that this process's control group may use, in cores; None: there is no limit.
+    """The CPU quota of this process's control group, in cores; None without a limit.
 
     Args:
         groups: where control groups are mounted: version 2 (`cpu.max`) or 1 (`cpu/cpu.cfs_quota_us`).
-        own: names the group of this process. A container sees its own group as the root, and is looked for there, too.
+        own: names the group of this process. In a container that group may be mounted as the root, so all parents
+            are read.
     """
     try:
         lines = own.read_text().splitlines()
     except OSError:
         return None
-    places = [line.split(":", 2) for line in lines if line.count(":") >= 2]
     quotas: list[float] = []
-    for _, controllers, path in places:
+    for _, controllers, path in (line.split(":", 2) for line in lines if line.count(":") >= 2):
         if controllers and "cpu" not in controllers.split(","):
             continue
         top = groups if not controllers else groups / "cpu"
@@ -56,7 +51,7 @@ def cores_of_quota(groups: Path, own: Path = Path("/proc/self/cgroup")) -> float
 
 
 def _quota(folder: Path) -> list[float]:
-    """The limit of one group, in cores; empty where it has none."""
+    """The limit of one group, in cores; empty without one."""
     try:
         if (folder / "cpu.max").is_file():
             time, period = (folder / "cpu.max").read_text().split()[:2]

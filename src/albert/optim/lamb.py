@@ -1,4 +1,4 @@
-"""LAMB (You et al., 2019) as ALBERT's reference code has it: no bias correction, no clamp, no clipping inside.
+"""LAMB (You et al., 2019) as in ALBERT's reference code: without bias correction, clamp and gradient clipping.
 
 For each parameter tensor w with gradient g:
 
@@ -6,10 +6,10 @@ For each parameter tensor w with gradient g:
     u = m / (√v + ε) + λ w       w ← w − η · φ(‖w‖) / ‖u‖ · u
 
 The trust ratio ‖w‖/‖u‖ is 1 where either norm is 0, and for the tensors of groups with `adapt=False` (LayerNorm and
-biases, which also have λ = 0). With `adapt=False` everywhere this is the reference's AdamW.
+biases, which also have λ = 0). With `adapt=False` for all groups this is the reference's AdamW.
 
-`FusedUpdates` is the update on a GPU, `ChunkedUpdates` the same for a CPU, in chunks that fit the cache and shared out
-among threads. `sum_over_shards` makes norms those of whole tensors under FSDP2."""
+`FusedUpdates` computes the update on a GPU, `ChunkedUpdates` on a CPU, by threads and in chunks that fit the cache.
+`sum_over_shards` computes the norms of tensors that are sharded over processes (FSDP2)."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -27,20 +27,20 @@ from albert.runtime.devices import parallel_map
 from albert.runtime.errors import InvalidConfiguration
 
 # --------------------------------------------------------------------------------------------------------------------
-# One parameter tensor, or this process's part of it, with its gradient and moments.
+# A parameter tensor or this process's shard of it, with its gradient and moments.
 
 UPDATE_BUFFER = 1 << 24
-"""Numbers of updates in memory at a time: those of all of ALBERT-base and -large."""
+"""Maximum number of updates in memory at a time: enough for all tensors of ALBERT-base and -large."""
 
 
 @dataclass(frozen=True, eq=False)
 class Slot:
-    """What an update of one tensor reads and writes."""
+    """The tensors that an update of one parameter reads and writes."""
 
     parameter: Tensor
-    """As the model has it: whole, or cut up over processes."""
+    """The parameter of the model, possibly sharded over processes."""
     weight: Tensor
-    """This process's part of it, and so of the others."""
+    """This process's shard of it; likewise for gradient and moments."""
     gradient: Tensor
     """Contiguous."""
     mean: Tensor
@@ -48,66 +48,66 @@ class Slot:
     square: Tensor
     """Second moment."""
     step: Tensor
-    """How many updates it has had with this one, on the device of the weight."""
+    """Number of updates including this one, on the device of the weight."""
 
     @property
     def is_flat(self) -> bool:
-        """Whether it lies in the memory of the processor as one row of numbers."""
-        parts = (self.weight, self.mean, self.square)
-        return self.weight.device.type == "cpu" and all(part.is_contiguous() for part in parts)
+        """Whether all tensors are contiguous and on a CPU."""
+        tensors = (self.weight, self.mean, self.square)
+        return self.weight.device.type == "cpu" and all(tensor.is_contiguous() for tensor in tensors)
 
 
 def local_part(tensor: Tensor) -> Tensor:
-    """What this process holds of a tensor: the same memory, without history."""
+    """This process's shard of a tensor: the same memory, without autograd history."""
     return tensor.to_local().detach() if isinstance(tensor, DTensor) else tensor.detach()
 
 
 def batches(slots: Sequence[Slot]) -> Iterator[list[Slot]]:
-    """Group tensors of one precision, each group at most `UPDATE_BUFFER` numbers or one larger tensor.
+    """Group tensors of one device and dtype into batches of at most `UPDATE_BUFFER` numbers, or of the largest tensor.
 
-    All processes batch alike, whatever their parts.
+    Sizes are those of unsharded tensors, so all processes have the same batches.
     """
-    kinds: dict[tuple[torch.device, torch.dtype], list[Slot]] = {}
+    groups: dict[tuple[torch.device, torch.dtype], list[Slot]] = {}
     for slot in slots:
-        kinds.setdefault((slot.weight.device, slot.weight.dtype), []).append(slot)
-    for alike in kinds.values():
-        room = max(UPDATE_BUFFER, *(slot.parameter.numel() for slot in alike))
+        groups.setdefault((slot.weight.device, slot.weight.dtype), []).append(slot)
+    for group in groups.values():
+        capacity = max(UPDATE_BUFFER, *(slot.parameter.numel() for slot in group))
         batch: list[Slot] = []
-        left = room
-        for slot in alike:
-            left -= slot.parameter.numel()
-            if left < 0:
+        free = capacity
+        for slot in group:
+            free -= slot.parameter.numel()
+            if free < 0:
                 yield batch
-                batch, left = [], room - slot.parameter.numel()
+                batch, free = [], capacity - slot.parameter.numel()
             batch.append(slot)
         yield batch
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# LAMB's update for a batch of tensors at once: on a GPU, and where tensors are not flat.
+# LAMB's update by operations on lists of tensors: on a GPU, and for tensors that are not contiguous.
 
 # pyright: reportPrivateImportUsage=false
-# torch's operations on lists of tensors, on which its own optimisers stand, begin with an underscore.
+# The names of torch's operations on lists of tensors begin with an underscore.
 
 _STEP_WITHOUT_BIAS = torch.tensor(2.0**62)
-"""After so many steps 1 − βᵗ is 1 for every β below 1."""
+"""At this step, 1 − βᵗ is 1 for every β below 1."""
 
 
 class FusedUpdates:
-    """Updates by torch's operations on lists of tensors. Nothing waits for the device, not even to skip a step."""
+    """Updates by torch's operations on lists of tensors, without waiting for the device, even to skip a step."""
 
     def __init__(self) -> None:
-        self._kept: dict[torch.device, Tensor] = {}
+        self._steps: dict[torch.device, Tensor] = {}
 
-    def advance(
+    def compute_updates(
         self, slots: Sequence[Slot], group: dict[str, Any], skip: Tensor | None = None
     ) -> tuple[list[Tensor], Tensor]:
-        """Move the moments; return the updates u, and of each tensor ‖w‖² and ‖u‖² (float64 [tensors 2]).
+        """Update the moments; return the updates u, and ‖w‖² and ‖u‖² of each tensor (float64 [tensors 2]).
 
         Args:
             slots: the tensors.
             group: their options.
-            skip: 1 on the device where the moments are to stay as they are, else 0.
+            skip: on the device, 1 to leave the moments unchanged, else 0.
         """
         updates = self._updates(slots, group, skip)
         norms = [
@@ -117,106 +117,97 @@ class FusedUpdates:
         return updates, torch.stack(norms, dim=1).square()
 
     def apply(self, slots: Sequence[Slot], updates: list[Tensor], scales: Tensor) -> None:
-        """Subtract from each tensor its update times its scale."""
+        """Subtract each update times its scale from its tensor."""
         torch._foreach_mul_(updates, scales.unbind())
         torch._foreach_sub_([slot.weight for slot in slots], updates)
 
-    def move(self, slots: Sequence[Slot], group: dict[str, Any], skip: Tensor | None = None) -> None:
-        """Move moments and weights, without a trust ratio."""
+    def adamw(self, slots: Sequence[Slot], group: dict[str, Any], skip: Tensor | None = None) -> None:
+        """Update moments and weights without a trust ratio."""
         updates = self._updates(slots, group, skip)
         if skip is not None:
             torch._foreach_mul_(updates, 1 - skip)
         torch._foreach_add_([slot.weight for slot in slots], updates, alpha=-group["lr"])
 
     def _updates(self, slots: Sequence[Slot], group: dict[str, Any], skip: Tensor | None) -> list[Tensor]:
-        """u of each tensor; the weight itself where the step is skipped."""
-        updates = [torch.empty_like(slot.mean) for slot in slots]  # all in the layout of the moments
+        """u of each tensor; the weight if the step is skipped."""
+        updates = [torch.empty_like(slot.mean) for slot in slots]  # in the memory layout of the moments
         gradients = [torch.empty_like(slot.mean) for slot in slots]
         torch._foreach_copy_(updates, [slot.weight for slot in slots])
         torch._foreach_copy_(gradients, [slot.gradient for slot in slots])
         device = slots[0].mean.device
-        if device not in self._kept:
-            self._kept[device] = _STEP_WITHOUT_BIAS.to(device)
-        beta1, beta2 = group["betas"]
-        # AdamW takes w to (1 − η λ') w − η m / (√v + ε), which is u for η = −1 and λ' = λ − 1.
+        if device not in self._steps:
+            self._steps[device] = _STEP_WITHOUT_BIAS.to(device)
+        # AdamW computes (1 − η λ') w − η m / (√v + ε), which is u for η = −1 and λ' = λ − 1.
         torch._fused_adamw_(
             updates,
             gradients,
             [slot.mean for slot in slots],
             [slot.square for slot in slots],
             [],
-            [slot.step if group["bias_correction"] else self._kept[device] for slot in slots],
-            lr=-1.0,
-            beta1=beta1,
-            beta2=beta2,
-            weight_decay=group["weight_decay"] - 1.0,
-            eps=group["eps"],
-            amsgrad=False,
-            maximize=False,
+            [slot.step if group["bias_correction"] else self._steps[device] for slot in slots],
             found_inf=skip,
+            **_adamw_options(group, lr=-1.0, weight_decay=group["weight_decay"] - 1.0),
         )
         return updates
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Sums over the parts of tensors that are cut up over processes: a norm is one of the whole tensor.
+# Sums over the shards of tensors, for norms of whole tensors.
 
 
 def sum_over_shards(sums: Tensor, parameters: Sequence[Tensor]) -> Tensor:
-    """Add up what each process found for its parts, for all tensors together.
+    """Add up the sums that each process computed for its shards; a collective call.
 
     Args:
-        parameters: the tensors; rows of those that are whole here stay as they are. All processes must call this.
+        sums: one row for each tensor.
+        parameters: the tensors; the rows of unsharded tensors do not change.
     """
-    kinds = [_cut(parameter) for parameter in parameters]
+    layouts = [_sharding(parameter) for parameter in parameters]
     total = sums.clone()
-    for kind in dict.fromkeys(kinds):
-        if kind is None:
+    for layout in dict.fromkeys(layouts):
+        if layout is None:
             continue
-        mesh, is_cut = kind
-        own = [number for number, other in enumerate(kinds) if other == kind]
-        rows = slice(None) if len(own) == len(kinds) else torch.tensor(own, device=sums.device)
-        placements = [Partial() if cut else Replicate() for cut in is_cut]
+        mesh, is_sharded = layout
+        numbers = [number for number, other in enumerate(layouts) if other == layout]
+        rows = slice(None) if len(numbers) == len(layouts) else torch.tensor(numbers, device=sums.device)
+        placements = [Partial() if sharded else Replicate() for sharded in is_sharded]
         total[rows] = DTensor.from_local(sums[rows], mesh, placements, run_check=False).full_tensor()
     return total
 
 
-def _cut(parameter: Tensor) -> tuple[DeviceMesh, tuple[bool, ...]] | None:
-    """The mesh of a tensor, and along which of its dimensions processes hold different parts."""
+def _sharding(parameter: Tensor) -> tuple[DeviceMesh, tuple[bool, ...]] | None:
+    """The device mesh of a tensor, and along which mesh dimensions it is sharded."""
     if not isinstance(parameter, DTensor):
         return None
     return parameter.device_mesh, tuple(not placement.is_replicate() for placement in parameter.placements)
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# LAMB's update on a CPU, chunk by chunk, so that each number comes from memory as rarely as it can.
+# LAMB's update on a CPU, in chunks, to reduce memory traffic.
 #
-# An operation on a whole tensor reads and writes memory, and plain LAMB has a dozen of them. Here all that the
-# first pass does to a chunk happens while it is in the cache: new moments, u and both norms (32 bytes a parameter
-# in float32). The second pass adds u, scaled, to the weights (12 bytes). u is kept meanwhile: computing it again
-# would take longer than reading it.
+# Plain LAMB has a dozen operations on whole tensors, which all read and write memory. Here the first pass computes
+# moments, u and both norms of a chunk while it is in the cache (32 bytes of traffic per parameter in float32), and the
+# second pass adds the scaled u to the weights (12 bytes). u is stored, because computing it again would take longer.
 #
-# Every operation sees one whole chunk and runs in one thread, so that the bits of the result are the same for any
-# number of threads.
-
+# Every operation processes one chunk in one thread, so that the result is bit-identical for any number of threads.
 
 CHUNK = 1 << 18
-"""Numbers in a chunk: five of them (w, g, m, v, u) share the cache, and Python's part of the time is small."""
+"""Elements of a chunk: five tensors (w, g, m, v, u) fit the cache, and Python's share of the time is small."""
 
 
 class ChunkedUpdates:
-    """Updates of flat tensors, in memory that is kept from step to step."""
+    """Updates of contiguous tensors, in buffers that are reused by the next step."""
 
     def __init__(self) -> None:
-        self._kept: dict[torch.dtype, Tensor] = {}
+        self._buffers: dict[torch.dtype, Tensor] = {}
 
-    def advance(
+    def compute_updates(
         self, slots: Sequence[Slot], group: dict[str, Any], skip: Tensor | None = None
     ) -> tuple[list[Tensor], Tensor]:
-        """Move the moments; return the updates u, and of each tensor ‖w‖² and ‖u‖² (float64 [tensors 2])."""
+        """Update the moments; return the updates u, and ‖w‖² and ‖u‖² of each tensor (float64 [tensors 2])."""
         assert skip is None, "for GPUs"
-        updates = self._room(slots)
-        # AdamW takes w to (1 − η λ') w − η m / (√v + ε), which is u for η = −1 and λ' = λ − 1.
+        updates = self._update_buffers(slots)
+        # AdamW computes (1 − η λ') w − η m / (√v + ε), which is u for η = −1 and λ' = λ − 1.
         adamw = _fused_adamw(group, lr=-1.0, weight_decay=group["weight_decay"] - 1)
 
         def first_pass(chunk: tuple[Slot, Sequence[Tensor]]) -> tuple[float, float]:
@@ -231,12 +222,12 @@ class ChunkedUpdates:
             for chunk in _chunks(slot.weight, slot.gradient, slot.mean, slot.square, update)
         ]
         sums = {slot: (0.0, 0.0) for slot in slots}
-        for (slot, _), (of_weight, of_update) in zip(chunks, parallel_map(first_pass, chunks), strict=True):
-            sums[slot] = sums[slot][0] + of_weight, sums[slot][1] + of_update
+        for (slot, _), (w_square, u_square) in zip(chunks, parallel_map(first_pass, chunks), strict=True):
+            sums[slot] = sums[slot][0] + w_square, sums[slot][1] + u_square
         return updates, torch.tensor(list(sums.values()), dtype=torch.float64)
 
     def apply(self, slots: Sequence[Slot], updates: list[Tensor], scales: Tensor) -> None:
-        """Subtract from each tensor its update times its scale."""
+        """Subtract each update times its scale from its tensor."""
 
         def second_pass(chunk: tuple[float, Sequence[Tensor]]) -> None:
             scale, (weight, update) = chunk
@@ -247,10 +238,10 @@ class ChunkedUpdates:
             for slot, update, scale in zip(slots, updates, scales.tolist(), strict=True)
             for chunk in _chunks(slot.weight, update)
         ]
-        parallel_map(second_pass, chunks[::-1])  # what the first pass saw last is still in the cache
+        parallel_map(second_pass, chunks[::-1])  # the last chunks are still in the cache
 
-    def move(self, slots: Sequence[Slot], group: dict[str, Any], skip: Tensor | None = None) -> None:
-        """Move moments and weights in one pass, without a trust ratio: this is AdamW."""
+    def adamw(self, slots: Sequence[Slot], group: dict[str, Any], skip: Tensor | None = None) -> None:
+        """Update moments and weights in one pass, without a trust ratio."""
         adamw = _fused_adamw(group, lr=group["lr"], weight_decay=group["weight_decay"])
         chunks = [
             (*chunk, slot.step)
@@ -259,72 +250,63 @@ class ChunkedUpdates:
         ]
         parallel_map(lambda chunk: adamw(*chunk), chunks)
 
-    def _room(self, slots: Sequence[Slot]) -> list[Tensor]:
+    def _update_buffers(self, slots: Sequence[Slot]) -> list[Tensor]:
         sizes = [slot.weight.numel() for slot in slots]
         dtype = slots[0].weight.dtype
-        kept = self._kept.get(dtype)
-        if kept is None or kept.numel() < sum(sizes):
-            kept = self._kept[dtype] = torch.empty(sum(sizes), dtype=dtype)
-        rows = kept[: sum(sizes)].split(sizes)
+        buffer = self._buffers.get(dtype)
+        if buffer is None or buffer.numel() < sum(sizes):
+            buffer = self._buffers[dtype] = torch.empty(sum(sizes), dtype=dtype)
+        rows = buffer[: sum(sizes)].split(sizes)
         return [row.view(slot.weight.shape) for row, slot in zip(rows, slots, strict=True)]
 
 
 def _chunks(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
-    """Neighbouring numbers of tensors of one shape, side by side."""
+    """Split tensors of the same shape into chunks."""
     if tensors[0].numel() <= CHUNK:
         return iter([tensors])
     return zip(*(tensor.view(-1).split(CHUNK) for tensor in tensors), strict=True)
 
 
 def _fused_adamw(group: dict[str, Any], lr: float, weight_decay: float) -> Callable[..., None]:
-    """torch's own AdamW as one operation on a chunk: it moves `weight`, `mean` and `square`."""
+    """torch's fused AdamW for one chunk; updates `weight`, `mean` and `square` in place."""
+    options = _adamw_options(group, lr, weight_decay)
+
+    def adamw(weight: Tensor, gradient: Tensor, mean: Tensor, square: Tensor, step: Tensor) -> None:
+        steps = [step if group["bias_correction"] else _STEP_WITHOUT_BIAS]
+        torch._fused_adamw_([weight], [gradient.to(weight.dtype)], [mean], [square], [], steps, **options)
+
+    return adamw
+
+
+def _adamw_options(group: dict[str, Any], lr: float, weight_decay: float) -> dict[str, Any]:
     beta1, beta2 = group["betas"]
-
-    def move(weight: Tensor, gradient: Tensor, mean: Tensor, square: Tensor, step: Tensor) -> None:
-        torch._fused_adamw_(
-            [weight],
-            [gradient.to(weight.dtype)],
-            [mean],
-            [square],
-            [],
-            [step if group["bias_correction"] else _STEP_WITHOUT_BIAS],
-            lr=lr,
-            beta1=beta1,
-            beta2=beta2,
-            weight_decay=weight_decay,
-            eps=group["eps"],
-            amsgrad=False,
-            maximize=False,
-        )
-
-    return move
+    options = {"lr": lr, "weight_decay": weight_decay, "beta1": beta1, "beta2": beta2, "eps": group["eps"]}
+    return {**options, "amsgrad": False, "maximize": False}
 
 
 def _squared_norm(chunk: Tensor) -> float:
     norm = float(torch.linalg.vector_norm(chunk, dtype=torch.promote_types(chunk.dtype, torch.float32)))
-    if not 1e-12 < norm < math.inf:  # squares beyond the range of float32
+    if not 1e-12 < norm < math.inf:  # squares outside the range of float32
         norm = float(torch.linalg.vector_norm(chunk, dtype=torch.float64))
     return norm**2
 
 
 class Lamb(Optimizer):
-    """LAMB with one trust ratio a tensor; a tensor shared by all layers is one tensor, and so is one that is cut up
-    over processes (DTensor).
+    """LAMB with one trust ratio per tensor, also if the tensor is shared by layers or sharded over processes (DTensor).
 
-    On a CPU it takes two passes over memory, and keeps as much for updates as the largest tensor or 64 MB need. The
-    bits of a step are the same in every run, and for any number of threads.
+    On a CPU, a step makes two passes over memory, with a buffer for the largest tensor or 64 MB. Its result is
+    bit-identical for any number of threads.
 
     Attributes:
-        found_inf: of torch's optimizers that can skip a step without waiting for the device: 1 on the device where the
-            next step is to change nothing, else 0; None: it is taken.
+        found_inf: as in torch's fused optimizers: on the device, 1 to skip the next step, else 0; None: take it.
 
     Args:
         params: tensors, or groups of them that may set `lr`, `weight_decay` and `adapt`.
-        lr: η, set anew by the schedule before each step.
+        lr: η, set by the schedule before each step.
         betas: β₁ and β₂.
         eps: ε, outside the root.
-        weight_decay: λ, inside the adapted update.
-        bias_correction: divide m and v by 1 − βᵗ, as the LAMB paper does and the reference does not.
+        weight_decay: λ, part of the update before the trust ratio.
+        bias_correction: divide m and v by 1 − βᵗ, as in the LAMB paper; the reference does not.
         clamp: (low, high) bounds of ‖w‖ in the ratio, the φ of the LAMB paper; None for the identity.
         adapt: whether the group's tensors use the trust ratio.
 
@@ -359,21 +341,21 @@ class Lamb(Optimizer):
             "adapt": adapt,
         }
         super().__init__(params, defaults)
-        self._begin_anew()
+        self._reset()
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
-        self._begin_anew()
+        self._reset()
 
-    def _begin_anew(self) -> None:
-        """Forget what is no part of the state: the memory of updates, and the last step's ratios."""
+    def _reset(self) -> None:
+        """Reset everything that is not part of the state: update buffers, and the trust ratios of the last step."""
         self._chunked, self._fused = ChunkedUpdates(), FusedUpdates()
         self._ratios: list[Tensor] = []
         self.found_inf: Tensor | None = None
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
-        """Update all tensors that have a gradient."""
+        """Update all parameters that have a gradient."""
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -385,7 +367,7 @@ class Lamb(Optimizer):
         return loss
 
     def statistics(self) -> dict[str, float]:
-        """Least, median and largest trust ratio of the last step's adapting tensors; nothing where there are none."""
+        """Minimum, median and maximum trust ratio of the last step; empty if there were none."""
         if not self._ratios:
             return {}
         low, median, high = torch.cat([ratios.cpu() for ratios in self._ratios]).quantile(
@@ -414,24 +396,24 @@ class Lamb(Optimizer):
         steps = [slot.step for slot in slots]
         if skip is None:
             torch._foreach_add_(steps, 1.0)
-        else:  # a list of tensors: one alone would be read back
+        else:  # a list of tensors: a single tensor would be read by the host
             torch._foreach_add_(steps, [1 - skip] * len(steps))
-        way = self._chunked if skip is None and all(slot.is_flat for slot in slots) else self._fused
+        kernels = self._chunked if skip is None and all(slot.is_flat for slot in slots) else self._fused
         if not group["adapt"]:
-            way.move(slots, group, skip)
+            kernels.adamw(slots, group, skip)
             return
-        updates, squares = way.advance(slots, group, skip)
+        updates, squares = kernels.compute_updates(slots, group, skip)
         ratios = trust_ratios(sum_over_shards(squares, [slot.parameter for slot in slots]), group["clamp"])
         scales = ratios * group["lr"]
-        way.apply(slots, updates, scales if skip is None else scales * (1 - skip))
+        kernels.apply(slots, updates, scales if skip is None else scales * (1 - skip))
         self._ratios.append(ratios)
 
 
 def trust_ratios(
     squares: Float[Tensor, "tensors 2"], clamp: tuple[float, float] | None = None
 ) -> Float[Tensor, " tensors"]:
-    """φ(‖w‖)/‖u‖ of each tensor from ‖w‖² and ‖u‖², or 1 where either is 0."""
+    """φ(‖w‖)/‖u‖ of each tensor, from ‖w‖² and ‖u‖²; 1 if either is 0."""
     weight_norms, update_norms = squares.sqrt().unbind(1)
-    shaped = weight_norms if clamp is None else weight_norms.clamp(*clamp)
+    clamped = weight_norms if clamp is None else weight_norms.clamp(*clamp)
     usable = (weight_norms > 0) & (update_norms > 0)
-    return torch.where(usable, shaped / update_norms, torch.ones_like(shaped))
+    return torch.where(usable, clamped / update_norms, torch.ones_like(clamped))

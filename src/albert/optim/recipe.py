@@ -1,4 +1,4 @@
-"""The optimizer and its learning-rate schedule as values: warm-up, then linear decay (paper §4.1, A.4)."""
+"""Settings of the optimizer and its learning-rate schedule: warm-up, then linear decay (paper §4.1, A.4)."""
 
 import math
 from dataclasses import dataclass
@@ -10,28 +10,28 @@ from albert.runtime.errors import InvalidConfiguration
 
 @dataclass(frozen=True, kw_only=True)
 class OptimizerRecipe:
-    """Which optimiser, with which constants (paper §4.1: LAMB, peak learning rate 0.00176 at batch 4096).
+    """The optimizer and its constants (paper §4.1: LAMB, peak learning rate 0.00176 at batch size 4096).
 
     Raises:
         InvalidConfiguration: a value outside its range.
     """
 
     kind: OptimizerKind = "lamb"
-    """The optimiser: the paper's, the reference's for fine-tuning, or Muon for matrices with AdamW for the rest."""
+    """LAMB as in the paper, AdamW as in the reference's fine-tuning, or Muon for matrices with AdamW for the rest."""
     learning_rate: float = 0.00176
-    """Peak learning rate, reached at the end of the warm-up."""
+    """Peak learning rate, at the end of the warm-up."""
     weight_decay: float = 0.01
     """Weight decay, not applied to biases and layer norms."""
     beta1: float = 0.9
-    """Decay of the mean of gradients (Muon's own is 0.95)."""
+    """Decay rate of the mean gradient (Muon uses 0.95)."""
     beta2: float = 0.999
-    """Decay of the mean of squared gradients."""
+    """Decay rate of the mean squared gradient."""
     eps: float = 1e-6
-    """Added to the square root of the mean of squared gradients."""
+    """Added to the square root of the mean squared gradient."""
     bias_correction: bool = False
-    """LAMB only: correct the moments' bias, which the reference does not. AdamW always does."""
+    """LAMB only: correct the bias of the moments; the reference does not. AdamW always does."""
     clamp: tuple[float, float] | None = None
-    """LAMB only: bounds of the weight norm in the trust ratio; the reference has none."""
+    """LAMB only: bounds of the weight norm in the trust ratio; none in the reference."""
 
     def __post_init__(self) -> None:
         for name in ("learning_rate", "eps"):
@@ -48,27 +48,27 @@ class OptimizerRecipe:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The learning rate as a pure function of the step (paper §4.1; appendix A.4).
+# The learning rate as a function of the step (paper §4.1; appendix A.4).
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScheduleRecipe:
-    """How long to train and how the learning rate moves.
+    """Length of the training and learning rate by step.
 
     Raises:
         InvalidConfiguration: a warm-up longer than the training; a share outside its range.
     """
 
     total_steps: int = 125_000
-    """Optimiser updates of the whole run."""
+    """Optimizer steps of the run."""
     warmup_steps: int = 3_125
-    """Updates in which the learning rate rises to its peak."""
+    """Steps in which the learning rate rises to its peak."""
     anneal: Literal["steps", "budget"] = "steps"
-    """What the rate falls with: the steps taken, or whatever part of max_tokens, max_minutes or total_steps is used up
-    the most, so that a run that ends by its budget ends at a rate of zero."""
+    """What the learning rate decays with: the share of total_steps, or the largest of the shares of total_steps,
+    max_tokens and max_minutes, so that a run that ends by its budget ends at a rate of zero."""
     decay_share: float = 1.0
-    """The last share of the run in which the rate falls, linearly to zero; before, it stays at its peak. 1: it falls
-    from the end of the warm-up on, as in the paper."""
+    """Last share of the run, in which the rate decays linearly to zero; until then it stays at its peak. 1: it decays
+    from the end of the warm-up, as in the paper."""
 
     def __post_init__(self) -> None:
         if self.total_steps < 1:
@@ -80,16 +80,14 @@ class ScheduleRecipe:
             raise InvalidConfiguration("decay_share", f"is {self.decay_share}, a share above 0 and up to 1 is needed")
 
     def learning_rate(self, step: int, peak: float, budget_used: float = 0.0) -> float:
-        """The rate of update number `step`, counted from 0.
+        """Learning rate of update number `step`, counted from 0.
 
         Args:
-            step: updates taken before it.
-            peak: the highest rate.
-            budget_used: the share of the run's tokens or minutes that is used up, 0 where neither is limited.
+            budget_used: share of the token or time budget that is used; 0 without a budget.
         """
         if self.anneal == "budget" and budget_used > step / self.total_steps:
-            warm = min(1.0, (step + 1) / max(1, self.warmup_steps))
-            return peak * min(warm, max(0.0, 1 - budget_used) / self.decay_share)
+            warmup = min(1.0, (step + 1) / max(1, self.warmup_steps))
+            return peak * min(warmup, max(0.0, 1 - budget_used) / self.decay_share)
         start = max(self.warmup_steps, round(self.total_steps * (1 - self.decay_share)))
         if self.warmup_steps <= step < start:
             return peak
@@ -99,11 +97,11 @@ class ScheduleRecipe:
 
 
 def warmup_then_linear(step: int, peak: float, warmup_steps: int, total_steps: int) -> float:
-    """The learning rate of update number `step`, counted from 0.
+    """Learning rate of update number `step`, counted from 0.
 
-    It rises linearly to `peak` over `warmup_steps` updates, the first of which already moves, and falls linearly to
-    reach 0 just after the last. The two lines meet at the peak: the reference lets the rate drop there by
-    warmup_steps / total_steps, because it counts the decay from step 0.
+    It rises linearly to `peak` over `warmup_steps` updates, starting above 0, and falls linearly to 0 just after the
+    last update. In the reference, the rate drops by warmup_steps / total_steps at the peak, because the decay starts
+    at step 0.
     """
     if step < warmup_steps:
         return peak * (step + 1) / warmup_steps

@@ -31,7 +31,7 @@ def start(words: list[str], said: Path) -> int:
 def main(root: Path, words: list[str]) -> int:
     """Kill one while it is at its second run, with a checkpoint; the exit codes of the other two."""
     grids.SCALES["tiny"] = TOY
-    execution.LOOK_AGAIN_SECONDS = 0.05
+    execution.WAIT_SECONDS = 0.05
     first = start(words, root / "said-first")
     while not (list(root.glob("runs/*/model")) and list(root.glob("runs/*/checkpoints/step-00000002"))):
         if os.waitpid(first, os.WNOHANG)[0]:

@@ -184,7 +184,7 @@ def test_figure_1_from_the_first_update_to_the_verdict(scene, tmp_path, monkeypa
             row = found[model, column]
             assert row["seeds"] == "2" and float(row["median"]) >= 0
     report = (root / "tables" / "figure-1.md").read_text(encoding="utf-8")
-    assert "do not come to rest" in report and "not asked" not in report
+    assert "do not come to rest" in report and "not tested" not in report
     assert (root / "tables" / "figure-1.png").is_file() and (root / "tables" / "figure-1-layers.csv").is_file()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("albert.experiments.layers.measure_layers", None)  # measured once

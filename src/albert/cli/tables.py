@@ -146,7 +146,7 @@ def show_outcome(console: Console, outcome: Outcome) -> None:
         console.print(table(title, head, rows))
     else:
         _show_columns(console, title, *report.side_by_side(outcome, both=True))
-    say(console, report.describe_progress(outcome), *report.about(outcome), *report.sentences(outcome))
+    say(console, report.describe_progress(outcome), *report.comparison_notes(outcome), *report.claim_sentences(outcome))
 
 
 def print_whole(console: Console, made: Table) -> None:

@@ -1,4 +1,4 @@
-"""Curves of runs from their journals, as pictures and tables; and the rows that `results/` keeps of a run."""
+"""Curves of runs from their journals, as pictures and tables."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -24,32 +24,32 @@ _AXES = {
     "tokens": ("million tokens seen", "tokens", 1e6),
     "minutes": ("minutes in updates", "seconds", 60.0),
 }
-"""What an axis is called, which figure of a journal it shows, and in which unit."""
+"""Label, key in the journal and unit of each axis."""
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-"""Told apart by people who see colours otherwise (Okabe and Ito, 2008)."""
+"""Distinguishable with colour blindness (Okabe and Ito, 2008)."""
 BLUE, ORANGE, GREY = "#1f6fb4", "#d9731a", "#8a8a8a"
 MARKERS = "os^Dv*P"
 _MOST_POINTS = 150
-"""Of a training curve; more lines are averaged."""
+"""Of a training curve; more are averaged."""
 _NOT_FIGURES = {"event", "time", "step", "tokens", "seconds", "sequences", "peak_memory_bytes"}
 _ALWAYS = ("learning_rate", "gradient_norm")
 
 
-def bare(axes: Axes, along: Literal["both", "x", "y"] = "both") -> None:
-    """A light grid, and no frame above and on the right."""
+def style_axes(axes: Axes, along: Literal["both", "x", "y"] = "both") -> None:
+    """Add a light grid and remove the frame at the top and right."""
     axes.grid(axis=along, alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)
 
 
 def save_figure(figure: Figure, picture: Path, dpi: int = 130) -> None:
-    """Write a figure as a PNG, whole or not at all."""
+    """Write a figure as a PNG, completely or not at all."""
     with new_file(picture) as temporary:
         figure.savefig(temporary, dpi=dpi, format="png")
 
 
 @dataclass(frozen=True)
 class RunCurves:
-    """What a run's journal tells, in the order of its steps."""
+    """The records of a run's journal, in the order of steps."""
 
     name: str
     updates: Sequence[dict[str, Any]]
@@ -57,7 +57,7 @@ class RunCurves:
 
 
 def read_runs(paths: Sequence[Path]) -> list[RunCurves]:
-    """The curves of run folders, of pre-training and of fine-tuning; a run may be going on meanwhile."""
+    """Read the curves of runs from their folders, also while they are running."""
     names = _shortest_names([path.resolve() for path in paths])
     return [_read_run(path, name) for path, name in zip(paths, names, strict=True)]
 
@@ -77,22 +77,22 @@ def _read_run(path: Path, name: str) -> RunCurves:
         for record in records
         if record["event"] == "evaluation"
     ]
-    updates = [record | {"seconds": at} for record, at in zip(updates, seconds, strict=True)]
+    updates = [record | {"seconds": time} for record, time in zip(updates, seconds, strict=True)]
     return RunCurves(name, updates, evaluations)
 
 
 def _seconds(updates: Sequence[dict[str, Any]]) -> list[float]:
-    """Time in updates until each line; summed up for a journal that does not tell it."""
-    total, before, found = 0.0, 0, []
+    """Training time at each record; computed from tokens per second if the journal has no times."""
+    total, tokens, times = 0.0, 0, []
     for record in updates:
-        total += (record["tokens"] - before) / record["tokens_per_second"]
-        total, before = record.get("seconds", total), record["tokens"]
-        found.append(total)
-    return found
+        total += (record["tokens"] - tokens) / record["tokens_per_second"]
+        total, tokens = record.get("seconds", total), record["tokens"]
+        times.append(total)
+    return times
 
 
 def _shortest_names(paths: Sequence[Path]) -> list[str]:
-    """The ends of the paths, long enough to tell them apart."""
+    """The shortest ends of the paths that are distinct."""
     length = 1
     while len({path.parts[-length:] for path in paths}) < len(set(paths)):
         length += 1
@@ -100,20 +100,20 @@ def _shortest_names(paths: Sequence[Path]) -> list[str]:
 
 
 def write_table(runs: Sequence[RunCurves], table: Path) -> None:
-    """Every figure of every run as CSV, a row each: run, event, step, tokens, minutes, figure, value."""
+    """Write a CSV row per figure of every record: run, event, step, tokens, minutes, figure, value."""
     rows: list[Sequence[object]] = [["run", "event", "step", "tokens", "minutes", "figure", "value"]]
     for run in runs:
         for event, records in (("train", run.updates), ("evaluation", run.evaluations)):
             for record in records:
-                place = [run.name, event, record["step"], record["tokens"], round(record["seconds"] / 60, 4)]
-                rows += [[*place, figure, record[figure]] for figure in _figures(record)]
+                position = [run.name, event, record["step"], record["tokens"], round(record["seconds"] / 60, 4)]
+                rows += [[*position, figure, record[figure]] for figure in _figures(record)]
     write_csv(table, rows)
 
 
 def draw_runs(runs: Sequence[RunCurves], picture: Path, against: Against = "steps") -> None:
     """Draw losses, accuracies, learning rate and gradient norm of runs into one PNG.
 
-    Thin lines are training, lines with marks held-out figures, dotted ones what a constant answer scores there.
+    Thin lines are training, lines with markers held-out scores, dotted lines the scores of a constant answer.
     """
     panels = _panels(runs)
     columns = 2 if len(panels) in (2, 4) else 3
@@ -126,24 +126,36 @@ def draw_runs(runs: Sequence[RunCurves], picture: Path, against: Against = "step
         axes.set(title=panel.replace("_", " "), xlabel=_AXES[against][0])
         if panel.endswith("_accuracy") and axes.dataLim.y1 <= 1:  # scores of tasks are in points of 100
             axes.yaxis.set_major_formatter(PercentFormatter(xmax=1))
-        bare(axes)
+        style_axes(axes)
     for axes in grid[len(panels) :]:
         axes.set_visible(False)
-    look: dict[str, Any] = {"frameon": False, "fontsize": 9}
-    figure.legend(handles=_names(runs), loc="outside upper left", ncols=-(-len(runs) // 4), **look)
-    figure.legend(handles=_kinds(), loc="outside upper right", **look)
+    legend: dict[str, Any] = {"frameon": False, "fontsize": 9}
+    names = [
+        Line2D([], [], color=COLORS[i % len(COLORS)], marker=MARKERS[i % len(MARKERS)], markersize=5, label=run.name)
+        for i, run in enumerate(runs)
+    ]
+    figure.legend(handles=names, loc="outside upper left", ncols=-(-len(runs) // 4), **legend)
+    styles = [Line2D([], [], color="#555555", label=label, **style) for label, style in _STYLES.items()]
+    figure.legend(handles=styles, loc="outside upper right", **legend)
     save_figure(figure, picture, dpi=120)
 
 
+_STYLES: dict[str, dict[str, Any]] = {
+    "training": {"linewidth": 1.0, "alpha": 0.6},
+    "held out": {"marker": "o", "markersize": 4, "linewidth": 1.8},
+    "a constant answer, held out": {"linestyle": ":", "linewidth": 1.4},
+}
+
+
 def _panels(runs: Sequence[RunCurves]) -> list[str]:
-    """The figures that are drawn: accuracies first, then losses, other scores, learning rate and gradient norm."""
+    """The figures to draw: first loss, accuracies, other losses, other scores, learning rate and gradient norm."""
     last = (record for run in runs for record in (run.updates[-1], *run.evaluations[-1:]))
-    found = dict.fromkeys(figure for record in last for figure in _figures(record))
-    losses = [name for name in found if name.endswith("_loss")]
-    accuracies = [name for name in found if name.endswith("_accuracy")]
-    told = {figure for run in runs for record in run.evaluations for figure in _figures(record)}
-    others = [name for name in found if name in told and not name.endswith(("_loss", "_accuracy", "_baseline"))]
-    return [*losses[:1], *accuracies, *losses[1:], *others, *(name for name in _ALWAYS if name in found)]
+    names = dict.fromkeys(figure for record in last for figure in _figures(record))
+    losses = [name for name in names if name.endswith("_loss")]
+    accuracies = [name for name in names if name.endswith("_accuracy")]
+    evaluated = {figure for run in runs for record in run.evaluations for figure in _figures(record)}
+    others = [name for name in names if name in evaluated and not name.endswith(("_loss", "_accuracy", "_baseline"))]
+    return [*losses[:1], *accuracies, *losses[1:], *others, *(name for name in _ALWAYS if name in names)]
 
 
 def _figures(record: dict[str, Any]) -> Iterator[str]:
@@ -172,19 +184,3 @@ def _points(records: Sequence[dict[str, Any]], figure: str, against: Against) ->
     _, key, unit = _AXES[against]
     chosen = [record for record in records if figure in record]
     return np.array([r[key] / unit for r in chosen]), np.array([r[figure] for r in chosen], dtype=float)
-
-
-def _names(runs: Sequence[RunCurves]) -> list[Line2D]:
-    return [
-        Line2D([], [], color=COLORS[i % len(COLORS)], marker=MARKERS[i % len(MARKERS)], markersize=5, label=run.name)
-        for i, run in enumerate(runs)
-    ]
-
-
-def _kinds() -> list[Line2D]:
-    styles: dict[str, dict[str, Any]] = {
-        "training": {"linewidth": 1.0, "alpha": 0.6},
-        "held out": {"marker": "o", "markersize": 4, "linewidth": 1.8},
-        "a constant answer, held out": {"linestyle": ":", "linewidth": 1.4},
-    }
-    return [Line2D([], [], color="#555555", label=label, **style) for label, style in styles.items()]

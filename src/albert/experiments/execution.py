@@ -1,8 +1,8 @@
-"""Running the jobs of tables until all are done or given up; before that, what they will cost on this machine.
+"""Estimates the cost of the jobs of tables on this machine, and runs them until all are done or have failed.
 
-Everything that is finished lies in its folder, and a job under way goes on from its newest checkpoint: a killed table
-is continued by the same command. Several processes may work below one root: each takes the first job that nobody else
-has claimed, and they end together. A claim is a lock of the system, and dies with its owner."""
+Finished jobs are in their folders, and an interrupted one continues from its newest checkpoint: the same command
+continues a killed table. Several processes may work below one root: each takes the first job that no other process has
+claimed, and they end together. A claim is a file lock, which the system releases when its process ends."""
 
 import gc
 import statistics
@@ -10,11 +10,11 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -42,27 +42,27 @@ from albert.tasks.task import Task
 from albert.text.shards import TokenCorpus
 
 # --------------------------------------------------------------------------------------------------------------------
-# How fast a recipe learns on this machine: a few real updates, or, where they would take too long, its operations.
+# Duration of a training step on this machine: measured, or estimated from its operations if it would take too long.
 #
-# Speed does not depend on what the weights are, nor on what the tokens say.
+# Speed does not depend on the values of weights and tokens.
 
 MEASURED_SECONDS = 1.0
-"""Spent on trying, after an update that warms up."""
+"""Time to measure, after a warm-up update."""
 LONGEST_TRY = 3.0
-"""Seconds; a micro-batch that would take longer is not tried."""
+"""Seconds; a longer micro-batch is not measured."""
 ASSUMED_EFFICIENCY = 0.5
-"""Of matrix products alone, for what is not tried."""
+"""Share of the speed of matrix products, for steps that are not measured."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class StepTiming:
-    """How fast a recipe learns, and in how much memory.
+    """Duration and memory of an update.
 
     Args:
         tokens: of an update.
-        flops_per_second: at which other work of the same model is done.
+        flops_per_second: for estimates of other work of the same model.
         memory: bytes at the peak.
-        measured: whether it was tried; else it follows from operations.
+        measured: False if it is estimated from operations.
     """
 
     tokens: float
@@ -73,7 +73,7 @@ class StepTiming:
 
 
 def time_step(recipe: PretrainingRecipe, batch: PretrainingBatch, device: torch.device) -> StepTiming:
-    """Take a few updates, of one micro-batch and of two."""
+    """Time a few updates of one micro-batch and of two."""
     kind: Literal["cpu", "cuda"] = "cuda" if device.type == "cuda" else "cpu"
     memory = count_training_memory(
         recipe.model,
@@ -87,26 +87,23 @@ def time_step(recipe: PretrainingRecipe, batch: PretrainingBatch, device: torch.
     lengths = list(batch.packed.lengths)
     flops = pretraining_flops(recipe.model, lengths, batch.counts["masked_tokens"])
     rate, free = ASSUMED_EFFICIENCY * measured_matmul_rate(device, recipe.settled_precision), free_memory(device)
-    tried = flops / rate <= LONGEST_TRY and (free is None or memory <= free)
-    one = further = flops / rate
-    if tried:
-        one, two = _update_seconds(recipe, batch.to(device), device)
-        further = max(two - one, 0.25 * one)  # on a busy machine the difference of two medians may be anything
+    measured = flops / rate <= LONGEST_TRY and (free is None or memory <= free)
+    first = further = flops / rate
+    if measured:
+        first, both = _update_seconds(recipe, batch.to(device), device)
+        further = max(both - first, 0.25 * first)  # the difference of two medians is unreliable on a busy machine
     parts = recipe.batch_size / len(lengths)
     return StepTiming(
         tokens=parts * batch.n_tokens,
-        update_seconds=one + (parts - 1) * further,
-        flops_per_second=flops / one,
+        update_seconds=first + (parts - 1) * further,
+        flops_per_second=flops / first,
         memory=memory,
-        measured=tried,
+        measured=measured,
     )
 
 
 def _update_seconds(recipe: PretrainingRecipe, batch: PretrainingBatch, device: torch.device) -> tuple[float, float]:
-    """Median seconds of an update of one micro-batch and of one of two.
-
-    On a processor it is the time that the threads computed, so that what others do meanwhile does not count.
-    """
+    """Median seconds of an update of one micro-batch and of two; on a CPU, of processor time per thread."""
     model = untrained_model(recipe).to(device)
     model.albert.encoder.checkpointing = recipe.activation_checkpointing
     step = training_step(model, recipe.optimizer, recipe.settled_precision, device)
@@ -118,30 +115,30 @@ def _update_seconds(recipe: PretrainingRecipe, batch: PretrainingBatch, device: 
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The plan of tables: every job once, what it costs on this machine, and how much of it is done. Nothing is written.
+# The plan of tables: every job once, with its cost on this machine and its progress. Nothing is written.
 
 SAMPLED_EXAMPLES = 256
-"""Of a task, which tell how long its sequences are."""
+"""Examples of a task that are encoded to estimate the length of its sequences."""
 WEIGHT_BYTES = 4
 MOMENTS = 2
 BESIDE_WEIGHTS = 3_000_000
 """Bytes of tokenizer, journal and curves of a run."""
 SPEED_SECONDS = 30.0
-"""About what the timings of a table take."""
+"""Estimate for the timings of a table."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedJob:
-    """A job with what it costs from its beginning.
+    """A job with its whole cost.
 
     Args:
-        tables: those that want it.
-        done: the share of it that is done, 0 to 1.
-        steps: updates; 0: it is not counted in any.
-        seconds: on this machine, with nothing else on it.
+        tables: those that need it.
+        done: finished share, 0 to 1.
+        steps: updates; 0 for jobs without training.
+        seconds: on this machine if it is otherwise idle.
         memory: bytes at the peak.
-        disk: bytes that stay.
-        measured: whether updates were tried; else seconds follow from operations.
+        disk: bytes of its results.
+        measured: False if seconds are estimated from operations.
     """
 
     job: Job
@@ -156,12 +153,12 @@ class PlannedJob:
 
 
 class Planner:
-    """Plans tables; the pace of each shape is measured once.
+    """Plans tables; each model shape is timed once.
 
     Args:
-        corpora: prepared corpora, of the first of which the held-out part says how long sequences are; none: all are
-            full.
-        data: the tasks that are learnt, and the folders with their files.
+        corpora: prepared corpora; sequence lengths are those of the held-out part of the first, or the maximum if there
+            is none.
+        data: tasks by name, with the folders of their files.
     """
 
     def __init__(self, corpora: Sequence[Path], data: Mapping[str, tuple[Task, Path]], device: torch.device) -> None:
@@ -171,16 +168,12 @@ class Planner:
             with suppress(MissingInput):
                 self._held_out = TokenCorpus.open(corpora[0], "held_out", verify=False)
         self._data, self._device = data, device
-        self._paces: dict[PretrainingRecipe, StepTiming] = {}
+        self._timings: dict[PretrainingRecipe, StepTiming] = {}
         self._samples: dict[int, PretrainingSamples] = {}
         self._tasks: dict[str, tuple[int, float, float]] = {}
 
     def plan(self, grids: Sequence[Grid], scale: Scale, corpora: Sequence[str], folders: Folders) -> list[PlannedJob]:
-        """All jobs of tables with their costs, in the order in which they are done.
-
-        Args:
-            corpora: fingerprints of the prepared corpora.
-        """
+        """All jobs of tables with their costs, in the order of `list_jobs`; `corpora` are fingerprints."""
         jobs, tables = list_jobs(grids, scale, corpora, [*self._data]), dict[str, list[str]]()
         for grid in grids:
             for job in list_jobs([grid], scale, corpora, [*self._data]):
@@ -188,33 +181,33 @@ class Planner:
         shapes = dict.fromkeys(self._shape(job.arm.recipe) for job in jobs if not isinstance(job, Speed))
         with progress("Measuring", len(shapes), "shapes") as bar:
             for shape in shapes:
-                self._paces[shape] = time_step(shape, self._batch(shape), self._device)
+                self._timings[shape] = time_step(shape, self._batch(shape), self._device)
                 bar.advance()
         done = done_jobs(jobs, folders)
-        planned = (self._planned(job, tables[job.name]) for job in jobs)
-        return [replace(one, done=fraction_done(one, folders, done)) for one in planned]
+        plan = (self._planned(job, tables[job.name]) for job in jobs)
+        return [replace(planned, done=fraction_done(planned, folders, done)) for planned in plan]
 
     def _planned(self, job: Job, tables: Sequence[str]) -> PlannedJob:
         if isinstance(job, Speed):
             return PlannedJob(job=job, tables=tables, seconds=SPEED_SECONDS)
         shape = self._shape(job.arm.recipe)
-        pace, length = self._paces[shape], shape.sequences.max_length
+        timing, length = self._timings[shape], shape.sequences.max_length
         weights = WEIGHT_BYTES * count_parameters(shape.model).pretraining
         steps, tokens, disk = 0, 0.0, 0
         match job:
             case Pretraining():
                 steps = job.arm.recipe.schedule.total_steps
-                tokens, seconds = steps * pace.tokens, steps * pace.update_seconds
+                tokens, seconds = steps * timing.tokens, steps * timing.update_seconds
                 disk = weights * (1 + (1 + MOMENTS) * job.arm.recipe.keep_checkpoints) + BESIDE_WEIGHTS
             case HeldOut():
-                seen = job.sequences * (1 + len(SENTENCE_TESTS)) * length
-                seconds = seen * _forward_flops(shape, length) / pace.flops_per_second
+                evaluated = job.sequences * (1 + len(SENTENCE_TESTS)) * length
+                seconds = evaluated * _forward_flops(shape, length) / timing.flops_per_second
             case Finetuning():
-                examples, average, answered = self._of_task(job.task)
+                examples, average, predictions = self._task_size(job.task)
                 steps = job.task.full_recipe.total_steps(examples)
                 tokens = steps * job.task.full_recipe.batch_size * average
-                passes = PASSES * tokens + answered * average
-                seconds = passes * _forward_flops(shape, average) / pace.flops_per_second
+                forward_tokens = PASSES * tokens + predictions * average
+                seconds = forward_tokens * _forward_flops(shape, average) / timing.flops_per_second
                 disk = weights + BESIDE_WEIGHTS
         return PlannedJob(
             job=job,
@@ -222,13 +215,13 @@ class Planner:
             steps=steps,
             tokens=round(tokens),
             seconds=seconds,
-            memory=pace.memory,
+            memory=timing.memory,
             disk=disk,
-            measured=pace.measured,
+            measured=timing.measured,
         )
 
     def _shape(self, recipe: PretrainingRecipe) -> PretrainingRecipe:
-        """A recipe without what makes no difference to the time of an update."""
+        """The parts of a recipe that affect the time of an update."""
         precision: Precision = default_precision(self._device) if recipe.precision == "auto" else recipe.precision
         vocabulary = recipe.model.vocab_size if self._corpus is None else self._corpus.vocab_size
         return PretrainingRecipe(
@@ -242,7 +235,7 @@ class Planner:
         )
 
     def _batch(self, shape: PretrainingRecipe) -> PretrainingBatch:
-        """A micro-batch of sequences as long as the corpus has them."""
+        """A micro-batch with the sequence lengths of the corpus."""
         length = shape.sequences.max_length
         if self._held_out is None:
             return random_batch(shape.model, length, shape.micro_batch_size)
@@ -250,8 +243,8 @@ class Planner:
             self._samples[length] = PretrainingSamples(self._held_out, shape.sequences, shape.masking, 0)
         return batch_of(self._samples[length].batch(np.arange(shape.micro_batch_size)))
 
-    def _of_task(self, task: Downstream) -> tuple[int, float, float]:
-        """Training examples, tokens of one, and how many are answered over all evaluations."""
+    def _task_size(self, task: Downstream) -> tuple[int, float, float]:
+        """Training examples, mean tokens of one, and predictions of all evaluations together."""
         if task.task not in self._tasks:
             (declared, data), recipe = self._data[task.task], task.full_recipe
             examples, counts = read_examples(declared, data, "train", Subset(SAMPLED_EXAMPLES, 0))
@@ -269,32 +262,33 @@ class Planner:
 
 
 def _forward_flops(recipe: PretrainingRecipe, length: float) -> int:
-    """Of the encoder, forward, over a token in sequences of some length."""
+    """FLOPs of a forward pass of the encoder, per token."""
     return count_flops(recipe.model, max(1, round(length))).forward
 
 
 def fraction_done(planned: PlannedJob, folders: Folders, done: Set[str]) -> float:
-    """The share of a job that is done, from 0 to 1, by any process; 1 for a job that was given up."""
+    """The finished share of a job, 0 to 1, by all processes; 1 for a failed job."""
     job = planned.job
     if folders.failure(job.name).exists() or job.name in done:
         return 1.0
     share = min(1.0, job.steps_taken(folders) / planned.steps) if planned.steps else 0.0
-    return 0.0 if share == 1.0 and job.is_done(folders) else share  # ended, but its weights are gone and wanted again
+    return 0.0 if share == 1.0 and job.is_done(folders) else share  # finished, but its weights must be trained again
 
 
 # --------------------------------------------------------------------------------------------------------------------
 # The execution of jobs.
 
-LOOK_AGAIN_SECONDS = 2.0
-"""Between looks at what other processes have done, when there is nothing else to do."""
+WAIT_SECONDS = 2.0
+"""Between checks of what other processes have finished."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Execution:
-    """What jobs need to run.
+    """Runs jobs.
 
     Args:
-        corpora: prepared corpora, the first one first; additional text is read by the arms that want it.
+        corpora: prepared corpora; arms read the first, those with additional text all of them.
+        data: tasks by name, with the folders of their files.
     """
 
     folders: Folders
@@ -305,55 +299,55 @@ class Execution:
     report: Callable[[str], None] = lambda line: print(line, file=sys.stderr)
 
     def complete(self) -> None:
-        """Run what is not done, until nothing is left that can be."""
+        """Run the open jobs until none is left."""
         waiting = False
-        while open_jobs := self.open_jobs():
-            if self._work_on_one_of(open_jobs):
+        while open_jobs := self._open_jobs():
+            if self._run_first(open_jobs):
                 waiting = False
                 continue
             if not waiting:
                 self.report(f"waiting for other processes, which work on {len(open_jobs)} of the jobs left")
                 waiting = True
-            time.sleep(LOOK_AGAIN_SECONDS)
+            time.sleep(WAIT_SECONDS)
 
-    def open_jobs(self) -> list[Job]:
-        """What is neither done nor given up, nor waits for something that is."""
-        done, lost = done_jobs(self.jobs, self.folders), set[str]()
-        found = []
+    def _open_jobs(self) -> list[Job]:
+        """The jobs that are not done, have not failed and do not depend on a failed one."""
+        done, failed = done_jobs(self.jobs, self.folders), set[str]()
+        open_jobs = []
         for job in self.jobs:
-            if self.folders.failure(job.name).exists() or lost.intersection(job.needs):
-                lost.add(job.name)
+            if self.folders.failure(job.name).exists() or failed.intersection(job.needs):
+                failed.add(job.name)
             elif job.name not in done:
-                found.append(job)
-        return found
+                open_jobs.append(job)
+        return open_jobs
 
-    def _work_on_one_of(self, open_jobs: Sequence[Job]) -> bool:
-        """Claim the first job that can be had, and do it; whether there was one."""
+    def _run_first(self, open_jobs: Sequence[Job]) -> bool:
+        """Run the first job that can be claimed; False if there is none."""
         names = {job.name for job in open_jobs}
         for job in open_jobs:
             if names.intersection(job.needs):
                 continue
-            with self._claimed(job) as mine:
-                if not mine:
+            with self._claim(job) as is_claimed:
+                if not is_claimed:
                     continue
-                if job.name not in done_jobs(self.jobs, self.folders):  # another process may have ended it a moment ago
-                    self._do(job)
+                if job.name not in done_jobs(self.jobs, self.folders):  # another process may just have finished it
+                    self._run(job)
                 return True
         return False
 
     @contextmanager
-    def _claimed(self, job: Job) -> Iterator[bool]:
-        """Whether a job is this process's now, and nobody is at its run by hand."""
-        with ExitStack() as held:
-            mine = held.enter_context(try_locked(self.folders.claim(job.name))) is not None
-            if mine and isinstance(job, Pretraining):
+    def _claim(self, job: Job) -> Iterator[bool]:
+        """Claim a job; False if another process, or a command on the same run, has its lock."""
+        with try_locked(self.folders.claim(job.name)) as claim:
+            is_claimed = claim is not None
+            if is_claimed and isinstance(job, Pretraining):
                 run = self.folders.pretraining(job.key).path
                 if (run / LOCK_NAME).exists():
-                    with try_locked(run) as free:
-                        mine = free is not None
-            yield mine
+                    with try_locked(run) as lock:
+                        is_claimed = lock is not None
+            yield is_claimed
 
-    def _do(self, job: Job) -> None:
+    def _run(self, job: Job) -> None:
         self.report(job.title)
         try:
             match job:
@@ -375,11 +369,11 @@ class Execution:
         init = None if job.start is None else Init(model=str(self.folders.pretraining(job.start).model_path))
         corpora = list(self.corpora) if job.arm.additional_text else [self.corpora[0]]
         pretrain(job.arm.recipe, corpora, run.path, self.device, init=init)
-        gc.collect()  # the model is part of a cycle: the next one would come on top of it
+        gc.collect()  # frees the model, which is part of a reference cycle, before the next one is built
 
     def _evaluate(self, job: HeldOut) -> None:
         recipe = job.arm.recipe
-        found = evaluate_pretraining(
+        evaluation = evaluate_pretraining(
             [self.folders.pretraining(job.key).model_path],
             self.corpora[0],
             max_length=recipe.sequences.max_length,
@@ -387,9 +381,9 @@ class Execution:
             masking=recipe.masking,
             limit=job.sequences,
             device=self.device,
-            precision="fp32",  # of one table figures are compared that several machines may have made
+            precision="fp32",  # figures of several machines are compared in a table
         )
-        save_json(self.folders.intrinsic(job.key), found.to_json())
+        save_json(self.folders.intrinsic(job.key), evaluation.to_json())
 
     def _finetune(self, job: Finetuning) -> None:
         model = self.folders.pretraining(job.key).model_path
@@ -398,53 +392,54 @@ class Execution:
         run, (task, files) = self.folders.finetuning(job.key, job.task.task, job.seed), self.data[job.task.task]
         start, settings = PretrainedEncoder(str(model)), job.task.settings(job.seed)
         finetune(task, start, files, run.path, job.task.full_recipe, settings)
-        if run.checkpoints_path.is_dir():  # nothing goes on from them, and they are most of the disk
+        if run.checkpoints_path.is_dir():  # not needed any more, and most of the disk space
             remove_directory(run.checkpoints_path)
 
     def _measure_speed(self, job: Speed) -> None:
         device = pick_device(self.device)
-        found = measure_throughput(
+        measurement = measure_throughput(
             dict(job.architectures),
             sequence_length=job.sequence_length,
             device=device,
             precision=default_precision(device),
         )
-        seconds = {name: one.training_seconds / one.tokens for name, one in found.results.items()}
-        about = {"device": found.device, "precision": found.precision, "threads": found.threads}
-        save_json(self.folders.speed(job.table), {**about, "seconds_a_token": seconds})
+        report: dict[str, Any] = {name: getattr(measurement, name) for name in ("device", "precision", "threads")}
+        report["seconds_a_token"] = {
+            name: throughput.training_seconds / throughput.tokens for name, throughput in measurement.results.items()
+        }
+        save_json(self.folders.speed(job.table), report)
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# A bar over all jobs of some tables, with the time that is left: it follows what lies on the disk.
-#
-# So it also shows what other processes do below the same root, and starts where an earlier command was stopped.
+# A progress bar over all jobs of some tables, from their files: it includes the work of other processes below the same
+# root and of earlier commands.
 
-LOOK_SECONDS = 5.0
+REFRESH_SECONDS = 5.0
 
 
 @contextmanager
 def overall_progress(plan: Sequence[PlannedJob], folders: Folders, description: str) -> Iterator[None]:
-    """Show how much of a plan is done, counted in minutes of this machine, while the block works on it."""
+    """Show the finished part of a plan, in minutes on this machine, while the block runs."""
 
     def minutes_done() -> float:
-        done = done_jobs([one.job for one in plan], folders)
-        return sum(fraction_done(one, folders, done) * one.seconds for one in plan) / 60
+        done = done_jobs([planned.job for planned in plan], folders)
+        return sum(fraction_done(planned, folders, done) * planned.seconds for planned in plan) / 60
 
-    def follow(seen: float) -> None:
-        over = False
-        while not over:
-            over = ended.wait(LOOK_SECONDS)
-            if (now := minutes_done()) > seen:
-                bar.advance(now - seen)
-                seen = now
+    def refresh(shown: float) -> None:
+        ended = False
+        while not ended:
+            ended = end.wait(REFRESH_SECONDS)
+            if (now := minutes_done()) > shown:
+                bar.advance(now - shown)
+                shown = now
 
-    begun, ended = minutes_done(), threading.Event()
-    total = sum(one.seconds for one in plan) / 60
-    with progress(description, total, "minutes of work", done=begun) as bar:
-        watcher = threading.Thread(target=follow, args=(begun,), daemon=True)
-        watcher.start()
+    start, end = minutes_done(), threading.Event()
+    total = sum(planned.seconds for planned in plan) / 60
+    with progress(description, total, "minutes of work", done=start) as bar:
+        thread = threading.Thread(target=refresh, args=(start,), daemon=True)
+        thread.start()
         try:
             yield
         finally:
-            ended.set()
-            watcher.join()
+            end.set()
+            thread.join()

@@ -1,7 +1,7 @@
-"""The paper's tables and figures as experiments: what is trained for each row, what is scored, what is claimed.
+"""The paper's tables and figures as experiments: the run of each row, the columns and the claims.
 
-`paper.toml` declares them, and `grid_of("5", scale)` is Table 5 at a scale. Every run of every table is made by `arm`,
-a variant of its scale's ALBERT, so tables that need the same run have equal arms with equal keys: it is made once.
+`paper.toml` declares them; `grid_of("5", scale)` is Table 5 at a scale. `arm` makes the runs as variants of the scale's
+ALBERT, so tables that need the same run have equal arms with equal keys, and it is trained once.
 """
 
 import hashlib
@@ -25,17 +25,17 @@ from albert.tasks.submission import find_task
 from albert.tasks.task import Task, TaskRecipe
 
 # --------------------------------------------------------------------------------------------------------------------
-# Scales of the experiments (tiny, small, base, paper): model sizes, steps, and the tasks that are learnt after
-# pre-training, and how: the paper's five, GLUE, or what small models can do.
+# Scales of the experiments (tiny, small, base, paper): model sizes, steps and fine-tuning tasks.
 
 
 @dataclass(frozen=True, kw_only=True)
 class Downstream:
-    """A task, how a model is fine-tuned on it, and which of its scores a table shows.
+    """A task, its fine-tuning, and the scores that a table shows.
 
     Args:
-        columns: the scores that are shown: heading of the column -> score of the task.
-        select: which model is scored; the paper takes the best on the development set.
+        columns: heading of the column -> score of the task.
+        recipe: None for the task's own.
+        select: the checkpoint that is scored; the paper takes the best on the development set.
     """
 
     task: str
@@ -63,14 +63,13 @@ class Downstream:
 
 
 def _downstream(declared: Mapping[str, Any]) -> Downstream:
-    """A task as `scales.toml` has it. With `epochs` it is for a small model: the published batch and dropout, a rate as
-    its width wants it, fewer tokens."""
+    """A task of `scales.toml`; with `epochs`, the published recipe is changed for a small model."""
     task, recipe = declared["task"], None
     if "epochs" in declared:
         published = find_task(task).recipe
         length = min(declared["max_length"], published.max_length)
-        lasting: dict[str, Any] = {"steps": None, "examples": None, "epochs": declared["epochs"], "max_length": length}
-        recipe = replace(published, learning_rate=3e-4, batch_size=32, **lasting)
+        duration: dict[str, Any] = {"steps": None, "examples": None, "epochs": declared["epochs"]}
+        recipe = replace(published, learning_rate=3e-4, batch_size=32, max_length=length, **duration)
     return Downstream(
         task=task,
         columns=declared.get("columns") or {task: declared["score"]},
@@ -87,7 +86,7 @@ SIZE_NAMES: tuple[Size, ...] = ("base", "large", "xlarge", "xxlarge")
 
 @dataclass(frozen=True, kw_only=True)
 class Scale:
-    """What the experiments are made of at one size; `scales.toml` says what each field means."""
+    """Settings of the experiments at one scale; `scales.toml` describes the fields."""
 
     name: ScaleName
     decides: str
@@ -115,35 +114,34 @@ class Scale:
     held_out_sequences: int = 10_000
 
     def learning_rate(self, width: int) -> float:
-        return next(
-            (rate for least, rate in reversed(self.rates) if width >= least), self.recipe.optimizer.learning_rate
-        )
+        rates = [rate for least, rate in self.rates if width >= least]
+        return rates[-1] if rates else self.recipe.optimizer.learning_rate
 
 
-def _of_width(like: AlbertConfig, width: int, head: int) -> AlbertConfig:
-    """Another width; F = 4H as in the paper, heads of `head`."""
-    return replace(like, hidden_size=width, num_attention_heads=width // head, intermediate_size=4 * width)
+def _with_width(config: AlbertConfig, width: int, head: int) -> AlbertConfig:
+    """The model with hidden size `width`, F = 4H as in the paper, and heads of size `head`."""
+    return replace(config, hidden_size=width, num_attention_heads=width // head, intermediate_size=4 * width)
 
 
 def _scale(declared: Mapping[str, Any]) -> Scale:
-    plain = {name: value for name, value in declared.items() if name not in ("sizes", "recipe", "tasks")}
+    fields = {name: value for name, value in declared.items() if name not in ("sizes", "recipe", "tasks")}
     sizes: dict[Size, AlbertConfig]
     if "sizes" in declared:
         V, E, head = declared["sizes"]["vocabulary"], declared["sizes"]["embeddings"], declared["sizes"]["head"]
-        like, sizes = replace(ALBERT_BASE, vocab_size=V, embedding_size=E), {}
+        base, sizes = replace(ALBERT_BASE, vocab_size=V, embedding_size=E), {}
         for size in SIZE_NAMES:
             layers, width = declared["sizes"][size]
-            sizes[size] = _of_width(replace(like, num_hidden_layers=layers), width, head)
+            sizes[size] = _with_width(replace(base, num_hidden_layers=layers), width, head)
         recipe = from_json(PretrainingRecipe, {**declared["recipe"], "model": to_json(sizes["base"])}, "scales.toml")
     else:
         rate = declared["dropout"]
         dropout = {"hidden_dropout_prob": rate, "attention_probs_dropout_prob": rate}
         sizes = {size: replace(PRESETS[f"albert-{size}"], **dropout) for size in SIZE_NAMES}
         changed = {name: value for name, value in declared["recipe"].items() if name != "batch_size"}
-        like = scaled_recipe(PAPER_BASE, declared["recipe"].get("batch_size", PAPER_BASE.batch_size))
-        recipe = replace(like, model=sizes["base"], **changed)
-    tasks = tuple(_downstream(one) for group in declared["tasks"] for one in _DECLARED_SCALES["tasks"][group])
-    return Scale(sizes=sizes, recipe=recipe, tasks=tasks, **plain)
+        recipe = scaled_recipe(PAPER_BASE, declared["recipe"].get("batch_size", PAPER_BASE.batch_size))
+        recipe = replace(recipe, model=sizes["base"], **changed)
+    tasks = tuple(_downstream(task) for group in declared["tasks"] for task in _DECLARED_SCALES["tasks"][group])
+    return Scale(sizes=sizes, recipe=recipe, tasks=tasks, **fields)
 
 
 _DECLARED_SCALES = tomllib.loads((files("albert.experiments") / "scales.toml").read_text(encoding="utf-8"))
@@ -152,16 +150,16 @@ TINY, SMALL, BASE, PAPER = SCALES.values()
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Claims as contrasts between rows, judged in `albert.experiments.results` on the first of their columns that a scale
-# has: the paper's average where all five tasks are learnt, else held-out figures or a task that asks for the same.
+# Claims as contrasts between rows. `albert.experiments.results` tests them on the first of their columns that a scale
+# has: the paper's average if all five tasks are run, else held-out scores or a related task.
 
 Relation = Literal["higher", "not higher", "alike"]
-"""What the first row is beside the second: better; no better by as much as counts; within as much as counts."""
+"""The first row is better than the second; not better by the smallest difference that counts; equal within it."""
 
 
 @dataclass(frozen=True)
 class Contrast:
-    """Two rows of a table to compare; without a second one, a row and a constant answer, whose name is `nothing`."""
+    """Two rows of a table to compare, or a row and a constant answer, which is called `nothing`."""
 
     first: str
     relation: Relation
@@ -171,12 +169,12 @@ class Contrast:
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """A sentence that the paper's table bears out.
+    """A claim that the paper's table supports.
 
     Args:
-        columns: where it can be seen, the paper's own place first.
-        smallest: the smallest difference, in points, that counts as one.
-        equal: a column in which the rows must agree to a tenth for the comparison to be one (Table 6: hours).
+        columns: those that show it, the paper's first.
+        smallest: the smallest difference that counts, in points.
+        equal: a column in which the rows must be equal within 10 % to be comparable (Table 6: hours).
     """
 
     sentence: str
@@ -186,25 +184,25 @@ class Claim:
     equal: str | None = None
 
     def column(self, available: Set[str]) -> str | None:
-        """The column that it is judged on; None: this scale has none of them."""
+        """The first of its columns that is available, None if there is none."""
         return next((name for name in self.columns if name in available), None)
 
 
 _DECLARED = tomllib.loads((files("albert.experiments") / "paper.toml").read_text(encoding="utf-8"))
 GRIDS: dict[str, dict[str, Any]] = {table["name"]: table for table in _DECLARED["table"]}
-"""Name -> the declared experiment."""
+"""Declared tables by name."""
 GROUPS: dict[str, tuple[str, ...]] = {name: tuple(columns) for name, columns in _DECLARED["groups"].items()}
 TABLE_14: dict[str, dict[str, float]] = _DECLARED["finetuning"]
-"""Table 14 by the name that a task has here, in the paper's order."""
+"""Table 14 by name of the task, in the paper's order."""
 COSTS: list[dict[str, Any]] = _DECLARED["cost"]
-"""What pre-training cost others."""
+"""Published costs of pre-training."""
 TEXT_TABLES: dict[str, dict[str, Any]] = _DECLARED["facts"]
 """Title, head and notes of the tables that need no run."""
 DOWNSTREAM, INTRINSIC = GROUPS["downstream"], GROUPS["intrinsic"]
-"""The columns of the paper's ablations, and what is asked of a model before any fine-tuning."""
+"""The columns of the paper's ablations, and the scores before fine-tuning."""
 
 # --------------------------------------------------------------------------------------------------------------------
-# An arm of an experiment: one pre-training run as a value, under a name and a key.
+# An arm of an experiment: one pre-training run with its name and key.
 
 KEY_LENGTH = 12
 
@@ -214,9 +212,9 @@ class Arm:
     """A pre-training run.
 
     Args:
-        recipe: the whole run, with its seed; the vocabulary is resolved when it begins.
-        start: the arm whose model it begins as (warm start in depth); None: random weights.
-        additional_text: whether it reads all corpora that the user gives, and not the first alone (Table 7).
+        recipe: with its seed; the vocabulary size is set when it begins.
+        start: the arm that initialises its weights (warm start in depth); None for random weights.
+        additional_text: whether it reads all corpora instead of the first (Table 7).
     """
 
     name: str
@@ -225,12 +223,12 @@ class Arm:
     additional_text: bool = False
 
     def seeded(self, seed: int) -> "Arm":
-        """The same run, and what it begins as, with another seed."""
+        """The same run and its starts with another seed."""
         start = None if self.start is None else self.start.seeded(seed)
         return replace(self, recipe=replace(self.recipe, seed=seed), start=start)
 
     def chain(self) -> Iterator["Arm"]:
-        """The arms that must be there before this one, the first of them first, and this one."""
+        """The arms that it starts from, in the order of training, and itself."""
         if self.start is not None:
             yield from self.start.chain()
         yield self
@@ -252,17 +250,17 @@ def arm(
     start: Arm | None = None,
     additional_text: bool = False,
 ) -> Arm:
-    """A variant of a scale's ALBERT. What is not given is as in the scale's recipe.
+    """A variant of a scale's ALBERT; defaults are those of the scale's recipe.
 
     Args:
-        bert: E = H and nothing shared (Table 1).
-        width: H; F and the number of heads go with it.
-        steps: updates, with as many of warm-up as the recipe has.
-        dropout_off_at: the update from which there is none.
+        bert: E = H, no sharing (Table 1).
+        width: H; F and the number of heads follow.
+        steps: updates; the warm-up stays.
+        dropout_off_at: the update from which dropout is 0.
     """
-    usual = model = scale.sizes[size]
+    default = model = scale.sizes[size]
     if width is not None:
-        model = _of_width(model, width, model.hidden_size // model.num_attention_heads)
+        model = _with_width(model, width, model.hidden_size // model.num_attention_heads)
     changed = {"num_hidden_layers": layers, "embedding_size": embedding_size}
     changed |= {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
     model = replace(model, sharing=sharing, **{name: value for name, value in changed.items() if value is not None})
@@ -275,46 +273,44 @@ def arm(
         schedule=scale.recipe.schedule if steps is None else replace(scale.recipe.schedule, total_steps=steps),
         dropout_changes=() if dropout_off_at is None else ((dropout_off_at, 0.0),),
     )
-    name = _name(recipe, size, usual, scale)
+    name = _name(recipe, size, default, scale)
     name += "-additional-text" if additional_text else ""
     name += "" if start is None else f"-from-L{start.recipe.model.num_hidden_layers}"
     return Arm(name=name, recipe=recipe, start=start, additional_text=additional_text)
 
 
-def _name(recipe: PretrainingRecipe, size: Size, usual: AlbertConfig, scale: Scale) -> str:
-    """The size, then what differs from it: `albert-base-E32-not-shared`, `albert-large-L16`, `albert-base-nsp`."""
+def _name(recipe: PretrainingRecipe, size: Size, default: AlbertConfig, scale: Scale) -> str:
+    """The size and the differences from it: `albert-base-E32-not-shared`, `albert-large-L16`, `albert-base-nsp`."""
     model = recipe.model
     is_bert = model.embedding_size == model.hidden_size and model.sharing == "none"
     shared = "not-shared" if model.sharing == "none" else f"shared-{model.sharing}"
     parts = {
         f"{'bert' if is_bert else 'albert'}-{size}": True,
-        f"L{model.num_hidden_layers}": model.num_hidden_layers != usual.num_hidden_layers,
-        f"H{model.hidden_size}": model.hidden_size != usual.hidden_size,
-        f"E{model.embedding_size}": not is_bert and model.embedding_size != usual.embedding_size,
+        f"L{model.num_hidden_layers}": model.num_hidden_layers != default.num_hidden_layers,
+        f"H{model.hidden_size}": model.hidden_size != default.hidden_size,
+        f"E{model.embedding_size}": not is_bert and model.embedding_size != default.embedding_size,
         shared: not is_bert and model.sharing != "all",
         recipe.sequences.objective: recipe.sequences.objective != "sop",
         f"{recipe.schedule.total_steps}-steps": recipe.schedule.total_steps != scale.recipe.schedule.total_steps,
-        f"dropout-{model.hidden_dropout_prob:g}": model.hidden_dropout_prob != usual.hidden_dropout_prob,
+        f"dropout-{model.hidden_dropout_prob:g}": model.hidden_dropout_prob != default.hidden_dropout_prob,
         f"dropout-off-at-{recipe.dropout_changes[0][0] if recipe.dropout_changes else 0}": bool(recipe.dropout_changes),
     }
     return "-".join(part for part, differs in parts.items() if differs)
 
 
-def arm_key(asked: Arm, corpora: Sequence[str]) -> str:
-    """What a run is known by: its recipe, what it begins as, and what it reads.
-
-    How it is checkpointed, and on how many processes and with how many workers it runs, is no part of it.
+def arm_key(arm: Arm, corpora: Sequence[str]) -> str:
+    """The key of a run: a hash of its recipe, its start and its corpora, without checkpointing, processes and workers.
 
     Args:
-        corpora: fingerprints of the prepared corpora that the user gives, the first one first.
+        corpora: fingerprints of all prepared corpora.
     """
-    recipe = asked.recipe
+    recipe = arm.recipe
     identity = {
         "recipe": recipe_fingerprint(recipe),
         "limits": [recipe.max_tokens, recipe.max_minutes],
         "dropout_changes": to_json(recipe.dropout_changes),
-        "start": None if asked.start is None else arm_key(asked.start, corpora),
-        "corpora": list(corpora) if asked.additional_text else list(corpora[:1]),
+        "start": None if arm.start is None else arm_key(arm.start, corpora),
+        "corpora": list(corpora) if arm.additional_text else list(corpora[:1]),
     }
     return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:KEY_LENGTH]
 
@@ -324,22 +320,22 @@ def arm_key(asked: Arm, corpora: Sequence[str]) -> str:
 
 ColumnKind = Literal["intrinsic", "downstream", "average", "parameters", "speed-up", "hours", "layers"]
 Compute = Literal["equal updates", "equal time", "as published", "none"]
-"""What the arms of a table have in common: the same updates of the same batch and length; about the same time on the
-machine that the scale is meant for; what each was published with; or there is nothing to train."""
+"""What the arms of a table have in common: updates, batch and length; training time on the intended machine; nothing,
+as each was published; or there is nothing to train."""
 FigureKind = Literal["layers", "curves", "bars", "depth", "arms"]
-"""What is drawn: movement of every layer (Fig. 1), held-out curves of runs (Fig. 2), a bar for each row, scores against
-depth or width, scores of the arms side by side."""
+"""Movement of every layer (Fig. 1), curves of runs (Fig. 2), a bar for each row, scores against depth or width, scores
+of the arms side by side."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column of scores in points of 100, or of what needs no run.
+    """A column of a table.
 
     Args:
-        kind: where the figure comes from: held-out text, a task, the mean of the five tasks, a formula, a measurement,
-            the movement of layers.
-        source: of "intrinsic" the test, as the held-out evaluation names it; of "downstream" the task.
-        published: what the paper's table calls it, where that is something else.
+        kind: source of the figures: held-out text, a task, the mean of the five tasks, a formula, a measurement, the
+            movement of layers.
+        source: for "intrinsic" the name of the test in the held-out evaluation; for "downstream" the task.
+        published: the column's name in the paper, if it differs.
     """
 
     name: str
@@ -351,14 +347,14 @@ class Column:
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """A row: the paper's and ours.
+    """A row of a table: the paper's scores and our run.
 
     Args:
-        name: the paper's; claims name rows so.
-        label: what it is at this scale, where that is another number.
-        arm: what is trained for it; None: this scale has no counterpart, or the row is of somebody else's model.
-        preset: the architecture of the paper's row; None: it is no ALBERT or BERT of the paper.
-        scores: the paper's, by column, with its average as it is printed; what the paper leaves empty is absent.
+        name: the paper's, which claims use.
+        label: the name at this scale.
+        arm: None if this scale has no counterpart, or the row is a model of others.
+        preset: the architecture of the paper's row; None if it is no ALBERT or BERT of the paper.
+        scores: the paper's, by column, as printed.
     """
 
     name: str
@@ -383,15 +379,15 @@ class Grid:
     claims: tuple[Claim, ...]
 
     def row(self, name: str) -> Row:
-        """The row of that name. Raises KeyError when there is none."""
+        """The row with this name; KeyError if there is none."""
         return {row.name: row for row in self.rows}[name]
 
     def arms(self) -> Iterator[Arm]:
-        """What is trained for it, without what some of them begin as; an arm of two rows comes once."""
+        """The arms of the rows, each once."""
         yield from dict.fromkeys(row.arm for row in self.rows if row.arm is not None)
 
     def names(self) -> dict[str, None]:
-        """The names of all scores that the paper's table has, in its order."""
+        """The names of all scores of the paper's table, in its order."""
         return dict.fromkeys(name for row in self.rows for name in row.scores)
 
 
@@ -421,64 +417,59 @@ def grid_of(table: str, scale: Scale) -> Grid:
         columns=tuple(replace(column, published=printed.get(column.name)) for column in columns),
         compute="none" if lacking else "as published" if as_published else declared["compute"],
         figure=declared.get("figure"),
-        notes=(*declared.get("notes", ()), *(f"{task.upper()} is not learnt at this scale." for task in lacking)),
+        notes=(*declared.get("notes", ()), *(f"{task.upper()} is not run at this scale." for task in lacking)),
         claims=tuple(
-            Claim(**claim | {"contrasts": [Contrast(*one) for one in claim["contrasts"]]})
+            Claim(**claim | {"contrasts": [Contrast(*contrast) for contrast in claim["contrasts"]]})
             for claim in declared.get("claims", ())
         ),
     )
 
 
 def _columns(name: str, scale: Scale) -> list[Column]:
-    """What an entry of `columns` stands for at a scale: of several tasks those that are named, where the scale learns
-    all of them, with the paper's average; else all that it learns."""
-    learnt = {
+    """The columns for an entry of `columns`: the named tasks with the paper's average if the scale has all of them,
+    else all tasks of the scale."""
+    available = {
         column: Column(column, "downstream", task.task, score)
         for task in scale.tasks
         for column, score in task.columns.items()
     }
     tests = (MASKED_TOKENS, SENTENCE_TESTS["nsp"], SENTENCE_TESTS["sop"])
-    held_out = [Column(each, "intrinsic", test) for each, test in zip(INTRINSIC, tests, strict=True)]
+    held_out = [Column(column, "intrinsic", test) for column, test in zip(INTRINSIC, tests, strict=True)]
     match name:
         case "parameters" | "speed-up" | "hours":
             return [Column(name, name)]
         case "layers":
-            return [Column(each, "layers") for each in SMOOTHNESS]
+            return [Column(column, "layers") for column in SMOOTHNESS]
         case "intrinsic":
             return held_out
     if name.startswith("only "):
-        return [column for column in learnt.values() if column.name == name.removeprefix("only ")]
+        return [column for column in available.values() if column.name == name.removeprefix("only ")]
     tasks = DOWNSTREAM if name == "scores" else GROUPS.get(name, (name,))
-    if not set(tasks) <= learnt.keys():
-        return [*held_out, *learnt.values()]
+    if not set(tasks) <= available.keys():
+        return [*held_out, *available.values()]
     average = [Column("average", "average")] if set(DOWNSTREAM) <= set(tasks) else []
-    return [*held_out, *(learnt[task] for task in tasks), *average]
+    return [*held_out, *(available[task] for task in tasks), *average]
 
 
 def _row(
     declared: Mapping[str, Any], paper: Sequence[str], scale: Scale, above: Arm | None, run: Mapping[str, Any] | None
 ) -> Row:
-    """A declared row.
-
-    Args:
-        paper: what its figures are.
-        run: what is trained for it; None: nothing.
-    """
-    made, settings = _arm(run, scale, above)
+    """A declared row; `paper` names its figures, `above` is the arm of the row above, `run` the settings of its arm."""
+    row_arm, settings = _arm(run, scale, above)
     label = declared.get("label", declared["name"])
-    label = "not run" if made is None and "{" in label else label.format_map(vars(scale) | settings)
+    label = "not run" if row_arm is None and "{" in label else label.format_map(vars(scale) | settings)
     names = [name for group in paper for name in GROUPS.get(group, (group,))]
     return Row(
         name=declared["name"],
         label="1 layer" if label == "1 layers" else label,
-        arm=made,
+        arm=row_arm,
         preset=declared["preset"].format_map(vars(scale)) if "preset" in declared else None,
-        scores={name: each for name, each in zip(names, declared.get("figures", ()), strict=True) if each != ""},
+        scores={name: score for name, score in zip(names, declared.get("figures", ()), strict=True) if score != ""},
     )
 
 
 def _arm(run: Mapping[str, Any] | None, scale: Scale, above: Arm | None) -> tuple[Arm | None, dict[str, Any]]:
-    """What a row's `run` is at a scale, and its settings with the scale's numbers; None: this scale has none."""
+    """The arm of a row's `run` at a scale (None if it has none), and its settings with the scale's numbers."""
     if run is None or run.get("only", scale.flagship) != scale.flagship:
         return None, {}
     settings = {name: value for name, value in run.items() if name != "only"}
@@ -499,7 +490,7 @@ def _arm(run: Mapping[str, Any] | None, scale: Scale, above: Arm | None) -> tupl
 
 
 def _field(scale: Scale, path: str) -> int | None:
-    """A number of a scale: "curve_steps", "long_steps.1" or "depths.12"; None: the scale has none."""
+    """A number of a scale: "curve_steps", "long_steps.1" or "depths.12"; None if it has none."""
     name, _, key = path.partition(".")
     value = getattr(scale, name)
     return value.get(key) if isinstance(value, Mapping) else value[int(key)] if key else value

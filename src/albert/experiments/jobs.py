@@ -1,8 +1,8 @@
-"""The jobs of tables, each once: pre-training, held-out evaluation, fine-tuning, speed; their folders and progress.
+"""The jobs behind the tables (pre-training, held-out evaluation, fine-tuning, speed): folders, order and progress.
 
-A job is done when its result lies in its folder, whoever made it: another table, another process, a command by hand.
-Tables need no weights: a folder that was kept without them (every `model` left out) is shown as before, and a job that
-still has to start from them makes them again."""
+A job is done when its result file exists, no matter which table, process or command wrote it. Tables need no weights: a
+folder without them (every `model` left out) is shown as before, and weights that a later job starts from are trained
+again."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -24,21 +24,21 @@ from albert.text.shards import TokenCorpus
 from albert.training.run_folder import RunFolder
 
 # --------------------------------------------------------------------------------------------------------------------
-# Where the runs of the tables lie, below one root.
+# Layout of the folders below the root of a study.
 #
 # ROOT/runs/KEY/                       a pre-training, as `albert pretrain` writes it
-#     scores/KEY/arm.json              what the key stands for
+#     scores/KEY/arm.json              name, seed and start of the arm with this key
 #                intrinsic.json        masked tokens, next sentences, sentence order, on held-out text
-#                layers.json           how far each layer moves its input (Figure 1), once it was shown
+#                layers.json           how far each layer moves its input (Figure 1), measured when first shown
 #                TASK-seedN/           a fine-tuning, as `albert finetune` writes it
 #     scores/speed-TABLE.json          training speed of a table's architectures on this machine
-#     failures/JOB.json                why a job was given up; remove it to try again
-#     claims/JOB/                      the lock of whoever works on a job
+#     failures/JOB.json                why a job failed; remove it to try again
+#     claims/JOB/                      the lock of the process that runs a job
 
 
 @dataclass(frozen=True)
 class Folders:
-    """The places below a root; nothing is made by asking for them."""
+    """Paths below the root of a study; nothing is created."""
 
     root: Path
 
@@ -70,36 +70,33 @@ class Folders:
         return self.root / "claims" / job
 
 
-_BELOW = Folders(Path())
-"""The places as seen from the root."""
+_RELATIVE = Folders(Path())
 
 # --------------------------------------------------------------------------------------------------------------------
-# What the journal of a run tells a table: how far it is, and how long it took.
+# Jobs, and their progress according to the journals of their runs.
 
 
-def _newest(run: RunFolder) -> list[dict]:
-    """What its journal tells, from the newest on."""
+def _newest_first(run: RunFolder) -> list[dict]:
     return read_journal(run.journal_path)[::-1] if run.journal_path.is_file() else []
 
 
 def training_hours(run: RunFolder) -> float | None:
-    """Hours that a run which has ended has trained; None: it has not."""
-    return next((record["seconds"] / 3600 for record in _newest(run) if record["event"] == "end"), None)
+    """Hours of training of a finished run; None if it has not finished."""
+    return next((record["seconds"] / 3600 for record in _newest_first(run) if record["event"] == "end"), None)
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Job:
-    """What tables want done.
+    """A job of some tables.
 
     Args:
-        name: no other job below the root has it.
+        name: unique below the root.
         needs: names of the jobs that come first.
-        result: the file below the root that it leaves.
-        run: the folder of its run below the root; None: it is none, and takes no updates that could be counted.
+        result: the file below the root that it writes.
+        run: the folder of its run below the root; None if it takes no training steps.
     """
 
-    several: ClassVar[str]
-    """What jobs of the kind are called."""
+    plural: ClassVar[str]
     name: str
     title: str
     needs: tuple[str, ...] = ()
@@ -107,38 +104,37 @@ class _Job:
     run: Path | None = None
 
     def is_done(self, folders: Folders) -> bool:
-        """Whether it has ended; the weights of its run may be gone."""
+        """Whether it has finished; the weights of its run may be missing."""
         return (folders.root / self.result).is_file()
 
     def lacks_weights(self, folders: Folders) -> bool:
-        """Whether it is a run without a model with which another job could begin."""
+        """Whether it is a run without the weights that another job would start from."""
         return self.run is not None and not (RunFolder(folders.root / self.run).model_path / MANIFEST_NAME).is_file()
 
     def steps_taken(self, folders: Folders) -> int:
-        """Updates so far."""
-        records = [] if self.run is None else _newest(RunFolder(folders.root / self.run))
+        records = [] if self.run is None else _newest_first(RunFolder(folders.root / self.run))
         return next((record["step"] for record in records if "step" in record), 0)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pretraining(_Job):
-    """An arm with its seed is pre-trained, from the model of the arm with the key `start`, if any."""
+    """Pre-training of an arm with its seed, from the model of the arm with the key `start` if it is given."""
 
-    several: ClassVar[str] = "pre-trainings"
+    plural: ClassVar[str] = "pre-trainings"
     arm: Arm
     key: str
     start: str | None
 
     def is_done(self, folders: Folders) -> bool:
-        """Whether it has a model, or its journal an end."""
+        """Whether there is a model, or the journal says that the run has ended."""
         return super().is_done(folders) or training_hours(folders.pretraining(self.key)) is not None
 
 
 @dataclass(frozen=True, kw_only=True)
 class HeldOut(_Job):
-    """An arm's model is evaluated on held-out text (paper §4.6)."""
+    """Evaluation of an arm's model on held-out text (paper §4.6)."""
 
-    several: ClassVar[str] = "evaluations on held-out text"
+    plural: ClassVar[str] = "evaluations on held-out text"
     arm: Arm
     key: str
     sequences: int
@@ -146,9 +142,9 @@ class HeldOut(_Job):
 
 @dataclass(frozen=True, kw_only=True)
 class Finetuning(_Job):
-    """An arm's model is fine-tuned on a task, from the model of the task `intermediate` where there is one."""
+    """Fine-tuning of an arm's model on a task, from the model of the task `intermediate` if it is given."""
 
-    several: ClassVar[str] = "fine-tunings"
+    plural: ClassVar[str] = "fine-tunings"
     arm: Arm
     key: str
     task: Downstream
@@ -158,9 +154,9 @@ class Finetuning(_Job):
 
 @dataclass(frozen=True, kw_only=True)
 class Speed(_Job):
-    """The training steps of a table's architectures, by row, are timed beside each other (Table 2)."""
+    """Timing of the training steps of a table's architectures, by row (Table 2)."""
 
-    several: ClassVar[str] = "timings"
+    plural: ClassVar[str] = "timings"
     table: str
     architectures: tuple[tuple[str, AlbertConfig], ...]
     sequence_length: int
@@ -170,7 +166,7 @@ Job = Pretraining | HeldOut | Finetuning | Speed
 
 
 def done_jobs(jobs: Sequence[Job], folders: Folders) -> set[str]:
-    """Names of the jobs that need not be done: finished ones, unless another begins with weights that are gone."""
+    """Names of the finished jobs, except those whose missing weights another job still needs."""
     done = {job.name for job in jobs if job.is_done(folders)}
     weightless = {job.name for job in jobs if job.lacks_weights(folders)}
     for job in reversed(jobs):
@@ -180,41 +176,41 @@ def done_jobs(jobs: Sequence[Job], folders: Folders) -> set[str]:
 
 
 def list_jobs(grids: Sequence[Grid], scale: Scale, corpora: Sequence[str], tasks: Sequence[str]) -> tuple[Job, ...]:
-    """All jobs of tables in a good order: seed by seed, and of each arm what can be told of it before the next one.
+    """All jobs of tables in the order to run them: seed by seed, and for each seed arm by arm.
 
     Args:
         corpora: fingerprints of the prepared corpora.
+        tasks: names of the tasks whose data are there.
     """
-    found: dict[str, Job] = {}
+    jobs: dict[str, Job] = {}
     for seed in scale.seeds:
         for grid in grids:
-            for arm in (one for one in grid.arms() if has_corpora(one, corpora)):
+            for arm in (arm for arm in grid.arms() if has_corpora(arm, corpora)):
                 for job in _jobs_of_arm(grid, arm.seeded(seed), scale, corpora, tasks):
-                    found.setdefault(job.name, job)
+                    jobs.setdefault(job.name, job)
     for grid in grids:
         if any(column.kind == "speed-up" for column in grid.columns):
-            shapes = tuple((row.name, row.arm.recipe.model) for row in grid.rows if row.arm is not None)
-            job = Speed(
-                name=f"speed-{grid.table}",
+            name = f"speed-{grid.table}"
+            jobs[name] = Speed(
+                name=name,
                 title=f"Table {grid.table}: training speed",
-                result=_BELOW.speed(grid.table),
+                result=_RELATIVE.speed(grid.table),
                 table=grid.table,
-                architectures=shapes,
+                architectures=tuple((row.name, row.arm.recipe.model) for row in grid.rows if row.arm is not None),
                 sequence_length=scale.recipe.sequences.max_length,
             )
-            found.setdefault(job.name, job)
-    return tuple(found.values())
+    return tuple(jobs.values())
 
 
 def has_corpora(arm: Arm, corpora: Sequence[str]) -> bool:
-    """Whether an arm can learn from the corpora that there are: additional text needs a second one."""
+    """Whether there are enough corpora to train an arm: additional text needs a second one."""
     return len(corpora) > 1 or not any(part.additional_text for part in arm.chain())
 
 
 def _jobs_of_arm(grid: Grid, arm: Arm, scale: Scale, corpora: Sequence[str], tasks: Sequence[str]) -> Iterator[Job]:
     for part in arm.chain():
         start, key = None if part.start is None else arm_key(part.start, corpora), arm_key(part, corpora)
-        run = _BELOW.pretraining(key)
+        run = _RELATIVE.pretraining(key)
         yield Pretraining(
             name=f"{key}-pretraining",
             title=f"{part.name}, seed {part.recipe.seed}",
@@ -231,7 +227,7 @@ def _jobs_of_arm(grid: Grid, arm: Arm, scale: Scale, corpora: Sequence[str], tas
         name=f"{key}-held-out",
         title=f"{title}: held-out text",
         needs=first,
-        result=_BELOW.intrinsic(key),
+        result=_RELATIVE.intrinsic(key),
         arm=arm,
         key=key,
         sequences=scale.held_out_sequences,
@@ -240,7 +236,7 @@ def _jobs_of_arm(grid: Grid, arm: Arm, scale: Scale, corpora: Sequence[str], tas
     for task in tasks_of_grid(grid, scale, tasks):
         before = task.declared.intermediate if task.declared.intermediate in names else None
         for seed in task_seeds(scale, arm):
-            run = _BELOW.finetuning(key, task.task, seed).path
+            run = _RELATIVE.finetuning(key, task.task, seed).path
             yield Finetuning(
                 name=f"{key}-{task.task}-seed{seed}",
                 title=f"{title}: {task.task}, seed {seed}",
@@ -256,34 +252,37 @@ def _jobs_of_arm(grid: Grid, arm: Arm, scale: Scale, corpora: Sequence[str], tas
 
 
 def tasks_of_grid(grid: Grid, scale: Scale, available: Sequence[str]) -> tuple[Downstream, ...]:
-    """The tasks of a table's columns whose data are there, each after the one from whose model it starts."""
-    wanted = {column.source for column in grid.columns if column.kind == "downstream"}
-    wanted |= {one.declared.intermediate for one in scale.tasks if one.task in wanted}
-    chosen = [one for one in scale.tasks if one.task in wanted and one.task in available]
-    return tuple(sorted(chosen, key=lambda one: one.declared.intermediate is not None))
+    """The available tasks that a table needs, each after its intermediate task."""
+    needed = {column.source for column in grid.columns if column.kind == "downstream"}
+    needed |= {task.declared.intermediate for task in scale.tasks if task.task in needed}
+    chosen = [task for task in scale.tasks if task.task in needed and task.task in available]
+    return tuple(sorted(chosen, key=lambda task: task.declared.intermediate is not None))
 
 
 def task_seeds(scale: Scale, arm: Arm) -> Sequence[int]:
-    """The seeds with which an arm learns each task."""
+    """The seeds with which an arm is fine-tuned on each task."""
     return scale.task_seeds or (arm.recipe.seed,)
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# What the runs below one root have in common, kept in its `study.json`: the scale, the corpora, the precision.
+# The settings that all runs below a root share, saved in its `study.json`: scale, corpora, precision.
 
 STUDY_NAME = "study.json"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Study:
-    """Runs that may be compared."""
+    """Settings that all runs below a root share.
+
+    Attributes:
+        corpora: the first is read by all arms; arms with additional text (Table 7) read all of them.
+        precision: of all pre-trainings whose recipe leaves it open, on any machine; part of their keys. None for a
+            study from before it was saved, whose keys contain "auto".
+    """
 
     scale: ScaleName
     corpora: tuple[CorpusRecord, ...] = ()
-    """The first one is the tables' text; with all of them arms learn that read additional text (Table 7)."""
     precision: Precision | None = None
-    """Of all pre-trainings that leave it open, on whichever machine they go on; part of their keys. None: the study was
-    begun before it was kept, and the keys of its runs were made of "auto"."""
 
     @property
     def declared(self) -> Scale:
@@ -295,50 +294,46 @@ class Study:
 
     @property
     def fingerprints(self) -> tuple[str, ...]:
-        """Of the corpora, as keys of runs are made of them."""
+        """Fingerprints of the corpora."""
         return tuple(corpus.manifest for corpus in self.corpora)
 
 
 def open_study(root: Path, scale: ScaleName, corpora: Sequence[Path], device: str = "auto") -> Study:
-    """The study below a root, or that which is to be begun there; nothing is written.
+    """The study below a root, or a new one; nothing is written.
 
     Args:
-        corpora: what `albert prepare` wrote; none: those that the root's runs have read.
-        device: what a study that is to be begun computes on, which decides its precision.
+        corpora: prepared corpora; if empty, those of the existing study.
+        device: decides the precision of a new study.
 
     Raises:
-        InvalidConfiguration: the root holds another scale, or runs of another first corpus.
+        InvalidConfiguration: the root holds another scale, or runs on another first corpus.
         MissingInput, DamagedData: a corpus cannot be opened.
     """
     opened = [TokenCorpus.open(corpus, verify=False) for corpus in corpora]
-    asked = Study(scale=scale, corpora=record_of(opened).corpora)
+    study = Study(scale=scale, corpora=record_of(opened).corpora)
     if not (root / STUDY_NAME).is_file():
-        return replace(asked, precision=default_precision(pick_device(device)))
-    kept = load_json(Study, root / STUDY_NAME)
-    if kept.scale != scale:
-        raise InvalidConfiguration(root, f"holds runs of the scale {kept.scale}", f"give --scale {kept.scale}")
+        return replace(study, precision=default_precision(pick_device(device)))
+    saved = load_json(Study, root / STUDY_NAME)
+    if saved.scale != scale:
+        raise InvalidConfiguration(root, f"holds runs of the scale {saved.scale}", f"give --scale {saved.scale}")
     if not corpora:
-        return kept
-    if kept.fingerprints[:1] != asked.fingerprints[:1]:
-        why = f"holds runs on {kept.corpora[0]}, --data is {asked.corpora[0]}"
+        return saved
+    if saved.fingerprints[:1] != study.fingerprints[:1]:
+        why = f"holds runs on {saved.corpora[0]}, --data is {study.corpora[0]}"
         raise InvalidConfiguration(root, why, "give the same corpus, or another --output")
-    return replace(asked, precision=kept.precision)
+    return replace(study, precision=saved.precision)
 
 
-def parse_file_options(said: Iterable[str]) -> dict[str, dict[str, Path]]:
-    """Files in the place of published ones, by task and split.
-
-    Args:
-        said: "TASK/SPLIT=FILE" each, a file in the layout of the published one.
-    """
-    found: dict[str, dict[str, Path]] = {}
-    for each in said:
-        place, _, file = each.partition("=")
-        task, _, split = place.rpartition("/")
+def parse_file_options(options: Iterable[str]) -> dict[str, dict[str, Path]]:
+    """Files by task and split, from options "TASK/SPLIT=FILE"; each is in the layout of the published file."""
+    files: dict[str, dict[str, Path]] = {}
+    for option in options:
+        target, _, file = option.partition("=")
+        task, _, split = target.rpartition("/")
         if not (task and split and file):
-            raise UsageError("--files", f"{each!r} is not TASK/SPLIT=FILE", "write qnli/train=mine.tsv")
-        found.setdefault(find_task(task).name, {})[split] = Path(file)
-    return found
+            raise UsageError("--files", f"{option!r} is not TASK/SPLIT=FILE", "write qnli/train=mine.tsv")
+        files.setdefault(find_task(task).name, {})[split] = Path(file)
+    return files
 
 
 def with_files(task: Task, files: dict[str, Path] | None) -> Task:

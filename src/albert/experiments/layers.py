@@ -1,7 +1,7 @@
-"""How far each layer moves its input (the paper's Figure 1), and what a model scores at every depth and precision.
+"""Movement of the input by each layer (the paper's Figure 1); scores of a model at every depth and precision.
 
 Lan et al. (2019, §3.1) show L2 distance and angle between the input and the output embedding of every layer. With
-shared layers both are much smoother over depth than without, and neither goes to 0: the network does not find a fixed
+shared layers both are much smoother over depth than without, and neither goes to 0: the network does not reach a fixed
 point, as a deep equilibrium model would."""
 
 import time
@@ -16,16 +16,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
-from torch import Tensor
 
 from albert.checkpoints.hub import find_model
 from albert.checkpoints.huggingface import kind_of
 from albert.checkpoints.model_directory import open_model, read_config, tokenizer_of
-from albert.experiments.curves import BLUE, COLORS, GREY, MARKERS, ORANGE, bare, save_figure
+from albert.experiments.curves import BLUE, COLORS, GREY, MARKERS, ORANGE, save_figure, style_axes
 from albert.experiments.quickstart import split_chapters
 from albert.finetuning.data import PreparedSplit, encode_split, read_examples
 from albert.finetuning.evaluation import Evaluation, evaluate_directory, predictions_from_outputs, score_predictions
@@ -36,7 +34,7 @@ from albert.inference.inspection import layer_movement
 from albert.model.albert import AlbertModel, check_depth, set_depth
 from albert.model.config import AlbertConfig
 from albert.model.cost import count_flops
-from albert.model.packing import PackedSequences, pack
+from albert.model.packing import pack
 from albert.runtime.devices import pick_device
 from albert.runtime.errors import InvalidConfiguration, MissingInput
 from albert.runtime.files import write_csv
@@ -51,28 +49,30 @@ _SHARED = {"all": "shared", "attention": "attention shared", "ffn": "feed-forwar
 
 @dataclass(frozen=True)
 class LayerSimilarity:
-    """A model's layers, from the first to the last; means over tokens."""
+    """Movement of the input by each layer of a model, from the first to the last; means over tokens.
+
+    Attributes:
+        layers: number and sharing of layers, as text.
+        distance: L2 distance between input and output of a layer.
+        angle: angle between them, in degrees.
+        tokens: special tokens included.
+    """
 
     model: str
-    """As it was named."""
     layers: str
-    """What its layers have in common: the sharing, and how many times a layer is applied."""
     distance: tuple[float, ...]
-    """L2 distance between what goes into a layer and what comes out."""
     angle: tuple[float, ...]
-    """Angle between the two, in degrees."""
     tokens: int
-    """All of them, special ones too."""
 
 
 def cut_passages(texts: Iterable[str], count: int, words: int) -> list[str]:
-    """The first `count` runs of `words` words; shorter ones, at the ends of texts, are left out."""
-    runs = (
-        " ".join(every[first : first + words])
-        for every in map(str.split, texts)
-        for first in range(0, len(every) - words + 1, words)
+    """The first `count` passages of `words` words; the shorter remainders of texts are left out."""
+    all_passages = (
+        " ".join(text_words[first : first + words])
+        for text_words in map(str.split, texts)
+        for first in range(0, len(text_words) - words + 1, words)
     )
-    passages = list(islice(runs, count))
+    passages = list(islice(all_passages, count))
     if not passages:
         raise MissingInput("text", f"has no passage of {words:,} words", "give longer texts, or fewer --words")
     return passages
@@ -86,10 +86,10 @@ def measure_layers(
     device: torch.device,
     advance: Callable[[int], None] = lambda _: None,
 ) -> LayerSimilarity:
-    """Read passages with a model and compare what goes into each layer with what comes out.
+    """Compare input and output of each layer of a model on some passages.
 
     Args:
-        passages: what it reads, each cut to the model's longest sequence.
+        passages: each is cut to the model's longest sequence.
 
     Raises:
         MissingInput, Unavailable, DamagedData, InvalidConfiguration: the model cannot be opened.
@@ -107,8 +107,10 @@ def measure_layers(
             for ids in map(tokenizer.encode, passages[first : first + PASSAGES_AT_ONCE])
         ]
         packed = pack(part, [np.zeros_like(ids) for ids in part]).to(device)
-        found = _sums(encoder, packed)
-        sums = found if tokens == 0 else sums + found
+        with torch.inference_mode():
+            pairs = [layer_movement(before, after) for before, after in pairwise(encoder.hidden_states(packed))]
+            part_sums = torch.stack([torch.stack([values.double().sum() for values in pair]) for pair in pairs])
+        sums = part_sums.cpu().float() + (sums if tokens else 0)
         tokens += packed.n_tokens
         advance(len(part))
     means = sums / tokens
@@ -122,44 +124,37 @@ def measure_layers(
 
 
 def write_layers(measured: Sequence[LayerSimilarity], table: Path) -> None:
-    """One row a model and layer: `model, layers, layer, l2_distance, angle_degrees, tokens`."""
+    """Write a CSV row per model and layer: `model, layers, layer, l2_distance, angle_degrees, tokens`."""
     rows = [
-        [one.model, one.layers, layer, f"{distance:.6g}", f"{angle:.6g}", one.tokens]
-        for one in measured
-        for layer, (distance, angle) in enumerate(zip(one.distance, one.angle, strict=True), start=1)
+        [model.model, model.layers, layer, f"{distance:.6g}", f"{angle:.6g}", model.tokens]
+        for model in measured
+        for layer, (distance, angle) in enumerate(zip(model.distance, model.angle, strict=True), start=1)
     ]
     write_csv(table, [["model", "layers", "layer", "l2_distance", "angle_degrees", "tokens"], *rows])
 
 
-def _sums(encoder: AlbertModel, packed: PackedSequences) -> Float[Tensor, "layers 2"]:
-    with torch.inference_mode():
-        states = encoder.hidden_states(packed)
-        pairs = [layer_movement(before, after) for before, after in pairwise(states)]
-        return torch.stack([torch.stack([values.double().sum() for values in pair]) for pair in pairs]).cpu().float()
-
-
 # --------------------------------------------------------------------------------------------------------------------
-# Figure 1 in figures: how evenly the layers move their input, and whether they come to rest.
+# Figure 1 in numbers: how evenly the layers move their input, and how far the last one still moves it.
 #
-# The paper (§3.1) reads off its curves that with shared layers "the transitions from layer to layer are much
-# smoother", and that they oscillate rather than converge. Here the first is the mean change of the movement from
-# one layer to the next, the second the movement of the last layer, both as a share of the mean movement of all
-# layers: models whose states are of another length can be compared.
+# The paper (§3.1) sees in its curves that with shared layers "the transitions from layer to layer are much smoother",
+# and that they oscillate rather than converge. The first is measured here by the mean change of the movement from one
+# layer to the next, the second by the movement of the last layer, both divided by the mean movement of all layers, so
+# that models with states of different length can be compared.
 
 PASSAGES = 200
-"""Of the novels that the project carries."""
+"""Of the sample's held-out text."""
 TOKENS_A_WORD = 2
-"""More than a word has on average, so that passages stay within the positions that were trained."""
+"""More than the average, so that passages fit into the trained positions."""
 
 
-def cached_layers(model: Path, kept: Path, max_length: int) -> LayerSimilarity:
-    """How far each layer of a finished model moves its input: measured once, then read."""
-    if not kept.is_file():
+def cached_layers(model: Path, cache: Path, max_length: int) -> LayerSimilarity:
+    """The movement of the input by each layer of a model, measured once and saved in the file `cache`."""
+    if not cache.is_file():
         texts = (chapter.text for chapter in split_chapters().held_out)
         passages = cut_passages(texts, PASSAGES, max(1, max_length // TOKENS_A_WORD))
         with progress("Reading", len(passages), "passages") as bar:
-            save_json(kept, measure_layers(model, passages, device=pick_device("auto"), advance=bar.advance))
-    return load_json(LayerSimilarity, kept)
+            save_json(cache, measure_layers(model, passages, device=pick_device("auto"), advance=bar.advance))
+    return load_json(LayerSimilarity, cache)
 
 
 def unevenness(movement: Sequence[float]) -> float:
@@ -168,33 +163,33 @@ def unevenness(movement: Sequence[float]) -> float:
     return 100 * mean(changes) / mean(movement) if changes else 0.0
 
 
-def rest(movement: Sequence[float]) -> float:
-    """What is left of the movement in the last layer, in percent of the mean; 0 at a fixed point."""
+def last_movement(movement: Sequence[float]) -> float:
+    """The movement of the last layer, in percent of the mean; 0 at a fixed point."""
     return 100 * movement[-1] / mean(movement)
 
 
 SMOOTHNESS: dict[str, Callable[[LayerSimilarity], float]] = {
     "unevenness of distances": lambda layers: unevenness(layers.distance),
     "unevenness of angles": lambda layers: unevenness(layers.angle),
-    "movement of the last layer": lambda layers: rest(layers.distance),
+    "movement of the last layer": lambda layers: last_movement(layers.distance),
 }
-"""Column of Figure 1 -> its figure, in percent."""
+"""Columns of Figure 1, in percent."""
 
 
 def draw_layers(measured: Sequence[LayerSimilarity], picture: Path) -> None:
-    """Draw models side by side into one PNG, both panels from 0."""
+    """Draw models side by side into one PNG; both axes start at 0."""
     figure = Figure(figsize=(10.5, 4.4), layout="constrained")
     distance, angle = figure.subplots(1, 2)
-    for number, one in enumerate(measured):
-        layers = range(1, len(one.distance) + 1)
+    for number, model in enumerate(measured):
+        layers = range(1, len(model.distance) + 1)
         color, marker = COLORS[number % len(COLORS)], MARKERS[number % len(MARKERS)]
-        for axes, values in ((distance, one.distance), (angle, one.angle)):
+        for axes, values in ((distance, model.distance), (angle, model.angle)):
             axes.plot(layers, values, color=color, marker=marker, markersize=4, linewidth=1.8)
-        distance.plot([], [], color=color, marker=marker, label=f"{one.model} ({one.layers})")
+        distance.plot([], [], color=color, marker=marker, label=f"{model.model} ({model.layers})")
     for axes, title in ((distance, "L2 distance of input and output"), (angle, "angle between them, degrees")):
         axes.set(title=title, xlabel="layer", ylim=(0, None))
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        bare(axes)
+        style_axes(axes)
     figure.legend(loc="outside upper left", frameon=False, fontsize=9)
     save_figure(figure, picture)
 
@@ -205,14 +200,14 @@ def draw_layers(measured: Sequence[LayerSimilarity], picture: Path) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class DepthPoint:
-    """One way to run the model.
+    """Scores and cost of a model at one depth or patience.
 
     Attributes:
-        depth: layers at most.
-        patience: so many depths in a row must agree for an example to leave; None: all go through all layers.
-        mean_depth: layers that a sequence went through.
-        milliseconds: of an example, reading and decoding apart; the median of the rounds.
-        gflops: of an example: the encoder's matrix products, a multiplication with its addition counting 2.
+        depth: maximal number of layers.
+        patience: number of consecutive depths that must agree for an early exit; None for no early exit.
+        mean_depth: mean number of layers applied to a sequence.
+        milliseconds: per example, without reading and decoding; the median of the rounds.
+        gflops: matrix products of the encoder per example; a multiply-add counts 2.
     """
 
     depth: int
@@ -225,7 +220,7 @@ class DepthPoint:
 
 @dataclass(frozen=True, kw_only=True)
 class DepthCurve:
-    """One checkpoint, run in several ways on one split."""
+    """Scores and cost of a model at several depths and patiences on one split."""
 
     model: str
     task: str
@@ -239,14 +234,14 @@ class DepthCurve:
 
     @property
     def metric(self) -> str:
-        """The first one, by which the task is judged."""
+        """The task's main metric, its first."""
         return next(iter(self.points[0].scores))
 
     def to_json(self) -> dict[str, Any]:
-        """As `--results` writes it."""
-        about = {name: value for name, value in vars(self).items() if name not in ("points", "notes", "baseline")}
+        """The object that `--results` writes."""
+        fields = {name: value for name, value in vars(self).items() if name not in ("points", "notes", "baseline")}
         points = [{**vars(point), "scores": dict(point.scores)} for point in self.points]
-        return {**about, "points": points, "baseline": None if self.baseline is None else dict(self.baseline)}
+        return {**fields, "points": points, "baseline": None if self.baseline is None else dict(self.baseline)}
 
 
 def depth_curve(
@@ -265,19 +260,17 @@ def depth_curve(
     revision: str | None = None,
     overrides: Mapping[str, Any] | None = None,
 ) -> DepthCurve:
-    """Score a model at several depths and with several patiences; they take turns, round by round.
+    """Score a model at several depths and patiences, in turns, round by round.
 
     Args:
         task, model, data, split, device, max_length, micro_batch_tokens, revision, overrides: see `evaluate_models`.
-        depths: layers to apply; a patience goes up to the largest, or to the trained depth where there is none.
+        depths: numbers of layers; early exits go up to the largest, or to the trained depth if none is given.
 
     Raises:
-        InvalidConfiguration: a depth that the model cannot be run at, or a patience for one that answers after its last
-            layer alone.
+        InvalidConfiguration: the model cannot run at a depth, or was not trained for early exits.
     """
     if not depths and not patiences:
-        raise InvalidConfiguration("depth", "no depth and no patience is named", "give at least one")
-    chosen = pick_device(device)
+        raise InvalidConfiguration("depth", "no depth and no patience is given", "give at least one")
     opened = open_for_task(task, model, max_length, revision, overrides)
     config, extra = opened.model.config, read_config(opened.directory)[1]
     assert isinstance(config, AlbertConfig)
@@ -285,24 +278,24 @@ def depth_curve(
         check_depth(config, depth)
     examples, counts = read_examples(task, data, split)
     prepared = encode_split(task, split, examples, counts, opened.tokenizer, opened.recipe)
-    packed_model = PackedModel(opened.model, chosen, micro_batch_tokens, precision)
+    packed_model = PackedModel(opened.model, pick_device(device), micro_batch_tokens, precision)
     deepest = max(depths, default=config.num_hidden_layers)
     set_depth(opened.model, deepest)
     exits = [early_exit_of(packed_model, patience, extra, model) for patience in patiences]
-    ways = [*((depth, None) for depth in depths), *((deepest, early) for early in exits)]
-    found: list[tuple[list[Any], np.ndarray]] = []
-    seconds: list[list[float]] = [[] for _ in ways]
-    with progress(f"Running {len(ways)} ways", total=rounds * len(ways), unit="passes") as bar:
+    variants = [*((depth, None) for depth in depths), *((deepest, early) for early in exits)]
+    results: list[tuple[list[Any], np.ndarray]] = []
+    seconds: list[list[float]] = [[] for _ in variants]
+    with progress(f"Running {len(variants)} depths", total=rounds * len(variants), unit="passes") as bar:
         for _ in range(rounds):
-            for place, (depth, early) in enumerate(ways):
+            for (depth, early), times in zip(variants, seconds, strict=True):
                 started = time.perf_counter()
                 outputs = _outputs(packed_model, prepared, depth, early)
-                seconds[place].append(time.perf_counter() - started)
-                if len(found) < len(ways):
-                    found.append(outputs)
+                times.append(time.perf_counter() - started)
+                if len(results) < len(variants):
+                    results.append(outputs)
                 bar.advance()
     points, baseline = [], None
-    for (depth, early), (outputs, layers), taken in zip(ways, found, seconds, strict=True):
+    for (depth, early), (outputs, layers), times in zip(variants, results, seconds, strict=True):
         predicted = predictions_from_outputs(task.target, prepared, outputs, opened.label_columns)
         evaluation = score_predictions(task, prepared, predicted, opened.threshold, time.perf_counter())
         baseline = evaluation.baseline
@@ -312,7 +305,7 @@ def depth_curve(
                 patience=None if early is None else early.patience,
                 mean_depth=float(np.mean(layers)),
                 scores=evaluation.scores,
-                milliseconds=1000 * median(taken) / len(examples),
+                milliseconds=1000 * median(times) / len(examples),
                 gflops=_flops(config, prepared.features.sequences, layers) / len(examples) / 1e9,
             )
         )
@@ -332,7 +325,7 @@ def depth_curve(
 def _outputs(
     packed_model: PackedModel, prepared: PreparedSplit, depth: int, early: EarlyExit | None
 ) -> tuple[list[Any], np.ndarray]:
-    """What the head gave for every sequence, and the layers that each went through."""
+    """Outputs of the head and number of layers applied, for every sequence."""
     features = prepared.features
     members = range(len(features.sequences))
     ids = [features.sequences.token_ids(member) for member in members]
@@ -345,7 +338,7 @@ def _outputs(
 
 
 def _flops(config: AlbertConfig, sequences: Sequences, depths: np.ndarray) -> float:
-    """Of all sequences, each through its own number of layers."""
+    """FLOPs of all sequences, each with its own number of layers."""
     total = 0.0
     for (length, depth), n in Counter(zip(sequences.lengths.tolist(), depths.tolist(), strict=True)).items():
         per_token = count_flops(config, length)
@@ -355,7 +348,7 @@ def _flops(config: AlbertConfig, sequences: Sequences, depths: np.ndarray) -> fl
 
 
 def write_curve(curve: DepthCurve, table: Path) -> None:
-    """Every point as CSV, a row each."""
+    """Write a CSV row per point."""
     rows: list[Sequence[object]] = [
         ["depth", "patience", "mean_depth", "gflops", "milliseconds", *curve.points[0].scores]
     ]
@@ -367,10 +360,10 @@ def write_curve(curve: DepthCurve, table: Path) -> None:
 
 
 def draw_curve(curve: DepthCurve, picture: Path) -> None:
-    """Draw depths as a line and patiences as another, each point with its number, as a PNG."""
+    """Draw one line for depths and one for patiences, with the number at each point, as a PNG."""
     figure = Figure(figsize=(10.5, 4.2), layout="constrained")
-    about = f"{curve.task}, {curve.split}: {curve.examples:,} examples; trained at depth {curve.trained_depth}"
-    figure.suptitle(about, x=0.01, ha="left", fontsize=12)
+    title = f"{curve.task}, {curve.split}: {curve.examples:,} examples; trained at depth {curve.trained_depth}"
+    figure.suptitle(title, x=0.01, ha="left", fontsize=12)
     work, times = figure.subplots(1, 2, sharey=True)
     _draw(work, curve, lambda point: point.gflops)
     work.set(xlabel="billion floating-point operations an example", ylabel=curve.metric.replace("_", " "))
@@ -382,39 +375,39 @@ def draw_curve(curve: DepthCurve, picture: Path) -> None:
 
 def _draw(axes: Axes, curve: DepthCurve, cost: Callable[[DepthPoint], float]) -> None:
     kinds = (("fixed depth", BLUE, "o", False), ("early exit by patience", ORANGE, "s", True))
-    for label, color, marker, patient in kinds:
-        points = sorted((p for p in curve.points if (p.patience is not None) == patient), key=cost)
-        places = {(cost(p), score): p for p in points if (score := p.scores[curve.metric]) is not None}
-        if places:
-            axes.plot(*zip(*places, strict=True), color=color, marker=marker, label=label)
-        for place, point in places.items():
-            number = point.patience if patient else point.depth
-            axes.annotate(str(number), place, textcoords="offset points", xytext=(0, 6), ha="center", fontsize=8)
+    for label, color, marker, early_exit in kinds:
+        points = sorted((p for p in curve.points if (p.patience is not None) == early_exit), key=cost)
+        positions = {(cost(p), score): p for p in points if (score := p.scores[curve.metric]) is not None}
+        if positions:
+            axes.plot(*zip(*positions, strict=True), color=color, marker=marker, label=label)
+        for position, point in positions.items():
+            number = point.patience if early_exit else point.depth
+            axes.annotate(str(number), position, textcoords="offset points", xytext=(0, 6), ha="center", fontsize=8)
     constant = None if curve.baseline is None else curve.baseline.get(curve.metric)
     if constant is not None:
         axes.axhline(constant, color=GREY, linestyle="--", label="best constant answer")
     axes.set_xlim(left=0)
-    bare(axes)
+    style_axes(axes)
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# What a cheaper precision costs: one model's score on a task at fp32, bf16 and int8, and which of them still holds.
+# Score against precision: one model on one task at fp32, bf16 and int8, with the arithmetic that inference uses.
 #
-# Users report that int8 ruins a model, and others that it does not; it depends on the model and the task. So it is
-# asked of this model on this task, with the arithmetic that answers later: a precision is claimed only where the
-# score stays.
+# Whether int8 lowers the score depends on the model and the task, so it is measured on these.
 
 EXACT: InferencePrecision = "fp32"
 TOLERANCE = 0.5
-"""Points by which a score may move: half of one in a hundred answers."""
+"""Points by which a score may differ from that of fp32."""
 
 
 @dataclass(frozen=True)
 class PrecisionScore:
-    """One precision.
+    """The score of a model at one precision.
 
-    `difference` is how far the score that models are chosen by lies from that of fp32; `changed` counts the examples
-    that are answered otherwise than by fp32; it `holds` where the difference is within the tolerance.
+    Attributes:
+        difference: of the task's main score from that of fp32.
+        changed: number of examples whose prediction differs from that of fp32.
+        holds: whether the difference is within the tolerance.
     """
 
     precision: InferencePrecision
@@ -437,30 +430,27 @@ def precision_scores(
     device: str = "auto",
     **options: Any,
 ) -> list[PrecisionScore]:
-    """Score one model at several precisions on the same examples; fp32 comes first, asked for or not.
+    """Score one model at several precisions on the same examples; fp32 always comes first.
 
     Args:
-        tolerance: how far a score may move, in its own points.
+        tolerance: how far a score may differ from that of fp32, in points.
     """
     if not tolerance >= 0:
         raise InvalidConfiguration("tolerance", f"is {tolerance}, a number of points from 0 on is needed")
-    everything = list(dict.fromkeys((EXACT, *precisions)))
-    for precision in everything[1:]:  # what this machine lacks is said before anything is computed
+    precisions = list(dict.fromkeys((EXACT, *precisions)))
+    for precision in precisions[1:]:  # raises for an unsupported precision before anything is computed
         choose_precision(precision, pick_device(device))
-    found: list[PrecisionScore] = []
-    for precision in everything:
+    results: list[PrecisionScore] = []
+    for precision in precisions:
         fast = partial(use_fast_encoders, precision=precision)
         evaluation = evaluate_directory(task, model, data, split, device=device, prepare=fast, **options).evaluation
         name, score = next(iter(evaluation.scores.items()))
         if score is None:
             raise InvalidConfiguration(f"{name} on {split}", f"has no value at {precision}", "score more examples")
-        exact = found[0] if found else PrecisionScore(precision, evaluation, name, score, 0.0, 0, True)
-        difference, changed = score - exact.score, _changed(evaluation, exact.evaluation)
+        exact, exact_score = (results[0].evaluation, results[0].score) if results else (evaluation, score)
+        pairs = zip(evaluation.predictions, exact.predictions, strict=True)
+        changed = sum(prediction["prediction"] != expected["prediction"] for prediction, expected in pairs)
+        difference = score - exact_score
         holds = abs(difference) <= tolerance
-        found.append(PrecisionScore(precision, evaluation, name, score, difference, changed, holds))
-    return found
-
-
-def _changed(one: Evaluation, other: Evaluation) -> int:
-    pairs = zip(one.predictions, other.predictions, strict=True)
-    return sum(mine["prediction"] != exact["prediction"] for mine, exact in pairs)
+        results.append(PrecisionScore(precision, evaluation, name, score, difference, changed, holds))
+    return results

@@ -1,8 +1,7 @@
-"""What a run costs in money and in CO2, from a stated price and a stated draw.
+"""Money and CO2 of a run, from a given price and power.
 
-Electricity: Strubell et al. (2019, §2) take what the hardware draws times 1.58 for the rest of a data centre (Ascierto
-2018), and 0.954 pounds of CO2 for a kilowatt-hour, the mean of the United States (EPA 2018). Both are numbers of their
-time and place; give those of yours.
+Strubell et al. (2019, §2) multiply the power of the hardware by 1.58 for the rest of a data centre (Ascierto 2018), and
+a kilowatt-hour by 0.954 pounds of CO2, the mean of the United States (EPA 2018). Both depend on time and place.
 """
 
 from dataclasses import dataclass
@@ -33,7 +32,7 @@ class Rates:
 
 @dataclass(frozen=True, kw_only=True)
 class PriceAndEnergy:
-    """Of a run."""
+    """Money, electricity and CO2 of a run."""
 
     dollars: float
     kilowatt_hours: float
@@ -45,7 +44,7 @@ class PriceAndEnergy:
 
 
 def price_and_energy(hours: float, rates: Rates) -> PriceAndEnergy:
-    """What so many hours of the machine cost."""
+    """The cost of some hours of the machine."""
     kilowatt_hours = hours * rates.watts * rates.overhead / 1000
     return PriceAndEnergy(
         dollars=hours * rates.price_per_hour,
@@ -55,5 +54,5 @@ def price_and_energy(hours: float, rates: Rates) -> PriceAndEnergy:
 
 
 def implied_watts(co2_pounds: float, device_hours: float) -> float:
-    """The draw of one device that a published figure of CO2 comes to, by the formula above."""
+    """The power of one device that a published figure of CO2 implies, by the formula above."""
     return 1000 * co2_pounds / (Rates.co2_pounds_per_kwh * Rates.overhead * device_hours)

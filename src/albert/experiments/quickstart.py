@@ -1,6 +1,6 @@
 """The quickstart and its embedded sample: vocabulary, shards, pre-training, fine-tuning, answers, a report.
 
-Every stage writes where the next one reads, and leaves alone what is there already, so a stopped quickstart goes on."""
+A stage whose output exists is skipped, so an interrupted quickstart continues."""
 
 import gzip
 import json
@@ -36,10 +36,10 @@ from albert.text.tokenizer import Tokenizer
 from albert.text.tokenizer_loading import load_tokenizer
 
 # --------------------------------------------------------------------------------------------------------------------
-# The embedded sample: prose by six authors to pre-train on, and "who wrote this passage?" to fine-tune on.
+# The embedded sample: prose by six authors for pre-training, and the task "who wrote this passage?" for fine-tuning.
 #
-# One split serves both. The chapters that give the development passages are held out of pre-training too, so that a
-# score says something about text that no part of the training has seen. Sources and licence: sample/SOURCE.md.
+# Both use the same split: chapters of development passages are held out of pre-training too, so that scores are on text
+# that no training has seen. Sources and licence: sample/SOURCE.md.
 
 AUTHORS = ("Arthur Conan Doyle", "Charles Darwin", "Charles Dickens", "Herman Melville", "Jane Austen", "Mark Twain")
 HELD_OUT_SHARE = 1 / 6  # of each author's characters, at least
@@ -50,7 +50,7 @@ DEV_PASSAGES_PER_AUTHOR = 100
 
 @dataclass(frozen=True)
 class Chapter:
-    """A chapter or a story, whole; its text has one paragraph a line."""
+    """A chapter or a story, with one paragraph per line."""
 
     id: str
     author: str
@@ -60,7 +60,7 @@ class Chapter:
 
 @dataclass(frozen=True)
 class ChapterSplit:
-    """Every chapter of the sample, once: in ``train`` or in ``held_out``."""
+    """The chapters of the sample, each in ``train`` or in ``held_out``."""
 
     train: tuple[Chapter, ...]
     held_out: tuple[Chapter, ...]
@@ -68,7 +68,7 @@ class ChapterSplit:
 
 @dataclass(frozen=True)
 class Passage:
-    """Some consecutive sentences of one chapter, and who wrote them."""
+    """Consecutive sentences of one chapter, and their author."""
 
     text: str
     author: str
@@ -77,7 +77,7 @@ class Passage:
 
 @dataclass(frozen=True)
 class LabelledPassages:
-    """The authorship task: as many passages of each author; ``train`` and ``dev`` share no chapter."""
+    """The authorship task, balanced over authors; ``train`` and ``dev`` share no chapter."""
 
     train: tuple[Passage, ...]
     dev: tuple[Passage, ...]
@@ -92,16 +92,16 @@ def load_chapters() -> tuple[Chapter, ...]:
 
 @cache
 def split_chapters() -> ChapterSplit:
-    """Of each author, chapters drawn at random until a sixth of the text is held out; always the same."""
+    """Hold out random chapters of each author until they are a sixth of the text; always the same."""
     held_out: set[str] = set()
     for number, author in enumerate(AUTHORS):
-        own = [chapter for chapter in load_chapters() if chapter.author == author]
-        wanted = HELD_OUT_SHARE * sum(len(chapter.text) for chapter in own)
-        for index in stream("sample chapters", 0, number).permutation(len(own)):
-            if wanted <= 0:
+        chapters = [chapter for chapter in load_chapters() if chapter.author == author]
+        remaining = HELD_OUT_SHARE * sum(len(chapter.text) for chapter in chapters)
+        for index in stream("sample chapters", 0, number).permutation(len(chapters)):
+            if remaining <= 0:
                 break
-            held_out.add(own[index].id)
-            wanted -= len(own[index].text)
+            held_out.add(chapters[index].id)
+            remaining -= len(chapters[index].text)
     return ChapterSplit(
         train=tuple(chapter for chapter in load_chapters() if chapter.id not in held_out),
         held_out=tuple(chapter for chapter in load_chapters() if chapter.id in held_out),
@@ -110,7 +110,7 @@ def split_chapters() -> ChapterSplit:
 
 @cache
 def labelled_passages() -> LabelledPassages:
-    """The authorship task, 3,000 passages to train on and 600 to score on, authors taking turns."""
+    """The authorship task: 3,000 training and 600 development passages, authors alternating."""
     split = split_chapters()
     return LabelledPassages(
         train=_balanced(split.train, TRAIN_PASSAGES_PER_AUTHOR), dev=_balanced(split.held_out, DEV_PASSAGES_PER_AUTHOR)
@@ -118,22 +118,22 @@ def labelled_passages() -> LabelledPassages:
 
 
 def cut_passages(chapter: Chapter) -> list[Passage]:
-    """The chapter's passages of 60 to 100 words, in order: whole sentences, no two passages sharing one.
+    """The chapter's passages of 60 to 100 words, in order: complete sentences, each in at most one passage.
 
-    A sentence that would make a passage too long begins the next one; what was gathered before is left out.
+    A sentence that would make a passage too long begins the next one; the sentences before it are left out.
     """
     passages: list[Passage] = []
-    gathered, words = list[str](), 0
+    sentences, words = list[str](), 0
     for sentence in split_sentences(chapter.text):
         length = len(sentence.split())
         if words + length >= PASSAGE_WORDS.stop:
-            gathered, words = [], 0
-        gathered.append(sentence)
+            sentences, words = [], 0
+        sentences.append(sentence)
         words += length
         if words in PASSAGE_WORDS:
-            passages.append(Passage(" ".join(gathered), chapter.author, chapter.id))
+            passages.append(Passage(" ".join(sentences), chapter.author, chapter.id))
         if words >= PASSAGE_WORDS.start:
-            gathered, words = [], 0
+            sentences, words = [], 0
     return passages
 
 
@@ -151,9 +151,9 @@ def _balanced(chapters: Sequence[Chapter], per_author: int) -> tuple[Passage, ..
     """``per_author`` passages of each author, spread evenly over the chapters."""
     columns: list[list[Passage]] = []
     for author in AUTHORS:
-        cut = [passage for chapter in chapters if chapter.author == author for passage in cut_passages(chapter)]
-        columns.append([cut[place * len(cut) // per_author] for place in range(per_author)])
-    return tuple(passage for turn in zip(*columns, strict=True) for passage in turn)
+        passages = [passage for chapter in chapters if chapter.author == author for passage in cut_passages(chapter)]
+        columns.append([passages[i * len(passages) // per_author] for i in range(per_author)])
+    return tuple(passage for row in zip(*columns, strict=True) for passage in row)
 
 
 def _json_lines(records: Iterable[Mapping[str, str]]) -> str:
@@ -163,10 +163,10 @@ def _json_lines(records: Iterable[Mapping[str, str]]) -> str:
 QUICKSTART = RECIPES["quickstart"]
 PIECES = QUICKSTART.model.vocab_size
 AUTHORSHIP = TaskRecipe(learning_rate=2e-3, batch_size=32, epochs=3.0, warmup_share=0.1, max_length=128)
-"""Settings for a network this small; the paper's tasks have their own."""
+"""Settings for a network of this size."""
 
 BUNDLED_MODEL = "tiny"
-"""The model that comes with the package: what 66 million tokens teach beside the two million of a quickstart."""
+"""The model in the package, for comparison: pre-trained on 66 million tokens, the quickstart's on two million."""
 FILL_MASKS = ("It was a very [MASK] thing to say.", "He opened the [MASK] and went into the house.")
 PASSAGE = (
     "The birds of these islands differ from those of the mainland, yet each kind is plainly allied to one that lives "
@@ -176,20 +176,24 @@ PASSAGE = (
 
 @dataclass(frozen=True)
 class QuickstartReport:
-    """What the quickstart found, as shown and as saved in `report.json`."""
+    """Results of the quickstart, as printed and saved in `report.json`.
+
+    Attributes:
+        shipped_authorship: the same task from `BUNDLED_MODEL`.
+        answers: by question, of the new model and of `BUNDLED_MODEL`.
+    """
 
     directory: Path
     pretraining: PretrainingResult
     authorship: FinetuningResult
     shipped_authorship: FinetuningResult
     answers: Mapping[str, tuple[str, str]]
-    """By question: of the model just trained, and of the one that comes with the package."""
     seconds: float
 
 
 def quickstart(directory: Path, console: Console) -> QuickstartReport:
     """Run all stages below `directory`."""
-    began = time.monotonic()
+    started = time.monotonic()
     corpus = directory / "text" / "corpus.jsonl"
     files = {split: directory / "text" / f"authors-{split}.jsonl" for split in ("train", "dev")}
     _heading(console, 1, "Text", f"2.6 MB of prose by {', '.join(AUTHORS)}")
@@ -222,14 +226,14 @@ def quickstart(directory: Path, console: Console) -> QuickstartReport:
     trained = _answers(str(pretrained.model), tuned.model_directory)
     pairs = zip(trained, _answers(BUNDLED_MODEL, shipped.model_directory), strict=True)
     answers: dict[str, tuple[str, str]] = dict(zip((*FILL_MASKS, f"Who wrote:  {PASSAGE}"), pairs, strict=True))
-    report = QuickstartReport(directory, pretrained, tuned, shipped, answers, time.monotonic() - began)
+    report = QuickstartReport(directory, pretrained, tuned, shipped, answers, time.monotonic() - started)
     draw_runs(read_runs([directory / "pretraining"]), directory / "curves.png", "tokens")
-    save_json(directory / "report.json", _plain(report))
+    save_json(directory / "report.json", _to_json(report))
     return report
 
 
-def _heading(console: Console, number: int, name: str, what: str) -> None:
-    console.print(f"[bold]{number}/6 {name}[/bold]  {what}", markup=True, highlight=False)
+def _heading(console: Console, number: int, stage: str, text: str) -> None:
+    console.print(f"[bold]{number}/6 {stage}[/bold]  {text}", markup=True, highlight=False)
 
 
 def _vocabulary(corpus: Path, directory: Path) -> Tokenizer:
@@ -241,7 +245,7 @@ def _vocabulary(corpus: Path, directory: Path) -> Tokenizer:
 
 
 def _answers(pretrained: str, authorship: Path) -> tuple[str, ...]:
-    """To the masks, in order, and to who wrote the passage."""
+    """Answers to `FILL_MASKS`, and the author of `PASSAGE`."""
     encoder, classifier = Predictor.open(pretrained), Predictor.open(authorship)
     filled = []
     for text in FILL_MASKS:
@@ -252,13 +256,13 @@ def _answers(pretrained: str, authorship: Path) -> tuple[str, ...]:
 
 
 def accuracies(tuned: FinetuningResult) -> tuple[float, float]:
-    """The classifier's accuracy and the majority class's, as shares (task scores are in points of 100)."""
+    """Accuracy of the classifier and of the majority class, 0 to 1 (task scores are in points of 100)."""
     score = tuned.scores["accuracy"]
     assert score is not None, "accuracy is defined for any number of passages"
     return score / 100, tuned.report["baseline"]["accuracy"] / 100
 
 
-def _plain(report: QuickstartReport) -> dict[str, Any]:
+def _to_json(report: QuickstartReport) -> dict[str, Any]:
     training = report.pretraining.training
     return {
         "machine": describe_machine(),

@@ -1,8 +1,9 @@
-"""Results of a table so far, and their export; the paper's claims judged on them by a statistical test."""
+"""Results of a table, the test of the paper's claims on them, and their export."""
 
 import json
 import math
 import statistics
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,26 +28,25 @@ from albert.runtime.manifest import MANIFEST_NAME
 from albert.training.run_folder import RunFolder
 
 # --------------------------------------------------------------------------------------------------------------------
-# How far apart two arms are, and how sure that is: an interval from the spread between seeds and from held-out
-# items.
+# The difference between two arms, with an interval from the spread between seeds and the error of held-out items.
 #
-# Seeds: arms with the same seed see their data in the same order, so what a seed does to all arms alike is taken
-# out first; what is left, pooled over all arms of the table (a two-way layout of arms and seeds without
-# interaction), is the spread. With two arms this is the paired t test; with more, few seeds still leave enough
-# degrees of freedom. Items: the arms answer the same held-out items for every seed, so more seeds do not make that
-# error smaller. It is added as if the answers of two models were independent, which is too wide where they agree,
-# and as if items were, which those of one document are not quite.
+# Seeds: arms with the same seed see their data in the same order, so the effect of a seed on all arms is removed first.
+# The rest, pooled over all arms of the table (a two-way layout of arms and seeds without interaction), is the spread.
+# With two arms this is the paired t test; more arms give enough degrees of freedom even with few seeds. Items: the arms
+# answer the same held-out items for every seed, so more seeds do not reduce that error. It is added as if the answers
+# of two models were independent, which is too wide where they agree, and as if items were independent, which is not
+# quite true of items from one document.
 
 TWO_SIDED_95 = 0.975
 
 
 @dataclass(frozen=True)
 class RunScore:
-    """What one run scored, in points.
+    """The score of one run, in points.
 
     Args:
         error: its standard error from the held-out items (`held_out_error`).
-        constant: what always giving the most frequent answer scores on them; None where that is no question.
+        constant: the score of always giving the most frequent answer; None if that makes no sense.
     """
 
     score: float
@@ -55,7 +55,7 @@ class RunScore:
 
 
 Scores = Mapping[str, Mapping[int, RunScore]]
-"""Of one column: row -> seed -> what the run scored."""
+"""Of one column: row -> seed -> score of the run."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Difference:
     """A difference in points, with its 95 % interval.
 
     Args:
-        degrees: of freedom of the spread between seeds; 0: one seed, the interval is that of the items alone.
+        degrees: degrees of freedom of the spread between seeds; 0 with one seed, where only items count.
     """
 
     mean: float
@@ -74,77 +74,79 @@ class Difference:
 
 
 def held_out_error(score: float, items: int) -> float:
-    """The binomial standard error of a share of right answers, in points; of F1 and such means an upper bound.
-
-    Args:
-        score: in points of 100.
-    """
+    """The binomial standard error of an accuracy, in points of 100; for F1 and other means an upper bound."""
     share = min(max(score / 100, 0.0), 1.0)
     return 100 * math.sqrt(share * (1 - share) / items)
 
 
 def difference(scores: Scores, first: str, second: str | None) -> Difference | None:
-    """How much better a row is than another, or than the constant answer (no second); None: no seed has both."""
-    own = scores.get(first, {})
+    """How much better the first row is than the second, or than the constant answer if there is no second.
+
+    Returns:
+        None if the two have no seed in common.
+    """
+    firsts = scores.get(first, {})
     if second:
-        other = scores.get(second, {})
+        seconds = scores.get(second, {})
     else:
-        other = {seed: RunScore(one.constant) for seed, one in own.items() if one.constant is not None}
-    seeds = sorted(own.keys() & other.keys())
+        seconds = {seed: RunScore(run.constant) for seed, run in firsts.items() if run.constant is not None}
+    seeds = sorted(firsts.keys() & seconds.keys())
     if not seeds:
         return None
-    gaps = [own[seed].score - other[seed].score for seed in seeds]
-    errors = [math.hypot(own[seed].error, other[seed].error) for seed in seeds]
+    gaps = [firsts[seed].score - seconds[seed].score for seed in seeds]
+    errors = [math.hypot(firsts[seed].error, seconds[seed].error) for seed in seeds]
     table = np.array([[row[seed].score for seed in seeds] for row in scores.values() if row.keys() >= set(seeds)])
-    # what is left of scores of arms (rows) by seeds without the arm's mean and, between two arms, without the seed's
-    left, degrees = table - table.mean(1, keepdims=True), len(table) * (len(seeds) - 1)
+    # residuals: scores of arms (rows) by seeds without the arm's mean and, between two arms, without the seed's
+    residuals, degrees = table - table.mean(1, keepdims=True), len(table) * (len(seeds) - 1)
     if second:
-        left, degrees = left - table.mean(0, keepdims=True) + table.mean(), (len(table) - 1) * (len(seeds) - 1)
-    of_seeds = 0.0
+        residuals, degrees = (
+            residuals - table.mean(0, keepdims=True) + table.mean(),
+            (len(table) - 1) * (len(seeds) - 1),
+        )
+    half_width = 0.0
     if degrees:
-        variance, runs = float((left**2).sum()) / degrees, len(seeds) / 2 if second else len(seeds)
-        of_seeds = float(t.ppf(TWO_SIDED_95, degrees)) * math.sqrt(variance / runs)
-    mean, half = float(np.mean(gaps)), math.hypot(of_seeds, NORMAL_95 * float(np.mean(errors)))
-    return Difference(mean, mean - half, mean + half, len(seeds), degrees)
+        variance, runs = float((residuals**2).sum()) / degrees, len(seeds) / 2 if second else len(seeds)
+        half_width = float(t.ppf(TWO_SIDED_95, degrees)) * math.sqrt(variance / runs)
+    mean, half_width = float(np.mean(gaps)), math.hypot(half_width, NORMAL_95 * float(np.mean(errors)))
+    return Difference(mean, mean - half_width, mean + half_width, len(seeds), degrees)
 
 
 # --------------------------------------------------------------------------------------------------------------------
 # Whether a claim of the paper holds among our runs: reproduced at this scale, not reproduced, or inconclusive.
 #
-# The test, of each contrast by itself: a 95 % interval of the difference (`Difference`) is held against 0 and
-# against the smallest difference that counts, δ.
+# Each contrast is tested by itself: the 95 % interval of the difference (`Difference`) is compared with 0 and with the
+# smallest difference that counts, δ.
 #
-# - "higher" is reproduced when the whole interval is above 0 and reaches δ; not reproduced when it ends below δ.
-# - "not higher" is the other way round: reproduced when it ends below δ, not when it is above 0 and reaches δ.
-# - "alike" is reproduced when it lies between −δ and δ, not when it lies wholly outside.
+# - "higher" is reproduced if the interval is above 0 and reaches δ; not reproduced if it ends below δ.
+# - "not higher" is the opposite: reproduced if it ends below δ, not reproduced if it is above 0 and reaches δ.
+# - "alike" is reproduced if the interval lies between −δ and δ, not reproduced if it lies outside.
 #
-# Everything else is inconclusive, and so is every contrast of a single seed. A claim of several contrasts is
-# reproduced when all are, and not reproduced when one is not. Of twenty intervals one misses the truth: a table of
-# claims is a set of readings, not one test.
+# Everything else is inconclusive, and so is every contrast of a single seed. A claim of several contrasts is reproduced
+# if all are, and not reproduced if one is not. One in twenty intervals misses the truth, and the verdicts of a table
+# are not corrected for that.
 
-Verdict = Literal["reproduced", "not reproduced", "inconclusive", "not asked"]
-"""Of the fourth kind are claims about columns or rows that a scale does not have."""
+Verdict = Literal["reproduced", "not reproduced", "inconclusive", "not tested"]
+"""A claim about columns or rows that a scale does not have is not tested."""
 AGREEMENT = 0.1
-"""By which share of the larger one two figures may differ that should be equal (`Claim.equal`)."""
+"""The largest relative difference of two figures that should be equal (`Claim.equal`)."""
 
 
 @dataclass(frozen=True)
 class ContrastResult:
-    """A contrast, how large it came out, and what that says; without a difference there was no run to ask."""
+    """A contrast, the measured difference (None: not run) and the verdict."""
 
     contrast: Contrast
     difference: Difference | None
     verdict: Verdict
 
     def figures(self, labels: Mapping[str, str] | None = None) -> str:
-        """In words: "SOP against NSP: +12.3 points (95 %: +10.1 to +14.5; 2 seeds)".
+        """The difference as text: "SOP against NSP: +12.3 points (95 %: +10.1 to +14.5; 2 seeds)".
 
         Args:
-            labels: what rows are called at this scale, where E = 128 may stand for the paper's 768; by default as the
-                paper calls them.
+            labels: of rows at this scale (E = 128 may stand for the paper's 768); by default the paper's names.
         """
-        one, other = self.contrast.first, self.contrast.second or self.contrast.nothing
-        sides = f"{(labels or {}).get(one, one)} against {(labels or {}).get(other, other)}"
+        first, second = self.contrast.first, self.contrast.second or self.contrast.nothing
+        sides = f"{(labels or {}).get(first, first)} against {(labels or {}).get(second, second)}"
         found = self.difference
         if found is None:
             return f"{sides}: not run"
@@ -154,10 +156,10 @@ class ContrastResult:
 
 @dataclass(frozen=True)
 class ClaimResult:
-    """A claim, judged.
+    """The verdict on a claim.
 
     Args:
-        why: what stood in the way of another verdict, where it was not the figures.
+        why: what prevented another verdict, other than the figures.
     """
 
     claim: Claim
@@ -168,36 +170,40 @@ class ClaimResult:
 
     @property
     def words(self) -> str:
-        """The verdict for people, with where it was looked for."""
+        """The verdict as text, with the column that it is based on."""
         where = "" if self.verdict == "inconclusive" else " at this scale"
         where += f" (on {self.column})" if self.column else ""
         return self.verdict + where + (f": {self.why}" if self.why else "")
 
 
 def judge(claim: Claim, columns: Mapping[str, Scores]) -> ClaimResult:
-    """Hold a claim against what runs scored.
-
-    Args:
-        columns: of that table, what was measured: column -> row -> seed -> score.
-    """
+    """Test a claim on the scores of a table: column -> row -> seed -> score."""
     column = claim.column({name for name, scores in columns.items() if any(scores.values())})
     if column is None:
-        return ClaimResult(claim, None, (), "not asked", f"it needs {' or '.join(claim.columns)}")
-    found = tuple(_judged(contrast, columns[column], claim.smallest) for contrast in claim.contrasts)
-    verdicts, unequal = {one.verdict for one in found}, _unequal(claim, columns)
-    if "not asked" in verdicts:
-        why = ", ".join(dict.fromkeys(one.figures() for one in found if one.verdict == "not asked"))
-        return ClaimResult(claim, column, found, "not asked", why)
-    if unequal is not None:
-        return ClaimResult(claim, column, found, "inconclusive", unequal)
-    if "not reproduced" in verdicts or verdicts == {"reproduced"}:
-        return ClaimResult(claim, column, found, "not reproduced" if "not reproduced" in verdicts else "reproduced")
-    single = any(one.difference is not None and not one.difference.degrees for one in found)
-    return ClaimResult(claim, column, found, "inconclusive", "one seed tells nothing of the spread" if single else None)
+        return ClaimResult(claim, None, (), "not tested", f"it needs {' or '.join(claim.columns)}")
+    results = []
+    for contrast in claim.contrasts:
+        found = difference(columns[column], contrast.first, contrast.second)
+        verdict = contrast_verdict(contrast.relation, found, claim.smallest) if found else "not tested"
+        results.append(ContrastResult(contrast, found, verdict))
+    verdicts = {result.verdict for result in results}
+    verdict, why = "inconclusive", _unequal(claim, columns)
+    if "not tested" in verdicts:
+        verdict, why = (
+            "not tested",
+            ", ".join(dict.fromkeys(result.figures() for result in results if result.verdict == "not tested")),
+        )
+    elif why is None and "not reproduced" in verdicts:
+        verdict = "not reproduced"
+    elif why is None and verdicts == {"reproduced"}:
+        verdict = "reproduced"
+    elif why is None and any(result.difference and not result.difference.degrees for result in results):
+        why = "one seed tells nothing of the spread"
+    return ClaimResult(claim, column, tuple(results), verdict, why)
 
 
 def contrast_verdict(relation: Relation, found: Difference, smallest: float) -> Verdict:
-    """What an interval says about a contrast."""
+    """The verdict on one contrast from its interval."""
     if not found.degrees:
         return "inconclusive"
     better, no_better = found.low > 0 and found.high >= smallest, found.high < smallest
@@ -209,57 +215,51 @@ def contrast_verdict(relation: Relation, found: Difference, smallest: float) -> 
     return "reproduced" if holds else "not reproduced" if fails else "inconclusive"
 
 
-def _judged(contrast: Contrast, scores: Scores, smallest: float) -> ContrastResult:
-    found = difference(scores, contrast.first, contrast.second)
-    verdict = "not asked" if found is None else contrast_verdict(contrast.relation, found, smallest)
-    return ContrastResult(contrast, found, verdict)
-
-
 def _unequal(claim: Claim, columns: Mapping[str, Scores]) -> str | None:
-    """Why the rows cannot be compared, where what should be equal between them is not."""
+    """Why the rows of a claim cannot be compared; None if the column that should be equal is."""
     if claim.equal is None:
         return None
     scores, means = columns.get(claim.equal, {}), {}
     for name in sorted({row for contrast in claim.contrasts for row in (contrast.first, contrast.second) if row}):
         if not scores.get(name):
             return f"{claim.equal} of {name} are not known"
-        means[name] = statistics.fmean(one.score for one in scores[name].values())
+        means[name] = statistics.fmean(run.score for run in scores[name].values())
     if max(means.values()) - min(means.values()) <= AGREEMENT * max(means.values()):
         return None
     return f"{claim.equal} are not equal: {', '.join(f'{name} {mean:.3g}' for name, mean in means.items())}"
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# What the folders of runs hold of a table.
+# The results of a table, read from the folders of its runs.
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A figure of a row: scores in points of 100, parameters in millions, hours, or times as fast."""
+    """A figure of a row, by seed: scores in points of 100, parameters in millions, hours, or a speed ratio."""
 
     values: Mapping[int, RunScore]
     wanted: int
 
     @property
     def figures(self) -> tuple[float, ...]:
-        """What the seeds that are done came to, in ascending order."""
-        return tuple(sorted(one.score for one in self.values.values()))
+        """The figures of the finished seeds, ascending."""
+        return tuple(sorted(run.score for run in self.values.values()))
 
     @property
     def median(self) -> float | None:
-        """Over the seeds that are done; None: none is."""
+        """Median over the finished seeds; None if there are none."""
         return statistics.median(self.figures) if self.values else None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """A table so far.
+    """The results of a table so far.
 
     Args:
-        keys: of the runs of each row, by its name.
-        cells: what is known, by the names of row and column.
-        done, wanted: how many jobs of each kind.
-        given_up: jobs that are not tried again, each with its reason.
+        keys: keys of the runs of each row, by the row's name.
+        cells: by the names of row and column.
+        done, wanted: number of jobs of each kind.
+        given_up: failed jobs that are not tried again, each with its reason.
     """
 
     grid: Grid
@@ -271,12 +271,11 @@ class Outcome:
 
     @property
     def is_partial(self) -> bool:
-        """Whether something of it is not done."""
         return self.done != self.wanted
 
     @property
     def scores(self) -> dict[str, Scores]:
-        """Column -> row -> seed -> what was scored, as claims are judged on it."""
+        """Column -> row -> seed -> score."""
         return {
             column.name: {row.name: self.cells[row.name, column.name].values for row in self.grid.rows}
             for column in self.grid.columns
@@ -284,45 +283,43 @@ class Outcome:
 
     @property
     def constant(self) -> dict[str, float]:
-        """By column, what the best constant answer scores on the same data."""
-        found = {}
+        """By column, the score of the best constant answer on the same data."""
+        constants = {}
         for column in (column for column in self.grid.columns if column.kind != "layers"):
-            scored = (one for seeds in self.scores[column.name].values() for one in seeds.values())
-            if (constant := next((one.constant for one in scored if one.constant is not None), None)) is not None:
-                found[column.name] = constant
-        return found
+            for run in (run for seeds in self.scores[column.name].values() for run in seeds.values()):
+                if run.constant is not None:
+                    constants.setdefault(column.name, run.constant)
+        return constants
 
 
 def read_outcome(grid: Grid, scale: Scale, corpora: Sequence[str], folders: Folders) -> Outcome:
-    """Read what there is of a table."""
-    jobs = list_jobs([grid], scale, corpora, [one.task for one in scale.tasks])
-    wanted, done = dict.fromkeys((job.several for job in jobs), 0), dict.fromkeys((job.several for job in jobs), 0)
-    for job in jobs:
-        wanted[job.several] += 1
-        done[job.several] += job.is_done(folders)
-    reading, all_keys, cells, given_up = _Reading(grid, scale, folders), {}, {}, []
+    """Read the results of a table from its runs."""
+    jobs = list_jobs([grid], scale, corpora, [task.task for task in scale.tasks])
+    wanted = Counter(job.plural for job in jobs)
+    done = {kind: sum(job.is_done(folders) for job in jobs if job.plural == kind) for kind in wanted}
+    reader, all_keys, cells, given_up = _FigureReader(grid, scale, folders), {}, {}, []
     for row in grid.rows:
-        learns = row.arm is not None and has_corpora(row.arm, corpora)
-        arms = {seed: row.arm.seeded(seed) for seed in scale.seeds} if row.arm is not None and learns else {}
-        keys = {seed: arm_key(one, corpora) for seed, one in arms.items()}
+        can_train = row.arm is not None and has_corpora(row.arm, corpora)
+        arms = {seed: row.arm.seeded(seed) for seed in scale.seeds} if row.arm is not None and can_train else {}
+        keys = {seed: arm_key(arm, corpora) for seed, arm in arms.items()}
         for column in grid.columns:
-            values = {seed: reading.figure(column, row, arm, keys[seed]) for seed, arm in arms.items()}
-            known = {seed: one for seed, one in values.items() if one is not None}
-            cells[row.name, column.name] = Cell(known, len(arms))
+            values = {seed: reader.figure(column, row, arm, keys[seed]) for seed, arm in arms.items()}
+            measured = {seed: value for seed, value in values.items() if value is not None}
+            cells[row.name, column.name] = Cell(measured, len(arms))
         all_keys[row.name] = list(keys.values())
         failures = [read_json_object(path) for key in keys.values() for path in folders.failures(key)]
-        given_up += [f"{one['job']}: {one['why']}" for one in failures]
+        given_up += [f"{failure['job']}: {failure['why']}" for failure in failures]
     return Outcome(grid=grid, keys=all_keys, cells=cells, done=done, wanted=wanted, given_up=tuple(given_up))
 
 
 def paper_average(scores: Mapping[str, float]) -> float:
-    """The paper's Avg: the mean over five tasks, of which both SQuADs count by the mean of F1 and exact match."""
+    """The paper's Avg: the mean over five tasks, where each SQuAD counts as the mean of F1 and exact match."""
     squads = [(scores[f"squad-{v} f1"] + scores[f"squad-{v} exact"]) / 2 for v in ("1.1", "2.0")]
     return sum([*squads, scores["mnli"], scores["sst-2"], scores["race"]]) / 5
 
 
 def count_as_paper(config: AlbertConfig) -> int:
-    """Parameters as the paper counts them: of what shares nothing without its pooler."""
+    """Parameters as the paper counts them: without the pooler if no layers are shared."""
     counted = count_parameters(config)
     return counted.encoder if config.sharing == "none" else counted.model
 
@@ -338,8 +335,8 @@ def hours_by_arm(folders: Folders) -> dict[str, float]:
 
 
 @dataclass(frozen=True)
-class _Reading:
-    """Figures out of the folders of runs; None where there is none yet."""
+class _FigureReader:
+    """Reads figures from the folders of runs; None where there is none yet."""
 
     grid: Grid
     scale: Scale
@@ -347,13 +344,13 @@ class _Reading:
 
     def figure(self, column: Column, row: Row, arm: Arm, key: str) -> RunScore | None:
         match column.kind:
-            case "parameters":  # in millions, with the vocabulary of the corpus where the run has begun
-                kept = self.folders.pretraining(key).recipe_path
-                model = load_json(PretrainingRecipe, kept).model if kept.is_file() else arm.recipe.model
+            case "parameters":  # in millions, with the vocabulary of the corpus if the run has begun
+                path = self.folders.pretraining(key).recipe_path
+                model = load_json(PretrainingRecipe, path).model if path.is_file() else arm.recipe.model
                 return RunScore(count_as_paper(model) / 1e6)
             case "intrinsic":
-                found = _kept(self.folders.intrinsic(key))
-                score = found["models"][0]["scores"].get(column.source) if found else None
+                report = _read_if_present(self.folders.intrinsic(key))
+                score = report["models"][0]["scores"].get(column.source) if report else None
                 if score is None:
                     return None
                 accuracy = 100 * score["accuracy"]
@@ -365,94 +362,92 @@ class _Reading:
             case "hours":
                 hours = training_hours(self.folders.pretraining(key))
                 return None if hours is None else RunScore(hours)
-            case "speed-up":  # over the row that the paper takes for 1
-                seconds = (_kept(self.folders.speed(self.grid.table)) or {}).get("seconds_a_token", {})
-                one = next((each.name for each in self.grid.rows if each.scores.get("speed-up") == 1.0), None)
-                return RunScore(seconds[one] / seconds[row.name]) if {one, row.name} <= seconds.keys() else None
-            case "layers":  # in percent; at a fixed point nothing would move
-                model, kept = self.folders.pretraining(key).model_path, self.folders.layers(key)
-                if not kept.is_file() and not (model / MANIFEST_NAME).is_file():
+            case "speed-up":  # relative to the row that is 1 in the paper
+                seconds = (_read_if_present(self.folders.speed(self.grid.table)) or {}).get("seconds_a_token", {})
+                reference = next((other.name for other in self.grid.rows if other.scores.get("speed-up") == 1.0), None)
+                known = {reference, row.name} <= seconds.keys()
+                return RunScore(seconds[reference] / seconds[row.name]) if known else None
+            case "layers":  # in percent; the constant 0 is a fixed point
+                model, cache = self.folders.pretraining(key).model_path, self.folders.layers(key)
+                if not cache.is_file() and not (model / MANIFEST_NAME).is_file():
                     return None
-                layers = cached_layers(model, kept, arm.recipe.sequences.max_length)
+                layers = cached_layers(model, cache, arm.recipe.sequences.max_length)
                 return RunScore(SMOOTHNESS[column.name](layers), constant=0.0)
 
     def _downstream(self, column: Column, arm: Arm, key: str) -> RunScore | None:
-        """The median over the seeds of fine-tuning that are done."""
-        found = []
+        """The median over the finished seeds of fine-tuning."""
+        runs = []
         for seed in task_seeds(self.scale, arm):
-            report = _kept(self.folders.finetuning(key, column.source, seed).path / RESULTS_NAME)
+            report = _read_if_present(self.folders.finetuning(key, column.source, seed).path / RESULTS_NAME)
             value = report["scores"].get(column.score) if report else None
             if report and value is not None:
                 constant = (report["baseline"] or {}).get(column.score)
-                found.append(RunScore(value, held_out_error(value, report["evaluation"]["examples"]), constant))
-        return replace(found[0], score=statistics.median(one.score for one in found)) if found else None
+                runs.append(RunScore(value, held_out_error(value, report["evaluation"]["examples"]), constant))
+        return replace(runs[0], score=statistics.median(run.score for run in runs)) if runs else None
 
     def _average(self, arm: Arm, key: str) -> RunScore | None:
         columns = [column for column in self.grid.columns if column.name in DOWNSTREAM]
-        parts = {column.name: self._downstream(column, arm, key) for column in columns}
-        known = {name: one for name, one in parts.items() if one is not None}
-        if len(known) < len(DOWNSTREAM):
+        scores = {column.name: run for column in columns if (run := self._downstream(column, arm, key)) is not None}
+        if len(scores) < len(DOWNSTREAM):
             return None
-        error = math.hypot(*(one.error for one in known.values())) / 5
-        return RunScore(paper_average({name: one.score for name, one in known.items()}), error)
+        error = math.hypot(*(run.error for run in scores.values())) / 5
+        return RunScore(paper_average({name: run.score for name, run in scores.items()}), error)
 
 
-def _kept(path: Path) -> dict[str, Any] | None:
+def _read_if_present(path: Path) -> dict[str, Any] | None:
     return read_json_object(path) if path.is_file() else None
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Export of results: everything that tables are made from, without weights.
+# Export of results without weights: everything that tables are made from.
 #
-# The copy is a root like any other. Its tables are shown as before, and `albert tables run` goes on from it on
-# another machine: what is finished counts, and weights that are wanted again are made again (`jobs.done_jobs`).
+# The copy is a root like any other: its tables look the same, and `albert tables run` continues it on another machine.
+# Finished runs count; weights that are needed again are trained again (`jobs.done_jobs`).
 
 KEPT_LINES = 40
-"""Training lines kept of a journal, enough for a curve; evaluations are all kept."""
+"""Training records kept of a journal, enough for a curve; evaluations are all kept."""
 
 
 def export_results(root: Path, destination: Path) -> int:
-    """Copy what finished runs came to; how many files were written.
+    """Copy the results of finished runs, and return the number of files written.
 
     Args:
-        destination: another folder; what it holds of the same runs gives way.
+        destination: another folder; files of the same runs in it are replaced.
 
     Raises:
         MissingInput: no table was run at `root`.
-        WriteFailed: the disk is full or failed; what was written until then is whole.
+        WriteFailed: the disk is full or failed; files written before are complete.
     """
     if not (root / STUDY_NAME).is_file():
         raise MissingInput(root / STUDY_NAME, "no tables were run here", "name the --output of `albert tables run`")
     files = dict(_exported(Folders(root)))
-    below = {f"{place}/".encode() for place in (root, root.resolve())}  # where it lay is nobody's business
     for path, content in files.items():
-        for place in below:
-            content = content.replace(place, b"")
+        for prefix in {f"{folder}/".encode() for folder in (root, root.resolve())}:  # no paths of this machine
+            content = content.replace(prefix, b"")
         write_bytes(destination / path.relative_to(root), content)
     return len(files)
 
 
 def _exported(folders: Folders) -> Iterator[tuple[Path, bytes]]:
-    """Files with what is to be kept of them."""
+    """The files of an export with their contents."""
     root = folders.root
-    names = [STUDY_NAME, "failures/*.json", "scores/*.json"]
-    for path in (path for name in names for path in sorted(root.glob(name))):
+    for path in (path for name in (STUDY_NAME, "failures/*.json", "scores/*.json") for path in sorted(root.glob(name))):
         yield path, path.read_bytes()
     for path in sorted(root.glob("runs/*")):
         run = RunFolder(path)
-        if training_hours(run) is None:  # it can go on from its checkpoint alone, which stays here
+        if training_hours(run) is None:  # unfinished: it can only continue from its checkpoint, which is not copied
             continue
         records = thin_journal(read_journal(run.journal_path))
         yield run.journal_path, "".join(json.dumps(record) + "\n" for record in records).encode()
         scores = folders.arm(path.name).parent
-        told = [*sorted(scores.glob("*.json")), *sorted(scores.glob(f"*/{RESULTS_NAME}"))]
-        for file in (run.recipe_path, run.start_path, path / RECORD_NAME, *told):
+        results = [*sorted(scores.glob("*.json")), *sorted(scores.glob(f"*/{RESULTS_NAME}"))]
+        for file in (run.recipe_path, run.start_path, path / RECORD_NAME, *results):
             if file.is_file():
                 yield file, file.read_bytes()
 
 
 def thin_journal(journal: Sequence[dict[str, Any]], lines: int = KEPT_LINES) -> list[dict[str, Any]]:
-    """A journal with so many training lines, evenly spread, the last among them."""
+    """A journal with at most `lines` training records, evenly spaced and ending with the last."""
     updates = [record for record in journal if record["event"] == "train"]
     every = max(1, -(-len(updates) // lines))
     kept = {record["step"] for record in updates[::-1][::every]}

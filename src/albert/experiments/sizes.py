@@ -1,6 +1,6 @@
 """Reports on architectures: sizes beside published ones, comparison of two, memory of a step, measured throughput.
 
-All but throughput comes from formulas, without building a model."""
+Except for throughput, figures are computed by formulas, without building a model."""
 
 import math
 import statistics
@@ -43,10 +43,10 @@ from albert.runtime.progress import progress
 from albert.training.update import update
 
 # --------------------------------------------------------------------------------------------------------------------
-# Published model sizes and reductions of ALBERT, and what counting gives in their place.
+# Published sizes of ALBERT and BERT, and our counts.
 #
-# The paper counts ALBERT with its pooler, and BERT and whatever shares nothing without; some of its figures are rounded
-# loosely, and two cannot be reached at all. "Table" and "§" are of Lan et al. 2019, arXiv 1909.11942v6.
+# The paper counts ALBERT with its pooler, and BERT and models without sharing without it; some of its figures are
+# rounded loosely, and no count gives two of them. "Table" and "§" refer to Lan et al. 2019, arXiv 1909.11942v6.
 
 Counting = Literal["model", "encoder", "pretraining"]
 COUNTINGS: dict[Counting, str] = {
@@ -58,13 +58,12 @@ COUNTINGS: dict[Counting, str] = {
 
 @dataclass(frozen=True)
 class PublishedSize:
-    """A figure that somebody published.
+    """A published number of parameters.
 
     Args:
-        preset: the model that it is of.
-        stated: as it is printed, in millions: "12M".
-        counted: which of our counts it is, rounded; None when it is none of them.
-        why: what else there is to say; where `counted` is None, why it differs.
+        stated: as printed, in millions: "12M".
+        counted: the count of ours that it equals when rounded; None if it equals none.
+        why: a remark; if `counted` is None, why it differs.
     """
 
     preset: str
@@ -79,16 +78,16 @@ class PublishedSize:
 
     @property
     def exact(self) -> int:
-        """Our count of the same thing."""
+        """Our count of the preset."""
         return self.count(PRESETS[self.preset])
 
     def count(self, config: AlbertConfig) -> int:
-        """The same of any model; with its pooler where the figure is none of our counts."""
+        """The same count for any model; with its pooler if the figure equals none of our counts."""
         return count_parameters(config).by_part()[self.counted or "model"]
 
     @property
     def reason(self) -> str:
-        """How to get from our count to the figure, or why one cannot."""
+        """How the figure was counted, or why it differs from our counts."""
         return "; ".join(part for part in (COUNTINGS[self.counted] if self.counted else None, self.why) if part)
 
     def to_json(self) -> dict[str, Any]:
@@ -97,12 +96,12 @@ class PublishedSize:
 
 _PUBLISHED = tomllib.loads((files("albert.experiments") / "published_sizes.toml").read_text(encoding="utf-8"))
 PUBLISHED_SIZES: dict[str, list[PublishedSize]] = {}
-"""Preset -> every size that is stated for it."""
+"""Published sizes by preset."""
 for _size in _PUBLISHED["size"]:
     for _preset in _size.pop("of"):
         PUBLISHED_SIZES.setdefault(_preset, []).append(PublishedSize(preset=_preset, **_size))
 REMARKS: dict[str, str] = _PUBLISHED["remarks"]
-"""What else to know of a preset."""
+"""Remarks by preset."""
 
 _CONTENT = ("vocab_size", "embedding_size", "hidden_size", "num_hidden_layers", "intermediate_size",
             "max_position_embeddings", "type_vocab_size")  # fmt: skip
@@ -110,41 +109,36 @@ _SHARING = ("sharing", "num_hidden_groups", "inner_group_num")
 
 
 def preset_of_shape(config: AlbertConfig) -> str | None:
-    """The preset with the same sizes and sharing; of several, the one with the most other settings in common."""
-    alike = [name for name, preset in PRESETS.items() if shape_of(preset) == shape_of(config)]
-    return min(alike, key=lambda name: len(differences(config, name)), default=None)
+    """The preset with the same sizes and sharing; if there are several, the one with the fewest differences."""
+    matches = [name for name, preset in PRESETS.items() if shape_of(preset) == shape_of(config)]
+    return min(matches, key=lambda name: len(differences(config, name)), default=None)
 
 
 def differences(config: AlbertConfig, preset: str) -> dict[str, tuple[Any, Any]]:
     """The settings in which a model of a preset's shape differs from it: field -> its value, the preset's value."""
-    other = PRESETS[preset]
-    found = {
-        f.name: (getattr(config, f.name), getattr(other, f.name))
-        for f in fields(AlbertConfig)
-        if f.name not in (*_SHARING, "embedding_projection") and getattr(config, f.name) != getattr(other, f.name)
-    }
-    if config.projects_embeddings != other.projects_embeddings:
-        found["embedding_projection"] = (config.projects_embeddings, other.projects_embeddings)
-    return found
+    names = [field.name for field in fields(AlbertConfig) if field.name not in (*_SHARING, "embedding_projection")]
+    pairs = {name: (getattr(config, name), getattr(PRESETS[preset], name)) for name in names}
+    pairs["embedding_projection"] = config.projects_embeddings, PRESETS[preset].projects_embeddings
+    return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
 
 
 def shape_of(config: AlbertConfig) -> tuple[Any, ...]:
-    """What decides the sizes of a model and which layers are the same: equal for models of one shape."""
+    """Sizes and sharing of a model; equal for models of the same shape."""
     return (*(getattr(config, name) for name in _CONTENT), sharing_plan(config))
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# What is said about ALBERT beside BERT, and what a count makes of it.
+# Published claims about the sizes of ALBERT and BERT, beside our counts.
 #
 # Sources: Lan et al. 2019 ("§"), its authors' announcement (Google AI blog, December 2019), a talk about the paper.
 
 CLAIMS: tuple[dict[str, Any], ...] = tuple(_PUBLISHED["claim"])
-"""Every claim about sizes in the material that the project started from, as `published_sizes.toml` declares it."""
+"""As `published_sizes.toml` declares them."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CheckedClaim:
-    """A claim beside its exact figure for one pair."""
+    """A claim with its exact figure for one pair of models."""
 
     quote: str
     source: str
@@ -159,13 +153,13 @@ class CheckedClaim:
 
     @property
     def figure(self) -> str:
-        """The exact figure in words: "82.9 % fewer", "18.92 times fewer"."""
+        """The exact figure as text: "82.9 % fewer", "18.92 times fewer"."""
         return f"{self.exact:.{1 if self.unit.startswith('%') else 2}f} {self.unit}"
 
 
 def claims_about(one: AlbertConfig, other: AlbertConfig) -> list[CheckedClaim]:
-    """The claims that concern two models of these shapes, in whichever order, each with its exact figure."""
-    shapes, found = {shape_of(one), shape_of(other)}, []
+    """The claims about two models of these shapes, in either order, each with its exact figure."""
+    shapes, checked = {shape_of(one), shape_of(other)}, []
     for declared in CLAIMS:
         claim = {name: value for name, value in declared.items() if name not in ("pairs", "holds")}
         least, below = declared["holds"]
@@ -174,8 +168,8 @@ def claims_about(one: AlbertConfig, other: AlbertConfig) -> list[CheckedClaim]:
                 counts = [_COUNTED[claim["of_what"]](PRESETS[name]) for name in (before, after)]
                 exact = _COMPARED[claim["unit"]](*counts)
                 holds = least <= exact < below
-                found.append(CheckedClaim(**claim, before=before, after=after, exact=exact, holds=holds))
-    return found
+                checked.append(CheckedClaim(**claim, before=before, after=after, exact=exact, holds=holds))
+    return checked
 
 
 _COUNTED: dict[str, Callable[[AlbertConfig], int]] = {
@@ -205,10 +199,10 @@ PRECISIONS: tuple[Precision, ...] = ("fp32", "bf16")
 
 @dataclass(frozen=True)
 class SizeReport:
-    """One architecture.
+    """Parameters, work and memory of an architecture.
 
     Args:
-        sequence_length: tokens that work and memory are told for.
+        sequence_length: tokens, for work and memory.
     """
 
     name: str
@@ -221,7 +215,7 @@ class SizeReport:
 
     @cached_property
     def differs(self) -> dict[str, tuple[Any, Any]]:
-        """Settings in which it differs from the preset of its shape: field -> its value, the preset's."""
+        """Differences from the preset of its shape: field -> its value, the preset's."""
         return {} if self.preset is None else differences(self.configuration, self.preset)
 
     @property
@@ -238,7 +232,7 @@ class SizeReport:
 
     @property
     def transformers_parameters(self) -> int:
-        """What `AlbertModel` of transformers has: it always maps E to H."""
+        """Parameters of `AlbertModel` of transformers, which always maps E to H."""
         return count_parameters(replace(self.configuration, embedding_projection=True)).model
 
     @cached_property
@@ -277,13 +271,13 @@ class SizeReport:
 
 
 def size_report(name: str, config: AlbertConfig, sequence_length: int | None = None) -> SizeReport:
-    """All of one architecture, by default for the longest sequence."""
+    """The report of an architecture, by default for its longest sequence."""
     return SizeReport(name, config, sequence_length or config.max_position_embeddings)
 
 
 @dataclass(frozen=True)
 class ComparedFigure:
-    """A figure of two architectures."""
+    """A figure of two architectures; `what` describes it."""
 
     group: Group
     what: str
@@ -305,7 +299,7 @@ class Comparison:
     @cached_property
     def figures(self) -> list[ComparedFigure]:
         pairs = zip(_figures(self.one), _figures(self.other), strict=True)
-        return [ComparedFigure(*mine, theirs[-1]) for mine, theirs in pairs]
+        return [ComparedFigure(*first, second[-1]) for first, second in pairs]
 
     @cached_property
     def claims(self) -> list[CheckedClaim]:
@@ -340,16 +334,16 @@ def _figures(report: SizeReport) -> list[tuple[Group, str, int]]:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The plan of a training step on a device: its memory by parts, its work, and the largest micro-batch that fits.
+# The plan of a training step on a device: memory by parts, work, and the largest micro-batch that fits.
 
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryPlan:
-    """One micro-batch of an architecture.
+    """Memory and work of a training step.
 
     Args:
-        device: where to compute; it need not be there.
-        limit: bytes that may be used; None: not known.
+        device: need not exist on this machine.
+        limit: bytes of memory; None if unknown.
     """
 
     config: AlbertConfig
@@ -362,7 +356,7 @@ class MemoryPlan:
 
     @property
     def masked_tokens(self) -> int:
-        """Of each sequence."""
+        """Per sequence."""
         return masked_tokens_of(self.sequence_length)
 
     @property
@@ -371,7 +365,7 @@ class MemoryPlan:
         return pretraining_flops(self.config, lengths, self.masked_tokens * self.batch_size)
 
     def memory(self, activation_checkpointing: bool, sequences: int) -> TrainingMemory:
-        """At the peak of a micro-batch of so many sequences."""
+        """Peak memory of a micro-batch."""
         return count_training_memory(
             self.config,
             batch_size=sequences,
@@ -392,7 +386,7 @@ class MemoryPlan:
 
     @property
     def largest_batch(self) -> int | None:
-        """The most sequences within the limit."""
+        """The largest number of sequences within the limit."""
         return None if self.limit is None else largest_batch(partial(self.memory, False), self.limit)
 
     @property
@@ -409,14 +403,14 @@ class MemoryPlan:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# How fast architectures are on this machine: encoder passes and whole pre-training steps, with random weights.
+# Speed of architectures on this machine: encoder passes and pre-training steps, with random weights.
 #
-# Speed does not depend on what the weights are. Several architectures take turns, so that a ratio between them
-# means something on a machine that others use too; each figure is a median over the turns.
+# Speed does not depend on the values of the weights. Architectures are timed in turns, so that their ratios are
+# meaningful on a shared machine; each figure is a median over the turns.
 
 FEWEST_ROUNDS, MOST_ROUNDS = 3, 15
 MEASURED_TOKENS = 512
-"""Tokens of a batch when nobody says how many sequences: four sequences of 128."""
+"""Tokens of a batch by default: four sequences of 128."""
 Name = TypeVar("Name", bound=Hashable)
 
 
@@ -429,11 +423,11 @@ def time_in_turns(
     clock: Callable[[], float] = time.perf_counter,
     advance: Callable[[float], None] = lambda _: None,
 ) -> dict[Name, list[float]]:
-    """Seconds of each run, by turns.
+    """Time several functions in turns, and return the seconds of every call.
 
     Args:
-        seconds: how long to measure; `FEWEST_ROUNDS` to `MOST_ROUNDS` turns are taken.
-        longest: seconds after which no further turn is taken, however few there were.
+        seconds: how long to measure, within `FEWEST_ROUNDS` to `MOST_ROUNDS` rounds.
+        longest: seconds after which no further round starts, even if there were fewer.
     """
     times: dict[Name, list[float]] = {name: [] for name in runs}
     rounds, spent = 0, 0.0
@@ -450,7 +444,7 @@ class Throughput:
     """Median times of one architecture.
 
     Args:
-        batch_size, sequence_length: the batch: so many sequences of so many tokens, without padding.
+        batch_size, sequence_length: of the batch, without padding.
         inference_seconds: of a forward pass of the encoder.
         training_seconds: of a pre-training step: forward, backward, clipping and LAMB.
     """
@@ -468,7 +462,7 @@ class Throughput:
 
 @dataclass(frozen=True, kw_only=True)
 class Measurement:
-    """Throughput by the names that were given, and under which circumstances."""
+    """Throughput by name, with device, precision and number of threads."""
 
     results: dict[str, Throughput]
     device: str
@@ -485,11 +479,11 @@ def measure_throughput(
     precision: Precision,
     seconds: float = 8.0,
 ) -> Measurement:
-    """Time them in turns.
+    """Time inference and training of architectures, in turns.
 
     Args:
-        batch_size: sequences; None: as many as make `MEASURED_TOKENS`, at least one.
-        seconds: how long to measure, after a turn to warm up.
+        batch_size: sequences; None for `MEASURED_TOKENS` tokens, at least one sequence.
+        seconds: how long to measure, after a warm-up round.
 
     Raises:
         OutOfResources: they do not fit into memory.
@@ -536,7 +530,7 @@ def _passes(
 def training_step(
     model: AlbertForPreTraining, recipe: OptimizerRecipe, precision: Precision, device: torch.device
 ) -> Callable[[Sequence[PretrainingBatch]], None]:
-    """A function that takes an update over micro-batches, to be timed."""
+    """A function that makes an update over micro-batches."""
     optimizer = build_optimizer(recipe, model)
 
     def step(batches: Sequence[PretrainingBatch]) -> None:
@@ -548,18 +542,18 @@ def training_step(
 
 
 def masked_tokens_of(length: int) -> int:
-    """The usual share of a sequence, at least one."""
+    """15 % of a sequence, at least one token."""
     return max(1, round(MaskingRecipe().share * length))
 
 
 def random_batch(config: AlbertConfig, length: int, sequences: int) -> PretrainingBatch:
-    """Random tokens without padding, of which the usual share is to be predicted."""
-    draws = np.random.default_rng(0)
+    """A pre-training batch of random tokens without padding."""
+    random = np.random.default_rng(0)
     samples = []
     for _ in range(sequences):
-        ids = draws.integers(0, config.vocab_size, length)
-        positions = np.sort(draws.permutation(length)[: masked_tokens_of(length)])
-        samples.append(Sample(ids, np.zeros(length, np.int64), positions, ids[positions], int(draws.integers(2))))
+        ids = random.integers(0, config.vocab_size, length)
+        positions = np.sort(random.permutation(length)[: masked_tokens_of(length)])
+        samples.append(Sample(ids, np.zeros(length, np.int64), positions, ids[positions], int(random.integers(2))))
     return collate(samples)
 
 

@@ -36,7 +36,7 @@ def test_a_size_that_no_count_gives_has_its_reason():
 
 def test_a_task_that_a_scale_does_not_learn_is_told_so():
     found = {row[0]: row[-1] for row in finetuning(TINY).rows}
-    assert found["race"] == "not learnt" and "64 tokens" in found["sst-2"] and "20,000 examples" in found["qnli"]
+    assert found["race"] == "not run" and "64 tokens" in found["sst-2"] and "20,000 examples" in found["qnli"]
 
 
 @pytest.mark.parametrize("cost", COSTS, ids=[cost["model"] for cost in COSTS])

@@ -92,10 +92,10 @@ def test_figures_are_told_by_what_rows_are_called_at_this_scale():
     assert judged.contrasts[0].figures({"new": "E = 128"}).startswith("E = 128 against old: +70.00 points")
 
 
-def test_what_a_scale_does_not_measure_is_not_asked():
-    assert judge(BETTER, {"another": scores(old=[1.0], new=[2.0])}).verdict == "not asked"
+def test_what_a_scale_does_not_measure_is_not_tested():
+    assert judge(BETTER, {"another": scores(old=[1.0], new=[2.0])}).verdict == "not tested"
     judged = judge(BETTER, {"score": scores(old=[1.0, 2.0])})
-    assert judged.verdict == "not asked" and "new against old: not run" in judged.words
+    assert judged.verdict == "not tested" and "new against old: not run" in judged.words
 
 
 def test_the_first_column_that_was_measured_is_the_one():

@@ -6,7 +6,7 @@ import pytest
 
 from albert.experiments.grids import BASE, PAPER, SCALES, SMALL, TINY, arm, grid_of
 from albert.experiments.jobs import Folders
-from albert.experiments.report import about
+from albert.experiments.report import comparison_notes
 from albert.experiments.results import read_outcome
 from albert.model.config import PRESETS
 from albert.pretraining.recipe import PretrainingRecipe
@@ -73,8 +73,8 @@ def test_wide_models_of_small_scales_learn_at_a_lower_rate_and_the_papers_all_at
 
 def test_arms_at_another_rate_are_told_beside_their_table(tmp_path):
     wide, alike = (read_outcome(grid_of(table, TINY), TINY, ("first",), Folders(tmp_path)) for table in ("2", "3"))
-    assert "Peak rates differ: BERT-base 0.001, BERT-large 0.0005" in " ".join(about(wide))
-    assert "Peak rates" not in " ".join(about(alike))
+    assert "Peak rates differ: BERT-base 0.001, BERT-large 0.0005" in " ".join(comparison_notes(wide))
+    assert "Peak rates" not in " ".join(comparison_notes(alike))
 
 
 @pytest.mark.parametrize("scale", [TINY, SMALL], ids=["tiny", "small"])

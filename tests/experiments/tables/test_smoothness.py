@@ -8,7 +8,7 @@ from tests.tiny import tiny_config
 
 from albert.checkpoints.model_directory import save_model_directory
 from albert.experiments import layers
-from albert.experiments.layers import SMOOTHNESS, cached_layers, rest, unevenness
+from albert.experiments.layers import SMOOTHNESS, cached_layers, last_movement, unevenness
 from albert.experiments.quickstart import split_chapters
 from albert.model.albert import AlbertForPreTraining
 from albert.text.sentencepiece import train_tokenizer
@@ -17,12 +17,12 @@ from albert.text.sentencepiece import train_tokenizer
 def test_unevenness_and_rest_by_hand():
     assert unevenness([2.0, 2.0, 2.0]) == 0 and unevenness([3.0]) == 0
     assert unevenness([1.0, 3.0, 2.0]) == pytest.approx(100 * 1.5 / 2)
-    assert rest([2.0, 1.0, 0.0]) == 0 and rest([1.0, 2.0, 3.0]) == pytest.approx(150)
+    assert last_movement([2.0, 1.0, 0.0]) == 0 and last_movement([1.0, 2.0, 3.0]) == pytest.approx(150)
 
 
 def test_the_length_of_states_makes_no_difference():
     curve = [4.0, 1.0, 2.5, 2.0]
-    for measure in (unevenness, rest):
+    for measure in (unevenness, last_movement):
         assert measure([10 * value for value in curve]) == pytest.approx(measure(curve))
 
 

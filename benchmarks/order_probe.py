@@ -25,13 +25,13 @@ from albert.pretraining.sampling import CorpusBlocks, PretrainingSamples, Sequen
 from albert.pretraining.segments import (
     NO_LABEL,
     Documents,
-    Runs,
     Segments,
     SentenceObjective,
     SequenceTable,
+    TokenRanges,
+    adjacent_segments,
     order_segments,
     pack_sentences,
-    segments_of,
 )
 from albert.text.shards import TokenCorpus
 
@@ -116,12 +116,12 @@ def untruncated_pairs(corpus: TokenCorpus, sentences: int, count: int, seed: int
         table = pack_sentences(as_units, sentences, 0.1, seed, 0)
         begin, split, end = (documents.sentence_starts[column] for column in (table.begin, table.split, table.end))
         found.append(SequenceTable(begin, split, end, table.document))
-    table = SequenceTable.joined(found)
+    table = SequenceTable.concatenate(found)
     table = table.take(np.flatnonzero(table.split < table.end))
     draws = np.random.default_rng(seed)
     table = table.take(draws.permutation(len(table))[:count])
     segments = order_segments(
-        "sop", *segments_of(table), lambda which: Runs(which, which), draws.random(len(table)) < 0.5
+        "sop", *adjacent_segments(table), lambda which: TokenRanges(which, which), draws.random(len(table)) < 0.5
     )
     return _seen(corpus, segments)
 
@@ -146,7 +146,7 @@ def judge(pairs: Pairs, seed: int = 0) -> Verdict:
 
 def _seen(corpus: TokenCorpus, segments: Segments) -> Pairs:
     asked = segments.labels != NO_LABEL
-    first, second = (Runs(run.begin[asked], run.length[asked]) for run in (segments.first, segments.second))
+    first, second = (TokenRanges(run.begin[asked], run.length[asked]) for run in (segments.first, segments.second))
     starts = corpus.sentence_starts
     edges, cut = [], []
     for run in (first, second):

@@ -105,7 +105,7 @@ class Case(NamedTuple):
     def batch(self, number: int) -> list[Sample]:
         """Samples of step number `number`."""
         samples = self.samples()
-        return [samples.numbered(number * self.batch_size + i) for i in range(self.batch_size)]
+        return [samples.sample(number * self.batch_size + i) for i in range(self.batch_size)]
 
 
 def measure(asked: Benchmark) -> Iterator[list[object]]:

@@ -143,7 +143,7 @@ def test_a_single_document_for_next_sentence_prediction_leaves_nothing(refused, 
     assert run([*prepare, "--held-out", "0", "--workers", "1"]) == 0
     words = ["--data", alone, "--output", tmp_path / "out", "--sequences.objective", "nsp"]
     code, said = refused("quickstart", *words, *TINY)
-    assert code == 78 and '"nsp" needs a second train document' in said
+    assert code == 78 and '"nsp" needs at least two train documents' in said
 
 
 def test_a_scaled_batch_shows_how_its_learning_rate_came_about(corpus, tmp_path, capsys):

@@ -48,7 +48,7 @@ def test_what_is_shown_is_what_a_run_sees(corpus, capsys):
     parts = re.split(r"^sample ([\d,]+) ─+$", out, flags=re.MULTILINE)
     assert len(parts) == 1 + 2 * 20
     for number, text in zip(parts[1::2], parts[2::2], strict=True):
-        sample = samples.numbered(int(number.replace(",", "")))
+        sample = samples.sample(int(number.replace(",", "")))
         assert samples.per_epoch + 3 <= int(number.replace(",", "")) < samples.per_epoch + 23
         plain = " ".join(text.split())
         assert plain.startswith(f"{len(sample.token_ids)} tokens, {len(sample.masked_labels)} masked")

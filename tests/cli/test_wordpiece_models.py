@@ -95,7 +95,7 @@ def test_masks_lie_on_words_and_special_pieces_are_left_alone(places):
     starts = tokenizer.word_starts()
     continuing = 0
     for number in range(60):
-        sample = samples.numbered(number)
+        sample = samples.sample(number)
         ids = sample.token_ids.copy()
         ids[sample.masked_positions] = sample.masked_labels
         assert ids[0] == tokenizer.cls_id

@@ -39,7 +39,7 @@ def all_rows(batches):
 
 
 def test_positions_point_at_the_masked_tokens(samples):
-    chosen = [samples.numbered(n) for n in range(20)]
+    chosen = [samples.sample(n) for n in range(20)]
     batch = collate(chosen)
     assert batch.packed.lengths == tuple(len(sample.token_ids) for sample in chosen)
     assert batch.n_tokens == sum(batch.packed.lengths)
@@ -56,7 +56,7 @@ def test_positions_point_at_the_masked_tokens(samples):
 
 
 def test_counts_are_what_the_losses_are_divided_by(samples):
-    chosen = [samples.numbered(n) for n in range(40)]
+    chosen = [samples.sample(n) for n in range(40)]
     batch = collate(chosen)
     assert batch.counts["masked_tokens"] == len(batch.masked_labels) == sum(len(s.masked_labels) for s in chosen)
     labelled = sum(sample.order_label != NO_LABEL for sample in chosen)
@@ -65,7 +65,7 @@ def test_counts_are_what_the_losses_are_divided_by(samples):
 
 
 def test_a_batch_moves_to_a_device_whole(samples):
-    moved = collate([samples.numbered(n) for n in range(4)]).to(torch.device("meta"))
+    moved = collate([samples.sample(n) for n in range(4)]).to(torch.device("meta"))
     for tensor in (moved.packed.token_ids, moved.masked_positions, moved.masked_labels, moved.order_labels):
         assert tensor.is_meta
 
@@ -76,7 +76,7 @@ def test_step_t_holds_the_samples_from_t_times_the_batch_size(samples):
     for step in (0, 1, per_epoch_steps):
         batches = source.micro_batches(step, 0, 1)
         assert [batch.packed.n_sequences for batch in batches] == [3, 3, 2]
-        assert all_rows(batches) == rows(collate([samples.numbered(8 * step + i) for i in range(8)]))
+        assert all_rows(batches) == rows(collate([samples.sample(8 * step + i) for i in range(8)]))
 
 
 @pytest.mark.filterwarnings("ignore:This DataLoader will create")

@@ -37,9 +37,9 @@ def order_of(corpus, seed=0):
 def sequences(order, epochs, samples):
     """(begin, split, end, document) of each sample."""
     rows = np.empty((len(samples), 4), dtype=np.int64)
-    for place in order.find(epochs, samples):
-        table = place.window.sequences.take(place.sequences)
-        rows[place.which] = np.stack((table.begin, table.split, table.end, table.document), axis=1)
+    for group in order.find(epochs, samples):
+        table = group.window.sequences.take(group.rows)
+        rows[group.samples] = np.stack((table.begin, table.split, table.end, table.document), axis=1)
     return rows
 
 
@@ -107,8 +107,8 @@ def test_epochs_seeds_and_windows_are_shuffled_differently(corpus):
 def test_a_window_is_drawn_from_anywhere_and_only_a_few_are_kept(corpus):
     order = order_of(corpus)
     whole(order, 0)
-    assert len(order._windows) == epoch_order.KEPT_WINDOWS
+    assert len(order._windows) == epoch_order.CACHED_WINDOWS
     places = list(order.find(np.zeros(order.per_epoch, dtype=np.int64), np.arange(order.per_epoch)))
     assert len(places) == round(len(order._blocks) / 4)
-    reach = [np.ptp(place.window.sequences.document) for place in places]
+    reach = [np.ptp(group.window.sequences.document) for group in places]
     assert np.mean(reach) > 30  # of 80 documents

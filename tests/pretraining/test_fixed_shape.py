@@ -144,7 +144,7 @@ def test_rows_of_steps_that_were_not_looked_at_are_filled_too(seed, batch_size):
     source, masks = Lengths(seed), MaskingRecipe().budgets
     shape = choose_shape(source, masks, batch_size, 64, 1, 512)
     later = source.lengths(np.arange(1 << 17, 1 << 18)).reshape(-1, batch_size)[:256]
-    rows = sum(len(shape.deal(step, masks(step))) for step in later) * shape.rows
+    rows = sum(len(shape.assign(step, masks(step))) for step in later) * shape.rows
     assert shape.rows <= 64 * 512
     assert int(later.sum()) >= 0.97 * rows
 
@@ -163,7 +163,7 @@ def test_lengths_of_a_mixture_are_those_of_its_samples(samples):
 
 def test_a_shape_that_holds_no_sequence_is_refused():
     with pytest.raises(InvalidConfiguration, match="holds no sequence of 40 tokens"):
-        FixedShape(32, 4, 8, 32).deal(np.array([40]), np.array([6]))
+        FixedShape(32, 4, 8, 32).assign(np.array([40]), np.array([6]))
 
 
 def test_attention_by_boundaries_is_attention_of_each_sequence():

@@ -36,7 +36,7 @@ def parts(corpora):
 @pytest.mark.parametrize("weights", [(), (1, 1, 1), (0.7, 0.2, 0.1), (1, 1000, 1)])
 def test_every_corpus_gets_its_share_of_every_stretch(parts, weights):
     mixed = MixedSamples(parts, weights)
-    corpora, _ = mixed.places(np.arange(60_000))
+    corpora, _ = mixed.locate(np.arange(60_000))
     asked = np.array(weights if weights else [part.per_epoch for part in parts], dtype=float)
     for begin, end in ((0, 60_000), (0, 500), (31_000, 31_500)):
         counts = np.bincount(corpora[begin:end], minlength=3)
@@ -49,7 +49,7 @@ def test_no_sample_is_left_out_or_repeated(weights, first):
     shares = np.array(weights)
     mixed._shares = np.maximum(1, np.rint(1e6 * shares / shares.sum())).astype(np.int64).tolist()
     numbers = np.arange(first, first + 400)
-    corpora, within = mixed.places(numbers)
+    corpora, within = mixed.locate(numbers)
     for corpus in range(len(weights)):
         assert (np.diff(within[corpora == corpus]) == 1).all()
     if first == 0:
@@ -59,9 +59,9 @@ def test_no_sample_is_left_out_or_repeated(weights, first):
 def test_a_sample_of_a_mixture_is_a_sample_of_its_corpus(parts):
     mixed = MixedSamples(parts, (3, 2, 1))
     numbers = np.array([5, 0, 77, 3, 3, 1000, 12])
-    corpora, within = mixed.places(numbers)
+    corpora, within = mixed.locate(numbers)
     for found, corpus, number in zip(mixed.batch(numbers).unbatch(), corpora, within, strict=True):
-        for ours, theirs in zip(found, parts[corpus].numbered(int(number)), strict=True):
+        for ours, theirs in zip(found, parts[corpus].sample(int(number)), strict=True):
             assert np.array_equal(ours, theirs)
 
 

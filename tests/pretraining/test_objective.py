@@ -17,7 +17,7 @@ from albert.text.shards import TokenCorpus
 @pytest.fixture
 def batch(tiny_corpus) -> PretrainingBatch:
     samples = PretrainingSamples(TokenCorpus.open(tiny_corpus), SequenceRecipe(max_length=32), MaskingRecipe(), 0)
-    return collate([samples.numbered(n) for n in range(12)])
+    return collate([samples.sample(n) for n in range(12)])
 
 
 @pytest.fixture

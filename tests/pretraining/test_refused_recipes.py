@@ -52,17 +52,23 @@ REFUSED = {
         ({"share": 1.0}, "masking.share: is 1.0, a number between 0 and 1 is needed"),
         ({"max_ngram": 0}, "masking.max_ngram: is 0, at least 1 is needed"),
         ({"max_predictions": 0}, "masking.max_predictions: is 0, at least 1 is needed"),
-        ({"replace_with_mask": 0.95}, "masking: the shares of [MASK] and random tokens do not fit into 1"),
-        ({"replace_with_random": -0.1}, "masking: the shares of [MASK] and random tokens do not fit into 1"),
+        (
+            {"replace_with_mask": 0.95},
+            "masking: the shares of [MASK] and random tokens are negative or",
+        ),
+        (
+            {"replace_with_random": -0.1},
+            "masking: the shares of [MASK] and random tokens are negative or",
+        ),
     ],
     SequenceRecipe: [
         ({"max_length": 4}, "sequences.max_length: is 4, at least 5 is needed"),
-        ({"short_probability": 1.5}, "sequences.short_probability: is 1.5, not a share"),
-        ({"short_probability": -0.5}, "sequences.short_probability: is -0.5, not a share"),
-        ({"neighbours_probability": 1.5}, "sequences.neighbours_probability: is 1.5, not a share"),
+        ({"short_probability": 1.5}, "sequences.short_probability: is 1.5, a share from 0 to 1 is needed"),
+        ({"short_probability": -0.5}, "sequences.short_probability: is -0.5, a share from 0 to 1 is needed"),
+        ({"neighbours_probability": 1.5}, "sequences.neighbours_probability: is 1.5, a share from 0 to 1 is needed"),
         (
             {"neighbours_probability": 0.5, "objective": "sop-reference"},
-            'sequences.neighbours_probability: is 0.5, "sop-reference" cuts sequences as the reference does; use it',
+            'sequences.neighbours_probability: is 0.5, but "sop-reference" cuts sequences as',
         ),
     ],
     HardExamplesRecipe: [

@@ -69,6 +69,12 @@ def test_a_run_whose_rate_follows_the_budget_goes_on_with_the_same_bytes(tiny_re
     assert weights(tmp_path / "run") == weights(tmp_path / "whole")
 
 
+def test_a_run_with_sop_reference_gives_a_sop_head(tiny_recipe, tiny_corpus, tmp_path):
+    sequences = replace(tiny_recipe.sequences, objective="sop-reference")
+    result = pretrain(replace(tiny_recipe, sequences=sequences), tiny_corpus, tmp_path / "run", "cpu")
+    assert read_json_object(result.model / "config.json")["sentence_objective"] == "sop"
+
+
 def test_steps_are_not_free_to_change_because_the_learning_rate_hangs_on_them(tiny_recipe, tiny_corpus, tmp_path):
     pretrain(replace(tiny_recipe, max_tokens=1), tiny_corpus, tmp_path / "run", "cpu")
     longer = replace(tiny_recipe, schedule=replace(tiny_recipe.schedule, total_steps=20))

@@ -1,129 +1,321 @@
-"""Which sentences become sequences: all of them, whole, once; and nothing in the cuts tells their order."""
+"""Packing sentences into sequences and ordering segments: ours, the reference's, and negative examples for NSP."""
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from albert.pretraining.segments import Documents, pack_sentences
+from albert.pretraining.masking import MaskingRecipe
+from albert.pretraining.sampling import PretrainingSamples, SequenceRecipe
+from albert.pretraining.segments import (
+    IN_ORDER,
+    NO_LABEL,
+    SWAPPED,
+    Documents,
+    NegativeSegments,
+    Segments,
+    SequenceTable,
+    TokenRanges,
+    cut_as_reference,
+    cut_to_length,
+    order_segments,
+    pack_as_reference,
+    pack_sentences,
+    target_lengths,
+)
+from albert.runtime.errors import InvalidConfiguration
 
 documents = st.lists(st.lists(st.integers(1, 40), min_size=1, max_size=20), min_size=1, max_size=6)
+settings = {"lengths": documents, "max_tokens": st.integers(2, 60), "short": st.sampled_from([0.0, 0.1, 1.0])}
 
 
-def starts_of(lengths_by_document):
-    sentences = [length for document in lengths_by_document for length in document]
-    return (
-        np.cumsum([0, *sentences], dtype=np.int64),
-        np.cumsum([0, *map(len, lengths_by_document)], dtype=np.int64),
-    )
+def documents_of(lengths):
+    """Documents from the sentence lengths of each."""
+    sentences = [length for document in lengths for length in document]
+    return Documents(np.cumsum([0, *sentences], dtype=np.int64), np.cumsum([0, *map(len, lengths)], dtype=np.int64))
 
 
-def packed(lengths_by_document, max_tokens=25, short=0.1, seed=0, epoch=0, neighbours=0.0, keep_pairs=False):
-    documents = Documents(*starts_of(lengths_by_document))
-    return pack_sentences(documents, max_tokens, short, seed, epoch, neighbours, keep_pairs)
+def pack(lengths, max_tokens=25, short=0.1, seed=0, epoch=0, neighbours=0.0, keep_pairs=False):
+    return pack_sentences(documents_of(lengths), max_tokens, short, seed, epoch, neighbours, keep_pairs)
 
 
 def random_documents(count, sentences, seed=0):
     """Sentence lengths as in real text: log-normal, mean 24, deviation two thirds of it."""
-    draws = np.random.default_rng(seed)
-    return [np.clip(draws.lognormal(3.0, 0.6, sentences), 2, 120).astype(int).tolist() for _ in range(count)]
+    rng = np.random.default_rng(seed)
+    return [np.clip(rng.lognormal(3.0, 0.6, sentences), 2, 120).astype(int).tolist() for _ in range(count)]
 
 
-anything = {"lengths": documents, "max_tokens": st.integers(2, 60), "short": st.sampled_from([0.0, 0.1, 1.0])}
+def assert_covers(table, lengths):
+    """Every token is in exactly one sequence."""
+    assert table.begin[0] == 0 and table.end[-1] == sum(map(sum, lengths))
+    assert (table.begin[1:] == table.end[:-1]).all() and (table.begin < table.end).all()
 
 
-@given(**anything, epoch=st.integers(0, 3), neighbours=st.sampled_from([0.0, 0.5, 1.0]))
-def test_every_token_belongs_to_exactly_one_sequence(lengths, max_tokens, short, epoch, neighbours):
-    table = packed(lengths, max_tokens, short, epoch=epoch, neighbours=neighbours)
-    total = sum(map(sum, lengths))
-    assert table.begin[0] == 0 and table.end[-1] == total
-    assert (table.begin[1:] == table.end[:-1]).all()
-    assert (table.begin < table.end).all()
+def token_ranges(begin, length):
+    return TokenRanges(np.array(begin), np.array(length))
 
 
-@given(**anything)
-def test_no_sentence_is_cut_unless_it_is_longer_than_allowed(lengths, max_tokens, short):
-    table = packed(lengths, max_tokens, short)
-    sentence_starts, _ = starts_of(lengths)
-    for edge in table.begin:
-        if edge not in sentence_starts:
-            sentence = np.searchsorted(sentence_starts, edge) - 1
-            assert sentence_starts[sentence + 1] - sentence_starts[sentence] > max_tokens
+# ---- packing ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_sentence_longer_than_allowed_is_cut_into_equal_parts_without_an_order():
-    table = packed([[5, 103, 5]], max_tokens=25)
+@given(**settings, epoch=st.integers(0, 3), neighbours=st.sampled_from([0.0, 0.5, 1.0]))
+def test_every_token_is_in_one_sequence_and_only_overlong_sentences_are_cut(
+    lengths, max_tokens, short, epoch, neighbours
+):
+    table = pack(lengths, max_tokens, short, epoch=epoch, neighbours=neighbours)
+    assert_covers(table, lengths)
+    sentence_starts = documents_of(lengths).sentence_starts
+    for edge in set(table.begin.tolist()) - set(sentence_starts.tolist()):
+        sentence = np.searchsorted(sentence_starts, edge) - 1
+        assert sentence_starts[sentence + 1] - sentence_starts[sentence] > max_tokens
+
+
+def test_overlong_sentence_is_cut_into_equal_parts_without_order():
+    table = pack([[5, 103, 5]], max_tokens=25)
     inside = (table.begin >= 5) & (table.end <= 108)
     assert (table.end - table.begin)[inside].tolist() == [20, 21, 20, 21, 21]
     assert (table.split == table.end)[inside].all()
 
 
-@given(**anything)
-def test_keeping_pairs_leaves_no_sentence_alone_that_has_another_in_its_document(lengths, max_tokens, short):
-    table = packed(lengths, max_tokens, short, keep_pairs=True)
+@given(**settings)
+def test_keep_pairs_leaves_only_single_sentence_documents_alone(lengths, max_tokens, short):
+    table = pack(lengths, max_tokens, short, keep_pairs=True)
+    assert_covers(table, lengths)
     alone = table.split == table.end
     assert all(len(lengths[document]) == 1 for document in table.document[alone].tolist())
-    sentence_starts, _ = starts_of(lengths)
+    sentence_starts = documents_of(lengths).sentence_starts
     first, last = (np.searchsorted(sentence_starts, edges[~alone]) for edges in (table.begin, table.end))
     too_long = (table.end - table.begin)[~alone] > max_tokens
     assert np.isin(last - first, (2, 3))[too_long].all()
-    assert table.begin[0] == 0 and (table.begin[1:] == table.end[:-1]).all() and table.end[-1] == sum(map(sum, lengths))
 
 
-def test_sequences_are_well_filled():
-    table = packed(random_documents(300, 200), max_tokens=509, short=0.0)
+def test_sequences_are_about_a_quarter_below_the_maximum():
+    table = pack(random_documents(300, 200), max_tokens=509, short=0.0)
     assert 0.72 < (table.end - table.begin).mean() / 509 < 0.95
 
 
-def test_the_asked_share_of_sequences_is_short():
-    """Of sentences of one token nothing overflows, so only the short ones are less than half full."""
-    documents = [[1] * 4000 for _ in range(50)]
-    whole = packed(documents, max_tokens=100, short=0.0)
-    assert (whole.end - whole.begin).min() >= 50
-    table = packed(documents, max_tokens=100, short=0.1)
-    cut = len(table) - len(whole)
-    assert 2 * cut / len(table) == pytest.approx(0.1, abs=0.02)
-    lengths = (table.end - table.begin)[~np.isin(table.begin, whole.begin)]
-    assert lengths.min() <= 5 and lengths.max() >= 90  # anywhere
-    assert lengths.mean() == pytest.approx(50, abs=5)
+def test_short_probability_is_the_share_of_short_sequences():
+    """With sentences of one token only short sequences are less than half full."""
+    lengths = [[1] * 4000 for _ in range(50)]
+    uncut = pack(lengths, max_tokens=100, short=0.0)
+    assert (uncut.end - uncut.begin).min() >= 50
+    table = pack(lengths, max_tokens=100, short=0.1)
+    assert 2 * (len(table) - len(uncut)) / len(table) == pytest.approx(0.1, abs=0.02)
+    cut_lengths = (table.end - table.begin)[~np.isin(table.begin, uncut.begin)]
+    assert cut_lengths.min() <= 5 and cut_lengths.max() >= 90
+    assert cut_lengths.mean() == pytest.approx(50, abs=5)
 
 
-def test_every_split_of_a_sequence_is_as_likely_as_every_other():
-    table = packed([[2] * 6] * 6000, max_tokens=12, short=0.0)
+def test_split_is_uniform_over_sentence_boundaries():
+    table = pack([[2] * 6] * 6000, max_tokens=12, short=0.0)
     counts = np.bincount((table.split - table.begin) // 2, minlength=6)[1:]
     assert counts.sum() == 6000
     assert (np.abs(counts - 1200) < 4 * np.sqrt(1200)).all()
 
 
-def test_the_asked_share_of_sequences_is_cut_into_neighbours():
-    documents = [[2] * 6 for _ in range(4000)]
-    whole = packed(documents, max_tokens=12, short=0.0)
-    assert len(whole) == 4000
-    table = packed(documents, max_tokens=12, short=0.0, neighbours=0.25)
-    lengths = table.end - table.begin
-    assert set(lengths.tolist()) == {4, 12}
-    assert (lengths == 4).sum() / 3 == pytest.approx(1000, abs=4 * np.sqrt(4000 * 0.25 * 0.75))
-    assert ((table.split - table.begin)[lengths == 4] == 2).all()  # nothing but the boundary and a sentence each side
-    odd = packed([[2] * 7] * 50, max_tokens=14, short=0.0, neighbours=1.0)
+def test_neighbours_probability_is_the_share_of_sequences_cut_into_pairs():
+    lengths = [[2] * 6 for _ in range(4000)]
+    assert len(pack(lengths, max_tokens=12, short=0.0)) == 4000
+    table = pack(lengths, max_tokens=12, short=0.0, neighbours=0.25)
+    tokens = table.end - table.begin
+    assert set(tokens.tolist()) == {4, 12}
+    assert (tokens == 4).sum() / 3 == pytest.approx(1000, abs=4 * np.sqrt(4000 * 0.25 * 0.75))
+    assert ((table.split - table.begin)[tokens == 4] == 2).all()
+    odd = pack([[2] * 7] * 50, max_tokens=14, short=0.0, neighbours=1.0)
     assert (odd.end - odd.begin).tolist() == [4, 4, 6] * 50
 
 
-@given(**anything, neighbours=st.sampled_from([0.5, 1.0]))
-def test_neighbours_are_parts_of_the_sequences_that_there_are_without(lengths, max_tokens, short, neighbours):
-    whole, table = packed(lengths, max_tokens, short), packed(lengths, max_tokens, short, neighbours=neighbours)
-    assert set(whole.begin.tolist()) <= set(table.begin.tolist())
-    sentence_starts, _ = starts_of(lengths)
+@given(**settings, neighbours=st.sampled_from([0.5, 1.0]))
+def test_neighbour_pairs_are_parts_of_the_sequences_without_them(lengths, max_tokens, short, neighbours):
+    plain, table = pack(lengths, max_tokens, short), pack(lengths, max_tokens, short, neighbours=neighbours)
+    assert set(plain.begin.tolist()) <= set(table.begin.tolist())
     if neighbours == 1.0:
-        sentences = np.searchsorted(sentence_starts, table.end) - np.searchsorted(sentence_starts, table.begin)
-        assert sentences.max() <= 3
+        first, last = (
+            np.searchsorted(documents_of(lengths).sentence_starts, edges) for edges in (table.begin, table.end)
+        )
+        assert (last - first).max() <= 3
 
 
-def test_first_and_second_segments_are_equally_long():
-    for max_tokens, sentences in ((61, 40), (125, 5), (125, 40), (509, 100)):
-        table = packed(random_documents(40_000 // sentences, sentences), max_tokens)
-        two = table.split < table.end
-        difference = (2 * table.split - table.begin - table.end)[two]
-        error = difference.std() / np.sqrt(len(difference))
-        assert abs(difference.mean()) < 3.5 * error
-        longer, shorter = int((difference > 0).sum()), int((difference < 0).sum())
-        assert abs(longer - shorter) < 3.5 * np.sqrt(longer + shorter)
+@pytest.mark.parametrize(("max_tokens", "sentences"), [(61, 40), (125, 5), (125, 40), (509, 100)])
+def test_first_and_second_segments_have_equal_lengths_on_average(max_tokens, sentences):
+    table = pack(random_documents(40_000 // sentences, sentences), max_tokens)
+    difference = (2 * table.split - table.begin - table.end)[table.split < table.end]
+    assert abs(difference.mean()) < 3.5 * difference.std() / np.sqrt(len(difference))
+    longer, shorter = int((difference > 0).sum()), int((difference < 0).sum())
+    assert abs(longer - shorter) < 3.5 * np.sqrt(longer + shorter)
+
+
+# ---- order -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("objective", "labels", "first", "second"),
+    [
+        ("sop", [IN_ORDER, SWAPPED, NO_LABEL], [15, 4], [10, 5]),
+        ("nsp", [IN_ORDER, SWAPPED, NO_LABEL], [10, 5], [91, 3]),
+        ("none", [NO_LABEL] * 3, [10, 5], [15, 4]),
+    ],
+)
+def test_order_segments_swaps_or_replaces_by_coin(objective, labels, first, second):
+    segments = order_segments(
+        objective,
+        token_ranges([0, 10, 20], [5, 5, 5]),
+        token_ranges([5, 15, 25], [4, 4, 0]),
+        lambda rows: TokenRanges(rows + 90, rows + 2),
+        np.array([False, True, True]),
+    )
+    assert segments.labels.tolist() == labels
+    assert np.stack(segments.first, axis=1).tolist() == [[0, 5], first, [20, 5]]
+    assert np.stack(segments.second, axis=1).tolist() == [[5, 4], second, [25, 0]]
+
+
+def test_cut_to_length_cuts_the_front_of_the_first_and_the_end_of_the_second_segment():
+    first, second = token_ranges([100] * 4, [6, 9, 3, 5]), token_ranges([100] * 4, [4, 3, 9, 6])
+    cut = cut_to_length(10, Segments(first, second, np.array([IN_ORDER, SWAPPED, SWAPPED, NO_LABEL])))
+    assert cut.first.length.tolist() == [6, 7, 3, 5] and cut.second.length.tolist() == [4, 3, 7, 5]
+    assert cut.first.begin.tolist() == [100, 102, 100, 100] and cut.second.begin.tolist() == [100] * 4
+
+
+# ---- negative examples -----------------------------------------------------------------------------------------------
+
+
+def table_of(rows):
+    """Sequences from (document, tokens of the first segment, tokens of the second)."""
+    rows = np.array(sorted(rows))
+    begin = np.cumsum(rows[:, 1] + rows[:, 2]) - rows[:, 1] - rows[:, 2]
+    split = begin + rows[:, 1]
+    return SequenceTable(begin, split, split + rows[:, 2], rows[:, 0])
+
+
+sequences = st.lists(
+    st.tuples(st.integers(0, 3), st.integers(1, 9), st.integers(0, 9)), min_size=2, max_size=30
+).filter(lambda rows: len({document for document, _, _ in rows}) > 1)
+
+
+@given(sequences, st.integers(0, 2**32))
+def test_negative_segment_is_a_whole_segment_of_another_document(rows, seed):
+    """Or the beginning of one, where no segment fits."""
+    table = table_of(rows)
+    two = np.flatnonzero(table.split < table.end)
+    if len(two) == 0:
+        return
+    room = np.full(len(two), 6)
+    length = np.minimum((table.end - table.split)[two], room)
+    keys = two.astype(np.uint64) + np.uint64(seed)
+    negative = NegativeSegments(table).sample(table.document[two], length, room, keys)
+    sequence = np.searchsorted(table.begin, negative.begin, side="right") - 1
+    assert (table.document[sequence] != table.document[two]).all()
+    assert ((negative.length > 0) & (negative.length <= 6)).all()
+    assert (negative.begin == np.where(table.split < table.end, table.split, table.begin)[sequence]).all()
+    assert (negative.length == np.minimum(table.end[sequence] - negative.begin, 6)).all()
+
+
+def test_negative_segment_has_equal_length_where_possible():
+    rng = np.random.default_rng(0)
+    table = table_of([(document, 5, rng.integers(1, 20)) for document in range(50) for _ in range(40)])
+    length, keys = table.end - table.split, np.arange(len(table)).astype(np.uint64)
+    negative = NegativeSegments(table).sample(table.document, length, np.full(len(table), 60), keys)
+    assert (negative.length == length).mean() > 0.999
+    assert len(np.unique(negative.begin)) > 0.5 * len(table)
+
+
+def test_the_only_other_document_is_found_beside_a_large_one():
+    table = table_of([(0, 5, 7)] * 200_000 + [(1, 5, 9)])
+    rows = np.arange(0, 200_000, 20)
+    negative = NegativeSegments(table).sample(
+        table.document[rows], np.full(len(rows), 7), np.full(len(rows), 8), rows.astype(np.uint64)
+    )
+    assert (negative.begin == table.split[-1]).all() and (negative.length == 8).all()
+
+
+# ---- sop-reference, against its rules written out token by token -----------------------------------------------------
+
+
+@given(**settings, epoch=st.integers(0, 3))
+def test_reference_fills_sequences_up_to_the_target_of_their_document(lengths, max_tokens, short, epoch):
+    packed = documents_of(lengths)
+    targets = target_lengths(np.arange(len(lengths)), max_tokens, short, 0, epoch).tolist()
+    expected, begin = [], 0
+    for number, document in enumerate(lengths):
+        size = 0
+        for i, sentence in enumerate(document):
+            size += sentence
+            if size >= targets[number] or i == len(document) - 1:
+                expected.append((begin, begin + size, number))
+                begin, size = begin + size, 0
+    table = pack_as_reference(packed, max_tokens, short, 0, epoch)
+    assert list(zip(table.begin.tolist(), table.end.tolist(), table.document.tolist(), strict=True)) == expected
+    for split, (begin, end, _) in zip(table.split.tolist(), expected, strict=True):
+        inside = set(packed.sentence_starts.tolist()) & set(range(begin + 1, end))
+        assert split in inside if inside else split == end
+
+
+def test_reference_shortens_the_target_of_a_tenth_of_the_documents():
+    targets = target_lengths(np.arange(20_000), 125, 0.1, 0, 0)
+    short = targets[targets < 125]
+    assert len(short) / 20_000 == pytest.approx(0.1, abs=0.01)
+    assert short.min() == 2 and short.mean() == pytest.approx(63, abs=3)
+
+
+def cut_token_by_token(first, second, most):
+    while first + second > most:
+        first, second = (first - 1, second) if first > second else (first, second - 1)
+    return first, second
+
+
+@given(st.lists(st.tuples(st.integers(1, 300), st.integers(1, 300)), min_size=1, max_size=20), st.integers(2, 200))
+def test_reference_cuts_the_longer_segment(lengths, most):
+    first, second = (np.array(column) for column in zip(*lengths, strict=True))
+    begin, keys = np.arange(len(lengths)) * 1000, np.arange(len(lengths)).astype(np.uint64)
+    cut = cut_as_reference(most, TokenRanges(begin, first), TokenRanges(begin + 500, second), keys)
+    expected = [cut_token_by_token(*pair, most) for pair in lengths]
+    assert list(zip(cut[0].length.tolist(), cut[1].length.tolist(), strict=True)) == expected
+    for ranges, start, length in ((cut[0], begin, first), (cut[1], begin + 500, second)):
+        assert (ranges.begin >= start).all() and (ranges.begin + ranges.length <= start + length).all()
+
+
+def test_reference_cuts_each_token_from_either_end_with_equal_probability():
+    """200 coins: mean 100, variance 50."""
+    count = 4000
+    first, second = token_ranges(np.zeros(count, np.int64), [300] * count), token_ranges([0] * count, [1] * count)
+    cut, _ = cut_as_reference(101, first, second, np.arange(count).astype(np.uint64))
+    assert (cut.length == 100).all()
+    assert cut.begin.mean() == pytest.approx(100, abs=4 * np.sqrt(50 / count))
+    assert cut.begin.var() == pytest.approx(50, rel=0.1)
+
+
+def reference_segments(corpus, epochs, **changes):
+    recipe = SequenceRecipe(**{"max_length": 32, "objective": "sop-reference", **changes})
+    samples = PretrainingSamples(corpus, recipe, MaskingRecipe(), 0)
+    return samples.details(np.arange(epochs * samples.per_epoch))
+
+
+def test_reference_labels_single_sentences_with_a_negative_segment_as_swapped(corpus_of):
+    """All tokens of a document are equal here, so segments of other documents are recognised."""
+    rng = np.random.default_rng(0)
+    corpus = corpus_of([[np.full(rng.integers(4, 40), 20 + d) for _ in range(rng.integers(1, 6))] for d in range(60)])
+    samples, (first, second, labels), *_ = reference_segments(corpus, 8)
+    documents = [[corpus.read(int(b), int(b) + 1)[0] for b in segment.begin] for segment in (first, second)]
+    negative = np.not_equal(*documents)
+    assert (labels[negative] == SWAPPED).all() and 0.1 < negative.mean() < 0.9
+    assert (second.length > 0).all() and (samples.lengths <= 32).all()
+    adjacent = labels[~negative]
+    assert (adjacent == SWAPPED).mean() == pytest.approx(0.5, abs=4 * 0.5 / np.sqrt(len(adjacent)))
+    assert ((second.begin > first.begin)[~negative] == (adjacent == IN_ORDER)).all()
+
+
+def test_reference_cuts_either_end_and_may_leave_a_gap(corpus_of):
+    numbers = iter(range(20, 300))
+    corpus = corpus_of([[[next(numbers) for _ in range(9)] for _ in range(8)] for _ in range(3)])
+    segments = reference_segments(corpus, 50, short_probability=0.0).segments
+    swapped = segments.labels == SWAPPED
+    begin = np.where(swapped, segments.second.begin, segments.first.begin)
+    length = np.where(swapped, segments.second.length, segments.first.length)
+    gap = np.where(swapped, segments.first.begin, segments.second.begin) - begin - length
+    assert gap.min() == 0 and gap.max() > 2
+    assert set((begin % 9).tolist()) > {0, 1, 2}
+
+
+def test_reference_needs_two_documents(corpus_of):
+    with pytest.raises(InvalidConfiguration, match='"sop-reference" needs at least two train documents'):
+        reference_segments(corpus_of([[[20, 21], [22]]]), 1)

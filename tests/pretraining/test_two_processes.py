@@ -287,4 +287,4 @@ def test_the_ranks_share_the_same_samples_in_the_same_order(tiny_recipe, tiny_co
             assert max(batch.packed.n_sequences for batch in batches) <= micro_batch_size
             shares.append([ids.tolist() for b in batches for ids in b.packed.token_ids.split(list(b.packed.lengths))])
         dealt = [shares[turn % world_size][turn // world_size] for turn in range(8)]
-        assert dealt == [samples.numbered(step * 8 + turn).token_ids.tolist() for turn in range(8)]
+        assert dealt == [samples.sample(step * 8 + turn).token_ids.tolist() for turn in range(8)]

@@ -66,15 +66,15 @@ class RenderedSamples:
         self._corpus, self._tokenizer = samples.corpus, samples.corpus.tokenizer()
         self._objective: SentenceObjective = samples.recipe.objective
         self._mask_id = samples.masking.mask_id
-        self._numbers, self._made = numbers, samples.explained(numbers)
+        self._numbers, self._details = numbers, samples.details(numbers)
 
     def __iter__(self) -> Iterator[Group]:
-        lengths = self._made.samples.lengths
+        lengths = self._details.samples.lengths
         for i, end in enumerate(np.cumsum(lengths).tolist()):
             yield self._sample(i, end - int(lengths[i]), end)
 
     def _sample(self, i: int, begin: int, end: int) -> Group:
-        samples, segments, spans, _ = self._made
+        samples, segments, spans, _ = self._details
         masked = int(np.count_nonzero((samples.masked_positions >= begin) & (samples.masked_positions < end)))
         words = spans.words[(spans.begin >= begin) & (spans.begin < end)].tolist()
         label = int(samples.order_labels[i])
@@ -110,7 +110,7 @@ class RenderedSamples:
 
     def _segment(self, tokens: np.ndarray, place: int, breaks: Collection[int]) -> Text:
         """A segment of these tokens that begins at a place of the run of all samples, with breaks between sentences."""
-        samples, _, spans, _ = self._made
+        samples, _, spans, _ = self._details
         original = tokens.tolist()
         span_ends = dict(zip(spans.begin.tolist(), spans.end.tolist(), strict=True))
         text, token, last = Text(), place, place + len(original)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from albert.model.packing import PackedSequences, pack_run
-from albert.pretraining.recipe import ALL_ALIKE, HardExamplesRecipe
+from albert.pretraining.recipe import EQUAL_WEIGHTS, HardExamplesRecipe
 from albert.pretraining.sampling import PretrainingSamples, Sample, Samples
 from albert.pretraining.segments import NO_LABEL
 from albert.runtime.errors import InvalidConfiguration
@@ -23,11 +23,11 @@ from albert.training.update import Batch, Sums, equal_parts
 # --------------------------------------------------------------------------------------------------------------------
 # Several corpora as one stream of samples, by weight (paper Table 7: additional data).
 #
-# Sample i of the mixture is a sample of one corpus, and which one is arithmetic: of the first i samples, a corpus
-# with the share w has floor(i·w), give or take one. Within a corpus samples come in its own shuffled order, so
-# nothing is repeated before its epoch is over, and the mixture is a pure function of i like each of its parts.
+# Which corpus sample i of the mixture comes from is arithmetic: of the first i samples, a corpus with the share w has
+# floor(i·w), give or take one. Within a corpus samples come in its own shuffled order, so nothing is repeated before
+# its epoch is over, and the mixture is a pure function of i like each of its parts.
 
-GRAIN = 1_000_000
+SHARE_UNITS = 1_000_000
 """Shares are rounded to millionths."""
 
 
@@ -39,7 +39,7 @@ class SampleSource(Protocol):
     preferred_batch: int
 
     def batch(self, numbers: np.ndarray) -> Samples:
-        """Many samples at once, each as it would be alone."""
+        """Many samples at once, the same as one by one."""
         ...
 
     def lengths(self, numbers: np.ndarray) -> np.ndarray:
@@ -64,113 +64,79 @@ class MixedSamples:
             raise InvalidConfiguration("mixture", why)
         shares = np.array(weights if weights else [part.per_epoch for part in parts], dtype=np.float64)
         self._parts = parts
-        self._shares = np.maximum(1, np.rint(GRAIN * shares / shares.sum())).astype(np.int64).tolist()
+        self._shares = np.maximum(1, np.rint(SHARE_UNITS * shares / shares.sum())).astype(np.int64).tolist()
         self.per_epoch = sum(part.per_epoch for part in parts)
         self.preferred_batch = min(part.preferred_batch for part in parts)
 
     def batch(self, numbers: Int64[np.ndarray, " samples"]) -> Samples:
-        """Many samples at once, in the order of their numbers, each as it would be alone."""
-        corpora, within = self.places(numbers)
-        found = [(np.flatnonzero(corpora == number), part) for number, part in enumerate(self._parts)]
-        made = [part.batch(within[which]) for which, part in found if len(which)]
-        return _in_order(made, np.concatenate([which for which, _ in found]))
+        """Many samples at once, in the order of their numbers."""
+        corpora, within = self.locate(numbers)
+        by_corpus = np.argsort(corpora, kind="stable")
+        batches = [part.batch(within[corpora == i]) for i, part in enumerate(self._parts) if (corpora == i).any()]
+        return Samples.concatenate(batches).take(np.argsort(by_corpus))
 
     def lengths(self, numbers: Int64[np.ndarray, " samples"]) -> Int64[np.ndarray, " samples"]:
         """Tokens of samples, without making them."""
-        corpora, within = self.places(numbers)
+        corpora, within = self.locate(numbers)
         lengths = np.empty_like(numbers)
         for corpus, part in enumerate(self._parts):
             lengths[corpora == corpus] = part.lengths(within[corpora == corpus])
         return lengths
 
-    def places(
+    def locate(
         self, numbers: Int64[np.ndarray, " samples"]
     ) -> tuple[Int64[np.ndarray, " samples"], Int64[np.ndarray, " samples"]]:
-        """Of each sample, its corpus and its number there."""
+        """The corpus of each sample, and its number within that corpus."""
         corpora = np.zeros_like(numbers)
         within = numbers.copy()
-        waiting = np.arange(len(numbers))
+        pending = np.arange(len(numbers))
         for corpus, share in enumerate(self._shares[:-1]):
-            # Of those that no earlier corpus has taken, this one takes its share, evenly spaced.
-            taken = partial(_taken, share, sum(self._shares[corpus:]))
-            before = taken(within[waiting])
-            own = taken(within[waiting] + 1) > before
-            corpora[waiting[own]] = corpus
-            within[waiting] = np.where(own, before, within[waiting] - before)
-            waiting = waiting[~own]
-            corpora[waiting] = corpus + 1
+            # This corpus gets its share of the samples left by earlier ones, evenly spaced.
+            count_before = partial(_count_before, share, sum(self._shares[corpus:]))
+            before = count_before(within[pending])
+            selected = count_before(within[pending] + 1) > before
+            corpora[pending[selected]] = corpus
+            within[pending] = np.where(selected, before, within[pending] - before)
+            pending = pending[~selected]
+            corpora[pending] = corpus + 1
         return corpora, within
 
 
-def open_corpora(places: Sequence[Path], verify: bool) -> list[TokenCorpus]:
+def _count_before(share: int, total: int, numbers: np.ndarray) -> np.ndarray:
+    """floor(numbers · share / total), in two steps to avoid overflow: samples of a corpus among the first ones."""
+    quotient, rest = np.divmod(numbers, total)
+    return quotient * share + rest * share // total
+
+
+def open_corpora(paths: Sequence[Path], verify: bool) -> list[TokenCorpus]:
     """The training splits of prepared corpora.
 
     Raises:
-        InvalidConfiguration: their tokens are not those of one tokenizer, or one is named twice.
+        InvalidConfiguration: they have different tokenizers, or one is named twice.
         MissingInput, DamagedData: see `TokenCorpus.open`.
     """
-    if len({place.resolve() for place in places}) < len(places):
+    if len({path.resolve() for path in paths}) < len(paths):
         raise InvalidConfiguration("data", "names a corpus twice", "give it a larger weight instead")
-    corpora = [TokenCorpus.open(place, "train", verify=verify) for place in places]
-    for other in corpora[1:]:
-        if other.tokenizer_fingerprint != corpora[0].tokenizer_fingerprint:
+    corpora = [TokenCorpus.open(path, "train", verify=verify) for path in paths]
+    for corpus in corpora[1:]:
+        if corpus.tokenizer_fingerprint != corpora[0].tokenizer_fingerprint:
             why = f"was prepared with another tokenizer than {corpora[0].directory}"
-            raise InvalidConfiguration(other.directory, why, "prepare both with the same one")
+            raise InvalidConfiguration(corpus.directory, why, "prepare both with the same one")
     return corpora
-
-
-def _taken(share: int, of: int, numbers: np.ndarray) -> np.ndarray:
-    """How many of the first `numbers` samples go to a corpus; in two steps, so that nothing overflows."""
-    whole, rest = np.divmod(numbers, of)
-    return whole * share + rest * share // of
-
-
-def _in_order(made: Sequence[Samples], numbers: np.ndarray) -> Samples:
-    """Batches joined, with sample k of the join at place numbers[k]."""
-    order = np.argsort(numbers)
-    lengths = np.concatenate([samples.lengths for samples in made])
-    masks = np.concatenate([_masks_each(samples) for samples in made])
-    starts = np.cumsum(lengths) - lengths
-    tokens = _runs(starts[order], lengths[order])
-    mask_starts = np.cumsum(masks) - masks
-    chosen = _runs(mask_starts[order], masks[order])
-    tokens_before = np.cumsum([0, *(len(samples.token_ids) for samples in made[:-1])])
-    positions = np.concatenate([s.masked_positions + n for s, n in zip(made, tokens_before, strict=True)])
-    moved = np.cumsum(lengths[order]) - lengths[order] - starts[order]
-    return Samples(
-        np.concatenate([samples.token_ids for samples in made])[tokens],
-        np.concatenate([samples.token_type_ids for samples in made])[tokens],
-        lengths[order],
-        positions[chosen] + np.repeat(moved, masks[order]),
-        np.concatenate([samples.masked_labels for samples in made])[chosen],
-        np.concatenate([samples.order_labels for samples in made])[order],
-    )
-
-
-def _masks_each(samples: Samples) -> np.ndarray:
-    """How many masked tokens each sequence has."""
-    ends = np.cumsum(samples.lengths)
-    return np.diff(np.searchsorted(samples.masked_positions, ends), prepend=0)
-
-
-def _runs(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """start, start + 1, ... of every run, one after the other."""
-    before = np.cumsum(lengths) - lengths
-    return np.arange(int(lengths.sum())) + np.repeat(starts - before, lengths)
 
 
 @dataclass(frozen=True)
 class PretrainingBatch:
-    """Masked sequences, and what is to be predicted of them."""
+    """Masked sequences with their labels."""
 
     packed: PackedSequences
     masked_positions: Int[Tensor, " masked"]
-    """Indices into the run of tokens."""
+    """Indices into the concatenated tokens."""
     masked_labels: Int[Tensor, " masked"]
     order_labels: Int[Tensor, " sequences"]
     counts: Mapping[str, int]
     focus: float = 0.0
-    """How much more hard masked tokens count: see `hard_examples`."""
+    """The exponent of `hardness`; 0 weights all masked tokens equally."""
 
     @property
     def n_tokens(self) -> int:
@@ -195,30 +161,28 @@ class PretrainingBatch:
 
 
 def collate(samples: Sequence[Sample]) -> PretrainingBatch:
-    """Put samples one after the other."""
-    return batch_of(Samples.joined(samples))
+    """Samples as a micro-batch."""
+    return batch_of(Samples.of(samples))
 
 
 def batch_of(samples: Samples) -> PretrainingBatch:
-    """Samples as a micro-batch."""
+    """A batch of samples as tensors."""
     return PretrainingBatch(
         packed=pack_run(samples.token_ids, samples.token_type_ids, samples.lengths),
         masked_positions=torch.from_numpy(samples.masked_positions),
         masked_labels=torch.from_numpy(samples.masked_labels),
         order_labels=torch.from_numpy(samples.order_labels),
-        counts={
-            "masked_tokens": len(samples.masked_labels),
-            "sentence_order": int(np.count_nonzero(samples.order_labels != NO_LABEL)),
-        },
+        counts=samples.counts,
     )
 
 
 class PretrainingBatches:
-    """Batches by step: step t holds samples t·B to (t+1)·B − 1, dealt out to the ranks in turn.
+    """Batches by step: step t has samples t·B to (t+1)·B − 1, which the ranks take in turn.
 
     Args:
         batch_size: B, sequences over all ranks and micro-batches.
-        workers: that compute at the same time; each gets a part of every micro-batch, with about as many tokens.
+        workers: threads that compute at the same time; every micro-batch is split into as many parts, of about equal
+            numbers of tokens.
     """
 
     def __init__(
@@ -226,57 +190,57 @@ class PretrainingBatches:
         samples: SampleSource,
         batch_size: int,
         micro_batch_size: int,
-        hard_examples: HardExamplesRecipe = ALL_ALIKE,
+        hard_examples: HardExamplesRecipe = EQUAL_WEIGHTS,
         workers: int = 1,
     ) -> None:
         self._samples, self._hard_examples, self._workers = samples, hard_examples, workers
         self._batch_size, self._micro_batch_size = batch_size, micro_batch_size
 
     def micro_batches(self, step: int, rank: int, world_size: int) -> Sequence[PretrainingBatch]:
-        """One rank's share of a step."""
+        """The samples of one rank in a step."""
         first = step * self._batch_size
         numbers = np.arange(first + rank, first + self._batch_size, world_size)
         focus = self._hard_examples.focus_of(step)
-        made = micro_batches(self._samples, numbers, self._micro_batch_size, self._workers)
-        return [replace(batch, focus=focus) for batch in made]
+        batches = micro_batches(self._samples, numbers, self._micro_batch_size, self._workers)
+        return [replace(batch, focus=focus) for batch in batches]
 
 
 def micro_batches(
     samples: SampleSource, numbers: np.ndarray, micro_batch_size: int, parts: int = 1
 ) -> Iterator[PretrainingBatch]:
-    """Samples in micro-batches, each cut into parts of about as many tokens."""
+    """Samples in micro-batches, each split into parts of about equal numbers of tokens."""
     at_once = max(1, samples.preferred_batch // micro_batch_size) * micro_batch_size
     for begin in range(0, len(numbers), at_once):
-        made = samples.batch(numbers[begin : begin + at_once])
-        for i in range(0, len(made.lengths), micro_batch_size):
-            for part in equal_parts(made.lengths[i : i + micro_batch_size], parts):
-                yield batch_of(made.part(i + part.start, i + part.stop))
+        batch = samples.batch(numbers[begin : begin + at_once])
+        for i in range(0, len(batch.lengths), micro_batch_size):
+            for part in equal_parts(batch.lengths[i : i + micro_batch_size], parts):
+                yield batch_of(batch.part(i + part.start, i + part.stop))
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The pre-training loss: masked tokens plus sentence order, and what is answered right of each (paper §3.1).
+# The pre-training loss: masked tokens plus sentence order, with the number of correct answers (paper §3.1).
 
 
-def pretraining_objective(model: nn.Module, batch: Batch, right: list[np.ndarray] | None = None) -> Sums:
+def pretraining_objective(model: nn.Module, batch: Batch, hits: list[np.ndarray] | None = None) -> Sums:
     """Sums of both cross-entropies, in float32, over a micro-batch.
 
     Args:
-        right: is given, bool [masked], which masked tokens are answered right.
+        hits: a list to which bool [masked] is appended: which masked tokens are predicted correctly.
     """
     assert isinstance(batch, PretrainingBatch)
-    found = model(batch.packed, batch.masked_positions, batch.masked_labels)
-    if right is not None:
-        right.append(found.masked_tokens_correct.cpu().numpy())
-    each, order = found.masked_tokens, found.sentence_order.float()
+    output = model(batch.packed, batch.masked_positions, batch.masked_labels)
+    if hits is not None:
+        hits.append(output.masked_tokens_correct.cpu().numpy())
+    losses, order = output.masked_tokens, output.sentence_order.float()
     return Sums(
         losses={
-            "masked_tokens": (hardness(each, batch.focus) * each).sum() if batch.focus else each.sum(),
+            "masked_tokens": (hardness(losses, batch.focus) * losses).sum() if batch.focus else losses.sum(),
             "sentence_order": functional.cross_entropy(
                 order, batch.order_labels, reduction="sum", ignore_index=NO_LABEL
             ),
         },
         correct={
-            "masked_tokens": found.masked_tokens_correct.sum(),
+            "masked_tokens": output.masked_tokens_correct.sum(),
             "sentence_order": (order.argmax(-1) == batch.order_labels).sum(),
         },
     )

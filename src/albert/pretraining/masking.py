@@ -1,6 +1,6 @@
 """n-gram masking of whole words (paper §4.1, equation 1: p(n) ∝ 1/n, n up to 3; SpanBERT, Joshi et al., 2019).
 
-`MaskingRecipe` has the settings, `NgramMasking` draws the masks of a batch, `Words` says where words begin."""
+`MaskingRecipe` has the settings, `NgramMasking` draws the masks of a batch, `Words` finds the words of sequences."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,56 +11,10 @@ import numpy as np
 from albert.runtime.errors import InvalidConfiguration
 from albert.runtime.random_streams import bounded, draw, high_bits, low_bits
 
-# --------------------------------------------------------------------------------------------------------------------
-# Where words lie in a run of sequences.
-
-
-@dataclass(frozen=True)
-class Words:
-    """The words of all sequences, by position in the run; special tokens belong to none.
-
-    Attributes:
-        begin, end: int64 [words], the tokens of each, `end` one too far.
-        to_segment_end: int64 [words], words from each to the end of its segment, itself counted.
-        first, count: int64 [sequences], the first word of each sequence and how many it has.
-    """
-
-    begin: np.ndarray
-    end: np.ndarray
-    to_segment_end: np.ndarray
-    first: np.ndarray
-    count: np.ndarray
-
-    @classmethod
-    def find(cls, token_ids: np.ndarray, lengths: np.ndarray, begins: np.ndarray, special: np.ndarray) -> "Words":
-        """Find them.
-
-        Args:
-            token_ids: int64 [tokens], one sequence after the other.
-            lengths: int64 [sequences], tokens of each.
-            begins: bool [V], which pieces begin a word; the first of a sequence or segment does whatever it is.
-            special: bool [V], which pieces are special.
-        """
-        starts = np.cumsum(lengths) - lengths
-        special = special[token_ids]
-        opens = np.zeros(len(token_ids), dtype=bool)  # a segment
-        opens[1:] = special[:-1]
-        opens[starts] = True
-        opens &= ~special
-        stops = np.flatnonzero((begins[token_ids] | opens) | special)
-        is_word = ~special[stops]
-        begin, end = stops[is_word], np.append(stops[1:], len(token_ids))[is_word]
-        segments = np.append(np.flatnonzero(opens[begin]), len(begin))
-        sizes = np.diff(segments)
-        to_segment_end = np.repeat(segments[1:], sizes) - np.arange(len(begin))
-        first = np.searchsorted(begin, starts)
-        return cls(begin, end, to_segment_end, first, np.diff(first, append=len(begin)))
-
-
 MaskingUnit = Literal["word", "token"]
 Replacement = Literal["token", "span"]
 _REPLACEMENT_DRAWS = 1 << 32
-"""A sequence's draws: number i is for its word i, and this many and p for its token p."""
+"""Draw number i of a sequence is for its word i, number _REPLACEMENT_DRAWS + p for its token p."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,13 +28,13 @@ class MaskingRecipe:
     share: float = 0.15
     """Share of the tokens of a sequence that are chosen, special ones counted as the reference does."""
     max_predictions: int | None = None
-    """Most masked tokens of a sequence. The reference's 20 are 4 % of 512 tokens; None: the share alone decides."""
+    """Most masked tokens of a sequence. The reference's 20 are 4 % of 512 tokens; None: no limit besides the share."""
     unit: MaskingUnit = "word"
-    """What an n-gram is made of: whole words, or single tokens as in the first BERT."""
+    """What an n-gram consists of: whole words, or single tokens as in the first BERT."""
     max_ngram: int = 3
     """N, most words (or tokens) that one draw masks; 1 masks them one by one."""
     favor_shorter: bool = True
-    """n is drawn with p(n) ∝ 1/n; if not, with the same probabilities in reverse."""
+    """Draw n with p(n) ∝ 1/n; if false, with the same probabilities in reverse order."""
     replacement: Replacement = "token"
     """Whether [MASK], a random token or the token itself is drawn for every token, or once for a span (SpanBERT)."""
     replace_with_mask: float = 0.8
@@ -97,7 +51,8 @@ class MaskingRecipe:
                 raise InvalidConfiguration(f"masking.{name}", f"is {value}, at least 1 is needed")
         kept = 1 - self.replace_with_mask - self.replace_with_random
         if min(self.replace_with_mask, self.replace_with_random, kept + 1e-9) < 0:
-            raise InvalidConfiguration("masking", "the shares of [MASK] and random tokens do not fit into 1")
+            why = "the shares of [MASK] and random tokens are negative or add up to more than 1"
+            raise InvalidConfiguration("masking", why)
 
     def budgets(self, lengths: np.ndarray) -> np.ndarray:
         """Most masked tokens of sequences of these lengths, int64."""
@@ -105,26 +60,67 @@ class MaskingRecipe:
         return budgets if self.max_predictions is None else np.minimum(budgets, self.max_predictions)
 
 
+@dataclass(frozen=True)
+class Words:
+    """The words of concatenated sequences, by token position; special tokens belong to no word.
+
+    Attributes:
+        begin, end: int64 [words], the tokens of each, `end` exclusive.
+        to_segment_end: int64 [words], words from each to the end of its segment, itself included.
+        first, count: int64 [sequences], the first word of each sequence and the number of its words.
+    """
+
+    begin: np.ndarray
+    end: np.ndarray
+    to_segment_end: np.ndarray
+    first: np.ndarray
+    count: np.ndarray
+
+    @classmethod
+    def find(cls, token_ids: np.ndarray, lengths: np.ndarray, word_starts: np.ndarray, special: np.ndarray) -> "Words":
+        """Find the words of sequences.
+
+        Args:
+            token_ids: int64 [tokens], one sequence after the other.
+            lengths: int64 [sequences], tokens of each.
+            word_starts: bool [V], which pieces begin a word; the first piece of a segment always does.
+            special: bool [V], which pieces are special.
+        """
+        starts = np.cumsum(lengths) - lengths
+        is_special = special[token_ids]
+        opens_segment = np.zeros(len(token_ids), dtype=bool)
+        opens_segment[1:] = is_special[:-1]
+        opens_segment[starts] = True
+        opens_segment &= ~is_special
+        edges = np.flatnonzero(word_starts[token_ids] | opens_segment | is_special)
+        is_word = ~is_special[edges]
+        begin, end = edges[is_word], np.append(edges[1:], len(token_ids))[is_word]
+        segments = np.append(np.flatnonzero(opens_segment[begin]), len(begin))
+        to_segment_end = np.repeat(segments[1:], np.diff(segments)) - np.arange(len(begin))
+        first = np.searchsorted(begin, starts)
+        return cls(begin, end, to_segment_end, first, np.diff(first, append=len(begin)))
+
+
 class Spans(NamedTuple):
-    """What is masked together, by position in the run of all sequences; spans never overlap."""
+    """Masked n-grams, by token position in the concatenated sequences; they never overlap."""
 
     begin: np.ndarray
     """int64, ascending."""
     end: np.ndarray
-    """int64, one too far."""
+    """int64, exclusive."""
     words: np.ndarray
     """int64, n."""
 
 
 class MaskedTokens(NamedTuple):
-    """Sequences with holes."""
+    """Masked sequences."""
 
     token_ids: np.ndarray
     """int64 [tokens], with replacements."""
     positions: np.ndarray
-    """int64 [masked], ascending, in the run of all sequences: what is to be predicted."""
+    """int64 [masked], ascending, in the concatenated sequences: the tokens to predict."""
     labels: np.ndarray
-    """int64 [masked]: the tokens that were there."""
+    """int64 [masked]: the original tokens."""
     spans: Spans
 
 
@@ -136,8 +132,7 @@ class NgramMasking:
         special_ids: never masked, never drawn as replacement.
 
     Attributes:
-        recipe, mask_id: as given.
-        word_starts: bool [V], which pieces begin what an n-gram is made of.
+        word_starts: bool [V], which pieces begin a unit of an n-gram.
         special: bool [V].
         replacements: int64, the ids that random tokens are drawn from.
         ngram_shares: float64 [N], the probabilities of n = 1 to N.
@@ -146,9 +141,8 @@ class NgramMasking:
     def __init__(
         self, recipe: MaskingRecipe, word_starts: np.ndarray, mask_id: int, special_ids: Sequence[int]
     ) -> None:
-        self.recipe = recipe
+        self.recipe, self.mask_id = recipe, mask_id
         self.word_starts = word_starts if recipe.unit == "word" else np.ones(len(word_starts), dtype=bool)
-        self.mask_id = mask_id
         self.special = np.zeros(len(word_starts), dtype=bool)
         self.special[list(special_ids)] = True
         self.replacements = np.flatnonzero(~self.special)
@@ -163,7 +157,7 @@ class NgramMasking:
         Args:
             token_ids: int64 [tokens], one sequence after the other.
             lengths: int64 [sequences], tokens of each, at least 1.
-            keys: uint64 [sequences], of the draws of each: masks of a sequence depend on its key and tokens alone.
+            keys: uint64 [sequences]; the masks of a sequence depend on its key and tokens alone.
         """
         spans = self.choose_spans(token_ids, lengths, keys)
         sizes = spans.end - spans.begin
@@ -173,68 +167,65 @@ class NgramMasking:
         sequence = np.searchsorted(starts, positions, side="right") - 1
         bits = draw(keys[sequence], positions - starts[sequence] + _REPLACEMENT_DRAWS)
         random_tokens = self.replacements[bounded(low_bits(bits), len(self.replacements))]
-        fates = high_bits(bits)
-        if self.recipe.replacement == "span":  # that of its first token
-            fates = np.repeat(fates[np.cumsum(sizes) - sizes], sizes)
+        choice = high_bits(bits)
+        if self.recipe.replacement == "span":  # the draw of its first token
+            choice = np.repeat(choice[np.cumsum(sizes) - sizes], sizes)
         mask, random = self.recipe.replace_with_mask, self.recipe.replace_with_mask + self.recipe.replace_with_random
         replaced = token_ids.copy()
         replaced[positions] = np.where(
-            fates < _of_32_bits(mask), self.mask_id, np.where(fates < _of_32_bits(random), random_tokens, labels)
+            choice < _of_32_bits(mask), self.mask_id, np.where(choice < _of_32_bits(random), random_tokens, labels)
         )
         return MaskedTokens(replaced, positions, labels, spans)
 
     def choose_spans(self, token_ids: np.ndarray, lengths: np.ndarray, keys: np.ndarray) -> Spans:
-        """Token ranges of whole words to mask, none of them across a special token, within each sequence's budget.
+        """Token ranges of whole words to mask, within segments and within each sequence's budget.
 
-        Start words are taken in random order. Each has its n drawn with p(n) ∝ 1/n; the span shrinks, word by word,
-        where the segment ends or the budget would be exceeded, and is left out where it meets an earlier one.
-        All sequences take their next start word in the same round.
-
-        Args:
-            token_ids, lengths, keys: as of a call.
+        Start words are taken in random order, one per sequence and round. Each has its n drawn with p(n) ∝ 1/n; the
+        span shrinks, word by word, where the segment ends or the budget would be exceeded, and is dropped where it
+        overlaps an earlier one. Arguments as of a call.
         """
-        longest = self.recipe.max_ngram
+        max_ngram = self.recipe.max_ngram
         words = Words.find(token_ids, lengths, self.word_starts, self.special)
-        order, n = self.drawn(words, keys)
+        order, n = self.draw_starts(words, keys)
         n = np.minimum(n, words.to_segment_end)
-        ends = np.append(words.end, np.full(longest, len(token_ids)))  # room to look beyond the last word
+        ends = np.append(words.end, np.full(max_ngram, len(token_ids)))  # padded: lookups may pass the last word
         covered = np.zeros(len(ends), dtype=bool)
-        reach = np.arange(longest)
-        left = self.recipe.budgets(lengths)
-        going = np.flatnonzero(words.count)
-        left, turn, last = left[going], words.first[going], (words.first + words.count)[going]
-        found = [np.empty((2, 0), dtype=np.int64)]
+        offsets = np.arange(max_ngram)
+        budgets = self.recipe.budgets(lengths)
+        active = np.flatnonzero(words.count)
+        left, turn, last = budgets[active], words.first[active], (words.first + words.count)[active]
+        chosen = [np.empty((2, 0), dtype=np.int64)]
         while len(left):
             start = order[turn]
-            within = start[:, None] + reach
-            fits = ends[within] - words.begin[start][:, None] <= left[:, None]
-            fits &= reach < n[start][:, None]
+            candidates = start[:, None] + offsets
+            fits = ends[candidates] - words.begin[start][:, None] <= left[:, None]
+            fits &= offsets < n[start][:, None]
             size = fits.sum(axis=1)
-            taken = (size > 0) & ~(covered[within] & fits).any(axis=1)
-            covered[within[fits & taken[:, None]]] = True
-            start, size = start[taken], size[taken]
-            found.append(np.stack((start, size)))
-            left[taken] -= ends[start + size - 1] - words.begin[start]
+            free = (size > 0) & ~(covered[candidates] & fits).any(axis=1)
+            covered[candidates[fits & free[:, None]]] = True
+            start, size = start[free], size[free]
+            chosen.append(np.stack((start, size)))
+            left[free] -= ends[start + size - 1] - words.begin[start]
             turn += 1
-            going = (left > 0) & (turn < last)
-            if not going.all():
-                left, turn, last = left[going], turn[going], last[going]
-        start, size = np.concatenate(found, axis=1)
+            active = (left > 0) & (turn < last)
+            if not active.all():
+                left, turn, last = left[active], turn[active], last[active]
+        start, size = np.concatenate(chosen, axis=1)
         ascending = np.argsort(start)
         start, size = start[ascending], size[ascending]
         return Spans(words.begin[start], ends[start + size - 1], size)
 
-    def drawn(self, words: Words, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Of all sequences, their words in the order in which they are taken, and the n of each word.
+    def draw_starts(self, words: Words, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The words of each sequence in random order, and the n of each word.
 
         Raises:
-            ValueError: more and longer sequences than can be masked at a time: 2^32 words.
+            ValueError: more and longer sequences than can be masked at once: 2^32 words.
         """
         first = np.repeat(words.first, words.count)
         number = np.arange(len(first)) - first
         sequence = np.repeat(np.arange(len(keys), dtype=np.uint64), words.count)
         bits = draw(np.repeat(keys, words.count), number)
-        # Sorting whole numbers is several times faster than sorting places by them.
+        # Sorting packed integers is several times faster than argsort.
         digits = int(words.count.max(initial=0)).bit_length()
         if len(keys).bit_length() + digits > 32:
             raise ValueError(f"{len(keys)} sequences of up to {words.count.max()} words at a time")

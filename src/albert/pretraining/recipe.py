@@ -88,7 +88,7 @@ class HardExamplesRecipe:
         return self.focus if step >= self.warmup_steps else 0.0
 
 
-ALL_ALIKE = HardExamplesRecipe()
+EQUAL_WEIGHTS = HardExamplesRecipe()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,18 +12,19 @@ import numpy as np
 
 from albert.pretraining.masking import MaskingRecipe, NgramMasking, Spans
 from albert.pretraining.segments import (
+    NO_LABEL,
     Documents,
-    Runs,
-    SecondSegments,
+    NegativeSegments,
     Segments,
     SentenceObjective,
     SequenceTable,
+    TokenRanges,
+    adjacent_segments,
     cut_to_length,
     order_as_reference,
     order_segments,
     pack_as_reference,
     pack_sentences,
-    segments_of,
     target_lengths,
 )
 from albert.runtime.environment import world
@@ -33,25 +34,25 @@ from albert.runtime.random_streams import item_keys, stream
 from albert.text.shards import TokenCorpus
 
 # --------------------------------------------------------------------------------------------------------------------
-# In which order an epoch shows its sequences: blocks of the corpus in random order, then their sequences, shuffled.
+# The order of an epoch's sequences: blocks of the corpus in random order, then their sequences, shuffled.
 #
 # A table of all sequences would grow with the corpus (a terabyte of text: 600 million sequences of 512 tokens). So
-# the corpus is seen as blocks of about a million tokens. An epoch takes the blocks in random order, 128 at a time;
-# such a window is packed into sequences when it is needed, and its sequences are shuffled. Neighbours in an epoch
-# are therefore from 128 random places of the corpus, or from all of it when it has fewer blocks.
+# the corpus is divided into blocks of about a million tokens. An epoch takes the blocks in random order, 128 at a
+# time; such a window is packed into sequences when it is needed, and its sequences are shuffled. Neighbours in an
+# epoch therefore come from 128 random blocks of the corpus, or from all of it when it has fewer.
 
 BLOCK_TOKENS = 1 << 20
 WINDOW_BLOCKS = 128
-KEPT_WINDOWS, KEPT_EPOCHS = 1, 2
-"""Samples are asked for in order, mostly: a batch that reaches into the next window leaves the one before for good."""
+CACHED_WINDOWS, CACHED_EPOCHS = 1, 2
+"""Samples are mostly requested in order: a batch that reaches into the next window is the last to use this one."""
 
 Packing = Callable[[Documents, int], SequenceTable]
-"""Documents and the number of the epoch to sequences."""
+"""Packs documents into the sequences of an epoch."""
 
 
 @dataclass(frozen=True)
 class Window:
-    """Some blocks of an epoch.
+    """Some blocks of an epoch, packed.
 
     Attributes:
         order: int64, a permutation of the sequences.
@@ -63,24 +64,24 @@ class Window:
     documents: tuple[Documents, ...]
 
     @cached_property
-    def second_segments(self) -> SecondSegments:
-        """The second segments of all sequences."""
-        return SecondSegments(self.sequences)
+    def negatives(self) -> NegativeSegments:
+        """The second segments of all sequences, to draw negative examples from."""
+        return NegativeSegments(self.sequences)
 
 
-class Place(NamedTuple):
-    """Where samples of one epoch and window are found."""
+class WindowRows(NamedTuple):
+    """Requested samples that are in one window of one epoch."""
 
     epoch: int
     window: Window
-    which: np.ndarray
-    """Of the samples asked for, those that are here."""
-    sequences: np.ndarray
+    samples: np.ndarray
+    """Their indices in the request."""
+    rows: np.ndarray
     """Their rows in the window's table."""
 
 
 class CorpusBlocks:
-    """A corpus as blocks: whole documents of one shard, about a million tokens together or a single longer one."""
+    """A corpus as blocks of whole documents of one shard, of about a million tokens or one longer document."""
 
     def __init__(self, corpus: TokenCorpus) -> None:
         self._corpus = corpus
@@ -116,20 +117,12 @@ class CorpusBlocks:
         )
 
 
-@dataclass(frozen=True)
-class _EpochWindows:
-    """The blocks of each window of an epoch, and where the samples of each begin; the last entry is the end."""
-
-    blocks: list[np.ndarray]
-    starts: np.ndarray
-
-
 class EpochOrder:
     """Finds the sequence of sample n of an epoch.
 
-    Epochs are packed anew and so differ in size, by chance and by little. Each gives as many samples as epoch 0 has
-    sequences: a smaller window begins again at its front, of a larger one a few sequences, random ones, are left out.
-    That keeps the place of sample number i independent of all epochs before it.
+    Each epoch is packed anew, so their numbers of sequences differ slightly. Every epoch yields as many samples as
+    epoch 0 has sequences: a window with fewer starts again from its front, a window with more leaves a few random ones
+    out. So the position of sample n does not depend on earlier epochs.
     """
 
     def __init__(self, corpus: TokenCorpus, pack: Packing, seed: int) -> None:
@@ -142,113 +135,113 @@ class EpochOrder:
                 self._counts[block] = len(pack(documents, 0))
                 bar.advance(int(documents.sentence_starts[-1] - documents.sentence_starts[0]) / 1e6)
         self.per_epoch = int(self._counts.sum())
-        self._epochs: dict[int, _EpochWindows] = {}
+        self._epochs: dict[int, tuple[list[np.ndarray], np.ndarray]] = {}
         self._windows: dict[tuple[int, int], Window] = {}
 
-    def find(self, epochs: np.ndarray, samples: np.ndarray) -> Iterator[Place]:
-        """Where samples are, those of one window together.
-
-        Args:
-            epochs, samples: int64, sample n of epoch e each.
-        """
+    def find(self, epochs: np.ndarray, samples: np.ndarray) -> Iterator[WindowRows]:
+        """Sample n of epoch e for each pair (int64) of the arguments, grouped by window."""
         for epoch in np.unique(epochs).tolist():
-            own = np.flatnonzero(epochs == epoch)
-            starts = self._epoch(epoch).starts
-            windows = np.searchsorted(starts, samples[own], side="right") - 1
+            of_epoch = np.flatnonzero(epochs == epoch)
+            _, starts = self._epoch(epoch)
+            windows = np.searchsorted(starts, samples[of_epoch], side="right") - 1
             for number in np.unique(windows).tolist():
-                which = own[windows == number]
+                indices = of_epoch[windows == number]
                 window = self._window(epoch, number)
-                yield Place(epoch, window, which, window.order[(samples[which] - starts[number]) % len(window.order)])
+                rows = window.order[(samples[indices] - starts[number]) % len(window.order)]
+                yield WindowRows(epoch, window, indices, rows)
 
-    def _epoch(self, epoch: int) -> _EpochWindows:
+    def _epoch(self, epoch: int) -> tuple[list[np.ndarray], np.ndarray]:
+        """The blocks of each window, and the first sample of each; the last entry is the end."""
         if epoch not in self._epochs:
             order = stream("blocks", self._seed, epoch).permutation(len(self._blocks))
             blocks = np.array_split(order, max(1, round(len(order) / WINDOW_BLOCKS)))
-            starts = np.cumsum([0, *(int(self._counts[some].sum()) for some in blocks)])
-            _forget_the_oldest(self._epochs, KEPT_EPOCHS)
-            self._epochs[epoch] = _EpochWindows(blocks, starts)
+            starts = np.cumsum([0, *(int(self._counts[part].sum()) for part in blocks)])
+            _evict(self._epochs, CACHED_EPOCHS)
+            self._epochs[epoch] = blocks, starts
         return self._epochs[epoch]
 
     def _window(self, epoch: int, number: int) -> Window:
         if (epoch, number) not in self._windows:
-            _forget_the_oldest(self._windows, KEPT_WINDOWS)
-            documents = tuple(self._blocks.documents(block) for block in self._epoch(epoch).blocks[number].tolist())
-            sequences = SequenceTable.joined([self._pack(some, epoch) for some in documents])
+            _evict(self._windows, CACHED_WINDOWS)
+            blocks = self._epoch(epoch)[0][number].tolist()
+            documents = tuple(self._blocks.documents(block) for block in blocks)
+            sequences = SequenceTable.concatenate([self._pack(block, epoch) for block in documents])
             order = stream("order", self._seed, epoch, number).permutation(len(sequences))
             self._windows[epoch, number] = Window(sequences, order, documents)
         return self._windows[epoch, number]
 
 
-def _forget_the_oldest(kept: dict[Any, Any], most: int) -> None:
-    """Make room for another."""
-    while len(kept) >= most:
-        kept.pop(next(iter(kept)))
+def _evict(cache: dict[Any, Any], size: int) -> None:
+    """Remove the oldest entries to make room for another."""
+    while len(cache) >= size:
+        cache.pop(next(iter(cache)))
 
 
 SPECIAL_TOKENS_OF_A_PAIR = 3
 TOKENS_AT_ONCE = 1 << 17
-"""Fewer are slower to make, a token; more leave the processor's cache."""
-KEPT_BYTES = 1 << 24
-"""Blocks of memory up to this size are kept for the next array when they are freed."""
+"""Smaller batches cost more per token; larger ones exceed the processor's cache."""
+RETAINED_BYTES = 1 << 24
+"""Freed blocks of memory up to this size are kept for the next array."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SequenceRecipe:
-    """What a sequence is.
+    """How sequences are made from documents.
 
     Raises:
         InvalidConfiguration: a length or share outside its range.
     """
 
     max_length: int = 512
-    """Most tokens of a sequence, [CLS] and [SEP] counted."""
+    """Most tokens of a sequence, including [CLS] and [SEP]."""
     short_probability: float = 0.1
-    """Share of sequences, of those of several sentences, that are cut short at a place drawn uniformly (paper §4.1)."""
+    """Share of short sequences among those of several sentences, cut at a uniformly drawn sentence (paper §4.1)."""
     neighbours_probability: float = 0.0
-    """Share of sequences, of those of more than three sentences, that are cut into pairs of neighbouring sentences:
-    swaps near the boundary, with the least to tell their order by."""
+    """Share of sequences of more than three sentences that are cut into pairs of neighbouring sentences: their order is
+    harder to predict."""
     keep_pairs: bool = False
-    """Leave no sentence alone, without an order to tell, that has another in its document: where two or three do not
-    fit, the segment seen first is cut in front and the other one at its end. For sequences short beside the sentences;
-    `albert show` counts what is cut."""
+    """Leave no sentence alone that has another in its document: where two or three do not fit, the first segment of the
+    input loses its front and the second one its end. For sequences that are short compared with the sentences;
+    `albert show` counts the tokens cut."""
     objective: SentenceObjective = "sop"
-    """What is asked about two segments: sop, their order; nsp, whether the second follows; none. sop-reference is the
-    order, made as the reference does."""
+    """The sentence objective: sop, the order of two segments; nsp, whether the second follows the first; none.
+    sop-reference is sop with pairs made as in the reference's code."""
 
     def __post_init__(self) -> None:
         if self.max_length < SPECIAL_TOKENS_OF_A_PAIR + 2:
             raise InvalidConfiguration("sequences.max_length", f"is {self.max_length}, at least 5 is needed")
         for name in ("short_probability", "neighbours_probability"):
             if not 0 <= getattr(self, name) <= 1:
-                raise InvalidConfiguration(f"sequences.{name}", f"is {getattr(self, name)}, not a share")
+                why = f"is {getattr(self, name)}, a share from 0 to 1 is needed"
+                raise InvalidConfiguration(f"sequences.{name}", why)
         for name in ("neighbours_probability", "keep_pairs"):
             if getattr(self, name) and self.objective == "sop-reference":
-                why = f'is {getattr(self, name)}, "sop-reference" cuts sequences as the reference does'
+                why = f'is {getattr(self, name)}, but "sop-reference" cuts sequences as the reference does'
                 raise InvalidConfiguration(f"sequences.{name}", why, 'use it with "sop" or "nsp"')
 
     @property
     def max_tokens(self) -> int:
-        """Most tokens of both segments."""
+        """Most tokens of both segments together."""
         return self.max_length - SPECIAL_TOKENS_OF_A_PAIR
 
 
 class Sample(NamedTuple):
-    """One sequence, masked."""
+    """One masked sequence."""
 
     token_ids: np.ndarray
     """int64 [tokens]: [CLS] first [SEP] second [SEP]."""
     token_type_ids: np.ndarray
-    """int64 [tokens]: 0 up to the first [SEP], 1 behind it."""
+    """int64 [tokens]: 0 up to the first [SEP], then 1."""
     masked_positions: np.ndarray
     """int64 [masked]."""
     masked_labels: np.ndarray
     """int64 [masked]."""
     order_label: int
-    """0 in order, 1 swapped or foreign, -100 nothing to predict."""
+    """0 in order, 1 swapped or from another document, -100 no label."""
 
 
 class Samples(NamedTuple):
-    """Sequences, masked, one after the other."""
+    """Masked sequences, concatenated."""
 
     token_ids: np.ndarray
     """int64 [tokens]."""
@@ -257,28 +250,58 @@ class Samples(NamedTuple):
     lengths: np.ndarray
     """int64 [sequences]: tokens of each."""
     masked_positions: np.ndarray
-    """int64 [masked], ascending, in the run of all tokens."""
+    """int64 [masked], ascending, in the concatenated sequences."""
     masked_labels: np.ndarray
     """int64 [masked]."""
     order_labels: np.ndarray
     """int64 [sequences]."""
 
     @classmethod
-    def joined(cls, samples: Sequence[Sample]) -> "Samples":
-        """Single samples one after the other."""
-        lengths = np.array([len(sample.token_ids) for sample in samples], dtype=np.int64)
-        starts = (np.cumsum(lengths) - lengths).tolist()
-        return cls(
-            np.concatenate([sample.token_ids for sample in samples]),
-            np.concatenate([sample.token_type_ids for sample in samples]),
+    def of(cls, samples: Sequence[Sample]) -> "Samples":
+        """Single samples as a batch."""
+        return cls.concatenate(
+            [
+                cls(ids, types, np.array([len(ids)]), positions, labels, np.array([order]))
+                for ids, types, positions, labels, order in samples
+            ]
+        )
+
+    @classmethod
+    def concatenate(cls, batches: Sequence["Samples"]) -> "Samples":
+        """Batches one after the other."""
+        starts = np.cumsum([0, *(len(batch.token_ids) for batch in batches[:-1])])
+        moved = [b._replace(masked_positions=b.masked_positions + s) for b, s in zip(batches, starts, strict=True)]
+        return cls(*map(np.concatenate, zip(*moved, strict=True)))
+
+    @property
+    def masked_counts(self) -> np.ndarray:
+        """int64 [sequences]: masked tokens of each."""
+        return np.diff(np.searchsorted(self.masked_positions, np.cumsum(self.lengths)), prepend=0)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Items of each term of the loss."""
+        labelled = int(np.count_nonzero(self.order_labels != NO_LABEL))
+        return {"masked_tokens": len(self.masked_labels), "sentence_order": labelled}
+
+    def take(self, rows: np.ndarray) -> "Samples":
+        """Some of the sequences, in the given order."""
+        lengths, counts = self.lengths[rows], self.masked_counts
+        starts = (np.cumsum(self.lengths) - self.lengths)[rows]
+        tokens = _ranges(starts, lengths)
+        masked = _ranges((np.cumsum(counts) - counts)[rows], counts[rows])
+        shift = np.repeat(np.cumsum(lengths) - lengths - starts, counts[rows])
+        return Samples(
+            self.token_ids[tokens],
+            self.token_type_ids[tokens],
             lengths,
-            np.concatenate([s.masked_positions + start for s, start in zip(samples, starts, strict=True)]),
-            np.concatenate([sample.masked_labels for sample in samples]),
-            np.array([sample.order_label for sample in samples], dtype=np.int64),
+            self.masked_positions[masked] + shift,
+            self.masked_labels[masked],
+            self.order_labels[rows],
         )
 
     def part(self, begin: int, end: int) -> "Samples":
-        """Sequences begin to end - 1; most of it is a view."""
+        """Sequences begin to end - 1, as views except for the positions."""
         before = int(self.lengths[:begin].sum())
         after = before + int(self.lengths[begin:end].sum())
         first, last = np.searchsorted(self.masked_positions, (before, after)).tolist()
@@ -292,26 +315,31 @@ class Samples(NamedTuple):
         )
 
     def unbatch(self) -> list[Sample]:
-        """Each by itself."""
+        """The single samples."""
         parts = (self.part(i, i + 1) for i in range(len(self.lengths)))
         return [Sample(ids, types, places, labels, int(order[0])) for ids, types, _, places, labels, order in parts]
 
 
-class Explained(NamedTuple):
-    """Samples, and what they were made of."""
+def _ranges(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """The concatenated integers of all ranges [start, start + length)."""
+    return np.arange(int(lengths.sum())) + np.repeat(starts - (np.cumsum(lengths) - lengths), lengths)
+
+
+class SampleDetails(NamedTuple):
+    """Samples with their origin in the corpus and their masked n-grams."""
 
     samples: Samples
     segments: Segments
     spans: Spans
     mask_keys: np.ndarray
-    """uint64 [sequences], of the draws of each one's masks."""
+    """uint64 [sequences], the keys of the mask draws."""
 
 
 class PretrainingSamples:
     """All samples of a corpus.
 
     Raises:
-        InvalidConfiguration: foreign segments out of a single document.
+        InvalidConfiguration: the objective needs segments of other documents, and there is only one document.
     """
 
     def __init__(self, corpus: TokenCorpus, sequences: SequenceRecipe, masking: MaskingRecipe, seed: int) -> None:
@@ -320,49 +348,45 @@ class PretrainingSamples:
         self._cls, self._sep = tokenizer.cls_id, tokenizer.sep_id
         self.masking = NgramMasking(masking, tokenizer.word_starts(), tokenizer.mask_id, tokenizer.special_ids)
         if sequences.objective in ("nsp", "sop-reference") and corpus.n_documents < 2:
-            why = f'"{sequences.objective}" needs a second {corpus.split} document to take foreign segments from'
-            raise InvalidConfiguration("sequences.objective", why, 'use "sop", which is why the paper has it')
+            why = f'"{sequences.objective}" needs at least two {corpus.split} documents, for negative examples'
+            raise InvalidConfiguration("sequences.objective", why, 'use "sop" or a larger corpus')
         self._order = EpochOrder(corpus, partial(pack_documents, sequences, seed), seed)
         self.per_epoch = self._order.per_epoch
-        _keep_freed_memory()
+        _retain_freed_memory()
         self.preferred_batch = max(1, TOKENS_AT_ONCE // sequences.max_length)
-        """How many samples are best made at once."""
+        """How many samples are most efficiently made at once."""
 
-    def numbered(self, number: int) -> Sample:
-        """Sample `number` of the run, counted from 0 over all epochs."""
+    def sample(self, number: int) -> Sample:
+        """One sample, counted from 0 over all epochs of `per_epoch` samples each."""
         return self.batch(np.array([number])).unbatch()[0]
 
-    def sample(self, epoch: int, n: int) -> Sample:
-        """Sample `n` of an epoch, of which there are `per_epoch`."""
-        return self.numbered(epoch * self.per_epoch + n)
-
     def batch(self, numbers: np.ndarray) -> Samples:
-        """Many samples at once, each as it would be alone.
+        """Many samples at once, the same as one by one.
 
         Args:
             numbers: int64, counted from 0 over all epochs.
         """
-        return self.explained(numbers).samples
+        return self.details(numbers).samples
 
-    def explained(self, numbers: np.ndarray) -> Explained:
-        """As `batch`, with where the segments come from and which tokens were masked together."""
+    def details(self, numbers: np.ndarray) -> SampleDetails:
+        """As `batch`, with the origin of the segments and the masked n-grams."""
         segments, keys = self._segments(numbers)
         first, second, labels = segments
-        lengths = _whole_lengths(first, second)
+        lengths = _sequence_lengths(first, second)
         token_ids = self._with_special_tokens(first, second, lengths)
         types = np.repeat(
             np.tile([0, 1], len(lengths)), np.stack((first.length + 2, lengths - first.length - 2), axis=1).ravel()
         )
         masked = self.masking(token_ids, lengths, keys)
         samples = Samples(masked.token_ids, types, lengths, masked.positions, masked.labels, labels)
-        return Explained(samples, segments, masked.spans, keys)
+        return SampleDetails(samples, segments, masked.spans, keys)
 
     def lengths(self, numbers: np.ndarray) -> np.ndarray:
         """Tokens of samples, without making them."""
-        return _whole_lengths(*self.segments(numbers)[:2])
+        return _sequence_lengths(*self.segments(numbers)[:2])
 
     def segments(self, numbers: np.ndarray) -> Segments:
-        """Where the segments of samples lie in the corpus, and what is asked of them."""
+        """The positions of samples' segments in the corpus, and their order labels."""
         return self._segments(numbers)[0]
 
     def _segments(self, numbers: np.ndarray) -> tuple[Segments, np.ndarray]:
@@ -370,49 +394,45 @@ class PretrainingSamples:
         epochs, items = np.divmod(numbers, self.per_epoch)
         columns = np.empty((5, len(numbers)), dtype=np.int64)
         keys = np.empty(len(numbers), dtype=np.uint64)
-        for place in self._order.find(epochs, items):
-            first, second, labels = self._ordered(place, items[place.which])
-            columns[:, place.which] = (*first, *second, labels)
-            keys[place.which] = item_keys("masks", self._seed, place.epoch, items[place.which])
-        return Segments(Runs(*columns[0:2]), Runs(*columns[2:4]), columns[4]), keys
+        for group in self._order.find(epochs, items):
+            first, second, labels = self._ordered(group, items[group.samples])
+            columns[:, group.samples] = (*first, *second, labels)
+            keys[group.samples] = item_keys("masks", self._seed, group.epoch, items[group.samples])
+        return Segments(TokenRanges(*columns[0:2]), TokenRanges(*columns[2:4]), columns[4]), keys
 
-    def _ordered(self, place: Place, items: np.ndarray) -> Segments:
-        recipe, seed, epoch = self.recipe, self._seed, place.epoch
-        rows = place.window.sequences.take(place.sequences)
+    def _ordered(self, group: WindowRows, items: np.ndarray) -> Segments:
+        recipe, seed, epoch, window = self.recipe, self._seed, group.epoch, group.window
+        table = window.sequences.take(group.rows)
         coins = item_keys("swap", seed, epoch, items) >> np.uint64(63) == 1
         keys = item_keys("foreign", seed, epoch, items)
         if recipe.objective == "sop-reference":
-            targets = target_lengths(rows.document, recipe.max_tokens, recipe.short_probability, seed, epoch)
-            return order_as_reference(rows, targets, place.window.documents, coins, keys, recipe.max_tokens)
-        first, second = segments_of(rows)
+            targets = target_lengths(table.document, recipe.max_tokens, recipe.short_probability, seed, epoch)
+            return order_as_reference(table, targets, window.documents, coins, keys, recipe.max_tokens)
+        first, second = adjacent_segments(table)
         room = np.maximum(recipe.max_tokens - first.length, second.length if recipe.keep_pairs else 0)
-        ordered = order_segments(
-            recipe.objective,
-            first,
-            second,
-            lambda which: place.window.second_segments.foreign(
-                rows.document[which], second.length[which], room[which], keys[which]
-            ),
-            coins,
-        )
+
+        def negatives(rows: np.ndarray) -> TokenRanges:
+            return window.negatives.sample(table.document[rows], second.length[rows], room[rows], keys[rows])
+
+        ordered = order_segments(recipe.objective, first, second, negatives, coins)
         return cut_to_length(recipe.max_tokens, ordered) if recipe.keep_pairs else ordered
 
-    def _with_special_tokens(self, first: Runs, second: Runs, lengths: np.ndarray) -> np.ndarray:
+    def _with_special_tokens(self, first: TokenRanges, second: TokenRanges, lengths: np.ndarray) -> np.ndarray:
         """[CLS] first [SEP] second [SEP] of all samples."""
-        two = second.length > 0
+        has_second = second.length > 0
         starts = np.cumsum(lengths) - lengths
         token_ids = np.empty(int(lengths.sum()), dtype=np.int64)
         token_ids[starts] = self._cls
         token_ids[starts + first.length + 1] = self._sep
         token_ids[starts + lengths - 1] = self._sep
-        places = np.concatenate((starts + 1, (starts + first.length + 2)[two]))
-        begins = np.concatenate((first.begin, second.begin[two]))
-        self.corpus.copy_runs(token_ids, places, begins, np.concatenate((first.length, second.length[two])))
+        places = np.concatenate((starts + 1, (starts + first.length + 2)[has_second]))
+        begins = np.concatenate((first.begin, second.begin[has_second]))
+        self.corpus.copy_runs(token_ids, places, begins, np.concatenate((first.length, second.length[has_second])))
         return token_ids
 
 
-def _whole_lengths(first: Runs, second: Runs) -> np.ndarray:
-    """Tokens of samples, special ones included."""
+def _sequence_lengths(first: TokenRanges, second: TokenRanges) -> np.ndarray:
+    """Tokens of sequences, special ones included."""
     return first.length + 2 + np.where(second.length > 0, second.length + 1, 0)
 
 
@@ -424,9 +444,9 @@ def pack_documents(recipe: SequenceRecipe, seed: int, documents: Documents, epoc
     return pack_sentences(*settings, recipe.neighbours_probability, recipe.keep_pairs)
 
 
-def _keep_freed_memory() -> None:
-    """Spare every array the pages that the system would have to clear for it, a quarter of the time of making samples.
+def _retain_freed_memory() -> None:
+    """Make glibc reuse freed blocks: clearing new pages takes a quarter of the time of making samples.
 
-    glibc gives a freed block back when it is larger than any such block that was freed before.
+    glibc returns a freed block to the system if it is larger than any freed before, so one large block is freed here.
     """
-    np.empty(KEPT_BYTES, dtype=np.uint8)
+    np.empty(RETAINED_BYTES, dtype=np.uint8)

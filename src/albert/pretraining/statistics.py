@@ -1,4 +1,4 @@
-"""What samples are like, counted, beside what theory says of them."""
+"""Statistics of samples, with their expected values."""
 
 import math
 from collections import Counter
@@ -9,8 +9,8 @@ import numpy as np
 
 from albert.pretraining.batches import batch_of
 from albert.pretraining.masking import NgramMasking, Words
-from albert.pretraining.sampling import CorpusBlocks, Explained, PretrainingSamples, SequenceRecipe, pack_documents
-from albert.pretraining.segments import NO_LABEL, SWAPPED
+from albert.pretraining.sampling import CorpusBlocks, PretrainingSamples, SampleDetails, SequenceRecipe, pack_documents
+from albert.pretraining.segments import SWAPPED
 from albert.runtime.progress import progress
 from albert.text.shards import TokenCorpus
 
@@ -20,12 +20,12 @@ QUANTILES = (5, 25, 50, 75, 95)
 
 @dataclass(frozen=True)
 class Figure:
-    """A share or a mean that was seen, and what theory says.
+    """An observed share or mean, and its expected value.
 
     Attributes:
-        expected: by theory; None where theory has no say.
+        expected: by theory; None where there is no expectation.
         deviation: one standard deviation of `seen` around `expected`, 0 where it is exact; None where the expectation
-            holds but roughly.
+            is approximate.
     """
 
     name: str
@@ -35,7 +35,7 @@ class Figure:
 
     @property
     def score(self) -> float | None:
-        """How many standard deviations away; infinite where it should be exact and is not."""
+        """The difference in standard deviations; infinite where it should be exact and is not."""
         if self.expected is None or self.deviation is None:
             return None
         if self.deviation == 0:
@@ -44,7 +44,7 @@ class Figure:
 
 
 def measure(samples: PretrainingSamples, numbers: np.ndarray) -> list[Figure]:
-    """Figures of many samples."""
+    """Figures of the samples with these numbers."""
     masking = samples.masking
     counts: Counter[str] = Counter()
     random_tokens = np.zeros(len(masking.special), dtype=np.int64)
@@ -52,25 +52,25 @@ def measure(samples: PretrainingSamples, numbers: np.ndarray) -> list[Figure]:
     lengths: list[np.ndarray] = []
     with progress("Counting", len(numbers), "samples") as bar:
         for begin in range(0, len(numbers), samples.preferred_batch):
-            made = samples.explained(numbers[begin : begin + samples.preferred_batch])
-            counts.update(_sizes(made, masking))
-            random_tokens += _replacement_draws(made, masking, counts)
-            drawn += np.bincount(_drawn(made, masking), minlength=len(drawn))
-            spans += np.bincount(made.spans.words, minlength=len(spans))
-            lengths.append(made.samples.lengths)
-            bar.advance(len(made.samples.lengths))
+            batch = samples.details(numbers[begin : begin + samples.preferred_batch])
+            counts.update(_count(batch, masking))
+            random_tokens += _count_replacements(batch, masking, counts)
+            drawn += np.bincount(_drawn_ngrams(batch, masking), minlength=len(drawn))
+            spans += np.bincount(batch.spans.words, minlength=len(spans))
+            lengths.append(batch.samples.lengths)
+            bar.advance(len(batch.samples.lengths))
     return [
         *_budget_figures(counts),
         *_ngram_figures(masking, drawn, spans),
-        *_fate_figures(masking, counts, random_tokens),
-        _share("swapped or foreign, of those asked", counts["swapped"], counts["asked"], 0.5),
-        Figure("asked for their order, of all", counts["asked"] / len(numbers)),
+        *_replacement_figures(masking, counts, random_tokens),
+        _share("swapped or foreign, of those asked", counts["swapped"], counts["labelled"], 0.5),
+        Figure("asked for their order, of all", counts["labelled"] / len(numbers)),
         *_length_figures(np.concatenate(lengths), samples.recipe.max_length, counts),
     ]
 
 
 def tokens_cut(corpora: Sequence[TokenCorpus], recipe: SequenceRecipe, seed: int) -> Figure:
-    """How many tokens of epoch 0 are cut off because two or three sentences were kept together."""
+    """The share of tokens of epoch 0 that are cut off because two or three sentences are kept together."""
     cut = total = 0
     for corpus in corpora:
         blocks = CorpusBlocks(corpus)
@@ -83,49 +83,47 @@ def tokens_cut(corpora: Sequence[TokenCorpus], recipe: SequenceRecipe, seed: int
 
 
 def _share(name: str, seen: int, count: int, expected: float) -> Figure:
-    """The share of independent things for which something holds."""
+    """The share of independent events, with its binomial deviation."""
     return Figure(name, seen / max(count, 1), expected, math.sqrt(expected * (1 - expected) / max(count, 1)))
 
 
-def _sizes(made: Explained, masking: NgramMasking) -> dict[str, int]:
-    lengths, positions = made.samples.lengths, made.samples.masked_positions
+def _count(batch: SampleDetails, masking: NgramMasking) -> dict[str, int]:
+    samples = batch.samples
+    lengths, masked = samples.lengths, samples.masked_counts
     budgets = masking.recipe.budgets(lengths)
-    ends = np.cumsum(lengths)
-    masked = np.diff(np.searchsorted(positions, ends), prepend=0)
-    parts = [made.samples.part(i, i + MICRO_BATCH) for i in range(0, len(lengths), MICRO_BATCH)]
-    packed = [batch_of(part).packed for part in parts]
+    packed = [batch_of(samples.part(i, i + MICRO_BATCH)).packed for i in range(0, len(lengths), MICRO_BATCH)]
     return {
         "sequences": len(lengths),
         "tokens": int(lengths.sum()),
-        "tokens computed": sum(some.token_ids.numel() for some in packed),
-        "cells": sum(group.positions.numel() for some in packed for group in some.groups),
-        "masked": len(positions),
+        "tokens computed": sum(part.token_ids.numel() for part in packed),
+        "cells": sum(group.positions.numel() for part in packed for group in part.groups),
+        "masked": int(masked.sum()),
         "budget": int(budgets.sum()),
         "unfilled": int((masked < budgets).sum()),
         "overfilled": int((masked > budgets).sum()),
-        "asked": int((made.samples.order_labels != NO_LABEL).sum()),
-        "swapped": int((made.samples.order_labels == SWAPPED).sum()),
+        "labelled": samples.counts["sentence_order"],
+        "swapped": int((samples.order_labels == SWAPPED).sum()),
     }
 
 
-def _drawn(made: Explained, masking: NgramMasking) -> np.ndarray:
-    """The n of every word, whether or not its turn came."""
-    token_ids = made.samples.token_ids.copy()
-    token_ids[made.samples.masked_positions] = made.samples.masked_labels
-    words = Words.find(token_ids, made.samples.lengths, masking.word_starts, masking.special)
-    return masking.drawn(words, made.mask_keys)[1]
+def _drawn_ngrams(batch: SampleDetails, masking: NgramMasking) -> np.ndarray:
+    """The n drawn for every word, used or not."""
+    token_ids = batch.samples.token_ids.copy()
+    token_ids[batch.samples.masked_positions] = batch.samples.masked_labels
+    words = Words.find(token_ids, batch.samples.lengths, masking.word_starts, masking.special)
+    return masking.draw_starts(words, batch.mask_keys)[1]
 
 
-def _replacement_draws(made: Explained, masking: NgramMasking, counts: Counter[str]) -> np.ndarray:
-    """Count what became of masked tokens; returns how often each id was drawn in the place of another."""
-    labels, replaced = made.samples.masked_labels, made.samples.token_ids[made.samples.masked_positions]
-    sizes = made.spans.end - made.spans.begin
-    drawn = np.cumsum(sizes) - sizes if masking.recipe.replacement == "span" else slice(None)  # one draw a span
-    counts["fates"] += len(labels[drawn])
+def _count_replacements(batch: SampleDetails, masking: NgramMasking, counts: Counter[str]) -> np.ndarray:
+    """Count the replacements of masked tokens; returns how often each id replaced another."""
+    labels, replaced = batch.samples.masked_labels, batch.samples.token_ids[batch.samples.masked_positions]
+    sizes = batch.spans.end - batch.spans.begin
+    drawn = np.cumsum(sizes) - sizes if masking.recipe.replacement == "span" else slice(None)  # one draw per span
+    counts["replacements"] += len(labels[drawn])
     counts["[MASK]"] += int((replaced[drawn] == masking.mask_id).sum())
     counts["kept"] += int((replaced[drawn] == labels[drawn]).sum())
-    strange = replaced[(replaced != masking.mask_id) & (replaced != labels)]
-    return np.bincount(strange, minlength=len(masking.special))
+    random = replaced[(replaced != masking.mask_id) & (replaced != labels)]
+    return np.bincount(random, minlength=len(masking.special))
 
 
 def _budget_figures(counts: Counter[str]) -> list[Figure]:
@@ -145,20 +143,20 @@ def _ngram_figures(masking: NgramMasking, drawn: np.ndarray, spans: np.ndarray) 
     return figures
 
 
-def _fate_figures(masking: NgramMasking, counts: Counter[str], random_tokens: np.ndarray) -> list[Figure]:
+def _replacement_figures(masking: NgramMasking, counts: Counter[str], random_tokens: np.ndarray) -> list[Figure]:
     recipe, vocabulary = masking.recipe, int((~masking.special).sum())
-    same = recipe.replace_with_random / vocabulary  # drawn at random, and it is the one that was there
+    same = recipe.replace_with_random / vocabulary  # a random token equal to the original
     kept = 1 - recipe.replace_with_mask - recipe.replace_with_random + same
-    other = counts["fates"] - counts["[MASK]"] - counts["kept"]
+    other = counts["replacements"] - counts["[MASK]"] - counts["kept"]
     ordinary = random_tokens[~masking.special]
     bins = max(2, min(vocabulary, int(ordinary.sum()) // 20))
     seen = np.bincount(np.arange(vocabulary) * bins // vocabulary, weights=ordinary)
     expected = np.bincount(np.arange(vocabulary) * bins // vocabulary) * ordinary.sum() / vocabulary
     spread = float(((seen - expected) ** 2 / np.maximum(expected, 1e-9)).sum()) / (bins - 1)
     return [
-        _share("become [MASK], of the masked", counts["[MASK]"], counts["fates"], recipe.replace_with_mask),
-        _share("become another token", other, counts["fates"], recipe.replace_with_random - same),
-        _share("stay as they are", counts["kept"], counts["fates"], kept),
+        _share("become [MASK], of the masked", counts["[MASK]"], counts["replacements"], recipe.replace_with_mask),
+        _share("become another token", other, counts["replacements"], recipe.replace_with_random - same),
+        _share("stay as they are", counts["kept"], counts["replacements"], kept),
         Figure("chi-square of other tokens, by degree", spread, 1.0, math.sqrt(2 / (bins - 1))),
         Figure("special tokens among them", float(random_tokens[masking.special].sum()), 0.0, 0.0),
     ]

@@ -17,7 +17,7 @@ from albert.finetuning.run_record import FinetuningSettings
 from albert.inference.predictor import Predictor
 from albert.model.albert import AlbertForQuestionAnswering
 from albert.runtime.errors import DamagedData, InvalidConfiguration
-from albert.tasks.examples import NOT_JUDGED, Example, span_features
+from albert.tasks.examples import IGNORE_INDEX, Example, span_features
 from albert.tasks.submission import DECLARED
 from albert.tasks.task import Answer, Choice, Labels, Tags
 
@@ -195,7 +195,7 @@ def test_the_loss_is_that_of_transformers(task, saved, tmp_path):
     (batch,) = batches.micro_batches(0, 0, 1)
     lengths = batch.packed.lengths
     ids, mask = (torch.zeros(len(lengths), max(lengths), dtype=torch.int64) for _ in range(2))
-    tags = torch.full_like(ids, NOT_JUDGED)
+    tags = torch.full_like(ids, IGNORE_INDEX)
     start = 0
     for row, length in enumerate(lengths):
         ids[row, :length] = batch.packed.token_ids[start : start + length]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from albert.runtime.errors import InvalidConfiguration
 from albert.tasks.answers import (
-    NOTHING_TO_GIVE,
+    NO_CANDIDATE_SCORE,
     OpenAnswer,
     answer_exact_match,
     answer_f1,
@@ -140,7 +140,7 @@ def test_a_context_without_tokens_has_no_answer(joint):
     found = best_answers([Example("q", "here", ("who", ""))], features, [row], may_be_absent=True)[0]
     assert found.candidates == []
     assert found.no_answer_probability == 1
-    assert found.no_answer == (-2.0 if joint else NOTHING_TO_GIVE)
+    assert found.no_answer == (-2.0 if joint else NO_CANDIDATE_SCORE)
 
 
 # --------------------------------------------------------------------------------------------------------------------

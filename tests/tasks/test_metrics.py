@@ -17,17 +17,17 @@ from albert.tasks.metrics import (
     Entity,
     accuracy,
     baseline_scores,
-    continues_nothing,
+    count_invalid_continuations,
     entities_of,
     entity_scores,
     f1,
-    in_order,
     is_better,
     macro_f1,
     matthews_correlation,
     mean_absolute_error,
     multi_label_scores,
     pearson,
+    predictions_in_order,
     run_scores,
     runs_of,
     spearman,
@@ -37,10 +37,10 @@ from albert.tasks.metrics import (
 )
 from albert.tasks.submission import (
     DECLARED,
-    EACH_ITS_OWN,
     GLUE_AVERAGE,
-    averaged_answers,
-    averaged_numbers,
+    OWN_THRESHOLDS,
+    average_answers,
+    average_numbers,
 )
 from albert.tasks.task import Labels, Single, Span, Tags, Task, TaskRecipe, Words
 
@@ -116,8 +116,8 @@ def test_degenerate_predictions():
 
 def test_a_missing_prediction_is_refused():
     with pytest.raises(DamagedData, match="2 of 3 rows have no prediction, the first is 'b'"):
-        in_order(["a", "b", "c"], {"a": 1, "z": 2}, "predictions.jsonl")
-    assert in_order(["b", "a"], {"a": 1, "b": 2}, "x") == [2, 1]
+        predictions_in_order(["a", "b", "c"], {"a": 1, "z": 2}, "predictions.jsonl")
+    assert predictions_in_order(["b", "a"], {"a": 1, "b": 2}, "x") == [2, 1]
 
 
 def declared(inputs, target, metric):
@@ -163,7 +163,7 @@ def placed(spans):
 @given(LAID_OUT, st.sampled_from(["IOB2", "IOBES", "BILOU"]))
 def test_valid_tags_give_back_the_entities_that_they_were_written_from(spans, scheme):
     assert entities_of(written(spans, scheme)) == placed(spans)
-    assert continues_nothing(written(spans, scheme)) == 0
+    assert count_invalid_continuations(written(spans, scheme)) == 0
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,7 @@ def test_valid_tags_give_back_the_entities_that_they_were_written_from(spans, sc
 def test_contradictions_are_read_and_nothing_is_thrown_away(tags, entities, contradictions):
     """As conlleval (the official script of CoNLL-2003) and seqeval read them."""
     assert entities_of(tags.split()) == [Entity(*each) for each in entities]
-    assert continues_nothing(tags.split()) == contradictions
+    assert count_invalid_continuations(tags.split()) == contradictions
 
 
 @given(st.lists(st.sampled_from(IOBES), max_size=15))
@@ -318,7 +318,7 @@ def said(spans, no_answer=None, none=0.0):
 
 def test_a_span_has_the_mean_of_the_models_that_proposed_it():
     one, two = said({(0, 3): 0.6, (4, 7): 0.2}), said({(4, 7): 0.7, (8, 14): 0.1})
-    (found,) = averaged_answers([([one], NullThreshold()), ([two], NullThreshold())])
+    (found,) = average_answers([([one], NullThreshold()), ([two], NullThreshold())])
     means = {(each.start, each.end): each.score for each in found.candidates}
     assert means == {(0, 3): 0.6, (4, 7): pytest.approx(0.45), (8, 14): 0.1}
     assert [each.text for each in found.candidates] == ["the", "old", "sailor"]
@@ -328,25 +328,25 @@ def test_a_span_has_the_mean_of_the_models_that_proposed_it():
 
 def test_of_equals_the_span_that_more_models_proposed_is_first():
     models = [said({(0, 3): 0.5}), said({(4, 7): 0.5}), said({(4, 7): 0.5})]
-    (found,) = averaged_answers([([each], NullThreshold()) for each in models])
+    (found,) = average_answers([([each], NullThreshold()) for each in models])
     assert found.candidates[0].text == "old"
 
 
 def test_no_answer_is_the_mean_over_all_models_from_each_one_s_threshold():
     one, two = said({(0, 3): 0.5}, no_answer=2.0, none=0.5), said({(0, 3): 0.9}, no_answer=-5.0, none=0.1)
-    (found,) = averaged_answers([([one], NullThreshold(3.0)), ([two], NullThreshold(-6.0))])
+    (found,) = average_answers([([one], NullThreshold(3.0)), ([two], NullThreshold(-6.0))])
     assert found.no_answer == pytest.approx(0.0)
     assert found.no_answer_probability == pytest.approx(0.3)
-    assert decide([found], EACH_ITS_OWN)[0].answered
-    (found,) = averaged_answers([([one], NullThreshold(1.0)), ([two], NullThreshold(-6.0))])
-    assert not decide([found], EACH_ITS_OWN)[0].answered
+    assert decide([found], OWN_THRESHOLDS)[0].answered
+    (found,) = average_answers([([one], NullThreshold(1.0)), ([two], NullThreshold(-6.0))])
+    assert not decide([found], OWN_THRESHOLDS)[0].answered
 
 
 def test_models_with_nothing_to_give_leave_it_to_the_others():
     nothing = Answers([], 1e30, 1.0)
-    (found,) = averaged_answers([([nothing], NullThreshold()), ([nothing], NullThreshold())])
+    (found,) = average_answers([([nothing], NullThreshold()), ([nothing], NullThreshold())])
     assert (found.candidates, found.no_answer_probability) == ([], 1.0)
-    (found,) = averaged_answers([([nothing], NullThreshold()), ([said({(0, 3): 1.0}, 0.0)], NullThreshold())])
+    (found,) = average_answers([([nothing], NullThreshold()), ([said({(0, 3): 1.0}, 0.0)], NullThreshold())])
     assert [each.text for each in found.candidates] == ["the"]
 
 
@@ -356,24 +356,24 @@ SPANS = st.dictionaries(st.sampled_from([(0, 3), (4, 7), (8, 14), (15, 18)]), st
 @given(spans=SPANS, copies=st.integers(1, 4), no_answer=st.floats(-9, 9), threshold=st.floats(-9, 9))
 def test_copies_of_a_model_say_what_it_says_alone(spans, copies, no_answer, threshold):
     alone = said(spans, no_answer, 1 - sum(spans.values()))
-    (found,) = averaged_answers([([alone], NullThreshold(threshold))] * copies)
+    (found,) = average_answers([([alone], NullThreshold(threshold))] * copies)
     ours = {(each.start, each.end): each.probability for each in found.candidates}
     assert ours == pytest.approx(spans)
-    assert decide([found], EACH_ITS_OWN)[0].answered == (no_answer - threshold <= 0)
+    assert decide([found], OWN_THRESHOLDS)[0].answered == (no_answer - threshold <= 0)
 
 
 @given(shuffled=st.permutations(range(3)))
 def test_the_order_of_the_models_changes_nothing(shuffled):
     models = [said({(0, 3): 0.6, (4, 7): 0.2}), said({(4, 7): 0.6}), said({(8, 14): 0.4, (0, 3): 0.2})]
-    (one,) = averaged_answers([([each], NullThreshold()) for each in models])
-    (two,) = averaged_answers([([models[place]], NullThreshold()) for place in shuffled])
+    (one,) = average_answers([([each], NullThreshold()) for each in models])
+    (two,) = average_answers([([models[place]], NullThreshold()) for place in shuffled])
     assert [each.text for each in one.candidates] == [each.text for each in two.candidates]
 
 
 def test_of_labels_and_numbers_it_is_the_plain_mean():
     one, two = np.array([[0.9, 0.1], [0.4, 0.6]]), np.array([[0.2, 0.8], [0.3, 0.7]])
-    np.testing.assert_allclose(averaged_numbers([one, two]), [[0.55, 0.45], [0.35, 0.65]])
-    np.testing.assert_allclose(averaged_numbers([np.array([1.0, 3.0]), np.array([2.0, 5.0])]), [1.5, 4.0])
+    np.testing.assert_allclose(average_numbers([one, two]), [[0.55, 0.45], [0.35, 0.65]])
+    np.testing.assert_allclose(average_numbers([np.array([1.0, 3.0]), np.array([2.0, 5.0])]), [1.5, 4.0])
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from albert.runtime.errors import InvalidConfiguration
-from albert.tasks.examples import NOT_JUDGED, Example, tag_features, word_sequences
+from albert.tasks.examples import IGNORE_INDEX, Example, tag_features, word_sequences
 from albert.text.wordpiece import WordPieceTokenizer
 
 COMBINING = "\u0301"
@@ -25,7 +25,7 @@ def test_each_word_is_judged_once_at_its_first_piece(tokenizer, sentences, max_l
     firsts = [next(iter(tokenizer.encode(word)), tokenizer.unk_id) for word in words]
     assert found.sequences.tokens[found.first_pieces].tolist() == firsts
     assert found.sequences.lengths.max(initial=0) <= max_length
-    assert [len(each) for each in found.by_sentence(np.arange(len(words)))] == [len(each) for each in sentences]
+    assert [len(each) for each in found.split_by_sentence(np.arange(len(words)))] == [len(each) for each in sentences]
     assert found.counts["words_without_pieces"] == sum(not tokenizer.encode(word) for word in words)
     assert found.counts["sentences_without_words"] == sum(not each for each in sentences)
 
@@ -75,16 +75,16 @@ def test_targets_stand_at_the_words_first_pieces_alone(tokenizer, sentences, max
     examples = [Example(str(i), "x", tuple(words), tags[i]) for i, words in enumerate(sentences)]
     features = tag_features(examples, tokenizer, max_length)
     assert features.targets[features.words.first_pieces].tolist() == [tag for each in tags for tag in each]
-    assert (features.targets != NOT_JUDGED).sum() == features.words.counts["words"]
+    assert (features.targets != IGNORE_INDEX).sum() == features.words.counts["words"]
     learnt = features.learnable
-    places = features.sequences.places(learnt)
-    assert (features.targets[places] != NOT_JUDGED).sum() == features.words.counts["words"]
+    places = features.sequences.token_indices(learnt)
+    assert (features.targets[places] != IGNORE_INDEX).sum() == features.words.counts["words"]
     assert features.sequences.select(learnt).tokens.tolist() == features.sequences.tokens[places].tolist()
 
 
 def test_without_labels_nothing_is_to_be_learnt(tokenizer):
     features = tag_features([Example("0", "x", ("ship", "sang"))], tokenizer, 64)
-    assert set(features.targets.tolist()) == {NOT_JUDGED}
+    assert set(features.targets.tolist()) == {IGNORE_INDEX}
     assert len(features.learnable) == 0
 
 

@@ -38,12 +38,12 @@ def show_reading(console: Console, reading: Reading) -> None:
     what was noticed, lengths, and how often each label is there."""
     if (read := reading.read) is not None:
         split, rows = next(iter(read.raw.items()))
-        console.print(_columns_table(f"The columns of {split}", rows, read.asked))
+        console.print(_columns_table(f"The columns of {split}", rows, read.table_task))
         if read.inferred:
             inferred = [(one.what, one.value, one.why, one.instead) for one in read.inferred]
             console.print()
             console.print(table("What is inferred", ("", "is", "because", "otherwise say"), inferred, words=range(4)))
-        console.print(f"scored by {', '.join(read.asked.metrics or ())}\n")
+        console.print(f"scored by {', '.join(read.table_task.metrics or ())}\n")
     console.print(_rows_table(reading.statistics, reading.max_length))
     console.print()
     if any(statistics.labels for statistics in reading.statistics.values()):

@@ -18,7 +18,7 @@ from torch import Tensor
 from albert.model.packing import PackedSequences, pack
 from albert.runtime.random_streams import stream
 from albert.tasks.examples import (
-    NOT_JUDGED,
+    IGNORE_INDEX,
     Example,
     Features,
     Sequences,
@@ -28,7 +28,7 @@ from albert.tasks.examples import (
     text_features,
     to_examples,
 )
-from albert.tasks.metrics import continues_nothing, tag_scheme
+from albert.tasks.metrics import count_invalid_continuations, tag_scheme
 from albert.tasks.race import option_features
 from albert.tasks.task import Labels, Option, Span, Tags, Task, TaskRecipe
 from albert.text.tokenizer import Tokenizer
@@ -41,7 +41,7 @@ class TaskBatch:
     labels], spans [examples, 2], or label ids of the tokens that are judged [tokens].
 
     Spans are first and last token of the answer, counted from the beginning of their sequence. An example is one
-    sequence, or as many as it has options. Tokens that are not judged have `NOT_JUDGED` for a target.
+    sequence, or as many as it has options. Tokens that are not judged have `IGNORE_INDEX` for a target.
 
     Attributes:
         states: what a frozen encoder gives for these tokens at each depth, where that is known.
@@ -58,7 +58,7 @@ class TaskBatch:
     def counts(self) -> Mapping[str, int]:
         """The denominator of the one loss term: examples, or the tokens that are judged."""
         if self.targets.dtype == torch.int64 and self.targets.dim() == 1:
-            return {self.term: int((self.targets != NOT_JUDGED).sum())}
+            return {self.term: int((self.targets != IGNORE_INDEX).sum())}
         return {self.term: len(self.targets)}
 
     @property
@@ -110,7 +110,7 @@ class TaskBatches:
     def of(self, members: np.ndarray) -> TaskBatch:
         """Some examples as one batch."""
         sequences = (members[:, None] * self.n_options + np.arange(self.n_options)).ravel()
-        places = self.sequences.places(sequences) if self.per_token or self.states is not None else members
+        places = self.sequences.token_indices(sequences) if self.per_token or self.states is not None else members
         return TaskBatch(
             pack_members(self.sequences, sequences),
             torch.from_numpy(self.targets[places if self.per_token else members]),
@@ -252,4 +252,8 @@ def _contradicting(examples: list[Example], target: Tags) -> dict[str, int]:
     if tag_scheme(target.labels) == "plain":
         return {}
     tags = (example.target for example in examples if isinstance(example.target, tuple))
-    return {"tags_that_continue_nothing": sum(continues_nothing([target.labels[t] for t in each]) for each in tags)}
+    return {
+        "tags_that_continue_nothing": sum(
+            count_invalid_continuations([target.labels[t] for t in each]) for each in tags
+        )
+    }

@@ -28,13 +28,13 @@ from albert.tasks.metrics import (
     OUTSIDE,
     baseline_scores,
     entities_of,
-    in_order,
     is_better,
+    predictions_in_order,
     runs_of,
     tag_scheme,
     task_scores,
 )
-from albert.tasks.submission import EACH_ITS_OWN, averaged_answers, averaged_numbers
+from albert.tasks.submission import OWN_THRESHOLDS, average_answers, average_numbers
 from albert.tasks.task import Choice, Labels, Option, Score, Span, Tags, Target, Task
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -201,7 +201,7 @@ def score_predictions(
     """
     decisions, threshold = _decisions(task, prepared, predicted, threshold)
     identifiers = [example.identifier for example in prepared.examples]
-    in_order(identifiers, {entry["id"]: entry for entry in decisions.entries}, prepared.split)
+    predictions_in_order(identifiers, {entry["id"]: entry for entry in decisions.entries}, prepared.split)
     if not prepared.labelled:
         decisions.entries[:] = [{**entry, "gold": None} for entry in decisions.entries]
     scores, baseline = _scores(task, prepared, decisions) if prepared.labelled else ({}, None)
@@ -310,7 +310,7 @@ def _decisions(
     match target:
         case Tags():
             assert isinstance(features, TagFeatures)
-            return tags_predictions(examples, target, features.words.by_sentence(predicted)), None
+            return tags_predictions(examples, target, features.words.split_by_sentence(predicted)), None
         case Score():
             pairs = zip(examples, map(float, predicted), strict=True)
             entries = [{"id": each.identifier, "prediction": number, "gold": each.target} for each, number in pairs]
@@ -420,9 +420,9 @@ def evaluate_models(
     prepared, predicted, _ = predictions[0]
     if isinstance(predicted, list):
         answers = [(each, threshold) for _, each, threshold in predictions if isinstance(each, list)]
-        mean, threshold = averaged_answers(answers), EACH_ITS_OWN
+        mean, threshold = average_answers(answers), OWN_THRESHOLDS
     else:
-        mean = averaged_numbers([each for _, each, _ in predictions if not isinstance(each, list)])
+        mean = average_numbers([each for _, each, _ in predictions if not isinstance(each, list)])
         threshold = None
     return EvaluatedModels(score_predictions(task, prepared, mean, threshold, begun), tuple(members))
 

@@ -21,7 +21,7 @@ from albert.model.config import FULL_WIDTH, AlbertConfig, ArchitectureChanges
 from albert.model.packing import PackedSequences, split_segments
 from albert.runtime.devices import seed_torch
 from albert.runtime.errors import InvalidConfiguration
-from albert.tasks.answers import NullThreshold, stated_threshold
+from albert.tasks.answers import NullThreshold, saved_threshold
 from albert.tasks.task import Choice, Labels, Option, Pair, PairEncoding, Score, Span, Tags, Target, Task, TaskRecipe
 from albert.text.tokenizer import Tokenizer
 from albert.text.tokenizer_loading import load_tokenizer
@@ -350,7 +350,7 @@ def open_for_task(
         recipe = replace(recipe, max_length=max_length)
     recipe.check()
     recipe = fit_length(recipe, opened.config.max_position_embeddings)
-    threshold = stated_threshold(opened.extra, model)
+    threshold = saved_threshold(opened.extra, model)
     notes = tuple(opened.loading_report.lines())
     if depth is not None:
         set_depth(opened.model, depth)

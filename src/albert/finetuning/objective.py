@@ -196,7 +196,7 @@ def precompute_states(frozen: FrozenEncoder, batches: TaskBatches, compute: Comp
             with autocast(compute.device, compute.precision):
                 found = torch.stack([each.float() for each in frozen.states(packed)])
             rows = found[:, packed.first_positions] if first_alone else found
-            states[:, torch.from_numpy(kept.places(piece))] = rows.cpu()
+            states[:, torch.from_numpy(kept.token_indices(piece))] = rows.cpu()
             bar.advance(len(piece))
     return replace(batches, sequences=kept, states=states)
 

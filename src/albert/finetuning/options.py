@@ -6,7 +6,7 @@ from typing import Any
 
 from albert.model.config import FULL_WIDTH
 from albert.runtime.json_files import from_json, read_json_object
-from albert.tasks.custom import OwnTables
+from albert.tasks.custom import TableSource
 from albert.tasks.submission import DECLARED
 from albert.tasks.table_task import RecipeChanges
 from albert.tasks.task import Task, TaskRecipe
@@ -108,13 +108,13 @@ def requested_recipe(task: Task, asked: RecipeLike = None, kept: dict[str, Any] 
     Raises:
         InvalidConfiguration: both epochs and steps are asked for, or a value that cannot work.
     """
-    said, own_table = _ALL, isinstance(task.source, OwnTables)
+    said, own_table = _ALL, isinstance(task.source, TableSource)
     if isinstance(asked, TaskRecipe):
         asked.check()
         return RequestedRecipe(asked, frozenset(), frozenset(), own_table)
     changes = asked or RecipeChanges()
-    if isinstance(task.source, OwnTables):
-        said = _said(changes) | _said(task.source.asked.recipe)
+    if isinstance(task.source, TableSource):
+        said = _said(changes) | _said(task.source.table_task.recipe)
     elif any(task.recipe in (known.recipe, known.second_recipe) for known in DECLARED.values()):
         said = _said(changes)
     recipe, by_default, known = changes.applied_to(task.recipe), _ALL - said, frozenset()

@@ -55,7 +55,7 @@ from albert.runtime.devices import finetuning_precision, pick_device
 from albert.runtime.distributed import process_group
 from albert.runtime.environment import Ranks, load_by_name, world
 from albert.runtime.errors import InvalidConfiguration, MissingInput
-from albert.tasks.custom import OwnTables
+from albert.tasks.custom import TableSource
 from albert.tasks.examples import SpanFeatures, TagFeatures
 from albert.tasks.metrics import TARGET_SCALE_KEY, NumberScale, check_numbers
 from albert.tasks.table_task import RecipeChanges, save_table_task
@@ -298,7 +298,7 @@ def task_batches(
         learnt = features.learnable
         if not len(learnt):
             raise InvalidConfiguration(task.title, "no sentence of the training set has a word")
-        sequences, targets = sequences.select(learnt), targets[sequences.places(learnt)]
+        sequences, targets = sequences.select(learnt), targets[sequences.token_indices(learnt)]
     return TaskBatches(
         sequences,
         targets,
@@ -440,8 +440,8 @@ def number_scale(task: Task, batches: TaskBatches, kept: Mapping[str, Any] | Non
 
 def save_custom_task(task: Task, recipe: TaskRecipe, directory: Path) -> None:
     """Write what a task on own tables is beside what was learnt, so that `albert evaluate` need not be told."""
-    if isinstance(task.source, OwnTables):
-        asked = task.source.asked
+    if isinstance(task.source, TableSource):
+        asked = task.source.table_task
         files = {name: place.resolve() for name in ("train", "dev") if (place := getattr(asked, name)) is not None}
         save_table_task(directory, replace(asked, **files, recipe=RecipeChanges.of(recipe)))
 

@@ -17,7 +17,7 @@ from albert.inference.engine import BETWEEN_BATCHES, PackedModel
 from albert.model.albert import AlbertForMultipleChoice, AlbertForSequenceClassification, read_exit_depths
 from albert.model.packing import PackedSequences, pack
 from albert.runtime.errors import InvalidConfiguration
-from albert.tasks.metrics import stated_deviation
+from albert.tasks.metrics import saved_deviation
 
 Decision = Literal["class", "labels", "number", "option"]
 """What consecutive exits must agree on: the top class, the set of labels above 0.5, a number, or the top option."""
@@ -168,5 +168,5 @@ def early_exit_of(packed_model: PackedModel, patience: int, extra: Mapping[str, 
         return EarlyExit(packed_model, patience, exits, "labels")
     head = getattr(packed_model.model, "classifier", None)
     is_number = problem == "regression" or (isinstance(head, nn.Linear) and head.out_features == 1)
-    tolerance = TOLERANCE * stated_deviation(extra, model)
+    tolerance = TOLERANCE * saved_deviation(extra, model)
     return EarlyExit(packed_model, patience, exits, "number" if is_number else "class", tolerance)

@@ -30,7 +30,7 @@ from albert.runtime.errors import InvalidConfiguration, UsageError
 from albert.runtime.files import new_directory, register_written
 from albert.runtime.json_files import save_json
 from albert.runtime.manifest import MANIFEST_NAME, files_below
-from albert.tasks.answers import THRESHOLD_KEY, stated_threshold
+from albert.tasks.answers import THRESHOLD_KEY, saved_threshold
 from albert.text.tokenizer import Tokenizer
 from albert.text.tokenizer_loading import load_tokenizer
 
@@ -112,7 +112,7 @@ class Predictor:
         classifier = model if patience is None else early_exit_of(model, patience, self.extra, self.name)
         self._network = tasks.Network(model, classifier, tokenizer, tasks.lengths_of(kind, opened))
         has_unanswerable = kind == "joint_question_answering" or THRESHOLD_KEY in self.extra
-        self._null_threshold = stated_threshold(self.extra, self.name) if has_unanswerable else None
+        self._null_threshold = saved_threshold(self.extra, self.name) if has_unanswerable else None
         self._pooled: dict[Pooling, PackedModel] = {}
 
     @classmethod

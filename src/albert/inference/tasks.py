@@ -438,7 +438,7 @@ def tag_given_words(
     sequences = [encoded.sequences.token_ids(index) for index in range(len(encoded.sequences))]
     logits = encoded.judged(network.model.rows(sequences, [np.zeros_like(sequence) for sequence in sequences]))
     tagged = []
-    for words, rows in zip(sentences, encoded.by_sentence(logits.astype(np.float64)), strict=True):
+    for words, rows in zip(sentences, encoded.split_by_sentence(logits.astype(np.float64)), strict=True):
         entries = zip(words, *_top_labels(rows), strict=True)
         tagged.append([{"word": word, "entity": names[label], "score": score} for word, label, score in entries])
     return tagged

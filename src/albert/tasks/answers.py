@@ -17,7 +17,7 @@ import numpy as np
 from albert.runtime.errors import InvalidConfiguration
 from albert.tasks.examples import Example, SpanFeatures, Window
 
-NOTHING_TO_GIVE = 1e30
+NO_CANDIDATE_SCORE = 1e30
 """What speaks against an answer from a context without tokens."""
 
 
@@ -150,7 +150,7 @@ def _no_answer(rows: Sequence[np.ndarray | BeamRow], best: float, log_total: flo
     if joint:
         return min(joint), min(joint) + log_total  # a logit: none against all spans together
     at_first = min(float(row[0, 0]) + float(row[0, 1]) for row in rows if isinstance(row, np.ndarray))
-    return at_first - best if np.isfinite(best) else NOTHING_TO_GIVE, at_first
+    return at_first - best if np.isfinite(best) else NO_CANDIDATE_SCORE, at_first
 
 
 def _candidates(spans: _Spans, places: np.ndarray, context: str, log_all: float, n_best: int) -> list[Candidate]:
@@ -256,7 +256,7 @@ def open_question_scores(gold: Sequence[Sequence[str]], predicted: Sequence[Open
             ]
             scores[prefix + name] = _mean(decided)
     for name, values in raw.items():
-        best = best_on_these(predicted, values, has_answer)
+        best = best_threshold(predicted, values, has_answer)
         scores[f"best_{name}"], scores[f"best_{name}_thresh"] = best if best else (None, None)
     return scores
 
@@ -272,7 +272,7 @@ def raw_scores(gold: Sequence[Sequence[str]], texts: Sequence[str]) -> tuple[lis
     return exact, overlap
 
 
-def best_on_these(
+def best_threshold(
     predicted: Sequence[OpenAnswer], values: Sequence[float], has_answer: Sequence[bool]
 ) -> tuple[float, float] | None:
     """The best mean, in points, over all thresholds, and the official script's threshold for it; None without rows.
@@ -340,7 +340,7 @@ class NullThreshold:
         return f"no answer where {self.value:.4g} is exceeded, a threshold chosen on {self.chosen_on}"
 
 
-def stated_threshold(extra: Mapping[str, Any], model: str) -> NullThreshold:
+def saved_threshold(extra: Mapping[str, Any], model: str) -> NullThreshold:
     """The threshold that a model directory says, 0 where it says none."""
     if THRESHOLD_KEY not in extra:
         return NullThreshold()

@@ -10,8 +10,8 @@ from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInpu
 from albert.runtime.manifest import file_hash
 from albert.runtime.progress import progress
 from albert.tasks.examples import is_labelled, read_rows, read_text, to_examples
-from albert.tasks.infer import Inferred, hold_out_rows, infer_task, place_of_option, unfolded_options
-from albert.tasks.squad import placed_answer
+from albert.tasks.infer import Inferred, expand_options, hold_out_rows, infer_task, option_index
+from albert.tasks.squad import locate_answer
 from albert.tasks.table_task import (
     NO_QUESTION,
     NO_TEXT,
@@ -19,7 +19,7 @@ from albert.tasks.table_task import (
     WORDS,
     RecipeChanges,
     TableTask,
-    declared,
+    declare_task,
 )
 from albert.tasks.task import Answer, Choice, Option, Row, Rows, Score, Task, TaskRecipe
 from albert.text.readers import COMPRESSIONS
@@ -144,14 +144,14 @@ def read_table(path: Path) -> Rows:
 # An empty answer, or none, says that the question has no answer in its context.
 
 
-def answers_of(
+def gold_answers(
     row: Row, context: str, answer: str, answer_start: str | None, counts: Counter[str]
 ) -> tuple[Answer, ...]:
     """The gold answers of a row, none where it has no answer.
 
     Args:
         answer, answer_start: columns; those of a row may be absent, and a start empty or -1: then it is looked for.
-        counts: see `placed_answer`; `unanswerable` questions are added too.
+        counts: see `locate_answer`; `unanswerable` questions are added too.
     """
     texts = _items(row, answer)
     if not any(texts):
@@ -163,7 +163,7 @@ def answers_of(
     if len(starts) != len(texts):
         why = f"has {len(texts)} answers in {answer!r} and {len(starts)} starts in {answer_start!r}"
         raise DamagedData(row.where, why)
-    return tuple(placed_answer(text, start, context, counts) for text, start in zip(texts, starts, strict=True))
+    return tuple(locate_answer(text, start, context, counts) for text, start in zip(texts, starts, strict=True))
 
 
 def _items(row: Row, column: str) -> tuple[str, ...]:
@@ -188,18 +188,18 @@ def _start(row: Row, column: str, value: str) -> int | None:
 
 
 @dataclass(frozen=True)
-class OwnTables:
+class TableSource:
     """The splits of a task on tables, read and prepared; the data folder is not looked at."""
 
-    asked: TableTask
+    table_task: TableTask
     tables: Mapping[str, Rows]
 
     @property
     def splits(self) -> tuple[str, ...]:
         return tuple(self.tables)
 
-    def with_files(self, files: Mapping[str, Path]) -> "OwnTables":
-        read = {split: prepared_rows(self.asked, read_table(path), path) for split, path in files.items()}
+    def with_files(self, files: Mapping[str, Path]) -> "TableSource":
+        read = {split: prepare_rows(self.table_task, read_table(path), path) for split, path in files.items()}
         return replace(self, tables={**self.tables, **read})
 
     def read(self, data: Path, split: str) -> Rows:
@@ -208,7 +208,7 @@ class OwnTables:
         return self.tables[split]
 
 
-def prepared_rows(task: TableTask, rows: Rows, source: object) -> Rows:
+def prepare_rows(task: TableTask, rows: Rows, source: object) -> Rows:
     """Rows with their identifiers, answers and options as a declared task has them; none is left out."""
     found = rows.rows if task.id is None else _with_identifiers(rows.rows, task.id)
     counts: Counter[str] = Counter()
@@ -219,7 +219,7 @@ def prepared_rows(task: TableTask, rows: Rows, source: object) -> Rows:
     return Rows(found, {**rows.counts, **counts})
 
 
-def each_row(rows: Sequence[Row], convert: Callable[[Row], Any]) -> list[Any]:
+def convert_rows(rows: Sequence[Row], convert: Callable[[Row], Any]) -> list[Any]:
     """What is made of every row; the first error is raised, and says how many rows are like it."""
     found = []
     first, more = None, 0
@@ -234,7 +234,7 @@ def each_row(rows: Sequence[Row], convert: Callable[[Row], Any]) -> list[Any]:
     return found
 
 
-def refuse_bad_rows(task: Task, rows: Sequence[Row]) -> None:
+def check_rows(task: Task, rows: Sequence[Row]) -> None:
     """See to it that every row can be learnt from or scored."""
     labelled = is_labelled(task, rows)
 
@@ -249,7 +249,7 @@ def refuse_bad_rows(task: Task, rows: Sequence[Row]) -> None:
     try:
         check(*rows)
     except DamagedData:
-        each_row(rows, check)
+        convert_rows(rows, check)
 
 
 def _with_identifiers(rows: Sequence[Row], column: str) -> list[Row]:
@@ -262,28 +262,28 @@ def _with_identifiers(rows: Sequence[Row], column: str) -> list[Row]:
         seen[name] = row.where
         return replace(row, identifier=name)
 
-    return each_row(rows, convert)
+    return convert_rows(rows, convert)
 
 
 def _with_options(task: TableTask, rows: Sequence[Row]) -> list[Row]:
     """Rows whose label is the column of the right option, and which have a question and a text, empty if need be."""
     assert task.label is not None and task.option_labels is not None
     column, meaning = task.label, task.option_labels
-    rows, names = unfolded_options(task, rows)
+    rows, names = expand_options(task, rows)
     empty = {name: "" for name, given in ((NO_QUESTION, task.question), (NO_TEXT, task.text)) if given is None}
 
     def convert(row: Row) -> Row:
         fields = {**row.fields, **empty}
         label = row.text(column).strip() if column in row.fields else ""
         if label:
-            place = place_of_option(label, meaning, names, [row.text(name) for name in names])
+            place = option_index(label, meaning, names, [row.text(name) for name in names])
             if place is None:
                 why = f"{label!r} in column {column!r} names no option"
                 raise DamagedData(row.where, why, f"labels are read as: {meaning}")
             fields[column] = names[place]
         return replace(row, fields=fields)
 
-    return each_row(rows, convert)
+    return convert_rows(rows, convert)
 
 
 def _with_answers(task: TableTask, rows: Sequence[Row], counts: Counter[str]) -> list[Row]:
@@ -292,7 +292,9 @@ def _with_answers(task: TableTask, rows: Sequence[Row], counts: Counter[str]) ->
     assert context is not None and answer is not None
     if not any(answer in row.fields for row in rows):
         return [replace(row, answers=None) for row in rows]
-    return each_row(rows, lambda row: replace(row, answers=answers_of(row, row.text(context), answer, start, counts)))
+    return convert_rows(
+        rows, lambda row: replace(row, answers=gold_answers(row, row.text(context), answer, start, counts))
+    )
 
 
 @dataclass(frozen=True)
@@ -300,19 +302,19 @@ class ReadTask:
     """A task whose tables were read."""
 
     task: Task
-    asked: TableTask
+    table_task: TableTask
     raw: Mapping[str, Rows]
     inferred: tuple[Inferred, ...]
 
     @property
     def tables(self) -> Mapping[str, Rows]:
-        assert isinstance(self.task.source, OwnTables)
+        assert isinstance(self.task.source, TableSource)
         return self.task.source.tables
 
     def check(self, *splits: str) -> "ReadTask":
-        """This, when every row of these splits, or of all, can be learnt from or scored; see `refuse_bad_rows`."""
+        """This, when every row of these splits, or of all, can be learnt from or scored; see `check_rows`."""
         for split in splits or self.tables:
-            refuse_bad_rows(self.task, self.tables[split].rows)
+            check_rows(self.task, self.tables[split].rows)
         return self
 
 
@@ -332,12 +334,12 @@ def read_task(asked: TableTask, hold_out: bool = True) -> ReadTask:
     raw = {split: read_table(path) for split, path in files.items()}
     first = next(iter(files))
     complete, inferred = infer_task(asked, raw[first], files[first], to_learn=first == "train")
-    tables = {split: prepared_rows(complete, rows, files[split]) for split, rows in raw.items()}
+    tables = {split: prepare_rows(complete, rows, files[split]) for split, rows in raw.items()}
     if complete.kind == "question-answering" and complete.may_be_absent is None:
         absent = any(row.answers == () for rows in tables.values() for row in rows.rows)
         complete = replace(complete, may_be_absent=absent)
-    options = unfolded_options(complete, raw[first].rows)[1] if complete.options else ()
-    task = declared(complete, OwnTables(complete, tables), options)
+    options = expand_options(complete, raw[first].rows)[1] if complete.options else ()
+    task = declare_task(complete, TableSource(complete, tables), options)
     if asked.dev is None and hold_out:
         digest = file_hash(files["train"])
         if complete.held_out.digest not in (None, digest):
@@ -347,7 +349,7 @@ def read_task(asked: TableTask, hold_out: bool = True) -> ReadTask:
         learnt, scored = hold_out_rows(task, tables["train"], complete.held_out)
         tables = {"train": learnt, "dev": scored}
     complete = replace(complete, metrics=tuple(metric.__name__ for metric in task.metrics))
-    return ReadTask(replace(task, source=OwnTables(complete, tables)), complete, raw, inferred)
+    return ReadTask(replace(task, source=TableSource(complete, tables)), complete, raw, inferred)
 
 
 def declare_custom_task(

@@ -291,7 +291,7 @@ class Sequences:
         types[: self.first_lengths[index]] = 0
         return types
 
-    def places(self, members: np.ndarray) -> np.ndarray:
+    def token_indices(self, members: np.ndarray) -> np.ndarray:
         """Where the tokens of these sequences are in `tokens`, one sequence after the other: int64 [their tokens]."""
         lengths = self.lengths[members]
         starts = np.cumsum(lengths) - lengths
@@ -299,7 +299,7 @@ class Sequences:
 
     def select(self, members: np.ndarray) -> "Sequences":
         starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(self.lengths[members])])
-        return Sequences(self.tokens[self.places(members)], starts, self.first_lengths[members])
+        return Sequences(self.tokens[self.token_indices(members)], starts, self.first_lengths[members])
 
 
 @dataclass(frozen=True)
@@ -534,7 +534,7 @@ def token_span(character_spans: np.ndarray, answer: Answer) -> tuple[int, int] |
 # is learnt, judged and scored like any other. A sentence longer than the model reads goes through in windows that
 # overlap by half; a word is judged in the one where its first piece has most context.
 
-NOT_JUDGED = -100
+IGNORE_INDEX = -100
 """The target of tokens that have none: torch and transformers leave it out of the loss."""
 
 
@@ -559,7 +559,7 @@ class WordSequences:
         """[words, labels] of what a model gave for each sequence: [length, labels]."""
         return np.concatenate(rows)[self.first_pieces] if rows else np.zeros((0, 0))
 
-    def by_sentence(self, words: np.ndarray) -> list[np.ndarray]:
+    def split_by_sentence(self, words: np.ndarray) -> list[np.ndarray]:
         """What there is for every word, sentence by sentence."""
         return np.split(words, np.cumsum(self.n_words)[:-1]) if len(self.n_words) else []
 
@@ -567,7 +567,7 @@ class WordSequences:
 @dataclass(frozen=True, kw_only=True)
 class TagFeatures(Features):
     """Sentences, and for every token of their sequences the id of the label to learn there (int64 [tokens]),
-    `NOT_JUDGED` at all but the words' first pieces in the windows that judge them.
+    `IGNORE_INDEX` at all but the words' first pieces in the windows that judge them.
     """
 
     words: WordSequences
@@ -576,15 +576,15 @@ class TagFeatures(Features):
     def learnable(self) -> np.ndarray:
         """Indices of the sequences in which a word is judged."""
         judged = np.zeros(len(self.targets) + 1, np.int64)
-        judged[1:] = np.cumsum(self.targets != NOT_JUDGED)
+        judged[1:] = np.cumsum(self.targets != IGNORE_INDEX)
         return np.flatnonzero(np.diff(judged[self.sequences.starts]))
 
 
 def tag_features(examples: Sequence[Example], tokenizer: Tokenizer, max_length: int) -> TagFeatures:
     """The windows of every example, whose texts are its words; without labels no token has a target."""
     words = word_sequences([example.texts for example in examples], tokenizer, max_length)
-    tags = (each.target if isinstance(each.target, tuple) else (NOT_JUDGED,) * len(each.texts) for each in examples)
-    targets = np.full(len(words.sequences.tokens), NOT_JUDGED, np.int64)
+    tags = (each.target if isinstance(each.target, tuple) else (IGNORE_INDEX,) * len(each.texts) for each in examples)
+    targets = np.full(len(words.sequences.tokens), IGNORE_INDEX, np.int64)
     targets[words.first_pieces] = np.fromiter(chain.from_iterable(tags), np.int64, len(words.first_pieces))
     return TagFeatures(words.sequences, targets, words.counts, words=words)
 

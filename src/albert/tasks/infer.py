@@ -43,7 +43,7 @@ class Inferred:
     instead: str
 
 
-def kind_of_label(rows: Sequence[Row], text: str, label: str) -> tuple[Kind, str, str]:
+def infer_kind(rows: Sequence[Row], text: str, label: str) -> tuple[Kind, str, str]:
     """The kind of task that the values of two columns suggest, why, and what to say where it is wrong.
 
     Lists beside lists are tags of words; lists beside texts are several labels. Numbers are to be predicted when there
@@ -100,7 +100,7 @@ def sort_labels(labels: set[str]) -> tuple[str, ...]:
 # Which option a label means: the name of its column, its letter, its number from 0 or from 1, or its own text.
 
 
-def place_of_option(label: str, kind: OptionLabels, names: Sequence[str], texts: Sequence[str]) -> int | None:
+def option_index(label: str, kind: OptionLabels, names: Sequence[str], texts: Sequence[str]) -> int | None:
     """The place of the option that a label means, None when it means none."""
     match kind:
         case "name":
@@ -124,7 +124,7 @@ def infer_option_labels(rows: Sequence[Row], names: tuple[str, ...], column: str
         if isinstance(label, str) and label.strip() and all(isinstance(text, str) for text in texts):
             read.append((label.strip(), texts))
     kinds: tuple[Any, ...] = get_args(OptionLabels)
-    places = {kind: [place_of_option(label, kind, names, texts) for label, texts in read] for kind in kinds}
+    places = {kind: [option_index(label, kind, names, texts) for label, texts in read] for kind in kinds}
     fewest = min(found.count(None) for found in places.values())
     best = [kind for kind, found in places.items() if found.count(None) == fewest]
     first = best[0]
@@ -166,7 +166,7 @@ def infer_task(
         task = _with_labels(task, kind, rows.rows, source, inferred)
     if kind == "multiple-choice" and task.option_labels is None:
         assert task.label is not None
-        meaning = infer_option_labels(*unfolded_options(task, rows.rows), task.label)
+        meaning = infer_option_labels(*expand_options(task, rows.rows), task.label)
         why = f"every label in {task.label!r} can be read so"
         inferred.append(Inferred("labels of options", meaning, why, "--option-labels from-1"))
         task = replace(task, option_labels=meaning)
@@ -187,7 +187,7 @@ def _with_kind(
     else:
         _check_columns(asked, "classification", columns, source)
         assert asked.text is not None and asked.label is not None
-        kind, why, instead = kind_of_label(rows, asked.text, asked.label)
+        kind, why, instead = infer_kind(rows, asked.text, asked.label)
         if kind == "token-classification":
             asked = replace(asked, words=asked.text, tags=asked.label, text=None, label=None)
     inferred.append(Inferred("task", kind, why, instead))
@@ -248,7 +248,7 @@ def _with_labels(
     return task
 
 
-def unfolded_options(task: TableTask, rows: Sequence[Row]) -> tuple[list[Row], tuple[str, ...]]:
+def expand_options(task: TableTask, rows: Sequence[Row]) -> tuple[list[Row], tuple[str, ...]]:
     """Rows with a column for each option, and the names of these columns; a single column is of lists of options.
 
     Rows whose list is not as long as the first have fewer columns, or more.

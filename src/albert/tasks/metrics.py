@@ -93,7 +93,7 @@ def mean_absolute_error(gold: Any, predicted: Any) -> float | None:
     return float(load_by_name("sklearn.metrics").mean_absolute_error(gold, predicted)) if len(gold) else None
 
 
-def in_order(identifiers: Sequence[str], predictions: Mapping[str, Any], where: str) -> list[Any]:
+def predictions_in_order(identifiers: Sequence[str], predictions: Mapping[str, Any], where: str) -> list[Any]:
     """Predictions in the order of the rows; DamagedData when one is missing: no subset is scored."""
     missing = [identifier for identifier in identifiers if identifier not in predictions]
     if missing:
@@ -175,7 +175,7 @@ def runs_of(tags: Sequence[str]) -> list[Entity]:
     return found
 
 
-def continues_nothing(tags: Sequence[str]) -> int:
+def count_invalid_continuations(tags: Sequence[str]) -> int:
     """How many tags of a sentence in IOB2 or IOBES go on with an entity that none began; each is read as its first."""
     beginnings = {entity.start for entity in entities_of(tags)}
     return sum(place in beginnings and _read(tag)[0] in _INSIDE for place, tag in enumerate(tags))
@@ -375,7 +375,7 @@ def check_numbers(target: Score, numbers: np.ndarray) -> None:
         raise InvalidConfiguration(column, why, "name another column with --label")
 
 
-def stated_deviation(extra: Mapping[str, Any], model: str) -> float:
+def saved_deviation(extra: Mapping[str, Any], model: str) -> float:
     """The standard deviation of the numbers that a model learnt, as its `config.json` says; 1 where it says nothing."""
     stated = extra.get(TARGET_SCALE_KEY, {"deviation": 1.0})
     deviation = stated.get("deviation") if isinstance(stated, dict) else None

@@ -20,7 +20,7 @@ from albert.text.sentences import replace_surrogates
 COUNTED = ("answers", "answers_relocated", "answers_not_found")
 
 
-def placed_answer(text: str, start: int | None, context: str, counts: Counter[str]) -> Answer:
+def locate_answer(text: str, start: int | None, context: str, counts: Counter[str]) -> Answer:
     """The answer at its place; it is added to `counts`.
 
     An answer that is not where it is said to be is located when its text occurs exactly once in the context; otherwise
@@ -50,7 +50,7 @@ class QuestionFiles(SplitFiles):
 def read_questions(path: Path) -> Rows:
     """Every question with its context and answers.
 
-    Answers that are not at their offsets are located where they can be and counted (see `placed_answer`), and no
+    Answers that are not at their offsets are located where they can be and counted (see `locate_answer`), and no
     question is dropped. The questions of a file without any answers, as it is handed to a model that is to be scored,
     have None for them.
     """
@@ -83,7 +83,7 @@ def _rows(path: Path, articles: list[Any], counts: Counter[str]):
                     stated = [
                         (_get(each, "text", str, where), _get(each, "answer_start", int, where)) for each in items
                     ]
-                    answers = tuple(placed_answer(text, start, context, counts) for text, start in stated)
+                    answers = tuple(locate_answer(text, start, context, counts) for text, start in stated)
                 if question.get("is_impossible") and answers:
                     raise DamagedData(where, "is impossible and has answers", "the plausible ones stand apart")
                 fields = {"question": _get(question, "question", str, where), "context": context}

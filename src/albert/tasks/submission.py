@@ -57,16 +57,16 @@ def _object(entries: Sequence[Mapping[str, Any]], key: str) -> str:
 # proposed the span, so that one which a single model is sure of may win; and the mean of what speaks for no answer,
 # over all models.
 
-EACH_ITS_OWN = NullThreshold(0.0, "nothing: each model's own was subtracted before the mean")
+OWN_THRESHOLDS = NullThreshold(0.0, "nothing: each model's own was subtracted before the mean")
 
 
-def averaged_numbers(models: Sequence[np.ndarray]) -> np.ndarray:
+def average_numbers(models: Sequence[np.ndarray]) -> np.ndarray:
     """The mean of probabilities [examples, labels], or of numbers [examples], of models with the same labels."""
     return np.mean(np.stack(models), axis=0)
 
 
-def averaged_answers(models: Sequence[tuple[Sequence[Answers], NullThreshold]]) -> list[Answers]:
-    """The answers of several models to the same questions, to be decided at `EACH_ITS_OWN`.
+def average_answers(models: Sequence[tuple[Sequence[Answers], NullThreshold]]) -> list[Answers]:
+    """The answers of several models to the same questions, to be decided at `OWN_THRESHOLDS`.
 
     What speaks against an answer is measured from each model's own threshold. The probabilities are those of the
     spans' means, scaled so that with the mean probability of no answer they sum to 1.

@@ -212,7 +212,7 @@ METRICS: dict[Kind, tuple[Metric, ...]] = {
 """What a kind can be scored by; `f1` is that of the second label of two."""
 
 
-def declared(task: TableTask, source: Source, options: tuple[str, ...] = ()) -> Task:
+def declare_task(task: TableTask, source: Source, options: tuple[str, ...] = ()) -> Task:
     """A complete task as a declaration. `options` are the columns of a multiple choice, of lists one for each place."""
     n_labels, given = len(task.labels or ()), " and ".join(f"`{name}`" for name in (task.text, task.pair) if name)
     match task:

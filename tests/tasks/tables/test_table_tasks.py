@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from albert.runtime.errors import AlbertError, DamagedData, InvalidConfiguration, UsageError
-from albert.tasks.custom import OwnTables, read_task
+from albert.tasks.custom import TableSource, read_task
 from albert.tasks.infer import hold_out_rows, infer_option_labels, sort_labels
 from albert.tasks.table_task import HeldOut, TableTask, save_table_task, table_statistics, table_task_of
 from albert.tasks.task import Choice, Labels, Option, Row, Rows, Score, Single, Span, Tags, Task, TaskRecipe, Words
@@ -123,7 +123,7 @@ def test_options_in_lists_become_columns(tmp_path):
 def test_rows_held_out_are_a_function_of_the_seed_and_share_no_text(labels, seed, share, texts):
     rows = [Row(str(n), f"f:{n}", {"t": str(n % texts), "y": label}) for n, label in enumerate(labels)]
     target = Choice(("a", "b", "c"), "y")
-    source = OwnTables(TableTask(), {})
+    source = TableSource(TableTask(), {})
     task = Task(name="t", source=source, inputs=Single("t"), target=target, metrics=(), recipe=RECIPE)
     try:
         learnt, scored = hold_out_rows(task, Rows(rows, {"rows": len(rows)}), HeldOut(share=share, seed=seed))
@@ -144,9 +144,9 @@ def test_classes_give_their_share(tmp_path):
 def test_a_kept_task_is_the_same_task_and_knows_its_file(tmp_path):
     path = table(tmp_path, labelled([1, 2] * 9))
     read = read_task(TableTask(train=path, text="t", label="y", held_out=HeldOut(seed=3)))
-    save_table_task(tmp_path, read.asked)
+    save_table_task(tmp_path, read.table_task)
     kept = table_task_of(tmp_path / "model")
-    assert kept == read.asked and kept is not None
+    assert kept == read.table_task and kept is not None
     again = read_task(kept)
     assert again.tables == read.tables and again.inferred == ()
     table(tmp_path, labelled([1, 2] * 10))

@@ -519,7 +519,7 @@ def test_a_huge_file_is_never_held_whole(tmp_path, name, monkeypatch):
     numbers = random.Random(0)
     text = "".join(numbers.choice(["word ", "it.\n", "ends.\n\n"]) for _ in range(160_000))
     path, asked = write(tmp_path / name, text), []
-    pieces = corpus_module.pieces
+    pieces = corpus_module.split_bytes
 
     def watched(read, limit):
         def counted(size):
@@ -528,7 +528,7 @@ def test_a_huge_file_is_never_held_whole(tmp_path, name, monkeypatch):
 
         return pieces(counted, limit)
 
-    monkeypatch.setattr(corpus_module, "pieces", watched)
+    monkeypatch.setattr(corpus_module, "split_bytes", watched)
     found = texts(path, max_document_bytes=len(text) // 64)
     assert "".join(found) == text
     assert 64 <= len(found) <= 128

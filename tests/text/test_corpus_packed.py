@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from albert.runtime.errors import AlbertError, DamagedData, Unavailable
 from albert.text.corpus import find_corpus_files
-from albert.text.readers import COMPRESSIONS, UnpackedFile, open_corpus_file
+from albert.text.readers import COMPRESSIONS, DecompressedFile, open_corpus_file
 
 
 def zstandard(data: bytes) -> bytes:
@@ -30,7 +30,7 @@ every_packing = pytest.mark.parametrize("suffix", PACK)
 
 
 def unpacked(data, suffix):
-    return UnpackedFile(io.BytesIO(data), Path("a"), COMPRESSIONS[suffix]).readall()
+    return DecompressedFile(io.BytesIO(data), Path("a"), COMPRESSIONS[suffix]).readall()
 
 
 @pytest.fixture

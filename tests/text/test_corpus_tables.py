@@ -258,8 +258,8 @@ def test_without_a_network_the_hub_is_not_available():
 def test_files_that_are_no_tables_of_text_are_refused(hub, monkeypatch):
     from albert.text import arrow_files as hub_dataset
 
-    monkeypatch.setattr(hub_dataset, "FILES_OF_DATASETS", ("csv",))
-    with pytest.raises(UsageError, match="holds (parquet|json) files; those that are read are csv"):
+    monkeypatch.setattr(hub_dataset, "DATASET_FORMATS", ("csv",))
+    with pytest.raises(UsageError, match="holds (parquet|json) files; the formats that are read are csv"):
         read(Path("hf://owner/name/english:train"))
 
 

@@ -26,16 +26,16 @@ from albert.text.duplicates import (
     KEYS_NAME,
     NEAR_DUPLICATE,
     SIGNATURES_NAME,
+    DroppedDuplicates,
     Fingerprints,
-    Leftovers,
-    find_recurrences,
-    leave_out_duplicates,
-    runs_of_words,
-    signatures_of,
-    text_key,
-    words_of,
+    drop_duplicates,
+    find_duplicates,
+    minhash_signatures,
+    shingle_hashes,
+    split_words,
+    text_hash,
 )
-from albert.text.executors import STAYING_NAME, PreparationSettings, UnitJob, Workforce, documents_of, plan_units
+from albert.text.executors import KEPT_NAME, ExecutorOptions, PreparationSettings, UnitJob, plan_units, read_unit
 from albert.text.prepare import estimate_preparation, merge_corpora, prepare
 from albert.text.readers import CorpusReport
 from albert.text.shards import DUPLICATES_NAME, TokenCorpus
@@ -225,12 +225,12 @@ def test_signatures_of_two_versions_are_not_compared(folder, tokenizer, tmp_path
 
 def test_other_documents_than_those_that_were_compared_are_refused(folder, tokenizer, tmp_path):
     unit = plan_units(find_corpus_files([folder])[0], 15_000)[0]
-    job = UnitJob(unit, settings("exact"), tokenizer, tmp_path, left_out="some")
+    job = UnitJob(unit, settings("exact"), tokenizer, tmp_path, dropped="some")
     (tmp_path / "fingerprints").mkdir()
     for count in (1, 10_000):
-        np.save(tmp_path / STAYING_NAME.format(job.name), np.ones(count, dtype=bool))
-        with pytest.raises(DamagedData, match="when duplicates were looked for"):
-            list(documents_of(job, CorpusReport()))
+        np.save(tmp_path / KEPT_NAME.format(job.name), np.ones(count, dtype=bool))
+        with pytest.raises(DamagedData, match="when duplicates were searched"):
+            list(read_unit(job, CorpusReport()))
 
 
 def test_merged_corpora_show_what_each_left_out(prepared, tmp_path):
@@ -246,7 +246,7 @@ def test_a_link_in_a_chain_stays_unless_it_is_like_one_that_stays(tokenizer, tmp
     words = a.split()
     b = " ".join([*(f"x{i}" for i in range(round(0.08 * len(words)))), *words[round(0.08 * len(words)) :]])
     c = " ".join([*b.split()[: -round(0.08 * len(words))], *(f"y{i}" for i in range(round(0.08 * len(words))))])
-    similar = signatures_of([a, b, c])
+    similar = minhash_signatures([a, b, c])
     assert (similar[0] == similar[1]).mean() >= 0.8 <= (similar[1] == similar[2]).mean()
     assert (similar[0] == similar[2]).mean() < 0.8
     (tmp_path / "a.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in (a, b, c)))
@@ -280,8 +280,8 @@ def test_whatever_is_left_out_is_like_an_earlier_one_that_stays(tmp_path_factory
     arrays = keys.astype(np.uint64), signatures.astype(np.uint16), (bands[..., 0] * 8 + bands[..., 1]).T
     batches = write_fingerprints(place, *arrays)
     for near in (False, True):
-        found = find_recurrences(batches, place, near)
-        for number, other in enumerate(found.stands_for.tolist()):
+        found = find_duplicates(batches, place, near)
+        for number, other in enumerate(found.representative.tolist()):
             key = keys[number, 0]
             equals = np.flatnonzero(keys[:number, 0] == key)
             assert found.equal[number] == (len(equals) > 0)
@@ -289,7 +289,7 @@ def test_whatever_is_left_out_is_like_an_earlier_one_that_stays(tmp_path_factory
             if number == other:
                 assert len(equals) == 0
             else:
-                assert other < number and found.stands_for[other] == other
+                assert other < number and found.representative[other] == other
                 assert near or other == equals[0]
                 assert alike >= 0.8 or found.equal[number]
 
@@ -297,12 +297,16 @@ def test_whatever_is_left_out_is_like_an_earlier_one_that_stays(tmp_path_factory
 @given(st.text(st.characters(codec="utf-8")))
 def test_words_are_the_same_whether_the_text_is_ascii_or_not(text):
     plain = text.encode("ascii", "replace").decode()
-    assert words_of(plain) == words_of(plain + "é")[: len(words_of(plain))] or plain[-1:].isalnum() or "_" in plain[-1:]
-    assert words_of(text + " é") == [*words_of(text), "é".encode()] or not text.isascii()
+    assert (
+        split_words(plain) == split_words(plain + "é")[: len(split_words(plain))]
+        or plain[-1:].isalnum()
+        or "_" in plain[-1:]
+    )
+    assert split_words(text + " é") == [*split_words(text), "é".encode()] or not text.isascii()
 
 
 def test_an_ideograph_is_a_word():
-    assert [word.decode() for word in words_of("ABC中国人, Ünder_1!")] == ["abc", "中", "国", "人", "ünder_1"]
+    assert [word.decode() for word in split_words("ABC中国人, Ünder_1!")] == ["abc", "中", "国", "人", "ünder_1"]
 
 
 @pytest.mark.parametrize("share", [0.02, 0.2, 0.6])
@@ -310,27 +314,27 @@ def test_signatures_estimate_how_much_two_texts_have_in_common(share):
     errors = []
     for number, text in enumerate(texts_of(100, 3)):
         other = changed(text, share, number)
-        ones, others = (set(runs_of_words(t).tolist()) for t in (text, other))
+        ones, others = (set(shingle_hashes(t).tolist()) for t in (text, other))
         exact = len(ones & others) / len(ones | others)
-        signatures = signatures_of([text, other])
+        signatures = minhash_signatures([text, other])
         errors.append(((signatures[0] == signatures[1]).mean() - exact) / np.sqrt(exact * (1 - exact) / 128))
     assert abs(np.mean(errors)) < 0.4  # four standard errors of a mean of 100
     assert np.std(errors) < 1.3
 
 
 def test_case_and_accents_make_another_text_and_white_space_does_not():
-    assert text_key(" a  b\n\tc\u2003") == text_key("a b c")
-    assert len({text_key(text) for text in ("a b c", "A b c", "á b c", "a b, c", "ab c")}) == 5
+    assert text_hash(" a  b\n\tc\u2003") == text_hash("a b c")
+    assert len({text_hash(text) for text in ("a b c", "A b c", "á b c", "a b, c", "ab c")}) == 5
 
 
 def test_documents_without_words_are_alike_to_their_equals_alone():
-    signatures = signatures_of(["***", "* * *", "", "***", "…"])
+    signatures = minhash_signatures(["***", "* * *", "", "***", "…"])
     alike = (signatures[:, None] == signatures[None]).mean(axis=2) > 0.8
     assert alike.tolist() == [[a == b for b in (0, 1, 2, 0, 4)] for a in (0, 1, 2, 0, 4)]
 
 
 def test_nothing_comes_again_where_there_is_nothing():
-    assert leave_out_duplicates([], Workforce(1)) == ([], Leftovers())
+    assert drop_duplicates([], ExecutorOptions(1)) == ([], DroppedDuplicates())
 
 
 def test_the_command_says_what_it_left_out(folder, tokenizer_directory, tmp_path, capsys):

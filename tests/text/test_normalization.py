@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.text.torture import normalize_with_alignment, texts
 
-from albert.text.normalization import keeps_places, normalize, normalize_words
+from albert.text.normalization import maps_one_to_one, normalize, normalize_words
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_blanks_stay_blanks_and_no_other_character_breaks_a_line(keep_accents):
 def test_places_are_kept_where_each_character_becomes_one(text, lower_case, keep_accents):
     for word in text.split():
         (changed,) = normalize_words([word], lower_case, keep_accents)
-        if keeps_places(word, lower_case, keep_accents) and len(changed) == len(word) and " " not in changed:
+        if maps_one_to_one(word, lower_case, keep_accents) and len(changed) == len(word) and " " not in changed:
             found = normalize_with_alignment(word, lower_case, keep_accents)
             assert found.text == changed
             assert found.starts.tolist() == list(range(len(word)))

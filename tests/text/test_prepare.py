@@ -20,7 +20,7 @@ from albert.runtime.files import make_directory, new_directory
 from albert.text import prepare as preparation_estimate
 from albert.text import shards
 from albert.text.corpus import find_corpus_files
-from albert.text.executors import PreparationSettings, held_out_key, in_order, is_held_out
+from albert.text.executors import PreparationSettings, held_out_key, is_held_out, map_in_order
 from albert.text.prepare import estimate_preparation, prepare
 from albert.text.sentences import split_sentences
 from albert.text.shards import TokenCorpus, token_type
@@ -222,7 +222,7 @@ def test_a_full_disk_names_the_file_and_what_is_kept(documents, tokenizer, tmp_p
     assert code == 74 and named, said
     assert work.exists() == kept
     assert named[1] == (
-        f"free space and run the same command, which goes on with what {work} holds"
+        f"free space and run the same command, which resumes from {work}"
         if kept
         else "free space or choose another disk"
     )
@@ -471,13 +471,13 @@ def test_no_more_shards_are_mapped_than_allowed(corpus, monkeypatch):
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_results_come_in_the_order_of_the_jobs(workers):
-    assert list(in_order(abs, range(-9, 0), workers)) == list(range(9, 0, -1))
-    assert list(in_order(abs, [], workers)) == []
+    assert list(map_in_order(abs, range(-9, 0), workers)) == list(range(9, 0, -1))
+    assert list(map_in_order(abs, [], workers)) == []
 
 
 def test_jobs_are_drawn_only_as_results_are_taken():
     drawn = []
-    results = in_order(abs, (drawn.append(number) or number for number in range(100)), 2)
+    results = map_in_order(abs, (drawn.append(number) or number for number in range(100)), 2)
     next(results)
     assert len(drawn) <= 4
     results.close()
@@ -486,10 +486,10 @@ def test_jobs_are_drawn_only_as_results_are_taken():
 
 def test_a_killed_process_is_named():
     with pytest.raises(OutOfResources, match="worker process: was killed"):
-        list(in_order(os._exit, range(3), 2))
+        list(map_in_order(os._exit, range(3), 2))
 
 
 def test_what_fails_in_a_process_fails_here():
     with pytest.raises(ValueError, match="invalid literal"):
-        list(in_order(int, ["1", "2", "x", "4"], 2))
+        list(map_in_order(int, ["1", "2", "x", "4"], 2))
     assert multiprocessing.active_children() == []

@@ -100,7 +100,7 @@ def test_text_of_everyday_takes_the_short_way(tokenizer, monkeypatch):
     def never(*_):
         pytest.fail("the long way")
 
-    monkeypatch.setattr(word_cache.WordSpans, "_in_parts", never)
+    monkeypatch.setattr(word_cache.WordSpans, "_encode_long_word", never)
     ids, offsets = SentencePieceTokenizer(tokenizer.model).encode_with_offsets("The  Café, bating 2010.")
     assert [tokenizer.piece(number).strip("▁") for number in ids] == [
         "The  Café, bating 2010."[start:end].lower().replace("é", "e") for start, end in offsets

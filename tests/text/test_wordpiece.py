@@ -205,7 +205,7 @@ def test_the_fingerprint_is_of_the_content(wordpiece, tmp_path):
 
 
 def test_many_words_do_not_fill_the_memory(wordpiece, monkeypatch):
-    monkeypatch.setattr("albert.text.wordpiece._MOST_KNOWN", 100)
+    monkeypatch.setattr("albert.text.wordpiece._CACHE_SIZE", 100)
     numbers = random.Random(0)
     fresh = WordPieceTokenizer(wordpiece.vocabulary)
     text = " ".join("".join(numbers.choices("abcdexyz", k=6)) for _ in range(1000))

@@ -94,7 +94,7 @@ def normalize_with_alignment(
 ) -> normalization.NormalizedText:
     """`normalize`, with the original place of every character of the result, all at once."""
     return _collapse_blanks(
-        *normalization._mapped(text, normalization.characters(lower_case, keep_accents, compatibility))
+        *normalization._normalize_aligned(text, normalization.character_table(lower_case, keep_accents, compatibility))
     )
 
 

@@ -1,7 +1,6 @@
 """Arrow: Parquet files, read and written; data sets saved with `Dataset.save_to_disk`; data sets of the Hub.
 
-Needs the library `pyarrow`; data sets of the Hub need `datasets`. Of a corpus only the column of the text is read, one
-group of rows at a time. Of the Hub one commit is read: the one that the revision stands for when reading begins."""
+Needs `pyarrow`, and `datasets` for the Hub. A corpus is read in batches of rows, only the column of the text."""
 
 import json
 import os
@@ -29,10 +28,10 @@ from albert.text.corpus import HUB
 from albert.text.readers import (
     CorpusFile,
     CorpusReport,
+    RawDocuments,
     Reading,
     Record,
-    Values,
-    changed,
+    changed_error,
     check_column,
     open_corpus_file,
     size_and_time,
@@ -49,11 +48,11 @@ TEXT_TYPES = (
     pa.types.is_binary_view,
     pa.types.is_null,
 )
-DAMAGES = (OSError, ValueError, LookupError, TypeError, AttributeError, pa.ArrowException, MemoryError)
-"""What libraries raise who open or read a damaged file."""
+DAMAGE_ERRORS = (OSError, ValueError, LookupError, TypeError, AttributeError, pa.ArrowException, MemoryError)
+"""What libraries raise for a damaged file."""
 
 
-def _values(column: pa.Array | pa.ChunkedArray, first_row: int, path: object, reading: Reading) -> Values:
+def _values(column: pa.Array | pa.ChunkedArray, first_row: int, path: object, reading: Reading) -> RawDocuments:
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     if not any(is_text(kind) for is_text in TEXT_TYPES):
         why = f"column {reading.text_field!r} is {column.type}, text is expected"
@@ -66,8 +65,8 @@ def _values(column: pa.Array | pa.ChunkedArray, first_row: int, path: object, re
         yield f":{row}", value
 
 
-def explained(error: Exception, path: object, kind: str) -> AlbertError:
-    """What one of `DAMAGES` means: a damaged file, or a disk that cannot read it."""
+def damage_error(error: Exception, path: object, kind: str) -> AlbertError:
+    """Translate one of `DAMAGE_ERRORS`: a damaged file, a disk error, or too little memory."""
     if isinstance(error, OSError) and error.errno is not None:
         return MissingInput(path, error.strerror or "cannot be read")
     if isinstance(error, MemoryError):
@@ -76,14 +75,16 @@ def explained(error: Exception, path: object, kind: str) -> AlbertError:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Parquet files: one column of a corpus, or all columns of a table.
+# Parquet files: one column for a corpus, all columns for a table.
 
 
-def read_parquet(file: CorpusFile, reading: Reading, report: CorpusReport, reached: Callable[[int], None]) -> Values:
-    """The documents of a Parquet file (see `albert.text.readers.Reader`)."""
+def read_parquet(
+    file: CorpusFile, reading: Reading, report: CorpusReport, reached: Callable[[int], None]
+) -> RawDocuments:
+    """Read a Parquet file (see `albert.text.readers.Reader`)."""
     row = 0
-    for batch, opened in _parquet_batches(file, file.path, ROWS_AT_A_TIME, reading.text_field):
-        reached(file.size * (row + batch.num_rows) // opened.metadata.num_rows)
+    for batch, parquet in _parquet_batches(file, file.path, ROWS_AT_A_TIME, reading.text_field):
+        reached(file.size * (row + batch.num_rows) // parquet.metadata.num_rows)
         yield from _values(batch.column(0), row + 1, file.path, reading)
         row += batch.num_rows
 
@@ -91,70 +92,67 @@ def read_parquet(file: CorpusFile, reading: Reading, report: CorpusReport, reach
 def read_parquet_records(
     file: CorpusFile, class_names: bool, reached: Callable[[int], None]
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every row, its values as Python has them; for the rest see `albert.text.readers.read_records`.
-
-    The place is the number of the row, from 1. A class number of -1 means no class.
-    """
+    """Yield every row as Python values, with "FILE:ROW" (see `albert.text.readers.read_records`)."""
     row = 0
-    for batch, opened in _parquet_batches(file, file.name, RECORDS_AT_A_TIME):
-        classes = _named_classes(opened.schema_arrow.metadata or {}) if class_names else {}
+    for batch, parquet in _parquet_batches(file, file.name, RECORDS_AT_A_TIME):
+        classes = _class_names(parquet.schema_arrow.metadata or {}) if class_names else {}
         for fields in batch.to_pylist():
             row += 1
-            named = {name: _by_name(fields[name], classes[name]) for name in classes if name in fields}
+            named = {name: _name_classes(fields[name], classes[name]) for name in classes if name in fields}
             yield f"{file.name}:{row}", fields | named
-        reached(file.size * row // opened.metadata.num_rows)
+        reached(file.size * row // parquet.metadata.num_rows)
 
 
 def _parquet_batches(
     file: CorpusFile, name: object, rows: int, column: str | None = None
 ) -> Iterator[tuple[pa.RecordBatch, Any]]:
-    """Some rows at a time, of one column or of all, and the opened file."""
+    """Yield batches of rows, of one column or of all, each with the opened file."""
     with open_corpus_file(file) as (content, _):
         try:
-            opened = pyarrow.parquet.ParquetFile(content)
-            names = opened.schema_arrow.names
+            parquet = pyarrow.parquet.ParquetFile(content)
+            names = parquet.schema_arrow.names
             if column is not None:
                 check_column(name, names, column)
             elif len(set(names)) != len(names):
                 raise DamagedData(name, "two columns have the same name")
             columns = None if column is None else [column]
-            for batch in opened.iter_batches(rows, columns=columns, use_threads=False):
-                yield batch, opened
-        except DAMAGES as error:
-            raise explained(error, name, "Parquet file") from error
+            for batch in parquet.iter_batches(rows, columns=columns, use_threads=False):
+                yield batch, parquet
+        except DAMAGE_ERRORS as error:
+            raise damage_error(error, name, "Parquet file") from error
 
 
-def _named_classes(metadata: Mapping[bytes, bytes]) -> dict[str, list[str]]:
-    """The names of classes by column, where `datasets` kept them."""
+def _class_names(metadata: Mapping[bytes, bytes]) -> dict[str, list[str]]:
+    """Return the names of classes by column, if `datasets` wrote the file."""
     try:
         features = json.loads(metadata.get(b"huggingface", b"{}")).get("info", {}).get("features", {})
     except (ValueError, AttributeError):
-        return {}  # the note of another program
-    found = {}
+        return {}  # written by another program
+    names = {}
     for column, feature in features.items() if isinstance(features, dict) else ():
         inner = feature.get("feature", feature) if isinstance(feature, dict) else feature
         if isinstance(inner, dict) and inner.get("_type") == "ClassLabel" and isinstance(inner.get("names"), list):
-            found[column] = [str(name) for name in inner["names"]]
-    return found
+            names[column] = [str(name) for name in inner["names"]]
+    return names
 
 
-def _by_name(value: Any, names: list[str]) -> Any:
-    """A class, or a list of them, by name; what is no number of a class stays."""
+def _name_classes(value: Any, names: list[str]) -> Any:
+    """Replace the number of a class, or each in a list, by its name; None for -1; other values stay."""
     if isinstance(value, list):
-        return [_by_name(item, names) for item in value]
+        return [_name_classes(item, names) for item in value]
     if value == -1:
         return None
     return names[value] if isinstance(value, int) and 0 <= value < len(names) else value
 
 
-FILES_OF_DATASETS = ("arrow", "csv", "json", "parquet", "text")
-"""Files that are read; what is in others is no text, or would have to be unpickled."""
+DATASET_FORMATS = ("arrow", "csv", "json", "parquet", "text")
+"""Formats that are read; others hold no text, or would have to be unpickled."""
 
 
 def read_hub_dataset(
     file: CorpusFile, reading: Reading, report: CorpusReport, reached: Callable[[int], None]
-) -> Values:
-    """The documents of a data set of the Hub (see `albert.text.readers.Reader`)."""
+) -> RawDocuments:
+    """Read a data set of the Hub (see `albert.text.readers.Reader`)."""
     row = 0
     for column in _hub_batches(file, reading, report):
         yield from _values(column, row + 1, file.name, reading)
@@ -164,18 +162,17 @@ def read_hub_dataset(
 
 def _hub_batches(file: CorpusFile, reading: Reading, report: CorpusReport) -> Iterator[pa.ChunkedArray]:
     address = HUB.fullmatch(str(file.path))
-    assert address is not None  # as the search has made sure
-    try:
+    assert address is not None  # `find_corpus_files` has checked it
+    try:  # the commit that the revision stands for now, even if it moves while it is read
         commit = HfApi().dataset_info(address["id"], revision=address["revision"]).sha
         report.noted[f"data set read at commit {commit}: {file.name}"] += 1
         builder = load_by_name("datasets", "data").load_dataset_builder(
             address["id"], address["config"], revision=commit
         )
-        form = type(builder).__module__.rpartition(".")[2]
-        if form not in FILES_OF_DATASETS:
-            raise UsageError(
-                file.name, f"holds {form} files", f"those that are read are {', '.join(FILES_OF_DATASETS)}"
-            )
+        kind = type(builder).__module__.rpartition(".")[2]
+        if kind not in DATASET_FORMATS:
+            remedy = f"the formats that are read are {', '.join(DATASET_FORMATS)}"
+            raise UsageError(file.name, f"holds {kind} files", remedy)
         rows = builder.as_streaming_dataset(split=address["split"])
         columns = rows.column_names or list(next(iter(rows), {}))
         check_column(file.name, columns, reading.text_field)
@@ -183,63 +180,62 @@ def _hub_batches(file: CorpusFile, reading: Reading, report: CorpusReport) -> It
             yield table.column(0)
     except AlbertError:
         raise
-    except (HTTPError, HFValidationError, *DAMAGES) as error:
-        raise _explained_by_hub(error, file.name) from error
+    except (HTTPError, HFValidationError, *DAMAGE_ERRORS) as error:
+        raise _hub_error(error, file.name) from error
 
 
-def _explained_by_hub(error: Exception, name: str) -> AlbertError:
-    said = " ".join(str(error).split())[:200]
+def _hub_error(error: Exception, name: str) -> AlbertError:
+    message = " ".join(str(error).split())[:200]
     if isinstance(error, RepositoryNotFoundError | RevisionNotFoundError):
         return Unavailable(name, "no such public data set, or revision of it, on the Hub", "set HF_TOKEN for others")
     if isinstance(error, pa.ArrowException):
-        return explained(error, name, "file of the data set")
+        return damage_error(error, name, "file of the data set")
     if isinstance(error, ValueError):
-        return UsageError(name, f"cannot be read ({said})", "write hf://OWNER/NAME[/CONFIG][@REVISION]:SPLIT")
-    why = "HF_HUB_OFFLINE is set" if constants.HF_HUB_OFFLINE else f"the Hub cannot be reached ({said})"
+        return UsageError(name, f"cannot be read ({message})", "write hf://OWNER/NAME[/CONFIG][@REVISION]:SPLIT")
+    why = "HF_HUB_OFFLINE is set" if constants.HF_HUB_OFFLINE else f"the Hub cannot be reached ({message})"
     return Unavailable(name, why, "download it (`hf download --repo-type dataset`) and name its files")
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Documents of a data set that `datasets` saved (`Dataset.save_to_disk`).
+# Data sets that `datasets` saved (`Dataset.save_to_disk`).
 #
-# Its files are read as streams and checked: mapped into memory, as `datasets` has them, one that is cut short ends
-# the process.
+# Their files are read as streams: `datasets` maps them into memory, where a file that is cut short crashes the process.
 
 _END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
 
 
 def read_saved_dataset(
     file: CorpusFile, reading: Reading, report: CorpusReport, reached: Callable[[int], None]
-) -> Values:
-    """The documents of a saved data set (see `albert.text.readers.Reader`)."""
-    row = behind = 0
-    for part in _parts(file.path):
-        for column, place in _saved_batches(part, reading):
-            reached(behind + place)
+) -> RawDocuments:
+    """Read a saved data set (see `albert.text.readers.Reader`)."""
+    row = offset = 0
+    for part in _saved_parts(file.path):
+        for column, position in _saved_batches(part, reading):
+            reached(offset + position)
             yield from _values(column, row + 1, file.path, reading)
             row += len(column)
-        behind += part.stat().st_size
+        offset += part.stat().st_size
     if size_and_time(file.path) != (file.size, file.modified):
-        raise changed(file)
+        raise changed_error(file)
 
 
-def _parts(folder: Path) -> list[Path]:
+def _saved_parts(folder: Path) -> list[Path]:
     state = read_json_object(folder / "state.json")
     try:
         names = [part["filename"] for part in state["_data_files"]]
-        known = all(name == Path(name).name for name in names) and not state.get("_indices_data_files")
+        is_valid = all(name == Path(name).name for name in names) and not state.get("_indices_data_files")
     except (LookupError, TypeError) as error:
         raise DamagedData(folder / "state.json", "does not name the files of a data set") from error
-    if not known:
+    if not is_valid:
         raise DamagedData(folder / "state.json", "is not as `Dataset.save_to_disk` writes it", "save it again")
     return [folder / name for name in names]
 
 
 def _saved_batches(part: Path, reading: Reading) -> Iterator[tuple[pa.Array, int]]:
-    """Some rows of the column at a time, and how many bytes are behind them."""
+    """Yield batches of the column with the number of bytes read."""
     try:
         with open_input(part) as stream:
-            # A file that is cut between two batches is one that the stream alone takes for whole.
+            # pyarrow does not notice that a file is cut between two batches
             stream.seek(-min(len(_END_OF_STREAM), part.stat().st_size), 2)
             if stream.read() != _END_OF_STREAM:
                 raise DamagedData(part, "damaged Arrow file (it ends too early)", "fetch or write it again")
@@ -247,30 +243,29 @@ def _saved_batches(part: Path, reading: Reading) -> Iterator[tuple[pa.Array, int
             columns = pyarrow.ipc.open_stream(stream).schema.names
             check_column(part, columns, reading.text_field)
             stream.seek(0)
-            only = pyarrow.ipc.IpcReadOptions(included_fields=[columns.index(reading.text_field)], use_threads=False)
-            for batch in pyarrow.ipc.open_stream(stream, options=only):
+            options = pyarrow.ipc.IpcReadOptions(included_fields=[columns.index(reading.text_field)], use_threads=False)
+            for batch in pyarrow.ipc.open_stream(stream, options=options):
                 column = batch.column(0)
                 column = column.view(pa.binary()) if pa.types.is_string(column.type) else column
                 column.validate(full=True)
                 yield column, stream.tell()
     except AlbertError:
         raise
-    except DAMAGES as error:
-        raise explained(error, part, "Arrow file") from error
+    except DAMAGE_ERRORS as error:
+        raise damage_error(error, part, "Arrow file") from error
 
 
 # --------------------------------------------------------------------------------------------------------------------
 # Parquet as output of predictions.
 
-_CLASHES = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError)
+_TYPE_ERRORS = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError)
 _TYPES = {"text": pa.string(), "number": pa.float64(), "count": pa.int64()}
 
 
 class Parquet:
-    """Parquet as an `albert.inference.files.OutputFormat`: columns of one type each, the input's, then the answers'.
+    """Parquet as an `albert.inference.files.OutputFormat`: the columns of the input, then those of the answers.
 
-    A Parquet file is only valid with its footer, so rows are kept as Arrow streams, one for each batch, and the file is
-    made of them at the end, with a row group for each."""
+    A Parquet file needs its footer, so each batch is written as an Arrow stream, and at the end as a row group."""
 
     beginning = b""
 
@@ -300,7 +295,7 @@ class Parquet:
 
 
 def arrow_type(value: Any) -> pa.DataType:
-    """The type of a column for what its fields hold."""
+    """Return the type of a column for a description of its fields."""
     if isinstance(value, str):
         return _TYPES[value]
     if isinstance(value, list):
@@ -309,39 +304,35 @@ def arrow_type(value: Any) -> pa.DataType:
 
 
 def input_schema(file: CorpusFile, columns: Sequence[str]) -> pa.Schema:
-    """The columns of an input that is not JSON: a Parquet file's own, text in all others."""
+    """Return the schema of an input that is not JSON: of a Parquet file its own, else text."""
     if file.kind != "Parquet":
         return pa.schema([(name, pa.string()) for name in columns])
     with open_corpus_file(file) as (content, _):
         try:
             return pyarrow.parquet.ParquetFile(content).schema_arrow
-        except DAMAGES as error:
-            raise explained(error, file.name, "Parquet file") from error
+        except DAMAGE_ERRORS as error:
+            raise damage_error(error, file.name, "Parquet file") from error
 
 
 class ColumnTypes:
-    """The types of columns, as more and more rows of JSON show them."""
+    """The types of the columns of JSON, inferred from all rows."""
 
     def __init__(self) -> None:
         self.schema = pa.schema([])
 
     def add(self, records: Sequence[Record]) -> None:
-        """See some rows.
-
-        Raises:
-            DamagedData: a field holds what the others of its column do not, a number among texts say.
-        """
+        """Infer from more rows; raises DamagedData if the values of a column have no common type."""
         try:
-            self.schema = self._with(records)
-        except _CLASHES:
-            for record in records:  # which of them?
+            self.schema = self._unify(records)
+        except _TYPE_ERRORS:
+            for record in records:  # to name the row
                 try:
-                    self.schema = self._with([record])
-                except _CLASHES as error:
+                    self.schema = self._unify([record])
+                except _TYPE_ERRORS as error:
                     why = f"does not fit the columns of the rows before ({' '.join(str(error).split())[:120]})"
                     raise DamagedData(record.where, why, "write .jsonl") from error
 
-    def _with(self, records: Sequence[Record]) -> pa.Schema:
+    def _unify(self, records: Sequence[Record]) -> pa.Schema:
         names = dict.fromkeys(name for record in records for name in record.fields)
         columns = [(name, pa.array([record.fields.get(name) for record in records]).type) for name in names]
         return pa.unify_schemas([self.schema, pa.schema(columns)], promote_options="permissive")

@@ -1,6 +1,6 @@
-"""Corpora: which files they consist of, the format of each, and the documents in them; all that is read is counted.
+"""Corpora: the files that they consist of, the format of each, and the documents in them, with counts.
 
-A new format is entered in `FORMATS`, with the function that reads it."""
+To add a format, write a function that reads it and list it in `FORMATS`."""
 
 import glob
 import os
@@ -20,43 +20,47 @@ from albert.text.readers import (
     COMPRESSIONS,
     EMPTY,
     ONE_A_LINE,
+    REPAIRED,
     CorpusFile,
     CorpusReport,
     Document,
     Kind,
+    RawDocuments,
     Reader,
     Reading,
     SourceCounts,
-    Values,
     check_column,
+    cut_position,
     decode,
-    decode_from_file,
-    documents_of,
+    decode_with_bom,
     json_object,
     numbered_lines,
     open_corpus_file,
-    pieces,
-    place_to_cut,
-    repair,
-    similar_name,
     size_and_time,
-    size_in_bytes,
+    split_bytes,
+    suggest_name,
     table_rows,
+    to_documents,
+    utf8_length,
 )
+from albert.text.sentences import replace_surrogates
 
 
 @dataclass(frozen=True)
 class Format:
-    """A kind of source.
+    """A format of corpus files.
 
     Attributes:
-        reader: the function that reads it, as "module:name"; it is an `albert.text.readers.Reader`.
+        endings: of file names.
+        reader: "module:function" of an `albert.text.readers.Reader`.
+        extra: the extra of the package that the reader needs.
+        compressible: whether the files may be compressed.
     """
 
     endings: tuple[str, ...]
     reader: str
     extra: str | None = None
-    packed: bool = True
+    compressible: bool = True
 
 
 FORMATS: dict[Kind, Format] = {
@@ -65,65 +69,68 @@ FORMATS: dict[Kind, Format] = {
     "CSV": Format((".csv",), "albert.text.corpus:read_delimited"),
     "TSV": Format((".tsv",), "albert.text.corpus:read_delimited"),
     "Wikipedia": Format((".xml",), "albert.text.wikipedia_reader:read", "wikipedia"),
-    "Parquet": Format((".parquet",), "albert.text.arrow_files:read_parquet", "data", packed=False),
+    "Parquet": Format((".parquet",), "albert.text.arrow_files:read_parquet", "data", compressible=False),
     "saved dataset": Format((), "albert.text.arrow_files:read_saved_dataset", "data"),
     "Hub dataset": Format((), "albert.text.arrow_files:read_hub_dataset", "data"),
 }
-"""What can be read, by name."""
 HUB = re.compile(
     r"hf:/{1,2}(?P<id>[\w.-]+/[\w.-]+)(?:/(?P<config>[\w.+-]+))?(?:@(?P<revision>[\w./-]+))?:(?P<split>[^/]+)"
 )
-"""A data set of the Hugging Face Hub: hf://OWNER/NAME[/CONFIG][@REVISION]:SPLIT; `Path` leaves one slash of two."""
+"""hf://OWNER/NAME[/CONFIG][@REVISION]:SPLIT, a data set of the Hugging Face Hub; `Path` leaves one slash of two."""
 DEFAULT_READING = Reading()
 
 
 def endings() -> str:
-    """The endings of all formats."""
+    """Return the endings of all formats, separated by blanks."""
     return " ".join(ending for format_ in FORMATS.values() for ending in format_.endings)
 
 
-def known_endings() -> str:
-    """All that a file may be called, for people."""
-    unpacked = " ".join(each for format_ in FORMATS.values() if not format_.packed for each in format_.endings)
-    return f"{endings()} (each but {unpacked} also with {' '.join(COMPRESSIONS)})"
+def describe_endings() -> str:
+    """Return all endings with the compressions, for error messages."""
+    plain = " ".join(end for format_ in FORMATS.values() if not format_.compressible for end in format_.endings)
+    return f"{endings()} (each but {plain} also with {' '.join(COMPRESSIONS)})"
 
 
 def kind_of(name: str) -> Kind | None:
-    """What reads a file of this name; None when nothing does."""
-    plain, ending = os.path.splitext(name.lower())
-    packed = ending in COMPRESSIONS
-    ending = os.path.splitext(plain)[1] if packed else ending
-    found = (kind for kind, format_ in FORMATS.items() if ending in format_.endings and (format_.packed or not packed))
-    return next(found, None)
+    """Return the format of a file by its name; None if it is unknown."""
+    stem, ending = os.path.splitext(name.lower())
+    compressed = ending in COMPRESSIONS
+    ending = os.path.splitext(stem)[1] if compressed else ending
+    kinds = (
+        kind
+        for kind, format_ in FORMATS.items()
+        if ending in format_.endings and (format_.compressible or not compressed)
+    )
+    return next(kinds, None)
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Which files a corpus consists of: what folders and patterns hold, each file once, in a fixed order.
+# The files of a corpus: each once, in a fixed order.
 
 
-class FoundFiles(NamedTuple):
-    """The files of a corpus; how many files of other kinds, or hidden ones, were passed over; how many met again."""
+class CorpusFiles(NamedTuple):
+    """The files of a corpus, the number of ignored files (unknown format or hidden), and of repeated ones."""
 
     files: list[CorpusFile]
     ignored: int
     repeated: int
 
 
-def find_corpus_files(paths: Sequence[Path]) -> FoundFiles:
-    """The files behind files, folders (searched recursively), glob patterns and `hf://` addresses, in a fixed order.
+def find_corpus_files(paths: Sequence[Path]) -> CorpusFiles:
+    """Find the files of files, folders (searched recursively), glob patterns and `hf://` addresses, in a fixed order.
 
-    A file met by two paths, through links say, is one file. Hidden files and folders of a folder are passed over.
+    A file with two paths, for example through links, counts once. Hidden files and folders in a folder are ignored.
     """
     if not paths:
         raise UsageError("corpus", "no file, folder or pattern is given")
-    search = _Search()
+    search = _FileSearch()
     for path in paths:
         search.add(path)
-    return FoundFiles(_distinct_names(list(search.files.values())), search.ignored, search.repeated)
+    return CorpusFiles(_disambiguate_names(list(search.files.values())), search.ignored, search.repeated)
 
 
-class _Search:
-    """What has been found so far, by the numbers that the file system gives to files."""
+class _FileSearch:
+    """The files found so far by device and inode, or by address."""
 
     def __init__(self) -> None:
         self.files: dict[tuple[int, int] | str, CorpusFile] = {}
@@ -138,71 +145,70 @@ class _Search:
             self.files.setdefault(name, CorpusFile(path, name, 0, 0, "Hub dataset"))
         elif os.path.lexists(path) or not glob.has_magic(str(path)):
             if not path.is_dir() and path.is_file() and kind_of(path.name) is None:
-                raise UsageError(path, "cannot tell its format from its name", f"known: {known_endings()}")
-            self._add_place(path)
+                raise UsageError(path, "cannot tell its format from its name", f"known: {describe_endings()}")
+            self._add_path(path)
         else:
-            found = sorted(Path(name) for name in glob.glob(str(path), recursive=True))
-            read = [place for place in found if place.is_dir() or kind_of(place.name) is not None]
-            self.ignored += len(found) - len(read)
-            if not read:
-                raise MissingInput(
-                    path, "matches no file" + (f" of a kind that is read: {known_endings()}" if found else "")
-                )
-            for place in read:
-                self._add_place(place)
+            matches = sorted(Path(name) for name in glob.glob(str(path), recursive=True))
+            readable = [match for match in matches if match.is_dir() or kind_of(match.name) is not None]
+            self.ignored += len(matches) - len(readable)
+            if not readable:
+                known = f" of a kind that is read: {describe_endings()}" if matches else ""
+                raise MissingInput(path, f"matches no file{known}")
+            for match in readable:
+                self._add_path(match)
 
-    def _add_place(self, place: Path) -> None:
-        if not place.is_dir():
-            self._add_file(place, place.name)
+    def _add_path(self, path: Path) -> None:
+        if not path.is_dir():
+            self._add_file(path, path.name)
             return
-        any_file = False  # a folder whose only content is a link to itself holds none
-        for found in self._below(place, set()):
-            any_file = True
-            self._add_file(found, found.relative_to(place).as_posix() if found != place else place.resolve().name)
-        if not any_file:
-            raise MissingInput(place, f"holds no {endings()} file")
+        is_empty = True  # also for a folder that holds only a link to itself
+        for file in self._walk(path, set()):
+            is_empty = False
+            self._add_file(file, file.relative_to(path).as_posix() if file != path else path.resolve().name)
+        if is_empty:
+            raise MissingInput(path, f"holds no {endings()} file")
 
-    def _below(self, folder: Path, entered: set[tuple[int, int]]) -> Iterator[Path]:
-        """Files and saved data sets in a folder; a folder that links lead to again is entered once."""
+    def _walk(self, folder: Path, entered: set[tuple[int, int]]) -> Iterator[Path]:
+        """Yield files and saved data sets in a folder; each folder is entered once, whatever links lead to it."""
         try:
-            number = _number(folder.stat())
+            file_id = _file_id(folder.stat())
             names = sorted(os.listdir(folder))
         except OSError as error:
             raise MissingInput(folder, error.strerror or "cannot be searched") from error
-        if number in entered:
+        if file_id in entered:
             self.repeated += 1
             return
-        entered.add(number)
+        entered.add(file_id)
         if _is_saved_dataset(folder, names):
             yield folder
             return
         for name in names:
-            place = folder / name
+            path = folder / name
             if name.startswith("."):
                 self.ignored += 1
-            elif place.is_dir():
-                yield from self._below(place, entered)
+            elif path.is_dir():
+                yield from self._walk(path, entered)
             elif kind_of(name) is None:
                 self.ignored += 1
             else:
-                yield place
+                yield path
 
     def _add_file(self, path: Path, name: str) -> None:
         try:
-            status = path.stat()
+            file_id = _file_id(path.stat())
             size, modified = size_and_time(path)
         except OSError as error:
             why = "no such file or folder" if isinstance(error, FileNotFoundError) else error.strerror
             if path.is_symlink() and isinstance(error, FileNotFoundError):
-                why = f"is a link to {os.readlink(path)}, which is not there"
+                why = f"is a link to {os.readlink(path)}, which does not exist"
             raise MissingInput(path, why or "cannot be read") from error
-        if _number(status) in self.files:
+        if file_id in self.files:
             self.repeated += 1
             return
         kind: Kind | None = "saved dataset" if path.is_dir() else kind_of(path.name)
         assert kind is not None
         name = os.fsencode(name).decode("utf-8", "replace")
-        self.files[_number(status)] = CorpusFile(path, name, size, modified, kind)
+        self.files[file_id] = CorpusFile(path, name, size, modified, kind)
 
 
 def _is_saved_dataset(folder: Path, names: list[str]) -> bool:
@@ -213,12 +219,12 @@ def _is_saved_dataset(folder: Path, names: list[str]) -> bool:
     return "state.json" in names and "dataset_info.json" in names
 
 
-def _number(status: os.stat_result) -> tuple[int, int]:
+def _file_id(status: os.stat_result) -> tuple[int, int]:
     return status.st_dev, status.st_ino
 
 
-def _distinct_names(files: list[CorpusFile]) -> list[CorpusFile]:
-    """The same files; those with a name in common are called by as many folders of their paths as tell them apart."""
+def _disambiguate_names(files: list[CorpusFile]) -> list[CorpusFile]:
+    """Prefix names that occur twice with as many folders of their paths as make them unique."""
     folders, names = 0, Counter(file.name for file in files)
     while max(names.values(), default=0) > 1:
         folders += 1
@@ -231,7 +237,7 @@ def _distinct_names(files: list[CorpusFile]) -> list[CorpusFile]:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The documents of files, one after the other.
+# The documents of files.
 
 
 def read_corpus(
@@ -247,11 +253,11 @@ def read_corpus(
         advance: called with the bytes on disk read since the last call.
 
     Raises:
-        MissingInput: a path leads to nothing, cannot be read, or there is no document with text.
-        UsageError: a file of a kind that is not read.
-        DamagedData: not UTF-8 (file and byte), NUL bytes, a damaged or growing file, a line without a JSON object, a
-            row or a page that cannot be one (file and line); a field or column that is missing or no text.
-        Unavailable: a library that is not installed, a data set of the Hub that cannot be had.
+        MissingInput: a path does not exist or cannot be read, or no document has text.
+        UsageError: a file of an unknown format.
+        DamagedData: invalid content, with file and line: bytes that are not UTF-8 or NUL bytes (with their position), a
+            damaged or growing file, a line without a JSON object, a field or column that is missing or not text.
+        Unavailable: a library is not installed, or a data set of the Hub cannot be fetched.
     """
     report = report if report is not None else CorpusReport()
     files, report.files_ignored, report.files_repeated = find_corpus_files(paths)
@@ -269,22 +275,22 @@ def read_files(
     report: CorpusReport,
     advance: Callable[[int], None] | None = None,
 ) -> Iterator[Document]:
-    """`read_corpus` of files that were found before, a part of a corpus say; there may be no document in them."""
+    """Read the documents of files that `find_corpus_files` found; there may be none."""
     sources: list[SourceCounts] = []
     for file in files:
         report.files += 1
         before = report.documents_in, report.bytes_in, report.documents, report.bytes
-        position = Position(advance)
+        progress = Position(advance)
         module, _, function = FORMATS[file.kind].reader.partition(":")
         read: Reader = getattr(load_by_name(module, FORMATS[file.kind].extra), function)
-        for place, value in read(file, reading, report, position.reached):
-            for document in documents_of(value, place, file, reading, report):
+        for position, value in read(file, reading, report, progress.reached):
+            for document in to_documents(value, position, file, reading, report):
                 if not document.text or document.text.isspace():
-                    report.drop(EMPTY, size_in_bytes(document.text))
+                    report.drop(EMPTY, utf8_length(document.text))
                     continue
                 report.use(document.text)
                 yield document
-        position.reached(file.size)
+        progress.reached(file.size)
         after = report.documents_in, report.bytes_in, report.documents, report.bytes
         sources.append(SourceCounts(file.name, file.size, *(b - a for a, b in zip(before, after, strict=True))))
         report.files_empty += sources[-1].documents_in == 0
@@ -292,47 +298,49 @@ def read_files(
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Documents of plain text: a file each, a block of lines, or a line.
+# Plain text: a document is a file, a block of lines, or a line.
 
 
-Stretches = Iterator[tuple[bytes, int, int]]
-"""All bytes of a file in turn: some of them; the line they begin with, from 1; and which part of one document they are,
-from 1, where it is too long to be one."""
+Parts = Iterator[tuple[bytes, int, int]]
+"""All bytes of a file as (data, line where they begin, part): the part counts, from 1, within a document that is
+divided because it is too long."""
 
 
-def read_plain_text(file: CorpusFile, reading: Reading, report: CorpusReport, reached: Callable[[int], None]) -> Values:
-    """The documents of a text file (see `albert.text.readers.Reader`)."""
-    divide = {"file": _whole, "blank-line": _blocks, "line": _single_lines}[reading.documents]
+def read_plain_text(
+    file: CorpusFile, reading: Reading, report: CorpusReport, reached: Callable[[int], None]
+) -> RawDocuments:
+    """Read a text file (see `albert.text.readers.Reader`)."""
+    divide = {"file": _file_parts, "blank-line": _block_parts, "line": _line_parts}[reading.documents]
     offset = 0
     with open_corpus_file(file) as (content, raw):
         for data, line, part in divide(content, reading.max_document_bytes):
             if reading.documents == "file" or not data.isspace():
-                text = decode_from_file(data, file.path, offset, reading, report)
+                text = decode_with_bom(data, file.path, offset, reading, report)
                 report.cuts += part > 1
                 if text is not None:
-                    place = "" if reading.documents == "file" else f":{line}"
-                    yield place + (f"#{part}" if part > 1 else ""), text
+                    position = "" if reading.documents == "file" else f":{line}"
+                    yield position + (f"#{part}" if part > 1 else ""), text
                 reached(raw.tell())
             offset += len(data)
 
 
-def _whole(content: BufferedIOBase, limit: int) -> Stretches:
-    for part, data in enumerate(pieces(content.read, limit), start=1):
+def _file_parts(content: BufferedIOBase, limit: int) -> Parts:
+    for part, data in enumerate(split_bytes(content.read, limit), start=1):
         yield data, 1, part
 
 
-def _single_lines(content: BufferedIOBase, limit: int) -> Stretches:
+def _line_parts(content: BufferedIOBase, limit: int) -> Parts:
     line = part = 1
-    for data, ended in _lines(content, limit):
+    for data, is_end in _lines(content, limit):
         yield data, line, part
-        line, part = (line + 1, 1) if ended else (line, part + 1)
+        line, part = (line + 1, 1) if is_end else (line, part + 1)
 
 
-def _blocks(content: BufferedIOBase, limit: int) -> Stretches:
-    """Filled lines that follow one another; each blank line by itself."""
+def _block_parts(content: BufferedIOBase, limit: int) -> Parts:
+    """Yield each run of lines that are not blank, and each blank line."""
     block: list[bytes] = []
     size, first, line, part = 0, 1, 1, 1
-    for data, ended in _lines(content, limit):
+    for data, is_end in _lines(content, limit):
         blank = data.isspace()
         if block and (blank or size + len(data) > limit):
             yield b"".join(block), first, part
@@ -343,19 +351,18 @@ def _blocks(content: BufferedIOBase, limit: int) -> Stretches:
             first = first if block else line
             block.append(data)
             size += len(data)
-        line += ended
+        line += is_end
     if block:
         yield b"".join(block), first, part
 
 
 def _lines(content: BufferedIOBase, limit: int) -> Iterator[tuple[bytes, bool]]:
-    """Lines with what ends them: a line feed, a carriage return or both; of a very long one, its parts: only the last
-    one has ended."""
+    """Yield lines that end with LF, CR or CR LF, longer ones in parts, and whether each is the end of its line."""
     rest = b""
     while data := rest + content.readline(limit + 1 - len(rest)):
         rest = b""
         if len(data) > limit:
-            end = place_to_cut(data, limit)
+            end = cut_position(data, limit)
             data, rest = data[:end], data[end:]
         if b"\r" in data:
             for line in AFTER_LONE_RETURN.split(data):
@@ -365,46 +372,48 @@ def _lines(content: BufferedIOBase, limit: int) -> Iterator[tuple[bytes, bool]]:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Documents of tables in text: CSV with quotes (RFC 4180), and TSV without any, where a tab always ends a field.
-#
-# A header names the columns; every row is a document.
+# Tables and JSON lines: every row after the header, and every line, is a document.
 
 
-def read_delimited(file: CorpusFile, reading: Reading, report: CorpusReport, reached: Callable[[int], None]) -> Values:
-    """The documents of a table (see `albert.text.readers.Reader`)."""
+def read_delimited(
+    file: CorpusFile, reading: Reading, report: CorpusReport, reached: Callable[[int], None]
+) -> RawDocuments:
+    """Read a CSV or TSV file (see `albert.text.readers.Reader`)."""
     with open_corpus_file(file) as (content, raw):
-        column: int | None = None
-        for line, fields in table_rows(file, content, file.path, reading.max_record_bytes):
-            if column is None:
-                column = _column(fields, file, f"{file.path}:{line}", reading.text_field)
-            else:
-                yield f":{line}", fields[column]
-                reached(raw.tell())
+        rows = table_rows(file, content, file.path, reading.max_record_bytes)
+        column = 0
+        for line, (first, *others) in rows:  # the header
+            where, strict = f"{file.path}:{line}", (DEFAULT_READING, CorpusReport())
+            names = [decode_with_bom(first, file.path, 0, *strict)]
+            names += [decode(name, where, 0, *strict) for name in others]
+            check_column(where, names, reading.text_field)
+            column = names.index(reading.text_field)
+            break
+        for line, fields in rows:
+            yield f":{line}", fields[column]
+            reached(raw.tell())
 
 
-def _column(header: list[bytes], file: CorpusFile, place: str, name: str) -> int:
-    strictly = Reading(), CorpusReport()
-    first, *others = header
-    names = [decode_from_file(first, file.path, 0, *strictly), *(decode(each, place, 0, *strictly) for each in others)]
-    check_column(place, names, name)
-    return names.index(name)
-
-
-def read_json_lines(file: CorpusFile, reading: Reading, report: CorpusReport, reached: Callable[[int], None]) -> Values:
-    """The documents of a file of JSON lines (see `albert.text.readers.Reader`)."""
-    offset, limit = 0, reading.max_record_bytes
+def read_json_lines(
+    file: CorpusFile, reading: Reading, report: CorpusReport, reached: Callable[[int], None]
+) -> RawDocuments:
+    """Read a file of JSON lines (see `albert.text.readers.Reader`)."""
+    offset, limit, name = 0, reading.max_record_bytes, reading.text_field
     with open_corpus_file(file) as (content, raw):
         for number, line in numbered_lines(content, file.path, limit, ONE_A_LINE):
-            place = f"{file.path}:{number}"
-            text = decode_from_file(line, file.path, offset, reading, report)
+            where = f"{file.path}:{number}"
+            text = decode_with_bom(line, file.path, offset, reading, report)
             offset += len(line)
             if text is None or not text or text.isspace():
-                continue  # an empty line between records is no record
-            record, name = json_object(text, place), reading.text_field
+                continue  # blank lines are not records
+            record = json_object(text, where)
             if name not in record:
-                raise DamagedData(place, f"has no field {name!r}", similar_name(name, record))
+                raise DamagedData(where, f"has no field {name!r}", suggest_name(name, record))
             value = record[name]
             if value is not None and not isinstance(value, str):
-                raise DamagedData(place, f"field {name!r} is {type(value).__name__}, text is expected")
-            yield f":{number}", value if value is None else repair(value, report)
+                raise DamagedData(where, f"field {name!r} is {type(value).__name__}, text is expected")
+            if value is not None and (repaired := replace_surrogates(value)) is not value:
+                report.noted[REPAIRED] += sum(a != b for a, b in zip(value, repaired, strict=True))
+                value = repaired
+            yield f":{number}", value
             reached(raw.tell())

@@ -1,10 +1,10 @@
-"""Preparing a corpus unit by unit in worker processes; finished units survive whatever happens to the process.
+"""Preparation of a corpus in units of files, by worker processes; finished units survive a crash of the process.
 
-WORK/train/UNIT-SHARD.*       token shards, as they will be in the prepared corpus
-     results/UNIT-SHARD.json  what a shard holds: written last, so a shard with one is whole
-     results/UNIT.json        the same of a whole unit
-     fingerprints/            the same of the stage before (see `albert.text.duplicates`)
-     logs/                    of an engine beyond this process (see `albert.text.engines`)"""
+WORK/train/UNIT-SHARD.*       token shards, as in the prepared corpus
+     results/UNIT-SHARD.json  the contents of a shard; written last, so its presence means that the shard is complete
+     results/UNIT.json        the same for a unit
+     fingerprints/            the same for the stage before (see `albert.text.duplicates`)
+     logs/                    of a cluster engine (see `albert.text.engines`)"""
 
 import hashlib
 import itertools
@@ -45,18 +45,17 @@ from albert.text.shards import (
 from albert.text.tokenizer import Tokenizer
 
 # --------------------------------------------------------------------------------------------------------------------
-# A corpus cut into units of work: runs of whole files, decided by their names and sizes alone.
-#
-# Whoever prepares a unit, one process or a cluster, writes the same shards: a shard never holds text of two units.
+# Units of work are runs of whole files, which depend only on the names and sizes of the files. A shard never holds
+# text of two units, so the shards do not depend on the number of processes or machines.
 
 Item = TypeVar("Item")
 UNIT_BYTES = 64_000_000
-"""Bytes on disk of a unit, at least; a larger file is a unit by itself."""
+"""Bytes on disk of a unit, at least; a larger file is a unit of its own."""
 
 
 @dataclass(frozen=True)
 class WorkUnit:
-    """Some files, in the order of the corpus."""
+    """Consecutive files of a corpus."""
 
     number: int
     files: tuple[CorpusFile, ...]
@@ -68,12 +67,12 @@ class WorkUnit:
 
 
 def plan_units(files: Sequence[CorpusFile], unit_bytes: int = UNIT_BYTES) -> list[WorkUnit]:
-    """Cut a list of files into units of consecutive ones."""
+    """Divide the files of a corpus into units."""
     return [WorkUnit(number, tuple(run)) for number, run in enumerate(_runs(files, lambda file: file.size, unit_bytes))]
 
 
 def _runs(items: Iterable[Item], size: Callable[[Item], int], least: int) -> Iterator[list[Item]]:
-    """Consecutive items in runs of that size, at least; the last may be smaller."""
+    """Yield consecutive items in runs of at least a size; the last run may be smaller."""
     run: list[Item] = []
     total = 0
     for item in items:
@@ -89,28 +88,32 @@ def _runs(items: Iterable[Item], size: Callable[[Item], int], least: int) -> Ite
 Duplicates = Literal["keep", "exact", "near"]
 SHARD_BYTES = 8_000_000
 RESULTS = "results"
-STAYING_NAME = "fingerprints/{}.staying.npy"
+KEPT_NAME = "fingerprints/{}.staying.npy"
 ENGINE_LOGS = "logs"
 
 
 @dataclass(frozen=True, kw_only=True)
 class PreparationSettings(Reading):
-    """What decides the bytes of a prepared corpus, beside the text and the tokenizer."""
+    """The settings that decide the bytes of a prepared corpus, beside the text and the tokenizer.
+
+    Attributes:
+        held_out: share of documents for evaluation. Unless it is 0, at least one document, or the last sentences of a
+            single one, are held out.
+        seed: of the choice of held-out documents.
+        language: of the sentence splitter.
+        as_lines: whether every line is a sentence.
+        duplicates: which duplicates are dropped (see `albert.text.duplicates`).
+        shard_bytes: text of one shard; a document is never divided.
+        unit_bytes: files on disk of one unit of work; a file is never divided.
+    """
 
     held_out: float = 0.01
-    """Share of documents kept for evaluation; unless it is 0, one at least, or the last sentences of a single one."""
     seed: int = 0
-    """Of the choice of them."""
     language: str = "en"
-    """Of the sentence splitter."""
     as_lines: bool = False
-    """Whether every line is a sentence, and no others are looked for."""
     duplicates: Duplicates = "keep"
-    """Whether documents are left out that come again, or nearly again (see `albert.text.duplicates`)."""
     shard_bytes: int = SHARD_BYTES
-    """Text of one shard; a document is never divided."""
     unit_bytes: int = UNIT_BYTES
-    """Files on disk of one unit of work; a file is never divided."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,23 +121,26 @@ class SlurmSettings:
     """Where and for how long a task may run, with the engine "slurm"."""
 
     partition: str = ""
-    """The partition that has the machines."""
+    """The Slurm partition."""
     time: str = "24:00:00"
-    """The longest time of a task."""
+    """The time limit of a task."""
     memory_gb: int = 4
     """Memory of a task, in GB."""
 
 
 @dataclass(frozen=True)
 class UnitJob:
-    """A unit and all that its shards depend on."""
+    """A unit and everything that its shards depend on.
+
+    Attributes:
+        dropped: a hash of which documents are duplicates, if any; a file in the directory lists the others.
+    """
 
     unit: WorkUnit
     settings: PreparationSettings
     tokenizer: Tokenizer
     directory: Path
-    left_out: str = ""
-    """A hash of which documents are left out, where some are; a file in the directory says which."""
+    dropped: str = ""
 
     @property
     def name(self) -> str:
@@ -142,26 +148,26 @@ class UnitJob:
 
     @property
     def origin(self) -> tuple[str, ...]:
-        """What the unit is made of: another content has another time or size."""
+        """Names, sizes and times of the files, to notice changes."""
         files = tuple(f"{file.name} {file.size} {file.modified}" for file in self.unit.files)
-        return (*files, f"without {self.left_out}") if self.left_out else files
+        return (*files, f"without {self.dropped}") if self.dropped else files
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Some documents of a unit, and what they become depends on."""
+    """Some documents of a unit, and everything that their shard depends on."""
 
     name: str
     sources: tuple[str, ...]
     texts: tuple[bytes, ...]
-    """In UTF-8: it takes a half or a quarter of the memory, in every process that has them."""
+    """UTF-8, which takes a half or a quarter of the memory of str, in every process."""
     settings: PreparationSettings
     tokenizer: Tokenizer
     directory: Path
 
     @property
     def digest(self) -> str:
-        """A hash of the documents, and of where they are."""
+        """A hash of the documents and their sources."""
         digest = hashlib.blake2b(digest_size=16)
         for source, text in zip(self.sources, self.texts, strict=True):
             for part in (source.encode("utf-8", "surrogatepass"), text):
@@ -171,8 +177,8 @@ class Batch:
 
 
 @dataclass
-class UnitNotes:
-    """What a stage writes down of a unit: its files, what was read of them, and what was made of every batch."""
+class UnitResult:
+    """The result of a stage for a unit: its files, the counts of reading, and the result of every batch."""
 
     origin: tuple[str, ...] = ()
     read: CorpusReport = field(default_factory=CorpusReport)
@@ -181,83 +187,86 @@ class UnitNotes:
 
 @dataclass(frozen=True)
 class Stage:
-    """One pass over the text: what is made of each batch of documents.
+    """One pass over the text.
 
     Attributes:
-        of_batch: what `work` returns: the `name` of the batch, the `digest` of its documents, the `files` made of them.
+        folder: for the results, in the directory of the unfinished corpus.
+        result_type: of `work`; has the `name` of the batch, the `digest` of its documents, and the `files` written.
+        work: processes a batch of documents.
     """
 
     folder: str
-    of_batch: type[Any]
+    result_type: type[Any]
     work: Callable[[Batch], Any]
 
 
-def prepare_unit(stage: Stage, job: UnitJob) -> UnitNotes:
-    """Take a unit through a stage in this process, or find it finished."""
-    finished = finished_unit(stage, job)
+def run_unit(stage: Stage, job: UnitJob) -> UnitResult:
+    """Run a stage on a unit in this process, unless it is finished."""
+    finished = load_finished_unit(stage, job)
     if finished is not None:
         return finished
-    notes = UnitNotes(job.origin)
-    notes.shards = tuple(prepare_batch(stage, batch) for batch in batches(job, notes.read))
-    return keep_unit(stage, job, notes)
+    result = UnitResult(job.origin)
+    result.shards = tuple(run_batch(stage, batch) for batch in batches(job, result.read))
+    return save_unit(stage, job, result)
 
 
-def finished_unit(stage: Stage, job: UnitJob) -> UnitNotes | None:
-    """What an earlier process has kept of this unit, if it is of the same files; what does not fit is made again."""
-    place = job.directory / stage.folder / f"{job.name}.json"
+def load_finished_unit(stage: Stage, job: UnitJob) -> UnitResult | None:
+    """Load the saved result of a unit; None if there is none, or its files have changed."""
+    path = job.directory / stage.folder / f"{job.name}.json"
     try:
-        kept = load_json(UnitNotes, place)
-        kept.shards = tuple(from_json(stage.of_batch, shard, str(place)) for shard in kept.shards)
+        saved = load_json(UnitResult, path)
+        saved.shards = tuple(from_json(stage.result_type, shard, str(path)) for shard in saved.shards)
     except AlbertError:
         return None
-    return kept if kept.origin == job.origin and all(_is_there(shard, job.directory) for shard in kept.shards) else None
+    valid = saved.origin == job.origin and all(_files_exist(shard, job.directory) for shard in saved.shards)
+    return saved if valid else None
 
 
-def keep_unit(stage: Stage, job: UnitJob, notes: UnitNotes) -> UnitNotes:
-    """Write down that all batches of a unit are finished."""
-    save_json(job.directory / stage.folder / f"{job.name}.json", notes)
-    return notes
+def save_unit(stage: Stage, job: UnitJob, result: UnitResult) -> UnitResult:
+    """Save the result of a unit whose batches are all finished."""
+    save_json(job.directory / stage.folder / f"{job.name}.json", result)
+    return result
 
 
-def prepare_batch(stage: Stage, batch: Batch) -> Any:
-    """Take a batch of documents through a stage, or find it finished."""
-    place = batch.directory / stage.folder / f"{batch.name}.json"
+def run_batch(stage: Stage, batch: Batch) -> Any:
+    """Run a stage on a batch of documents, unless it is finished."""
+    path = batch.directory / stage.folder / f"{batch.name}.json"
     try:
-        kept = load_json(stage.of_batch, place)
+        saved = load_json(stage.result_type, path)
     except AlbertError:
-        kept = None  # not there, or damaged
-    if kept is not None and kept.digest == batch.digest and _is_there(kept, batch.directory):
-        return kept
-    notes = stage.work(batch)
-    save_json(place, notes)
-    return notes
+        saved = None  # missing, or damaged
+    if saved is not None and saved.digest == batch.digest and _files_exist(saved, batch.directory):
+        return saved
+    result = stage.work(batch)
+    save_json(path, result)
+    return result
 
 
-def _is_there(notes: Any, directory: Path) -> bool:
-    places = {directory / name: file.bytes for name, file in notes.files.items()}
-    return all(place.is_file() and place.stat().st_size == size for place, size in places.items())
+def _files_exist(result: Any, directory: Path) -> bool:
+    sizes = {directory / name: file.bytes for name, file in result.files.items()}
+    return all(path.is_file() and path.stat().st_size == size for path, size in sizes.items())
 
 
-def documents_of(job: UnitJob, read: CorpusReport, advance: Callable[[int], None] | None = None) -> Iterator[Document]:
-    """The documents of a unit, but for those that are left out; `read` counts all of them."""
-    documents = read_files(job.unit.files, job.settings, report=read, advance=advance)
-    if not job.left_out:
+def read_unit(job: UnitJob, report: CorpusReport, advance: Callable[[int], None] | None = None) -> Iterator[Document]:
+    """Yield the documents of a unit without the duplicates; the report counts all of them."""
+    documents = read_files(job.unit.files, job.settings, report=report, advance=advance)
+    if not job.dropped:
         yield from documents
         return
-    staying = np.load(job.directory / STAYING_NAME.format(job.name), allow_pickle=False)
-    for document, stays in itertools.zip_longest(documents, staying.tolist()):
-        if document is None or stays is None:
-            why = f"has changed: it had {len(staying):,} documents when duplicates were looked for"
+    kept = np.load(job.directory / KEPT_NAME.format(job.name), allow_pickle=False)
+    for document, is_kept in itertools.zip_longest(documents, kept.tolist()):
+        if document is None or is_kept is None:
+            why = f"has changed: it had {len(kept):,} documents when duplicates were searched"
             raise DamagedData(job.unit.files[0].path, why, "run the same command again")
-        if stays:
+        if is_kept:
             yield document
 
 
-def batches(job: UnitJob, read: CorpusReport, advance: Callable[[int], None] | None = None) -> Iterator[Batch]:
-    """The documents of a unit in runs of `shard_bytes` of text, at least; `read` counts what is read."""
+def batches(job: UnitJob, report: CorpusReport, advance: Callable[[int], None] | None = None) -> Iterator[Batch]:
+    """Yield the documents of a unit in batches of at least `shard_bytes` of text."""
     documents = (
         (document.source, document.text.encode("utf-8", "surrogatepass"))
-        for document in documents_of(job, read, advance)
+        for document in read_unit(job, report, advance)
     )
     runs = _runs(documents, lambda document: len(document[1]), job.settings.shard_bytes)
     for number, (sources, texts) in enumerate(zip(*run, strict=True) for run in runs):
@@ -265,34 +274,35 @@ def batches(job: UnitJob, read: CorpusReport, advance: Callable[[int], None] | N
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Encoding: from a batch of documents to the files of one shard, in whichever process.
+# Encoding: a batch of documents becomes the files of one shard.
 
-KEYS = 2**64
+KEY_RANGE = 2**64
 
 
 @dataclass(frozen=True)
 class ShardResult:
-    """What was written for one job, and what was dropped because no token was left of it."""
+    """The contents of a shard, and the counts of documents without a token, which are dropped.
+
+    Attributes:
+        files: by their names in the directory, all flushed to the disk.
+        lowest_key, highest_key: of the documents for training (see `held_out_key`).
+    """
 
     name: str
     digest: str
-    documents_in: int
-    bytes_in: int
     splits: dict[str, SplitCounts]
     documents_dropped: int
     bytes_dropped: int
     sentences_dropped: int
     files: dict[str, FileSum]
-    """The files by their names below the directory, all flushed to the disk."""
-    lowest_key: int = KEYS
+    lowest_key: int = KEY_RANGE
     highest_key: int = -1
-    """Of the keys of the documents for training: which one a larger share would hold out first, and last."""
 
 
 def held_out_key(text: str, seed: int) -> int:
-    """A hash of a document's text and the seed, below 2^64: documents of small keys are held out first.
+    """Return a hash of a text and the seed, below 2^64; the documents with the smallest keys are held out.
 
-    Equal texts land on one side, whatever their place in the corpus.
+    Equal texts are in the same split, wherever they are in the corpus.
     """
     key = stream_key("held out", seed).to_bytes(16, "little")
     digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), key=key, digest_size=8).digest()
@@ -300,26 +310,26 @@ def held_out_key(text: str, seed: int) -> int:
 
 
 def is_held_out(key: int, share: float) -> bool:
-    """Whether a document of this key belongs to the held-out split."""
-    return key < share * float(KEYS)
+    """Return whether a document with this key belongs to the held-out split."""
+    return key < share * float(KEY_RANGE)
 
 
-def last_sentences(n_sentences: int, share: float) -> int:
-    """How many sentences of a single document are held out: the share, two at least, and never more than half."""
+def held_out_sentences(n_sentences: int, share: float) -> int:
+    """Return how many sentences of a single document are held out: the share, at least two, at most half."""
     return max(min(2, n_sentences // 2), min(round(share * n_sentences), n_sentences // 2))
 
 
 def encode_shard(batch: Batch, also_held_out: int | None = None, divided: bool = False) -> ShardResult:
-    """Split, encode and write the documents of one shard below `batch.directory`.
+    """Split, encode and write the documents of one shard into `batch.directory`.
 
     Args:
-        also_held_out: the key of a document that is held out though the share does not reach it (see `held_out_key`).
-        divided: whether the last sentences of the document are held out, rather than whole documents.
+        also_held_out: the key of a document that is held out although it is beyond the share.
+        divided: hold out the last sentences of every document instead of whole documents.
     """
     tokenizer, settings = batch.tokenizer, batch.settings
     documents: dict[str, list[tuple[np.ndarray, np.ndarray, int]]] = {split: [] for split in SPLITS}
     dropped = bytes_dropped = sentences_dropped = 0
-    lowest, highest = KEYS, -1
+    lowest, highest = KEY_RANGE, -1
     for encoded in batch.texts:
         text, size = encoded.decode("utf-8", "surrogatepass"), len(encoded)
         sentences = split_sentences(text, settings.language, settings.as_lines)
@@ -331,22 +341,22 @@ def encode_shard(batch: Batch, also_held_out: int | None = None, divided: bool =
             bytes_dropped += size
             continue
         key = held_out_key(text, settings.seed)
-        last = last_sentences(len(filled), settings.held_out) if divided else 0
+        n_last = held_out_sentences(len(filled), settings.held_out) if divided else 0
         if is_held_out(key, settings.held_out) or key == also_held_out:
             documents["held_out"].append((tokens, filled, size))
-        elif last:
-            tokens_before = int(filled[:-last].sum())
-            first = int(np.flatnonzero(lengths > 0)[-last])
-            size_behind = sum(len(sentence.encode("utf-8", "surrogatepass")) for sentence in sentences[first:])
-            documents["train"].append((tokens[:tokens_before], filled[:-last], size - size_behind))
-            documents["held_out"].append((tokens[tokens_before:], filled[-last:], size_behind))
+        elif n_last:
+            tokens_before = int(filled[:-n_last].sum())
+            first = int(np.flatnonzero(lengths > 0)[-n_last])
+            last_bytes = sum(len(sentence.encode("utf-8", "surrogatepass")) for sentence in sentences[first:])
+            documents["train"].append((tokens[:tokens_before], filled[:-n_last], size - last_bytes))
+            documents["held_out"].append((tokens[tokens_before:], filled[-n_last:], last_bytes))
         else:
             lowest, highest = min(lowest, key), max(highest, key)
             documents["train"].append((tokens, filled, size))
     splits, files = {split: SplitCounts() for split in SPLITS}, {}
-    for split, held in documents.items():
-        if held:
-            tokens, lengths, sizes = zip(*held, strict=True)
+    for split, encoded_documents in documents.items():
+        if encoded_documents:
+            tokens, lengths, sizes = zip(*encoded_documents, strict=True)
             arrays = {
                 TOKENS_NAME: np.concatenate(tokens).astype(token_type(tokenizer.vocab_size)),
                 SENTENCES_NAME: np.concatenate(lengths).astype("<u4"),
@@ -360,8 +370,6 @@ def encode_shard(batch: Batch, also_held_out: int | None = None, divided: bool =
     return ShardResult(
         name=batch.name,
         digest=batch.digest,
-        documents_in=len(batch.texts),
-        bytes_in=sum(map(len, batch.texts)),
         splits=splits,
         documents_dropped=dropped,
         bytes_dropped=bytes_dropped,
@@ -376,17 +384,17 @@ ENCODING = Stage(RESULTS, ShardResult, encode_shard)
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Work for several processes: results in order, bounded memory, nobody left behind.
+# A process pool with results in order, bounded memory, and no orphans.
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")
 
 
-def in_order(work: Callable[[Job], Result], jobs: Iterable[Job], workers: int) -> Iterator[Result]:
-    """The results of jobs in their order, from `workers` processes.
+def map_in_order(work: Callable[[Job], Result], jobs: Iterable[Job], workers: int) -> Iterator[Result]:
+    """Yield the results of jobs in order, computed by `workers` processes.
 
-    At most twice as many jobs as processes are in memory at a time. One worker, or one job, needs no second process.
-    When anything fails, or the caller stops asking, the processes end at once.
+    At most two jobs per process are in memory. A single worker or job runs in this process. If a job fails, or the
+    caller stops iterating, the processes end at once.
     """
     jobs = iter(jobs)
     first = list(itertools.islice(jobs, 2))
@@ -396,11 +404,11 @@ def in_order(work: Callable[[Job], Result], jobs: Iterable[Job], workers: int) -
         return
     waiting: deque[Future[Result]] = deque()
     others = set(multiprocessing.active_children())
-    pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), initializer=_follow_parent)
+    pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), initializer=_exit_with_parent)
     try:
         for job in jobs:
             waiting.append(pool.submit(work, job))
-            if len(waiting) >= 2 * workers:  # one each in work, one each at hand
+            if len(waiting) >= 2 * workers:  # each process has one job and one to go on with
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
@@ -412,77 +420,76 @@ def in_order(work: Callable[[Job], Result], jobs: Iterable[Job], workers: int) -
             child.terminate()
         raise
     finally:
-        if sys.version_info < (3, 11, 5):  # which waits for jobs to be written to processes that have ended (gh-94777)
+        if sys.version_info < (3, 11, 5):  # else it waits for jobs to be written to dead processes (gh-94777)
             pool._call_queue._reader.close()  # type: ignore[attr-defined]
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _follow_parent() -> None:
-    """A worker leaves the interrupt key to its parent, and does not outlive it, however the parent ends."""
+def _exit_with_parent() -> None:
+    """Leave the interrupt key to the parent process, and exit when it ends, however it ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
     if parent is not None:
 
-        def follow() -> None:
+        def wait() -> None:
             parent.join()
             os._exit(1)
 
-        threading.Thread(target=follow, daemon=True).start()
+        threading.Thread(target=wait, daemon=True).start()
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Who runs a stage over all units: processes of this machine, or an engine (Ray, Slurm).
+# Running a stage on all units, by processes of this machine or an engine (Ray, Slurm).
 
 Engine = Literal["processes", "datatrove", "ray", "slurm"]
 UNITS_PER_WORKER = 4
-"""From so many on, whole units are shared out, and every process reads its own files; else one reads for all."""
+"""With at least so many units, each process reads its own units; with fewer, this process reads for all."""
 
 
 @dataclass(frozen=True)
-class Workforce:
-    """Who does the work."""
+class ExecutorOptions:
+    """The engine and the number of its workers."""
 
     workers: int
     engine: Engine = "processes"
     slurm: SlurmSettings = field(default_factory=SlurmSettings)
 
 
-def run_stage(stage: Stage, jobs: Sequence[UnitJob], workforce: Workforce, description: str) -> list[UnitNotes]:
-    """Take all units through a stage, under a progress bar; what is finished is not done again."""
+def run_stage(stage: Stage, jobs: Sequence[UnitJob], options: ExecutorOptions, description: str) -> list[UnitResult]:
+    """Run a stage on all units, with a progress bar; finished work is not repeated."""
     with progress(description, sum(job.unit.size for job in jobs) / 1e6, "MB on disk") as bar:
-        if workforce.engine != "processes":
-            engines = load_by_name("albert.text.engines", "corpus")
-            return engines.run_engine(stage, jobs, workforce, bar)
-        if len(jobs) < UNITS_PER_WORKER * workforce.workers:
-            return _by_batches(stage, jobs, workforce.workers, bar)
+        if options.engine != "processes":
+            return load_by_name("albert.text.engines", "corpus").run_engine(stage, jobs, options, bar)
+        if len(jobs) < UNITS_PER_WORKER * options.workers:
+            return _run_batches(stage, jobs, options.workers, bar)
         results = []
-        for job, result in zip(jobs, in_order(partial(prepare_unit, stage), jobs, workforce.workers), strict=True):
+        for job, result in zip(jobs, map_in_order(partial(run_unit, stage), jobs, options.workers), strict=True):
             bar.advance(job.unit.size / 1e6)
             results.append(result)
         return results
 
 
-def _by_batches(stage: Stage, jobs: Sequence[UnitJob], workers: int, bar: Bar) -> list[UnitNotes]:
-    """All units, one after the other; this process reads, all work."""
-    results: dict[str, UnitNotes] = {}
+def _run_batches(stage: Stage, jobs: Sequence[UnitJob], workers: int, bar: Bar) -> list[UnitResult]:
+    """Run a stage on the units one after the other: this process reads, all process batches."""
+    results: dict[str, UnitResult] = {}
 
     def advance(amount: int) -> None:
         bar.advance(amount / 1e6)
         bar.note(f"{sum(result.read.documents for result in results.values()):,} documents")
 
-    def waiting() -> Iterator[Batch]:
+    def unfinished() -> Iterator[Batch]:
         for job in jobs:
-            kept = finished_unit(stage, job)
-            if kept is not None:
-                results[job.name] = kept
+            finished = load_finished_unit(stage, job)
+            if finished is not None:
+                results[job.name] = finished
                 bar.advance(job.unit.size / 1e6)
                 continue
-            results[job.name] = UnitNotes(job.origin)
+            results[job.name] = UnitResult(job.origin)
             yield from batches(job, results[job.name].read, advance)
 
-    done = in_order(partial(prepare_batch, stage), waiting(), workers)
     by_name = {job.name: job for job in jobs}
-    for unit, group in itertools.groupby(done, lambda notes: notes.name.rpartition("-")[0]):
-        results[unit].shards = tuple(group)
-        keep_unit(stage, by_name[unit], results[unit])
+    shards = map_in_order(partial(run_batch, stage), unfinished(), workers)
+    for name, group in itertools.groupby(shards, lambda shard: shard.name.rpartition("-")[0]):
+        results[name].shards = tuple(group)
+        save_unit(stage, by_name[name], results[name])
     return [results[job.name] for job in jobs]

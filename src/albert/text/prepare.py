@@ -1,7 +1,7 @@
-"""Preparing a corpus: text files and a tokenizer to token shards; and an estimate of time and size beforehand.
+"""Preparation of a corpus: text files and a tokenizer to token shards; and an estimate of time and size.
 
-The result is the same however many workers there are. A preparation that was stopped goes on: finished parts lie in
-OUTPUT.unfinished until the corpus is whole."""
+The result does not depend on the number of workers. A stopped preparation resumes: finished parts are in
+OUTPUT.unfinished until the corpus is complete."""
 
 import errno
 import itertools
@@ -25,25 +25,25 @@ from albert.runtime.json_files import common_fields, differences, load_json, sav
 from albert.runtime.manifest import FileSum, read_manifest, verify_directory
 from albert.runtime.progress import progress
 from albert.text.corpus import find_corpus_files, read_files
-from albert.text.duplicates import Leftovers, fingerprint_arrays, leave_out_duplicates
+from albert.text.duplicates import DroppedDuplicates, drop_duplicates, fingerprint_arrays
 from albert.text.executors import (
     ENCODING,
     ENGINE_LOGS,
     RESULTS,
     Engine,
+    ExecutorOptions,
     PreparationSettings,
     SlurmSettings,
     UnitJob,
-    UnitNotes,
-    Workforce,
+    UnitResult,
     WorkUnit,
     batches,
     encode_shard,
-    keep_unit,
     plan_units,
     run_stage,
+    save_unit,
 )
-from albert.text.readers import CorpusFile, CorpusReport, size_in_bytes, sum_counts
+from albert.text.readers import CorpusFile, CorpusReport, sum_counts, utf8_length
 from albert.text.sentences import check_language, split_sentences
 from albert.text.shards import (
     DESCRIPTION_NAME,
@@ -67,9 +67,14 @@ NO_TOKENS = "no tokens"
 
 @dataclass
 class PreparationReport:
-    """What became of the text. Documents and bytes in equal those of the splits plus the dropped ones.
+    """Counts of the text: documents and bytes in are those of the splits plus the dropped ones.
 
-    A single document that is divided counts as one in each split.
+    A single document that is divided counts once in each split.
+
+    Attributes:
+        shards_found: shards that an earlier, stopped preparation had finished.
+        held_out_fallback: what is held out of a corpus so small that the share holds out nothing.
+        duplicates_shown: how many of the dropped duplicates are listed in the corpus.
     """
 
     documents_in: int = 0
@@ -82,16 +87,13 @@ class PreparationReport:
     seconds: float = 0.0
     workers: int = 1
     shards_found: int = 0
-    """Shards that an earlier, stopped preparation had finished."""
     held_out_fallback: Literal["", "document", "sentences"] = ""
-    """What is held out of a corpus of so few documents that the share alone held out none."""
     duplicates_shown: int = 0
-    """Of the duplicates that were left out, those which the corpus names, to be looked at."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What decides the bytes of a corpus, and which files it is made of; kept beside unfinished work."""
+    """Everything that decides the bytes of a corpus; saved beside unfinished work."""
 
     settings: PreparationSettings
     tokenizer_fingerprint: str
@@ -111,56 +113,56 @@ def prepare(
     engine: Engine = "processes",
     slurm: SlurmSettings | None = None,
 ) -> PreparationReport:
-    """Write a prepared corpus (see `shards.py`), whole or not at all; the same call goes on after a stop.
+    """Write a prepared corpus (see `shards.py`) atomically; after a stop the same call resumes.
 
     Args:
-        workers: processes; None is one per processor. The result does not depend on it.
-        append: add to the corpus that `output` is; its shards stay as they are.
+        workers: number of processes; None is one per processor. The result does not depend on it.
+        append: add to the existing corpus `output`; its shards do not change.
 
     Raises:
-        CannotCreate: the output exists and `replace` is false; unfinished work of other settings is in the way.
-        InvalidConfiguration: a share, worker or shard size out of range; appending to a corpus of another kind.
+        CannotCreate: the output exists and `replace` is false, or unfinished work has other settings.
+        InvalidConfiguration: a share, worker or shard size out of range; appending to an incompatible corpus.
         MissingInput, UsageError, DamagedData: the corpus cannot be read.
         WriteFailed: the disk is full; finished shards are kept.
         OutOfResources: a worker process was killed.
         Unavailable: the engine is not installed.
-        TryAgain: the work was handed to Slurm, or a part of it failed; the same call goes on.
+        TryAgain: the work was submitted to Slurm, or a part of it failed; the same call resumes.
     """
     settings = settings or PreparationSettings()
     workers = workers if workers is not None else (os.cpu_count() or 1)
-    _check(settings, workers)
+    _check_settings(settings, workers)
     begin = time.monotonic()
     if output.parent.is_dir():
         remove_leftovers(output.parent)
     if os.path.lexists(output) and not (replace or append):
         raise CannotCreate(output, "exists already", "choose another name, or remove it first")
-    base = [prepared_part(output)] if append else []
+    base = [load_part(output)] if append else []
     files, ignored, repeated = find_corpus_files(corpus_paths)
     units = tuple(plan_units(files, settings.unit_bytes))
     plan = Plan(settings, tokenizer.fingerprint, units, _libraries(settings))
     work = output.parent / f"{output.name}.unfinished"
     with locked(work, "this preparation") as release:
         try:
-            _keep_plan(work, plan)
+            _write_plan(work, plan)
             jobs = [UnitJob(unit, settings, tokenizer, work) for unit in units]
-            found = len(list((work / RESULTS).glob("*-*.json")))
-            force = Workforce(workers, engine, slurm or SlurmSettings())
-            jobs, left_out = leave_out_duplicates(jobs, force)
-            results = run_stage(ENCODING, jobs, force, "Preparing")
+            shards_found = len(list((work / RESULTS).glob("*-*.json")))
+            options = ExecutorOptions(workers, engine, slurm or SlurmSettings())
+            jobs, dropped = drop_duplicates(jobs, options)
+            results = run_stage(ENCODING, jobs, options, "Preparing")
             holds_out = any(part.description.counts["held_out"].documents for part in base)
-            though_few = "" if holds_out else _hold_out_of_few(jobs, results, settings)
+            fallback = "" if holds_out else _hold_out_at_least_one(jobs, results, settings)
             subject = corpus_paths[0] if len(corpus_paths) == 1 else "corpus"
-            report = _report(results, left_out, workers, subject)
+            report = _report(results, dropped, workers, subject)
             report.read.files_ignored, report.read.files_repeated = ignored, repeated
-            report.shards_found, report.held_out_fallback = found, though_few
-            sums = {name: one for result in results for shard in result.shards for name, one in shard.files.items()}
+            report.shards_found, report.held_out_fallback = shards_found, fallback
+            sums = {name: file for result in results for shard in result.shards for name, file in shard.files.items()}
             part = CorpusPart(_describe(plan, tokenizer, results, report), work, sums)
             assemble([*base, part], tokenizer, output, replace or append)
         except BaseException as error:
             if not any(work.glob("*/*-*.json")) and not (work / ENGINE_LOGS).exists():
-                shutil.rmtree(work, ignore_errors=True)  # nothing is lost
+                shutil.rmtree(work, ignore_errors=True)  # it holds no finished work
             elif isinstance(error, WriteFailed):
-                remedy = f"free space and run the same command, which goes on with what {work} holds"
+                remedy = f"free space and run the same command, which resumes from {work}"
                 raise WriteFailed(error.subject, error.why, remedy) from error
             raise
         remove_directory(work, release)
@@ -168,48 +170,48 @@ def prepare(
     return report
 
 
-def _check(settings: PreparationSettings, workers: int) -> None:
+def _check_settings(settings: PreparationSettings, workers: int) -> None:
     check_language(settings.language)
-    for name, value, fine in (
+    for name, value, is_valid in (
         ("held-out share", settings.held_out, 0 <= settings.held_out < 1),
         ("workers", workers, workers >= 1),
         ("shard bytes", settings.shard_bytes, settings.shard_bytes >= 1),
         ("unit bytes", settings.unit_bytes, settings.unit_bytes >= 1),
     ):
-        if not fine:
+        if not is_valid:
             raise InvalidConfiguration(name, f"{value} is out of range")
 
 
-def _keep_plan(work: Path, plan: Plan) -> None:
-    """Write the plan; refuse to go on with the unfinished work of another one."""
-    place = work / "plan.json"
-    if place.is_file():
-        kept = load_json(Plan, place)
-        was, now = ({**to_json(one.settings), "tokenizer": one.tokenizer_fingerprint} for one in (kept, plan))
-        versions = {name: plan.libraries.get(name) for name in kept.libraries}
-        changed = [f"{name} {before!r} (now {value!r})" for name, before, value in differences(was, now)]
-        changed += [f"{name} {before} (now {value})" for name, before, value in differences(kept.libraries, versions)]
-        if changed:
-            why = f"holds an unfinished preparation with {', '.join(changed)}"
-            raise CannotCreate(work, why, "use the same settings to go on, or remove it to start anew")
-    save_json(place, plan)
+def _write_plan(work: Path, plan: Plan) -> None:
+    """Write the plan; raise CannotCreate if the unfinished work has another one."""
+    path = work / "plan.json"
+    if path.is_file():
+        old = load_json(Plan, path)
+        before, now = ({**to_json(each.settings), "tokenizer": each.tokenizer_fingerprint} for each in (old, plan))
+        versions = {name: plan.libraries.get(name) for name in old.libraries}
+        changes = [f"{name} {value!r} (now {new!r})" for name, value, new in differences(before, now)]
+        changes += [f"{name} {value} (now {new})" for name, value, new in differences(old.libraries, versions)]
+        if changes:
+            why = f"holds an unfinished preparation with {', '.join(changes)}"
+            raise CannotCreate(work, why, "use the same settings to resume, or remove it to start anew")
+    save_json(path, plan)
 
 
 def _libraries(settings: PreparationSettings) -> dict[str, str]:
     names = ["sentencepiece", "sentencex"]
     if settings.duplicates == "near":
-        load_by_name("rensa", "duplicates")  # a missing library is said before all work
+        load_by_name("rensa", "duplicates")  # to fail before all work if it is missing
         names.append("rensa")
     return {name: version(name) for name in names}
 
 
-def _hold_out_of_few(
-    jobs: Sequence[UnitJob], results: Sequence[UnitNotes], settings: PreparationSettings
+def _hold_out_at_least_one(
+    jobs: Sequence[UnitJob], results: Sequence[UnitResult], settings: PreparationSettings
 ) -> Literal["", "document", "sentences"]:
-    """Where the share holds out nothing: hold out the document that a larger share would take first.
+    """If nothing is held out, hold out the document with the lowest key, and return what is held out.
 
-    Of a single document the last sentences, if it has two; of documents that are all equal nothing. The shards that
-    have the document are encoded again.
+    Of a single document, hold out the last sentences, if it has two; of equal documents, nothing. The shards with the
+    document are encoded again.
     """
     shards = [shard for result in results for shard in result.shards]
     documents = sum(shard.splits["train"].documents for shard in shards)
@@ -219,23 +221,25 @@ def _hold_out_of_few(
     divided = documents == 1
     if lowest == highest and not divided:
         return ""
-    wanted = {shard.name for shard in shards if shard.lowest_key == lowest}
-    again = {}
+    affected = {shard.name for shard in shards if shard.lowest_key == lowest}
+    replaced = {}
     for job, result in zip(jobs, results, strict=True):
-        if not any(shard.name in wanted for shard in result.shards):
+        if not any(shard.name in affected for shard in result.shards):
             continue
         for batch in batches(job, CorpusReport()):
-            if batch.name in wanted:
-                again[batch.name] = encode_shard(batch, None if divided else lowest, divided)
-                save_json(job.directory / RESULTS / f"{batch.name}.json", again[batch.name])
-        result.shards = tuple(again.get(shard.name, shard) for shard in result.shards)
-        keep_unit(ENCODING, job, result)
-    if not any(shard.splits["held_out"].documents for shard in again.values()):
+            if batch.name in affected:
+                replaced[batch.name] = encode_shard(batch, None if divided else lowest, divided)
+                save_json(job.directory / RESULTS / f"{batch.name}.json", replaced[batch.name])
+        result.shards = tuple(replaced.get(shard.name, shard) for shard in result.shards)
+        save_unit(ENCODING, job, result)
+    if not any(shard.splits["held_out"].documents for shard in replaced.values()):
         return ""
     return "sentences" if divided else "document"
 
 
-def _report(results: Sequence[UnitNotes], left_out: Leftovers, workers: int, subject: Path | str) -> PreparationReport:
+def _report(
+    results: Sequence[UnitResult], dropped: DroppedDuplicates, workers: int, subject: Path | str
+) -> PreparationReport:
     shards = [shard for result in results for shard in result.shards]
     read = sum_counts([result.read for result in results])
     documents, size = sum(shard.documents_dropped for shard in shards), sum(shard.bytes_dropped for shard in shards)
@@ -243,23 +247,23 @@ def _report(results: Sequence[UnitNotes], left_out: Leftovers, workers: int, sub
     report = PreparationReport(
         documents_in=read.documents_in,
         bytes_in=read.bytes_in,
-        documents_dropped=sum_counts([+Counter({NO_TOKENS: documents}), read.dropped, left_out.documents]),
-        bytes_dropped=sum_counts([+Counter({NO_TOKENS: size}), read.dropped_bytes, left_out.bytes]),
+        documents_dropped=sum_counts([+Counter({NO_TOKENS: documents}), read.dropped, dropped.documents]),
+        bytes_dropped=sum_counts([+Counter({NO_TOKENS: size}), read.dropped_bytes, dropped.bytes]),
         sentences_dropped=sum(shard.sentences_dropped for shard in shards),
         read=read,
         splits=sum_counts([splits, *(shard.splits for shard in shards)]),
         workers=workers,
-        duplicates_shown=left_out.shown,
+        duplicates_shown=dropped.listed,
     )
     if read.documents == 0:
         raise MissingInput(subject, f"no document with text ({read.documents_in} read)")
     if not any(counts.documents for counts in report.splits.values()):
-        raise MissingInput(subject, f"not one token is left of {read.documents_in:,} documents")
+        raise MissingInput(subject, f"not one token in {read.documents_in:,} documents")
     return report
 
 
 def _describe(
-    plan: Plan, tokenizer: Tokenizer, results: Sequence[UnitNotes], report: PreparationReport
+    plan: Plan, tokenizer: Tokenizer, results: Sequence[UnitResult], report: PreparationReport
 ) -> CorpusDescription:
     shards = [shard for result in results for shard in result.shards]
     return CorpusDescription(
@@ -286,24 +290,17 @@ def _describe(
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# What preparing a corpus will take: a sample is read, split and encoded, and the rest is rule of three.
-#
-# The sample is the beginning of some files, spread evenly over the corpus by bytes on disk.
+# Estimates of time and size, extrapolated from a sample: the first documents of some files, spread evenly over the
+# bytes of the corpus.
 
 SAMPLE_BYTES = 8_000_000
-PLACES = 32
-BYTES_OF_LENGTH = 4
-"""On disk, of a sentence and of a document."""
+SAMPLED_FILES = 32
+BYTES_OF_LENGTH = 4  # on disk, for each sentence and each document
 
 
 @dataclass(frozen=True)
 class PreparationEstimate:
-    """Numbers of the whole corpus, from a sample of it.
-
-    Attributes:
-        files, bytes_on_disk: of the corpus, exact.
-        documents, text_bytes, sentences, tokens: estimated, duplicates included.
-    """
+    """Numbers of the corpus, all but `files` and `bytes_on_disk` estimated from a sample, duplicates included."""
 
     files: int
     bytes_on_disk: int
@@ -320,92 +317,91 @@ class PreparationEstimate:
 def estimate_preparation(
     files: Sequence[CorpusFile], tokenizer: Tokenizer, settings: PreparationSettings, workers: int
 ) -> PreparationEstimate:
-    """Estimate what preparing some files takes."""
+    """Estimate size and time of a preparation."""
     size = sum(file.size for file in files)
-    if unknown := next((file.name for file in files if file.kind == "Hub dataset"), None):
-        raise UsageError(unknown, "its size is unknown before it is read, so nothing can be estimated")
-    sampled = _spread(files, size)
+    if hub_name := next((file.name for file in files if file.kind == "Hub dataset"), None):
+        raise UsageError(hub_name, "its size is unknown before it is read, so nothing can be estimated")
+    sampled = _sample_files(files, size)
     sums = np.zeros(5)  # documents, their bytes, sentences, tokens, bytes on disk
-    times = np.zeros(3)  # of reading, of splitting and encoding, of looking for duplicates
+    times = np.zeros(3)  # of reading, of splitting and encoding, of fingerprints
     with progress("Looking at a sample", total=len(sampled), unit="files") as bar:
         for file in sampled:
             clock = [time.perf_counter()]
-            texts, on_disk = _beginning(file, settings, SAMPLE_BYTES // len(sampled))
+            texts, on_disk = _read_sample(file, settings, SAMPLE_BYTES // len(sampled))
             clock.append(time.perf_counter())
-            split = [each for text in texts for each in split_sentences(text, settings.language, settings.as_lines)]
-            n_tokens = sum(map(len, tokenizer.encode_batch(split)))
+            parts = [split_sentences(text, settings.language, settings.as_lines) for text in texts]
+            sentences = list(itertools.chain.from_iterable(parts))
+            n_tokens = sum(map(len, tokenizer.encode_batch(sentences)))
             clock.append(time.perf_counter())
             if settings.duplicates != "keep":
                 fingerprint_arrays(texts, settings.duplicates == "near")
             clock.append(time.perf_counter())
-            sums += len(texts), sum(map(size_in_bytes, texts)), len(split), n_tokens, on_disk
+            sums += len(texts), sum(map(utf8_length, texts)), len(sentences), n_tokens, on_disk
             times += np.diff(clock)
             bar.advance()
-    documents, text_bytes, sentences, tokens, on_disk = sums.tolist()
+    documents, text_bytes, n_sentences, tokens, on_disk = sums.tolist()
     if not tokens:
         raise MissingInput(files[0].path if len(files) == 1 else "corpus", "its sample holds no text")
-    more = size / max(on_disk, 1)
-    # One process reads for all where there are few files; reading and encoding overlap.
+    factor = size / max(on_disk, 1)
+    # With few files one process reads for all; reading and encoding overlap.
     reading, encoding, comparing = times.tolist()
     stages = [encoding] if settings.duplicates == "keep" else [comparing, encoding]
-    seconds = more * sum(max(reading, (reading + work) / workers) for work in stages)
-    lengths = BYTES_OF_LENGTH * (sentences + documents)
+    seconds = factor * sum(max(reading, (reading + work) / workers) for work in stages)
+    lengths = BYTES_OF_LENGTH * (n_sentences + documents)
     return PreparationEstimate(
         files=len(files),
         bytes_on_disk=size,
         sample_bytes=round(text_bytes),
-        documents=more * documents,
-        text_bytes=more * text_bytes,
-        sentences=more * sentences,
-        tokens=more * tokens,
-        output_bytes=more * (tokens * token_type(tokenizer.vocab_size).itemsize + lengths),
+        documents=factor * documents,
+        text_bytes=factor * text_bytes,
+        sentences=factor * n_sentences,
+        tokens=factor * tokens,
+        output_bytes=factor * (tokens * token_type(tokenizer.vocab_size).itemsize + lengths),
         seconds=seconds,
         workers=workers,
     )
 
 
-def _spread(files: Sequence[CorpusFile], total: int) -> list[CorpusFile]:
-    """At most `PLACES` files, those that hold evenly spaced bytes of the corpus."""
-    wanted = (np.arange(PLACES) + 0.5) * total / PLACES
-    chosen = np.searchsorted(np.cumsum([file.size for file in files]), wanted, side="right")
+def _sample_files(files: Sequence[CorpusFile], total: int) -> list[CorpusFile]:
+    """Return the at most `SAMPLED_FILES` files that hold evenly spaced bytes of the corpus."""
+    offsets = (np.arange(SAMPLED_FILES) + 0.5) * total / SAMPLED_FILES
+    chosen = np.searchsorted(np.cumsum([file.size for file in files]), offsets, side="right")
     return [files[number] for number in np.unique(np.minimum(chosen, len(files) - 1)).tolist()]
 
 
-def _beginning(file: CorpusFile, settings: PreparationSettings, room: int) -> tuple[list[str], int]:
-    """The first documents of a file, up to some bytes of text, and how many bytes on disk they took."""
-    report, texts, size = CorpusReport(), [], 0
+def _read_sample(file: CorpusFile, settings: PreparationSettings, limit: int) -> tuple[list[str], int]:
+    """Return the first documents of a file, up to a limit of bytes, and their bytes on disk."""
+    texts: list[str] = []
     consumed: list[int] = []
-    documents = read_files([file], settings, report=report, advance=consumed.append)
-    for document in documents:
+    size = 0
+    for document in read_files([file], settings, report=CorpusReport(), advance=consumed.append):
         texts.append(document.text)
         size += len(document.text)
-        if size >= room:
-            break
-    else:
-        return texts, file.size
-    return texts, sum(consumed) or min(file.size, size)
+        if size >= limit:
+            return texts, sum(consumed) or min(file.size, size)
+    return texts, file.size
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Finished shards become a prepared corpus; prepared corpora become a larger one. No shard is written twice.
+# Assembling a corpus from finished shards or prepared corpora.
 #
-# Shards are linked into the new directory (hard links; copies where the file system has none), with the sums that were
-# taken when they were written, so that a corpus of any size is put together, appended to or merged in seconds.
+# Shards are hard links (copies if the file system has none), and their checksums are known, so a corpus of any size is
+# assembled, appended to or merged in seconds.
 
 _NO_LINKS = {errno.EXDEV, errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.ENOSYS}
 
 
 @dataclass(frozen=True)
 class CorpusPart:
-    """Shards that are whole, and what they hold."""
+    """Finished shards with their description and checksums."""
 
     description: CorpusDescription
     directory: Path
     sums: Mapping[str, FileSum]
 
 
-def prepared_part(directory: Path, verify: bool = True) -> CorpusPart:
-    """A prepared corpus as a part of a larger one."""
+def load_part(directory: Path, verify: bool = True) -> CorpusPart:
+    """Load a prepared corpus as a part of a larger one."""
     description = read_description(directory)
     if verify:
         verify_directory(directory)
@@ -415,35 +411,35 @@ def prepared_part(directory: Path, verify: bool = True) -> CorpusPart:
 
 
 def merge_corpora(directories: Sequence[Path], output: Path, replace: bool = False) -> CorpusDescription:
-    """Put prepared corpora of one tokenizer together, in the given order; their shards are linked, not written anew.
+    """Merge prepared corpora of one tokenizer, in the given order; their shards are linked, not copied.
 
     Raises:
-        InvalidConfiguration: another tokenizer, or another choice of held-out documents.
+        InvalidConfiguration: they have different tokenizers, or held-out documents by different shares or seeds.
         CannotCreate, WriteFailed: see `new_directory`.
     """
-    parts = [prepared_part(directory) for directory in directories]
+    parts = [load_part(directory) for directory in directories]
     return assemble(parts, load_tokenizer(directories[0]), output, replace)
 
 
 def assemble(parts: Sequence[CorpusPart], tokenizer: Tokenizer, output: Path, replace: bool) -> CorpusDescription:
-    """Write a corpus that consists of some parts."""
+    """Write a corpus that consists of parts."""
     for part in parts[1:]:
         _refuse_incompatible(parts[0], part)
-    taken: set[str] = set()
-    renamed = [_renamed(part, taken) for part in parts]
-    description = _together([description for description, _ in renamed])
-    known: dict[str, FileSum] = {}
-    with new_directory(output, replace=replace, known=known) as directory:
+    used: set[str] = set()
+    renamed = [_rename_shards(part, used) for part in parts]
+    description = _merge_descriptions([description for description, _ in renamed])
+    checksums: dict[str, FileSum] = {}
+    with new_directory(output, replace=replace, known=checksums) as directory:
         for split in SPLITS:
             if description.shards[split]:
                 (directory / split).mkdir()
         for part, (_, names) in zip(parts, renamed, strict=True):
             for old, new in names.items():
                 _link(part.directory / old, directory / new)
-                known[new] = part.sums[old]
-        shown = [part.directory / DUPLICATES_NAME for part in parts if (part.directory / DUPLICATES_NAME).is_file()]
-        if shown:
-            (directory / DUPLICATES_NAME).write_bytes(b"".join(place.read_bytes() for place in shown))
+                checksums[new] = part.sums[old]
+        lists = [path for part in parts if (path := part.directory / DUPLICATES_NAME).is_file()]
+        if lists:
+            (directory / DUPLICATES_NAME).write_bytes(b"".join(path.read_bytes() for path in lists))
         tokenizer.save(directory)
         save_json(directory / DESCRIPTION_NAME, description)
     return description
@@ -455,15 +451,15 @@ def _refuse_incompatible(first: CorpusPart, other: CorpusPart) -> None:
     if (ours.tokenizer_fingerprint, ours.vocab_size) != (theirs.tokenizer_fingerprint, theirs.vocab_size):
         raise InvalidConfiguration(other.directory, f"has tokens of another tokenizer than {first.directory}", remedy)
     for name, what in (("held_out_share", "share of held-out documents"), ("seed", "seed of their choice")):
-        if (here := getattr(theirs, name)) != (there := getattr(ours, name)):
-            why = f"the {what} is {here}, that of {first.directory} is {there}: a document could be in both splits"
+        if (value := getattr(theirs, name)) != (expected := getattr(ours, name)):
+            why = f"the {what} is {value}, that of {first.directory} is {expected}: a document could be in both splits"
             raise InvalidConfiguration(other.directory, why, remedy)
 
 
-def _renamed(part: CorpusPart, taken: set[str]) -> tuple[CorpusDescription, dict[str, str]]:
-    """The description with names that nobody has taken yet, and the new name of every file.
+def _rename_shards(part: CorpusPart, used: set[str]) -> tuple[CorpusDescription, dict[str, str]]:
+    """Return the description with names that are not used yet, and the new name of every file.
 
-    A name is [ORIGIN+]UNIT-SHARD. A part keeps its names if it comes first; else each of its origins gets a number.
+    A name is [ORIGIN+]UNIT-SHARD. The first part keeps its names; in others each origin gets a number.
     """
     old_names = sorted({shard.name for shards in part.description.shards.values() for shard in shards})
     new_names: dict[str, str] = {}
@@ -472,8 +468,9 @@ def _renamed(part: CorpusPart, taken: set[str]) -> tuple[CorpusDescription, dict
         origin, _, rest = name.rpartition("+")
         if origin not in origins:
             free = (f"{number:03d}" for number in itertools.count(1))
-            origins[origin] = next(o for o in (origin, *itertools.islice(free, len(taken) + 1)) if o not in taken)
-            taken.add(origins[origin])
+            candidates = (origin, *itertools.islice(free, len(used) + 1))
+            origins[origin] = next(candidate for candidate in candidates if candidate not in used)
+            used.add(origins[origin])
         new_names[name] = f"{origins[origin]}+{rest}" if origins[origin] else rest
     shards = {
         split: tuple(replace(shard, name=new_names[shard.name]) for shard in described)
@@ -483,7 +480,7 @@ def _renamed(part: CorpusPart, taken: set[str]) -> tuple[CorpusDescription, dict
     return renamed, dict(zip(_shard_files(part.description), _shard_files(renamed), strict=True))
 
 
-def _together(descriptions: Sequence[CorpusDescription]) -> CorpusDescription:
+def _merge_descriptions(descriptions: Sequence[CorpusDescription]) -> CorpusDescription:
     names = ("documents_in", "bytes_in", "documents_dropped", "bytes_dropped", "noted", "sentences_dropped", "counts")
     languages = {language for each in descriptions for language in each.language.split("+")}
     return replace(

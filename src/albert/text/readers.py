@@ -1,9 +1,10 @@
-"""What all readers of files share: documents, how they are counted, decoded and divided; unpacking; records of files.
+"""What all readers of files share: documents and their counts, decoding, division, decompression, records.
 
-The formats are entered in `albert.text.corpus`."""
+The formats are listed in `albert.text.corpus`."""
 
 import bz2
 import csv
+import dataclasses
 import io
 import json
 import lzma
@@ -11,10 +12,9 @@ import os
 import re
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, is_dataclass
-from dataclasses import fields as fields_of
 from io import BufferedIOBase
 from itertools import chain
 from pathlib import Path
@@ -25,7 +25,6 @@ from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInpu
 from albert.runtime.json_files import unique_keys
 from albert.runtime.manifest import PIPE_REMEDY, open_input, refuse_special_file
 from albert.text.normalization import REPLACEMENT_CHARACTER
-from albert.text.sentences import replace_surrogates
 
 Kind = str
 """The name of a format: "text", "JSON lines", "CSV", "TSV", "Parquet" and so on."""
@@ -36,9 +35,10 @@ class CorpusFile:
     """One source of a corpus: a file, or a data set of `datasets`.
 
     Attributes:
-        path: where it is; of a data set on the Hub, its address.
-        name: how it is called in records and errors: of a corpus, relative to the folder it was found in.
-        size: bytes on disk; 0 of what is not on this disk.
+        path: of the file; for a data set on the Hub, its address.
+        name: the name in records and errors; in a corpus, relative to the folder that was searched.
+        size: bytes on disk; 0 for a data set on the Hub.
+        modified: time of the last change in nanoseconds.
     """
 
     path: Path
@@ -49,7 +49,7 @@ class CorpusFile:
 
 
 def input_file(path: Path, kind: Kind, name: str | None = None, pipe_remedy: str = PIPE_REMEDY) -> CorpusFile:
-    """A single file of a known format."""
+    """Return a single file of a known format."""
     name = str(path) if name is None else name
     try:
         status = path.stat()
@@ -60,10 +60,10 @@ def input_file(path: Path, kind: Kind, name: str | None = None, pipe_remedy: str
 
 
 def size_and_time(path: Path) -> tuple[int, int]:
-    """Bytes on disk, and when they were last written, of a file or of a folder's files."""
+    """Return bytes on disk and time of the last change, for a file or for all files of a folder."""
     if path.is_dir():
-        parts = [entry.stat() for entry in os.scandir(path)]
-        return sum(part.st_size for part in parts), max(part.st_mtime_ns for part in parts)
+        entries = [entry.stat() for entry in os.scandir(path)]
+        return sum(entry.st_size for entry in entries), max(entry.st_mtime_ns for entry in entries)
     status = path.stat()
     refuse_special_file(path, status.st_mode)
     return status.st_size, status.st_mtime_ns
@@ -85,13 +85,13 @@ class Document:
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """How documents are taken out of files.
+    """How documents are read from files.
 
     Attributes:
         text_field: the key of a JSON line, or the column of a table, that holds the text.
-        documents: what a document is in a `.txt` file: the file, what stands between blank lines, or a line.
-        bad_utf8: what becomes of text that is not UTF-8, or holds NUL bytes: an error that names file and byte, U+FFFD
-            for every bad sequence, or the document is dropped.
+        documents: what a document is in a `.txt` file: the file, the text between blank lines, or a line.
+        bad_utf8: what to do with invalid UTF-8 and NUL bytes: raise an error that names file and byte, replace each
+            bad sequence by U+FFFD, or drop the document.
         max_document_bytes: a longer document is divided at the end of a paragraph, a line or a sentence.
     """
 
@@ -106,16 +106,13 @@ class Reading:
 
     @property
     def max_record_bytes(self) -> int:
-        """A record longer than this, text and all else, is refused: nothing can divide it."""
+        """A longer record, all fields included, is refused, because a record cannot be divided."""
         return 8 * self.max_document_bytes
 
 
 @dataclass(frozen=True)
 class SourceCounts:
-    """What was read of one source, a file or a data set of so many bytes on disk; used and dropped together.
-
-    A prepared corpus of before these counts has zeros.
-    """
+    """Counts for one source: its bytes on disk, documents read and documents used. Zeros in old prepared corpora."""
 
     name: str
     bytes: int
@@ -127,9 +124,9 @@ class SourceCounts:
 
 @dataclass
 class CorpusReport:
-    """What was read: `documents_in` = `documents` + the sum of `dropped`, and the same in bytes.
+    """Counts of what was read: `documents_in` = `documents` + the sum of `dropped`, and the same in bytes.
 
-    Bytes are bytes of UTF-8 text; those of a document that was never decoded are its bytes in the file.
+    Bytes are bytes of UTF-8 text; for a document that could not be decoded, its bytes in the file.
     """
 
     files: int = 0
@@ -147,15 +144,15 @@ class CorpusReport:
     sources: tuple[SourceCounts, ...] = ()
 
     def use(self, text: str) -> None:
-        """Count a document that is handed on."""
-        size = size_in_bytes(text)
+        """Count a document that is used."""
+        size = utf8_length(text)
         self.documents_in += 1
         self.bytes_in += size
         self.documents += 1
         self.bytes += size
 
     def drop(self, reason: str, size: int, documents: int = 1) -> None:
-        """Count a document that is not, or bytes of one that is."""
+        """Count a dropped document, or with `documents=0` dropped bytes of a used one."""
         self.documents_in += documents
         self.bytes_in += size
         if documents:
@@ -176,47 +173,49 @@ class CorpusReport:
 
 
 def sum_counts(counts: Sequence[Any]) -> Any:
-    """The sum of numbers; of tuples all their items; of dicts and dataclasses the same by name."""
+    """Add numbers, concatenate tuples, and do the same by name in dicts and dataclasses."""
     first = counts[0]
     if is_dataclass(first):
-        sums = {each.name: sum_counts([getattr(one, each.name) for one in counts]) for each in fields_of(first)}
+        sums = {
+            entry.name: sum_counts([getattr(count, entry.name) for count in counts])
+            for entry in dataclasses.fields(first)
+        }
         return type(first)(**sums)  # pyright: ignore[reportCallIssue]
     if isinstance(first, dict):
         names = dict.fromkeys(chain.from_iterable(counts))
-        return type(first)({name: sum_counts([one[name] for one in counts if name in one]) for name in names})
+        return type(first)({name: sum_counts([count[name] for count in counts if name in count]) for name in names})
     return tuple(chain.from_iterable(counts)) if isinstance(first, tuple) else sum(counts)
 
 
-Values = Iterator[tuple[str, str | bytes | None]]
-"""The documents of a file as it holds them: where each stands (":12", "" of the file as a whole), and its text, in
-UTF-8 if it was not decoded yet, or null."""
+RawDocuments = Iterator[tuple[str, str | bytes | None]]
+"""The documents of a file as (position, text): position is ":12", or "" for a whole file; text may be undecoded UTF-8
+or null."""
 
 
-Reader = Callable[[CorpusFile, Reading, CorpusReport, Callable[[int], None]], Values]
-"""What reads a kind of file: gives its documents in their order, those without text included.
+Reader = Callable[[CorpusFile, Reading, CorpusReport, Callable[[int], None]], RawDocuments]
+"""A function that reads one format: yields all documents in order, also empty ones.
 
-It counts in the report what it drops or mends itself; what it gives is decoded, divided and counted by
-`albert.text.corpus.read_files`. It calls the function that it gets with its place in the file, in bytes. It raises
-MissingInput when the file cannot be read, DamagedData (with line, row or byte) when its content is not what its name
-says, and Unavailable when a data set of the Hub cannot be fetched."""
+It counts in the report what it drops or repairs itself; `albert.text.corpus.read_files` decodes, divides and counts
+what it yields. It calls its last argument with its position in the file in bytes. It raises MissingInput if the file
+cannot be read, DamagedData (with line, row or byte) for invalid content, Unavailable if a library or the Hub is."""
 
 
-def size_in_bytes(text: str) -> int:
-    """The length of a text as UTF-8."""
+def utf8_length(text: str) -> int:
+    """Return the length of a text in bytes of UTF-8."""
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Bytes of a file to text: UTF-8, or what `Reading.bad_utf8` says.
+# Decoding of UTF-8, with the errors that `Reading.bad_utf8` allows.
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 _REPLACED = "bad UTF-8 sequences replaced by U+FFFD"
-_REPAIRED = "half surrogates replaced by U+FFFD"
+REPAIRED = "half surrogates replaced by U+FFFD"
 
 
-def decode_from_file(data: bytes, path: Path, offset: int, reading: Reading, report: CorpusReport) -> str | None:
-    """`decode` of what stands at a place of a file, unpacked; a byte order mark at its beginning is no text."""
+def decode_with_bom(data: bytes, path: Path, offset: int, reading: Reading, report: CorpusReport) -> str | None:
+    """Decode data that stands at an offset of a file; drop a byte order mark at the beginning."""
     if offset == 0:
         if data.startswith(_UTF16_MARKS) and reading.bad_utf8 == "refuse":
             raise DamagedData(path, "is not UTF-8: byte 0: it is UTF-16", "convert it: iconv -f UTF-16 -t UTF-8")
@@ -226,13 +225,13 @@ def decode_from_file(data: bytes, path: Path, offset: int, reading: Reading, rep
 
 
 def decode(data: bytes, subject: object, offset: int, reading: Reading, report: CorpusReport) -> str | None:
-    """The text of some bytes; None when it is dropped, and counted as a document."""
-    place, error = data.find(b"\0"), None
-    if place < 0:
+    """Decode data as `reading.bad_utf8` says; None for a document that is dropped, which is counted."""
+    position, error = data.find(b"\0"), None
+    if position < 0:
         try:
             return data.decode("utf-8")
-        except UnicodeDecodeError as found:
-            place, error = found.start, found
+        except UnicodeDecodeError as decode_error:
+            position, error = decode_error.start, decode_error
     if reading.bad_utf8 == "skip":
         report.drop(NOT_UTF8, len(data))
         return None
@@ -242,35 +241,27 @@ def decode(data: bytes, subject: object, offset: int, reading: Reading, report: 
         return text
     what = "is not UTF-8:" if error else "is not text: NUL byte at"
     remedy = "convert it to UTF-8" if error else "UTF-8 is expected"
-    raise DamagedData(subject, f"{what} byte {offset + place}", f"{remedy}, or --bad-utf8 replace or skip") from error
+    raise DamagedData(
+        subject, f"{what} byte {offset + position}", f"{remedy}, or --bad-utf8 replace or skip"
+    ) from error
 
 
-def similar_name(name: str, names: Iterable[object]) -> str:
-    """`did_you_mean` for names out of a file, whatever characters they are made of."""
+def suggest_name(name: str, names: Iterable[object]) -> str:
+    """`did_you_mean` for names from a file, which may hold any characters."""
     hint = did_you_mean(name, [repr(str(known))[1:-1] for known in names])
     return f"{hint} (--text-field)" if hint else ""
 
 
 def check_column(source: object, columns: Sequence[str | None], name: str) -> None:
-    """Refuse a table without the column of the text, or with two of that name."""
+    """Raise DamagedData unless exactly one column has the name."""
     if columns.count(name) > 1:
         raise DamagedData(source, f"two columns are named {name!r}")
     if name not in columns:
-        raise DamagedData(source, f"has no column {name!r}", similar_name(name, columns))
-
-
-def repair(text: str, report: CorpusReport) -> str:
-    """The text with every lone surrogate, which JSON's escapes may leave, replaced and counted."""
-    if text.isascii():
-        return text
-    repaired = replace_surrogates(text)
-    if repaired is not text:
-        report.noted[_REPAIRED] += sum(a != b for a, b in zip(text, repaired, strict=True))
-    return repaired
+        raise DamagedData(source, f"has no column {name!r}", suggest_name(name, columns))
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Documents too long to be held whole, in pieces that end where a paragraph, a line, a sentence or a word does.
+# Documents longer than the limit are cut after a paragraph, a line, a sentence or a word.
 
 _ENDS = tuple(
     tuple(end.encode("utf-8") for end in ends)
@@ -278,63 +269,59 @@ _ENDS = tuple(
 )
 
 
-def pieces(read: Callable[[int], bytes], limit: int) -> Iterator[bytes]:
-    """What `read` gives, in pieces of at most `limit` bytes (4 or more); joined, they are the whole."""
+def split_bytes(read: Callable[[int], bytes], limit: int) -> Iterator[bytes]:
+    """Yield all data that `read` returns in parts of at most `limit` bytes (4 or more)."""
     rest = b""
     while len(data := rest + read(limit + 1 - len(rest))) > limit:
-        end = place_to_cut(data, limit)
+        end = cut_position(data, limit)
         yield data[:end]
         rest = data[end:]
     yield data
 
 
-def place_to_cut(data: bytes, limit: int) -> int:
-    """Where to cut UTF-8 that is longer than `limit`: at the last and best end of something in its second half.
-
-    Returns:
-        the number of bytes before the cut, 1 to `limit`.
-    """
+def cut_position(data: bytes, limit: int) -> int:
+    """Return how many bytes (1 to `limit`) of longer UTF-8 come before the best cut in the second half of the limit."""
     for ends in _ENDS:
-        place = max((found + len(end) for end in ends if (found := data.rfind(end, limit // 2, limit)) >= 0), default=0)
-        if place:
-            return place
+        cut = max((start + len(end) for end in ends if (start := data.rfind(end, limit // 2, limit)) >= 0), default=0)
+        if cut:
+            return cut
     starts = [end for end in range(limit, max(limit - 4, 0), -1) if data[end] & 0xC0 != 0x80]  # of characters
     return starts[0] if starts else limit
 
 
-def documents_of(
-    value: str | bytes | None, place: str, file: CorpusFile, reading: Reading, report: CorpusReport
+def to_documents(
+    value: str | bytes | None, position: str, file: CorpusFile, reading: Reading, report: CorpusReport
 ) -> Iterator[Document]:
-    """The document that a value is, or its pieces if it is longer than `reading.max_document_bytes`; null is none."""
+    """Yield the document of a value, divided if it is longer than `reading.max_document_bytes`; nothing for null."""
     if value is None:
         report.drop(NULL, 0)
         return
     subject = file.name if file.kind == "Hub dataset" else file.path
-    text = value if isinstance(value, str) else decode(value, f"{subject}{place}", 0, reading, report)
+    text = value if isinstance(value, str) else decode(value, f"{subject}{position}", 0, reading, report)
     if text is None:
         return
-    source, limit = file.name + place, reading.max_document_bytes
-    if len(text) <= limit // 4 or size_in_bytes(text) <= limit:
+    source, limit = file.name + position, reading.max_document_bytes
+    if len(text) <= limit // 4 or utf8_length(text) <= limit:
         yield Document(text, source)
         return
-    for number, piece in enumerate(pieces(io.BytesIO(text.encode("utf-8")).read, limit), start=1):
+    for number, part in enumerate(split_bytes(io.BytesIO(text.encode("utf-8")).read, limit), start=1):
         report.cuts += number > 1
-        yield Document(piece.decode("utf-8"), source if number == 1 else f"{source}#{number}")
+        yield Document(part.decode("utf-8"), source if number == 1 else f"{source}#{number}")
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Files as bytes, unpacked where they are packed; one that is damaged, cut short or still growing is refused.
+# Files as bytes, decompressed if needed. A file that is damaged, cut short or still growing is refused.
 #
-# The standard library's readers take what follows the first stream of a `.bz2` or `.xz` file, if it is damaged, for
-# nothing; Zstandard's take the end of the file for the end of the data. Here every stream must be whole.
+# The standard library ignores damaged data after the first stream of a `.bz2` or `.xz` file, and `zstandard` takes the
+# end of a cut file for the end of the data. Here every stream must be complete.
 
 CHUNK = 1 << 16
 LARGEST_PART = 1 << 18
-LARGEST_WINDOW = 1 << 31  # `zstd --long=31`, as some published corpora are packed; used as far as data fill it
+LARGEST_WINDOW = 1 << 31  # `zstd --long=31`, which some published corpora need; memory is used only as data fill it
 
 
 class ZstandardDecompressor:
-    """One frame; skippable frames are frames without data. Needs the library `zstandard`."""
+    """Decompresses one frame; a skippable frame is a frame without data. Needs the library `zstandard`."""
 
     def __init__(self) -> None:
         self._library = load_by_name("zstandard", "data")
@@ -344,7 +331,7 @@ class ZstandardDecompressor:
         return getattr(self._stream, name)
 
     def decompress(self, data: bytes, max_length: int = -1) -> bytes:
-        """What the next packed bytes hold, all of it: there is no limit, four bytes may stand for 128 KB."""
+        """Decompress all data; `max_length` has no effect: four bytes may stand for 128 KB."""
         try:
             return self._stream.decompress(data)
         except self._library.ZstdError as error:
@@ -353,15 +340,17 @@ class ZstandardDecompressor:
 
 @dataclass(frozen=True)
 class Compression:
-    """A way to pack files: how it is called, and what opens one stream, an object like `bz2.BZ2Decompressor`.
+    """A compression format.
 
-    What it has taken but not unpacked yet stays in it, or comes back as `unconsumed_tail` (zlib).
+    Attributes:
+        decompressor: opens one stream, like `bz2.BZ2Decompressor`. Input that it has not used stays in it, or comes
+            back as `unconsumed_tail` (zlib).
+        chunk: compressed bytes given to it at a time.
     """
 
     name: str
     decompressor: Callable[[], Any]
     chunk: int = CHUNK
-    """Packed bytes unpacked at a time."""
 
 
 COMPRESSIONS: dict[str, Compression] = {
@@ -372,11 +361,11 @@ COMPRESSIONS: dict[str, Compression] = {
 }
 
 
-class UnpackedFile(io.RawIOBase):
-    """The data of all streams of a packed file, one after the other."""
+class DecompressedFile(io.RawIOBase):
+    """The data of all streams of a compressed file, one after the other."""
 
-    def __init__(self, raw: BufferedIOBase, path: Path, packing: Compression) -> None:
-        self._raw, self._path, self._packing = raw, path, packing
+    def __init__(self, raw: BufferedIOBase, path: Path, compression: Compression) -> None:
+        self._raw, self._path, self._compression = raw, path, compression
         self._stream: Any = None
         self._any_stream = False
         self._packed = b""
@@ -386,34 +375,34 @@ class UnpackedFile(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Fill a buffer; 0 is the end of the data."""
+        """Fill a buffer; returns 0 at the end of the data."""
         if not self._data:
             try:
-                self._data = memoryview(self._more())
+                self._data = memoryview(self._decompress_more())
             except (EOFError, OSError, ValueError, zlib.error, lzma.LZMAError) as error:
                 if isinstance(error, OSError) and error.errno is not None:
-                    raise  # the disk's, not the stream's
-                why = f"damaged {self._packing.name} file ({' '.join(str(error).split())})"
+                    raise  # an error of the disk, not of the stream
+                why = f"damaged {self._compression.name} file ({' '.join(str(error).split())})"
                 raise DamagedData(self._path, why, "fetch or pack it again") from error
         count = min(len(buffer), len(self._data))
         buffer[:count], self._data = self._data[:count], self._data[count:]
         return count
 
-    def _more(self) -> bytes:
-        """Some data; none at the end of a file whose streams are all whole."""
+    def _decompress_more(self) -> bytes:
+        """Return some data, or nothing at the end of a file whose streams are all complete."""
         while True:
             if not self._packed and getattr(self._stream, "needs_input", True):
-                self._packed = self._raw.read(self._packing.chunk)
+                self._packed = self._raw.read(self._compression.chunk)
                 if not self._packed and self._stream is None:
                     if self._any_stream:
                         return b""
                     raise EOFError("it is empty")
             if self._stream is None:
                 if self._any_stream:
-                    self._packed = self._packed.lstrip(b"\0")  # they may fill a block
+                    self._packed = self._packed.lstrip(b"\0")  # padding to a block
                     if not self._packed:
                         continue
-                self._stream, self._any_stream = self._packing.decompressor(), True
+                self._stream, self._any_stream = self._compression.decompressor(), True
             packed = self._packed
             data = self._stream.decompress(packed, LARGEST_PART)
             self._packed = getattr(self._stream, "unconsumed_tail", b"")
@@ -427,41 +416,41 @@ class UnpackedFile(io.RawIOBase):
 
 @contextmanager
 def open_corpus_file(file: CorpusFile) -> Iterator[tuple[BufferedIOBase, BufferedIOBase]]:
-    """Open a file: its content, unpacked if need be, and the raw file, whose position is the progress."""
+    """Open a file; yields its decompressed content, and the raw file, whose position is the progress."""
     try:
         with open_input(file.path) as raw:
             _check_unchanged(file, raw)
-            packing = COMPRESSIONS.get(file.path.suffix.lower())
-            yield (
-                (raw if packing is None else io.BufferedReader(UnpackedFile(raw, file.path, packing), LARGEST_PART)),
-                raw,
-            )
+            compression = COMPRESSIONS.get(file.path.suffix.lower())
+            content = raw
+            if compression is not None:
+                content = io.BufferedReader(DecompressedFile(raw, file.path, compression), LARGEST_PART)
+            yield content, raw
             _check_unchanged(file, raw)
     except OSError as error:
         raise MissingInput(file.path, error.strerror or " ".join(str(error).split())) from error
 
 
-def changed(file: CorpusFile) -> DamagedData:
-    """The error of a source that something writes to."""
+def changed_error(file: CorpusFile) -> DamagedData:
+    """Return the error for a source that changes while it is read."""
     return DamagedData(file.path, "changed while it was read", "run again when nothing writes to it")
 
 
 def _check_unchanged(file: CorpusFile, raw: BufferedIOBase) -> None:
     status = os.fstat(raw.fileno())
     if (status.st_size, status.st_mtime_ns) != (file.size, file.modified):
-        raise changed(file)
+        raise changed_error(file)
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Records of a file: rows of CSV, TSV and Parquet, objects of JSON lines, lines of text.
+# Records: rows of CSV, TSV and Parquet, objects of JSON lines, lines of text.
 #
-# Corpora, tables of tasks and the input of predictions are all read by this. CSV has quotes (RFC 4180); TSV has none, a
-# tab always ends a field. What cannot be read is an error that names file and line.
+# Corpora, tables of tasks and the input of predictions are all read by this. CSV has quotes (RFC 4180); in TSV a tab
+# always ends a field. Errors name file and line.
 
-csv.field_size_limit(2**31 - 1)  # the length of rows is limited here
+csv.field_size_limit(2**31 - 1)  # rows have their own limit
 
 LONGEST_RECORD = 128_000_000
-"""Bytes; a longer one is most likely a file of another kind."""
+"""Bytes; a longer record most likely means that the file has another format."""
 ONE_A_LINE = "JSON lines hold one object a line; of a list or indented objects `jq -c '.[]?' FILE` makes them"
 AFTER_LONE_RETURN = re.compile(rb"(?<=\r)(?!\n|\Z)")
 
@@ -470,7 +459,7 @@ Rows = Iterator[tuple[int, list[bytes]]]
 
 @dataclass(frozen=True)
 class Record:
-    """One row: where it stands ("reviews.csv:3"), and its fields as they are written."""
+    """One row: its file and line ("reviews.csv:3") and its fields as they are written."""
 
     where: str
     fields: dict[str, Any]
@@ -483,22 +472,25 @@ def read_records(
     keep_empty_lines: bool = False,
     columns: tuple[str, ...] | None = None,
     class_names: bool = False,
-    reached: Callable[[int], None] = lambda place: None,
+    reached: Callable[[int], None] = lambda position: None,
 ) -> Iterator[Record]:
-    """Every row of a file, in its order; empty lines of JSON and of tables are skipped.
+    """Yield every row of a file in order; empty lines of JSON and of tables are skipped.
 
     Args:
-        keep_empty_lines: take them for rows like others, which most often makes them errors.
-        class_names: whether Parquet columns that `datasets` wrote as numbers of named classes are read by these names.
+        text_field: the name of the field for a line of text.
+        keep_empty_lines: treat empty lines like others, which mostly makes them errors.
+        columns: the names of the columns of a table without a header.
+        class_names: for Parquet written by `datasets`, return the names of classes instead of their numbers.
+        reached: called with the position in the file in bytes.
 
     Raises:
         MissingInput: it cannot be read.
-        DamagedData: it is not what its name says, or changes while it is read.
+        DamagedData: the content is invalid, or changes while it is read.
         Unavailable: Parquet, without pyarrow.
     """
     if file.kind == "Parquet":
         records = load_by_name("albert.text.arrow_files", "data").read_parquet_records
-        yield from (Record(where, fields) for where, fields in records(file, class_names, reached))
+        yield from (Record(where, values) for where, values in records(file, class_names, reached))
         return
     with open_corpus_file(file) as (content, raw):
         if file.kind in ("CSV", "TSV"):
@@ -506,14 +498,13 @@ def read_records(
         elif file.kind == "JSON lines":
             records = _json_records(file, content, keep_empty_lines)
         else:
-            records = (Record(where, {text_field: decoded(line, where)}) for where, line in _lines(file, content))
+            records = (Record(where, {text_field: _decode_field(line, where)}) for where, line in _lines(file, content))
         for record in records:
             yield record
             reached(raw.tell())
 
 
-def decoded(data: bytes, where: str) -> str:
-    """The text of some bytes."""
+def _decode_field(data: bytes, where: str) -> str:
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -523,7 +514,7 @@ def decoded(data: bytes, where: str) -> str:
 def numbered_lines(
     content: BufferedIOBase, name: object, limit: int, remedy: str | None = None
 ) -> Iterator[tuple[int, bytes]]:
-    """Lines with their numbers, from 1, and what ends them; other Unicode line ends are text."""
+    """Yield lines with their numbers, from 1; only a line feed ends a line."""
     for number, line in enumerate(iter(lambda: content.readline(limit + 1), b""), start=1):
         if len(line) > limit:
             raise DamagedData(f"{name}:{number}", f"is longer than {limit / 1e6:,.0f} MB", remedy)
@@ -531,7 +522,7 @@ def numbered_lines(
 
 
 def quoted_rows(content: BufferedIOBase, name: object, limit: int, keep_empty_lines: bool) -> Rows:
-    """Rows of CSV, each with the line it begins on; lines end with a line feed, a carriage return, or both."""
+    """Yield rows of CSV with the line on which each begins; LF, CR or CR LF ends a line."""
     line, size = 1, 0
 
     def lines() -> Iterator[str]:
@@ -544,13 +535,13 @@ def quoted_rows(content: BufferedIOBase, name: object, limit: int, keep_empty_li
             data = data.removeprefix(_BYTE_ORDER_MARK) if first else data
             end = -2 if data.endswith(b"\r\n") else -1
             for part in AFTER_LONE_RETURN.split(data) if data.find(b"\r", 0, end) >= 0 else (data,):
-                yield part.decode("latin-1")  # a character for a byte: quotes and commas are the same in UTF-8
+                yield part.decode("latin-1")  # one character per byte: quotes and commas are the same as in UTF-8
 
     reader = csv.reader(lines(), strict=True)
     try:
-        for fields in reader:
-            if fields or keep_empty_lines:
-                yield line, [field.encode("latin-1") for field in fields]
+        for values in reader:
+            if values or keep_empty_lines:
+                yield line, [value.encode("latin-1") for value in values]
             line, size = reader.line_num + 1, 0
     except csv.Error as error:
         why = f"broken CSV ({str(error).partition(' - ')[0]})"
@@ -558,7 +549,7 @@ def quoted_rows(content: BufferedIOBase, name: object, limit: int, keep_empty_li
 
 
 def unquoted_rows(content: BufferedIOBase, name: object, limit: int, keep_empty_lines: bool) -> Rows:
-    """Rows of TSV, each with its line."""
+    """Yield rows of TSV with their line numbers."""
     for line, data in numbered_lines(content, name, limit):
         data = _without_end(data.removeprefix(_BYTE_ORDER_MARK) if line == 1 else data)
         if data or keep_empty_lines:
@@ -566,7 +557,7 @@ def unquoted_rows(content: BufferedIOBase, name: object, limit: int, keep_empty_
 
 
 def json_object(text: str, where: str) -> dict[str, Any]:
-    """The object on a line of JSON."""
+    """Parse a line that holds a JSON object."""
     try:
         value = json.loads(text, object_pairs_hook=unique_keys)
     except (ValueError, RecursionError) as error:
@@ -584,7 +575,7 @@ def _without_end(line: bytes) -> bytes:
 
 
 def _lines(file: CorpusFile, content: BufferedIOBase) -> Iterator[tuple[str, bytes]]:
-    """Places and lines, without their ends and the byte order mark."""
+    """Yield positions and lines, without line ends and byte order mark."""
     for number, line in numbered_lines(content, file.name, LONGEST_RECORD):
         yield f"{file.name}:{number}", _without_end(line.removeprefix(_BYTE_ORDER_MARK) if number == 1 else line)
 
@@ -593,21 +584,15 @@ def _json_records(file: CorpusFile, content: BufferedIOBase, keep_empty_lines: b
     for where, line in _lines(file, content):
         if not keep_empty_lines and not line.strip():
             continue
-        text = decoded(line, where)
-        fields = json_object(text, where)
-        if "\\ud" in text or "\\uD" in text:
-            _refuse_half_characters(fields, where)
-        yield Record(where, fields)
-
-
-def _refuse_half_characters(fields: Mapping[str, Any], where: str) -> None:
-    """JSON's escapes may leave half of a surrogate pair, which nothing can write."""
-    for name, value in fields.items():
-        try:
-            json.dumps([name, value], ensure_ascii=False).encode("utf-8")
-        except UnicodeEncodeError as error:
-            why = f"{name!r} holds half of a surrogate pair"
-            raise DamagedData(where, why, "write the file as UTF-8 again") from error
+        text = _decode_field(line, where)
+        values = json_object(text, where)
+        for name in values if "\\ud" in text or "\\uD" in text else ():
+            try:  # escapes may leave half of a surrogate pair, which cannot be written
+                json.dumps([name, values[name]], ensure_ascii=False).encode("utf-8")
+            except UnicodeEncodeError as error:
+                why = f"{name!r} holds half of a surrogate pair"
+                raise DamagedData(where, why, "write the file as UTF-8 again") from error
+        yield Record(where, values)
 
 
 def table_rows(
@@ -618,7 +603,7 @@ def table_rows(
     width: int | None = None,
     keep_empty_lines: bool = False,
 ) -> Rows:
-    """The rows of a CSV or TSV file, each with its line; one not as wide as the header, or as `width`, is an error.
+    """Yield rows of a CSV or TSV file with their lines; raise if one is not as wide as the header, or as `width`.
 
     Args:
         name: of the file, in errors.
@@ -637,13 +622,12 @@ def _table_records(
     file: CorpusFile, content: BufferedIOBase, keep_empty_lines: bool, columns: tuple[str, ...] | None
 ) -> Iterator[Record]:
     header, width = columns, None if columns is None else len(columns)
-    rows = table_rows(file, content, file.name, LONGEST_RECORD, width, keep_empty_lines)
-    for line, data in rows:
+    for line, data in table_rows(file, content, file.name, LONGEST_RECORD, width, keep_empty_lines):
         where = f"{file.name}:{line}"
-        fields = tuple(decoded(field, where) for field in data)
+        values = tuple(_decode_field(value, where) for value in data)
         if header is not None:
-            yield Record(where, dict(zip(header, fields, strict=True)))
+            yield Record(where, dict(zip(header, values, strict=True)))
             continue
-        header = fields
+        header = values
         if len(set(header)) != len(header):
             raise DamagedData(where, "two columns have the same name")

@@ -1,7 +1,7 @@
-"""ALBERT's own tokenizer: SentencePiece unigram after normalisation, with offsets into the original text; its training.
+"""ALBERT's tokenizer: SentencePiece unigram after normalisation, with offsets into the original text; its training.
 
-`SentencePieceTokenizer` encodes and decodes, `train_tokenizer` trains one; the functions above them parse, check and
-rebuild the serialised SentencePiece model."""
+`SentencePieceTokenizer` encodes and decodes, `train_tokenizer` trains one. Other functions parse, check and rebuild the
+serialised SentencePiece model."""
 
 import base64
 import hashlib
@@ -12,6 +12,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from albert.runtime.errors import AlbertError, DamagedData, InvalidConfiguration
 from albert.runtime.files import write_bytes
 from albert.runtime.progress import Bar, progress
 from albert.runtime.random_streams import stream_key
-from albert.text.normalization import NormalizedText, characters, normalize, with_places
+from albert.text.normalization import NormalizedText, align_characters, character_table, normalize
 from albert.text.sentences import check_language, split_sentences
 from albert.text.tokenizer import (
     BLANK,
@@ -38,30 +39,29 @@ from albert.text.tokenizer import (
     byte_fingerprint,
     content_fingerprint,
 )
-from albert.text.word_cache import WordIds, WordSpans, encode_joined, encode_texts, encode_texts_with_places
+from albert.text.word_cache import WordIds, WordSpans, encode_joined, encode_texts_with_offsets
 
 # --------------------------------------------------------------------------------------------------------------------
-# Training of the SentencePiece model, with the settings of the released English vocabulary. Unigram; <pad> 0, <unk>
-# 1, no sentence marks; [CLS], [SEP], [MASK] are control symbols that text never produces; brackets, quotes, dashes,
-# full stops and currency signs always stand alone (reference README).
-
+# Training, with the settings of the released English vocabulary (reference README): unigram; <pad> 0, <unk> 1, no
+# sentence marks; [CLS], [SEP], [MASK] are control symbols that text never produces; brackets, quotes, dashes, full
+# stops and currency signs are always pieces of their own.
 
 CONTROL_SYMBOLS = ["[CLS]", "[SEP]", "[MASK]"]
 ALWAYS_ALONE = ["(", ")", '"', "-", ".", "–", "£", "€"]
-LONGEST_SENTENCE = 4192  # bytes; SentencePiece would drop longer ones without a word
-THREADS = 16  # a constant: sums of floats, hence the vocabulary, depend on it
+LONGEST_SENTENCE = 4192  # bytes; SentencePiece silently drops longer ones
+THREADS = 16  # constant, because sums of floats, and so the vocabulary, depend on it
 COUNTED_CHARACTERS = 2_000_000
-_RESERVED = re.compile("[\0▅]")  # SentencePiece refuses sentences with these
+_RESERVED = re.compile("[\0▅]")  # SentencePiece rejects sentences with these
 
 
 @dataclass(frozen=True)
 class VocabularySettings:
-    """How a vocabulary is trained.
+    """Settings for training a vocabulary.
 
     Attributes:
-        character_coverage: share of the characters' occurrences that gets pieces of its own.
-        maximum_bytes: bytes of UTF-8 text used at most; of a larger corpus a sample of documents is drawn.
-        maximum_sentences: sentences used at most; of more a sample is drawn. Memory grows with them.
+        character_coverage: share of all characters of the text that get a piece.
+        maximum_bytes: of UTF-8 text; from a larger corpus documents are sampled.
+        maximum_sentences: from more, sentences are sampled. Memory grows with them.
     """
 
     vocab_size: int = 30_000
@@ -86,7 +86,7 @@ class VocabularySettings:
 
 @dataclass
 class TrainingReport:
-    """How much text a vocabulary saw: all of it is counted, used or not."""
+    """Counts of the text that a vocabulary was trained on."""
 
     documents_read: int = 0
     bytes_read: int = 0
@@ -98,12 +98,12 @@ class TrainingReport:
 
 
 def sample_documents(texts: Iterable[str], settings: VocabularySettings, report: TrainingReport) -> list[str]:
-    """The documents with the smallest keyed hashes that fit into `settings.maximum_bytes` together.
+    """Return the documents with the smallest keyed hashes that fit into `settings.maximum_bytes`, in a random order.
 
-    The sample, and its order, do not depend on the order of the documents.
+    The result does not depend on the order of the documents.
     """
     key = stream_key("vocabulary sample", settings.seed).to_bytes(16, "little")
-    kept: list[tuple[int, int, str]] = []  # a heap with the largest hash on top
+    sample: list[tuple[int, int, str]] = []  # a heap with the largest hash on top
     size, limit = 0, 1 << 64
     for text in texts:
         data = text.encode("utf-8", "surrogatepass")
@@ -111,20 +111,20 @@ def sample_documents(texts: Iterable[str], settings: VocabularySettings, report:
         report.bytes_read += len(data)
         rank = int.from_bytes(hashlib.blake2b(data, key=key, digest_size=8).digest(), "big")
         if rank >= limit:
-            continue  # one with a smaller hash did not fit either
-        heapq.heappush(kept, (-rank, len(data), text))
+            continue  # a document with a smaller hash did not fit
+        heapq.heappush(sample, (-rank, len(data), text))
         size += len(data)
-        while size > settings.maximum_bytes and len(kept) > 1:
-            largest, length, _ = heapq.heappop(kept)
+        while size > settings.maximum_bytes and len(sample) > 1:
+            largest, length, _ = heapq.heappop(sample)
             size, limit = size - length, -largest
-    report.documents_used, report.bytes_used = len(kept), size
-    return [text for _, _, text in sorted(kept, reverse=True)]
+    report.documents_used, report.bytes_used = len(sample), size
+    return [text for _, _, text in sorted(sample, reverse=True)]
 
 
 def accents_per_million(documents: Sequence[str]) -> int:
-    """How many accents, tone marks and vowel signs a million characters lose when accents are dropped.
+    """Return how many accents, tone marks and vowel signs a million characters have.
 
-    Counted in the first two million characters of a sample, which is in random order.
+    Only the first two million characters are counted; the documents of a sample are in random order.
     """
     accents = characters = 0
     for document in documents:
@@ -137,7 +137,7 @@ def accents_per_million(documents: Sequence[str]) -> int:
 
 
 def cut_to_bytes(text: str, limit: int) -> list[str]:
-    """The text in pieces of at most `limit` (4 or more) bytes of UTF-8, cut at blanks where there are any."""
+    """Cut a text into pieces of at most `limit` (4 or more) bytes of UTF-8, at blanks if possible."""
     pieces = []
     data = text.encode("utf-8")
     while len(data) > limit:
@@ -166,44 +166,38 @@ def _sentences(
     bar.note(f"{report.sentences:,} sentences read, SentencePiece at work")
 
 
-def _explained(vocab_size: int, message: str, report: TrainingReport) -> AlbertError:
+def _training_error(vocab_size: int, message: str, report: TrainingReport) -> AlbertError:
+    """Translate an error of SentencePiece's trainer."""
     subject = f"vocabulary of {vocab_size:,} pieces"
     if report.sentences == 0:
         return MissingInput("corpus", "holds no sentence to train a vocabulary on")
-    if found := re.search(r"set it to a value <= (\d+)", message):
-        largest = int(found.group(1))
-        why, remedy = (
-            f"this text supports {largest:,} at most",
-            f"ask for {largest} or fewer, or give more text",
-        )
-        return InvalidConfiguration(subject, why, remedy)
-    if found := re.search(r"smaller than required_chars\. \d+ vs (\d+)", message):
-        least = int(found.group(1))
-        why = f"the characters of this text alone need {least:,}"
-        return InvalidConfiguration(subject, why, f"ask for more than {least}")
-    said = " ".join(message.split("] ")[-1].split())
-    return InvalidConfiguration(subject, f"SentencePiece cannot train it ({said})")
+    if match := re.search(r"set it to a value <= (\d+)", message):
+        why = f"this text supports {int(match[1]):,} at most"
+        return InvalidConfiguration(subject, why, f"ask for {match[1]} or fewer, or give more text")
+    if match := re.search(r"smaller than required_chars\. \d+ vs (\d+)", message):
+        why = f"the characters of this text alone need {int(match[1]):,}"
+        return InvalidConfiguration(subject, why, f"ask for more than {match[1]}")
+    message = " ".join(message.split("] ")[-1].split())
+    return InvalidConfiguration(subject, f"SentencePiece cannot train it ({message})")
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The serialised SentencePiece model: what ALBERT asks of one, and one built from a vocabulary.
+# The serialised SentencePiece model.
 
 UNIGRAM = 1  # TrainerSpec.ModelType of the SentencePiece format
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED = 1, 2, 3, 4  # SentencePiece.Type of the format
-DIGIT_COMMA_PENALTY = 100.0  # log-probability; no learned piece comes near it
-REBUILT_FROM = "tokenizer.json"  # TrainerSpec.input of a model that was never trained here
+DIGIT_COMMA_PENALTY = 100.0  # log-probability; larger than that of any learned piece
+REBUILT_FROM = "tokenizer.json"  # TrainerSpec.input of a model built by `build_model`
 
 
 def parse_model(model: bytes, source: str) -> Any:
-    """The SentencePiece `ModelProto` of a serialised model."""
+    """Parse and check a serialised model; returns a SentencePiece `ModelProto`."""
     proto = _new_model()
     try:
         proto.ParseFromString(model)
     except DecodeError as error:
         raise DamagedData(source, "is not a SentencePiece model") from error
-    if not all(
-        isinstance(entry.piece, str) for entry in proto.pieces
-    ):  # protobuf gives bytes that are not UTF-8 as such
+    if not all(isinstance(entry.piece, str) for entry in proto.pieces):  # invalid UTF-8 is returned as bytes
         raise DamagedData(source, "has a piece that is not text")
     require_special_pieces([entry.piece for entry in proto.pieces[: len(SPECIAL_PIECES)]], source)
     if proto.trainer_spec.model_type != UNIGRAM:
@@ -212,16 +206,16 @@ def parse_model(model: bytes, source: str) -> Any:
 
 
 def require_special_pieces(first_pieces: Sequence[str], source: str) -> None:
-    """Refuse a vocabulary that does not begin as those of the released models do."""
+    """Raise DamagedData unless a vocabulary begins with the special pieces of the released models."""
     if tuple(first_pieces) != SPECIAL_PIECES:
         raise DamagedData(source, "is not an ALBERT vocabulary", "its first pieces must be " + " ".join(SPECIAL_PIECES))
 
 
-def without_digit_comma_pieces(proto: Any, model: bytes) -> bytes:
-    """Make pieces such as "2010," so improbable that they are never chosen, as transformers does.
+def penalize_digit_comma_pieces(proto: Any, model: bytes) -> bytes:
+    """Give pieces like "2010," a score so low that they are never chosen, as transformers does.
 
-    The reference re-splits them after encoding (and misplaces a blank under Python 3); a low score needs no
-    second pass and gives SentencePiece and `tokenizer.json` the same ids.
+    The reference splits them again after encoding (and misplaces a blank under Python 3). A low score needs no second
+    pass, and gives SentencePiece and `tokenizer.json` the same ids.
     """
     changed = False
     for entry in proto.pieces:
@@ -232,24 +226,23 @@ def without_digit_comma_pieces(proto: Any, model: bytes) -> bytes:
 
 
 def is_choosable_digit_comma(piece: str, score: float) -> bool:
-    """Whether a piece such as "2010," has a score with which text can choose it."""
+    """Return whether a piece is like "2010," and has not got the low score."""
     return is_digit_comma(piece) and score > -DIGIT_COMMA_PENALTY
 
 
 def is_digit_comma(piece: str) -> bool:
-    """Whether a piece is one such as "2010,", which no text shall have."""
+    """Return whether a piece is a digit and a comma at the end, like "2010,"."""
     return len(piece) > 1 and piece[-1] == "," and piece[-2].isdigit()
 
 
 def build_model(vocabulary: Sequence[tuple[str, float]], character_map: bytes) -> bytes:
-    """The serialised model of a unigram vocabulary, the special pieces first.
+    """Return the serialised model of a unigram vocabulary.
 
-    A vocabulary alone does not say which pieces were user-defined symbols. A single character with score 0 (the
-    probability 1, which none is learnt with) that occurs in no other piece was one, and always stands alone: to mark it
-    changes no id, and gives back the types of the model that was trained.
+    A vocabulary does not say which pieces were user-defined symbols: single characters with score 0 (no learned piece
+    has it) that are in no other piece. Marking them changes no id, and restores the types of the trained model.
 
     Args:
-        vocabulary: pieces with their log-probabilities, rounded here to the single precision that they were made in.
+        vocabulary: pieces with log-probabilities, the special pieces first.
         character_map: SentencePiece's compiled normalisation; empty for none.
     """
     proto = _new_model()
@@ -272,26 +265,28 @@ def build_model(vocabulary: Sequence[tuple[str, float]], character_map: bytes) -
 
 
 def is_rebuilt(proto: Any) -> bool:
-    """Whether a model is one of `build_model`."""
+    """Return whether `build_model` built a model."""
     return list(proto.trainer_spec.input) == [REBUILT_FROM]
 
 
 def _new_model() -> Any:
-    return model_format.ModelProto()  # pyright: ignore[reportAttributeAccessIssue]  # made at run time
+    return model_format.ModelProto()  # pyright: ignore[reportAttributeAccessIssue]  # generated at run time
 
 
 class SentencePieceTokenizer(Tokenizer):
     """A SentencePiece model and the normalisation before it.
 
     Args:
-        keep_accents: whether accents stay; the released English models drop them.
+        model: the serialised SentencePiece model.
+        keep_accents: keep accents; the released English models drop them.
+        source: the file, in errors.
     """
 
     pad_id, unk_id, cls_id, sep_id, mask_id = range(5)
 
     def __init__(self, model: bytes, lower_case: bool = True, keep_accents: bool = False, source: str = MODEL_NAME):
         proto = parse_model(model, source)
-        self.model = without_digit_comma_pieces(proto, model)
+        self.model = penalize_digit_comma_pieces(proto, model)
         self.lower_case, self.keep_accents = lower_case, keep_accents
         self._arguments = self.model, lower_case, keep_accents
         self._character_map: bytes = proto.normalizer_spec.precompiled_charsmap
@@ -314,10 +309,10 @@ class SentencePieceTokenizer(Tokenizer):
         return content_fingerprint(proto, self.lower_case, self.keep_accents, self.reference)
 
     def matches_fingerprint(self, fingerprint: str) -> bool:
-        """Whether a recorded fingerprint is that of this tokenizer.
+        """Return whether a recorded fingerprint is that of this tokenizer.
 
-        Older corpora and models recorded a hash over the bytes of `spiece.model`. A tokenizer rebuilt from
-        `tokenizer.json` has not got those bytes: nothing can be said against it then, and it answers to all of them.
+        Old corpora and models recorded a hash of the bytes of `spiece.model`. A tokenizer rebuilt from `tokenizer.json`
+        has not got these bytes, so it matches all such hashes.
         """
         if fingerprint.startswith(CONTENT_PREFIX) or self.reference:
             return fingerprint == self.fingerprint
@@ -332,7 +327,9 @@ class SentencePieceTokenizer(Tokenizer):
         return self.encode_batch([text])[0]
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        return [ids.tolist() for ids in encode_texts(texts, self._word_ids)]
+        ids, counts = encode_joined(texts, self._word_ids)
+        numbers, bounds = ids.tolist(), np.append(0, np.cumsum(counts)).tolist()
+        return [numbers[start:end] for start, end in pairwise(bounds)]
 
     def encode_joined(self, texts: Sequence[str]) -> tuple[Int32[np.ndarray, " pieces"], Int64[np.ndarray, " texts"]]:
         return encode_joined(texts, self._word_ids)
@@ -341,8 +338,8 @@ class SentencePieceTokenizer(Tokenizer):
         return self.encode_batch_with_offsets([text])[0]
 
     def encode_batch_with_offsets(self, texts: Sequence[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
-        encoded = encode_texts_with_places(texts, self._word_spans)
-        return [(ids.tolist(), list(zip(*places.T.tolist(), strict=True))) for ids, places in encoded]
+        encoded = encode_texts_with_offsets(texts, self._word_spans)
+        return [(ids.tolist(), list(zip(*offsets.T.tolist(), strict=True))) for ids, offsets in encoded]
 
     def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
         if skip_special_tokens:
@@ -358,7 +355,7 @@ class SentencePieceTokenizer(Tokenizer):
         return self._processor.piece_to_id(piece)
 
     def log_probabilities(self) -> Float64[np.ndarray, " pieces"]:
-        """The scores of the unigram model (Kudo 2018); of special pieces 0."""
+        """Return the scores of the unigram model (Kudo 2018); 0 for special pieces."""
         return np.array([score for _, score in self._vocabulary])
 
     def word_starts(self) -> Bool[np.ndarray, " pieces"]:
@@ -374,7 +371,7 @@ class SentencePieceTokenizer(Tokenizer):
         config = {
             "tokenizer_class": "AlbertTokenizer",
             "model_max_length": MAXIMUM_LENGTH,
-            # without these, `AlbertTokenizer` of transformers 5 returns no segment ids
+            # else `AlbertTokenizer` of transformers 5 returns no segment ids
             "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
             "do_lower_case": self.lower_case,
             "keep_accents": self.keep_accents,
@@ -408,11 +405,11 @@ def train_tokenizer(
     settings: VocabularySettings | None = None,
     report: TrainingReport | None = None,
 ) -> SentencePieceTokenizer:
-    """Train a vocabulary on documents. The same documents in any order give the same tokenizer.
+    """Train a vocabulary on documents; their order has no effect.
 
     Args:
-        vocab_size: number of pieces, the five special ones included; it overrides that of the settings.
-        settings: everything else; None are those of the released English vocabulary.
+        vocab_size: number of pieces, the five special ones included; overrides `settings.vocab_size`.
+        settings: the others; None: those of the released English vocabulary.
 
     Raises:
         InvalidConfiguration: the text does not support the vocabulary size (the largest one is named).
@@ -426,7 +423,7 @@ def train_tokenizer(
 def train_on_documents(
     documents: Sequence[str], settings: VocabularySettings, report: TrainingReport
 ) -> SentencePieceTokenizer:
-    """`train_tokenizer` on a sample that was drawn before; equal documents in equal order give equal bytes."""
+    """Train a vocabulary on the result of `sample_documents`."""
     output = io.BytesIO()
     sentencepiece.set_random_generator_seed(settings.seed % 2**32)
     try:
@@ -450,27 +447,27 @@ def train_on_documents(
                 minloglevel=3,
             )
     except RuntimeError as error:
-        raise _explained(settings.vocab_size, str(error), report) from error
+        raise _training_error(settings.vocab_size, str(error), report) from error
     return SentencePieceTokenizer(output.getvalue(), settings.lower_case, settings.keep_accents)
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The tokenizer as the reference's own code is under Python 3, to compare with models and data that it made.
+# The tokenizer of the reference's own code under Python 3, for comparison with its models and data.
 #
-# Four things differ from `SentencePieceTokenizer`, which follows transformers. Pairs of quotes stay as they are. A
-# piece such as "5000," is chosen, then spelled anew without its comma, and where it continues a word a stray "▁" comes
-# with it (text is compared with bytes there, which under Python 2 took the "▁" away). A sigma that ends a word is
-# written as such. And a text is cut as a whole, so that sums of scores can break ties otherwise than word by word.
+# It differs from `SentencePieceTokenizer`, which follows transformers, in four ways. Pairs of quotes do not change. A
+# piece like "5000," is encoded again without its comma, and inside a word an additional "▁" precedes it (a comparison
+# of text with bytes, which removed it under Python 2). A sigma at the end of a word becomes a final sigma. A text is
+# encoded as a whole, not word by word, which breaks ties of scores in other ways.
 
-_KEPT = re.compile(r"[^\n]|(?<=[^\n ])\n")  # letters, and the first of several blanks, but not before all letters
+_KEPT = re.compile(r"[^\n]|(?<=[^\n ])\n")  # letters, and the first of several blanks, but none at the beginning
 
 
 class ReferenceSentencePieceTokenizer(SentencePieceTokenizer):
-    """A SentencePiece model as the reference's `preprocess_text` and `encode_pieces` use it.
+    """The ids of the reference's `preprocess_text` and `encode_pieces`.
 
     Args:
-        model: the serialised SentencePiece model as it was released, every piece with its own score.
-        keep_accents: whether accents stay; the reference always drops them.
+        model: the serialised SentencePiece model with the original scores of all pieces.
+        keep_accents: keep accents; the reference always drops them.
     """
 
     reference = True
@@ -482,60 +479,62 @@ class ReferenceSentencePieceTokenizer(SentencePieceTokenizer):
         super().__init__(model, lower_case, keep_accents, source)
         for entry in parse_model(model, source).pieces:
             if is_digit_comma(entry.piece) and entry.score <= -DIGIT_COMMA_PENALTY:
-                why = f"has lost the scores of pieces such as {entry.piece!r}, which the reference chooses"
+                why = f"has lost the scores of pieces such as {entry.piece!r}, which the reference uses"
                 raise DamagedData(source, why, "give the spiece.model of the release")
         self.model = model
         self._arguments = model, lower_case, keep_accents
         self._original = sentencepiece.SentencePieceProcessor(model_proto=model)
-        self._characters = characters(False, keep_accents, True)
+        self._characters = character_table(False, keep_accents, True)
 
     def normalize(self, text: str) -> str:
-        return self._placed(text).text
+        return self._preprocess(text).text
 
     def encode(self, text: str) -> list[int]:
         return self.encode_with_offsets(text)[0]
 
     def encode_with_offsets(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
-        normalized, starts, ends = self._placed(text)
-        found: Any = self._original.encode(normalized, return_type="offset_mapping")
+        normalized, starts, ends = self._preprocess(text)
+        encoded: Any = self._original.encode(normalized, return_type="offset_mapping")
         ids: list[int] = []
         spans: list[tuple[int, int]] = []
-        for number, piece, (start, end) in zip(found["ids"], found["pieces"], found["offsets"], strict=True):
+        for number, piece, (start, end) in zip(encoded["ids"], encoded["pieces"], encoded["offsets"], strict=True):
             while start < end and normalized[start].isspace():
                 start += 1
             if is_digit_comma(piece):
-                self._spell_anew(piece, start, end, ids, spans)
+                self._encode_digit_comma(piece, start, end, ids, spans)
             else:
                 ids.append(number)
                 spans.append((start, start if piece == BLANK else max(start, end)))
-        return ids, _in_the_text(spans, [*starts.tolist(), len(text)], ends.tolist())
+        return ids, _to_text_offsets(spans, [*starts.tolist(), len(text)], ends.tolist())
 
-    def _spell_anew(self, piece: str, start: int, end: int, ids: list[int], spans: list[tuple[int, int]]) -> None:
-        """The pieces of "5000," without its comma, then the comma."""
+    def _encode_digit_comma(
+        self, piece: str, start: int, end: int, ids: list[int], spans: list[tuple[int, int]]
+    ) -> None:
+        """Append the pieces of "5000," without its comma, then the comma."""
         number = piece[:-1].replace(BLANK, "")
-        found: Any = self._original.encode(number, return_type="offset_mapping")
-        ids += found["ids"]
+        encoded: Any = self._original.encode(number, return_type="offset_mapping")
+        ids += encoded["ids"]
         same = len(number) == end - 1 - start
-        spans += [(start + a, start + b) if same else (start, end - 1) for a, b in found["offsets"]]
+        spans += [(start + a, start + b) if same else (start, end - 1) for a, b in encoded["offsets"]]
         ids.append(self._original.piece_to_id(","))
         spans.append((end - 1, end))
 
-    def _placed(self, text: str) -> NormalizedText:
-        """What SentencePiece sees, blanks collapsed before anything else, each character with its place."""
+    def _preprocess(self, text: str) -> NormalizedText:
+        """Return the input of SentencePiece with its alignment; blanks are collapsed before anything else."""
         mapped = ["\n" if character.isspace() else self._characters[ord(character)] for character in text]
         if self.lower_case:
-            mapped = [parts.replace("İ", "i\u0307") for parts in mapped]  # or lower-casing would shift the places
-        found = with_places(text, mapped, lambda place: unicodedata.category(text[place])[0] == "M")
-        kept = [match.start() for match in _KEPT.finditer(found.text)]
-        letters = "".join(found.text[place] for place in kept).replace("\n", " ").rstrip(" ")
+            mapped = [parts.replace("İ", "i\u0307") for parts in mapped]  # else lower-casing changes the length
+        aligned = align_characters(text, mapped, lambda index: unicodedata.category(text[index])[0] == "M")
+        kept = [match.start() for match in _KEPT.finditer(aligned.text)]
+        letters = "".join(aligned.text[index] for index in kept).replace("\n", " ").rstrip(" ")
         kept = kept[: len(letters)]
-        return NormalizedText(letters.lower() if self.lower_case else letters, found.starts[kept], found.ends[kept])
+        return NormalizedText(letters.lower() if self.lower_case else letters, aligned.starts[kept], aligned.ends[kept])
 
 
-def _in_the_text(spans: list[tuple[int, int]], starts: list[int], ends: list[int]) -> list[tuple[int, int]]:
-    """Spans of normalised characters as spans of the original text."""
+def _to_text_offsets(spans: list[tuple[int, int]], starts: list[int], ends: list[int]) -> list[tuple[int, int]]:
+    """Convert spans of normalised characters to spans of the original text."""
     offsets: list[tuple[int, int]] = []
     for start, end in spans:
-        before = offsets[-1][1] if offsets else 0
-        offsets.append((starts[start], ends[end - 1] if end > start else max(starts[start], before)))
+        last_end = offsets[-1][1] if offsets else 0
+        offsets.append((starts[start], ends[end - 1] if end > start else max(starts[start], last_end)))
     return offsets

@@ -1,7 +1,7 @@
 """Token shards of a prepared corpus: their files, `corpus.json`, and memory-mapped reading.
 
-`OUT/corpus.json` describes the corpus; `OUT/train` and `OUT/held_out` hold, for each shard, the token ids one after
-the other, the length of every sentence in tokens, and the length of every document in sentences."""
+`OUT/corpus.json` describes the corpus. `OUT/train` and `OUT/held_out` hold, for each shard, the token ids, the length
+of every sentence in tokens, and the length of every document in sentences."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -27,7 +27,7 @@ TOKENS_NAME, SENTENCES_NAME, DOCUMENTS_NAME = "{}.tokens.bin", "{}.sentences.npy
 
 @dataclass
 class SplitCounts:
-    """What one split holds; `bytes` are bytes of UTF-8 text."""
+    """Counts of one split; `bytes` are bytes of UTF-8 text."""
 
     documents: int = 0
     sentences: int = 0
@@ -37,12 +37,12 @@ class SplitCounts:
 
 
 def token_type(vocab_size: int) -> np.dtype:
-    """The smallest type on disk that holds every id: uint16 up to 65,536 pieces, else uint32."""
+    """Return the type of token ids on disk: uint16 up to 65,536 pieces, else uint32."""
     return np.dtype("<u2") if vocab_size <= 1 << 16 else np.dtype("<u4")
 
 
 def save_arrays(directory: Path, arrays: Mapping[str, np.ndarray]) -> dict[str, FileSum]:
-    """Write arrays by their names below a directory, flushed to the disk; those called `.bin` without a header."""
+    """Write arrays to files, flushed to the disk: `.bin` without a header, `.npy` with one."""
     sums = {}
     for name, array in arrays.items():
         with new_file(directory / name) as temporary:
@@ -56,11 +56,11 @@ def save_arrays(directory: Path, arrays: Mapping[str, np.ndarray]) -> dict[str, 
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# `corpus.json`: what a prepared corpus is, how it was made, and what its shards hold.
+# The description of a prepared corpus.
 
 DESCRIPTION_NAME = "corpus.json"
 DUPLICATES_NAME = "duplicates.jsonl"
-"""Some of the documents that were left out because they come again, to look at (see `duplicates.py`)."""
+"""A list of some dropped duplicates (see `duplicates.py`)."""
 FORMAT = 1
 
 
@@ -76,7 +76,7 @@ class ShardDescription:
 
 @dataclass(frozen=True)
 class CorpusDescription:
-    """`corpus.json`: what a prepared corpus is and how it was made."""
+    """`corpus.json`: how a prepared corpus was made, and what its shards hold; `noted` counts repairs while reading."""
 
     format: int
     tokenizer_fingerprint: str
@@ -95,11 +95,10 @@ class CorpusDescription:
     sources: tuple[SourceCounts, ...]
     versions: dict[str, str]
     noted: dict[str, int] = field(default_factory=dict)
-    """What was mended while reading, and how often."""
 
 
 def read_description(directory: Path) -> CorpusDescription:
-    """What `corpus.json` says."""
+    """Read `corpus.json`."""
     if not (directory / DESCRIPTION_NAME).is_file():
         raise MissingInput(directory, f"holds no {DESCRIPTION_NAME}", "`albert prepare` makes such a directory")
     description = load_json(CorpusDescription, directory / DESCRIPTION_NAME)
@@ -110,27 +109,24 @@ def read_description(directory: Path) -> CorpusDescription:
 
 
 OPEN_SHARDS = 128
-"""Most token files that are mapped at a time: each takes a file descriptor, of which many systems give out 1,024."""
+"""Token files that are mapped at a time: each takes a file descriptor, and many systems allow 1,024."""
 Split = Literal["train", "held_out"]
-_NPY = b"\x93NUMPY\x01\x00"
-"""What `numpy.save` begins a file with."""
+_NPY = b"\x93NUMPY\x01\x00"  # the first bytes that `numpy.save` writes
 
 
 @dataclass(frozen=True)
 class ShardLengths:
-    """Where the sentences and documents of a shard end."""
+    """Lengths in a shard: uint32 [sentences] in tokens, and uint32 [documents] in sentences."""
 
     sentences: np.ndarray
-    """uint32 [sentences]: tokens of each."""
     documents: np.ndarray
-    """uint32 [documents]: sentences of each."""
 
 
 class TokenCorpus:
-    """One split of a prepared corpus as one long run of tokens, of which nothing but sizes is held in memory.
+    """One split of a prepared corpus as one memory-mapped run of tokens.
 
     Attributes:
-        shard_starts: [n_shards + 1] where in the run each shard begins; the last entry is the end.
+        shard_starts: [n_shards + 1] the position of the first token of each shard; the last entry is the end.
     """
 
     shard_starts: Int64[np.ndarray, " shards_and_end"]
@@ -149,12 +145,12 @@ class TokenCorpus:
         """Open one split of what `albert prepare` wrote.
 
         Args:
-            verify: whether every file is checked against its SHA-256 first (a pass over the whole corpus).
+            verify: check every file against its SHA-256 first, which reads the whole corpus.
 
         Raises:
             MissingInput: no such corpus, or nothing in this split.
             DamagedData: a file is damaged, or the tokenizer is not the one the corpus was made with.
-            InvalidConfiguration: written by a version that this one does not understand.
+            InvalidConfiguration: the corpus has another format version.
         """
         if verify and (directory / DESCRIPTION_NAME).is_file():
             verify_directory(directory)
@@ -183,29 +179,29 @@ class TokenCorpus:
 
     @property
     def sentence_starts(self) -> Int64[np.ndarray, " sentences_and_end"]:
-        """[n_sentences + 1] where in the run each sentence begins; the last entry is the end. Made anew every time."""
+        """[n_sentences + 1] the first token of each sentence; the last entry is the end. Not cached."""
         return _starts([self.lengths(number).sentences for number in range(self.n_shards)])
 
     @property
     def document_starts(self) -> Int64[np.ndarray, " documents_and_end"]:
-        """[n_documents + 1] the first sentence of each document; the last entry is the end. Made anew every time."""
+        """[n_documents + 1] the first sentence of each document; the last entry is the end. Not cached."""
         return _starts([self.lengths(number).documents for number in range(self.n_shards)])
 
     @property
     def tokenizer_fingerprint(self) -> str:
-        """The fingerprint of the tokenizer that made the tokens; of the present kind, whichever is recorded."""
+        """The fingerprint of the tokenizer, in the current form even if an older one is recorded."""
         return self.tokenizer().fingerprint
 
     @property
     def vocab_size(self) -> int:
-        """The number of pieces of that tokenizer; every token is smaller."""
+        """The number of pieces of the tokenizer; every token id is smaller."""
         return self.description.vocab_size
 
     def tokenizer(self) -> Tokenizer:
         return self._tokenizer
 
     def read(self, start: int, stop: int) -> Int64[np.ndarray, " tokens"]:
-        """The tokens of places start..stop of the run, wherever shards end."""
+        """Return the tokens from start to stop, across shards."""
         if not 0 <= start <= stop <= self.n_tokens:
             raise IndexError(f"tokens {start}..{stop} of {self.n_tokens}")
         tokens = np.empty(stop - start, dtype=np.int64)
@@ -219,19 +215,19 @@ class TokenCorpus:
         starts: Int64[np.ndarray, " runs"],
         lengths: Int64[np.ndarray, " runs"],
     ) -> None:
-        """Copy many runs of tokens at once, wherever shards end.
+        """Copy many runs of tokens at once, across shards. Bounds are not checked.
 
         Args:
-            places: where in `out` each run begins.
-            starts, lengths: each run, in the run that is the whole corpus; nothing checks that it is within.
+            places: the position in `out` of each run.
+            starts, lengths: of each run in the corpus.
         """
         shards = np.searchsorted(self.shard_starts, starts, side="right") - 1
-        room = self.shard_starts[np.minimum(shards + 1, self.n_shards)] - starts
-        over = lengths > room
-        if over.any():  # the rest is another run, of the next shard
-            rest = (column[over] for column in (places + room, starts + room, lengths - room))
+        available = self.shard_starts[np.minimum(shards + 1, self.n_shards)] - starts
+        over = lengths > available
+        if over.any():  # the rest is another run, in the next shard
+            rest = (column[over] for column in (places + available, starts + available, lengths - available))
             self.copy_runs(out, *rest)
-            lengths = np.minimum(lengths, room)
+            lengths = np.minimum(lengths, available)
         tokens = {shard: self.tokens(shard) for shard in np.unique(shards[lengths > 0]).tolist()}
         first = starts - self.shard_starts[shards]
         ends = (places.tolist(), (places + lengths).tolist(), first.tolist(), (first + lengths).tolist())
@@ -240,22 +236,22 @@ class TokenCorpus:
                 out[place:place_end] = tokens[shard][begin:end]
 
     def tokens(self, shard: int) -> np.ndarray:
-        """The tokens of a shard, memory-mapped, in their type on disk."""
+        """Return the memory-mapped tokens of a shard, in their type on disk."""
         mapped = self._mapped.get(shard)
         if mapped is None:
             path = self._path(self._shards[shard], TOKENS_NAME)
             mapped = np.memmap(path, dtype=token_type(self.vocab_size), mode="r").view(np.ndarray)
             if len(self._mapped) >= OPEN_SHARDS:
-                self._mapped.pop(next(iter(self._mapped)))  # the one that was opened first
+                self._mapped.pop(next(iter(self._mapped)))  # the oldest
             self._mapped[shard] = mapped
         return mapped
 
     def lengths(self, shard: int) -> ShardLengths:
         sentences, documents = (self._path(self._shards[shard], name) for name in (SENTENCES_NAME, DOCUMENTS_NAME))
-        return ShardLengths(_mapped_lengths(sentences), _mapped_lengths(documents))
+        return ShardLengths(_map_lengths(sentences), _map_lengths(documents))
 
     def __getstate__(self) -> dict[str, Any]:
-        """Another process maps the files itself."""
+        """Leave out the mapped files; another process maps them itself."""
         return self.__dict__ | {"_mapped": {}}
 
     @cached_property
@@ -267,11 +263,11 @@ class TokenCorpus:
 
     def _check_lengths(self, number: int) -> None:
         shard, lengths = self._shards[number], self.lengths(number)
-        for name, found, count, total in (
+        for name, array, count, total in (
             (SENTENCES_NAME, lengths.sentences, shard.sentences, shard.tokens),
             (DOCUMENTS_NAME, lengths.documents, shard.documents, shard.sentences),
         ):
-            if found.shape != (count,) or int(found.sum(dtype=np.int64)) != total:
+            if array.shape != (count,) or int(array.sum(dtype=np.int64)) != total:
                 why = f"does not hold {count:,} lengths with the sum {total:,}"
                 raise DamagedData(self._path(shard, name), why)
 
@@ -285,14 +281,14 @@ class TokenCorpus:
             raise DamagedData(path, f"has {size:,} bytes, {DESCRIPTION_NAME} says {expected:,}")
 
 
-def _mapped_lengths(path: Path) -> np.ndarray:
+def _map_lengths(path: Path) -> np.ndarray:
     try:
         with open_input(path) as file:
-            if file.read(len(_NPY)) != _NPY:  # other versions may claim a header of gigabytes
+            if file.read(len(_NPY)) != _NPY:  # other versions allow a header of gigabytes
                 raise DamagedData(path, "is not an array of lengths")
         lengths = np.lib.format.open_memmap(path, mode="r").view(np.ndarray)
     except (OSError, ValueError, EOFError, SyntaxError, TokenError, TypeError, OverflowError) as error:
-        # the header is read as a word of Python's
+        # numpy parses the header as Python
         raise DamagedData(path, "is not an array of lengths") from error
     if lengths.dtype != np.uint32 or lengths.ndim != 1:
         raise DamagedData(path, f"holds {lengths.dtype} of shape {lengths.shape}, a row of uint32 is expected")

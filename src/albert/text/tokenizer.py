@@ -50,7 +50,7 @@ class Tokenizer(ABC):
     """What another process makes it of; hashable."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _reopened, (type(self), *self._arguments)
+        return _rebuild, (type(self), *self._arguments)
 
     @property
     def special_ids(self) -> tuple[int, ...]:
@@ -177,7 +177,7 @@ class Tokenizer(ABC):
         save_json(directory / SPECIAL_TOKENS_NAME, special_tokens)
 
 
-def stated_flag(config: Mapping[str, Any], name: str, usual: Any, place: Path, optional: bool = False) -> Any:
+def read_flag(config: Mapping[str, Any], name: str, usual: Any, place: Path, optional: bool = False) -> Any:
     """The value of a flag of `tokenizer_config.json`; null where it is optional."""
     value = config.get(name, usual)
     if not isinstance(value, bool) and not (optional and value is None):
@@ -194,7 +194,7 @@ def _sequence(name: str, segment: int) -> dict[str, Any]:
 
 
 @lru_cache(maxsize=4)
-def _reopened(kind: Callable[..., Tokenizer], *arguments: Any) -> Tokenizer:
+def _rebuild(kind: Callable[..., Tokenizer], *arguments: Any) -> Tokenizer:
     """A tokenizer sent to another process is opened there once, and remembers the words it met."""
     return kind(*arguments)
 

@@ -25,13 +25,13 @@ from albert.text.tokenizer import (
     SPECIAL_PIECES,
     VOCABULARY_NAME,
     Tokenizer,
-    stated_flag,
+    read_flag,
 )
 from albert.text.wordpiece import (
     BERT_CLASSES,
     WordPieceTokenizer,
+    read_normalization,
     read_vocabulary,
-    stated_normalization,
     vocabulary_from_json,
 )
 
@@ -91,7 +91,7 @@ def _refuse_other_tokenizers(
 ) -> None:
     if model.get("unk_id") != 1 or model.get("byte_fallback"):
         raise DamagedData(file, "writes unknown characters in another way than ALBERT's <unk>, piece 1")
-    if foreign := _foreign_tokens(content.get("added_tokens") or []):
+    if foreign := _extra_tokens(content.get("added_tokens") or []):
         shown = " ".join(foreign[:4]) + (f" and {len(foreign) - 4} more" if len(foreign) > 4 else "")
         why = f"cuts added tokens out of the text ({shown}), which ALBERT's tokenizer does not"
         raise DamagedData(file, why, ORIGINAL)
@@ -104,7 +104,7 @@ def _refuse_other_tokenizers(
         raise InvalidConfiguration(f"{place}: add_prefix_space", "is off, ALBERT's vocabularies mark where words begin")
 
 
-def _foreign_tokens(added: object) -> list[str]:
+def _extra_tokens(added: object) -> list[str]:
     """Tokens that are cut out of the text before anything else, beyond the five that ALBERT has."""
     foreign = []
     for entry in added if isinstance(added, list) else [added]:
@@ -174,11 +174,11 @@ def load_tokenizer(
         if kind == "WordPiece" and isinstance(described.get("vocab"), dict):
             pieces = vocabulary_from_json(file, content)
     if pieces is not None:
-        normalization = stated_normalization(file, config, content.get("normalizer"), reference)
+        normalization = read_normalization(file, config, content.get("normalizer"), reference)
         return WordPieceTokenizer(pieces, normalization, str(file))
     model = model_from_tokenizer_json(file, config) if file.suffix == ".json" else _read_model(file)
-    lower = stated_flag(config, "do_lower_case", True, config_file)
-    accents = stated_flag(config, "keep_accents", False, config_file)
+    lower = read_flag(config, "do_lower_case", True, config_file)
+    accents = read_flag(config, "keep_accents", False, config_file)
     kind = ReferenceSentencePieceTokenizer if reference else SentencePieceTokenizer
     return kind(model, lower, accents, str(file))
 

@@ -18,10 +18,10 @@ from albert.text.readers import (
     CHUNK,
     CorpusFile,
     CorpusReport,
+    RawDocuments,
     Reading,
-    Values,
     open_corpus_file,
-    size_in_bytes,
+    utf8_length,
 )
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -30,12 +30,12 @@ from albert.text.readers import (
 # What is no prose goes: templates, tables, references, formulas, galleries, files, categories, links to other
 # languages, and headings with nothing below them. A paragraph, a heading, an item of a list is a line each.
 
-NO_PROSE = re.compile(
+NON_PROSE_TAGS = re.compile(
     "categorytree|ce|chem|gallery|graph|hiero|imagemap|inputbox|mapframe|maplink|math|ref|references|score|section|"
     "source|syntaxhighlight|table|templatedata|templatestyles|timeline"
 )
 """Tags whose content is not prose."""
-BLOCKS = re.compile("blockquote|br|center|dd|div|dl|dt|hr|li|ol|p|poem|ul")
+BLOCK_TAGS = re.compile("blockquote|br|center|dd|div|dl|dt|hr|li|ol|p|poem|ul")
 """Tags that begin and end a line."""
 FILES_AND_CATEGORIES: AbstractSet[str] = frozenset(("file", "image", "media", "category"))
 _LANGUAGE = re.compile(r"[a-z]{2,3}(-[a-z-]+)?|simple")
@@ -44,7 +44,7 @@ _LEFT_OVER = re.compile(
     r"__[A-Z]+__|'{2,}|</?(?:b|big|br|center|div|font|i|li|nowiki|p|ref|small|span|su[bp]|t[dhr]|u|ul)\b[^<>]*>"
 )
 """Switches, and quotes and tags that nothing closes."""
-_CRUMBS = (
+_REMNANTS = (
     (re.compile(r"\(\s*[;,:][;,:\s]*"), "("),
     (re.compile(r"[\s;,:]*[;,:]\s*\)"), ")"),
     (re.compile(r" ?\(\s*\)"), ""),
@@ -58,38 +58,38 @@ def plain_text(markup: str, namespaces: AbstractSet[str] = FILES_AND_CATEGORIES)
         namespaces: what links begin with that show a file or name a category, in small letters; of a Wikipedia in
             another language its own words too.
     """
-    lines = [" ".join(line.split()) for line in _rendered(mwparserfromhell.parse(markup), namespaces).split("\n")]
+    lines = [" ".join(line.split()) for line in _render(mwparserfromhell.parse(markup), namespaces).split("\n")]
     return "\n".join(_without_empty_sections([line for line in map(_tidy, lines) if line]))
 
 
-def _rendered(code: Wikicode | None, namespaces: AbstractSet[str]) -> str:
-    return "".join(_shown(node, namespaces) for node in code.nodes) if code is not None else ""
+def _render(code: Wikicode | None, namespaces: AbstractSet[str]) -> str:
+    return "".join(_render_node(node, namespaces) for node in code.nodes) if code is not None else ""
 
 
-def _shown(node: Node, namespaces: AbstractSet[str]) -> str:
+def _render_node(node: Node, namespaces: AbstractSet[str]) -> str:
     """What a reader sees of a node, in lines; nothing of those that are not named here."""
     if isinstance(node, Text):
         return str(node.value)
     if isinstance(node, HTMLEntity):
         return node.normalize()
     if isinstance(node, Heading):
-        return f"\n{_HEADING}{node.level}{_rendered(node.title, namespaces)}\n"
+        return f"\n{_HEADING}{node.level}{_render(node.title, namespaces)}\n"
     if isinstance(node, Wikilink):
         title = str(node.title).strip()
         prefix = title.partition(":")[0].strip().lower() if ":" in title else ""
         if prefix in namespaces or _LANGUAGE.fullmatch(prefix):
             return ""
-        return _rendered(node.text, namespaces) if node.text is not None else title.removeprefix(":")
+        return _render(node.text, namespaces) if node.text is not None else title.removeprefix(":")
     if isinstance(node, ExternalLink):
-        return _rendered(node.title, namespaces) if node.brackets else str(node.url)
+        return _render(node.title, namespaces) if node.brackets else str(node.url)
     if isinstance(node, Tag):
         name = str(node.tag).strip().lower()
         shown = (
             ""
-            if NO_PROSE.fullmatch(name) or node.wiki_markup in ("*", "#", ":", ";")
-            else _rendered(node.contents, namespaces)
+            if NON_PROSE_TAGS.fullmatch(name) or node.wiki_markup in ("*", "#", ":", ";")
+            else _render(node.contents, namespaces)
         )
-        return f"\n{shown}\n" if BLOCKS.fullmatch(name) and not node.wiki_markup else shown
+        return f"\n{shown}\n" if BLOCK_TAGS.fullmatch(name) and not node.wiki_markup else shown
     return ""
 
 
@@ -98,7 +98,7 @@ def _tidy(line: str) -> str:
     if line.startswith(("{|", "|")):
         return ""
     line = _LEFT_OVER.sub("", line)
-    for crumb, instead in _CRUMBS:
+    for crumb, instead in _REMNANTS:
         line = crumb.sub(instead, line)
     return line.strip()
 
@@ -123,7 +123,7 @@ REDIRECT, OTHER_NAMESPACE, NO_WIKITEXT, MARKUP = "redirect", "not an article", "
 _FILE, _CATEGORY, _MEDIA = "6", "14", "-2"
 
 
-def read(file: CorpusFile, reading: Reading, report: CorpusReport, reached: Callable[[int], None]) -> Values:
+def read(file: CorpusFile, reading: Reading, report: CorpusReport, reached: Callable[[int], None]) -> RawDocuments:
     """The articles of a dump (see `albert.text.readers.Reader`); the source of each ends with its title."""
     namespaces: set[str] = set(FILES_AND_CATEGORIES)
     with open_corpus_file(file) as (content, raw):
@@ -162,7 +162,7 @@ def _elements(read_bytes: Callable[[int], bytes], file: CorpusFile, limit: int) 
         raise DamagedData(file.path, f"damaged XML ({error})", "fetch it again") from error
 
 
-def _article(page: Element, namespaces: set[str], file: CorpusFile, report: CorpusReport) -> Values:
+def _article(page: Element, namespaces: set[str], file: CorpusFile, report: CorpusReport) -> RawDocuments:
     children: dict[str, list[Element]] = {}
     for child in page:
         children.setdefault(_name(child), []).append(child)
@@ -173,7 +173,7 @@ def _article(page: Element, namespaces: set[str], file: CorpusFile, report: Corp
         raise DamagedData(file.path, why, "take the dump called pages-articles")
     said = {_name(child): child.text or "" for child in revisions[0]}
     markup = said.get("text", "")
-    size = size_in_bytes(markup)
+    size = utf8_length(markup)
     if "redirect" in children:
         report.drop(REDIRECT, size)
     elif namespace != "0":
@@ -182,7 +182,7 @@ def _article(page: Element, namespaces: set[str], file: CorpusFile, report: Corp
         report.drop(NO_WIKITEXT, size)
     else:
         text = plain_text(markup, namespaces)
-        report.drop(MARKUP, max(size - size_in_bytes(text), 0), documents=0)
+        report.drop(MARKUP, max(size - utf8_length(text), 0), documents=0)
         yield f":{title}", text
 
 

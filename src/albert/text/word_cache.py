@@ -1,9 +1,8 @@
 """Encoding of many texts word by word, with a cache of the pieces of each word.
 
-No piece crosses a blank, so a text is encoded word by word: the ids of a word never depend on its neighbours (scores
-summed over a long text in single precision break ties by chance), they equal those of the `tokenizers` library, which
-does the same, and most words of a text have been met before. Words are remembered as they are written, so that
-normalising them, too, is done once for each."""
+No piece crosses a blank, so a text is encoded word by word. The ids of a word then never depend on its neighbours
+(scores of a long text, summed in single precision, break ties by chance), they equal those of the `tokenizers`
+library, and most words are in the cache. The cache is keyed by the word before normalisation."""
 
 from abc import ABC, abstractmethod
 from array import array
@@ -15,21 +14,21 @@ import numpy as np
 import sentencepiece
 from jaxtyping import Int, Int32, Int64
 
-from albert.text.normalization import keeps_places, long_word_alignment, long_word_parts, normalize_words
+from albert.text.normalization import align_long_word, maps_one_to_one, normalize_words
 from albert.text.tokenizer import BLANK
 
-LONGEST_WORD = 48  # characters; longer ones are hardly ever met again
-MOST_WORDS = 1 << 17  # of English, 19 MB with their ids and 23 MB with their places
+LONGEST_WORD = 48  # characters; longer words rarely recur
+MOST_WORDS = 1 << 17  # of English, 19 MB with their ids and 23 MB with their offsets
 FEW_WORDS = 16  # SentencePiece starts a thread for a list, which takes as long as so many words
-LONG_WORD = 1 << 12  # characters; from here on a word is normalised in chunks, since it may become 18 times as long
-MOST_PARTS = 1 << 12  # of one word, that are remembered while it is encoded
-NO_LETTERS = "\n"  # which is in no word
+LONG_WORD = 1 << 12  # characters; a longer word is normalised in chunks, since it may become 18 times as long
+MOST_PARTS = 1 << 12  # parts of one word that are cached while it is encoded
+NO_LETTERS = "\n"  # is in no word
 
 
 class WordCache(dict[str, bytes], ABC):
-    """From a word as written to what is to be known about it; fills itself, and starts anew when it is full.
+    """From a word to its encoding; filled on demand, and emptied when it is full.
 
-    Threads may share one: what another thread threw away is found again.
+    Threads may share one: an entry that another thread removed is computed again.
     """
 
     def __init__(self, processor: sentencepiece.SentencePieceProcessor, normalization: tuple[bool, bool, bool]) -> None:
@@ -37,47 +36,49 @@ class WordCache(dict[str, bytes], ABC):
         self._processor, self._normalization = processor, normalization
 
     def __missing__(self, word: str) -> bytes:
-        (found,) = self._found([word])
+        (entry,) = self._encode([word])
         if len(word) <= LONGEST_WORD:
             if len(self) >= MOST_WORDS:
                 self.clear()
-            self[word] = found
-        return found
+            self[word] = entry
+        return entry
 
     def look_up(self, words: Sequence[str]) -> list[bytes]:
-        """What is known about each of some words; new ones are met together, in less time than one by one."""
-        found: list[Any] = list(map(self.get, words))
-        if not all(found):
-            new = [index for index, value in enumerate(found) if value is None]
-            self._meet({words[index] for index in new})
-            for index in new:
-                found[index] = self[words[index]]
-        return found
+        """Return the encodings of words; new words are encoded together, which is faster."""
+        entries: list[Any] = list(map(self.get, words))
+        if not all(entries):
+            missing = [index for index, entry in enumerate(entries) if entry is None]
+            self._add_words({words[index] for index in missing})
+            for index in missing:
+                entries[index] = self[words[index]]
+        return entries
 
-    def _meet(self, words: Iterable[str]) -> None:
+    def _add_words(self, words: Iterable[str]) -> None:
         new = [word for word in words if len(word) <= LONGEST_WORD][:MOST_WORDS]
         if len(self) + len(new) > MOST_WORDS:
             self.clear()
-        self.update(zip(new, self._found(new), strict=True))
+        self.update(zip(new, self._encode(new), strict=True))
 
-    def _found(self, words: Sequence[str]) -> Iterator[bytes]:
-        """What is to be known about each of some words."""
-        if not any(map(_may_grow, words)):
-            yield from self._of_words(words)
+    def _encode(self, words: Sequence[str]) -> Iterator[bytes]:
+        if not any(map(_is_long, words)):
+            yield from self._encode_words(words)
             return
         for word in words:
-            yield from [array("i", self._in_parts(word)).tobytes()] if _may_grow(word) else self._of_words([word])
+            if _is_long(word):
+                yield array("i", self._encode_long_word(word)).tobytes()
+            else:
+                yield from self._encode_words([word])
 
     @abstractmethod
-    def _of_words(self, words: Sequence[str]) -> Iterator[bytes]:
-        """The same of words that are normalised at once."""
+    def _encode_words(self, words: Sequence[str]) -> Iterator[bytes]:
+        """Encode words that are normalised at once."""
 
     @abstractmethod
-    def _in_parts(self, word: str) -> Iterator[int]:
-        """The same of any word, in memory for some of it at a time."""
+    def _encode_long_word(self, word: str) -> Iterator[int]:
+        """Encode any word part by part, to save memory."""
 
     def _ids(self, normalized: Sequence[str]) -> list[list[int]]:
-        """Ids of what `normalize_words` gives."""
+        """Return the ids of each result of `normalize_words`."""
         if len(normalized) < FEW_WORDS:
             ids = [self._processor.encode(word) for word in normalized]
         else:
@@ -91,19 +92,19 @@ class WordCache(dict[str, bytes], ABC):
 class WordIds(WordCache):
     """From a word to the ids of its pieces, int32 [pieces]."""
 
-    def _of_words(self, words: Sequence[str]) -> Iterator[bytes]:
+    def _encode_words(self, words: Sequence[str]) -> Iterator[bytes]:
         for ids in self._ids(normalize_words(words, *self._normalization)):
             yield array("i", ids).tobytes()
 
-    def _in_parts(self, word: str) -> Iterator[int]:
-        known: dict[str, array] = {}
-        for part in long_word_parts(word, *self._normalization):
-            found = known.get(part)
-            if found is None:
-                found = array("i", self._processor.encode(part))
-                if len(part) <= LONGEST_WORD and len(known) < MOST_PARTS:
-                    known[part] = found
-            yield from found
+    def _encode_long_word(self, word: str) -> Iterator[int]:
+        cache: dict[str, array] = {}
+        for part, _, _ in align_long_word(word, *self._normalization):
+            ids = cache.get(part)
+            if ids is None:
+                ids = array("i", self._processor.encode(part))
+                if len(part) <= LONGEST_WORD and len(cache) < MOST_PARTS:
+                    cache[part] = ids
+            yield from ids
 
 
 class WordSpans(WordCache):
@@ -122,18 +123,17 @@ class WordSpans(WordCache):
         self._lengths = np.array(list(map(len, self._letters)))
         self._invisible: dict[str, bool] = {" ": True, BLANK: True}
 
-    def _of_words(self, words: Sequence[str]) -> Iterator[bytes]:
+    def _encode_words(self, words: Sequence[str]) -> Iterator[bytes]:
         normalized = normalize_words(words, *self._normalization)
-        for word, text, (pieces, letters) in zip(
-            words, normalized, self._side_by_side(self._ids(normalized)), strict=True
-        ):
-            if letters == text and len(text) == len(word) and keeps_places(word, *self._normalization):
+        spans = self._spans_by_length(self._ids(normalized))
+        for word, text, (pieces, letters) in zip(words, normalized, spans, strict=True):
+            if letters == text and len(text) == len(word) and maps_one_to_one(word, *self._normalization):
                 yield pieces
             else:
-                yield array("i", self._in_parts(word)).tobytes()
+                yield array("i", self._encode_long_word(word)).tobytes()
 
-    def _side_by_side(self, ids: Sequence[Sequence[int]]) -> Iterator[tuple[bytes, str]]:
-        """What is to be known about words that consist of the letters of their pieces, and those letters."""
+    def _spans_by_length(self, ids: Sequence[Sequence[int]]) -> Iterator[tuple[bytes, str]]:
+        """Yield for each word its entry by the lengths of its pieces, and the letters for which this is right."""
         bounds = np.cumsum([0, *map(len, ids)])
         numbers = np.fromiter(chain.from_iterable(ids), np.int32, bounds[-1])
         lengths = self._lengths[numbers]
@@ -142,110 +142,99 @@ class WordSpans(WordCache):
         origins = np.repeat(word_bounds[:-1], np.diff(bounds))
         pieces = np.stack([numbers, ends - lengths - origins, ends - origins], axis=1).astype(np.int32)
         packed, letters = pieces.tobytes(), "".join(map(self._letters.__getitem__, numbers.tolist()))
-        places = pairwise((bounds * pieces.strides[0]).tolist())
-        for (first, last), (start, end) in zip(places, pairwise(word_bounds.tolist()), strict=True):
+        byte_bounds = pairwise((bounds * pieces.strides[0]).tolist())
+        for (first, last), (start, end) in zip(byte_bounds, pairwise(word_bounds.tolist()), strict=True):
             yield packed[first:last], letters[start:end]
 
-    def _in_parts(self, word: str) -> Iterator[int]:
-        """Id, start and end of each piece of any word, by way of the alignments of both normalisations."""
-        known: dict[str, list[tuple[int, tuple[int, int]]]] = {}
+    def _encode_long_word(self, word: str) -> Iterator[int]:
+        """Yield id, start and end of each piece, from the alignments of both normalisations."""
+        cache: dict[str, list[tuple[int, tuple[int, int]]]] = {}
         last_end = 0
-        for part, starts, ends in long_word_alignment(word, *self._normalization):
-            spans = known.get(part)
+        for part, starts, ends in align_long_word(word, *self._normalization):
+            spans = cache.get(part)
             if spans is None:
                 spans = list(self._spans(part))
-                if len(part) <= LONGEST_WORD and len(known) < MOST_PARTS:
-                    known[part] = spans
+                if len(part) <= LONGEST_WORD and len(cache) < MOST_PARTS:
+                    cache[part] = spans
             for number, (start, end) in spans:
-                place = starts[start]
-                # A blank ends where it stands, but it can also be part of a decomposed character.
-                last_end = ends[end - 1] if end > start else max(place, last_end)
-                yield from (number, place, last_end)
+                # An empty span ends where it begins, unless it is part of a decomposed character.
+                last_end = ends[end - 1] if end > start else max(starts[start], last_end)
+                yield from (number, starts[start], last_end)
 
     def _spans(self, word: str) -> Iterator[tuple[int, tuple[int, int]]]:
-        """The ids of one normalised word, and the characters of the word that each piece covers."""
-        found: Any = self._processor.encode(word, return_type="offset_mapping")
+        """Return the ids of a normalised word, each with the characters that it covers."""
+        encoded: Any = self._processor.encode(word, return_type="offset_mapping")
         spans: list[tuple[int, int]] = []
         following = len(word)
-        for piece, (start, end) in zip(reversed(found["pieces"]), reversed(found["offsets"]), strict=True):
+        for piece, (start, end) in zip(reversed(encoded["pieces"]), reversed(encoded["offsets"]), strict=True):
             if piece != BLANK:
-                end = min(max(end, start + 1), len(word))  # the rest of a character that SentencePiece expanded
+                end = min(max(end, start + 1), len(word))  # for characters that SentencePiece expanded
             while start < end and self._is_invisible(word[start]):
                 start += 1
             while start < end and self._is_invisible(word[end - 1]):
                 end -= 1
-            if start >= end:  # a blank alone stands where the next piece begins
+            if start >= end:  # a blank: empty, where the next piece begins
                 start = end = following
             following = start
             spans.append((start, end))
-        return zip(found["ids"], spans[::-1], strict=True)
+        return zip(encoded["ids"], spans[::-1], strict=True)
 
     def _is_invisible(self, character: str) -> bool:
-        """Whether SentencePiece drops a character or takes it for a blank."""
-        known = self._invisible.get(character)
-        if known is None:
+        """Return whether SentencePiece drops a character, or takes it for a blank."""
+        invisible = self._invisible.get(character)
+        if invisible is None:
             left = self._processor.normalize(character)
-            known = self._invisible[character] = not left.strip(" " + BLANK)
-        return known
+            invisible = self._invisible[character] = not left.strip(" " + BLANK)
+        return invisible
 
 
-def _may_grow(word: str) -> bool:
+def _is_long(word: str) -> bool:
     return len(word) >= LONG_WORD and not word.isascii()
 
 
 # --------------------------------------------------------------------------------------------------------------------
 # Encoding many texts at once: one look-up for each word, everything else vectorised.
 
-GROUP = 1 << 14  # characters: few enough that words are still at hand when they are looked up
-_END_ID = -1  # of a text: no piece has it
+GROUP = 1 << 14  # characters: few enough that words are still in the processor's cache when they are looked up
+_END_ID = -1  # of a text; no piece has it
 _END = np.int32(_END_ID).tobytes()
 _IS_BLANK = np.array([chr(code).isspace() for code in range(0x3002)])  # U+3000 is the last one
 
 
-def encode_texts(texts: Sequence[str], known: WordIds) -> Iterator[Int32[np.ndarray, " pieces"]]:
-    """The ids of each text."""
-    for group in _groups(texts):
-        words = [text.split() for text in group]
-        found = iter(known.look_up(list(chain.from_iterable(words))))
-        for each in words:
-            yield np.frombuffer(b"".join(islice(found, len(each))), np.int32)
-
-
 def encode_joined(
-    texts: Sequence[str], known: WordIds
+    texts: Sequence[str], cache: WordIds
 ) -> tuple[Int32[np.ndarray, " pieces"], Int64[np.ndarray, " texts"]]:
-    """The ids of all texts, one text after the other, and how many each has."""
+    """Return the ids of all texts in one array, and how many each text has."""
     ids: list[bytes] = []
     for group in _groups(texts):
-        words = [text.split() for text in group]
-        found = iter(known.look_up(list(chain.from_iterable(words))))
-        for each in words:
-            ids += islice(found, len(each))
+        split = [text.split() for text in group]
+        entries = iter(cache.look_up(list(chain.from_iterable(split))))
+        for words in split:
+            ids += islice(entries, len(words))
             ids.append(_END)
     joined = np.frombuffer(b"".join(ids), np.int32)
     ends = np.flatnonzero(joined == _END_ID)
     return np.delete(joined, ends), np.diff(ends, prepend=-1) - 1
 
 
-def encode_texts_with_places(
-    texts: Sequence[str], known: WordSpans
+def encode_texts_with_offsets(
+    texts: Sequence[str], cache: WordSpans
 ) -> Iterator[tuple[Int32[np.ndarray, " pieces"], Int64[np.ndarray, "pieces 2"]]]:
-    """The ids of each text, and where each piece begins and ends in it."""
+    """Yield the ids of each text, and start and end of each piece in it."""
     for group in _groups(texts):
         split = [text.split() for text in group]
-        words = list(chain.from_iterable(split))
-        found = known.look_up(words)
-        pieces = np.frombuffer(b"".join(found), np.int32).reshape(-1, 3)
-        pieces_of_words = np.fromiter(map(len, found), np.int64, len(found)) // pieces.strides[0]
+        entries = cache.look_up(list(chain.from_iterable(split)))
+        pieces = np.frombuffer(b"".join(entries), np.int32).reshape(-1, 3)
+        pieces_of_words = np.fromiter(map(len, entries), np.int64, len(entries)) // pieces.strides[0]
         word_bounds = np.cumsum([0, *map(len, split)])
         piece_bounds = np.append(0, np.cumsum(pieces_of_words))[word_bounds]
-        places = pieces[:, 1:] + np.repeat(word_places(group, np.diff(word_bounds)), pieces_of_words)[:, None]
+        offsets = pieces[:, 1:] + np.repeat(word_positions(group, np.diff(word_bounds)), pieces_of_words)[:, None]
         for start, end in pairwise(piece_bounds.tolist()):
-            yield pieces[start:end, 0], places[start:end]
+            yield pieces[start:end, 0], offsets[start:end]
 
 
-def word_places(texts: Sequence[str], words: Int[np.ndarray, " texts"]) -> Int64[np.ndarray, " words"]:
-    """Where each word begins in its text, for texts that `str.split` divides into so many words."""
+def word_positions(texts: Sequence[str], words: Int[np.ndarray, " texts"]) -> Int64[np.ndarray, " words"]:
+    """Return where each word begins in its text, given the number of words that `str.split` finds in each."""
     codes = np.frombuffer(" ".join(["", *texts]).encode("utf-32-le", "surrogatepass"), "<i4")
     is_blank = _IS_BLANK.take(codes, mode="clip")
     begins = np.flatnonzero(is_blank[:-1] & ~is_blank[1:])

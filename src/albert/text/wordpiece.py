@@ -18,13 +18,13 @@ from jaxtyping import Bool
 from albert.runtime.errors import DamagedData, InvalidConfiguration
 from albert.runtime.files import write_text
 from albert.runtime.manifest import open_input, read_input
-from albert.text.normalization import CharacterTable, NormalizedText, with_places
+from albert.text.normalization import CharacterTable, NormalizedText, align_characters
 from albert.text.tokenizer import (
     CONFIG_NAME,
     MAXIMUM_LENGTH,
     VOCABULARY_NAME,
     Tokenizer,
-    stated_flag,
+    read_flag,
     wordpiece_fingerprint,
 )
 
@@ -35,7 +35,7 @@ CONTINUATION_MARK = "##"
 LONGEST_WORD = 100
 """Characters; `WordPiece` of the tokenizers library takes longer words for unknown."""
 LONGEST_WORD_OF_THE_REFERENCE = 200
-_LONGEST_KNOWN, _MOST_KNOWN = 48, 1 << 19  # longer words are hardly ever met again
+_LONGEST_CACHED, _CACHE_SIZE = 48, 1 << 19  # longer words are hardly ever met again
 
 
 MatchedPieces = tuple[list[int], list[tuple[int, int]]]
@@ -57,8 +57,8 @@ class WordPieces(dict[str, MatchedPieces]):
 
     def __missing__(self, word: str) -> MatchedPieces:
         pieces = self._matched(word)
-        if len(word) <= _LONGEST_KNOWN:
-            if len(self) >= _MOST_KNOWN:
+        if len(word) <= _LONGEST_CACHED:
+            if len(self) >= _CACHE_SIZE:
                 self.clear()
             self[word] = pieces
         return pieces
@@ -129,7 +129,7 @@ def words_with_alignment(text: str, normalization: WordPieceNormalization) -> No
     """
     table = _characters(normalization)
     mapped = [table[ord(character)] for character in _prepared(text, normalization)]
-    return with_places(text, mapped, lambda place: unicodedata.category(text[place])[0] == "M")
+    return align_characters(text, mapped, lambda place: unicodedata.category(text[place])[0] == "M")
 
 
 def _prepared(text: str, normalization: WordPieceNormalization) -> str:
@@ -375,7 +375,7 @@ def vocabulary_from_json(file: Path, content: dict[str, Any]) -> list[str]:
     return pieces
 
 
-def stated_normalization(
+def read_normalization(
     file: Path, config: dict[str, Any], normalizer: object, reference: bool
 ) -> WordPieceNormalization:
     """What the files say of the text.
@@ -394,7 +394,7 @@ def stated_normalization(
         names = zip(stated, ("lowercase", "strip_accents", "handle_chinese_chars"), strict=True)
         stated = {ours: normalizer.get(theirs, stated[ours]) for ours, theirs in names}
     lower_case, strip_accents, space_ideographs = (
-        stated_flag(config, name, usual, place, name == "strip_accents") for name, usual in stated.items()
+        read_flag(config, name, usual, place, name == "strip_accents") for name, usual in stated.items()
     )
     strip_accents = lower_case if strip_accents is None else strip_accents
     return WordPieceNormalization(lower_case, not strip_accents, space_ideographs, reference)

@@ -401,8 +401,8 @@ def test_a_description_of_another_tokenizer_is_refused_in_one_line(changed, chan
     [
         ({"do_lower_case": "yes"}, "do_lower_case: is 'yes'"),
         ({"strip_accents": 1}, "strip_accents: is 1"),
-        ({"tokenizer_class": "BertJapaneseTokenizer"}, "another way to find words"),
-        ({"do_basic_tokenize": False}, "another way to find words"),
+        ({"tokenizer_class": "BertJapaneseTokenizer"}, "other rules for words"),
+        ({"do_basic_tokenize": False}, "other rules for words"),
         ({"preprocessing": "refrence"}, '"transformers" or "reference" is expected'),
     ],
 )

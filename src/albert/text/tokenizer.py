@@ -1,4 +1,4 @@
-"""The interface of every tokenizer, the fingerprints by which two are compared, and their files in Hugging Face form.
+"""The interface of tokenizers, their fingerprints, and their files in the format of the Hugging Face libraries.
 
 `albert.text.tokenizer_loading.load_tokenizer` opens one."""
 
@@ -25,17 +25,17 @@ JSON_NAME = "tokenizer.json"
 CONFIG_NAME = "tokenizer_config.json"
 SPECIAL_TOKENS_NAME = "special_tokens_map.json"
 PREPROCESSING_KEY = "preprocessing"
-"""Of `tokenizer_config.json`: "reference" for a tokenizer that does as the original code does, not as transformers."""
+"""Key of `tokenizer_config.json`: "reference" for a tokenizer that follows the original code, not transformers."""
 SPECIAL_PIECES = ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]")
 MAXIMUM_LENGTH = 512
 BLANK = "▁"
 
 
 class Tokenizer(ABC):
-    """Text to ids and back, with the places of the pieces in the original text.
+    """Converts text to ids and back, with the offsets of the pieces in the original text.
 
     Attributes:
-        reference: whether the ids are those of the original code where transformers gives others.
+        reference: whether the ids are those of the original code where it differs from transformers.
     """
 
     pad_id: int
@@ -47,14 +47,14 @@ class Tokenizer(ABC):
     keep_accents: bool
     reference: bool = False
     _arguments: tuple[Any, ...]
-    """What another process makes it of; hashable."""
+    """Hashable arguments of the constructor, for pickling."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (type(self), *self._arguments)
+        return _construct, (type(self), *self._arguments)
 
     @property
     def special_ids(self) -> tuple[int, ...]:
-        """The ids of the special pieces, in ascending order; none of them ever comes out of text, but `unk_id`."""
+        """The ids of the special pieces, in ascending order; only `unk_id` can come from text."""
         return tuple(sorted((self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id)))
 
     @property
@@ -64,43 +64,42 @@ class Tokenizer(ABC):
 
     @cached_property
     def fingerprint(self) -> str:
-        """A hash of the pieces and the normalisation: equal fingerprints give equal ids, whatever the file."""
+        """A hash of the pieces and the normalisation; tokenizers with equal fingerprints give equal ids."""
         return self._fingerprint()
 
     @abstractmethod
     def _fingerprint(self) -> str: ...
 
     def matches_fingerprint(self, fingerprint: str) -> bool:
-        """Whether a recorded fingerprint is that of this tokenizer."""
+        """Return whether a recorded fingerprint is that of this tokenizer."""
         return fingerprint == self.fingerprint
 
     @abstractmethod
     def normalize(self, text: str) -> str:
-        """The text that is cut into pieces."""
+        """Return the text that is divided into pieces."""
 
     @abstractmethod
     def encode(self, text: str) -> list[int]:
-        """Ids of a text, without specials. A literal "[MASK]" in it is text."""
+        """Return the ids of a text, without special pieces. A literal "[MASK]" is text."""
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """`encode` of many texts."""
         return [self.encode(text) for text in texts]
 
     def encode_joined(self, texts: Sequence[str]) -> tuple[Int32[np.ndarray, " pieces"], Int64[np.ndarray, " texts"]]:
-        """`encode` of many texts in one array, and how many ids each has."""
+        """Return the ids of many texts in one array, and how many each text has."""
         ids = self.encode_batch(texts)
         counts = np.array(list(map(len, ids)), dtype=np.int64)
         return np.fromiter(chain.from_iterable(ids), dtype=np.int32, count=counts.sum()), counts
 
     @abstractmethod
     def encode_with_offsets(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
-        """Ids of a text and where each piece stands in it.
+        """Return the ids of a text and the offsets of the pieces.
 
         Returns:
-            ids, and for each the characters (start, end) of the original text that it covers, without
-            blanks around it. Offsets never go back. A piece that is only a blank covers nothing and stands
-            where the next one begins; all pieces of one decomposed character cover that character; accents
-            that were dropped belong to their letter.
+            ids, and for each the characters (start, end) of the original text that it covers, without blanks around
+            it, in ascending order. A piece that is only a blank is empty, where the next piece begins. All pieces of
+            one decomposed character cover that character. Dropped accents belong to their letter.
         """
 
     def encode_batch_with_offsets(self, texts: Sequence[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
@@ -109,24 +108,23 @@ class Tokenizer(ABC):
 
     @abstractmethod
     def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
-        """The normalised text of some ids; special pieces vanish, or are written out."""
+        """Return the normalised text of ids; special pieces are skipped, or written out."""
 
     @abstractmethod
     def piece(self, number: int) -> str:
-        """The piece with an id."""
+        """Return the piece with an id."""
 
     @abstractmethod
     def piece_to_id(self, piece: str) -> int:
-        """The id of a piece, `unk_id` if there is none."""
+        """Return the id of a piece, or `unk_id`."""
 
     def log_probabilities(self) -> Float64[np.ndarray, " pieces"] | None:
-        """Natural logarithms of how often each piece comes in the text that the vocabulary was made from; None where
-        the vocabulary does not say, as WordPiece's does not."""
+        """Return the log-probability of each piece in the training text; None if unknown, as for WordPiece."""
         return None
 
     @abstractmethod
     def word_starts(self) -> Bool[np.ndarray, " pieces"]:
-        """Which pieces begin a word, for whole-word masking."""
+        """Return which pieces begin a word, for whole-word masking."""
 
     @abstractmethod
     def save(self, directory: Path) -> None:
@@ -143,11 +141,10 @@ class Tokenizer(ABC):
         decoder: Mapping[str, Any],
         model: Mapping[str, Any],
     ) -> None:
-        """Write `tokenizer.json`, `tokenizer_config.json` and `special_tokens_map.json`.
+        """Write `tokenizer.json`, `tokenizer_config.json` and `special_tokens_map.json` without these libraries.
 
-        By hand, so that none of these libraries is needed at run time. `AlbertTokenizer` of transformers 5 rebuilds the
-        normaliser from do_lower_case and keep_accents and takes only vocabulary and character map from tokenizer.json;
-        both files say the same.
+        `AlbertTokenizer` of transformers 5 builds the normaliser from do_lower_case and keep_accents, and takes only
+        vocabulary and character map from tokenizer.json, so both files must agree.
         """
         flags = {name: False for name in ("single_word", "lstrip", "rstrip", "normalized")} | {"special": True}
         single = [_special("[CLS]", 0), _sequence("A", 0), _special("[SEP]", 0)]
@@ -177,11 +174,11 @@ class Tokenizer(ABC):
         save_json(directory / SPECIAL_TOKENS_NAME, special_tokens)
 
 
-def read_flag(config: Mapping[str, Any], name: str, usual: Any, place: Path, optional: bool = False) -> Any:
-    """The value of a flag of `tokenizer_config.json`; null where it is optional."""
-    value = config.get(name, usual)
+def read_flag(config: Mapping[str, Any], name: str, default: Any, path: Path, optional: bool = False) -> Any:
+    """Return a boolean of `tokenizer_config.json`, or null if it is optional."""
+    value = config.get(name, default)
     if not isinstance(value, bool) and not (optional and value is None):
-        raise InvalidConfiguration(f"{place}: {name}", f"is {value!r}, true or false is expected")
+        raise InvalidConfiguration(f"{path}: {name}", f"is {value!r}, true or false is expected")
     return value
 
 
@@ -194,24 +191,22 @@ def _sequence(name: str, segment: int) -> dict[str, Any]:
 
 
 @lru_cache(maxsize=4)
-def _rebuild(kind: Callable[..., Tokenizer], *arguments: Any) -> Tokenizer:
-    """A tokenizer sent to another process is opened there once, and remembers the words it met."""
+def _construct(kind: Callable[..., Tokenizer], *arguments: Any) -> Tokenizer:
+    """Unpickle a tokenizer in another process, once, so that it keeps its cache of words."""
     return kind(*arguments)
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# What a tokenizer is known by: a hash of everything that decides its ids, in whichever file it stands.
-#
-# Corpora and models record it. Those made before it was over contents have one over the bytes of `spiece.model`,
-# which stays known here, so that they go on opening.
+# Fingerprints: a hash of everything that decides the ids, in whatever file. Corpora and models record it. Old ones have
+# a hash of the bytes of `spiece.model`, which is still accepted.
 
 CONTENT_PREFIX = "v2:"
 
 
 def content_fingerprint(proto: Any, lower_case: bool, keep_accents: bool, reference: bool = False) -> str:
-    """SHA-256 over pieces, scores, types, and normalisation of a SentencePiece `ModelProto`, after a prefix.
+    """Return a prefix and the SHA-256 of pieces, scores, types and normalisation of a SentencePiece `ModelProto`.
 
-    Where and how the model was trained, which its file also tells, is left out: it changes no id.
+    Other fields, such as the training data, change no id and are not hashed.
     """
     normalizer, trainer = proto.normalizer_spec, proto.trainer_spec
     settings = {
@@ -233,7 +228,7 @@ def content_fingerprint(proto: Any, lower_case: bool, keep_accents: bool, refere
 
 
 def wordpiece_fingerprint(vocabulary: Sequence[str], settings: Mapping[str, bool]) -> str:
-    """SHA-256 over the pieces in the order of their ids and the settings of the normalisation, after a prefix."""
+    """Return a prefix and the SHA-256 of the pieces, in the order of ids, and of the normalisation."""
     digest = hashlib.sha256(json.dumps({"wordpiece": dict(settings)}, sort_keys=True).encode("ascii"))
     for piece in vocabulary:
         digest.update(piece.encode("utf-8") + b"\0")
@@ -241,7 +236,7 @@ def wordpiece_fingerprint(vocabulary: Sequence[str], settings: Mapping[str, bool
 
 
 def byte_fingerprint(model: bytes, lower_case: bool, keep_accents: bool) -> str:
-    """The fingerprint of before: SHA-256 over the bytes of `spiece.model` and the flags."""
+    """Return the old fingerprint: the SHA-256 of the bytes of `spiece.model` and the flags."""
     flags = json.dumps({"lower_case": lower_case, "keep_accents": keep_accents}, sort_keys=True)
     return hashlib.sha256(model + flags.encode("ascii")).hexdigest()
 
@@ -249,22 +244,20 @@ def byte_fingerprint(model: bytes, lower_case: bool, keep_accents: bool) -> str:
 # --------------------------------------------------------------------------------------------------------------------
 # Which pieces begin a word, for masking whole words.
 #
-# The reference's rule (a piece begins a word when it starts with the blank mark, is a single sign, or holds
-# anything beyond ASCII letters and punctuation) makes a word of every accented letter; here letters of all
-# alphabets continue words, while ideographs and digits still begin one.
+# By the reference's rule (a piece that starts with "▁", is a single sign, or holds anything beyond ASCII letters and
+# punctuation) every accented letter begins a word. Here letters of all alphabets continue words; ideographs and digits
+# begin one.
 
 _IDEOGRAPHIC = ("CJK UNIFIED", "CJK COMPATIBILITY", "HIRAGANA", "KATAKANA", "HANGUL SYLLABLE", "YI SYLLABLE")
 
 
 def begins_word(piece: str) -> bool:
-    """Whether a piece is the first of a word: "▁the", ".", "7", "語"; not "ing", "'s", "é"."""
+    """Return whether a piece begins a word: "▁the", ".", "7", "語"; not "ing", "'s", "é"."""
     if piece.startswith((BLANK, "<")) or (len(piece) == 1 and not _continues(piece)):
         return True
     return any((not character.isascii() and not _continues(character)) or character.isdigit() for character in piece)
 
 
 def _continues(character: str) -> bool:
-    kind = unicodedata.category(character)
-    if kind[0] == "M":
-        return True
-    return kind[0] == "L" and not unicodedata.name(character, "").startswith(_IDEOGRAPHIC)
+    category = unicodedata.category(character)[0]
+    return category == "M" or (category == "L" and not unicodedata.name(character, "").startswith(_IDEOGRAPHIC))

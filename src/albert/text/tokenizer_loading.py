@@ -36,20 +36,20 @@ from albert.text.wordpiece import (
 )
 
 # --------------------------------------------------------------------------------------------------------------------
-# A SentencePiece model from `tokenizer.json`: all that transformers 5 leaves of a tokenizer when it saves one.
+# A SentencePiece model from `tokenizer.json`, the only vocabulary file that transformers 5 saves.
 #
-# Its ALBERT tokenizer takes the vocabulary and the character map from that file and the rest from
-# `tokenizer_config.json`; so does this. What would give other ids here than there is refused. Two rarities remain:
-# with accents dropped, marks that combine without a class (vowel signs of Indic scripts) stay here as in the
-# reference and vanish there; and without a character map a literal "▁" is a blank here and a piece there.
+# As in transformers, vocabulary and character map come from that file, the rest from `tokenizer_config.json`. Files
+# that would give other ids here than there are refused, with two rare exceptions: with accents dropped, combining marks
+# of class 0 (vowel signs of Indic scripts) are kept here as in the reference, and dropped there; without a character
+# map a literal "▁" is a blank here, and a piece there.
 
 ALBERT_CLASSES = ("AlbertTokenizer", "AlbertTokenizerFast")
-LARGEST_SCORE = 1e30  # what single precision surely holds
+LARGEST_SCORE = 1e30  # fits into single precision
 ORIGINAL = "put the spiece.model that the model was trained with beside it"
 
 
 def model_from_tokenizer_json(file: Path, config: dict[str, Any]) -> bytes:
-    """The serialised SentencePiece model that gives the ids of transformers."""
+    """Return a serialised SentencePiece model that gives the ids of transformers."""
     content = read_json_object(file)
     model = content.get("model")
     if not isinstance(model, dict):
@@ -59,7 +59,7 @@ def model_from_tokenizer_json(file: Path, config: dict[str, Any]) -> bytes:
     _refuse_other_tokenizers(file, content, model, config)
     for piece, score in vocabulary:
         if is_choosable_digit_comma(piece, score):
-            why = f"lets text choose pieces such as {piece!r}, which ALBERT's tokenizer never does"
+            why = f"gives a usable score to pieces such as {piece!r}, which ALBERT's tokenizer never does"
             raise DamagedData(file, why, ORIGINAL)
     try:
         return build_model(vocabulary, _character_map(file, content.get("normalizer")))
@@ -69,7 +69,7 @@ def model_from_tokenizer_json(file: Path, config: dict[str, Any]) -> bytes:
 
 def _vocabulary(file: Path, model: dict[str, Any]) -> list[tuple[str, float]]:
     entries = model.get("vocab")
-    kind = model.get("type") or ("Unigram" if isinstance(entries, list) else "word or byte-pair")  # of old files
+    kind = model.get("type") or ("Unigram" if isinstance(entries, list) else "word or byte-pair")  # for old files
     if kind != "Unigram":
         raise DamagedData(file, f"holds a {kind} model", "ALBERT's vocabularies are Unigram models")
     if not isinstance(entries, list):
@@ -78,7 +78,7 @@ def _vocabulary(file: Path, model: dict[str, Any]) -> list[tuple[str, float]]:
     for number, entry in enumerate(entries):
         match entry:
             case [str(piece), int(score) | float(score)] if piece and not isinstance(score, bool):
-                if not abs(score) < LARGEST_SCORE:  # nor is NaN
+                if not abs(score) < LARGEST_SCORE:  # or NaN
                     raise DamagedData(file, f"piece {number} has the score {score}")
                 vocabulary.append((piece, float(score)))
             case _:
@@ -90,28 +90,22 @@ def _refuse_other_tokenizers(
     file: Path, content: dict[str, Any], model: dict[str, Any], config: dict[str, Any]
 ) -> None:
     if model.get("unk_id") != 1 or model.get("byte_fallback"):
-        raise DamagedData(file, "writes unknown characters in another way than ALBERT's <unk>, piece 1")
-    if foreign := _extra_tokens(content.get("added_tokens") or []):
-        shown = " ".join(foreign[:4]) + (f" and {len(foreign) - 4} more" if len(foreign) > 4 else "")
-        why = f"cuts added tokens out of the text ({shown}), which ALBERT's tokenizer does not"
-        raise DamagedData(file, why, ORIGINAL)
-    place = file.parent / "tokenizer_config.json"
-    named = config.get("tokenizer_class")
-    if named is not None and named not in ALBERT_CLASSES:
-        why = f"is {named!r}, only {ALBERT_CLASSES[0]} can be rebuilt from {file.name}"
-        raise InvalidConfiguration(f"{place}: tokenizer_class", why, ORIGINAL)
-    if config.get("add_prefix_space", True) is not True:
-        raise InvalidConfiguration(f"{place}: add_prefix_space", "is off, ALBERT's vocabularies mark where words begin")
-
-
-def _extra_tokens(added: object) -> list[str]:
-    """Tokens that are cut out of the text before anything else, beyond the five that ALBERT has."""
-    foreign = []
+        raise DamagedData(file, "does not map unknown characters to <unk>, piece 1, as ALBERT does")
+    added, extra = content.get("added_tokens") or [], []
     for entry in added if isinstance(added, list) else [added]:
-        known = entry if isinstance(entry, dict) else {"content": entry}
-        if (known.get("id"), known.get("content")) not in list(enumerate(SPECIAL_PIECES)):
-            foreign.append(str(known.get("content")))
-    return foreign
+        token = entry if isinstance(entry, dict) else {"content": entry}
+        if (token.get("id"), token.get("content")) not in list(enumerate(SPECIAL_PIECES)):
+            extra.append(str(token.get("content")))
+    if extra:
+        shown = " ".join(extra[:4]) + (f" and {len(extra) - 4} more" if len(extra) > 4 else "")
+        raise DamagedData(file, f"has added tokens ({shown}), which ALBERT's tokenizer does not have", ORIGINAL)
+    path = file.parent / CONFIG_NAME
+    class_name = config.get("tokenizer_class")
+    if class_name is not None and class_name not in ALBERT_CLASSES:
+        why = f"is {class_name!r}, only {ALBERT_CLASSES[0]} can be rebuilt from {file.name}"
+        raise InvalidConfiguration(f"{path}: tokenizer_class", why, ORIGINAL)
+    if config.get("add_prefix_space", True) is not True:
+        raise InvalidConfiguration(f"{path}: add_prefix_space", "is off, ALBERT's vocabularies mark where words begin")
 
 
 def _character_map(file: Path, normalizer: object) -> bytes:
@@ -130,16 +124,16 @@ def load_tokenizer(
 ) -> Tokenizer:
     """Open `spiece.model`, `vocab.txt` or `tokenizer.json`, or a directory that holds one of them.
 
-    Of several, `spiece.model` goes first, then `vocab.txt`, then `tokenizer.json`; `vocab.txt` goes before
-    `spiece.model` where `tokenizer_config.json` names a class of BERT. That file is respected in all it says of the
-    text, unless it is set here. A `tokenizer.json` that transformers wrote gives its ids. Files beside a manifest are
-    checked against it.
+    Of several files, the first in this order is opened; but `vocab.txt` comes before `spiece.model` if
+    `tokenizer_config.json` names a class of BERT. The settings of `tokenizer_config.json` apply unless they are given
+    here. Files beside a manifest are checked against it.
 
     Args:
-        path: the file or directory; or, where there is none, the name of a model that comes with the package ("tiny").
-        lower_case: whether letters are lower-cased; None: as the files say, which is yes where they say nothing.
-        keep_accents: whether accents stay; None likewise, no for SentencePiece, and for WordPiece as capitals do.
-        reference: whether the ids are those of the original code where transformers gives others; None likewise, no.
+        path: the file or directory, or the name of a model that comes with the package ("tiny").
+        lower_case: lower-case letters; None: as in the files, else yes.
+        keep_accents: keep accents; None: as in the files, else no for SentencePiece, and for WordPiece only if capitals
+            are kept.
+        reference: use the ids of the original code where it differs from transformers; None: as in the files, else no.
 
     Raises:
         MissingInput: no such file.
@@ -157,18 +151,18 @@ def load_tokenizer(
     if keep_accents is not None:
         config |= {"keep_accents": keep_accents, "strip_accents": not keep_accents}
     if reference is None:
-        stated = config.get(PREPROCESSING_KEY, "transformers")
-        if stated not in ("transformers", "reference"):
-            why = f'is {stated!r}, "transformers" or "reference" is expected'
+        preprocessing = config.get(PREPROCESSING_KEY, "transformers")
+        if preprocessing not in ("transformers", "reference"):
+            why = f'is {preprocessing!r}, "transformers" or "reference" is expected'
             raise InvalidConfiguration(f"{config_file}: {PREPROCESSING_KEY}", why)
-        reference = stated == "reference"
+        reference = preprocessing == "reference"
     pieces: list[str] | None = None
     content: dict[str, Any] = {}
     if file.suffix == ".txt":
         pieces = read_vocabulary(file)
     elif file.suffix == ".json":
         content = read_json_object(file)
-        # Old files do not say of which type the model is; byte-pair models have merges beside their pieces.
+        # Old files do not have the type of the model; byte-pair models have merges.
         described = content["model"] if isinstance(content.get("model"), dict) else {}
         kind = described.get("type", "" if "merges" in described else "WordPiece")
         if kind == "WordPiece" and isinstance(described.get("vocab"), dict):
@@ -193,7 +187,7 @@ def _read_model(file: Path) -> bytes:
 
 
 def vocabulary_file(path: Path) -> Path:
-    """The file that `load_tokenizer` opens, whether or not it is there."""
+    """Return the file that `load_tokenizer` opens, whether or not it exists."""
     if not path.is_dir():
         return path
     order = [MODEL_NAME, VOCABULARY_NAME, JSON_NAME]

@@ -1,7 +1,6 @@
-"""Reader of a Wikipedia dump (`...-pages-articles.xml.bz2`, whole or in parts), without markup.
+"""Reader of a Wikipedia dump (`...-pages-articles.xml.bz2`, complete or in parts) without markup.
 
-Articles only: redirects, talk, templates, files and the like are dropped and counted, and so are the bytes of markup.
-Needs the library `mwparserfromhell`."""
+Only articles are used; other pages, and the bytes of markup, are dropped and counted. Needs `mwparserfromhell`."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -25,25 +24,21 @@ from albert.text.readers import (
 )
 
 # --------------------------------------------------------------------------------------------------------------------
-# The text of a Wikipedia article without its markup; needs the library `mwparserfromhell`.
-#
-# What is no prose goes: templates, tables, references, formulas, galleries, files, categories, links to other
-# languages, and headings with nothing below them. A paragraph, a heading, an item of a list is a line each.
+# The prose of an article, without templates, tables, references, formulas, galleries, files, categories, links to other
+# languages and headings of empty sections. Each paragraph, heading and list item is a line.
 
 NON_PROSE_TAGS = re.compile(
     "categorytree|ce|chem|gallery|graph|hiero|imagemap|inputbox|mapframe|maplink|math|ref|references|score|section|"
     "source|syntaxhighlight|table|templatedata|templatestyles|timeline"
 )
-"""Tags whose content is not prose."""
 BLOCK_TAGS = re.compile("blockquote|br|center|dd|div|dl|dt|hr|li|ol|p|poem|ul")
-"""Tags that begin and end a line."""
 FILES_AND_CATEGORIES: AbstractSet[str] = frozenset(("file", "image", "media", "category"))
 _LANGUAGE = re.compile(r"[a-z]{2,3}(-[a-z-]+)?|simple")
-_HEADING = "\x02"  # begins a line, before its level; XML cannot hold the character
+_HEADING = "\x02"  # begins the line of a heading, before its level; no character of XML
 _LEFT_OVER = re.compile(
     r"__[A-Z]+__|'{2,}|</?(?:b|big|br|center|div|font|i|li|nowiki|p|ref|small|span|su[bp]|t[dhr]|u|ul)\b[^<>]*>"
 )
-"""Switches, and quotes and tags that nothing closes."""
+"""Switches, and quotes and tags without an end."""
 _REMNANTS = (
     (re.compile(r"\(\s*[;,:][;,:\s]*"), "("),
     (re.compile(r"[\s;,:]*[;,:]\s*\)"), ")"),
@@ -52,11 +47,10 @@ _REMNANTS = (
 
 
 def plain_text(markup: str, namespaces: AbstractSet[str] = FILES_AND_CATEGORIES) -> str:
-    """The prose of an article.
+    """Return the prose of an article.
 
     Args:
-        namespaces: what links begin with that show a file or name a category, in small letters; of a Wikipedia in
-            another language its own words too.
+        namespaces: the lower-cased prefixes of links to files and categories, in English and the language of the wiki.
     """
     lines = [" ".join(line.split()) for line in _render(mwparserfromhell.parse(markup), namespaces).split("\n")]
     return "\n".join(_without_empty_sections([line for line in map(_tidy, lines) if line]))
@@ -67,7 +61,7 @@ def _render(code: Wikicode | None, namespaces: AbstractSet[str]) -> str:
 
 
 def _render_node(node: Node, namespaces: AbstractSet[str]) -> str:
-    """What a reader sees of a node, in lines; nothing of those that are not named here."""
+    """Return the visible text of a node; empty for other types than these."""
     if isinstance(node, Text):
         return str(node.value)
     if isinstance(node, HTMLEntity):
@@ -84,29 +78,26 @@ def _render_node(node: Node, namespaces: AbstractSet[str]) -> str:
         return _render(node.title, namespaces) if node.brackets else str(node.url)
     if isinstance(node, Tag):
         name = str(node.tag).strip().lower()
-        shown = (
-            ""
-            if NON_PROSE_TAGS.fullmatch(name) or node.wiki_markup in ("*", "#", ":", ";")
-            else _render(node.contents, namespaces)
-        )
-        return f"\n{shown}\n" if BLOCK_TAGS.fullmatch(name) and not node.wiki_markup else shown
+        is_hidden = NON_PROSE_TAGS.fullmatch(name) or node.wiki_markup in ("*", "#", ":", ";")
+        text = "" if is_hidden else _render(node.contents, namespaces)
+        return f"\n{text}\n" if BLOCK_TAGS.fullmatch(name) and not node.wiki_markup else text
     return ""
 
 
 def _tidy(line: str) -> str:
-    """A line without what is left of markup: empty brackets, parts of tables, switches."""
+    """Remove remnants of markup from a line: empty brackets, parts of tables, switches."""
     if line.startswith(("{|", "|")):
         return ""
     line = _LEFT_OVER.sub("", line)
-    for crumb, instead in _REMNANTS:
-        line = crumb.sub(instead, line)
+    for pattern, replacement in _REMNANTS:
+        line = pattern.sub(replacement, line)
     return line.strip()
 
 
 def _without_empty_sections(lines: list[str]) -> list[str]:
-    """The lines; of the headings those with prose before the next heading of their level or of a higher one."""
+    """Remove headings without prose before the next heading of the same or a higher level."""
     kept: list[str] = []
-    filled = 0  # headings of levels below this one would have prose
+    filled = 0  # a heading of a lower level number has prose
     for line in reversed(lines):
         if not line.startswith(_HEADING):
             kept.append(line)
@@ -124,7 +115,7 @@ _FILE, _CATEGORY, _MEDIA = "6", "14", "-2"
 
 
 def read(file: CorpusFile, reading: Reading, report: CorpusReport, reached: Callable[[int], None]) -> RawDocuments:
-    """The articles of a dump (see `albert.text.readers.Reader`); the source of each ends with its title."""
+    """Read the articles of a dump (see `albert.text.readers.Reader`); the position of each is its title."""
     namespaces: set[str] = set(FILES_AND_CATEGORIES)
     with open_corpus_file(file) as (content, raw):
         for element in _elements(content.read, file, reading.max_record_bytes):
@@ -137,7 +128,7 @@ def read(file: CorpusFile, reading: Reading, report: CorpusReport, reached: Call
 
 
 def _elements(read_bytes: Callable[[int], bytes], file: CorpusFile, limit: int) -> Iterator[Element]:
-    """The elements of a dump as they end; a page is forgotten after its turn."""
+    """Yield the elements of a dump as they end; a page is freed after it is used."""
     parser = XMLPullParser(("start", "end"))
     root: Element | None = None
     size = 0
@@ -171,14 +162,14 @@ def _article(page: Element, namespaces: set[str], file: CorpusFile, report: Corp
     if len(revisions) != 1:
         why = f"the page {title!r} has {len(revisions)} revisions, one is expected"
         raise DamagedData(file.path, why, "take the dump called pages-articles")
-    said = {_name(child): child.text or "" for child in revisions[0]}
-    markup = said.get("text", "")
+    fields = {_name(child): child.text or "" for child in revisions[0]}
+    markup = fields.get("text", "")
     size = utf8_length(markup)
     if "redirect" in children:
         report.drop(REDIRECT, size)
     elif namespace != "0":
         report.drop(OTHER_NAMESPACE, size)
-    elif said.get("model", "wikitext") != "wikitext":
+    elif fields.get("model", "wikitext") != "wikitext":
         report.drop(NO_WIKITEXT, size)
     else:
         text = plain_text(markup, namespaces)
@@ -187,5 +178,5 @@ def _article(page: Element, namespaces: set[str], file: CorpusFile, report: Corp
 
 
 def _name(element: Element) -> str:
-    """The tag without the version of the format."""
+    """Return the tag without its namespace."""
     return element.tag.rpartition("}")[2]

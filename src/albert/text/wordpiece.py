@@ -1,7 +1,4 @@
-"""BERT's tokenizer, used by the Chinese ALBERT models: basic words, then WordPiece; offsets into the original text.
-
-Normalisation, the longest-match algorithm, the vocabulary file, the tokenizer itself, and its Hugging Face files in
-both directions."""
+"""BERT's tokenizer, used by the Chinese ALBERT models: basic words, then WordPiece, with offsets into the text."""
 
 import os
 import re
@@ -29,25 +26,25 @@ from albert.text.tokenizer import (
 )
 
 # --------------------------------------------------------------------------------------------------------------------
-# Greedy longest-match WordPiece: a word to the longest pieces that spell it, from its front (Devlin et al. 2018).
+# Greedy longest-match WordPiece (Devlin et al. 2018).
 
 CONTINUATION_MARK = "##"
 LONGEST_WORD = 100
-"""Characters; `WordPiece` of the tokenizers library takes longer words for unknown."""
+"""Characters; longer words are unknown, as in the tokenizers library."""
 LONGEST_WORD_OF_THE_REFERENCE = 200
-_LONGEST_CACHED, _CACHE_SIZE = 48, 1 << 19  # longer words are hardly ever met again
+_LONGEST_CACHED, _CACHE_SIZE = 48, 1 << 19  # longer words rarely recur
 
 
 MatchedPieces = tuple[list[int], list[tuple[int, int]]]
-"""The ids of one word, and the characters of the word that each piece covers."""
+"""The ids of a word, and the characters of the word that each piece covers."""
 
 
 class WordPieces(dict[str, MatchedPieces]):
-    """From a word to its pieces; fills itself, and starts anew when it is full.
+    """From a word to its pieces; filled on demand, and emptied when it is full.
 
     Args:
-        unk_id: what a word becomes, as a whole, that the pieces cannot spell.
-        longest_word: characters; a longer word is unknown.
+        unk_id: for a word that the pieces cannot spell.
+        longest_word: in characters; a longer word is unknown.
     """
 
     def __init__(self, ids: Mapping[str, int], unk_id: int, longest_word: int) -> None:
@@ -56,18 +53,18 @@ class WordPieces(dict[str, MatchedPieces]):
         self._longest_piece = max(map(len, ids))
 
     def __missing__(self, word: str) -> MatchedPieces:
-        pieces = self._matched(word)
+        pieces = self._match(word)
         if len(word) <= _LONGEST_CACHED:
             if len(self) >= _CACHE_SIZE:
                 self.clear()
             self[word] = pieces
         return pieces
 
-    def _matched(self, word: str) -> MatchedPieces:
+    def _match(self, word: str) -> MatchedPieces:
         unknown = [self._unk_id], [(0, len(word))]
         if len(word) > self._longest_word:
             return unknown
-        found, spans = [], []
+        ids, spans = [], []
         start, mark = 0, ""
         while start < len(word):
             end = min(len(word), start + self._longest_piece)
@@ -75,17 +72,16 @@ class WordPieces(dict[str, MatchedPieces]):
                 end -= 1
                 if end == start:
                     return unknown
-            found.append(piece)
+            ids.append(piece)
             spans.append((start, end))
             start, mark = end, CONTINUATION_MARK
-        return found, spans
+        return ids, spans
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# BERT's way from text to words, before WordPiece: the Chinese models' (Devlin et al. 2018, `BasicTokenizer`).
-#
-# Control characters vanish, letters are lower-cased and lose their accents, ideographs and punctuation stand alone.
-# Every step maps single characters, so each character of a word knows where it came from.
+# Normalisation and division into words before WordPiece (Devlin et al. 2018, `BasicTokenizer`): control characters are
+# removed, letters lower-cased without accents, ideographs and punctuation become words. Every step maps single
+# characters, so offsets into the original text are exact.
 
 _IDEOGRAPHS = (
     (0x3400, 0x4DBF),
@@ -96,19 +92,19 @@ _IDEOGRAPHS = (
     (0x2B920, 0x2CEAF),
     (0x2F800, 0x2FA1F),
 )
-_IDEOGRAPHS_OF_THE_REFERENCE_ONLY = (0x2B820, 0x2B91F)
-_LETTER = r"(?:\S|[\x0b\x0c\x1c-\x1f\x85])"  # the signs in brackets vanish, they separate no words
+_REFERENCE_IDEOGRAPHS = (0x2B820, 0x2B91F)
+_LETTER = r"(?:\S|[\x0b\x0c\x1c-\x1f\x85])"  # the control characters are removed, and separate no words
 _WORD_WITH_SIGMA = re.compile(f"{_LETTER}*Σ{_LETTER}*")
 
 
 @dataclass(frozen=True)
 class WordPieceNormalization:
-    """What happens to text before it is cut into pieces.
+    """The normalisation before WordPiece.
 
     Attributes:
-        space_ideographs: whether each ideograph is a word of its own.
-        reference: do as BERT's own code does where transformers does otherwise: characters for private use stay, a
-            sigma that ends a word is written as such, and 256 rare ideographs (2B820 to 2B91F) are words too.
+        space_ideographs: whether each ideograph is a word.
+        reference: follow BERT's own code, not transformers: keep characters for private use, make a sigma at the end of
+            a word a final sigma, and make 256 rare ideographs (2B820 to 2B91F) words too.
     """
 
     lower_case: bool = True
@@ -118,78 +114,78 @@ class WordPieceNormalization:
 
 
 def basic_words(text: str, normalization: WordPieceNormalization) -> list[str]:
-    """The words of a text: what stands between blanks and punctuation, each ideograph, each sign of punctuation."""
-    return _prepared(text, normalization).translate(_characters(normalization)).split()
+    """Return the words of a text; each ideograph and each punctuation mark is a word."""
+    return _with_final_sigmas(text, normalization).translate(_character_table(normalization)).split()
 
 
 def words_with_alignment(text: str, normalization: WordPieceNormalization) -> NormalizedText:
-    """The words of a text with one blank or several between them, and the original place of every character.
+    """Return the words of a text, separated by blanks, with the original position of every character.
 
-    An accent that is dropped belongs to the place of its letter.
+    Dropped accents belong to their letter.
     """
-    table = _characters(normalization)
-    mapped = [table[ord(character)] for character in _prepared(text, normalization)]
-    return align_characters(text, mapped, lambda place: unicodedata.category(text[place])[0] == "M")
+    table = _character_table(normalization)
+    mapped = [table[ord(character)] for character in _with_final_sigmas(text, normalization)]
+    return align_characters(text, mapped, lambda index: unicodedata.category(text[index])[0] == "M")
 
 
-def _prepared(text: str, normalization: WordPieceNormalization) -> str:
-    """The text, for the reference with each sigma that ends a word written as Python's `str.lower` does."""
+def _with_final_sigmas(text: str, normalization: WordPieceNormalization) -> str:
+    """Write each sigma at the end of a word as `str.lower` does, if the reference is followed."""
+
+    def replace(match: re.Match[str]) -> str:
+        word = match.group()
+        kept = [index for index, character in enumerate(word) if not _is_removed(character, reference=True)]
+        # "İ" would become two letters
+        lowered = "".join(word[index] for index in kept).replace("İ", "I").lower()
+        final = {index for index, letter in zip(kept, lowered, strict=True) if letter == "ς"}
+        return "".join("ς" if index in final else character for index, character in enumerate(word))
+
     if normalization.reference and normalization.lower_case and "Σ" in text:
-        return _WORD_WITH_SIGMA.sub(_with_final_sigmas, text)
+        return _WORD_WITH_SIGMA.sub(replace, text)
     return text
 
 
-def _with_final_sigmas(found: re.Match[str]) -> str:
-    word = found.group()
-    kept = [place for place, character in enumerate(word) if not _vanishes(character, reference=True)]
-    # The dotted capital becomes two letters, which would shift the places.
-    lowered = "".join(word[place] for place in kept).replace("İ", "I").lower()
-    final = {place for place, letter in zip(kept, lowered, strict=True) if letter == "ς"}
-    return "".join("ς" if place in final else character for place, character in enumerate(word))
-
-
-def _vanishes(character: str, reference: bool) -> bool:
-    """Whether cleaning removes a character: control and format characters, halves of surrogate pairs, U+FFFD."""
-    kind = unicodedata.category(character)
-    return character == "\ufffd" or kind in ("Cc", "Cf", "Cs") or (kind == "Co" and not reference)
+def _is_removed(character: str, reference: bool) -> bool:
+    """Return whether a character is removed: control and format characters, lone surrogates, U+FFFD."""
+    category = unicodedata.category(character)
+    return character == "\ufffd" or category in ("Cc", "Cf", "Cs") or (category == "Co" and not reference)
 
 
 def _is_punctuation(character: str) -> bool:
-    """Whether a sign stands alone: Unicode's punctuation, and ASCII other than letters, digits and blanks."""
+    """Return whether a character is Unicode punctuation, or ASCII other than letters, digits and blanks."""
     if "!" <= character <= "~":
         return not character.isalnum()
     return unicodedata.category(character)[0] == "P"
 
 
 def _is_ideograph(code: int, reference: bool) -> bool:
-    first, last = _IDEOGRAPHS_OF_THE_REFERENCE_ONLY
-    return any(low <= code <= high for low, high in _IDEOGRAPHS) or (reference and first <= code <= last)
+    ranges = (*_IDEOGRAPHS, _REFERENCE_IDEOGRAPHS) if reference else _IDEOGRAPHS
+    return any(first <= code <= last for first, last in ranges)
 
 
 @cache
-def _characters(rules: WordPieceNormalization) -> CharacterTable:
-    """What a single character becomes, with blanks around what stands alone."""
+def _character_table(normalization: WordPieceNormalization) -> CharacterTable:
+    """Return what each character becomes, with blanks around a character that is a word."""
 
     def normalized(character: str) -> str:
         if character in "\t\n\r" or unicodedata.category(character)[0] == "Z":
             return " "
-        if _vanishes(character, rules.reference):
+        if _is_removed(character, normalization.reference):
             return ""
         parts = character
-        if not rules.keep_accents:
+        if not normalization.keep_accents:
             decomposed = unicodedata.normalize("NFD", character)
             parts = "".join(part for part in decomposed if unicodedata.category(part) != "Mn")
-        if rules.lower_case:
+        if normalization.lower_case:
             parts = "".join(part.lower() for part in parts)
         parts = "".join(f" {part} " if _is_punctuation(part) else part for part in parts)
-        alone = rules.space_ideographs and _is_ideograph(ord(character), rules.reference)
-        return f" {parts} " if alone else parts
+        is_word = normalization.space_ideographs and _is_ideograph(ord(character), normalization.reference)
+        return f" {parts} " if is_word else parts
 
     return CharacterTable(normalized)
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# A WordPiece vocabulary: `vocab.txt`, one piece on each line, and what BERT asks of one.
+# A WordPiece vocabulary: `vocab.txt`, one piece on each line.
 
 PAD, UNKNOWN, CLS, SEP, MASK = SPECIAL_PIECES = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 MOST_PIECES = 1 << 21
@@ -197,7 +193,7 @@ LARGEST_FILE = 1 << 26  # bytes
 
 
 def read_vocabulary(file: Path) -> list[str]:
-    """The pieces of `vocab.txt`; the place of a line is the id of its piece. Blank lines at the end do not count."""
+    """Read the pieces of `vocab.txt`, in the order of ids. Blank lines at the end are ignored."""
     try:
         with open_input(file) as opened:
             if (size := os.fstat(opened.fileno()).st_size) > LARGEST_FILE:
@@ -211,7 +207,7 @@ def read_vocabulary(file: Path) -> list[str]:
 
 
 def check_vocabulary(pieces: Sequence[str], source: str) -> None:
-    """Refuse what is no WordPiece vocabulary of BERT's kind."""
+    """Raise DamagedData for an invalid WordPiece vocabulary."""
     if len(pieces) > MOST_PIECES:
         raise DamagedData(source, f"has {len(pieces):,} pieces, no model has more than {MOST_PIECES:,}")
     ids: dict[str, int] = {}
@@ -221,25 +217,25 @@ def check_vocabulary(pieces: Sequence[str], source: str) -> None:
             raise DamagedData(source, why, "a WordPiece vocabulary has one piece on each line")
         if piece in ids:
             why = f"has {piece[:40]!r} twice, in lines {ids[piece] + 1:,} and {number + 1:,}"
-            raise DamagedData(source, why, "what follows would have other ids in other programs")
+            raise DamagedData(source, why, "remove one; programs disagree on the ids of the pieces that follow")
         ids[piece] = number
     if missing := [piece for piece in SPECIAL_PIECES if piece not in ids]:
-        kept = "it seems to be SentencePiece's; give its spiece.model" if "<unk>" in ids or "▁" in ids else None
-        raise DamagedData(source, "is not a WordPiece vocabulary, it lacks " + " ".join(missing), kept)
+        remedy = "it seems to be SentencePiece's; give its spiece.model" if "<unk>" in ids or "▁" in ids else None
+        raise DamagedData(source, "is not a WordPiece vocabulary, it lacks " + " ".join(missing), remedy)
 
 
 _WORD = re.compile("[^ ]+")
-_ATTACHED = (".", "?", "!", ",")
+_NO_BLANK_BEFORE = (".", "?", "!", ",")
 
 
 class WordPieceTokenizer(Tokenizer):
-    """A WordPiece vocabulary and BERT's normalisation before it. The ids are those of transformers' `BertTokenizer`.
+    """A WordPiece vocabulary and BERT's normalisation, with the ids of transformers' `BertTokenizer`.
 
-    In reference mode they are those of BERT's own code, in which words of 101 to 200 characters are not unknown, and
-    whose normalisation differs in rarities (see `WordPieceNormalization`).
+    In reference mode the ids are those of BERT's own code, which divides words of 101 to 200 characters too, and
+    normalises some rare characters in another way (see `WordPieceNormalization`).
 
     Args:
-        vocabulary: the pieces in the order of their ids. The special ones are found by their names.
+        vocabulary: the pieces in the order of their ids. Special pieces are found by their names.
     """
 
     def __init__(
@@ -272,8 +268,7 @@ class WordPieceTokenizer(Tokenizer):
         return " ".join(basic_words(text, self.normalization))
 
     def encode(self, text: str) -> list[int]:
-        known = self._pieces
-        return [number for word in basic_words(text, self.normalization) for number in known[word][0]]
+        return [number for word in basic_words(text, self.normalization) for number in self._pieces[word][0]]
 
     def encode_with_offsets(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
         aligned = words_with_alignment(text, self.normalization)
@@ -281,20 +276,20 @@ class WordPieceTokenizer(Tokenizer):
         ids: list[int] = []
         offsets: list[tuple[int, int]] = []
         for word in _WORD.finditer(aligned.text):
-            (found, spans), first = self._pieces[word.group()], word.start()
-            ids += found
+            (word_ids, spans), first = self._pieces[word.group()], word.start()
+            ids += word_ids
             offsets += [(starts[first + start], ends[first + end - 1]) for start, end in spans]
         return ids, offsets
 
     def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
-        """The text of some ids as transformers writes it: words between blanks, `. ? ! ,` without one before them."""
+        """Return the text of ids as in transformers: words between blanks, but none before `. ? ! ,`."""
         special = self.special_ids if skip_special_tokens else ()
         text = ""
         for piece in (self.piece(int(number)) for number in ids if number not in special):
             if text and piece.startswith(CONTINUATION_MARK):
                 text += piece.removeprefix(CONTINUATION_MARK)
             else:
-                text += piece if not text or piece in _ATTACHED else " " + piece
+                text += piece if not text or piece in _NO_BLANK_BEFORE else " " + piece
         return text
 
     def piece(self, number: int) -> str:
@@ -304,16 +299,15 @@ class WordPieceTokenizer(Tokenizer):
         return self._ids.get(piece, self.unk_id)
 
     def word_starts(self) -> Bool[np.ndarray, " pieces"]:
-        """Which pieces begin a word: all but those that continue one."""
         return np.array([not piece.startswith(CONTINUATION_MARK) for piece in self.vocabulary], dtype=np.bool_)
 
     def save(self, directory: Path) -> None:
         write_text(directory / VOCABULARY_NAME, "".join(piece + "\n" for piece in self.vocabulary))
         specials = {"unk": UNKNOWN, "sep": SEP, "pad": PAD, "cls": CLS, "mask": MASK}
-        # None is BERT's rule: accents go where capitals go.
+        # None is BERT's default: strip accents if letters are lower-cased
         strips = None if self.keep_accents != self.lower_case else not self.keep_accents
         config = {
-            "tokenizer_class": "BertTokenizer",  # or transformers takes an ALBERT's vocabulary for SentencePiece's
+            "tokenizer_class": "BertTokenizer",  # else transformers assumes SentencePiece for ALBERT
             "model_max_length": MAXIMUM_LENGTH,
             "do_lower_case": self.lower_case,
             "strip_accents": strips,
@@ -345,14 +339,14 @@ class WordPieceTokenizer(Tokenizer):
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# A WordPiece vocabulary and its settings from `tokenizer.json`: what transformers 5 leaves of a BERT tokenizer.
+# A WordPiece vocabulary and its settings from `tokenizer.json`, the only vocabulary file that transformers 5 saves.
 
 BERT_CLASSES = ("BertTokenizer", "BertTokenizerFast")
 ORIGINAL = "put the vocab.txt that the model was trained with beside it"
 
 
 def vocabulary_from_json(file: Path, content: dict[str, Any]) -> list[str]:
-    """The pieces in a `tokenizer.json` whose model is WordPiece, in the order of their ids."""
+    """Return the pieces of a WordPiece `tokenizer.json`, in the order of ids."""
     model = content["model"]
     entries = model.get("vocab")
     if not isinstance(entries, dict) or not all(type(number) is int for number in entries.values()):
@@ -363,38 +357,36 @@ def vocabulary_from_json(file: Path, content: dict[str, Any]) -> list[str]:
     check_vocabulary(pieces, str(file))
     if unreadable := next((piece for piece in pieces if any("\ud800" <= c <= "\udfff" for c in piece)), None):
         raise DamagedData(file, f"has a piece that is not text: {unreadable[:40]!r}")
-    stated = (model.get("unk_token", UNKNOWN), model.get("continuing_subword_prefix", CONTINUATION_MARK))
-    if stated != (UNKNOWN, CONTINUATION_MARK):
-        raise DamagedData(file, f"marks unknown words and continuing pieces with {stated}, BERT with [UNK] and ##")
+    marks = (model.get("unk_token", UNKNOWN), model.get("continuing_subword_prefix", CONTINUATION_MARK))
+    if marks != (UNKNOWN, CONTINUATION_MARK):
+        raise DamagedData(file, f"marks unknown words and continuing pieces with {marks}, BERT with [UNK] and ##")
     added = content.get("added_tokens") or []
     for entry in added if isinstance(added, list) else [added]:
         token = entry.get("content") if isinstance(entry, dict) else entry
         if token not in SPECIAL_PIECES:
-            why = f"cuts added tokens out of the text ({token}), which ALBERT's tokenizer does not"
-            raise DamagedData(file, why, ORIGINAL)
+            raise DamagedData(file, f"has added tokens ({token}), which ALBERT's tokenizer does not have", ORIGINAL)
     return pieces
 
 
 def read_normalization(
     file: Path, config: dict[str, Any], normalizer: object, reference: bool
 ) -> WordPieceNormalization:
-    """What the files say of the text.
+    """Return the normalisation that the files of a tokenizer describe.
 
-    BERT's classes of transformers take it from `tokenizer_config.json` alone; where that names none of them, the
-    normaliser of `tokenizer.json` says it.
+    As in transformers, the defaults are in `tokenizer.json` only if `tokenizer_config.json` names no class of BERT.
     """
-    place = file.parent / CONFIG_NAME
-    stated: dict[str, Any] = {"do_lower_case": True, "strip_accents": None, "tokenize_chinese_chars": True}
-    named = str(config.get("tokenizer_class") or "")
-    if named.startswith("BertJapanese") or config.get("do_basic_tokenize", True) is not True:
-        raise InvalidConfiguration(place, "asks for another way to find words than BERT's", "it cannot be opened here")
-    if isinstance(normalizer, dict) and named not in BERT_CLASSES:
+    path = file.parent / CONFIG_NAME
+    defaults: dict[str, Any] = {"do_lower_case": True, "strip_accents": None, "tokenize_chinese_chars": True}
+    class_name = str(config.get("tokenizer_class") or "")
+    if class_name.startswith("BertJapanese") or config.get("do_basic_tokenize", True) is not True:
+        raise InvalidConfiguration(path, "has other rules for words than BERT", "such tokenizers are not supported")
+    if isinstance(normalizer, dict) and class_name not in BERT_CLASSES:
         if normalizer.get("type") != "BertNormalizer" or normalizer.get("clean_text") is not True:
             raise DamagedData(file, "does not normalise as BERT's tokenizer does", ORIGINAL)
-        names = zip(stated, ("lowercase", "strip_accents", "handle_chinese_chars"), strict=True)
-        stated = {ours: normalizer.get(theirs, stated[ours]) for ours, theirs in names}
+        names = zip(defaults, ("lowercase", "strip_accents", "handle_chinese_chars"), strict=True)
+        defaults = {name: normalizer.get(other, defaults[name]) for name, other in names}
     lower_case, strip_accents, space_ideographs = (
-        read_flag(config, name, usual, place, name == "strip_accents") for name, usual in stated.items()
+        read_flag(config, name, default, path, name == "strip_accents") for name, default in defaults.items()
     )
     strip_accents = lower_case if strip_accents is None else strip_accents
     return WordPieceNormalization(lower_case, not strip_accents, space_ideographs, reference)

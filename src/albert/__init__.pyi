@@ -76,7 +76,7 @@ def prepare(
 ) -> PrepareResult:
     """Turn text into token shards for pre-training, in parallel.
 
-    The same as `albert prepare`, with the same files. The same call goes on with work that was stopped.
+    The same as `albert prepare`, with the same files. The same call resumes work that was stopped.
     """
 
 def pretrain(
@@ -129,8 +129,8 @@ def pretrain(
 ) -> PretrainResult:
     """Pre-train an ALBERT encoder with n-gram masking and sentence order.
 
-    The same as `albert pretrain`, with the same files. The same call goes on with a run that was stopped. Values
-    of the recipe have the names that the command has: `steps=2000, hidden_size=192`; or stand in dicts, as in a file:
+    The same as `albert pretrain`, with the same files. The same call resumes a run that was stopped. Values of the
+    recipe have the names of the command's options: `steps=2000, hidden_size=192`; or they are in dicts, as in a file:
     `schedule={"total_steps": 2000}, model={"hidden_size": 192}`.
     """
 
@@ -215,8 +215,8 @@ def finetune(
 ) -> FinetuneResult:
     """Fine-tune a model on a declared task or on your own table, and evaluate it.
 
-    The same as `albert finetune`, with the same result and files. The same call goes on with a run that was stopped.
-    Data frames and lists of dicts are kept in the run's directory.
+    The same as `albert finetune`, with the same result and files. The same call resumes a run that was stopped.
+    Data frames and lists of dicts are saved in the run's directory.
     """
 
 def evaluate(
@@ -279,5 +279,5 @@ def push(
 ) -> PushedModel:
     """Put a model on the Hugging Face Hub: weights, configuration, tokenizer and card, and no other file.
 
-    The same as `albert push`: a token that may write stands in HF_TOKEN or comes from `hf auth login`.
+    The same as `albert push`: it needs a token with write access, in HF_TOKEN or from `hf auth login`.
     """

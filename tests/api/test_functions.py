@@ -13,9 +13,9 @@ from tests.api.conftest import files_of, make_reviews
 import albert
 from albert.api import options
 from albert.api.functions import PretrainResult
-from albert.api.keywords import arguments_of, by_keyword, keywords_of
+from albert.api.keywords import by_keyword, keywords_of, options_from
 from albert.cli.main import run
-from albert.cli.options import option_file, options_of, parse
+from albert.cli.options import defaults_from_file, options_of, parse
 from albert.cli.training import FinetuneCommand
 from albert.pretraining.recipe import read_recipe
 
@@ -127,7 +127,7 @@ def test_both_doors_write_the_same_bytes(reviews, tmp_path, monkeypatch, clock):
     ],
 )
 def test_one_value_is_taken_where_several_may_be_given(shape, given, expected):
-    assert getattr(arguments_of(shape, given, "albert"), [*given][-1]) == expected
+    assert getattr(options_from(shape, given, "albert"), [*given][-1]) == expected
 
 
 def test_every_short_name_of_the_command_is_a_keyword():
@@ -179,10 +179,10 @@ def test_a_name_that_is_wrong_or_given_twice_is_answered_with_the_right_one(give
     [
         (
             lambda: albert.pretrain(),
-            "albert.pretrain: recipe: is missing; it is a name, quickstart or small say, a file",
+            "albert.pretrain: recipe: is missing; it is a name such as small, a file",
         ),
         (lambda: albert.prepare(), "albert.prepare: corpus: is missing; it is files, folders or patterns"),
-        (lambda: albert.push("m"), "albert.push: repository: is missing; it is USER/NAME, which is made"),
+        (lambda: albert.push("m"), "albert.push: repository: is missing; it is USER/NAME"),
         (lambda: albert.evaluate(), "albert.evaluate: model: is missing; it is a model directory, a run"),
     ],
 )
@@ -204,7 +204,7 @@ def test_a_recipe_is_a_file_or_a_dict_as_for_the_command(reviews, tmp_path, monk
     for given in (tmp_path / "mine.toml", str(tmp_path / "mine.json"), recipe):
         albert.finetune(recipe=given, lr=0.25, output=tmp_path / "out")
         words = ["--recipe", str(tmp_path / "mine.toml"), "--lr", "0.25", "--output", str(tmp_path / "out")]
-        by_command = parse(options.Finetune, words[2:], "", option_file(FinetuneCommand, words))
+        by_command = parse(options.Finetune, words[2:], "", defaults_from_file(FinetuneCommand, words))
         assert vars(asked.pop()) == vars(by_command)
     (tmp_path / "pre.toml").write_text("batch_size = 64\n[optimizer]\nlearning_rate = 1\n")
     for given in (tmp_path / "pre.toml", {"batch_size": 64, "optimizer": {"learning_rate": 1}}):

@@ -55,7 +55,7 @@ def shown(command, word, capsys):
 def shape_of(command):
     """The dataclass of a command's options."""
     known = {"pretrain base": "pretrain", "tables keep": "tables export"}
-    return help_table.every_command()[known.get(command, command)].shape
+    return help_table.all_commands()[known.get(command, command)].shape
 
 
 def every_option(shape, prefix=""):

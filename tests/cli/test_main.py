@@ -62,7 +62,7 @@ def failing_command(monkeypatch):
 
 
 @pytest.mark.parametrize("arguments", [[], ["--help"], ["-h"], ["help"]])
-def test_help_lists_every_command_with_its_purpose(arguments, capsys):
+def test_help_lists_all_commands_with_its_purpose(arguments, capsys):
     assert table.run(arguments) == 0
     shown = capsys.readouterr().out
     for name, command in table.COMMANDS.items():
@@ -288,7 +288,7 @@ def test_what_one_rank_met_is_said_by_that_rank(failing_command, capsys, monkeyp
 
 
 @pytest.mark.parametrize("name", list(table.COMMANDS))
-def test_every_command_of_the_table_has_a_module(name):
+def test_all_commands_of_the_table_has_a_module(name):
     assert importlib.util.find_spec(table.COMMANDS[name].module) is not None
 
 

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from albert.api.keywords import usual_name
+from albert.api.keywords import canonical_name
 from albert.api.options import Finetune
 from albert.cli.commands import Predict, Serve
 from albert.cli.main import COMMANDS, run
-from albert.cli.options import every_command, options_of, parse, usual_words
+from albert.cli.options import all_commands, canonical_arguments, options_of, parse
 from albert.cli.training import PretrainCommand
 from albert.runtime.errors import UsageError
 
@@ -62,7 +62,7 @@ def test_pretraining_takes_them_for_the_values_of_its_recipe(capsys):
     ],
 )
 def test_one_thing_has_one_name_in_all_commands(command, words, expected):
-    asked = parse(every_command()[command].shape, words.split(), f"albert {command}")
+    asked = parse(all_commands()[command].shape, words.split(), f"albert {command}")
     assert {name: getattr(asked, name) for name in expected} == expected
 
 
@@ -94,15 +94,15 @@ def test_a_switch_that_may_be_left_unset_is_said_as_any_other(words, expected):
 def test_no_near_miss_of_an_option_is_left_without_an_answer():
     """Each option of each command without its last letter, and in capitals."""
     tried = 0
-    for shape in (every_command()[words].shape for words in WITH_OPTIONS):
+    for shape in (all_commands()[words].shape for words in WITH_OPTIONS):
         options = [option for option in options_of(shape) if option.long]
         known = {name for option in options for name in (option.short, option.long)}
         for option in options:
             for typed in {option.short[:-1], option.short.upper()} - known:
-                if len(option.short) < 7 or usual_name(typed, known):
+                if len(option.short) < 7 or canonical_name(typed, known):
                     continue
                 with pytest.raises(UsageError, match="did you mean"):
-                    usual_words(shape, [typed, "1"], "albert")
+                    canonical_arguments(shape, [typed, "1"], "albert")
                 tried += 1
     assert tried > 600
 

@@ -1,6 +1,5 @@
-"""The functions of the package that do what commands do: `albert.prepare`, `pretrain`, `finetune`, `evaluate`, `push`
-and `albert.tokenizer`; and how results are shown. Their options are in `options`. Torch is loaded with the work, not
-before."""
+"""The functions `albert.prepare`, `pretrain`, `finetune`, `evaluate`, `push` and `albert.tokenizer`, and the text and
+HTML of their results. Their options are in `options`. Torch is imported when a function is called."""
 
 import dataclasses
 import html
@@ -12,7 +11,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from albert.api.keywords import Call, Keyword, by_keyword, keywords_of, option_name, plain_value, read_options, takes
+from albert.api.keywords import (
+    Call,
+    Keyword,
+    by_keyword,
+    keywords_of,
+    option_name,
+    plain_value,
+    read_options,
+    with_options,
+)
 from albert.api.options import Evaluate, Finetune, Prepare, Pretrain, Push, TrainTokenizer
 from albert.pretraining.recipe import PretrainingRecipe, find_recipe, kept_start, scaled_recipe
 from albert.runtime.environment import load_by_name
@@ -28,20 +36,20 @@ if TYPE_CHECKING:
     from albert.text.tokenizer import Tokenizer
 
 # --------------------------------------------------------------------------------------------------------------------
-# How results are shown: as text and, in a notebook, as tables with curves.
+# Results as text and, in a notebook, as tables with curves.
 
 Points = Sequence[tuple[float, float]]
 
 
 class Shown:
-    """A result that shows itself: `repr` gives aligned text, a notebook a table with curves."""
+    """Base of results: `repr` gives aligned text, a notebook shows a table with curves."""
 
     def title(self) -> str:
-        """What it is, on one line."""
+        """What the result is, on one line."""
         raise AssertionError("every result has a title")
 
     def rows(self) -> list[tuple[str, ...]]:
-        """A table, its headings first; no rows where there is nothing to tell."""
+        """A table, headings first; empty for no table."""
         return []
 
     def remarks(self) -> list[str]:
@@ -49,21 +57,20 @@ class Shown:
         return []
 
     def curves(self) -> dict[str, Points]:
-        """Numbers against steps, by their name."""
+        """Name -> (step, value) pairs."""
         return {}
 
     def __repr__(self) -> str:
         rows = [[cell.replace("\n", " ") for cell in row] for row in self.rows()]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = []
-        for first, *others in rows:
-            cells = [cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True)]
+        for first, *rest in rows:
+            cells = [cell.rjust(width) for cell, width in zip(rest, widths[1:], strict=True)]
             lines.append("  ".join(["", first.ljust(widths[0]), *cells]).rstrip())
         return "\n".join([self.title(), *lines, *self.remarks()])
 
     def _repr_html_(self) -> str:
-        """The same for a notebook."""
-        lines = [_html_row(row, "td" if at else "th") for at, row in enumerate(self.rows())]
+        lines = [_html_row(row, "td" if number else "th") for number, row in enumerate(self.rows())]
         parts = [f"<p><b>{html.escape(self.title())}</b></p>"]
         parts += [f"<table>{''.join(lines)}</table>"] if lines[1:] else []
         parts += [f"<p>{html.escape(line)}</p>" for line in self.remarks()]
@@ -72,7 +79,7 @@ class Shown:
 
 
 def _html_row(cells: Sequence[str], tag: str) -> str:
-    aligned = [f'style="text-align:{"right" if place else "left"}">{html.escape(c)}' for place, c in enumerate(cells)]
+    aligned = [f'style="text-align:{"right" if column else "left"}">{html.escape(c)}' for column, c in enumerate(cells)]
     return f"<tr>{''.join(f'<{tag} {cell}</{tag}>' for cell in aligned)}</tr>"
 
 
@@ -82,13 +89,13 @@ def svg_curve(name: str, points: Points, width: int = 260, height: int = 130) ->
     low, high, last = min(ys), max(ys), max(xs)
     left, top, right, bottom = 46, 20, width - 8, height - 18
 
-    def place(x: float, y: float) -> str:
+    def position(x: float, y: float) -> str:
         across = x / last if last else 0.0
         up = (y - low) / (high - low) if high > low else 0.5
         return f"{left + across * (right - left):.1f},{bottom - up * (bottom - top):.1f}"
 
     label = 'font-size="10" fill="currentColor"'
-    line = " ".join(place(x, y) for x, y in points)
+    line = " ".join(position(x, y) for x, y in points)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" role="img">'
         f"<title>{html.escape(name)}</title>"
@@ -102,20 +109,20 @@ def svg_curve(name: str, points: Points, width: int = 260, height: int = 130) ->
 
 
 def journal_curves(run: Path, evaluations: Sequence[str] = ()) -> dict[str, Points]:
-    """The training loss of a run, and figures of its evaluations; of what has two values or more."""
+    """The training loss of a run and the named evaluation figures; curves of fewer than two points are left out."""
     journal = RunFolder(run).journal_path
     records = read_journal(journal) if journal.is_file() else []
-    found = {}
+    curves = {}
     for event, name in (("train", "loss"), *(("evaluation", name) for name in evaluations)):
         values = [(r["step"], r.get(name)) for r in records if r["event"] == event]
         points = [(float(x), float(y)) for x, y in values if isinstance(y, int | float) and math.isfinite(y)]
         if len(points) > 1:
-            found[f"{'training ' if event == 'train' else ''}{name.replace('_', ' ')}"] = points
-    return found
+            curves[f"{'training ' if event == 'train' else ''}{name.replace('_', ' ')}"] = points
+    return curves
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Pre-training: what is done and given back.
+# Pre-training.
 
 _WARM_START = "albert.pretraining.run_identity"
 CONTINUE = "continue"
@@ -124,13 +131,13 @@ _INIT_OPTIONS = ("revision", "resize_vocabulary", "extend_positions", "drop_head
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class PretrainResult(Shown):
-    """A pre-trained model and what it knows of held-out text.
+    """A pre-trained model and its accuracy on held-out text.
 
     Attributes:
         output: the run's directory.
         model: the model directory.
-        evaluation: held-out figures of the finished model, shares of 1; constant answers among them.
-        found: the run.
+        evaluation: held-out figures of the final model and of constant answers, as fractions.
+        found: everything that the run returned.
     """
 
     output: Path
@@ -143,9 +150,12 @@ class PretrainResult(Shown):
         return f"PretrainResult: {training.ending}, {training.tokens:,} tokens"
 
     def rows(self) -> list[tuple[str, ...]]:
-        held = self.evaluation
-        tasks = [task for task in ("masked_tokens", "sentence_order") if f"{task}_accuracy" in held]
-        rows = [(t.replace("_", " "), f"{held[f'{t}_accuracy']:.1%}", f"{held[f'{t}_baseline']:.1%}") for t in tasks]
+        scores = self.evaluation
+        tasks = [task for task in ("masked_tokens", "sentence_order") if f"{task}_accuracy" in scores]
+        rows = [
+            (task.replace("_", " "), f"{scores[f'{task}_accuracy']:.1%}", f"{scores[f'{task}_baseline']:.1%}")
+            for task in tasks
+        ]
         return [("held out", "right", "best constant"), *rows] if rows else []
 
     def remarks(self) -> list[str]:
@@ -155,48 +165,41 @@ class PretrainResult(Shown):
         return journal_curves(self.output, ("masked_tokens_accuracy", "sentence_order_accuracy"))
 
 
-def run_pretrain(args: Pretrain) -> PretrainResult:
-    """What `albert.pretrain` and `albert pretrain` do; for the errors see `albert.pretraining.run.pretrain`."""
-    found = load_by_name("albert.pretraining.run").pretrain(
-        args.recipe,
-        args.data,
-        args.output,
-        args.device,
-        init=init_of(args),
-        change_dropout=args.change_dropout,
-        wandb=args.wandb,
+def run_pretrain(options: Pretrain) -> PretrainResult:
+    """Run `albert.pretrain` or `albert pretrain`; for the errors see `albert.pretraining.run.pretrain`."""
+    result = load_by_name("albert.pretraining.run").pretrain(
+        options.recipe,
+        options.data,
+        options.output,
+        options.device,
+        init=init_of(options),
+        change_dropout=options.change_dropout,
+        wandb=options.wandb,
     )
-    return PretrainResult(output=found.run, model=found.model, evaluation=found.evaluation, found=found)
+    return PretrainResult(output=result.run, model=result.model, evaluation=result.evaluation, found=result)
 
 
-def init_of(args: Pretrain) -> Any:
-    """What to start from: an `Init`, or None.
+def init_of(options: Pretrain) -> Any:
+    """The model to start from, as an `Init`, or None.
 
     Raises:
-        UsageError: how, but not from what.
+        UsageError: an option of --init is given without it.
     """
-    options = {name: getattr(args, name) for name in _INIT_OPTIONS if getattr(args, name)}
-    if args.init is not None:
-        return load_by_name(_WARM_START).Init(model=args.init, **options)
-    if options:
-        raise UsageError(option_name(next(iter(options))), "goes with --init MODEL")
+    init_options = {name: getattr(options, name) for name in _INIT_OPTIONS if getattr(options, name)}
+    if options.init is not None:
+        return load_by_name(_WARM_START).Init(model=options.init, **init_options)
+    if init_options:
+        raise UsageError(option_name(next(iter(init_options))), "goes with --init MODEL")
     return None
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# The recipe that a run begins with, before single values of it are changed.
 
 
 def recipe_of(
     name: str, output: Path | None = None, init: str | None = None, revision: str | None = None
 ) -> PretrainingRecipe:
-    """The recipe of a name or a file; of `continue`, that of the run where it has begun, else the model's own.
-
-    Args:
-        init, revision: the model that `continue` goes on with.
+    """The recipe of a name or a file; for `continue`, that of the model `init`, or of the run in `output`.
 
     Raises:
-        UsageError: it is unknown, or there is nothing to continue with.
+        UsageError: it is unknown, or there is no model to continue with.
     """
     if name != CONTINUE:
         return find_recipe(name)
@@ -209,11 +212,11 @@ def recipe_of(
     raise UsageError("albert pretrain continue", "no model to continue with", remedy)
 
 
-def scaled(recipe: PretrainingRecipe, batch_size: int) -> tuple[PretrainingRecipe, tuple[str, ...]]:
-    """The recipe at another batch size, and lines on how its learning rate came about.
+def scale_recipe(recipe: PretrainingRecipe, batch_size: int) -> tuple[PretrainingRecipe, tuple[str, ...]]:
+    """The recipe at another batch size, and lines that explain its learning rate and steps.
 
     Raises:
-        UsageError: not a number of sequences.
+        UsageError: the batch size is not positive.
     """
     if batch_size < 1:
         raise UsageError("--scale-batch", f"is {batch_size}, a number of sequences from 1 is needed")
@@ -241,99 +244,97 @@ OPTIONS = Keyword(
     "recipe",
     Path | Mapping[str, Any] | None,
     None,
-    "A TOML or JSON file with keywords, as for --recipe of the command, or a dict of them; the others go before it.",
+    "A TOML or JSON file with keywords, as for --recipe of the command, or a dict of them; other keywords override it.",
 )
 ROWS_FOLDER = "data"
-"""In a run's directory: the rows that were given in memory, as JSON lines."""
+"""Folder in a run's directory for rows that were given in memory."""
 
 
-@takes(Finetune, "albert.finetune", first=("task",), rows=("train", "dev"), more=(OPTIONS,))
+@with_options(Finetune, "albert.finetune", positional=("task",), rows=("train", "dev"), extra=(OPTIONS,))
 def finetune(call: Call) -> "FinetuneResult":
     """Fine-tune a model on a declared task or on your own table, and evaluate it.
 
-    The same as `albert finetune`, with the same result and files. The same call goes on with a run that was stopped.
-    Data frames and lists of dicts are kept in the run's directory.
+    The same as `albert finetune`, with the same result and files. The same call resumes a run that was stopped.
+    Data frames and lists of dicts are saved in the run's directory.
     """
-    recipe = call.given.pop("recipe", None)
+    recipe = call.values.pop("recipe", None)
     if isinstance(recipe, Mapping):
-        known = {one.name: one for one in keywords_of(Finetune)}
-        call.given.update(by_keyword(recipe.items(), known, "albert.finetune: recipe") | call.given)
+        known = {keyword.name: keyword for keyword in keywords_of(Finetune)}
+        call.values.update(by_keyword(recipe.items(), known, "albert.finetune: recipe") | call.values)
     elif recipe is not None:
-        call.given.update(read_options(Finetune, Path(recipe)) | call.given)
-    run = None if call.given.get("statistics_only") else call.path("output")
+        call.values.update(read_options(Finetune, Path(recipe)) | call.values)
+    run = None if call.values.get("statistics_only") else call.path("output")
     with (
         tempfile.TemporaryDirectory() as folder,
         call.rows_in(Path(folder) if run is None else run / ROWS_FOLDER, keep=run is not None),
     ):
-        return load_by_name("albert.api.tasks").run_finetune(call.arguments())
+        return load_by_name("albert.api.tasks").run_finetune(call.options())
 
 
-@takes(Evaluate, "albert.evaluate", first=("task",), rows=("dev",), without=("json", "csv"))
+@with_options(Evaluate, "albert.evaluate", positional=("task",), rows=("dev",), omit=("json", "csv"))
 def evaluate(call: Call) -> "EvaluateResult":
     """Score a model, or several together, with a task's official metrics, beside a constant answer.
 
     The same as `albert evaluate`.
     """
     with tempfile.TemporaryDirectory() as folder, call.rows_in(Path(folder)):
-        *_, last = load_by_name("albert.api.tasks").evaluations(call.arguments())
+        *_, last = load_by_name("albert.api.tasks").evaluations(call.options())
         return last
 
 
-@takes(Prepare, "albert.prepare", first=("corpus",), rows=("corpus",))
+@with_options(Prepare, "albert.prepare", positional=("corpus",), rows=("corpus",))
 def prepare(call: Call) -> "PrepareResult":
     """Turn text into token shards for pre-training, in parallel.
 
-    The same as `albert prepare`, with the same files. The same call goes on with work that was stopped.
+    The same as `albert prepare`, with the same files. The same call resumes work that was stopped.
     """
-    with call.rows_in(_beside(call.path("output"))):
-        return load_by_name("albert.api.text").run_prepare(call.arguments())
+    with call.rows_in(_rows_folder(call.path("output"))):
+        return load_by_name("albert.api.text").run_prepare(call.options())
 
 
-@takes(Pretrain, "albert.pretrain", first=("recipe",), more=(RECIPE,))
+@with_options(Pretrain, "albert.pretrain", positional=("recipe",), extra=(RECIPE,))
 def pretrain(call: Call) -> "PretrainResult":
     """Pre-train an ALBERT encoder with n-gram masking and sentence order.
 
-    The same as `albert pretrain`, with the same files. The same call goes on with a run that was stopped. Values
-    of the recipe have the names that the command has: `steps=2000, hidden_size=192`; or stand in dicts, as in a file:
+    The same as `albert pretrain`, with the same files. The same call resumes a run that was stopped. Values of the
+    recipe have the names of the command's options: `steps=2000, hidden_size=192`; or they are in dicts, as in a file:
     `schedule={"total_steps": 2000}, model={"hidden_size": 192}`.
     """
-    given = call.given
-    recipe = given.pop("recipe", None)
+    values = call.values
+    recipe = values.pop("recipe", None)
     if recipe is None:
-        raise UsageError(
-            "albert.pretrain: recipe", "is missing", "it is a name, quickstart or small say, a file or a dict"
-        )
+        raise UsageError("albert.pretrain: recipe", "is missing", "it is a name such as small, a file or a dict")
     if isinstance(recipe, Mapping):
         recipe = from_json(PretrainingRecipe, plain_value(recipe), "albert.pretrain: recipe")
     elif not isinstance(recipe, PretrainingRecipe):
-        recipe = recipe_of(os.fspath(recipe), call.path("output"), given.get("init"), given.get("revision"))
-    if given.get("scale_batch") is not None:
-        recipe, _ = scaled(recipe, given["scale_batch"])
-    return run_pretrain(call.arguments(recipe=recipe))
+        recipe = recipe_of(os.fspath(recipe), call.path("output"), values.get("init"), values.get("revision"))
+    if values.get("scale_batch") is not None:
+        recipe, _ = scale_recipe(recipe, values["scale_batch"])
+    return run_pretrain(call.options(recipe=recipe))
 
 
-@takes(Push, "albert.push", first=("model", "repository"))
+@with_options(Push, "albert.push", positional=("model", "repository"))
 def push(call: Call) -> "PushedModel":
     """Put a model on the Hugging Face Hub: weights, configuration, tokenizer and card, and no other file.
 
-    The same as `albert push`: a token that may write stands in HF_TOKEN or comes from `hf auth login`.
+    The same as `albert push`: it needs a token with write access, in HF_TOKEN or from `hf auth login`.
     """
-    given = dict(vars(call.arguments()))
-    return load_by_name("albert.checkpoints.hub").push_model(given.pop("model"), given.pop("repository"), **given)
+    options = dict(vars(call.options()))
+    return load_by_name("albert.checkpoints.hub").push_model(options.pop("model"), options.pop("repository"), **options)
 
 
-class tokenizer:  # noqa: N801 (read as `albert.tokenizer.train`, as the command is)
+class tokenizer:  # noqa: N801 (named as the command is: `albert.tokenizer.train`)
     """Train a tokenizer, or open one."""
 
     @staticmethod
-    @takes(TrainTokenizer, "albert.tokenizer.train", first=("corpus",), rows=("corpus",))
+    @with_options(TrainTokenizer, "albert.tokenizer.train", positional=("corpus",), rows=("corpus",))
     def train(call: Call) -> "TokenizerResult":
         """Train a SentencePiece vocabulary (unigram, the settings of the released English models).
 
         The same as `albert tokenizer train`, with the same files.
         """
-        with call.rows_in(_beside(call.path("output"))):
-            return load_by_name("albert.api.text").run_train_tokenizer(call.arguments())
+        with call.rows_in(_rows_folder(call.path("output"))):
+            return load_by_name("albert.api.text").run_train_tokenizer(call.options())
 
     @staticmethod
     @without_inner_frames
@@ -346,7 +347,7 @@ class tokenizer:  # noqa: N801 (read as `albert.tokenizer.train`, as the command
         return load_by_name("albert.text.tokenizer_loading").load_tokenizer(Path(path))
 
 
-def _beside(output: Path | None) -> Path:
-    """Where rows lie while a directory is made of them: the same place for the same call, which may be repeated."""
-    place = output or Path("albert")
-    return place.parent / f"{place.name}.{ROWS_FOLDER}"
+def _rows_folder(output: Path | None) -> Path:
+    """A temporary folder beside the output. A repeated call finds the same path, so that it can resume."""
+    path = output or Path("albert")
+    return path.parent / f"{path.name}.{ROWS_FOLDER}"

@@ -1,7 +1,7 @@
-"""Keyword arguments of the package's functions: the options of the command with the same name.
+"""Keyword arguments of the package's functions, made from the options of the command with the same name.
 
-Signature, types, defaults and documentation are made from the fields of those options, and values are checked as in a
-recipe file. Rows, as data frames or lists of dicts, are taken where a command takes a file."""
+Signatures, types, defaults and help come from the fields of the option classes; values are checked as in a recipe file.
+Where a command takes a file, a function also takes a data frame or a list of dicts."""
 
 import copy
 import dataclasses
@@ -22,6 +22,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.resources import files
+from inspect import Parameter
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar
 
@@ -57,8 +58,9 @@ class Keyword:
     """A keyword argument.
 
     Attributes:
-        default: where it is not given; `...` stands for what the recipe has, MISSING for none.
-        group: the field of the options that holds it; None: it is a field itself.
+        default: MISSING for a required one, `...` for the value of the recipe.
+        group: the field of the options that holds it; None for a field of the options themselves.
+        markers: tyro's annotations.
     """
 
     name: str
@@ -67,44 +69,44 @@ class Keyword:
     text: str
     group: str | None = None
     markers: tuple[Any, ...] = ()
-    """Tyro's."""
 
 
 def keywords_of(shape: type) -> list[Keyword]:
-    """Every field of a dataclass; those of a group of options stand beside the others, as on the command line."""
-    found: list[Keyword] = []
+    """The fields of a dataclass of options; a group without a name is replaced by its fields."""
+    keywords: list[Keyword] = []
     for field in option_fields(shape):
-        if dataclasses.is_dataclass(field.hint) and any(getattr(each, "name", None) == "" for each in field.markers):
-            group = typing.cast(type, field.hint)
-            is_default = field.default == group()  # else the fields of a recipe, which another one gives
-            made = (dataclasses.replace(one, group=field.name) for one in keywords_of(group))
-            found += made if is_default else [dataclasses.replace(one, default=...) for one in made]
-        else:
-            found.append(field)
-    return found
+        if not (dataclasses.is_dataclass(field.hint) and any(getattr(m, "name", None) == "" for m in field.markers)):
+            keywords.append(field)
+            continue
+        group = typing.cast(type, field.hint)
+        is_default = field.default == group()  # otherwise a recipe, whose values depend on its name
+        for inner in keywords_of(group):
+            default = inner.default if is_default else ...
+            keywords.append(dataclasses.replace(inner, default=default, group=field.name))
+    return keywords
 
 
 def option_fields(shape: type) -> Iterator[Keyword]:
-    """The fields of a dataclass of options as they are, for keywords and for the command line."""
+    """The fields of a dataclass of options, groups included."""
     hints, texts = typing.get_type_hints(shape, include_extras=True), field_docs(shape)
     for field in dataclasses.fields(shape):
         hint = hints[field.name]
         hint, *markers = typing.get_args(hint) if typing.get_origin(hint) is typing.Annotated else (hint,)
-        made_by = field.default_factory
-        default = field.default if made_by is dataclasses.MISSING else made_by()
+        factory = field.default_factory
+        default = field.default if factory is dataclasses.MISSING else factory()
         text = texts.get(field.name) or USUAL_TEXTS.get(field.name, "")
         yield Keyword(field.name, hint, default, text, markers=tuple(markers))
 
 
-def flags_of(args: Any, *names: str) -> list[str]:
-    """The flags of the fields that differ from their default: of the named fields, or of all if none is named."""
-    defaults = {field.name: field.default for field in dataclasses.fields(args)}
-    return [option_name(name) for name in names or defaults if getattr(args, name) != defaults[name]]
+def flags_set(options: Any, *names: str) -> list[str]:
+    """The flags of the fields that differ from their default; only of the named fields if any are named."""
+    defaults = {field.name: field.default for field in dataclasses.fields(options)}
+    return [option_name(name) for name in names or defaults if getattr(options, name) != defaults[name]]
 
 
-def values_set(args: Any, *names: str) -> dict[str, Any]:
+def values_set(options: Any, *names: str) -> dict[str, Any]:
     """The named fields that are not None, with their values."""
-    return {name: value for name in names if (value := getattr(args, name)) is not None}
+    return {name: value for name in names if (value := getattr(options, name)) is not None}
 
 
 def option_name(field: str) -> str:
@@ -117,8 +119,14 @@ def union_parts(hint: Any) -> tuple[Any, ...]:
     return typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
 
 
+def first_clause(text: str) -> str:
+    """The first clause of a help text, without a capital letter, for an error about a missing value."""
+    clause = re.split(r"\.(?:\s|$)|[:;]", text)[0]
+    return clause if clause[1:2].isupper() else clause[:1].lower() + clause[1:]
+
+
 # --------------------------------------------------------------------------------------------------------------------
-# Names of options that are known from elsewhere, the same for the command line and for keywords.
+# Other names of options, for the command line and for keywords.
 
 
 _NAMES = tomllib.loads((files("albert.api") / "option_names.toml").read_text(encoding="utf-8"))
@@ -126,125 +134,145 @@ TRANSFORMERS_NAMES, SAME_THING, EARLIER_NAMES = (
     {f"--{name}": f"--{ours}" for name, ours in (pair.split("=") for pair in _NAMES[kind].split())}
     for kind in ("transformers", "same", "earlier")
 )
-"""Names that users of transformers type, that other commands use, and that options had before -> ours."""
+"""Names in transformers, in other commands, and in earlier versions -> ours."""
 SETTINGS: dict[str, tuple[str, str]] = {name: tuple(setting) for name, setting in _NAMES["switches"].items()}
 """Switches of transformers and of other commands -> an option and its value."""
 USUAL_TEXTS: dict[str, str] = _NAMES["texts"]
-"""Field -> what it is, of options that several commands have."""
+"""Field -> help text of options that several commands have."""
 NO_SUCH_OPTION: dict[str, str] = _NAMES["missing"]
-"""Options of transformers' and the reference's scripts that albert has not -> what to do."""
+"""Options of transformers' and the reference's scripts that albert lacks -> what to do."""
 
 
-def switch(name: str) -> tuple[str, str]:
-    """The option and its value that a switch of another name stands for; empty where it stands for none."""
+def short_names(options: Collection[str]) -> dict[str, list[str]]:
+    """`--group.field` -> its names without the group, the usual one first.
+
+    The name of the field itself is among them if no other option ends in it.
+    """
+    ends = Counter(option.rpartition(".")[2].removeprefix("--") for option in options)
+    usual = {long: short for short, long in SAME_THING.items() if short not in options}
+    names = {}
+    for option in (option for option in options if "." in option):
+        field = option.rpartition(".")[2]
+        names[option] = [usual[option]] if option in usual else []
+        names[option] += [f"--{field}"] if ends[field] == 1 else []
+    return names
+
+
+def switch_value(name: str) -> tuple[str, str]:
+    """The option and the value that a switch stands for; empty strings for no switch."""
     return SETTINGS.get(TRANSFORMERS_NAMES.get(name, name), ("", ""))
 
 
-def usual_name(name: str, known: Collection[str]) -> str | None:
-    """What is meant by the name of an option, among those that a command has; None where it has no such one."""
+def canonical_name(name: str, known: Collection[str]) -> str | None:
+    """The known option that a name stands for; None if there is none."""
     usual = TRANSFORMERS_NAMES.get(name, name)
     names = (name, usual, SAME_THING.get(usual), EARLIER_NAMES.get(name))
-    return next((each for each in names if each in known), None)
+    return next((option for option in names if option in known), None)
 
 
-def nearest_name(name: str, known: Collection[str]) -> str | None:
-    """What to do about an unknown option: the name that was probably meant, or a hint; None if nothing is close."""
-    told = NO_SUCH_OPTION.get(TRANSFORMERS_NAMES.get(name, name))
-    if told is not None and (not (said := re.findall(r"--[a-z-]+", told)) or any(each in known for each in said)):
-        return told
-    others = {other for other in (*TRANSFORMERS_NAMES, *SAME_THING) if usual_name(other, known)}
-    # Without the dashes, which are alike in all of them.
-    plain = {each[2:]: each for each in sorted({*known, *others})}
-    typed = name.strip("-").lower()
-    close = difflib.get_close_matches(typed, sorted(each[2:] for each in known), n=1, cutoff=0.75)
-    close = close or difflib.get_close_matches(typed, plain, n=1, cutoff=0.7)
-    close = close or difflib.get_close_matches(typed, sorted(each[2:] for each in known), n=1, cutoff=0.6)
-    return f"did you mean {usual_name(plain[close[0]], known)!r}?" if close else None
+def suggestion(name: str, known: Collection[str]) -> str | None:
+    """A remedy for an unknown option: a hint, or the most similar option; None if none is similar."""
+    hint = NO_SUCH_OPTION.get(TRANSFORMERS_NAMES.get(name, name))
+    if hint is not None and (not (named := re.findall(r"--[a-z-]+", hint)) or any(option in known for option in named)):
+        return hint
+    aliases = {alias for alias in (*TRANSFORMERS_NAMES, *SAME_THING) if canonical_name(alias, known)}
+    # Compared without the dashes, which all of them have.
+    plain = {option[2:]: option for option in sorted({*known, *aliases})}
+    typed, own = name.strip("-").lower(), sorted(option[2:] for option in known)
+    for candidates, cutoff in ((own, 0.75), (plain, 0.7), (own, 0.6)):
+        if close := difflib.get_close_matches(typed, candidates, n=1, cutoff=cutoff):
+            return f"did you mean {canonical_name(plain[close[0]], known)!r}?"
+    return None
 
 
-def places_of(known: Mapping[str, Keyword]) -> dict[str, tuple[str, ...]]:
-    """Option -> the keyword that it is, or a keyword and the field inside of it that has the name to itself."""
-    inside = {name: one.hint for name, one in known.items() if dataclasses.is_dataclass(one.hint)}
-    parts = [(outer, field.name) for outer, hint in inside.items() for field in dataclasses.fields(hint)]
-    times = Counter([*(name for _, name in parts), *known])
-    found = {option_name(name): (name,) for name in known if name not in inside}
-    found |= {option_name(name): (outer, name) for outer, name in parts if times[name] == 1}
-    dotted = {option_name(".".join(place)): place for place in parts}
-    return found | {short: dotted[long] for short, long in SAME_THING.items() if long in dotted}
+def option_paths(known: Mapping[str, Keyword]) -> dict[str, tuple[str, ...]]:
+    """Option -> a keyword, or a keyword that is a dataclass and one of its fields."""
+    paths = {}
+    for name, keyword in known.items():
+        is_group = dataclasses.is_dataclass(keyword.hint)
+        inner = [(name, field.name) for field in dataclasses.fields(keyword.hint)] if is_group else [(name,)]
+        paths |= {option_name(".".join(path)): path for path in inner}
+    found = {option: path for option, path in paths.items() if "." not in option}
+    return found | {name: paths[option] for option, names in short_names(paths).items() for name in names}
 
 
-def by_keyword(given: Iterable[tuple[str, Any]], known: Mapping[str, Keyword], name: str) -> dict[str, Any]:
-    """What is given under any name, by keyword; UsageError where a name is unknown, or two are of one thing."""
-    places, found = places_of(known), dict[tuple[str, ...], tuple[str, Any]]()
-    for word, value in given:
+def by_keyword(arguments: Iterable[tuple[str, Any]], known: Mapping[str, Keyword], name: str) -> dict[str, Any]:
+    """The values of arguments under any accepted name, by keyword.
+
+    Raises:
+        UsageError: a name is unknown, or two arguments set the same value.
+    """
+    paths, found = option_paths(known), dict[tuple[str, ...], tuple[str, Any]]()
+    for word, value in arguments:
         option, is_text = option_name(word), isinstance(value, str | os.PathLike)
-        usual, (switched, setting) = usual_name(option, places), switch(option)
+        usual, (switched, setting) = canonical_name(option, paths), switch_value(option)
         if word in known and not (usual and is_text and dataclasses.is_dataclass(known[word].hint)):
-            place = (word,)
+            path = (word,)
         elif usual is not None:
-            place = places[usual]
-        elif usual := usual_name(switched, places):
+            path = paths[usual]
+        elif usual := canonical_name(switched, paths):
             if not isinstance(value, bool):
                 raise UsageError(f"{name}: {word}", f"is {value!r}, True or False is expected")
-            place, value = places[usual], setting if value else ...
+            path, value = paths[usual], setting if value else ...
         else:
-            nearest = re.sub(r"--([a-z-]+)", lambda it: it[1].replace("-", "_"), nearest_name(option, places) or "")
-            raise UsageError(f"{name}: {word}", "unknown keyword", nearest or did_you_mean(word, known))
-        if place in found:
-            raise UsageError(f"{name}: {word}", f"and {found[place][0]} say the same thing twice", "give one of them")
+            remedy = re.sub(r"--([a-z-]+)", lambda match: match[1].replace("-", "_"), suggestion(option, paths) or "")
+            raise UsageError(f"{name}: {word}", "unknown keyword", remedy or did_you_mean(word, known))
+        if path in found:
+            raise UsageError(f"{name}: {word}", f"and {found[path][0]} say the same thing twice", "give one of them")
         if value is not ...:
-            found[place] = (word, value)
-    taken = {place[0]: value for place, (_, value) in found.items() if len(place) == 1}
+            found[path] = (word, value)
+    values = {path[0]: value for path, (_, value) in found.items() if len(path) == 1}
     for (outer, *inner), (word, value) in found.items():
         if inner:
-            part = plain_value(taken.get(outer, {}))
-            if not isinstance(part, dict) or inner[0] in part:
+            group = plain_value(values.get(outer, {}))
+            if not isinstance(group, dict) or inner[0] in group:
                 raise UsageError(f"{name}: {word}", f"and {outer} say the same thing twice", "give one of them")
-            taken[outer] = {**part, inner[0]: value}
-    return taken
+            values[outer] = {**group, inner[0]: value}
+    return values
 
 
-def read_options(shape: type, path: Path, leave_out: Collection[str] = ()) -> dict[str, Any]:
+def read_options(shape: type, path: Path, omit: Collection[str] = ()) -> dict[str, Any]:
     """The options in a TOML or JSON file, by keyword.
 
     Raises:
         MissingInput, DamagedData: the file cannot be read.
         InvalidConfiguration: an unknown key, or a wrong type.
     """
-    known = {one.name: one.hint for one in keywords_of(shape) if one.name not in leave_out}
+    known = {keyword.name: keyword.hint for keyword in keywords_of(shape) if keyword.name not in omit}
     options = {option_name(name): name for name in known}
     values = {}
     for key, value in read_toml_or_json(path).items():
-        if (usual := usual_name(option_name(key), options)) is None:
+        if (usual := canonical_name(option_name(key), options)) is None:
             raise InvalidConfiguration(f"{path}: {key}", "unknown key", did_you_mean(key, known))
-        if options[usual] in values:
-            raise InvalidConfiguration(f"{path}: {key}", f"says the same as {options[usual]}", "give one of them")
-        values[options[usual]] = convert_value(known[options[usual]], value, f"{path}: {key}")
+        name = options[usual]
+        if name in values:
+            raise InvalidConfiguration(f"{path}: {key}", f"says the same as {name}", "give one of them")
+        values[name] = convert_value(known[name], value, f"{path}: {key}")
     return values
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Types as they are shown: what a field takes from Python, which is more than the command line has words for.
+# Types as help shows them: Python values may have more types than words of a command line.
 
 
-class _Spelled(str):
-    """A type in words; `help` shows it without quotes."""
+class _TypeName(str):
+    """The name of a type, which `help` shows without quotes."""
 
     __slots__ = ()
     __repr__ = str.__str__
 
 
-def spelled(hint: Any) -> str:
-    """A field's type as Python takes it."""
+def type_name(hint: Any) -> str:
+    """The type of a field as Python takes it."""
     origin, parts = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
-        return " | ".join(dict.fromkeys(map(spelled, parts)))
+        return " | ".join(dict.fromkeys(map(type_name, parts)))
     if origin is Literal:
         return f"Literal[{', '.join(map(repr, parts))}]"
     if origin is Mapping:
-        return f"Mapping[{', '.join(map(spelled, parts))}]"
+        return f"Mapping[{', '.join(map(type_name, parts))}]"
     if origin is tuple:
-        items = [spelled(part) for part in parts if part is not Ellipsis]
+        items = [type_name(part) for part in parts if part is not Ellipsis]
         return f"Sequence[{items[0]}]" if len(items) < len(parts) else f"tuple[{', '.join(items)}]"
     if dataclasses.is_dataclass(hint):
         return f"{typing.cast(type, hint).__name__} | Mapping[str, Any]"
@@ -253,10 +281,10 @@ def spelled(hint: Any) -> str:
     return "None" if hint is type(None) else getattr(hint, "__name__", str(hint))
 
 
-def _single_item(hint: Any) -> Any:
-    """The type of an item where one alone may be given in place of several; None where not."""
-    several = [typing.get_args(part) for part in union_parts(hint) if typing.get_origin(part) is tuple]
-    return next((item for item, *rest in several if rest == [...]), None)
+def _item_type(hint: Any) -> Any:
+    """The type of an item of a sequence, for which a single item may be given; None for other types."""
+    items = [typing.get_args(part) for part in union_parts(hint) if typing.get_origin(part) is tuple]
+    return next((item for item, *rest in items if rest == [...]), None)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -264,7 +292,7 @@ def _single_item(hint: Any) -> Any:
 
 
 def plain_value(value: Any) -> Any:
-    """Dicts, lists and scalars, of paths, dataclasses, sets, and numbers of NumPy as well."""
+    """A value as dicts, lists and scalars; paths, dataclasses, sets and NumPy scalars are converted."""
     if isinstance(value, os.PathLike):
         return os.fspath(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -276,45 +304,44 @@ def plain_value(value: Any) -> Any:
     return value.item() if getattr(value, "shape", None) == () else value  # type: ignore[union-attr] (of NumPy)
 
 
-def arguments_of(shape: type[T], given: Mapping[str, Any], name: str, **bases: Any) -> T:
-    """The options, from keyword arguments.
+def options_from(shape: type[T], values: Mapping[str, Any], name: str, **bases: Any) -> T:
+    """The options with these values by keyword.
 
     Args:
-        bases: group -> what the keywords of that group change single values of: a recipe.
+        bases: group -> the recipe of which the keywords of the group change single values.
 
     Raises:
-        InvalidConfiguration: a value is missing or has the wrong type.
+        UsageError: a required value is missing.
+        InvalidConfiguration: a value has the wrong type.
     """
     known = {keyword.name: keyword for keyword in keywords_of(shape)}
-    plain: dict[str | None, dict[str, Any]] = {None: {}}
-    for keyword, value in given.items():
+    plain: dict[str | None, dict[str, Any]] = {None: {}}  # group -> its values
+    for key, value in values.items():
         if value is ...:
             continue
-        value, one = plain_value(value), known[keyword]
-        choices = [typing.get_args(part) for part in union_parts(one.hint) if typing.get_origin(part) is Literal]
-        is_whole = value is None or isinstance(value, list) or any(value in each for each in choices)
-        takes_several = _single_item(one.hint) is not None
-        plain.setdefault(one.group, {})[keyword] = [value] if takes_several and not is_whole else value
-    for one in known.values():
-        if one.default is dataclasses.MISSING and one.name not in plain[None]:
-            what = re.split(r"\.(?:\s|$)|[:;]", one.text)[0]
-            what = what if what[1:2].isupper() else what[:1].lower() + what[1:]
-            raise UsageError(f"{name}: {one.name}", "is missing", f"it is {what}")
+        value, keyword = plain_value(value), known[key]
+        choices = [typing.get_args(part) for part in union_parts(keyword.hint) if typing.get_origin(part) is Literal]
+        is_single = not (value is None or isinstance(value, list) or any(value in choice for choice in choices))
+        takes_several = _item_type(keyword.hint) is not None
+        plain.setdefault(keyword.group, {})[key] = [value] if takes_several and is_single else value
+    for keyword in known.values():
+        if keyword.default is dataclasses.MISSING and keyword.name not in plain[None]:
+            raise UsageError(f"{name}: {keyword.name}", "is missing", f"it is {first_clause(keyword.text)}")
     groups = {}
     for field in dataclasses.fields(typing.cast(Any, shape)):
         if field.name in plain or field.name in bases:
             base = bases.get(field.name, field.default)
-            values = plain.get(field.name, {})
-            groups[field.name] = from_json(type(base), deep_merge(to_json(base), values), name) if values else base
+            changes = plain.get(field.name, {})
+            groups[field.name] = from_json(type(base), deep_merge(to_json(base), changes), name) if changes else base
     return dataclasses.replace(from_json(shape, plain[None], name), **groups)  # type: ignore[type-var]
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Rows in memory: written as JSON lines, which is what is then read.
+# Rows in memory are written as JSON lines, and read as any other file.
 
 
 def is_rows(value: object) -> bool:
-    """Whether something is rows, not the name of a file or several names."""
+    """Whether a value is rows, not one or several file names."""
     if isinstance(value, str | os.PathLike) or value is None:
         return False
     if hasattr(value, "columns") or not isinstance(value, Sequence):
@@ -323,10 +350,10 @@ def is_rows(value: object) -> bool:
 
 
 def rows_as_json_lines(value: Any, name: str) -> str:
-    """The rows of a data frame, or dicts, one JSON object a line; what is missing (None, NaN) is left out.
+    """The rows of a data frame, or dicts, as JSON lines; missing values (None, NaN) are left out.
 
     Raises:
-        MissingInput: there are none.
+        MissingInput: there are no rows.
         UsageError: the value is not rows, a row is not a dict, or a value cannot be written as JSON.
     """
     if hasattr(value, "to_dicts"):  # polars
@@ -340,13 +367,13 @@ def rows_as_json_lines(value: Any, name: str) -> str:
     for number, row in enumerate(value, start=1):
         if not isinstance(row, Mapping):
             raise UsageError(f"{name}:{number}", f"is {type(row).__name__}, a dict of columns is expected")
-        kept = {
+        present = {
             str(key): item
             for key, item in row.items()
             if item is not None and not (isinstance(item, float) and math.isnan(item))
         }
         try:
-            lines.append(json.dumps(kept, ensure_ascii=False, allow_nan=False, default=_json_value) + "\n")
+            lines.append(json.dumps(present, ensure_ascii=False, allow_nan=False, default=_json_value) + "\n")
         except (TypeError, ValueError) as error:
             raise UsageError(f"{name}:{number}", f"holds a value that cannot be read ({error})") from error
     if not lines:
@@ -363,11 +390,11 @@ def _json_value(value: Any) -> Any:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Functions made of a dataclass: their signature, their help, and errors in words of Python.
+# Functions made from a dataclass of options: signature, help, and errors that name keywords.
 
 
-def in_python(text: str, known: Iterable[str]) -> str:
-    """A line for the command line with options as keywords: `--max-length` becomes `max_length`."""
+def options_as_keywords(text: str, known: Iterable[str]) -> str:
+    """A line about the command line in terms of Python: `--max-length` becomes `max_length`."""
     names = set(known)
 
     def keyword(match: re.Match[str]) -> str:
@@ -381,129 +408,131 @@ def in_python(text: str, known: Iterable[str]) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Call:
-    """A call of a function: what is given by keyword, and which file stands for rows in memory."""
+    """The arguments of a call.
+
+    Attributes:
+        row_keywords: keywords that may hold rows.
+        files: keyword -> the file that holds its rows.
+    """
 
     shape: type
     name: str
-    given: dict[str, Any]
-    rows: Sequence[str]
+    values: dict[str, Any]
+    row_keywords: Sequence[str]
     files: dict[str, str] = dataclasses.field(default_factory=dict)
 
     def path(self, keyword: str) -> Path | None:
-        """The path that a keyword names, None where it is not given or is no path."""
-        value = self.given.get(keyword)
+        """The value of a keyword if it is a path."""
+        value = self.values.get(keyword)
         return Path(value) if isinstance(value, str | os.PathLike) else None
 
     @contextmanager
     def rows_in(self, folder: Path, keep: bool = False) -> Iterator[None]:
-        """In the block the keywords that have rows name files with them, whose names say their content: equal rows give
-        the same file.
+        """Write rows in memory to files for the duration of the block; equal rows give the same file.
 
         Args:
-            keep: whether they stay when all goes well; otherwise, and what is empty then, is removed.
+            keep: leave the files if the block succeeds. Otherwise they and empty folders are removed.
         """
-        rows = {keyword: self.given[keyword] for keyword in self.rows if is_rows(self.given.get(keyword))}
+        rows = {keyword: self.values[keyword] for keyword in self.row_keywords if is_rows(self.values.get(keyword))}
         texts = {keyword: rows_as_json_lines(value, keyword) for keyword, value in rows.items()}
-        folders = [place for place in (folder, folder.parent) if not place.exists()]
-        made: list[Path] = []
+        new_folders = [path for path in (folder, folder.parent) if not path.exists()]
+        written: list[Path] = []
         try:
             for keyword, text in texts.items():
-                place = folder / f"{keyword}-{hashlib.sha256(text.encode()).hexdigest()[:12]}.jsonl"
-                self.files[keyword] = str(place)
-                if not place.exists():
+                path = folder / f"{keyword}-{hashlib.sha256(text.encode()).hexdigest()[:12]}.jsonl"
+                self.files[keyword] = str(path)
+                if not path.exists():
                     folder.mkdir(parents=True, exist_ok=True)
-                    write_text(place, text)
-                    made.append(place)
+                    write_text(path, text)
+                    written.append(path)
             yield
         except BaseException:
             keep = False
             raise
         finally:
             if not keep:
-                for place in made:
-                    place.unlink(missing_ok=True)
-                for place in folders:
-                    if place.is_dir() and not any(place.iterdir()):
-                        shutil.rmtree(place, ignore_errors=True)
+                for path in written:
+                    path.unlink(missing_ok=True)
+                for path in new_folders:
+                    if path.is_dir() and not any(path.iterdir()):
+                        shutil.rmtree(path, ignore_errors=True)
 
-    def arguments(self, **bases: Any) -> Any:
-        """The options; see `arguments_of`."""
-        return arguments_of(self.shape, {**self.given, **self.files}, self.name, **bases)
+    def options(self, **bases: Any) -> Any:
+        """The options of the command; see `options_from`."""
+        return options_from(self.shape, {**self.values, **self.files}, self.name, **bases)
 
-    def in_words_of_python(self, error: AlbertError, known: Iterable[str]) -> AlbertError:
-        """The error with keywords for options, and the keyword in place of the file that holds its rows."""
-        told = copy.copy(error)
+    def reworded(self, error: AlbertError, known: Iterable[str]) -> AlbertError:
+        """The error with keywords in place of options, and of the files that hold their rows."""
 
-        def reworded(text: str) -> str:
+        def reword(text: str) -> str:
             for keyword, file in self.files.items():
                 text = text.replace(file, keyword)
-            return in_python(text, known)
+            return options_as_keywords(text, known)
 
-        told.subject, told.why, told.args = reworded(error.subject), reworded(error.why), (reworded(str(error)),)
-        return told
+        result = copy.copy(error)
+        result.subject, result.why, result.args = reword(error.subject), reword(error.why), (reword(str(error)),)
+        return result
 
 
-def takes(
+def with_options(
     shape: type,
     name: str,
-    first: Sequence[str],
+    positional: Sequence[str],
     rows: Sequence[str] = (),
-    without: Sequence[str] = (),
-    more: Sequence[Keyword] = (),
+    omit: Sequence[str] = (),
+    extra: Sequence[Keyword] = (),
 ) -> Callable[[Callable[[Call], T]], Callable[..., T]]:
     """Give a function the options of a command as keywords.
 
     Args:
-        first: the keywords that may be given without their names, in their order.
-        rows: keywords that take rows in memory, too.
-        without: fields that only a command line has: how to print.
+        positional: the keywords that may be given without their names, in their order.
+        rows: keywords that also take rows in memory.
+        omit: fields for the command line only: how to print.
+        extra: keywords that the command lacks.
     """
-    known = {one.name: one for one in (*more, *keywords_of(shape)) if one.name not in without}
-    ordered = sorted(known.values(), key=lambda one: first.index(one.name) if one.name in first else len(first))
+    known = {keyword.name: keyword for keyword in (*extra, *keywords_of(shape)) if keyword.name not in omit}
+    ordered = [*(known[key] for key in positional), *(known[key] for key in known if key not in positional)]
 
-    def made(function: Callable[[Call], T]) -> Callable[..., T]:
+    def decorate(function: Callable[[Call], T]) -> Callable[..., T]:
         @functools.wraps(function)
         @without_inner_frames
-        def called(*positional: Any, **given: Any) -> T:
-            if len(positional) > len(first):
-                only = f"only {' and '.join(first)} may be given so"
-                raise UsageError(name, f"{len(positional)} values have no keyword", only)
-            named = [*zip(first, positional, strict=False), *given.items()]
-            call = Call(shape, name, by_keyword(named, known, name), rows)
+        def wrapper(*args: Any, **kwargs: Any) -> T:
+            if len(args) > len(positional):
+                only = f"only {' and '.join(positional)} may be given so"
+                raise UsageError(name, f"{len(args)} values have no keyword", only)
+            arguments = [*zip(positional, args, strict=False), *kwargs.items()]
+            call = Call(shape, name, by_keyword(arguments, known, name), rows)
             try:
                 return function(call)
             except AlbertError as error:
-                raise call.in_words_of_python(error, known) from error
+                raise call.reworded(error, known) from error
 
-        parameters = [
-            inspect.Parameter(
-                one.name,
-                inspect.Parameter.POSITIONAL_OR_KEYWORD if one.name in first else inspect.Parameter.KEYWORD_ONLY,
-                default=inspect.Parameter.empty if one.default is dataclasses.MISSING else one.default,
-                annotation=_shown_type(one, one.name in rows),
-            )
-            for one in ordered
-        ]
-        result = _Spelled(function.__annotations__["return"])
+        parameters = []
+        for keyword in ordered:
+            kind = Parameter.POSITIONAL_OR_KEYWORD if keyword.name in positional else Parameter.KEYWORD_ONLY
+            default = Parameter.empty if keyword.default is dataclasses.MISSING else keyword.default
+            annotation = _annotation(keyword, keyword.name in rows)
+            parameters.append(Parameter(keyword.name, kind, default=default, annotation=annotation))
+        result = _TypeName(function.__annotations__["return"])
         signature = inspect.Signature(parameters, return_annotation=result)
         width = {"width": 116, "initial_indent": " " * 4, "subsequent_indent": " " * 8}
-        lines = [textwrap.fill(f"{one.name}: {in_python(one.text, known)}", **width) for one in ordered]
-        called.__doc__ = f"{inspect.cleandoc(function.__doc__ or '')}\n\nArgs:\n" + "\n".join(lines)
-        called.__annotations__ = {one.name: one.annotation for one in parameters} | {"return": result}
-        vars(called)["__signature__"] = signature
-        return called
+        lines = [textwrap.fill(f"{each.name}: {options_as_keywords(each.text, known)}", **width) for each in ordered]
+        wrapper.__doc__ = f"{inspect.cleandoc(function.__doc__ or '')}\n\nArgs:\n" + "\n".join(lines)
+        wrapper.__annotations__ = {each.name: each.annotation for each in parameters} | {"return": result}
+        vars(wrapper)["__signature__"] = signature
+        return wrapper
 
-    return made
-
-
-_NAMES_OF_PLACES = ("model", "teacher", "init", "corpus")
-"""Keywords that are texts on the command line, because they may be Hub ids, and in Python paths as well."""
+    return decorate
 
 
-def _shown_type(keyword: Keyword, takes_rows: bool) -> _Spelled:
-    shown, item = spelled(keyword.hint), _single_item(keyword.hint)
-    if keyword.name in _NAMES_OF_PLACES:
+_PATH_OR_ID = ("model", "teacher", "init", "corpus")
+"""Keywords that are strings on the command line because they may be Hub ids; in Python they may be paths too."""
+
+
+def _annotation(keyword: Keyword, takes_rows: bool) -> _TypeName:
+    shown, item = type_name(keyword.hint), _item_type(keyword.hint)
+    if keyword.name in _PATH_OR_ID:
         shown = re.sub(r"\bstr\b", "str | os.PathLike[str]", shown)
     if takes_rows:
-        return _Spelled(f"Rows | {shown}" if item is not None else shown.replace("str | os.PathLike[str]", "Rows"))
-    return _Spelled(shown if item is None else f"{spelled(item)} | {shown}")
+        return _TypeName(f"Rows | {shown}" if item is not None else shown.replace("str | os.PathLike[str]", "Rows"))
+    return _TypeName(shown if item is None else f"{type_name(item)} | {shown}")

@@ -1,4 +1,4 @@
-"""Opening models from Python: to be asked, or as a module of PyTorch for a loop of one's own."""
+"""Opening models from Python: for predictions, or as a PyTorch module for your own training loop."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ from albert.runtime.errors import InvalidConfiguration, UsageError, did_you_mean
 from albert.text.tokenizer import Tokenizer
 
 load = without_inner_frames(Predictor.open)
-for _name, _method in [*vars(Predictor).items()]:  # what a loaded model is asked, too
+for _name, _method in [*vars(Predictor).items()]:  # errors of its methods, too, come without inner frames
     if callable(_method) and not _name.startswith("_"):
         setattr(Predictor, _name, without_inner_frames(_method))
 
@@ -33,24 +33,24 @@ def open_model(
     new_head: bool = False,
     overrides: Mapping[str, Any] | None = None,
 ) -> tuple[nn.Module, Tokenizer]:
-    """A model as a module of PyTorch, and its tokenizer, for a training loop of one's own.
+    """Open a model as a PyTorch module, with its tokenizer, for your own training loop.
 
-    The module takes what `albert.pack` gives. It is in evaluation mode, in fp32, on the CPU; `train()` and `to()`
+    The module takes batches from `albert.pack`. It is in evaluation mode, in fp32, on the CPU; `train()` and `to()`
     change that.
 
     Args:
         model: a model directory, a run, a Hub id, or `tiny`.
-        kind: the head that is wanted: "classification" (one number a label and sequence), "token_classification" (a
-            label and token), "multiple_choice" (one a sequence), "question_answering", "masked_lm", "pretraining", or
-            "encoder", the states alone (float [tokens, H]). A head that the model lacks is drawn at random.
+        kind: the head: "classification" (output [sequences, labels]), "token_classification" ([tokens, labels]),
+            "multiple_choice" ([sequences]), "question_answering", "masked_lm", "pretraining", or "encoder" for the
+            hidden states alone (float [tokens, H]). A head that the model lacks is initialised at random.
         num_labels: outputs of a (token) classification head; as many as the model has when not set.
-        revision: a branch, tag or commit, when it is a Hub id.
-        new_head: draw the head anew in any case.
-        overrides: fields of the configuration to set anew, `{"hidden_dropout_prob": 0.1}` say.
+        revision: a branch, tag or commit of a Hub repository.
+        new_head: initialise the head at random in any case.
+        overrides: fields of the configuration to change, such as `{"hidden_dropout_prob": 0.1}`.
 
     Raises:
         MissingInput, Unavailable, DamagedData: the model is missing, cannot be downloaded, or is damaged.
-        InvalidConfiguration: a shape or a setting does not fit, or there is no such kind.
+        InvalidConfiguration: a shape or a setting does not fit, or the kind is unknown.
     """
     if kind not in (kinds := get_args(Kind)):
         raise InvalidConfiguration("albert.open_model: kind", f"{kind!r} is not a choice", did_you_mean(kind, kinds))
@@ -69,17 +69,17 @@ def pack(
     max_length: int = 512,
     device: str | torch.device = "cpu",
 ) -> PackedSequences:
-    """Texts as the batch that a model takes: encoded, with [CLS] and [SEP], one after the other, without padding.
+    """Encode texts as one batch for a model, with [CLS] and [SEP] and without padding.
 
     Args:
         tokenizer: the model's.
         texts: one or more; a text that is too long is cut at its end, of a pair the longer one first.
         pairs: a second text for each.
-        max_length: tokens of a sequence at most, special ones included.
-        device: where the batch is to lie.
+        max_length: maximum tokens of a sequence, including special ones.
+        device: the device of the batch.
 
     Raises:
-        UsageError: no texts, or another number of pairs; one text in place of a list.
+        UsageError: no texts, another number of pairs, or one text instead of a list.
         InvalidConfiguration: `max_length` leaves no room for text.
     """
     if isinstance(texts, str) or isinstance(pairs, str):

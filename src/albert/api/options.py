@@ -1,6 +1,6 @@
 """Options of the commands that have a Python function: fields with types, defaults and help.
 
-A field is an option of the command line and a keyword argument in Python. Nothing here loads torch."""
+A field is an option of the command line and a keyword argument in Python. This module does not import torch."""
 
 import shlex
 from dataclasses import MISSING, dataclass, field, fields, replace
@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 import tyro
 from tyro.conf import Positional
 
-from albert.api.keywords import flags_of, option_name
+from albert.api.keywords import flags_set, option_name
 from albert.model.config import Activation, ArchitectureChanges, Extension
 from albert.pretraining.recipe import RECIPES, Head, PretrainingRecipe
 from albert.pretraining.segments import SentenceObjective
@@ -28,7 +28,7 @@ from albert.text.readers import BadUtf8, DocumentBoundary, Reading
 
 @dataclass(frozen=True, kw_only=True)
 class CorpusOptions:
-    """Which text, and how it is read."""
+    """Which text to read, and how."""
 
     corpus: Annotated[Positional[tuple[str, ...]], tyro.conf.arg(metavar="CORPUS...")]
     """Files, folders or patterns: .txt, .jsonl, .csv, .tsv, .parquet, a Wikipedia dump (.xml), packed as .gz, .bz2, .xz
@@ -36,19 +36,19 @@ class CorpusOptions:
     text_field: str = Reading.text_field
     """The key of a JSON line, or the column of a table, that holds the text."""
     documents: DocumentBoundary = Reading.documents
-    """What a document is in a .txt file: the whole file, what stands between blank lines, or every line."""
+    """What a document is in a .txt file: the whole file, a block between blank lines, or every line."""
     sentences_as_lines: bool = False
-    """Take every line for a sentence, and look for no others."""
+    """Every line is one sentence; no other boundaries are looked for."""
     language: str = "en"
     """Language of the sentence splitter (ISO 639 code)."""
     bad_utf8: BadUtf8 = Reading.bad_utf8
-    """What is done about text that is not UTF-8: stop there, put U+FFFD in place of it, or skip the document."""
+    """For text that is not UTF-8: stop with an error, replace it by U+FFFD, or skip the document."""
     max_document_megabytes: float = Reading.max_document_bytes / 1e6
-    """Longer documents are divided at the end of a paragraph, a line or a sentence."""
+    """Longer documents are split at the end of a paragraph, a line or a sentence."""
 
     @property
     def words(self) -> str:
-        """The same options as words of a command line, for another command that reads the same text."""
+        """These options as a command line, for another command that reads the same text."""
         flags = []
         for option in fields(CorpusOptions):
             value = getattr(self, option.name)
@@ -58,12 +58,11 @@ class CorpusOptions:
 
     @property
     def paths(self) -> list[Path]:
-        """The places of the corpus."""
-        return [Path(place) for place in self.corpus]
+        return [Path(path) for path in self.corpus]
 
     @property
     def reading(self) -> dict[str, Any]:
-        """The fields of `Reading`."""
+        """The fields of `albert.text.readers.Reading`."""
         return {
             "text_field": self.text_field,
             "documents": self.documents,
@@ -78,40 +77,39 @@ class CorpusOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class DepthOptions:
-    """How deep a model runs, where it is not as deep as it was trained."""
+    """How many layers of a model to apply."""
 
     depth: tuple[int, ...] = ()
-    """Layers to apply, in place of as many as the model was trained with. Several make a table of scores and costs."""
+    """Number of layers to apply; as many as in training when not set. Several give a table of scores and costs."""
     patience: tuple[int, ...] = ()
-    """Early exit: an example leaves when so many depths in a row agree with the one before. For models of
-    `albert finetune --exits`; each patience is a row of the table, too."""
+    """Early exit: an example is decided as soon as this many depths in a row agree with the one before. For models of
+    `albert finetune --exits`; each patience is a row of the table as well."""
     curve: Path | None = None
-    """Draw that table, score against compute, as a PNG; the figures go beside it as .csv."""
+    """Draw that table, score against compute, as a PNG; the figures are written beside it as .csv."""
     rounds: int = 1
-    """How often each row of that table is timed."""
+    """Number of timings of each row of that table."""
 
     @property
     def makes_table(self) -> bool:
-        """Whether a model is run in several ways, or its costs are wanted."""
+        """Whether several depths, or costs, are asked for."""
         return len(self.depth) > 1 or bool(self.patience) or self.curve is not None
 
     @property
-    def one_depth(self) -> int | None:
-        """The depth that was asked for where there is no table."""
+    def single_depth(self) -> int | None:
         return next(iter(self.depth), None)
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Options about the user's own tables, the same for `albert finetune` and `albert evaluate`.
+# Options for the user's own tables, of `albert finetune` and `albert evaluate`.
 
 
 @dataclass(frozen=True, kw_only=True)
 class TableOptions:
-    """Your own tables: their columns, and what is not to be inferred from the rows."""
+    """Your own tables: their columns, and what is not inferred from the rows."""
 
     task_file: Path | None = None
-    """Your own tables: a JSON file that says what these flags say, e.g. {"train": "my.csv", "text": "review", "label":
-    "stars"}. Flags go before it. A run writes a complete one, its task.json."""
+    """Your own tables: a JSON file with the values of these flags, e.g. {"train": "my.csv", "text": "review", "label":
+    "stars"}. Flags override it. A run writes a complete one, its task.json."""
     text: str | None = None
     """Your own tables: the column of the text; of a multiple choice, the passage."""
     pair: str | None = None
@@ -121,41 +119,41 @@ class TableOptions:
     words: str | None = None
     """Token classification: the column of lists of words."""
     tags: str | None = None
-    """Token classification: the column of lists of tags, one a word."""
+    """Token classification: the column of lists of tags, one for each word."""
     options: tuple[str, ...] | None = None
-    """Multiple choice: the columns of the options, or one column of lists; --label is the right one's column, letter,
-    number or text."""
+    """Multiple choice: the columns of the options, or one column of lists; --label names the right option by its
+    column, letter, number or text."""
     question: str | None = None
     """Questions on a text, or a multiple choice: the column of the question."""
     context: str | None = None
     """Questions on a text: the column of the text that holds the answer."""
     answer: str | None = None
-    """Questions on a text: the column of the answer, or of lists of right ones; an empty one: there is none."""
+    """Questions on a text: the column of the answer, or of lists of right answers; empty for no answer."""
     answer_start: str | None = None
-    """Questions on a text: the column of the place where the answer begins, in characters from 0."""
+    """Questions on a text: the column of the position where the answer begins, in characters from 0."""
     id: str | None = None
-    """Your own tables: the column of a name for each row, for the predictions; its number when not set."""
+    """Your own tables: the column of a name for each row, for the predictions; the row number when not set."""
     classes: bool = False
     """Your own tables: the labels are classes, though they are numbers."""
     regression: bool = False
     """Your own tables: the label is a number to predict."""
     multi_label: bool = False
-    """Your own tables: any number of labels is right at once."""
+    """Your own tables: a row may have any number of labels."""
     separator: str | None = None
-    """What stands between several labels in a text."""
+    """The separator of several labels in one text."""
     labels: tuple[str, ...] | None = None
     """All labels, in their order; those of the training file when not set."""
     option_labels: OptionLabels | None = None
-    """What the label of a multiple choice is, where that is not plain."""
+    """What the label of a multiple choice is, if that is ambiguous."""
     metrics: tuple[str, ...] | None = None
-    """What your own task is scored by, the first one decides; the usual ones of its kind when not set."""
+    """Metrics of your own task, the main one first; the usual ones of its kind when not set."""
 
-    def given(self) -> list[str]:
-        """The flags that were used."""
-        return flags_of(self)
+    def flags(self) -> list[str]:
+        """The flags that are set."""
+        return flags_set(self)
 
     def task(self, base: TableTask | None = None, train: Path | None = None, dev: Path | None = None) -> TableTask:
-        """The task that the flags describe; what they leave out comes from the task file, or from `base`.
+        """The task that the flags describe; other fields come from the task file, or from `base`.
 
         Raises:
             UsageError: flags contradict each other.
@@ -164,15 +162,15 @@ class TableOptions:
         if self.task_file is not None:
             base = load_table_task(self.task_file)
         base = base or TableTask()
-        said = {name: value for name, value in common_fields(TableTask, self).items() if value is not None}
+        values = {name: value for name, value in common_fields(TableTask, self).items() if value is not None}
         kinds: dict[str, Kind] = {"classes": "classification", "regression": "regression", "multi_label": "multi-label"}
         chosen = [kind for name, kind in kinds.items() if getattr(self, name)]
         if len(chosen) > 1:
             raise UsageError("--classes, --regression, --multi-label", "contradict each other", "give one of them")
-        if chosen and chosen[0] != base.kind:  # complete for another kind does not mean complete for this one
+        if chosen and chosen[0] != base.kind:  # its metrics and labels are those of another kind
             base = replace(base, kind=chosen[0], metrics=None, labels=None)
         files = {name: path for name, path in (("train", train), ("dev", dev)) if path is not None}
-        return replace(base, **files, **said)
+        return replace(base, **files, **values)
 
 
 NO_TABLE_OPTIONS = TableOptions()
@@ -186,27 +184,27 @@ NO_TABLE_OPTIONS = TableOptions()
 class TrainTokenizer(CorpusOptions):
     """Train a SentencePiece vocabulary (unigram, the settings of the released English models).
 
-    The result holds spiece.model and tokenizer.json; transformers.AutoTokenizer opens it.
+    The result contains spiece.model and tokenizer.json; transformers.AutoTokenizer opens it.
 
     Example: albert tokenizer train corpus/ --output tokenizer --vocab-size 30000
     """
 
     output: Path
-    """The directory to make."""
+    """The directory to create."""
     vocab_size: int = 30_000
-    """Number of pieces, the five special ones included."""
+    """Number of pieces, including the five special ones."""
     lower_case: bool = True
     """Lower-case letters, as the released models do."""
     keep_accents: bool = False
-    """Keep accents, for languages that need them; the released English models drop them, and vowel signs with them."""
+    """Keep accents, for languages that need them; the released English models drop accents and vowel signs."""
     character_coverage: float = 0.99995
-    """Share of the characters' occurrences that gets pieces of its own; the rest is unknown."""
+    """Share of all characters that the vocabulary covers; the rest is unknown."""
     megabytes: float = 100.0
-    """Text used at most, in millions of bytes; of a larger corpus a sample of documents is drawn."""
+    """Maximum amount of text, in millions of bytes; of a larger corpus a sample of documents is drawn."""
     sentences: int = 2_000_000
-    """Sentences used at most; memory grows with them."""
+    """Maximum number of sentences; memory grows with it."""
     seed: int = 0
-    """Seed of both draws."""
+    """Seed of both samples."""
     replace: bool = False
 
 
@@ -214,8 +212,8 @@ class TrainTokenizer(CorpusOptions):
 class Prepare(CorpusOptions):
     """Turn text into token shards for pre-training, in parallel.
 
-    Sentences and documents keep their boundaries; a share of the documents is held out for evaluation. The
-    result does not depend on who does the work. Stopped, the same command goes on.
+    Boundaries of sentences and documents are kept; a share of the documents is held out for evaluation. The
+    result does not depend on engine or workers. If it is stopped, the same command resumes.
 
     Example: albert prepare corpus/ --tokenizer tokenizer --output data
     """
@@ -223,56 +221,55 @@ class Prepare(CorpusOptions):
     tokenizer: Path
     """A directory with a tokenizer, a spiece.model or a vocab.txt: `albert tokenizer train` makes one."""
     output: Path
-    """The directory to make."""
+    """The directory to create."""
     held_out: float = 0.01
-    """Share of the documents kept for evaluation, selected by a hash of their text: one at least, or the last sentences
-    of a single one, unless the share is 0."""
+    """Share of the documents held out for evaluation, selected by a hash of their text: at least one, or the last
+    sentences of a single one, unless the share is 0."""
     workers: int | None = None
-    """Processes; one per processor by default."""
+    """Number of processes; one per processor by default."""
     seed: int = 0
     """Seed of the selection."""
     shard_megabytes: float = SHARD_BYTES / 1e6
-    """Text of one shard, in millions of bytes; each worker holds one in memory."""
+    """Text of one shard, in millions of bytes; each worker keeps one in memory."""
     replace: bool = False
     append: bool = False
-    """Add to the corpus that OUTPUT is; its shards are linked, not written again."""
+    """Add to the existing corpus OUTPUT; its shards are linked, not written again."""
     duplicates: Duplicates = "keep"
-    """Leave out documents that repeat an earlier one of CORPUS: `exact` but for white space, or `near`, 80 % of it.
-    The text is read twice then; what --append adds to is not compared."""
+    """Leave out documents that repeat an earlier one of CORPUS: `exact` except for white space, or `near`, at least
+    80 % of it. The text is then read twice; with --append, earlier documents are not compared."""
     engine: Engine = "processes"
-    """Who does the work: processes of this machine, or datatrove (here, on Ray, on Slurm); the bytes are the same."""
+    """Where the work runs: processes of this machine, or datatrove (here, on Ray, on Slurm); the bytes are the same."""
     plan: bool = False
-    """Say what it will take and give, from a sample of the text, and write nothing."""
+    """Estimate time and sizes from a sample of the text, and write nothing."""
     slurm: SlurmSettings = field(default_factory=SlurmSettings)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pretrain:
-    """Where the data are, where to write, what to start from, and the recipe's values."""
+    """Data, output, starting point, and the values of the recipe."""
 
     data: tuple[Path, ...]
-    """What `albert prepare` wrote; several corpora are mixed (--mixture 0.7 0.3)."""
+    """Prepared corpora (albert prepare); several are mixed (--mixture 0.7 0.3)."""
     output: Path
-    """The run's directory; the same one again goes on with the run."""
+    """The run's directory; an existing run is resumed."""
     init: str | None = None
-    """Start from a trained model in place of random weights: a model directory, a run, or a Hub id. A run that has
-    begun needs it no more."""
+    """Start from a trained model instead of random weights: a model directory, a run, or a Hub id. A resumed run does
+    not need it."""
     revision: str | None = None
     """With --init: a branch, tag or commit of a Hub repository."""
     resize_vocabulary: bool = False
-    """With --init: the corpus has another tokenizer; pieces keep their embedding by their text."""
+    """With --init: the corpus has another tokenizer; pieces with the same text keep their embedding."""
     extend_positions: Extension | None = None
-    """With --init: how positions beyond the trained ones are made; tile where the model has none and nothing is
-    said."""
+    """With --init: how embeddings of new positions are made; tile if the model has none and this is not set."""
     drop_heads: tuple[Head, ...] = ()
-    """With --init: heads to draw anew, masked_tokens or sentence_order or both."""
+    """With --init: heads to initialise at random, masked_tokens or sentence_order or both."""
     scale_batch: int | None = None
-    """The recipe at another batch size, its learning rate scaled by the square root of the ratio; other flags are
+    """Use another batch size, with the learning rate scaled by the square root of the ratio; other flags are
     applied afterwards."""
     wandb: str | None = None
-    """Send the curves to this project at Weights & Biases as well (pip install 'albert-encoder[wandb]')."""
+    """Also send the curves to this project at Weights & Biases (pip install 'albert-encoder[wandb]')."""
     change_dropout: float | None = None
-    """Go on with an unfinished run with another dropout, from its newest checkpoint on."""
+    """Resume an unfinished run with another dropout, from its newest checkpoint."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     recipe: Annotated[PretrainingRecipe, tyro.conf.arg(name="")] = RECIPES["small"]
 
@@ -284,12 +281,12 @@ class Pretrain:
 NO_CHANGES = ArchitectureChanges()
 ALL_LAYERS = DepthOptions()
 PRETRAINING = "pretraining"
-"""The task that `albert evaluate` asks of pre-trained models."""
+"""The task of `albert evaluate` for pre-trained models."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Finetune:
-    """What to learn, from what, and how. What is not set comes from the task's own recipe."""
+    """Task, data, model and recipe. Values that are not set come from the task's recipe."""
 
     task: Positional[str | None] = None
     """A declared task, or a benchmark; leave it out for your own files."""
@@ -302,71 +299,70 @@ class Finetune:
     data: Path | None = None
     """The task's data folder: files in DATA/TASK/ or in DATA itself."""
     init: Literal["pretrained", "random"] = "pretrained"
-    """random: the same architecture without its weights, as a control."""
+    """random: the same architecture with random weights, as a control."""
     keep_head: bool = False
-    """Go on with the model's own head, its outputs matched to the task's labels by name; else a new one is drawn."""
+    """Start from the model's own head, with outputs matched to labels by name; otherwise a new head is initialised."""
     train: Path | None = None
-    """The training file; with TASK, instead of the official one and in its layout."""
+    """The training file; with TASK, a replacement of the official file in its layout."""
     dev: Path | None = None
     """The development file; for your own tables a part of the training rows when not set."""
     held_out: float | None = None
-    """Your own tables without --dev: the share of the training rows that is kept back for it; 0.1 when not set."""
+    """Your own tables without --dev: the share of the training rows that is held out as dev; 0.1 when not set."""
     statistics_only: bool = False
-    """Show how the rows are read, how long and how balanced they are, and stop there."""
+    """Show how the rows are read, their lengths and labels, and do not train."""
     table: Annotated[TableOptions, tyro.conf.arg(name="")] = NO_TABLE_OPTIONS
     architecture: Annotated[ArchitectureChanges, tyro.conf.arg(name="")] = NO_CHANGES
     depth: int | None = None
-    """Layers to apply, in place of as many as the model was trained with: half of them are half of the work."""
+    """Number of layers to apply; as many as in training when not set. Half of the layers are half of the work."""
     exits: Literal["every"] | tuple[int, ...] | None = None
-    """Depths at which the head learns to answer, `every` or `3 6 9`: the model can then be run at each of them, or end
+    """Depths at which the head is trained, `every` or `3 6 9`: the model can then be run at each of them, or exit
     early by patience (albert predict --patience). Only the last layer when not set."""
     objective: Literal["contrastive"] | None = None
-    """contrastive: learn vectors of texts (albert.load(MODEL).embed) and no task. The rows of your own table hold
-    pairs of texts that belong together (--text, --pair), and the second texts of the other rows of a batch are the
-    wrong ones."""
+    """contrastive: learn text embeddings (albert.load(MODEL).embed) instead of a task. The rows of your own table are
+    pairs of related texts (--text, --pair); the second texts of the other rows in a batch are the negatives."""
     temperature: float | None = None
-    """With --objective contrastive: by which cosines are divided; 0.05 when not set."""
+    """With --objective contrastive: the divisor of cosines; 0.05 when not set."""
     encode_pairs: PairEncoding | None = None
-    """How the two texts of a pair are read: together, as one sequence (a cross-encoder, as in the paper), or separately
-    (a bi-encoder, as in sentence-transformers), where the head compares their means. When not set, separately for
-    models narrower than ALBERT-base, else together."""
+    """How the two texts of a pair are encoded: together, as one sequence (a cross-encoder, as in the paper), or
+    separately (a bi-encoder, as in sentence-transformers), where the head compares their means. When not set,
+    separately for models narrower than ALBERT-base, otherwise together."""
     freeze_encoder: bool = False
-    """Only pooler and head learn; what the encoder gives is computed once an example, its dropout off."""
+    """Train only pooler and head; the encoder's output is computed once for each example, without dropout."""
     teacher: str | None = None
-    """A fine-tuned model for the same task to learn from as well (distillation): a directory, a run, or a Hub id."""
+    """A model fine-tuned on the same task, for distillation: a directory, a run, or a Hub id."""
     teacher_revision: str | None = None
     """A branch, tag or commit of the teacher's Hub repository."""
     distillation_temperature: float | None = None
-    """By which the logits of both are divided; 2 when not set."""
+    """The divisor of both models' logits; 2 when not set."""
     distillation_weight: float | None = None
-    """Of the teacher in the loss, the rest is that of the labels; 0.5 when not set."""
+    """Weight of the teacher in the loss; the labels have the rest. 0.5 when not set."""
     learning_rate: float | None = None
-    """Peak learning rate. When not set, the recipe's, times (768/H)^2.3 for a model that is narrower than ALBERT-base,
-    at most 25 times and at most 1e-3."""
+    """Peak learning rate. When not set, the recipe's, times (768/H)^2.3 for models narrower than ALBERT-base, at most
+    25 times and at most 1e-3."""
     batch_size: int | None = None
     """Sequences per step over all processes; 16 for your own table of fewer than 5,000 rows when not set, else the
     recipe's."""
     epochs: float | None = None
-    """How often each row is learnt. When not set, the recipe's; for your own table at least 750 steps, or 50 epochs."""
+    """Passes over the rows. When not set, the recipe's; for your own table at least 750 steps, or 50 epochs."""
     steps: int | None = None
     """Optimiser updates, instead of epochs."""
     warmup_share: float | None = None
-    """Share of the steps in which the learning rate rises."""
+    """Share of the steps during which the learning rate rises."""
     weight_decay: float | None = None
     """Weight decay, not applied to biases and layer norms; the recipe's when not set."""
     max_length: int | None = None
-    """Tokens of a sequence; longer ones are cut and counted."""
+    """Maximum tokens of a sequence; longer ones are cut and counted."""
     question_length: int | None = None
-    """Tokens of a question on a text; with options, of question and option."""
+    """Maximum tokens of a question on a text; with options, of question and option."""
     stride: int | None = None
     """Span tasks: tokens between the windows of a long context."""
     span_head: SpanHeadKind | None = None
     """Span tasks: joint, the paper's head for SQuAD 2.0; or independent start and end, which transformers opens too."""
     null_threshold: ThresholdFrom = "train"
-    """Where a question may have no answer, the questions on which the threshold for that is chosen: some kept back from
-    train, or as the reference does it dev, which is then no fair score."""
+    """For questions without an answer: where the threshold is chosen. train holds out some training questions; dev, as
+    in the reference, makes the score on dev too good."""
     v2_recipe: bool = False
-    """The recipe for the models of ALBERT's second release where it differs (RACE)."""
+    """Use the recipe for the models of ALBERT's second release if it differs (RACE)."""
     encoder_dropout: float | None = None
     """Dropout inside the encoder; the recipe's when not set."""
     head_dropout: float | None = None
@@ -376,36 +372,32 @@ class Finetune:
     seed: int = 0
     """Seed of the new head, order of the rows and dropout."""
     page_examples: int = 5
-    """Short rows of the development set that are kept, without their labels, in the model's folder (examples.json), as
-    examples on the page of albert serve; 0 keeps none."""
+    """Number of short development rows, without labels, to save in the model's folder (examples.json) as examples on
+    the page of albert serve."""
     seeds: int | None = None
-    """So many runs with the seeds from --seed on, in OUTPUT/seed-0 and so on: their median and spread are told."""
+    """Number of runs, with seeds from --seed on, in OUTPUT/seed-0 and so on; their median and spread are reported."""
     intermediate: str | None = None
-    """A benchmark: a model fine-tuned before on the task from whose model others start (of GLUE the large one of
-    natural language inference, for three small ones); the one learnt here when not set."""
+    """A benchmark: a model fine-tuned on the intermediate task from which other tasks start (of GLUE, MNLI for three
+    small tasks); the one trained here when not set."""
     select: Literal["last", "best"] = "last"
-    """best: the model with the best development score of all evaluations, as in the paper; that score is somewhat
-    high, being chosen on the set it is reported on. Every summary says which it was."""
+    """best: the model with the best development score of all evaluations, as in the paper; that score is biased
+    upwards, because the same set selects the model. Every summary names the selection."""
     max_train_examples: int | None = None
-    """Learn from a sample of the training rows, drawn by the seed."""
+    """Train on a sample of the rows, drawn by the seed."""
     evaluate_every: int | None = None
-    """Steps between evaluations; when not set, at the end only, or with --select best every 100 as in the paper."""
+    """Steps between evaluations; when not set, only at the end, or with --select best every 100 as in the paper."""
     checkpoint_every: int | None = None
     """Steps between checkpoints; every ten minutes when not set."""
     micro_batch_tokens: int = 8192
-    """Tokens that go through the model at once; less needs less memory and changes no result."""
+    """Tokens in one pass through the model; fewer need less memory and change no result."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     precision: Precision | None = None
-    """bf16 on a GPU that multiplies it, else fp32, when not set."""
+    """When not set, bf16 on a GPU that supports it, otherwise fp32."""
     workers: int = 0
-    """Processes that make batches."""
+    """Number of processes that make batches."""
 
     def recipe(self) -> RecipeChanges:
-        """What of the recipe is to be another than the default.
-
-        Raises:
-            UsageError: it contradicts itself.
-        """
+        """Changes of the default recipe; raises UsageError if both steps and epochs are set."""
         if self.steps is not None and self.epochs is not None:
             raise UsageError("--steps", "and --epochs say the same thing twice", "give one of them")
         return RecipeChanges(**common_fields(RecipeChanges, self))
@@ -413,51 +405,51 @@ class Finetune:
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluate:
-    """What to evaluate on what."""
+    """Models, task and data."""
 
     task: Positional[str | None] = None
     """A declared task, or pretraining; leave it out for your own file."""
     model: tuple[str, ...]
-    """A model directory, a run that made one, or a Hub id. Several are scored each and together: the mean of what they
-    predict, of spans over the models that proposed them. For pretraining several are compared on the same texts; of a
-    run under way it is the newest checkpoint."""
+    """A model directory, a run that made one, or a Hub id. Several are scored each and together: the mean of their
+    predictions, for spans over the models that proposed them. With pretraining, several are compared on the same
+    texts, and a running run is evaluated at its newest checkpoint."""
     data: Path | None = None
-    """The task's data folder, or for pretraining what `albert prepare` wrote."""
+    """The task's data folder; for pretraining a prepared corpus."""
     split: str | None = None
-    """Which split of a declared task: dev, or with --submission those that its server scores, when not set."""
+    """The split of a declared task; when not set dev, or with --submission the splits that its server scores."""
     dev: Path | None = None
-    """Your own file, the one that the model was scored on when not set; or with TASK a file in its layout."""
+    """Your own file, the one that the model was scored on when not set; with TASK a file in its layout."""
     table: Annotated[TableOptions, tyro.conf.arg(name="")] = NO_TABLE_OPTIONS
     predictions: Path | None = None
-    """Write one JSON object per example."""
+    """Write one JSON object for each example."""
     submission: Path | None = None
-    """A directory for what the server of a benchmark takes: GLUE's tables of labels, SQuAD's answers as JSON. Files
-    without labels are answered and not scored."""
+    """A directory for files in the format of a benchmark's server: GLUE's tables of labels, SQuAD's answers as JSON.
+    Files without labels are answered and not scored."""
     results: Path | None = None
     """Write the scores as JSON."""
     max_length: int | None = None
-    """Tokens of a sequence; the length that the model was trained with when not set, of several the shortest."""
+    """Maximum tokens of a sequence; when not set the length used in training, of several models the shortest."""
     objective: tuple[SentenceObjective, ...] = ("nsp", "sop")
-    """For pretraining: which sentence tasks to ask, whatever the model was trained on; none: masked tokens alone."""
+    """For pretraining: which sentence tasks to score, whatever the model was trained on; none: masked tokens alone."""
     sequences: int = 2000
-    """For pretraining: most sequences."""
+    """For pretraining: maximum number of sequences."""
     max_ngram: int = 3
-    """For pretraining: most words that are masked together; 1 masks single words, as for the card of tiny."""
+    """For pretraining: maximum number of words that are masked together; 1 masks single words, as for tiny's card."""
     json: bool = False
-    """For pretraining: print a JSON object in place of the table."""
+    """For pretraining: print a JSON object instead of the table."""
     csv: bool = False
-    """For pretraining: print a line of CSV for each model and task in place of the table."""
+    """For pretraining: print a line of CSV for each model and task instead of the table."""
     depths: Annotated[DepthOptions, tyro.conf.arg(name="")] = ALL_LAYERS
     micro_batch_tokens: int = 8192
-    """Tokens that go through the model at once."""
+    """Tokens in one pass through the model."""
     revision: str | None = None
     hidden_act: Activation | None = None
     num_attention_heads: int | None = None
     device: Literal["auto", "cpu", "cuda"] = "auto"
     precision: tuple[Literal["auto", "fp32", "bf16", "int8"], ...] = ("auto",)
-    """Of matrix products; auto is what albert predict takes, bf16 where the device has instructions for it. Several, or
-    int8, are compared in one table, as they answer there; if the score moves by more than the tolerance the command
-    fails (exit 4)."""
+    """Precision of matrix products; auto is that of albert predict, bf16 if the device has instructions for it.
+    Several, or int8, are compared in one table; if the score moves by more than the tolerance the command fails
+    (exit 4)."""
     tolerance: float = 0.5
     """Points by which another precision may move the first score."""
 
@@ -466,8 +458,8 @@ class Evaluate:
 class Push:
     """Put a model on the Hugging Face Hub: weights, configuration, tokenizer and card, and no other file.
 
-    It needs a token that may write, in HF_TOKEN or from `hf auth login`. A name that is taken is refused without
-    --replace. albert and transformers open the result under its name.
+    It needs a token with write access, in HF_TOKEN or from `hf auth login`. An existing repository requires --replace.
+    albert and transformers open the result by its name.
 
     Example: albert push runs/stars/model someone/stars --private
     """
@@ -475,9 +467,9 @@ class Push:
     model: Positional[str]
     """A model directory, a run, or a Hub id."""
     repository: Positional[str]
-    """USER/NAME, which is made where it does not exist."""
+    """USER/NAME; created if it does not exist."""
     private: bool = False
-    """Make a repository that only its owner sees."""
+    """Create a private repository."""
     revision: str | None = None
     replace: bool = False
-    """Write into a repository that exists."""
+    """Write into an existing repository."""

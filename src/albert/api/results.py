@@ -1,4 +1,4 @@
-"""What `albert.finetune` and `albert.evaluate` give back: scores beside constants, rows, and all that was computed."""
+"""Results of `albert.finetune` and `albert.evaluate`: scores, baselines, and tables of them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from albert.api.functions import Points, Shown, journal_curves
-from albert.api.keywords import in_python
+from albert.api.keywords import options_as_keywords
 from albert.experiments.layers import EXACT, DepthCurve, PrecisionScore
 from albert.finetuning.evaluation import EvaluatedModels, format_score
 from albert.finetuning.run_record import FinetuningResult
@@ -19,8 +19,8 @@ from albert.tasks.task import Task
 
 
 @dataclass(frozen=True)
-class Reading:
-    """How the rows of a task were read, and what they are like."""
+class DataReport:
+    """How the rows of a task were read, and their statistics by split."""
 
     read: ReadTask | None
     """Columns and what was inferred from them; None for a declared task."""
@@ -33,15 +33,15 @@ class FinetuneResult(Shown):
     """A fine-tuned model and its scores on the development set.
 
     Attributes:
-        output: the run's directory; None where rows were only looked at.
-        model: the model directory; of several seeds the best one's, None for a benchmark.
+        output: the run's directory; None with `statistics_only`.
+        model: the model directory; with several seeds that of the best one, None for a benchmark.
         scores: on the development set; medians over seeds, and `task/score` for a benchmark.
-        baseline: what the best constant answer scores.
-        linear_baseline: what a linear model scores on the same rows, with its `method`.
-        report: what results.json holds, or summary.json of several seeds or a benchmark.
-        reading: how the rows were read, where that was asked for.
+        baseline: scores of the best constant answer.
+        linear_baseline: scores of a linear model on the same rows, and its `method`.
+        report: the content of results.json, or of summary.json for several seeds or a benchmark.
+        reading: how the rows were read, with `statistics_only`.
         task: the declaration; None for a benchmark.
-        found: the run, or the runs.
+        found: everything that the run or the runs returned.
     """
 
     output: Path | None = None
@@ -50,7 +50,7 @@ class FinetuneResult(Shown):
     baseline: Mapping[str, float | None] | None = None
     linear_baseline: Mapping[str, Any] | None = None
     report: Mapping[str, Any] = field(default_factory=dict)
-    reading: Reading | None = None
+    reading: DataReport | None = None
     task: Task | None = None
     found: FinetuningResult | SeedsResult | BenchmarkResult | None = None
 
@@ -66,26 +66,27 @@ class FinetuneResult(Shown):
     def rows(self) -> list[tuple[str, ...]]:
         if self.reading is not None:
             splits = self.reading.statistics
-            labels = dict.fromkeys(label for one in splits.values() for label in one.labels)
-            rows = [("rows", *(f"{one.rows:,}" for one in splits.values()))]
-            rows += [(label, *(f"{one.labels.get(label, 0):,}" for one in splits.values())) for label in labels]
+            labels = dict.fromkeys(label for split in splits.values() for label in split.labels)
+            rows = [("rows", *(f"{split.rows:,}" for split in splits.values()))]
+            rows += [(label, *(f"{split.labels.get(label, 0):,}" for split in splits.values())) for label in labels]
             return [("", *splits), *rows]
         return score_rows(self.scores, self.baseline, self.linear_baseline)
 
     def remarks(self) -> list[str]:
-        said = [f"model: {self.model}"] if self.model is not None else []
+        lines = [f"model: {self.model}"] if self.model is not None else []
         if self.report.get("advice"):
-            said.append(in_python(str(self.report["advice"]), ("epochs", "learning_rate", "model")))
-        return said
+            lines.append(options_as_keywords(str(self.report["advice"]), ("epochs", "learning_rate", "model")))
+        return lines
 
     def curves(self) -> dict[str, Points]:
-        one = self.output is not None and isinstance(self.found, FinetuningResult)
-        return journal_curves(self.output, list(self.scores)[:1]) if one and self.output is not None else {}
+        if self.output is None or not isinstance(self.found, FinetuningResult):
+            return {}
+        return journal_curves(self.output, list(self.scores)[:1])
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScoredSplit:
-    """What one model, or several, scored on a split of a task."""
+    """Scores of one or several models on a split of a task."""
 
     task: Task
     models: tuple[str, ...]
@@ -93,7 +94,7 @@ class ScoredSplit:
     found: EvaluatedModels
     precision: Precision
     submission: Mapping[Path, int] = field(default_factory=dict)
-    """Files to hand in -> predictions in each."""
+    """Files for the benchmark's server -> predictions in each."""
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -101,10 +102,10 @@ class EvaluateResult(Shown):
     """Scores of a model, or of several.
 
     Attributes:
-        scores: of the model, or of all models together; empty where rows have no labels. For `depth`, `patience` and
-            several precisions those of the first row.
-        baseline: what the best constant answer scores.
-        report: what `results` writes.
+        scores: of the model, or of all models together; empty without labels. For several depths or precisions those of
+            the first row.
+        baseline: scores of the best constant answer.
+        report: the content of the file `results`.
         found: everything that was computed.
     """
 
@@ -115,7 +116,7 @@ class EvaluateResult(Shown):
 
     @property
     def predictions(self) -> list[dict[str, Any]]:
-        """One entry an example: `id`, `prediction`, `gold`, and probabilities or the place in the context."""
+        """One dict for each example: `id`, `prediction`, `gold`, and probabilities or the position in the context."""
         return self.found.found.together.predictions if isinstance(self.found, ScoredSplit) else []
 
     def title(self) -> str:
@@ -149,7 +150,7 @@ class EvaluateResult(Shown):
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Scores as rows, headings first: for `repr`, notebooks and the terminal.
+# Tables of scores, headings first: for `repr`, notebooks and the terminal.
 
 TOGETHER, CONSTANT = "together", "constant answer"
 _HEADINGS = {
@@ -161,12 +162,12 @@ _HEADINGS = {
 
 
 def is_score(name: str) -> bool:
-    """Whether it is one, and not a threshold that was chosen, which has no constant to compare with."""
+    """Whether a name is that of a score, not of a chosen threshold, which has no baseline."""
     return "thresh" not in name
 
 
 def shown_if_known(scores: Mapping[str, float | None] | None, name: str) -> str:
-    """A score, or a dash where there is none of that name."""
+    """A score, or a dash if there is none of that name."""
     return format_score(scores[name]) if scores is not None and name in scores else "-"
 
 
@@ -175,34 +176,35 @@ def score_rows(
     baseline: Mapping[str, float | None] | None,
     linear: Mapping[str, Any] | None = None,
 ) -> list[tuple[str, ...]]:
-    """Scores beside the best constant answer's and, where there is one, the linear model's."""
-    others: dict[str, Mapping[str, float | None]] = {}
+    """Scores beside those of the best constant answer and of the linear model."""
+    baselines: dict[str, Mapping[str, float | None]] = {}
     if baseline is not None:
-        others["best constant"] = baseline
+        baselines["best constant"] = baseline
     if linear is not None and linear["scores"]:
-        others[linear["method"]] = linear["scores"]
-    rows = [("", "score", *others)]
+        baselines[linear["method"]] = linear["scores"]
+    rows = [("", "score", *baselines)]
     for name, value in scores.items():
-        beside = (format_score(o[name]) if name in o and is_score(name) else "" for o in others.values())
-        rows.append((name, format_score(value), *beside))
+        compared = (format_score(each[name]) if name in each and is_score(name) else "" for each in baselines.values())
+        rows.append((name, format_score(value), *compared))
     return rows if len(rows) > 1 else []
 
 
 def together_rows(found: EvaluatedModels) -> list[tuple[str, ...]]:
-    """Scores of each model, which have their numbers because their paths may be long, and of all together."""
+    """Scores of each model, by number because paths may be long, and of all together."""
     together, baseline = found.together, found.together.baseline
-    numbers = [str(place) for place in range(1, len(found.members) + 1)]
+    numbers = [str(number) for number in range(1, len(found.members) + 1)]
     rows: list[tuple[str, ...]] = [("score", *numbers, TOGETHER, *([] if baseline is None else [CONSTANT]))]
     for name, score in together.scores.items():
-        each = (format_score(member.evaluation.scores[name]) for member in found.members)
         if is_score(name):
-            constant = [] if baseline is None else [format_score(baseline[name])]
-            rows.append((name, *each, format_score(score), *constant))
+            members = (format_score(member.evaluation.scores[name]) for member in found.members)
+            rows.append(
+                (name, *members, format_score(score), *([] if baseline is None else [format_score(baseline[name])]))
+            )
     return rows
 
 
 def depth_rows(curve: DepthCurve) -> list[tuple[str, ...]]:
-    """A row for each depth and patience; of an example layers, GFLOPs and milliseconds."""
+    """A row for each depth and patience: layers, GFLOPs and milliseconds of an example, and scores."""
     metrics = [name for name in curve.points[0].scores if is_score(name)]
     rows: list[tuple[str, ...]] = [("run", "layers", "GFLOPs", "ms", *metrics)]
     for point in curve.points:
@@ -214,27 +216,27 @@ def depth_rows(curve: DepthCurve) -> list[tuple[str, ...]]:
     return rows
 
 
-def precision_rows(found: Sequence[PrecisionScore]) -> list[tuple[str, ...]]:
-    """A row for each precision: every score, the difference in the first, answers that changed, seconds, verdict."""
-    names = [name for name in found[0].evaluation.scores if is_score(name)]
+def precision_rows(results: Sequence[PrecisionScore]) -> list[tuple[str, ...]]:
+    """A row for each precision: scores, difference in the first score, changed answers, seconds, verdict."""
+    names = [name for name in results[0].evaluation.scores if is_score(name)]
     rows: list[tuple[str, ...]] = [("precision", *names, "difference", "answers changed", "seconds", "score holds")]
-    for row in found:
-        scores = [format_score(row.evaluation.scores[name]) for name in names]
-        compared = ["", "", ""]
-        if row.precision != EXACT:
-            changed = f"{row.changed:,} of {len(row.evaluation.predictions):,}"
-            compared = [f"{row.difference:+.2f}", changed, "yes" if row.holds else "NO"]
-        rows.append((row.precision, *scores, *compared[:2], f"{row.evaluation.seconds:.1f}", compared[2]))
+    for result in results:
+        difference, changed, verdict = "", "", ""
+        if result.precision != EXACT:
+            difference, verdict = f"{result.difference:+.2f}", "yes" if result.holds else "NO"
+            changed = f"{result.changed:,} of {len(result.evaluation.predictions):,}"
+        scores = (format_score(result.evaluation.scores[name]) for name in names)
+        rows.append((result.precision, *scores, difference, changed, f"{result.evaluation.seconds:.1f}", verdict))
     return rows
 
 
 def pretrained_rows(found: CrossEvaluation) -> list[tuple[str, ...]]:
-    """Rows of models, columns of tests, in percent; then what a constant answer scores, and of how many items."""
+    """A row for each model and a column for each test, in percent; then a constant answer's scores and the counts."""
     rows: list[tuple[str, ...]] = [("right, %", "head learnt", *(_HEADINGS[test] for test in found.counts), "loss")]
-    for one in found.models:
-        loss = f"{one.scores['masked_tokens'].loss:.3f}"
-        rows.append((one.model, one.learnt, *(_accuracy(one.scores.get(test)) for test in found.counts), loss))
-    baselines = {test: score.baseline for one in found.models for test, score in one.scores.items()}
+    for model in found.models:
+        loss = f"{model.scores['masked_tokens'].loss:.3f}"
+        rows.append((model.model, model.learnt, *(_accuracy(model.scores.get(test)) for test in found.counts), loss))
+    baselines = {test: score.baseline for model in found.models for test, score in model.scores.items()}
     shares = (f"{100 * baselines[test]:.1f}" if test in baselines else "-" for test in found.counts)
     return [
         *rows,
@@ -244,7 +246,7 @@ def pretrained_rows(found: CrossEvaluation) -> list[tuple[str, ...]]:
 
 
 def _accuracy(score: Score | None) -> str:
-    """With its 95 % interval in a second line."""
+    """An accuracy, with its 95 % interval on a second line."""
     if score is None:
         return "-"
     low, high = score.interval

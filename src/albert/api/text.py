@@ -1,4 +1,4 @@
-"""`albert.tokenizer.train`, `albert.prepare` and the commands of the same names: what is done and given back."""
+"""What `albert.tokenizer.train`, `albert.prepare` and the commands of the same names do, and their results."""
 
 import os
 import time
@@ -28,7 +28,7 @@ from albert.text.tokenizer_loading import load_tokenizer
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class TokenizerResult(Shown):
-    """A tokenizer that was trained."""
+    """A trained tokenizer, and counts of the text that was read and used."""
 
     output: Path
     tokenizer: Tokenizer
@@ -48,48 +48,47 @@ class TokenizerResult(Shown):
         return self.read.remarks()
 
 
-def run_train_tokenizer(args: TrainTokenizer, on_accents: Callable[[int], None] | None = None) -> TokenizerResult:
-    """What `albert.tokenizer.train` and `albert tokenizer train` do.
+def run_train_tokenizer(options: TrainTokenizer, on_accents: Callable[[int], None] | None = None) -> TokenizerResult:
+    """Run `albert.tokenizer.train` or `albert tokenizer train`.
 
     Args:
-        on_accents: told how many of a million characters are accents or vowel signs, where these are dropped.
+        on_accents: called with the number of accents and vowel signs in a million characters, if they are dropped.
 
     Raises:
         CannotCreate: the output exists, and `replace` is false.
         MissingInput, UsageError, DamagedData: the text cannot be read.
-        InvalidConfiguration: the text is too little for so many pieces.
+        InvalidConfiguration: there is too little text for this number of pieces.
     """
     settings = VocabularySettings(
-        **common_fields(VocabularySettings, args),
-        maximum_bytes=round(args.megabytes * 1e6),
-        maximum_sentences=args.sentences,
-        as_lines=args.sentences_as_lines,
+        **common_fields(VocabularySettings, options),
+        maximum_bytes=round(options.megabytes * 1e6),
+        maximum_sentences=options.sentences,
+        as_lines=options.sentences_as_lines,
     )
     begin = time.monotonic()
-    size_on_disk = sum(file.size for file in find_corpus_files(args.paths).files)
+    megabytes = sum(file.size for file in find_corpus_files(options.paths).files) / 1e6
     read, used = CorpusReport(), TrainingReport()
-    with new_directory(args.output, replace=args.replace) as directory:
-        with progress("Reading", total=size_on_disk / 1e6, unit="MB on disk") as bar:
-            reading = Reading(**args.reading)
-            corpus = read_corpus(args.paths, reading, report=read, advance=lambda amount: bar.advance(amount / 1e6))
+    with new_directory(options.output, replace=options.replace) as directory:
+        with progress("Reading", total=megabytes, unit="MB on disk") as bar:
+            reading = Reading(**options.reading)
+            corpus = read_corpus(options.paths, reading, report=read, advance=lambda amount: bar.advance(amount / 1e6))
             documents = sample_documents((document.text for document in corpus), settings, used)
-        if not args.keep_accents and on_accents is not None:
+        if not options.keep_accents and on_accents is not None:
             on_accents(accents_per_million(documents))
         tokenizer = train_on_documents(documents, settings, used)
         tokenizer.save(directory)
-    return TokenizerResult(
-        output=args.output, tokenizer=tokenizer, read=read, used=used, seconds=time.monotonic() - begin
-    )
+    seconds = time.monotonic() - begin
+    return TokenizerResult(output=options.output, tokenizer=tokenizer, read=read, used=used, seconds=seconds)
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class PrepareResult(Shown):
-    """A prepared corpus, or with `plan` what preparing it will take.
+    """A prepared corpus, or with `plan` an estimate.
 
     Attributes:
         output: the corpus.
-        report: what was read, kept, held out and dropped; None with `plan`.
-        estimate: of time and sizes; None without `plan`.
+        report: counts of what was read, held out and dropped; None with `plan`.
+        estimate: time and sizes; None without `plan`.
     """
 
     output: Path
@@ -105,12 +104,12 @@ class PrepareResult(Shown):
         if self.report is not None:
             return preparation_rows(self.report)
         assert self.estimate is not None
-        about = {name: value for name, value in vars(self.estimate).items() if isinstance(value, int | float)}
-        return [("", "about"), *((name.replace("_", " "), f"{value:,.0f}") for name, value in about.items())]
+        numbers = {name: value for name, value in vars(self.estimate).items() if isinstance(value, int | float)}
+        return [("", "about"), *((name.replace("_", " "), f"{value:,.0f}") for name, value in numbers.items())]
 
 
 def preparation_rows(report: PreparationReport) -> list[tuple[str, ...]]:
-    """What was read, what each split holds, and what was dropped; headings first."""
+    """A table of counts, headings first: read, in each split, dropped."""
     splits = [report.splits["train"], report.splits["held_out"]]
     dropped, dropped_bytes = sum(report.documents_dropped.values()), sum(report.bytes_dropped.values())
     documents = [*(counts.documents for counts in splits), dropped, report.documents_in]
@@ -130,27 +129,18 @@ def _ratio(part: int, whole: int, form: str) -> str:
     return format(part / whole, form) if whole else "-"
 
 
-def run_prepare(args: Prepare) -> PrepareResult:
-    """What `albert.prepare` and `albert prepare` do; for the errors see `albert.text.prepare.prepare`."""
-    tokenizer = load_tokenizer(args.tokenizer)
+def run_prepare(options: Prepare) -> PrepareResult:
+    """Run `albert.prepare` or `albert prepare`; for the errors see `albert.text.prepare.prepare`."""
+    tokenizer = load_tokenizer(options.tokenizer)
     settings = PreparationSettings(
-        **(common_fields(PreparationSettings, args) | args.reading),
-        as_lines=args.sentences_as_lines,
-        shard_bytes=round(args.shard_megabytes * 1e6),
+        **(common_fields(PreparationSettings, options) | options.reading),
+        as_lines=options.sentences_as_lines,
+        shard_bytes=round(options.shard_megabytes * 1e6),
     )
-    if args.plan:
-        workers = args.workers or os.cpu_count() or 1
-        estimate = estimate_preparation(find_corpus_files(args.paths).files, tokenizer, settings, workers)
-        return PrepareResult(output=args.output, estimate=estimate)
-    report = prepare(
-        args.paths,
-        tokenizer,
-        args.output,
-        settings,
-        workers=args.workers,
-        replace=args.replace,
-        append=args.append,
-        engine=args.engine,
-        slurm=args.slurm,
-    )
-    return PrepareResult(output=args.output, report=report)
+    if options.plan:
+        workers = options.workers or os.cpu_count() or 1
+        estimate = estimate_preparation(find_corpus_files(options.paths).files, tokenizer, settings, workers)
+        return PrepareResult(output=options.output, estimate=estimate)
+    how = {name: getattr(options, name) for name in ("workers", "replace", "append", "engine", "slurm")}
+    report = prepare(options.paths, tokenizer, options.output, settings, **how)
+    return PrepareResult(output=options.output, report=report)

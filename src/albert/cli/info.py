@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from albert import __version__
-from albert.api.keywords import flags_of
+from albert.api.keywords import flags_set
 from albert.checkpoints.hub import find_model
 from albert.checkpoints.model_directory import CONFIG_NAME, read_config
 from albert.cli.commands import Info
@@ -498,12 +498,12 @@ def _refuse_what_does_not_go_together(args: Info) -> None:
         raise UsageError("--memory-limit", "requires --memory", "add --memory")
     if args.memory and args.compare is not None:
         raise UsageError("--memory", "cannot be combined with --compare", "leave out --compare")
-    if args.what is None and (given := flags_of(args, "compare", "measure", "memory")):
+    if args.what is None and (given := flags_set(args, "compare", "measure", "memory")):
         raise UsageError(given[0], "needs a model or preset before it", "see albert info --help")
 
 
 def _refuse_options(args: Info, found: Found, *options: str) -> None:
-    if given := flags_of(args, *options):
+    if given := flags_set(args, *options):
         raise UsageError(given[0], f"goes with a model, {found.name} is a {found.kind}", "see albert info --help")
 
 

@@ -1,4 +1,4 @@
-"""Command lines: options read from dataclasses by tyro, their help, commands of several parts, shell completion."""
+"""Command lines: options read from dataclasses by tyro, their help, groups of commands, shell completion."""
 
 import contextlib
 import dataclasses
@@ -12,7 +12,6 @@ import sys
 import textwrap
 import tomllib
 import typing
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,15 +24,16 @@ from tyro.conf import Positional
 
 from albert.api.keywords import (
     EARLIER_NAMES,
-    SAME_THING,
+    canonical_name,
+    first_clause,
     keywords_of,
-    nearest_name,
     option_fields,
     option_name,
     read_options,
-    switch,
+    short_names,
+    suggestion,
+    switch_value,
     union_parts,
-    usual_name,
 )
 from albert.cli.main import COMMANDS, load_command
 from albert.cli.render import UNWRAPPED
@@ -44,7 +44,7 @@ _TEXTS = tomllib.loads((files("albert.cli") / "help.toml").read_text(encoding="u
 COMMON: dict[str, str] = _TEXTS["common"]
 """Command -> the options that --help shows; of other commands it shows all."""
 METAVARS = {"model": "MODEL", "init": "MODEL", "teacher": "MODEL", "intermediate": "MODEL", "revision": "REVISION"}
-"""Fields of text -> what stands for it in the help."""
+"""Fields of type str -> their placeholder in the help."""
 
 _POSITIONAL = typing.get_args(Positional[str])[1]
 _NO_OFF_SWITCH = typing.get_args(tyro.conf.FlagCreatePairsOff[bool])[1]
@@ -56,12 +56,12 @@ class Option:
     """One option or positional argument of a command.
 
     Attributes:
-        long: `--outer.inner`, as tyro calls it; "" of positional arguments.
-        short: the name without the outer one where no other option has it, else `long`.
+        long: `--group.field`, as tyro calls it; "" for positional arguments.
+        short: the usual name without the group if there is one, else `long`.
         off: `--no-...` of switches, else "".
-        choices: the values that it takes, where they are few; of a switch that may be left unset True and False.
-        default: in words; "" where there is nothing to say.
-        section: the field of the dataclass that it is in, "" of those of the command itself.
+        choices: the allowed values, if they are few; True and False for a switch that may be left unset.
+        default: as text; "" for none.
+        section: the field that holds the group of the option, "" for fields of the command itself.
     """
 
     field: str
@@ -82,24 +82,17 @@ class Option:
 
 def options_of(shape: type[Any]) -> list[Option]:
     """Every option of a dataclass, positional arguments first."""
-    found = list(_walk(shape, None, ""))
-    inner = Counter(option.long.rpartition(".")[2].removeprefix("--") for option in found)
-    outer = {option.long for option in found}
-    renamed = {long: short for short, long in SAME_THING.items() if short not in outer}
-    options = []
-    for option in found:
-        last = option.long.rpartition(".")[2]
-        unique = "." in option.long and inner[last] == 1 and f"--{last}" not in outer
-        short = renamed.get(option.long) if "." in option.long else None
-        options.append(dataclasses.replace(option, short=short or (f"--{last}" if unique else option.long)))
-    return sorted(options, key=lambda option: option.long != "")
+    options = list(_walk(shape, None, ""))
+    names = short_names([option.long for option in options])
+    named = [dataclasses.replace(each, short=next(iter(names.get(each.long, ())), each.long)) for each in options]
+    return sorted(named, key=lambda option: option.long != "")
 
 
 def _walk(shape: type[Any], value: Any, section: str, prefix: str = "") -> Iterator[Option]:
     for field in option_fields(shape):
         hint, markers = field.hint, field.markers
-        renamed = next((m.name for m in markers if getattr(m, "name", None) is not None), field.name)
-        long = ".".join(part for part in (prefix, renamed.replace("_", "-")) if part)
+        name = next((m.name for m in markers if getattr(m, "name", None) is not None), field.name)
+        long = ".".join(part for part in (prefix, name.replace("_", "-")) if part)
         default = getattr(value, field.name) if value is not None else field.default
         if dataclasses.is_dataclass(hint):
             yield from _walk(typing.cast(type, hint), default, field.name if long else section, long)
@@ -120,7 +113,7 @@ def _walk(shape: type[Any], value: Any, section: str, prefix: str = "") -> Itera
             metavar="" if is_switch else metavar,
             choices=_choices(hint),
             doc=field.text,
-            default=_in_words(default, is_switch),
+            default=_default_text(default, is_switch),
             section=section,
             is_required=default is dataclasses.MISSING,
         )
@@ -143,18 +136,18 @@ def _metavar(hint: Any) -> str:
 
 
 def _choices(hint: Any) -> tuple[str, ...]:
-    found: list[str] = []
+    choices: list[str] = []
     for part in union_parts(hint):
         if typing.get_origin(part) is typing.Literal:
-            found += map(str, typing.get_args(part))
+            choices += map(str, typing.get_args(part))
         elif typing.get_origin(part) is tuple:
-            found += _choices(typing.get_args(part)[0])
+            choices += _choices(typing.get_args(part)[0])
         elif part is bool and hint is not bool:
-            found += ["True", "False"]
-    return tuple(found)
+            choices += ["True", "False"]
+    return tuple(choices)
 
 
-def _in_words(default: Any, is_switch: bool) -> str:
+def _default_text(default: Any, is_switch: bool) -> str:
     if default is dataclasses.MISSING or default is None or default == () or (is_switch and not default):
         return ""
     if is_switch:
@@ -163,31 +156,33 @@ def _in_words(default: Any, is_switch: bool) -> str:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The words of a command line under the names that tyro knows.
+# Arguments with every option under the name that tyro has for it.
 
 
-def usual_words(shape: type[Any], arguments: Sequence[str], program: str) -> list[str]:
-    """The arguments with every name of an option as tyro has it, and positional arguments without theirs.
+def canonical_arguments(shape: type[Any], arguments: Sequence[str], program: str) -> list[str]:
+    """The arguments with tyro's names of options, and positional arguments without a name.
 
     Raises:
-        UsageError: an option that the command has not, with the one that was probably meant.
+        UsageError: an unknown option, with the most similar one.
     """
-    index: dict[str, tuple[str, str | None]] = {}  # name -> tyro's argument, and the value it stands for
+    index: dict[str, tuple[str, str | None]] = {}  # name -> tyro's argument, and the value that the name stands for
+    positional: dict[str, Option] = {}
     for option in options_of(shape):
         if not option.long:
+            positional[option_name(option.field)] = option
             continue
-        is_unset = bool(option.off and option.choices)  # a switch that may also be left unset: an option with a value
-        index |= dict.fromkeys((option.long, option.short), (option.long, "True" if is_unset else None))
+        is_tristate = bool(option.off and option.choices)  # tyro reads a switch that may be unset as a value
+        index |= dict.fromkeys((option.long, option.short), (option.long, "True" if is_tristate else None))
         if option.off:
-            shorter = option.off if option.short == option.long else f"--no-{option.short.removeprefix('--')}"
-            index |= dict.fromkeys((option.off, shorter), (option.long, "False") if is_unset else (option.off, None))
-    places = {option_name(option.field): option for option in options_of(shape) if not option.long}
-    models = next((option for option in places.values() if option.field in _POSITIONAL_MODELS), None)
-    if models is not None:
-        places.setdefault("--model", models)
-    known = {*index, *places}
+            short_off = option.off if option.short == option.long else f"--no-{option.short.removeprefix('--')}"
+            target = (option.long, "False") if is_tristate else (option.off, None)
+            index |= dict.fromkeys((option.off, short_off), target)
+    model = next((option for option in positional.values() if option.field in _POSITIONAL_MODELS), None)
+    if model is not None:
+        positional.setdefault("--model", model)
+    known = {*index, *positional}
+    first: list[str] = []  # values of positional arguments that were named: here no option takes them
     words: list[str] = []
-    first: list[str] = []
     rest = list(arguments)
     while rest:
         word = rest.pop(0)
@@ -199,56 +194,55 @@ def usual_words(shape: type[Any], arguments: Sequence[str], program: str) -> lis
             continue
         name, equals, value = word.partition("=")
         name = name.replace("_", "-")
-        found = usual_name(name, known)
-        if found is not None and found == EARLIER_NAMES.get(name):
-            print(f"albert: note: {name} is now called {found}", file=sys.stderr)
-        switched, setting = switch(name)
-        if found is None and (settled := usual_name(switched, known)):
-            words += [index[settled][0], setting]
-        elif found is None:
-            remedy = nearest_name(name, known) or "--help shows the usual options, --help-all all of them"
+        usual = canonical_name(name, known)
+        if usual is not None and usual == EARLIER_NAMES.get(name):
+            print(f"albert: note: {name} is now called {usual}", file=sys.stderr)
+        switch, setting = switch_value(name)
+        if usual is None and (option := canonical_name(switch, known)):
+            words += [index[option][0], setting]
+        elif usual is None:
+            remedy = suggestion(name, known) or "--help shows the usual options, --help-all all of them"
             raise UsageError(f"{program}: {name}", "unknown option", remedy)
-        elif (
-            found in places
-        ):  # a positional argument by its name: its values go to the front, where no option takes them
-            several = places[found].metavar.rstrip("]").endswith("...")
+        elif usual in positional:
+            several = positional[usual].metavar.rstrip("]").endswith("...")
             values = [value] if equals else []
             while not equals and rest and not re.match(r"--?[A-Za-z]", rest[0]) and (several or not values):
                 values.append(rest.pop(0))
             first += values
-        elif (on := index[found][1]) is not None:
-            words += [index[found][0], value or (rest.pop(0) if rest[:1] in (["True"], ["False"]) else on)]
+        elif (constant := index[usual][1]) is not None:
+            words += [index[usual][0], value or (rest.pop(0) if rest[:1] in (["True"], ["False"]) else constant)]
         else:
-            words.append(index[found][0] + equals + value)
+            words.append(index[usual][0] + equals + value)
     return [*first, *words]
 
 
 def check_required(shape: type[Any], words: Sequence[str], program: str) -> None:
-    """Raises UsageError when an option is missing that must be given."""
-    given = {word.partition("=")[0] for word in words}
+    """Raises UsageError when a required option is missing."""
+    present = {word.partition("=")[0] for word in words}
     for option in options_of(shape):
-        if option.is_required and option.long and option.long not in given:
-            what = _first_sentence(option.doc).rstrip(".")
-            what = what[:1].lower() + what[1:] if what[1:2].islower() or what[1:2] == " " else what
-            raise UsageError(option.long, "is missing", f"it is {what}; see {program} --help")
+        if option.is_required and option.long and option.long not in present:
+            raise UsageError(option.long, "is missing", f"it is {first_clause(option.doc)}; see {program} --help")
 
 
 # --------------------------------------------------------------------------------------------------------------------
 # The help.
 
-HELP_WORDS = ("-h", "--help", "--help-all")
+HELP_FLAGS = ("-h", "--help", "--help-all")
 _LEFT = 26
 """Columns of the names."""
 MOST_LINES = 60
 """Of --help, at `_WIDTH` columns."""
 _WIDTH, _WIDEST = 80, 100
-"""Columns where there is no terminal, and the most on one."""
+"""Columns without a terminal, and at most on one."""
+
+
+def _without_recipe(program: str) -> str:
+    return "albert pretrain" if program.startswith("albert pretrain") else program
 
 
 def help_text(program: str) -> str | None:
-    """What `help.toml` says of a command; None where the docstring of its options does."""
-    name = "albert pretrain" if program.startswith("albert pretrain") else program
-    text = _TEXTS["text"].get(name)
+    """The description of a command in `help.toml`; None if it is the docstring of the options."""
+    text = _TEXTS["text"].get(_without_recipe(program))
     if text is not None and "{tasks}" in text:
         known = load_by_name("albert.tasks.submission")
         text = text.replace("{tasks}", ", ".join(known.DECLARED)).replace("{benchmarks}", " or ".join(known.BENCHMARKS))
@@ -256,12 +250,12 @@ def help_text(program: str) -> str | None:
 
 
 def show_help(shape: type[Any], program: str, is_all: bool) -> None:
-    """Print the help of a command: what it does, one example, and the common options; or everything."""
+    """Print the description of a command with one example and its usual options, or with everything."""
     width = min(shutil.get_terminal_size().columns, _WIDEST) if sys.stdout.isatty() else _WIDTH
     about, examples = split_description(help_text(program) or inspect.getdoc(shape) or "")
     options = options_of(shape)
     by_name = {option.name: option for option in options}
-    common = COMMON.get("albert pretrain" if program.startswith("albert pretrain") else program)
+    common = COMMON.get(_without_recipe(program))
     chosen = options if is_all or common is None else [by_name[name] for name in common.split()]
     required = [
         f"{option.long} {option.metavar}".strip() for option in options if not option.long or option.is_required
@@ -275,7 +269,7 @@ def show_help(shape: type[Any], program: str, is_all: bool) -> None:
         lines += ["", f"{section.replace('_', ' ').capitalize()}:" if section else "Options:"]
         for option in chosen:
             if not is_all or option.section == section:
-                lines += _rows(option, width, is_all)
+                lines += _option_lines(option, width, is_all)
         if is_all and section == sections[0]:
             lines += ["  -h, --help, --help-all".ljust(_LEFT - 1) + " Show the usual options; show all."]
     if not is_all and len(chosen) < len(options):
@@ -289,7 +283,7 @@ def show_help(shape: type[Any], program: str, is_all: bool) -> None:
 
 
 def split_description(description: str) -> tuple[list[str], list[list[str]]]:
-    """The paragraphs of a description in one line each, and its examples as their lines."""
+    """The paragraphs of a description, each on one line, and the lines of each example."""
     about: list[str] = []
     examples: list[list[str]] = []
     for paragraph in inspect.cleandoc(description).split("\n\n"):
@@ -307,8 +301,8 @@ def split_description(description: str) -> tuple[list[str], list[list[str]]]:
     return about, examples
 
 
-def _rows(option: Option, width: int, is_all: bool) -> list[str]:
-    """The lines of one option: its names, then its first sentence, or all of its help with --help-all."""
+def _option_lines(option: Option, width: int, is_all: bool) -> list[str]:
+    """The names of an option, and its first sentence or all of its help."""
     names = [option.short]
     if is_all:
         names = list(dict.fromkeys([option.short, option.long, option.off]))
@@ -316,7 +310,8 @@ def _rows(option: Option, width: int, is_all: bool) -> list[str]:
         names = ["--[no-]" + option.short.removeprefix("--")]
     left = "  " + " ".join(part for part in (", ".join(filter(None, names)), option.metavar) if part)
     doc = re.sub(r"(^|\. )None:", r"\1Not set:", option.doc).replace("None:", "not set:")
-    doc = doc if is_all else _first_sentence(doc)
+    if not is_all and (sentence := re.search(r"(?<!e\.g)(?<!i\.e)\.(?= (?!When not set)|$)", doc)):
+        doc = doc[: sentence.end()]
     notes = ["(required)" if option.is_required else f"(default: {option.default})" if option.default else ""]
     text = textwrap.wrap(" ".join(filter(None, [doc, *notes])), width - _LEFT, break_on_hyphens=False) or [""]
     indented = [" " * _LEFT + line for line in text]
@@ -327,10 +322,8 @@ def _rows(option: Option, width: int, is_all: bool) -> list[str]:
     return [*textwrap.wrap(left.replace(",", ", "), width, initial_indent="  ", subsequent_indent=" " * 6), *indented]
 
 
-def _first_sentence(doc: str) -> str:
-    match = re.search(r"(?<!e\.g)(?<!i\.e)\.(?= (?!When not set)|$)", doc)
-    return doc if match is None else doc[: match.end()]
-
+# --------------------------------------------------------------------------------------------------------------------
+# Parsing.
 
 T = TypeVar("T")
 _BOX = re.compile(r"[\u2500-\u257f]")
@@ -338,7 +331,7 @@ _BOX = re.compile(r"[\u2500-\u257f]")
 
 @contextmanager
 def columns(number: int) -> Iterator[None]:
-    """Libraries that ask for the width of the terminal get this number of columns in the block."""
+    """Set COLUMNS, which libraries take for the width of the terminal, for the duration of the block."""
     before = {"COLUMNS": os.environ["COLUMNS"]} if "COLUMNS" in os.environ else {}
     os.environ["COLUMNS"] = str(number)
     try:
@@ -354,43 +347,50 @@ def parse(
     program: str,
     defaults: Mapping[str, Any] | None = None,
 ) -> T:
-    """Read arguments into a dataclass; `--help` prints the common options, `--help-all` all of them, and exits.
+    """Read arguments into a dataclass; `--help` and `--help-all` print the help and exit.
 
     Args:
-        shape: a dataclass, whose docstring is the help text where `help.toml` has none.
-        defaults: field -> the default in place of the class's own, a recipe say.
+        shape: a dataclass, whose docstring is the help text if `help.toml` has none.
+        defaults: field -> a default that replaces the class's own, such as a recipe.
 
     Raises:
-        UsageError: an unknown option, a missing or an impossible value; SystemExit(0) after `--help`.
+        UsageError: an unknown option, a missing or an invalid value; SystemExit(0) after `--help`.
     """
-    if defaults:  # handing tyro a value would need one for the required fields too
+    if defaults:  # a default instance for tyro would need values for the required fields too
         hints = typing.get_type_hints(shape, include_extras=True)
         fields = [(name, hints[name], dataclasses.field(default=value)) for name, value in defaults.items()]
         shape = dataclasses.make_dataclass(shape.__name__, fields, bases=(shape,), frozen=True, kw_only=True)
-    if any(word in HELP_WORDS for word in arguments):
+    if any(word in HELP_FLAGS for word in arguments):
         show_help(shape, program, "--help-all" in arguments)
         raise SystemExit(0)
-    words = usual_words(shape, arguments, program)
+    words = canonical_arguments(shape, arguments, program)
     check_required(shape, words, program)
-    said = io.StringIO()
+    output = io.StringIO()
     try:
-        with columns(UNWRAPPED), contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
+        with columns(UNWRAPPED), contextlib.redirect_stderr(output), contextlib.redirect_stdout(output):
             value = tyro.cli(shape, args=words, prog=program)
     except SystemExit as end:
-        why = _one_line(said.getvalue())
+        why = _message(output.getvalue())
         if why.startswith("Missing from"):
-            missing = [each.metavar for each in options_of(shape) if each.is_required and not each.long]
+            missing = [option.metavar for option in options_of(shape) if option.is_required and not option.long]
             why = f"{' '.join(missing)} is missing"
         raise UsageError(program, why, f"see {program} --help") from end
-    if said.getvalue():
-        sys.stderr.write(said.getvalue())
+    sys.stderr.write(output.getvalue())
     return typing.cast(T, value)
 
 
-def check_at_least(args: Any, least: int, *names: str) -> None:
-    """Raises UsageError for the first of these options that is set and less."""
+def _message(box: str) -> str:
+    """The text of tyro's boxed message, without the frame and the advice to read the help."""
+    words = " ".join(_BOX.sub(" ", box).split())
+    words = re.sub(r"^.*? -{5,} ", "", words, count=1)  # the heading and its rule
+    words = re.sub(r" ?(For full helptext|-{5,}).*$", "", words).rstrip(".")
+    return words or "the arguments cannot be read"
+
+
+def check_at_least(options: Any, least: int, *names: str) -> None:
+    """Raises UsageError for the first of these options that is set to less."""
     for name in names:
-        value = getattr(args, name)
+        value = getattr(options, name)
         if value is not None and value < least:
             raise UsageError(option_name(name), f"is {value}, at least {least} is needed")
 
@@ -401,26 +401,31 @@ def check_png(output: Path) -> None:
         raise UsageError(f"--output {output}", "must end in .png", "choose a name that ends in .png")
 
 
-def option_file(shape: type[Any], arguments: Sequence[str]) -> dict[str, Any]:
-    """The defaults that the file behind --recipe (TOML or JSON, options with _ for -) gives a command, for `parse`.
+NOT_IN_RECIPES = ("recipe_file", "print_recipe")
+"""Fields of options that a recipe file does not contain."""
+
+
+def defaults_from_file(shape: type[Any], arguments: Sequence[str]) -> dict[str, Any]:
+    """The defaults for `parse` in the file after --recipe: TOML or JSON, options with _ for -.
 
     Raises:
         MissingInput, DamagedData: the file cannot be read.
         InvalidConfiguration: an unknown key, or a wrong type.
     """
-    path = given_value(arguments, "--recipe")
+    path = raw_value(arguments, "--recipe")
     if path is None:
         return {}
-    defaults = read_options(shape, Path(path), ABOUT_RECIPES)
-    for one in keywords_of(shape):
-        if one.group is not None and one.name in defaults:
-            group = defaults.get(one.group, getattr(shape, one.group))
-            defaults[one.group] = dataclasses.replace(group, **{one.name: defaults.pop(one.name)})
+    defaults = read_options(shape, Path(path), NOT_IN_RECIPES)
+    for keyword in keywords_of(shape):
+        if keyword.group is not None and keyword.name in defaults:
+            group = defaults.get(keyword.group, getattr(shape, keyword.group))
+            changed = {keyword.name: defaults.pop(keyword.name)}
+            defaults[keyword.group] = dataclasses.replace(group, **changed)
     return defaults
 
 
-def given_value(arguments: Sequence[str], option: str) -> str | None:
-    """What is given to an option, before the arguments can be parsed; "" to one that stands last."""
+def raw_value(arguments: Sequence[str], option: str) -> str | None:
+    """The value of an option in arguments that are not parsed yet; "" if nothing follows it, None without it."""
     for argument, following in zip(arguments, [*arguments[1:], ""], strict=False):
         name, equals, value = argument.partition("=")
         if name.replace("_", "-") == option:
@@ -428,20 +433,8 @@ def given_value(arguments: Sequence[str], option: str) -> str | None:
     return None
 
 
-ABOUT_RECIPES = ("recipe_file", "print_recipe")
-"""Fields of options that no recipe holds."""
-
-
-def _one_line(box: str) -> str:
-    """The words of tyro's boxed message, without the frame and the call to read the help."""
-    words = " ".join(_BOX.sub(" ", box).split())
-    words = re.sub(r"^.*? -{5,} ", "", words, count=1)  # the heading and its rule
-    words = re.sub(r" ?(For full helptext|-{5,}).*$", "", words).rstrip(".")
-    return words or "the arguments cannot be read"
-
-
 # --------------------------------------------------------------------------------------------------------------------
-# Commands that are parsed before the module that does their work is imported, and commands of several parts.
+# Commands whose module is imported after their options are parsed, and groups of commands.
 
 
 @dataclass(frozen=True)
@@ -449,21 +442,21 @@ class Subcommand:
     """A command with options.
 
     Attributes:
-        work: what is called with the options, or "module:function" of `albert.cli`, imported when it is needed.
-        reads: whether the arguments are read here; otherwise they are what the function is called with.
+        work: called with the options; a function, or "module:function" of `albert.cli`, imported late.
+        parses: whether the arguments are parsed before; otherwise the function gets them as they are.
     """
 
     shape: type[Any]
     program: str
     work: str | Callable[[Any], int | None]
-    reads: bool = True
+    parses: bool = True
 
     def __call__(self, arguments: list[str]) -> int:
-        args = parse(self.shape, arguments, self.program) if self.reads else arguments
+        options = parse(self.shape, arguments, self.program) if self.parses else arguments
         if callable(self.work):
-            return self.work(args) or 0
+            return self.work(options) or 0
         module, _, function = self.work.partition(":")
-        return getattr(load_command(f"albert.cli.{module}"), function)(args) or 0
+        return getattr(load_command(f"albert.cli.{module}"), function)(options) or 0
 
 
 @dataclass(frozen=True)
@@ -471,39 +464,39 @@ class CommandGroup:
     """A command whose first argument names one of several others; without one it prints the usage.
 
     Attributes:
-        what: what a part is called: "command", "format".
-        earlier: names that parts had before -> theirs.
+        kind: what a part is called: "command", "format".
+        earlier: earlier names of parts -> present names.
     """
 
     program: str
     parts: Mapping[str, Subcommand]
-    what: str = "command"
+    kind: str = "command"
     earlier: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def __call__(self, arguments: list[str]) -> int:
-        if not arguments or arguments[0] in HELP_WORDS:
+        if not arguments or arguments[0] in HELP_FLAGS:
             print(help_text(self.program))
             return 0
         name, *rest = arguments
-        if (now := self.earlier.get(name)) is not None:
-            print(f"albert: note: {self.program} {name} is now called {self.program} {now}", file=sys.stderr)
-            name = now
+        if (present := self.earlier.get(name)) is not None:
+            print(f"albert: note: {self.program} {name} is now called {self.program} {present}", file=sys.stderr)
+            name = present
         if name not in self.parts:
-            raise UsageError(f"{self.program}: {name}", f"no such {self.what}", did_you_mean(name, self.parts))
+            raise UsageError(f"{self.program}: {name}", f"no such {self.kind}", did_you_mean(name, self.parts))
         return self.parts[name](rest)
 
 
-def every_command() -> dict[str, Subcommand | CommandGroup]:
-    """Every command by its name, "tokenizer", and every part by both of its words, "tokenizer train"."""
-    mains = {name: getattr(load_command(each.module), f"{name}_main") for name, each in COMMANDS.items()}
-    groups = {name: each for name, each in mains.items() if isinstance(each, CommandGroup)}
-    return mains | {f"{name} {part}": each for name, group in groups.items() for part, each in group.parts.items()}
+def all_commands() -> dict[str, Subcommand | CommandGroup]:
+    """Commands by name, "tokenizer", and parts of groups by two words, "tokenizer train"."""
+    mains = {name: getattr(load_command(command.module), f"{name}_main") for name, command in COMMANDS.items()}
+    groups = {name: main for name, main in mains.items() if isinstance(main, CommandGroup)}
+    return mains | {f"{name} {part}": main for name, group in groups.items() for part, main in group.parts.items()}
 
 
 # --------------------------------------------------------------------------------------------------------------------
 # `albert completion bash|zsh|fish`: a script with which a shell completes commands, options and their values.
 #
-# The script holds all names itself, read from the options of the commands: the shell never starts Python.
+# The script contains all names, so the shell never starts Python.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -511,7 +504,7 @@ class Completion:
     """Print a script that completes commands, options and values in a shell.
 
     Bash: add `source <(albert completion bash)` to ~/.bashrc. Zsh: add `source <(albert completion zsh)` to ~/.zshrc,
-    behind compinit. Fish: write the script to ~/.config/fish/completions/albert.fish.
+    after compinit. Fish: write the script to ~/.config/fish/completions/albert.fish.
 
     Example: albert completion bash > ~/.local/share/bash-completion/completions/albert
     """
@@ -522,9 +515,9 @@ class Completion:
 
 def completion(args: Completion) -> None:
     """Run `albert completion`."""
-    commands = every_command()
-    parts = {name: tuple(each.parts) for name, each in commands.items() if isinstance(each, CommandGroup)}
-    options = {name: options_of(each.shape) for name, each in commands.items() if isinstance(each, Subcommand)}
+    commands = all_commands()
+    parts = {name: tuple(command.parts) for name, command in commands.items() if isinstance(command, CommandGroup)}
+    options = {name: options_of(command.shape) for name, command in commands.items() if isinstance(command, Subcommand)}
     print({"bash": bash_script, "zsh": zsh_script, "fish": fish_script}[args.shell](parts, options), end="")
 
 
@@ -532,7 +525,7 @@ completion_main = Subcommand(Completion, "albert completion", completion)
 
 
 def first_words() -> dict[str, tuple[str, ...]]:
-    """Command -> what its first word may be, beside a file."""
+    """Command -> names that its first argument may be."""
     tasks, recipes, config = map(
         load_by_name, ("albert.tasks.submission", "albert.pretraining.recipe", "albert.model.config")
     )
@@ -557,19 +550,19 @@ def _quoted(words: tuple[str, ...] | list[str]) -> str:
 
 def bash_script(parts: dict[str, tuple[str, ...]], options: dict[str, list[Option]]) -> str:
     """The script for bash 3.2 and later: `completion.bash`, filled in."""
-    of_part = (
+    part_case = (
         '        if [ "$COMP_CWORD" -eq 2 ]; then\n'
         '            COMPREPLY=($(compgen -W {} -- "$current"))\n'
         "            return\n"
         "        fi\n"
         '        command="$command ${{COMP_WORDS[2]}}" place=3 ;;'
     )
-    values = ((f"{name} {each.short}", each) for name, all_ in options.items() for each in all_ if each.long)
+    values = ((f"{name} {option.short}", option) for name, each in options.items() for option in each if option.long)
     cases = {
         "COMMANDS": [_quoted([*COMMANDS, "--help", "--version"])],
-        "PARTS": [f"    {name})\n{of_part.format(_quoted(each))}" for name, each in parts.items()],
+        "PARTS": [f"    {name})\n{part_case.format(_quoted(words))}" for name, words in parts.items()],
         "VALUES": [
-            f"    {shlex.quote(name)}) words={_quoted(each.choices)} ;;" for name, each in values if each.choices
+            f"    {shlex.quote(name)}) words={_quoted(option.choices)} ;;" for name, option in values if option.choices
         ],
         "OPTIONS": [f"        {shlex.quote(name)}) words={_quoted(_flags(each))} ;;" for name, each in options.items()],
         "FIRST": [f"        {command}) words={_quoted(words)} ;;" for command, words in first_words().items()],
@@ -587,9 +580,9 @@ def zsh_script(parts: dict[str, tuple[str, ...]], options: dict[str, list[Option
 
 
 def fish_script(parts: dict[str, tuple[str, ...]], options: dict[str, list[Option]]) -> str:
-    """The script for fish, with the first line of each option's help."""
+    """The script for fish, with the first sentence of each option's help."""
     lines = [f"-f -n '__albert_words 1' -a {name} -d {_fish(each.purpose)}" for name, each in COMMANDS.items()]
-    second = [*(("-f ", *each) for each in parts.items()), *(("", *each) for each in first_words().items())]
+    second = [*(("-f ", *item) for item in parts.items()), *(("", *item) for item in first_words().items())]
     for no_files, name, words in second:
         lines.append(f"{no_files}-n '__albert_at {name}; and __albert_words 2' -a {_fish(' '.join(words))}")
     for command, each in options.items():
@@ -604,5 +597,5 @@ def fish_script(parts: dict[str, tuple[str, ...]], options: dict[str, list[Optio
 
 
 def _fish(text: str) -> str:
-    """A string of fish: backslashes and quotes are escaped with backslashes."""
+    """A quoted string of fish."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from albert.api.keywords import flags_of, values_set
+from albert.api.keywords import flags_set, values_set
 from albert.cli.commands import OpenedModel, Predict, Serve
 from albert.cli.options import check_at_least
 from albert.cli.render import open_console, table
@@ -113,7 +113,7 @@ def _answers(predictor: Predictor, options: Predict) -> tuple[list[Any], tuple[s
 
 
 def _refuse_contradictions(options: Predict) -> None:
-    args = flags_of(options, "fill_mask", "order", "classify", "tag", "choose", "question", "input")
+    args = flags_set(options, "fill_mask", "order", "classify", "tag", "choose", "question", "input")
     if "--choose" in args and "--question" in args:  # about the options, then
         args.remove("--question")
     switches = ", ".join(args)

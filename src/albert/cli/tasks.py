@@ -13,7 +13,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 
 from albert.api.options import Evaluate, Finetune
-from albert.api.results import TOGETHER, EvaluateResult, Reading, ScoredSplit, shown_if_known
+from albert.api.results import TOGETHER, DataReport, EvaluateResult, ScoredSplit, shown_if_known
 from albert.api.tasks import evaluations, run_finetune
 from albert.cli.render import LABELS, in_bold, open_console, say, styled, table, table_of_rows
 from albert.experiments.layers import DepthCurve
@@ -33,7 +33,7 @@ from albert.tasks.task import Field, Option, Pair, Published, QuestionInContext,
 SHOWN_LABELS, SHOWN_COLUMNS, SHOWN_CHARACTERS = 12, 24, 40
 
 
-def show_reading(console: Console, reading: Reading) -> None:
+def show_reading(console: Console, reading: DataReport) -> None:
     """Print each column with what it holds and is used as, and what was inferred, with what to say instead; then rows,
     what was noticed, lengths, and how often each label is there."""
     if (read := reading.read) is not None:

@@ -10,17 +10,17 @@ import tyro
 from rich.console import Console
 from tyro.conf import Positional
 
-from albert.api.functions import CONTINUE, init_of, recipe_of, run_pretrain, scaled
+from albert.api.functions import CONTINUE, init_of, recipe_of, run_pretrain, scale_recipe
 from albert.api.options import Evaluate, Finetune, Pretrain, Push
 from albert.cli.main import load_command
 from albert.cli.options import (
-    ABOUT_RECIPES,
-    HELP_WORDS,
+    HELP_FLAGS,
+    NOT_IN_RECIPES,
     CommandGroup,
     Subcommand,
-    given_value,
-    option_file,
+    defaults_from_file,
     parse,
+    raw_value,
 )
 from albert.cli.render import facts, open_console
 from albert.experiments.price import Rates
@@ -46,14 +46,14 @@ class PretrainCommand(Pretrain):
 def pretrain(arguments: list[str]) -> None:
     """Read the options, of which a recipe has the defaults, and run `albert pretrain`."""
     words = arguments
-    if not arguments or arguments[0] in HELP_WORDS:
+    if not arguments or arguments[0] in HELP_FLAGS:
         parse(PretrainCommand, arguments[:1] or ["--help"], "albert pretrain RECIPE")
-    file = given_value(arguments, "--recipe")
+    file = raw_value(arguments, "--recipe")
     name = None if arguments[0].startswith("-") else arguments[0]
     if name is None and file is None:
         raise UsageError("albert pretrain", "the first word is a recipe", f"one of {', '.join(RECIPES)}, or a file")
     arguments = arguments if name is None else arguments[1:]
-    prints = given_value(arguments, "--print-recipe") is not None
+    prints = raw_value(arguments, "--print-recipe") is not None
     console = open_console(soft_wrap=False, highlight=True, quiet=prints or not world().is_first)
     recipe = RECIPES["base"] if name is None else _named(name, arguments)
     recipe = recipe if file is None else read_recipe(Path(file), recipe)
@@ -81,20 +81,20 @@ def pretrain(arguments: list[str]) -> None:
 def _named(name: str, arguments: list[str]) -> PretrainingRecipe:
     if name in RENAMED:
         print(f"albert: note: the recipe {name} is now called {RENAMED[name]}", file=sys.stderr)
-    init, revision, output = (given_value(arguments, option) for option in ("--init", "--revision", "--output"))
-    if name == CONTINUE and init is None and any(word in arguments for word in HELP_WORDS):
+    init, revision, output = (raw_value(arguments, option) for option in ("--init", "--revision", "--output"))
+    if name == CONTINUE and init is None and any(word in arguments for word in HELP_FLAGS):
         return RECIPES[CONTINUE]
     return recipe_of(name, None if output is None else Path(output), init, revision)
 
 
 def _scaled(recipe: PretrainingRecipe, arguments: list[str], console: Console) -> PretrainingRecipe:
     """The recipe at the batch size that --scale-batch asks for; prints how its learning rate came about."""
-    asked = given_value(arguments, "--scale-batch")
+    asked = raw_value(arguments, "--scale-batch")
     if asked is None:
         return recipe
     if not asked.isascii() or not asked.isdigit():
         raise UsageError("--scale-batch", f"is {asked}, a number of sequences from 1 is needed")
-    changed, lines = scaled(recipe, int(asked))
+    changed, lines = scale_recipe(recipe, int(asked))
     console.print("\n".join(lines), highlight=False, soft_wrap=True)  # what is to be copied is not wrapped
     return changed
 
@@ -138,20 +138,20 @@ class FinetuneCommand(Finetune):
 
 def finetune(arguments: list[str]) -> int:
     """Read the options, and run `albert finetune`."""
-    defaults = option_file(FinetuneCommand, arguments)
-    if given_value(arguments, "--print-recipe") is not None:
+    defaults = defaults_from_file(FinetuneCommand, arguments)
+    if raw_value(arguments, "--print-recipe") is not None:
         args = parse(FinetuneCommand, arguments, "albert finetune", {"model": "", **defaults})
         print(f"# Options of `albert finetune`, from: {shlex.join(['albert', 'finetune', *arguments])}\n")
         groups = [each.name for each in fields(args) if is_dataclass(each.default)]
-        print(to_toml(args, inline=groups, leave_out=ABOUT_RECIPES), end="")
+        print(to_toml(args, inline=groups, leave_out=NOT_IN_RECIPES), end="")
         return 0
     args = parse(FinetuneCommand, arguments, "albert finetune", defaults)
     load_command("albert.cli.tasks").finetune(args)
     return 0
 
 
-pretrain_main = Subcommand(PretrainCommand, "albert pretrain", pretrain, reads=False)
-finetune_main = Subcommand(FinetuneCommand, "albert finetune", finetune, reads=False)
+pretrain_main = Subcommand(PretrainCommand, "albert pretrain", pretrain, parses=False)
+finetune_main = Subcommand(FinetuneCommand, "albert finetune", finetune, parses=False)
 evaluate_main = Subcommand(Evaluate, "albert evaluate", "tasks:evaluate")
 push_main = Subcommand(Push, "albert push", "convert:run_push")
 

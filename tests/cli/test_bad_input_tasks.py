@@ -61,7 +61,11 @@ CASES = [
         "seeds in one run's directory", GLUE + " --seeds 2", 73, "{here}/out: holds one run", {"out/recipe.json": "{}"}
     ),
     Case(
-        "no such part to hand in", EVALUATE + " --submission {here}/dev.csv", 73, "is no directory", {"dev.csv": ROWS}
+        "no such part to hand in",
+        EVALUATE + " --submission {here}/dev.csv",
+        73,
+        "is not a directory",
+        {"dev.csv": ROWS},
     ),
     Case(
         "one file for the results of two splits",

@@ -249,7 +249,7 @@ class Pretrain:
     """Data, output, starting point, and the values of the recipe."""
 
     data: tuple[Path, ...]
-    """Prepared corpora (albert prepare); several are mixed (--mixture 0.7 0.3)."""
+    """A corpus from `albert prepare`; several are mixed (--mixture 0.7 0.3)."""
     output: Path
     """The run's directory; an existing run is resumed."""
     init: str | None = None

@@ -1,7 +1,7 @@
-"""The command line: commands are imported when they are called, by the table in main.py.
+"""The command line: `main.py` lists the commands and imports them when they are called.
 
-SIGINT while main.py and what it needs are imported ends the process with one line: nothing has begun, and the
-traceback would be of an import. So this file imports little, and main.py by its name.
+SIGINT while `main.py` is imported ends the process with one line instead of a traceback. So this file imports little,
+and `main.py` by its name.
 """
 
 import importlib
@@ -14,14 +14,14 @@ from types import FrameType
 
 
 @contextmanager
-def interrupted_at_once() -> Iterator[None]:
-    """In the block SIGINT ends the process with exit code 130; no handler but Python's own is replaced."""
+def exit_on_sigint() -> Iterator[None]:
+    """SIGINT in the block ends the process with exit code 130, unless a handler other than Python's is installed."""
     if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield
         return
     try:
         signal.signal(signal.SIGINT, _end)
-    except ValueError:  # only the main thread may, and only it is interrupted
+    except ValueError:  # only the main thread may set handlers, and only it is interrupted
         yield
         return
     try:
@@ -30,17 +30,17 @@ def interrupted_at_once() -> Iterator[None]:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def follows_another_rank() -> bool:
-    """Whether a rank on the same machine says what this one would."""
+def is_silent_rank() -> bool:
+    """Whether another rank on this machine prints the errors that all ranks have."""
     return os.environ.get("LOCAL_RANK", os.environ.get("RANK", "0")) != "0"
 
 
 def _end(number: int, _: FrameType | None) -> None:
-    if not follows_another_rank():
+    if not is_silent_rank():
         sys.stderr.write("albert: error: interrupted\n")
         sys.stderr.flush()
     os._exit(128 + number)
 
 
-with interrupted_at_once():
+with exit_on_sigint():
     importlib.import_module("albert.cli.main")

@@ -1,7 +1,6 @@
 """Options of `albert predict`, `serve`, `convert`, `export`, `quantize`, `info`, `analyze` and `quickstart`.
 
-They are parsed without torch, and without modules of training, for which `albert predict` need not wait; the modules
-that do the work are imported afterwards."""
+They are parsed without importing torch or modules of training; the modules that do the work are imported afterwards."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +15,7 @@ from albert.inference.server.limits import Limits
 from albert.model.config import Activation
 from albert.runtime.environment import OptimizerKind, PrecisionChoice
 
-TASKS = tuple(each.name for each in ABILITIES.values() if each.row)
+TASKS = tuple(ability.name for ability in ABILITIES.values() if ability.row)
 if TYPE_CHECKING:
     Task = str
 else:
@@ -25,29 +24,29 @@ else:
 
 @dataclass(frozen=True)
 class OpenedModel:
-    """Which model is asked, and how it computes."""
+    """The model, and how it computes."""
 
     model: Positional[str]
     """A model directory, a run directory, or a Hugging Face Hub id."""
     revision: str | None = None
     device: Literal["auto", "cpu", "cuda"] = "auto"
     precision: Literal["auto", "fp32", "bf16", "int8"] = "auto"
-    """Of the products in the encoder; auto is bf16 where the machine has it in hardware, else fp32. int8 can change
-    answers, and is slower than bf16 on a processor with AMX."""
+    """Precision of the encoder's matrix products; auto is bf16 if the machine supports it in hardware, otherwise fp32.
+    int8 can change answers, and is slower than bf16 on a processor with AMX."""
     depth: int | None = None
-    """Layers to apply; a shared layer can be applied as often as you like."""
+    """Number of layers to apply; a shared layer can be applied any number of times."""
     patience: int | None = None
-    """Decide a text early, as soon as so many depths in a row agree; the model must have learnt it (--exits)."""
+    """Early exit: stop as soon as this many depths in a row agree; the model must be trained for it (--exits)."""
 
 
 @dataclass(frozen=True)
 class Predict(OpenedModel):
-    """Ask a trained model: fill masks, judge an order, classify, score, answer a question, tag words, choose, embed.
+    """Predict with a trained model: fill masks, judge an order, classify, score, answer a question, tag words, choose,
+    embed.
 
-    What a model can do depends on its head: `albert pretrain` makes models that fill masks and judge orders,
-    and `albert finetune` the others. Give one question, or with --input a file of them: it is checked from end to
-    end first, then answered row by row, whatever its size. A run that was stopped or killed goes on with the same
-    command; OUTPUT is there when it is whole.
+    The abilities of a model depend on its head: `albert pretrain` makes models that fill masks and judge orders,
+    `albert finetune` the others. Give one input, or a file of any size with --input: it is checked completely first,
+    then answered row by row. If it is stopped, the same command resumes. OUTPUT appears when it is complete.
 
     Example: albert predict run/model --fill-mask "The cat [MASK] on the mat."
 
@@ -57,55 +56,57 @@ class Predict(OpenedModel):
     """
 
     fill_mask: str | None = None
-    """A text with [MASK] in it, once or several times."""
+    """A text with one or several [MASK]."""
     order: tuple[str, str] | None = None
-    """Two adjacent segments: are they in their order, or swapped?"""
+    """Two adjacent segments: are they in order, or swapped?"""
     classify: str | None = None
-    """A text to classify, or to score where the model predicts a number."""
+    """A text to classify, or to score if the model predicts a number."""
     pair: str | None = None
-    """The second text, where the classifier was trained on pairs."""
+    """The second text, if the classifier was trained on pairs."""
     question: str | None = None
-    """A question, to be answered from --context, or about it where --choose gives the options."""
+    """A question to answer from --context, or with --choose a question about it."""
     context: str | None = None
-    """The text that holds the answer."""
+    """The text that contains the answer."""
     tag: str | None = None
-    """A text whose words get a label each."""
+    """A text whose words are to be tagged."""
     words: bool = False
-    """The words to tag are what stands between blanks, as in tagged text; else the tokenizer says what a word is."""
+    """Split the text to tag at blanks only; otherwise the tokenizer splits it into words."""
     choose: Annotated[tuple[str, ...], tyro.conf.arg(metavar="OPTION...")] = ()
-    """Two or more options, to be chosen from after reading --context."""
+    """Two or more options to choose from, given --context."""
     input: str | None = None
-    """Many rows: .txt with a text a line, .jsonl, .csv, .tsv, .parquet, plain or packed (.gz); - is standard input."""
+    """Many rows: .txt with a text on each line, .jsonl, .csv, .tsv, .parquet, also compressed (.gz); - is standard
+    input."""
     output: Path | None = None
-    """Where they go with their answers: .jsonl, .csv, .parquet, or .npy for vectors; JSON on standard output if not
-    given."""
+    """The rows with their answers: .jsonl, .csv, .parquet, or .npy for embeddings; JSON on standard output when not
+    set."""
     task: Task | None = None
-    """What is asked of every row; what the model's head is for if not given."""
+    """The task for the rows; that of the model's head when not set."""
     text_field: str = "text"
-    """The field of a row that holds its text."""
+    """The field of a row with its text."""
     pair_field: str = "text_pair"
-    """The field of the second text, which rows may lack."""
+    """The field with the second text, if there is one."""
     question_field: str = "question"
-    """The field of a question."""
+    """The field with the question."""
     context_field: str = "context"
-    """The field of the text that holds its answer."""
+    """The field with the text that contains the answer."""
     options_field: Annotated[tuple[str, ...], tyro.conf.arg(metavar="FIELD...")] = ("options",)
     """The field with a list of options, or one field for each option."""
     prefix: str = "predicted_"
-    """What the names of an answer's fields begin with, beside those of the row."""
+    """Prefix of the names of answer fields."""
     pooling: Literal["mean", "cls", "weighted"] = "mean"
-    """How tokens become the vector of a text; weighted: a mean in which rare pieces weigh more, the better one for a
-    model that learnt no vectors."""
+    """How tokens become the embedding of a text; weighted is a mean with larger weights for rare pieces, better for
+    models that were not trained for embeddings."""
     normalize: bool = False
-    """Vectors of length 1."""
+    """Scale embeddings to length 1."""
     replace: bool = False
-    """Replace an existing output, or one that was begun with other settings."""
+    """Replace an existing output, or an unfinished one with other settings."""
     top_k: int | None = None
-    """How many pieces a mask, or how many answers a question gets; 5, but one answer to a question of a file."""
+    """Number of pieces for a mask, or of answers to a question; 5 when not set, but one answer to a question of a
+    file."""
     hidden_act: Activation | None = None
     num_attention_heads: int | None = None
     json: bool = False
-    """JSON in place of a table."""
+    """Print JSON instead of a table."""
 
 
 predict_main = Subcommand(Predict, "albert predict", "predict:run_predict")
@@ -113,26 +114,26 @@ predict_main = Subcommand(Predict, "albert predict", "predict:run_predict")
 
 @dataclass(frozen=True)
 class Serve(OpenedModel):
-    """Answer over HTTP what a model can be asked, and show a page to try it in the browser.
+    """Serve a model over HTTP, with a page to try it in the browser.
 
-    Requests of all callers are computed together. Memory, queue and time are bounded: what does not fit is refused
-    with a status that says why. SIGTERM ends the server when it has answered what it accepted. Addresses: / the page,
-    /docs the API, /healthz, /readyz, /metrics.
+    Requests of all clients are computed in common batches. Memory, queue and time are bounded; requests beyond the
+    bounds are refused with a status that explains why. After SIGTERM the server answers what it has accepted, then
+    ends. Addresses: / the page, /docs the API, /healthz, /readyz, /metrics.
 
     Example: albert serve run/model --port 8000
     """
 
     host: str = "127.0.0.1"
-    """The address to listen at; 0.0.0.0 lets other machines in, and there is no password: put a proxy before it."""
+    """The address to listen at; 0.0.0.0 accepts other machines. There is no password: put a proxy before it."""
     port: int = 8000
-    """0 takes one that is free, and says which."""
+    """The port; 0 takes a free one and prints it."""
     allowed_host: tuple[str, ...] = ()
-    """Names that requests may have in their Host header, beside localhost, 127.0.0.1, [::1] and the address of --host
+    """Allowed names in the Host header of requests, besides localhost, 127.0.0.1, [::1] and the address of --host
     (with --host 0.0.0.0: any IP address); * allows all."""
     threads: int | None = None
     """Threads of the model; all cores by default."""
     drain_timeout: float = 30.0
-    """Seconds that accepted requests may take after SIGTERM."""
+    """Maximum seconds for accepted requests after SIGTERM."""
     limits: Limits = field(default_factory=Limits)
 
 
@@ -143,12 +144,12 @@ serve_main = Subcommand(Serve, "albert serve", "predict:run_serve")
 class Convert:
     """Make a model directory from a TensorFlow checkpoint of google-research/albert, or from a Hugging Face model.
 
-    SOURCE is what there is: the directory of a release or a training run, a TF-Hub module, one file or the prefix of
-    a checkpoint, a .tar.gz, .tgz, .tar or .zip of these, a Hugging Face directory, or a Hub id. TensorFlow need not
-    be installed, every checksum is verified, and every variable is accounted for.
+    SOURCE may be the directory of a release or a training run, a TF-Hub module, one file or the prefix of a
+    checkpoint, a .tar.gz, .tgz, .tar or .zip of these, a Hugging Face directory, or a Hub id. TensorFlow is not
+    needed. Every checksum is verified, and every variable is accounted for.
 
-    There is no --to tensorflow: what is written is a Hugging Face model directory, which transformers, ONNX and
-    whatever reads safetensors open; nothing current asks for TensorFlow 1 checkpoints.
+    The output is a Hugging Face model directory for transformers and everything that reads safetensors. There is no
+    --to tensorflow, because no current program needs TensorFlow 1 checkpoints.
 
     Example: albert convert albert_base_v2.tar.gz --output models/albert-base-v2
     """
@@ -158,27 +159,27 @@ class Convert:
     output: Path
     """The model directory to write."""
     config: Path | None = None
-    """The albert_config.json, when it does not lie beside the checkpoint."""
+    """The albert_config.json, if it is not beside the checkpoint."""
     tokenizer: Path | None = None
-    """A SentencePiece model, a WordPiece vocabulary, or a directory with one, when it does not lie beside SOURCE."""
+    """A SentencePiece model, a WordPiece vocabulary, or a directory with one, if it is not beside SOURCE."""
     without_tokenizer: tyro.conf.FlagCreatePairsOff[bool] = False
     """Write the model alone."""
     lower_case: bool = True
-    """What a vocabulary alone does not say: whether its model was trained on lower-cased text."""
+    """For a vocabulary without settings: whether the model was trained on lower-cased text."""
     keep_accents: bool = False
-    """And whether accents were kept."""
+    """For a vocabulary without settings: whether accents were kept."""
     hidden_act: Activation | None = None
-    """The activation, in place of what SOURCE says: gelu_new is the tanh form, gelu the exact one."""
+    """The activation, instead of SOURCE's: gelu_new is the tanh form, gelu the exact one."""
     num_attention_heads: int | None = None
-    """In place of what SOURCE says; the shapes of the weights do not show it."""
+    """The number of heads, instead of SOURCE's; the shapes of the weights do not show it."""
     num_hidden_layers: int | None = None
-    """In place of what SOURCE says; where layers are shared the weights do not show it."""
+    """The number of layers, instead of SOURCE's; the weights of shared layers do not show it."""
     one_output: Literal["regression", "multiple_choice"] | None = None
-    """What a TensorFlow classifier with one output is: STS-B's score, or the score of an option, as for RACE."""
+    """The meaning of a TensorFlow classifier's single output: a score as in STS-B, or that of an option as in RACE."""
     labels: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME...")] = ()
     """The names of a classifier's outputs, in order."""
     dtype: Literal["float32", "bfloat16", "float16"] | None = None
-    """Of the weights; those of SOURCE by default."""
+    """Data type of the weights; that of SOURCE by default."""
     revision: str | None = None
     replace: bool = False
 
@@ -187,8 +188,8 @@ convert_main = Subcommand(Convert, "albert convert", "convert:run_convert")
 
 
 @dataclass(frozen=True, kw_only=True)
-class MadeOfModel:
-    """What is made of a model, and where it goes."""
+class DerivedModel:
+    """The model to start from, and the output."""
 
     model: Positional[str]
     """A model directory, a run, or a Hub id."""
@@ -199,39 +200,39 @@ class MadeOfModel:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExportOnnx(MadeOfModel):
-    """Write a model as one ONNX file in which the weights that layers share stand once.
+class ExportOnnx(DerivedModel):
+    """Write a model as one ONNX file; weights of shared layers are stored once.
 
-    Inputs are input_ids, attention_mask and token_type_ids, any batch and length, padded on the right. The file is
-    opened in ONNX Runtime, and in OpenVINO where it is installed; outputs in float32 are within 1e-4 of albert's over
-    random batches of mixed lengths, or nothing is written.
+    Inputs are input_ids, attention_mask and token_type_ids, of any batch and length, padded on the right. The file is
+    checked in ONNX Runtime, and in OpenVINO if it is installed: it is written only if outputs in float32 differ from
+    albert's by at most 1e-4 on random batches of mixed lengths.
 
     Example: albert export onnx runs/stars/model --output models/stars-onnx --precision int8
     """
 
     output: Path
-    """A directory, for the file with tokenizer, config.json and card; or the file alone, with a name in .onnx."""
+    """A directory for the file, tokenizer, config.json and card; or a name in .onnx for the file alone."""
     precision: Literal["fp32", "int8"] = "fp32"
-    """Of products with weights. int8 keeps each shared matrix once, as integers with a scale for each output."""
+    """Of products with weights. int8 stores each shared matrix once, as integers with a scale for each output."""
     opset: int = 20
     """The version of ONNX's operators, 17 to 24."""
     depth: int | None = None
-    """Layers to apply; all by default. A model whose layers are one layer may go deeper than it was trained."""
+    """Number of layers to apply; all by default. With one shared layer it may exceed the depth used in training."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExportSentenceTransformers(MadeOfModel):
-    """Copy a model to a directory that sentence-transformers opens, and albert and transformers as before.
+class ExportSentenceTransformers(DerivedModel):
+    """Copy a model to a directory for sentence-transformers; albert and transformers open it as well.
 
-    Its `encode` gives the vectors that `albert.load(PATH).embed` gives.
+    Its `encode` returns the embeddings of `albert.load(PATH).embed`.
 
     Example: albert export sentence-transformers runs/mine/model --output models/vectors --normalize
     """
 
     pooling: Literal["mean", "cls"] = "mean"
-    """How tokens become the vector of a text: the mean of all, [CLS] and [SEP] among them, or what stands at [CLS]."""
+    """How tokens become the embedding of a text: the mean of all, including [CLS] and [SEP], or the state of [CLS]."""
     normalize: bool = False
-    """Vectors of length 1."""
+    """Scale embeddings to length 1."""
 
 
 _FORMATS = {
@@ -246,11 +247,11 @@ export_main = CommandGroup("albert export", _FORMATS, "format")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Quantize(MadeOfModel):
-    """Write a model with 8-bit integers for matrices, one scale for each row: about a quarter of the size.
+class Quantize(DerivedModel):
+    """Write a model with matrices as 8-bit integers, one scale for each row: about a quarter of the size.
 
-    Every command of albert opens the result, `albert predict` and `albert evaluate` among them; transformers does not.
-    How far the outputs move is told here; what that does to a score, albert evaluate tells.
+    All commands of albert open the result; transformers does not. The change of the outputs is printed; `albert
+    evaluate` shows the change of a score.
 
     Example: albert quantize runs/stars/model --output models/stars-int8
     """
@@ -263,7 +264,7 @@ quantize_main = Subcommand(Quantize, "albert quantize", "convert:run_quantize")
 class AnalyzeLayers:
     """Draw L2 distance and angle between input and output of every layer (the paper's Figure 1), for any models.
 
-    All models read the same passages, each with its own tokenizer; the means are over all tokens.
+    All models read the same passages, each with its own tokenizer; figures are means over all tokens.
 
     Example: albert analyze layers albert/albert-base-v2 runs/mine --text my_text/
     """
@@ -271,15 +272,15 @@ class AnalyzeLayers:
     models: Annotated[Positional[tuple[str, ...]], tyro.conf.arg(metavar="MODEL...")]
     """Model directories, runs, or Hub ids."""
     text: tuple[str, ...] = ()
-    """Files or folders whose text is read; the held-out chapters of the embedded sample by default."""
+    """Files or folders with text; the held-out chapters of the embedded sample by default."""
     passages: int = 200
-    """How many are read, the first ones of the text."""
+    """Number of passages, from the beginning of the text."""
     words: int = 100
     """Words of a passage."""
     output: Path = Path("layers.png")
-    """The picture, a PNG; an older one is replaced."""
+    """The picture, a PNG; an existing one is replaced."""
     csv: Path | None = None
-    """Write the figures to this file as well, a row for each model and layer."""
+    """Also write the figures to this file, a row for each model and layer."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
 
 
@@ -290,33 +291,33 @@ analyze_main = CommandGroup(
 
 @dataclass(frozen=True)
 class Info:
-    """What to tell about."""
+    """What to describe."""
 
     what: Positional[str | None] = None
-    """A preset (albert-base, ...), a directory, or a Hub id (albert/albert-base-v2); nothing: machine and presets."""
+    """A preset (albert-base, ...), a directory, or a Hub id (albert/albert-base-v2); without it machine and presets."""
     compare: str | None = None
-    """Another one to set beside it, with what is said of the two and whether it holds."""
+    """Another preset or model for a comparison; published claims about the two are checked."""
     max_length: int | None = None
-    """Tokens in a sequence, for work and memory; the longest one by default."""
+    """Tokens of a sequence, for work and memory; the longest possible by default."""
     measure: bool = False
     """Measure tokens per second on this machine: inference and pre-training steps, with random weights."""
     memory: bool = False
-    """Plan a training step: its memory by parts, and the largest micro-batch that fits, with and without activation
-    checkpointing; with --device cuda also for a GPU that is elsewhere."""
+    """Estimate the memory of a training step by parts, and the largest micro-batch that fits, with and without
+    activation checkpointing; with --device cuda also for a GPU of another machine."""
     memory_limit: str | None = None
-    """What the plan may use, 24GB say; what is free on the device by default."""
+    """Memory available to the training step, such as 24GB; the free memory of the device by default."""
     optimizer: OptimizerKind = "lamb"
-    """Of the plan."""
+    """Optimiser of the training step for --memory."""
     batch_size: int | None = None
-    """Sequences of a measured or planned batch; by default as many as make 512 tokens, in a plan 32."""
+    """Sequences of a batch; by default 512 tokens for --measure, 32 sequences for --memory."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     precision: PrecisionChoice = "auto"
-    """Of what is measured or planned; auto takes the one in which the device is faster."""
+    """Precision for --measure and --memory; auto takes the faster one."""
     self_check: bool = False
-    """Ask a model for masked words under every plausible activation and number of heads."""
+    """Score a model on masked words with every plausible activation and number of heads."""
     revision: str | None = None
     json: bool = False
-    """One JSON object in place of tables."""
+    """Print one JSON object instead of tables."""
 
 
 info_main = Subcommand(Info, "albert info", "info:run")
@@ -324,10 +325,10 @@ info_main = Subcommand(Info, "albert info", "info:run")
 
 @dataclass(frozen=True, kw_only=True)
 class Quickstart:
-    """Where to write."""
+    """The output."""
 
     output: Path = Path("quickstart-run")
-    """The directory for everything the quickstart makes."""
+    """The directory for all files of the quickstart."""
 
 
 quickstart_main = Subcommand(Quickstart, "albert quickstart", "inspect:run_quickstart")

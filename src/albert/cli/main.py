@@ -1,8 +1,8 @@
-"""The command table and the error boundary: one line and an exit code for whatever goes wrong.
+"""The table of commands, and the handler of errors: one line and an exit code.
 
-A command NAME is a function ``NAME_main(arguments: list[str]) -> int | None``. Its module is imported when it is asked
-for and not before, so that ``albert --help`` answers at once. It reads the options without torch and then calls
-`load_command` for the module that does the work, so that ``albert COMMAND --help`` answers soon too.
+A command NAME is a function ``NAME_main(arguments: list[str]) -> int | None``. Its module is imported when the command
+is called, so that ``albert --help`` is fast. It parses the options without torch and then calls `load_command` for the
+module that does the work, so that ``albert COMMAND --help`` is fast too.
 """
 
 import gc
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from types import ModuleType
 
 from albert import __version__
-from albert.cli import follows_another_rank, interrupted_at_once
+from albert.cli import exit_on_sigint, is_silent_rank
 from albert.runtime.errors import (
     CannotCreate,
     InvalidConfiguration,
@@ -28,7 +28,7 @@ from albert.runtime.errors import (
 
 @dataclass(frozen=True)
 class Command:
-    """The module where a command lives, and what it is for."""
+    """The module of a command, and its purpose in a few words."""
 
     module: str
     purpose: str
@@ -36,13 +36,13 @@ class Command:
 
 COMMANDS = {
     "quickstart": Command("albert.cli.commands", "every step on the embedded sample, in a few minutes"),
-    "tokenizer": Command("albert.cli.data", "train a vocabulary, see what it makes of a text"),
+    "tokenizer": Command("albert.cli.data", "train a vocabulary, encode and decode text"),
     "prepare": Command("albert.cli.data", "text and a tokenizer to token shards, in parallel"),
-    "merge": Command("albert.cli.data", "prepared corpora become one"),
-    "show": Command("albert.cli.training", "what a prepared corpus becomes in training: samples, masks, counts"),
+    "merge": Command("albert.cli.data", "join prepared corpora"),
+    "show": Command("albert.cli.training", "training samples from a prepared corpus: segments, masks, counts"),
     "pretrain": Command("albert.cli.training", "masked language model and sentence order, from shards to a model"),
     "plot": Command("albert.cli.data", "the curves of runs side by side, as a picture and a table"),
-    "analyze": Command("albert.cli.commands", "what each layer does to what comes into it, as a picture (Figure 1)"),
+    "analyze": Command("albert.cli.commands", "similarity of input and output of each layer, as a picture (Figure 1)"),
     "finetune": Command("albert.cli.training", "train a model on GLUE, SQuAD or your own table"),
     "evaluate": Command("albert.cli.training", "score a model on a task with the task's own metrics"),
     "predict": Command("albert.cli.commands", "text in, answers out"),
@@ -51,17 +51,17 @@ COMMANDS = {
     "export": Command("albert.cli.commands", "a model as one ONNX file, or for sentence-transformers"),
     "quantize": Command("albert.cli.commands", "a model with 8-bit integers for matrices, a quarter of the size"),
     "push": Command("albert.cli.training", "a model to the Hugging Face Hub"),
-    "tables": Command("albert.cli.training", "the paper's tables and figures, run again, ours beside theirs"),
-    "info": Command("albert.cli.commands", "what a model, a dataset or this machine is"),
-    "verify": Command("albert.cli.data", "every file checked against its manifest"),
+    "tables": Command("albert.cli.training", "reproduce the paper's tables and figures, ours beside theirs"),
+    "info": Command("albert.cli.commands", "describe a model, a corpus or this machine"),
+    "verify": Command("albert.cli.data", "check every file against its manifest"),
     "completion": Command("albert.cli.options", "completion of commands and options in bash, zsh or fish"),
 }
-"""Name -> the module that reads the options of a command; its function is called NAME_main."""
+"""Name -> the module that parses the options of a command in its function NAME_main."""
 
 EXAMPLE = "Example: albert quickstart"
 
-# Errors that every rank of one machine meets alike: the same arguments, the same files.
-_ALIKE_ON_ALL_RANKS = (UsageError, InvalidConfiguration, MissingInput, CannotCreate)
+# Errors that every rank of one machine has: the same arguments, the same files.
+_SAME_ON_ALL_RANKS = (UsageError, InvalidConfiguration, MissingInput, CannotCreate)
 
 
 def overview() -> str:
@@ -82,7 +82,7 @@ def overview() -> str:
 
 
 def dispatch(arguments: list[str]) -> int:
-    """Run the command that the first argument names; returns its exit code.
+    """Run the command named by the first argument, and return its exit code.
 
     Raises:
         UsageError: the command is unknown.
@@ -101,11 +101,11 @@ def dispatch(arguments: list[str]) -> int:
 
 
 def load_command(module: str) -> ModuleType:
-    """Import a module of commands: what reads the options, and when they are read, what does the work."""
+    """Import a module of commands."""
     is_new = module not in sys.modules
-    gc.disable()  # imports make a million objects that stay; searching them for garbage takes 0.1 s with torch
+    gc.disable()  # importing torch makes a million objects that stay; searching them for garbage takes 0.1 s
     try:
-        with interrupted_at_once():  # libraries take an exception for a failed import
+        with exit_on_sigint():  # libraries mistake KeyboardInterrupt for a failed import
             return importlib.import_module(module)
     finally:
         if is_new:
@@ -114,10 +114,10 @@ def load_command(module: str) -> ModuleType:
 
 
 def run(arguments: list[str] | None = None) -> int:
-    """The ``albert`` command: `dispatch`, with every failure turned into one line on stderr and an exit code.
+    """The ``albert`` command: `dispatch`, with every failure as one line on stderr and an exit code.
 
     Args:
-        arguments: without the program's name; None takes the process's own.
+        arguments: without the program's name; those of the process by default.
     """
     try:
         code = dispatch(sys.argv[1:] if arguments is None else arguments)
@@ -126,36 +126,33 @@ def run(arguments: list[str] | None = None) -> int:
     except SystemExit:
         raise
     except KeyboardInterrupt:
-        if not follows_another_rank():
-            _say("interrupted")
+        if not is_silent_rank():
+            _print_error("interrupted")
         return 130
     except BrokenPipeError:
-        # The reader went away (`albert info | head`). 141 is what the shell shows for a program that SIGPIPE ended.
-        _drop_what_cannot_be_printed()
+        # The reader closed the pipe (`albert info | head`). 141 is the shell's code for a program ended by SIGPIPE.
+        _discard_output()
         return 141
     except BaseException as error:
-        known = translate(error)
+        failure = translate(error)
         if os.environ.get("ALBERT_DEBUG") == "1":
             traceback.print_exception(error)
-        if known is None:
+        if failure is None:
             reason = f"internal error: {type(error).__name__}: {error}"
-            _say(f"{reason}; run again with ALBERT_DEBUG=1 for the traceback")
+            _print_error(f"{reason}; run again with ALBERT_DEBUG=1 for the traceback")
             return 1
-        if not (follows_another_rank() and isinstance(known, _ALIKE_ON_ALL_RANKS)):
-            _say(str(known))
-        if isinstance(error, OSError):  # of standard output perhaps, as on a full disk
-            _drop_what_cannot_be_printed()
-        return known.exit_code
+        if not (is_silent_rank() and isinstance(failure, _SAME_ON_ALL_RANKS)):
+            _print_error(str(failure))
+        if isinstance(error, OSError):  # perhaps standard output is on a full disk
+            _discard_output()
+        return failure.exit_code
     finally:
         if arguments is None:
-            gc.freeze()  # the process ends, and need not look for garbage first; that would take 0.2 s
+            gc.freeze()  # the process ends; a search for garbage would take 0.2 s
 
 
 def one_line(message: str, limit: int = 500) -> str:
-    """The message with control characters escaped, shortened in its middle when it is longer than the limit.
-
-    The end is kept because the remedy stands there.
-    """
+    """The message with control characters escaped; a long one is cut in the middle, because it ends with the remedy."""
     safe = printable(message)
     if len(safe) <= limit:
         return safe
@@ -163,17 +160,17 @@ def one_line(message: str, limit: int = 500) -> str:
     return safe[: limit - tail - 3] + " … " + safe[-tail:]
 
 
-def _drop_what_cannot_be_printed() -> None:
-    """The interpreter's own flush at exit would fail again, with a traceback and a code of its own."""
+def _discard_output() -> None:
+    """Redirect standard output to nowhere if it fails: the interpreter's flush at exit would fail with a traceback."""
     try:
         sys.stdout.flush()
     except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _say(message: str) -> None:
+def _print_error(message: str) -> None:
     rank = os.environ.get("RANK", "0")
     where = f"[rank {rank}] " if rank != "0" else ""
-    # The message may hold half of a character (a file name that is not UTF-8): never fail while failing.
+    # The message may contain a surrogate (a file name that is not UTF-8).
     sys.stderr.write(one_line(f"albert: error: {where}{message}").encode("utf-8", "replace").decode("utf-8") + "\n")
     sys.stderr.flush()

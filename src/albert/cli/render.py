@@ -1,4 +1,4 @@
-"""How output looks: as wide as the terminal, and every table of every command by the same two functions."""
+"""Consoles and tables for the output of all commands."""
 
 import sys
 import tomllib
@@ -13,14 +13,12 @@ from rich.table import Table
 from rich.text import Text
 
 LABELS: dict[str, dict[str, str]] = tomllib.loads((files("albert.cli") / "labels.toml").read_text(encoding="utf-8"))
-"""What figures are called, by where they stand."""
+"""Table -> field -> its label."""
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# How wide the output is: as the terminal on a terminal, and without any wrapping where it goes to a file or a pipe.
-#
-# What is written to a file or a pipe must not depend on COLUMNS or on the length of a path, so every command makes
-# its console here.
+# The width of output: that of the terminal, and no wrapping in a file or a pipe, where the output must not depend on
+# COLUMNS or on the length of a path.
 
 UNWRAPPED = 10_000
 """Columns; more than any line needs."""
@@ -33,7 +31,7 @@ def open_console(
 
     Args:
         soft_wrap: leave the wrapping of long lines to the terminal.
-        at_least: columns to print even on a narrower terminal.
+        at_least: columns to use even on a narrower terminal.
     """
     console = Console(soft_wrap=soft_wrap, markup=False, highlight=highlight, quiet=quiet)
     if not sys.stdout.isatty():
@@ -44,7 +42,7 @@ def open_console(
 
 
 def say(console: Console, *lines: RenderableType) -> None:
-    """Print lines and tables, if there are any."""
+    """Print lines and tables."""
     for line in lines:
         console.print(line)
 
@@ -57,16 +55,16 @@ def show(console: Console, *parts: RenderableType) -> None:
 
 
 def in_bold(first: object, rest: str) -> Text:
-    """A line that begins in bold."""
+    """A line with a bold beginning."""
     return Text.assemble((str(first), "bold"), rest)
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Tables: what a command shows is a title, headings and rows, or names and what belongs to them.
+# Tables: a title, headings and rows; or names and values.
 
 
 class _Table(Table):
-    """A table whose lines end where their text does, however wide its columns are."""
+    """A table without blanks at the ends of its lines."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Segment]:
         for line in Segment.split_lines(cast(Iterable[Segment], super().__rich_console__(console, options))):
@@ -84,7 +82,7 @@ def styled(style: str | None, *cells: object) -> tuple[Text, ...]:
 
 
 def bold(*cells: object) -> tuple[Text, ...]:
-    """A row that is a sum, or a heading inside a table."""
+    """A row in bold: a sum, or a heading inside a table."""
     return styled("bold", *cells)
 
 
@@ -96,15 +94,15 @@ def table(
     words: Collection[int] = (0,),
     boxed: bool = False,
 ) -> Table:
-    """What every command shows as a table.
+    """A table of words and numbers.
 
     Args:
-        columns: headings; without any there is none.
-        rows: their cells, `Text` in its own style; what is short of cells is filled up with empty ones.
-        words: places of the columns of words; the others are of numbers.
+        columns: headings; no heading line if all are empty.
+        rows: cells; `Text` keeps its style, and missing cells are empty.
+        words: indices of the columns of words; the others contain numbers and are aligned right.
         boxed: with lines around every cell, for texts of users.
     """
-    made = _Table(
+    result = _Table(
         title=None if title is None else Text(title, "bold"),
         title_justify="left",
         box=box.HEAVY_HEAD if boxed else box.SIMPLE_HEAD,
@@ -113,43 +111,43 @@ def table(
         pad_edge=boxed,
         collapse_padding=not boxed,
     )
-    for place, name in enumerate(columns):
-        is_number = place not in words
-        made.add_column(Text(name), justify="right" if is_number else "left", overflow="fold", no_wrap=is_number)
+    for index, name in enumerate(columns):
+        is_number = index not in words
+        result.add_column(Text(name), justify="right" if is_number else "left", overflow="fold", no_wrap=is_number)
     for row in rows:
-        made.add_row(*map(_text, row))
-    return made
+        result.add_row(*map(_text, row))
+    return result
 
 
 def table_of_rows(rows: Sequence[Sequence[str]]) -> Table:
-    """A table of text, its headings first; rows of constant answers are dim."""
-    return table(None, rows[0], (styled("dim" if row[0] in _OF_CONSTANTS else None, *row) for row in rows[1:]))
+    """A table of text, headings first; rows of constant answers are dim."""
+    return table(None, rows[0], (styled("dim" if row[0] in _DIM_ROWS else None, *row) for row in rows[1:]))
 
 
-_OF_CONSTANTS = ("constant answer", "a constant answer", "of")
+_DIM_ROWS = ("constant answer", "a constant answer", "of")
 
 
 def facts(title: str | None, values: Mapping[str, object] | Iterable[Sequence[object]]) -> Table:
-    """Names and what belongs to them, which is wrapped where a terminal is too narrow."""
-    made = _Table(
+    """A table of names and values; values are wrapped on narrow terminals."""
+    result = _Table(
         title=None if title is None else Text(title, "bold"),
         title_justify="left",
         box=None,
         show_header=False,
         padding=(0, 0, 0, 2),
     )
-    made.add_column(overflow="fold", no_wrap=True)
-    made.add_column(overflow="fold")
+    result.add_column(overflow="fold", no_wrap=True)
+    result.add_column(overflow="fold")
     for row in values.items() if isinstance(values, Mapping) else values:
-        made.add_row(*map(_text, row))
-    return made
+        result.add_row(*map(_text, row))
+    return result
 
 
-def indented(*shown: RenderableType, by: int, gap: int = 0) -> Table:
-    """Texts or tables beside each other, so many columns from the left."""
-    made = _Table(box=None, show_header=False, padding=(0, gap, 0, by))
-    made.add_row(*shown)
-    return made
+def indented(*parts: RenderableType, by: int, gap: int = 0) -> Table:
+    """Texts or tables side by side, with an indent in columns."""
+    result = _Table(box=None, show_header=False, padding=(0, gap, 0, by))
+    result.add_row(*parts)
+    return result
 
 
 def _text(value: object) -> Text:
@@ -157,10 +155,10 @@ def _text(value: object) -> Text:
 
 
 def cell(value: object) -> str:
-    """A value in words: numbers with thousands separated, lists with commas."""
+    """A value as text: numbers with thousands separators, lists with commas."""
     if isinstance(value, list | tuple):
-        shown = ", ".join(map(str, value[:4])) + (f", and {len(value) - 4} more" if len(value) > 4 else "")
-        return shown or "none"
+        text = ", ".join(map(str, value[:4])) + (f", and {len(value) - 4} more" if len(value) > 4 else "")
+        return text or "none"
     if isinstance(value, bool):
         return "yes" if value else "no"
     return f"{value:,}" if isinstance(value, int) else str(value)
@@ -175,7 +173,7 @@ def bytes_of(number: int | float) -> str:
 
 
 def in_millions(numbers: Iterable[int]) -> Callable[[int | float], str]:
-    """How to write numbers in a column whose title names the unit, MB say: with the decimals that the largest needs."""
+    """A formatter for a column in millions (MB), with as many decimals as the largest number needs."""
     largest = max(numbers)
     decimals = 1 if largest >= 1e8 else 2 if largest >= 1e7 else 3
     return lambda number: f"{number / 1e6:,.{decimals}f}"

@@ -35,50 +35,48 @@ from albert.training.run_folder import RunFolder
 
 @dataclass(frozen=True, kw_only=True)
 class PretrainCommand(Pretrain):
-    """Where the data are, where to write, what to start from, and the recipe's values, also from a file."""
+    """Data, output, starting point, and the values of the recipe, also from a file."""
 
     recipe_file: Annotated[Path | None, tyro.conf.arg(name="recipe")] = None
-    """A TOML or JSON file with values of a recipe, in place of RECIPE's, or of base's without RECIPE."""
+    """A TOML or JSON file with values of a recipe that replace RECIPE's, or base's without RECIPE."""
     print_recipe: bool = False
-    """Print the recipe as a TOML file with comments, for --recipe, and train nothing."""
+    """Print the recipe as a TOML file with comments, for --recipe, and do not train."""
 
 
 def pretrain(arguments: list[str]) -> None:
-    """Read the options, of which a recipe has the defaults, and run `albert pretrain`."""
-    words = arguments
+    """Read the options, whose defaults are those of a recipe, and run `albert pretrain`."""
     if not arguments or arguments[0] in HELP_FLAGS:
         parse(PretrainCommand, arguments[:1] or ["--help"], "albert pretrain RECIPE")
     file = raw_value(arguments, "--recipe")
     name = None if arguments[0].startswith("-") else arguments[0]
     if name is None and file is None:
         raise UsageError("albert pretrain", "the first word is a recipe", f"one of {', '.join(RECIPES)}, or a file")
-    arguments = arguments if name is None else arguments[1:]
-    prints = raw_value(arguments, "--print-recipe") is not None
+    words = arguments if name is None else arguments[1:]
+    prints = raw_value(words, "--print-recipe") is not None
     console = open_console(soft_wrap=False, highlight=True, quiet=prints or not world().is_first)
-    recipe = RECIPES["base"] if name is None else _named(name, arguments)
+    recipe = RECIPES["base"] if name is None else _named_recipe(name, words)
     recipe = recipe if file is None else read_recipe(Path(file), recipe)
-    defaults: dict[str, Any] = {"recipe": _scaled(recipe, arguments, console)}
+    defaults: dict[str, Any] = {"recipe": _scaled_recipe(recipe, words, console)}
     defaults |= {"data": (), "output": Path()} if prints else {}
     program = "albert pretrain" if name is None else f"albert pretrain {name}"
-    args = parse(PretrainCommand, arguments, program, defaults)
-    if args.print_recipe:
-        print(f"# A recipe of `albert pretrain`, from: {shlex.join(['albert', 'pretrain', *words])}\n")
-        print(to_toml(args.recipe), end="")
+    options = parse(PretrainCommand, words, program, defaults)
+    if options.print_recipe:
+        print(f"# A recipe of `albert pretrain`, from: {shlex.join(['albert', 'pretrain', *arguments])}\n")
+        print(to_toml(options.recipe), end="")
         return
-    name = " with ".join(each for each in (name, file) if each is not None)
-    init_of(args)  # what contradicts itself is refused before anything is shown
-    _show_recipe(console, name, args.recipe)
-    run = RunFolder(args.output)
-    taken = run.checkpoints()[-1][0] if run.checkpoints() else None
-    if taken is not None:
-        console.print(f"going on with {run.path} after step {taken:,}")
-    result = run_pretrain(args)
-    if result.found.training.steps == taken:
+    init_of(options)  # raises an error before anything is shown
+    _show_recipe(console, " with ".join(filter(None, (name, file))), options.recipe)
+    run = RunFolder(options.output)
+    last_step = run.checkpoints()[-1][0] if run.checkpoints() else None
+    if last_step is not None:
+        console.print(f"going on with {run.path} after step {last_step:,}")
+    result = run_pretrain(options).found
+    if result.training.steps == last_step:
         console.print(f"{run.path} is complete already; nothing was trained")
-    _show_result(console, result.found)
+    _show_result(console, result)
 
 
-def _named(name: str, arguments: list[str]) -> PretrainingRecipe:
+def _named_recipe(name: str, arguments: list[str]) -> PretrainingRecipe:
     if name in RENAMED:
         print(f"albert: note: the recipe {name} is now called {RENAMED[name]}", file=sys.stderr)
     init, revision, output = (raw_value(arguments, option) for option in ("--init", "--revision", "--output"))
@@ -87,67 +85,65 @@ def _named(name: str, arguments: list[str]) -> PretrainingRecipe:
     return recipe_of(name, None if output is None else Path(output), init, revision)
 
 
-def _scaled(recipe: PretrainingRecipe, arguments: list[str], console: Console) -> PretrainingRecipe:
-    """The recipe at the batch size that --scale-batch asks for; prints how its learning rate came about."""
-    asked = raw_value(arguments, "--scale-batch")
-    if asked is None:
+def _scaled_recipe(recipe: PretrainingRecipe, arguments: list[str], console: Console) -> PretrainingRecipe:
+    """The recipe at the batch size of --scale-batch; prints how its learning rate is computed."""
+    batch_size = raw_value(arguments, "--scale-batch")
+    if batch_size is None:
         return recipe
-    if not asked.isascii() or not asked.isdigit():
-        raise UsageError("--scale-batch", f"is {asked}, a number of sequences from 1 is needed")
-    changed, lines = scale_recipe(recipe, int(asked))
-    console.print("\n".join(lines), highlight=False, soft_wrap=True)  # what is to be copied is not wrapped
-    return changed
+    if not batch_size.isascii() or not batch_size.isdigit():
+        raise UsageError("--scale-batch", f"is {batch_size}, a number of sequences from 1 is needed")
+    scaled, lines = scale_recipe(recipe, int(batch_size))
+    console.print("\n".join(lines), highlight=False, soft_wrap=True)  # not wrapped, so that it can be copied
+    return scaled
 
 
 def _show_recipe(console: Console, name: str, recipe: PretrainingRecipe) -> None:
     values = to_json(recipe)
-    values["model"].pop("vocab_size")  # the corpus says it
+    values["model"].pop("vocab_size")  # that of the corpus
     for key, value in values.items():
         if isinstance(value, dict):
-            values[key] = ", ".join(f"{inner} {kept}" for inner, kept in value.items() if kept is not None)
-    told = {key: str(value) for key, value in values.items() if value not in (None, [])}
-    console.print(facts(f"recipe {name}", told))
+            values[key] = ", ".join(f"{inner} {item}" for inner, item in value.items() if item is not None)
+    console.print(facts(f"recipe {name}", {key: str(v) for key, v in values.items() if v not in (None, [])}))
 
 
 def _show_result(console: Console, result: Any) -> None:
     training = result.training
-    told: dict[str, object] = {} if result.start is None else {"started from": result.start}
-    told["ended"] = training.ending
+    values: dict[str, object] = {} if result.start is None else {"started from": result.start}
+    values["ended"] = training.ending
     if training.skipped or training.rollbacks:
-        told["updates left out, rollbacks"] = f"{training.skipped:,}, {training.rollbacks:,}"
-    told["tokens"] = f"{training.tokens:,} at {training.tokens_per_second:,.0f} a second"
+        values["updates left out, rollbacks"] = f"{training.skipped:,}, {training.rollbacks:,}"
+    values["tokens"] = f"{training.tokens:,} at {training.tokens_per_second:,.0f} a second"
     for task, what in (("masked_tokens", "masked tokens"), ("sentence_order", "sentence order")):
         if f"{task}_accuracy" in result.evaluation:
             score, constant = result.evaluation[f"{task}_accuracy"], result.evaluation[f"{task}_baseline"]
-            told[f"{what}, held out"] = f"{score:.1%} right (a constant answer: {constant:.1%})"
-    told |= {"model": result.model, "curves": f"tensorboard --logdir {result.run / 'tensorboard'}"}
-    console.print(facts("pre-trained", told))
-    asked = shlex.join([str(result.model), "--fill-mask", result.question or "[MASK]"])
-    console.print(f"next: albert predict {asked}", soft_wrap=True)
+            values[f"{what}, held out"] = f"{score:.1%} right (a constant answer: {constant:.1%})"
+    values |= {"model": result.model, "curves": f"tensorboard --logdir {result.run / 'tensorboard'}"}
+    console.print(facts("pre-trained", values))
+    words = shlex.join([str(result.model), "--fill-mask", result.question or "[MASK]"])
+    console.print(f"next: albert predict {words}", soft_wrap=True)
 
 
 @dataclass(frozen=True, kw_only=True)
 class FinetuneCommand(Finetune):
-    """What to learn, from what, and how; with options from a file."""
+    """Task, data, model and recipe; with options from a file."""
 
     recipe_file: Annotated[Path | None, tyro.conf.arg(name="recipe")] = None
-    """A TOML or JSON file with options of this command, by their names with _ for -; flags go before it."""
+    """A TOML or JSON file with options of this command, by their names with _ for -; flags override it."""
     print_recipe: bool = False
-    """Print the options as a TOML file with comments, for --recipe, and train nothing."""
+    """Print the options as a TOML file with comments, for --recipe, and do not train."""
 
 
-def finetune(arguments: list[str]) -> int:
+def finetune(arguments: list[str]) -> None:
     """Read the options, and run `albert finetune`."""
     defaults = defaults_from_file(FinetuneCommand, arguments)
     if raw_value(arguments, "--print-recipe") is not None:
-        args = parse(FinetuneCommand, arguments, "albert finetune", {"model": "", **defaults})
+        options = parse(FinetuneCommand, arguments, "albert finetune", {"model": "", **defaults})
         print(f"# Options of `albert finetune`, from: {shlex.join(['albert', 'finetune', *arguments])}\n")
-        groups = [each.name for each in fields(args) if is_dataclass(each.default)]
-        print(to_toml(args, inline=groups, leave_out=NOT_IN_RECIPES), end="")
-        return 0
-    args = parse(FinetuneCommand, arguments, "albert finetune", defaults)
-    load_command("albert.cli.tasks").finetune(args)
-    return 0
+        groups = [field.name for field in fields(options) if is_dataclass(field.default)]
+        print(to_toml(options, inline=groups, leave_out=NOT_IN_RECIPES), end="")
+    else:
+        options = parse(FinetuneCommand, arguments, "albert finetune", defaults)
+        load_command("albert.cli.tasks").finetune(options)
 
 
 pretrain_main = Subcommand(PretrainCommand, "albert pretrain", pretrain, parses=False)
@@ -157,32 +153,32 @@ push_main = Subcommand(Push, "albert push", "convert:run_push")
 
 
 SEQUENCES, MASKING = SequenceRecipe(max_length=128), MaskingRecipe()
-"""What is shown unless something else is asked for; the paper's 512 tokens fill a page each."""
+"""Defaults; a sample of the paper's 512 tokens would fill a page."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Show:
-    """Show what a prepared corpus becomes in training: a few samples as text, and counts of many.
+    """Show training samples from a prepared corpus: a few as text, and counts of many.
 
-    Every sample is what a run with this seed and these settings would see, at that place of that epoch.
+    Each sample is the one that a run with this seed and these settings sees at this position of the epoch.
 
     Example: albert show corpus --number 2 --objective sop --max-length 128
     """
 
     corpus: Positional[Path]
-    """What `albert prepare` wrote."""
+    """A prepared corpus."""
     number: int = 3
-    """How many samples to show."""
+    """Number of samples to show."""
     first: int = 0
-    """The first of them, in the order of training."""
+    """Position of the first one in the order of training."""
     epoch: int = 0
-    """Of which epoch."""
+    """The epoch."""
     seed: int = 0
-    """Of the run."""
+    """Seed of the run."""
     split: Literal["train", "held_out"] = "train"
-    """Which part of the corpus."""
+    """The part of the corpus."""
     count: int = 2000
-    """How many samples to count, from the first on; 0: none."""
+    """Number of samples to count, from --first on."""
     sequences: Annotated[SequenceRecipe, tyro.conf.arg(name="")] = SEQUENCES
     masking: Annotated[MaskingRecipe, tyro.conf.arg(name="")] = MASKING
 
@@ -196,35 +192,34 @@ NO_RATES = Rates()
 
 @dataclass(frozen=True, kw_only=True)
 class ListTables:
-    """What is listed."""
+    """The scale."""
 
     scale: ScaleName = "tiny"
-    """At which scale: it says how many runs a table takes."""
+    """The scale, which determines the number of runs."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExportTables:
-    """What is copied, and where to."""
+    """Source and destination."""
 
     directory: Annotated[Positional[Path], tyro.conf.arg(metavar="DIRECTORY")]
-    """The copy; what it holds of the same runs is replaced."""
+    """The copy; existing results of the same runs are replaced."""
     scale: ScaleName = "tiny"
-    """Of the runs, where --output is not given."""
+    """The scale of the runs, if --output is not set."""
     output: Path | None = None
     """The root of the runs; runs/tables-SCALE when not set."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TablesArguments:
-    """What the commands have in common."""
+    """Common options of the commands."""
 
     tables: Annotated[Positional[tuple[str, ...]], tyro.conf.arg(metavar="TABLE...")] = ()
-    """Names of tables and figures, as `albert tables list` has them, or all."""
+    """Names of tables and figures, see `albert tables list`, or all."""
     scale: ScaleName = "tiny"
-    """How large: hours of two cores, hours of a GPU, the paper's shapes on a GPU, or the paper's recipes."""
+    """The size: hours of two cores, hours of a GPU, the paper's shapes on a GPU, or the paper's recipes."""
     data: tuple[Path, ...] = ()
-    """What `albert prepare` wrote; of several the first is the text of all tables, and additional text (Table 7) is
-    all of them."""
+    """Prepared corpora: the first is the text of all tables, all together are the additional text (Table 7)."""
     glue_data: Path | None = None
     """The folder of GLUE's tasks; without it these tasks are left out."""
     squad_data: Path | None = None
@@ -232,14 +227,14 @@ class TablesArguments:
     race_data: Path | None = None
     """The folder of RACE, likewise."""
     files: tuple[str, ...] = ()
-    """TASK/SPLIT=FILE: a file in the place of the published one, in its layout (qnli/train=mine.tsv)."""
+    """TASK/SPLIT=FILE: a replacement of a published file, in its layout (qnli/train=mine.tsv)."""
     output: Path | None = None
     """The root of all runs and results; runs/tables-SCALE when not set."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     threads: int | None = None
     """Threads of this process; 1 when several processes share the cores."""
     rates: Annotated[Rates, tyro.conf.arg(name="")] = NO_RATES
-    """What an hour of the machine costs, for plans and for the table cost."""
+    """Price and power of the machine, for plans and for the table cost."""
 
 
 PARTS = {

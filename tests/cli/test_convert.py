@@ -241,7 +241,7 @@ def one_output(tmp_path) -> Path:
 
 def test_what_is_dropped_and_what_has_no_place_is_counted(tmp_path, capsys):
     said = convert(capsys, HERE / "classifier", "--output", tmp_path / "a", "--without-tokenizer")
-    assert "55 that say nothing of the model" in said
+    assert "55 that are not part of the model" in said
     said = convert(capsys, HERE / "squad_v2", "--output", tmp_path / "b", "--without-tokenizer")
     assert "11: belongs to the joint head of SQuAD 2.0" in said and "AlbertModel" in said
     assert not any(name.startswith("albert.") for name in load_file(tmp_path / "b" / "model.safetensors"))

@@ -19,7 +19,7 @@ def written(tmp_path):
 def test_what_is_whole_is_said_to_be(written, capsys):
     assert run(["verify", str(written / "one"), str(written / "runs/mine")]) == 0
     printed = capsys.readouterr().out
-    assert printed.replace(str(written), "").count(" whole ") == 3  # the path has the name of this test
+    assert printed.replace(str(written), "").count(" intact ") == 3
     assert "1 records" in printed
 
 
@@ -32,6 +32,6 @@ def test_a_flipped_bit_is_found_and_the_others_still_checked(written, capsys, pl
     damaged.write_bytes(bytes(data))
     assert run(["verify", str(written / "one"), str(written / "runs/mine")]) == 65
     printed = capsys.readouterr()
-    assert printed.out.count(" whole ") == 2
+    assert printed.out.count(" intact ") == 2
     assert "1 of 3 directories are damaged" in printed.err
     assert damaged.name in printed.err

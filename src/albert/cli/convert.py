@@ -16,7 +16,7 @@ from albert.inference.int8 import quantize_directory
 from albert.inference.predictor import save_for_sentence_transformers
 from albert.runtime.environment import load_by_name
 
-NEXT = {
+EXAMPLE_FLAGS = {
     "AlbertForPreTraining": '--fill-mask "It was a [MASK] day."',
     "AlbertForMaskedLM": '--fill-mask "It was a [MASK] day."',
     "AlbertForSequenceClassification": '--classify "I would read it again."',
@@ -38,22 +38,20 @@ def run_convert(args: Convert) -> None:
         lower_case=args.lower_case,
         keep_accents=args.keep_accents,
     )
-    made = convert(args.source, args.output, options, args.replace)
-    place = shlex.quote(str(args.output))
-    question = NEXT.get(made.source.architecture)
-    following = f"albert predict {place} {question}" if question and made.tokenizer else f"albert info {place}"
-    _print("albert convert", rows(made, args.output), following)
+    conversion = convert(args.source, args.output, options, args.replace)
+    output = shlex.quote(str(args.output))
+    flags = EXAMPLE_FLAGS.get(conversion.source.architecture)
+    command = f"albert predict {output} {flags}" if flags and conversion.tokenizer else f"albert info {output}"
+    _print("albert convert", rows(conversion, args.output), command)
 
 
-def _print(title: str, told: Mapping[str, object] | Iterable[Sequence[object]], following: str) -> None:
-    """Print what was made, and what to do next."""
-    say(open_console(), facts(title, told), f"next: {following}" if following else "")
+def _print(title: str, values: Mapping[str, object] | Iterable[Sequence[object]], next_command: str) -> None:
+    say(open_console(), facts(title, values), f"next: {next_command}" if next_command else "")
 
 
-def rows(made: Conversion, output: Path) -> list[tuple[str, str]]:
+def rows(conversion: Conversion, output: Path) -> list[tuple[str, str]]:
     """What was read, what became of every tensor, and what was written."""
-    source, config = made.source, made.source.config
-    said = source.config_place or "the command line and the shapes of the tensors"
+    source, config = conversion.source, conversion.source.config
     newest = f", the newest of {source.steps}" if source.steps > 1 else ""
     shape = (
         f"V {config.vocab_size:,}, E {config.embedding_size}, H {config.hidden_size}, L {config.num_hidden_layers}, "
@@ -61,34 +59,35 @@ def rows(made: Conversion, output: Path) -> list[tuple[str, str]]:
     )
     if config.num_hidden_groups * config.inner_group_num > 1:
         shape += f", {config.num_hidden_groups} groups of {config.inner_group_num}"
-    found = [
+    lines = [
         (source.kind, source.place + newest),
-        ("configuration", said),
+        ("configuration", source.config_place or "the command line and the shapes of the tensors"),
         ("model", f"{source.architecture}: {shape}"),
-        ("tensors", f"{len(made.names)}, {source.size / 1e6:,.1f} MB, every one in its place"),
+        ("tensors", f"{len(conversion.names)}, {source.size / 1e6:,.1f} MB, all converted"),
     ]
     if source.dropped:
-        found.append(("dropped", f"{len(source.dropped)} that say nothing of the model ({_some(source.dropped)})"))
+        lines.append(("dropped", f"{len(source.dropped)} that are not part of the model ({_some(source.dropped)})"))
     reasons: dict[str, list[str]] = {}
     for name, reason in source.unexpected.items():
         reasons.setdefault(reason, []).append(name)
-    found += [("not converted", f"{len(names)}: {reason} ({_some(names)})") for reason, names in reasons.items()]
-    found += [("note", note) for note in source.notes]
-    found += [("drawn at random", _some(made.opened.newly_initialised))] if made.opened.newly_initialised else []
-    found.append(("tokenizer", _tokenizer(made)))
-    found += [(f"parameters, {part}", f"{count:,}") for part, count in made.parameters.items()]
-    found.append(("parameters", f"{sum(made.parameters.values()):,}"))
-    found.append(("written", f"{output}: {made.written / 1e6:,.1f} MB of weights, and opened again"))
-    return found
+    lines += [("not converted", f"{len(names)}: {reason} ({_some(names)})") for reason, names in reasons.items()]
+    lines += [("note", note) for note in source.notes]
+    if conversion.opened.newly_initialised:
+        lines.append(("drawn at random", _some(conversion.opened.newly_initialised)))
+    lines.append(("tokenizer", _tokenizer(conversion)))
+    lines += [(f"parameters, {part}", f"{count:,}") for part, count in conversion.parameters.items()]
+    lines.append(("parameters", f"{sum(conversion.parameters.values()):,}"))
+    lines.append(("written", f"{output}: {conversion.written / 1e6:,.1f} MB of weights, and opened again"))
+    return lines
 
 
-def _tokenizer(made: Conversion) -> str:
-    tokenizer = made.tokenizer
+def _tokenizer(conversion: Conversion) -> str:
+    tokenizer = conversion.tokenizer
     if tokenizer is None:
-        return "none, as asked"
+        return "none (--without-tokenizer)"
     letters = "lower case" if tokenizer.lower_case else "letters kept"
     accents = "accents kept" if tokenizer.keep_accents else "accents dropped"
-    return f"{made.tokenizer_place}: {tokenizer.vocab_size:,} pieces, {letters}, {accents}"
+    return f"{conversion.tokenizer_place}: {tokenizer.vocab_size:,} pieces, {letters}, {accents}"
 
 
 def _some(names: tuple[str, ...] | list[str]) -> str:
@@ -99,18 +98,18 @@ def onnx(args: ExportOnnx) -> None:
     """Run `albert export onnx`."""
     exporting = load_by_name("albert.inference.onnx_export", "onnx")
     settings = exporting.ExportSettings(precision=args.precision, opset=args.opset, depth=args.depth)
-    made = exporting.export_onnx(args.model, args.output, settings, revision=args.revision, replace=args.replace)
-    told: dict[str, object] = {
-        "graph": f"{made.kind}, {made.depth} layers, {made.precision}, opset {made.opset}",
-        "file": f"{bytes_of(made.bytes)}, {made.bytes / made.weight_bytes:.1%} of the weights in float32",
-        "outputs": ", ".join(f"{output} [{', '.join(map(str, axes))}]" for output, axes in made.outputs.items()),
+    export = exporting.export_onnx(args.model, args.output, settings, revision=args.revision, replace=args.replace)
+    values: dict[str, object] = {
+        "graph": f"{export.kind}, {export.depth} layers, {export.precision}, opset {export.opset}",
+        "file": f"{bytes_of(export.bytes)}, {export.bytes / export.weight_bytes:.1%} of the weights in float32",
+        "outputs": ", ".join(f"{output} [{', '.join(map(str, axes))}]" for output, axes in export.outputs.items()),
     }
-    if made.left_out:
-        told["left out"] = f"{made.left_out}: nobody trained it"
-    told |= {check.runtime: f"largest difference: {exporting.format_differences(check)}" for check in made.checks}
-    told["written"] = args.output
-    following = f"albert verify {shlex.quote(str(args.output))}" if args.output.is_dir() else ""
-    _print("albert export onnx", told, following)
+    if export.left_out:
+        values["left out"] = f"{export.left_out}: it was not trained"
+    values |= {check.runtime: f"largest difference: {exporting.format_differences(check)}" for check in export.checks}
+    values["written"] = args.output
+    next_command = f"albert verify {shlex.quote(str(args.output))}" if args.output.is_dir() else ""
+    _print("albert export onnx", values, next_command)
 
 
 def sentence_transformers(args: ExportSentenceTransformers) -> None:
@@ -118,31 +117,28 @@ def sentence_transformers(args: ExportSentenceTransformers) -> None:
     vectors = save_for_sentence_transformers(
         args.model, args.output, args.pooling, args.normalize, revision=args.revision, replace=args.replace
     )
-    pooled = "the mean over all tokens" if args.pooling == "mean" else "what stands at [CLS]"
-    told: dict[str, object] = {
+    pooled = "the mean over all tokens" if args.pooling == "mean" else "the state of [CLS]"
+    values: dict[str, object] = {
         "vectors": f"{vectors.width} numbers, {pooled}{', of length 1' if args.normalize else ''}",
-        "texts": f"of at most {vectors.longest} tokens; sentence-transformers cuts longer ones without a word",
+        "texts": f"of at most {vectors.longest} tokens; sentence-transformers cuts longer ones without a message",
         "written": args.output,
     }
-    following = f"SentenceTransformer({str(args.output)!r}).encode(texts)"
-    _print("albert export sentence-transformers", told, following)
+    _print("albert export sentence-transformers", values, f"SentenceTransformer({str(args.output)!r}).encode(texts)")
 
 
 def run_quantize(args: Quantize) -> None:
     """Run `albert quantize`."""
-    made = quantize_directory(args.model, args.output, revision=args.revision, replace=args.replace)
-    told: dict[str, object] = {
-        "matrices": f"{made.matrices} as 8-bit integers, a scale for each row",
-        "weights": f"{bytes_of(made.bytes_after)}, {made.bytes_after / made.bytes_before:.1%} of "
-        f"{bytes_of(made.bytes_before)}",
+    result = quantize_directory(args.model, args.output, revision=args.revision, replace=args.replace)
+    share = result.bytes_after / result.bytes_before
+    values: dict[str, object] = {
+        "matrices": f"{result.matrices} as 8-bit integers, a scale for each row",
+        "weights": f"{bytes_of(result.bytes_after)}, {share:.1%} of {bytes_of(result.bytes_before)}",
     }
-    told |= {
-        f"{name} moves": f"{largest:.3g} at most over random tokens, "
-        f"{made.moved.relative[name]:.2%} of its spread (RMS)"
-        for name, largest in made.moved.largest.items()
-    }
-    told["written"] = args.output
-    _print("albert quantize", told, f"albert info {shlex.quote(str(args.output))}")
+    for name, largest in result.moved.largest.items():
+        relative = f"{result.moved.relative[name]:.2%} of its spread (RMS)"
+        values[f"{name} moves"] = f"{largest:.3g} at most over random tokens, {relative}"
+    values["written"] = args.output
+    _print("albert quantize", values, f"albert info {shlex.quote(str(args.output))}")
 
 
 def run_push(args: Push) -> None:

@@ -44,8 +44,8 @@ def prepare(args: Prepare) -> None:
     headings, *rows = preparation_rows(report)
     lines = remarks(report)
     if report.duplicates_shown:
-        shown = f"{report.duplicates_shown:,} of the duplicates, the least similar first"
-        lines.append(f"{args.output / DUPLICATES_NAME} names {shown}")
+        which = f"{report.duplicates_shown:,} of the duplicates, the least similar first"
+        lines.append(f"{args.output / DUPLICATES_NAME} names {which}")
     if report.splits["held_out"].documents == 0:
         lines.append("nothing is held out: the share is 0, or there is a single sentence")
     elif report.held_out_fallback:
@@ -64,7 +64,7 @@ def _pretrain_next(corpus: Path) -> str:
 
 
 def remarks(report: PreparationReport) -> list[str]:
-    """Speed, and whatever was left out or mended."""
+    """Lines on speed, on documents that were left out, and on replaced characters."""
     rate = report.bytes_in / 1e6 / max(report.seconds, 1e-9)
     processes = "1 process" if report.workers == 1 else f"{report.workers} processes"
     lines = [f"{report.read.files:,} files in {report.seconds:,.1f} s, {rate:,.1f} MB/s with {processes}"]
@@ -84,17 +84,17 @@ def remarks(report: PreparationReport) -> list[str]:
 
 @dataclass(frozen=True)
 class Merge:
-    """Put prepared corpora of one tokenizer together; their shards are linked, not written again.
+    """Join prepared corpora of one tokenizer; their shards are linked, not written again.
 
-    To add text to a corpus there is albert prepare --append; to mix corpora by weight, albert pretrain --data A B.
+    To add text to a corpus, use albert prepare --append; to mix corpora by weight, albert pretrain --data A B.
 
     Example: albert merge corpus-2024 corpus-2025 --output corpus
     """
 
     corpora: Annotated[Positional[tuple[Path, ...]], tyro.conf.arg(metavar="CORPUS...")]
-    """What `albert prepare` wrote, two or more."""
+    """Two or more prepared corpora."""
     output: Path
-    """The directory to make."""
+    """The directory to create."""
     replace: bool = False
 
 
@@ -114,14 +114,14 @@ merge_main = Subcommand(Merge, "albert merge", merge)
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# `albert verify`: every file of what albert wrote, checked against its manifest.
+# `albert verify`: files checked against their manifest.
 
 
 @dataclass(frozen=True)
 class Verify:
     """Check every file of models, corpora, tokenizers and runs against the SHA-256 sums in their manifests.
 
-    Of a run, the model, every checkpoint and the journal are checked. Exit code 65 when anything is damaged.
+    Of a run, the model, every checkpoint and the journal are checked. The exit code is 65 if anything is damaged.
 
     Example: albert verify runs/mine corpus
     """
@@ -132,85 +132,85 @@ class Verify:
 
 def verify(args: Verify) -> None:
     """Run `albert verify`."""
-    places = [place for path in args.paths for place in whole_directories(path)]
-    total = sum(file.bytes for place in places for file in _sums(place).values())
+    directories = [directory for path in args.paths for directory in manifest_directories(path)]
+    total = sum(file.bytes for directory in directories for file in _listed_files(directory).values())
     rows: list[tuple[object, ...]] = []
-    damaged: list[AlbertError] = []
-    checked: list[int] = []
+    errors: list[AlbertError] = []
+    sizes: list[int] = []
     with progress("Checking", total=total / 1e6, unit="MB") as bar:
 
         def count(name: str, size: int) -> None:
-            checked.append(size)
+            sizes.append(size)
             bar.advance(size / 1e6)
 
-        for place in places:
-            checked.clear()
+        for directory in directories:
+            sizes.clear()
             try:
-                verify_directory(place, count)
-                _open_corpus(place)
-                finding = Text("whole")
-            except (DamagedData, MissingInput) as damage:
-                damaged.append(damage)
-                finding = Text(str(damage), "bold red")
-            rows.append((place, len(checked), f"{sum(checked) / 1e6:,.2f}", finding))
+                verify_directory(directory, count)
+                _open_corpus(directory)
+                finding = Text("intact")
+            except (DamagedData, MissingInput) as error:
+                errors.append(error)
+                finding = Text(str(error), "bold red")
+            rows.append((directory, len(sizes), f"{sum(sizes) / 1e6:,.2f}", finding))
     for path in args.paths:
         if (journal := RunFolder(path).journal_path).is_file():
             rows.append((journal, 1, "", f"{len(read_journal(journal)):,} records"))
     columns = ("directory", "files", "MB", "finding")
     open_console().print(table("albert verify", columns, rows, words=(0, 3), boxed=True))
-    if damaged:
-        remedy = f"{len(damaged)} of {len(places)} directories are damaged"
-        raise DamagedData(damaged[0].subject, damaged[0].why, remedy)
+    if errors:
+        remedy = f"{len(errors)} of {len(directories)} directories are damaged"
+        raise DamagedData(errors[0].subject, errors[0].why, remedy)
 
 
 verify_main = Subcommand(Verify, "albert verify", verify)
 
 
-def whole_directories(path: Path) -> list[Path]:
-    """The directories with a manifest that a path stands for: itself, or the model and checkpoints of a run."""
+def manifest_directories(path: Path) -> list[Path]:
+    """The directory itself if it has a manifest; otherwise the model and checkpoints of a run."""
     if (path / MANIFEST_NAME).is_file():
         return [path]
     run = RunFolder(path)
     inside = [run.model_path, *(checkpoint for _, checkpoint in run.checkpoints())]
-    found = [place for place in inside if place.is_dir()]
-    if not found:
+    directories = [directory for directory in inside if directory.is_dir()]
+    if not directories:
         why = f"holds no {MANIFEST_NAME} and no run" if path.is_dir() else "no such directory"
         raise MissingInput(path, why, "name a directory that albert wrote")
-    return found
+    return directories
 
 
-def _sums(place: Path) -> dict:
-    """What the manifest lists; nothing when it is damaged itself, which the check will say."""
+def _listed_files(directory: Path) -> dict:
+    """The files in the manifest; none if it is damaged, which `verify_directory` reports."""
     try:
-        return read_manifest(place)
+        return read_manifest(directory)
     except (DamagedData, MissingInput):
         return {}
 
 
-def _open_corpus(place: Path) -> None:
-    """Sums say that the bytes are those written; opening says that they fit together."""
-    if (place / DESCRIPTION_NAME).is_file():
+def _open_corpus(directory: Path) -> None:
+    """Check that the files of a corpus belong together, by opening it."""
+    if (directory / DESCRIPTION_NAME).is_file():
         for split in ("train", "held_out"):
-            if read_description(place).shards.get(split):
-                TokenCorpus.open(place, split, verify=False)
+            if read_description(directory).shards.get(split):
+                TokenCorpus.open(directory, split, verify=False)
 
 
 @dataclass(frozen=True)
 class Plot:
-    """Draw the curves of one or several runs, of pretrain and of finetune, into one PNG: losses, accuracies beside what
-    a constant answer scores, learning rate, gradient norm. A run may be going on meanwhile.
+    """Draw the curves of one or several runs of pretrain or finetune into one PNG: losses, accuracies beside those of
+    a constant answer, learning rate, gradient norm. A run may still be in progress.
 
     Example: albert plot runs/small runs/deep --against minutes
     """
 
     runs: Annotated[Positional[tuple[Path, ...]], tyro.conf.arg(metavar="RUN...")]
-    """What the --output of `albert pretrain` or `albert finetune` was."""
+    """Output directories of `albert pretrain` or `albert finetune`."""
     against: Literal["steps", "tokens", "minutes"] = "steps"
-    """The horizontal axis; minutes are those in updates, without evaluations and saves."""
+    """The horizontal axis; minutes count updates, without evaluations and saves."""
     output: Path = Path("curves.png")
-    """The picture, a PNG; an older one is replaced."""
+    """The picture, a PNG; an existing one is replaced."""
     csv: Path | None = None
-    """Write the figures to this file as well, a row each."""
+    """Also write the figures to this file."""
 
 
 def plot(args: Plot) -> None:
@@ -237,17 +237,17 @@ plot_main = Subcommand(Plot, "albert plot", plot)
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# `albert prepare --plan`: what preparing a corpus will take and give, before it starts.
+# `albert prepare --plan`: time and sizes, estimated before the work.
 
-FULL = 0.75
-"""How full sequences are, of the longest: documents are halved until they fit."""
+SEQUENCE_FILL = 0.75
+"""Typical share of the maximum length in a sequence: documents are halved until they fit."""
 
 
 def show_plan(console: Console, estimate: PreparationEstimate, output: Path) -> None:
-    """Print the estimate, and how often the named recipes would see the corpus."""
+    """Print the estimate, and the number of epochs of the named recipes."""
     free = shutil.disk_usage(_existing(output)).free
     processes = "1 process" if estimate.workers == 1 else f"{estimate.workers} processes"
-    told = {
+    values = {
         "files": f"{estimate.files:,}, {bytes_of(estimate.bytes_on_disk)} on disk",
         "sample read for it": f"{bytes_of(estimate.sample_bytes)} of text",
         "text": f"about {bytes_of(estimate.text_bytes)}, {estimate.documents:,.0f} documents",
@@ -255,11 +255,11 @@ def show_plan(console: Console, estimate: PreparationEstimate, output: Path) -> 
         "prepared corpus": f"about {bytes_of(estimate.output_bytes)} ({bytes_of(free)} are free there)",
         "time, here": f"about {_duration(estimate.seconds)} with {processes}",
     }
-    console.print(facts("a plan; nothing is written", told))
+    console.print(facts("a plan; nothing is written", values))
     rows = []
     for name, recipe in RECIPES.items():
         steps = recipe.schedule.total_steps
-        seen = steps * recipe.batch_size * recipe.sequences.max_length * FULL
+        seen = steps * recipe.batch_size * recipe.sequences.max_length * SEQUENCE_FILL
         rows.append((name, steps, f"{seen:,.0f}", f"{seen / estimate.tokens:,.1f}"))
     console.print(table("how often a recipe sees it", ("recipe", "updates", "tokens seen, about", "epochs"), rows))
 
@@ -276,11 +276,11 @@ def _duration(seconds: float) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class ConvertTokenizer:
-    """Write the files of a tokenizer, which transformers.AutoTokenizer opens, from one in any form.
+    """Write the files of a tokenizer for transformers.AutoTokenizer, from a vocabulary in any form.
 
-    What is not set stays as the source has it. Other settings make another tokenizer, and a model knows only the one it
-    was trained with. "reference" gives the ids of ALBERT's own code (of BERT's, for WordPiece) where transformers gives
-    others: numbers before a comma, quotes as `` and '', very long words. transformers itself has no such mode.
+    Settings that are not given are those of the source. Other settings make another tokenizer, which does not fit
+    models trained with the source. "reference" gives the ids of ALBERT's own code (of BERT's, for WordPiece) where
+    transformers differs: numbers before a comma, quotes as `` and '', very long words.
 
     Example: albert tokenizer convert spiece.model --output tokenizer --accents keep
     """
@@ -290,11 +290,11 @@ class ConvertTokenizer:
     output: Path
     """The directory to make."""
     case: Literal["lower", "keep"] | None = None
-    """What happens to capitals."""
+    """Lower-case capitals, or keep them."""
     accents: Literal["drop", "keep"] | None = None
-    """What happens to accents."""
+    """Drop or keep accents."""
     preprocessing: Literal["transformers", "reference"] | None = None
-    """Whose ids text becomes, where the two differ."""
+    """Which of the two to follow where they differ."""
     replace: bool = False
 
 
@@ -320,32 +320,32 @@ def convert(args: ConvertTokenizer) -> None:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# `albert tokenizer encode` and `decode`: what a tokenizer makes of a text, piece by piece, and the way back.
+# `albert tokenizer encode` and `decode`
 
 STANDARD_INPUT = "standard input"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Encode:
-    """Show the pieces of a text, their ids, and where in the text each of them stands.
+    """Show the pieces of a text, their ids and their positions in the text.
 
-    Places count characters; the text from START to END is the piece as it was written. Special pieces such as [MASK]
-    are text here. Without TEXT the lines of standard input are read.
+    Positions count characters; the text from START to END is the piece as it was written. Special pieces such as
+    [MASK] are treated as text. Without TEXT the lines of standard input are read.
 
     Example: albert tokenizer encode --tokenizer tokenizer "This is a test"
     """
 
     text: Annotated[Positional[tuple[str, ...]], tyro.conf.arg(metavar="[TEXT...]")] = ()
-    """One text or several."""
+    """One or several texts."""
     tokenizer: Path
     """A directory with a tokenizer (a model has one), a spiece.model, vocab.txt or tokenizer.json."""
     json: bool = False
-    """One JSON object a text in place of tables."""
+    """Print one JSON object for each text instead of tables."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Decode:
-    """Write the text of some ids: normalised, as the model reads it. Without ID the lines of standard input are read.
+    """Print the text of token ids, normalised as the model reads it. Without ID the lines of standard input are read.
 
     Example: albert tokenizer decode --tokenizer tokenizer 48 25 21 1289
     """
@@ -355,9 +355,9 @@ class Decode:
     tokenizer: Path
     """A directory with a tokenizer (a model has one), a spiece.model, vocab.txt or tokenizer.json."""
     special: bool = False
-    """Write special pieces such as [CLS] out."""
+    """Print special pieces such as [CLS]."""
     json: bool = False
-    """One JSON object a text."""
+    """Print one JSON object for each text."""
 
 
 def encode(args: Encode) -> None:
@@ -365,18 +365,18 @@ def encode(args: Encode) -> None:
     tokenizer, console = load_tokenizer(args.tokenizer), open_console()
     for number, text in enumerate(args.text or _lines("TEXT")):
         ids, offsets = tokenizer.encode_with_offsets(text)
-        tokens = [tokenizer.piece(each) for each in ids]
+        tokens = [tokenizer.piece(number) for number in ids]
         if args.json:
             print(json.dumps({"text": text, "tokens": tokens, "ids": ids, "offsets": offsets}, ensure_ascii=False))
             continue
         rows = [
-            (_visible(token), str(each), str(start), str(end), _visible(text[start:end]))
-            for token, each, (start, end) in zip(tokens, ids, offsets, strict=True)
+            (_visible(token), str(number), str(start), str(end), _visible(text[start:end]))
+            for token, number, (start, end) in zip(tokens, ids, offsets, strict=True)
         ]
         unknown = ids.count(tokenizer.unk_id)
-        counted = f"{len(text):,} characters, {len(ids):,} tokens" + f", {unknown:,} of them unknown" * bool(unknown)
+        counts = f"{len(text):,} characters, {len(ids):,} tokens" + f", {unknown:,} of them unknown" * bool(unknown)
         print("\n" * bool(number), end="")
-        say(console, table(None, ("token", "id", "start", "end", "text"), rows, words=(0, 4), boxed=True), counted)
+        say(console, table(None, ("token", "id", "start", "end", "text"), rows, words=(0, 4), boxed=True), counts)
 
 
 def decode(args: Decode) -> None:
@@ -387,18 +387,19 @@ def decode(args: Decode) -> None:
             if not 0 <= number < tokenizer.vocab_size:
                 raise UsageError(f"id {number}", f"is not an id of this vocabulary, 0 to {tokenizer.vocab_size - 1}")
         text = tokenizer.decode(ids, skip_special_tokens=not args.special)
-        found = {"ids": ids, "tokens": [tokenizer.piece(number) for number in ids], "text": text}
-        print(json.dumps(found, ensure_ascii=False) if args.json else text)
+        values = {"ids": ids, "tokens": [tokenizer.piece(number) for number in ids], "text": text}
+        print(json.dumps(values, ensure_ascii=False) if args.json else text)
 
 
 def _visible(text: str) -> str:
-    """Text with what has no shape written as escapes."""
+    """Text with unprintable characters as escapes."""
     return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
 
 
-def _lines(missing: str) -> Iterator[str]:
+def _lines(argument: str) -> Iterator[str]:
+    """The lines of standard input, which replace an argument."""
     if sys.stdin.isatty():
-        raise UsageError(missing, "is missing", "give one, or lines on standard input")
+        raise UsageError(argument, "is missing", "give one, or lines on standard input")
     number = 0
     for number, line in enumerate(sys.stdin.buffer, start=1):
         try:
@@ -406,7 +407,7 @@ def _lines(missing: str) -> Iterator[str]:
         except UnicodeDecodeError as error:
             raise DamagedData(f"{STANDARD_INPUT}:{number}", "is not UTF-8") from error
     if not number:
-        raise MissingInput(STANDARD_INPUT, "holds no line", f"give {missing}, or lines on standard input")
+        raise MissingInput(STANDARD_INPUT, "holds no line", f"give {argument}, or lines on standard input")
 
 
 def _numbers(line: str) -> list[int]:
@@ -417,13 +418,13 @@ def _numbers(line: str) -> list[int]:
     return [int(word) for word in words]
 
 
-ACCENTS_WORTH_A_NOTE = 5_000
-"""Per million characters. English text has some hundreds, German and Russian over ten thousand."""
+MANY_ACCENTS = 5_000
+"""Accents per million characters. English text has some hundreds, German and Russian over ten thousand."""
 
 
 def train(args: TrainTokenizer) -> None:
     """Run `albert tokenizer train`."""
-    result = run_train_tokenizer(args, _tell_of_accents)
+    result = run_train_tokenizer(args, _note_accents)
     read, used = result.read, result.used
     lines = [
         f"read {read.documents_in:,} documents, {read.bytes_in / 1e6:,.1f} MB of text, {read.files} files",
@@ -438,8 +439,8 @@ def train(args: TrainTokenizer) -> None:
     print("\n".join(lines))
 
 
-def _tell_of_accents(per_million: int) -> None:
-    if per_million >= ACCENTS_WORTH_A_NOTE:
+def _note_accents(per_million: int) -> None:
+    if per_million >= MANY_ACCENTS:
         what = f"{per_million:,} accents and vowel signs are dropped of every million characters"
         print(f"note: {what}; --keep-accents keeps them, for languages that need them", file=sys.stderr)
 

@@ -1,4 +1,4 @@
-"""`albert predict` and `albert serve`: a model's answers on the terminal, in files, or over HTTP."""
+"""`albert predict` and `albert serve`: predictions on the terminal, in files, or over HTTP."""
 
 import json
 import os
@@ -19,40 +19,40 @@ from albert.runtime.environment import load_by_name
 from albert.runtime.errors import CannotCreate, InvalidConfiguration, UsageError
 
 # --------------------------------------------------------------------------------------------------------------------
-# What a model answered to one question, as a table or as JSON.
+# `albert predict`
 
 
-def show(found: list[Any], columns: tuple[str, ...], as_json: bool) -> None:
-    """A table, or JSON: a line for each prediction, or for each mask a line with all of its predictions."""
+def show(predictions: list[Any], columns: tuple[str, ...], as_json: bool) -> None:
+    """Print a table, or JSON: a line for each prediction, or for each mask a line with all of its predictions."""
     if as_json:
-        sys.stdout.writelines(json.dumps(entry, ensure_ascii=False) + "\n" for entry in found)
-    elif not found:
+        sys.stdout.writelines(json.dumps(entry, ensure_ascii=False) + "\n" for entry in predictions)
+    elif not predictions:
         _note("the text holds no words")
     else:
         console = open_console()
-        for group in found if isinstance(found[0], list) else [found]:
-            rows = [[f"{v:.4f}" if isinstance(v, float) else str(v) for v in map(each.get, columns)] for each in group]
+        for group in predictions if isinstance(predictions[0], list) else [predictions]:
+            rows = [[f"{v:.4f}" if isinstance(v, float) else str(v) for v in map(row.get, columns)] for row in group]
             console.print(table(None, columns, rows, words=range(len(columns)), boxed=True))
             if "tokens_cut" in group[0]:
                 _note(f"{group[0]['tokens_cut']:,} tokens did not fit and were not read")
 
 
-GUESSES = 5
+DEFAULT_TOP_K = 5
 
 
 def run_predict(options: Predict) -> int:
     """Run `albert predict`."""
-    _refuse_contradictions(options)
+    _check(options)
     if options.output is not None and options.output.exists() and not options.replace:
         raise CannotCreate(options.output, "exists already", "choose another name, or add --replace")
     if options.input is None:
-        predictor = _opened_for_answers(options)
-        show(*_answers(predictor, options), options.json)
-        _say_how(predictor)
+        predictor = _open_with_notes(options)
+        show(*_predict(predictor, options), options.json)
+        _print_model(predictor)
         return 0
     with opened_input(options.input) as file:
-        predictor = _opened_for_answers(options)
-        args = FilePrediction(
+        predictor = _open_with_notes(options)
+        prediction = FilePrediction(
             file,
             options.output,
             ability_for(predictor, options.task),
@@ -61,8 +61,8 @@ def run_predict(options: Predict) -> int:
             options.prefix,
             options.replace,
         )
-        summary = predict_file(predictor, args)
-    _say_how(predictor)
+        summary = predict_file(predictor, prediction)
+    _print_model(predictor)
     if options.output is not None:
         print(f"{options.output}: {summary.rows:,} rows", file=sys.stderr)
     if summary.cut:
@@ -72,30 +72,30 @@ def run_predict(options: Predict) -> int:
     return 0
 
 
-def _opened(options: OpenedModel, **overrides: Any) -> Predictor:
+def _open(options: OpenedModel, **overrides: Any) -> Predictor:
     how: dict[str, Any] = {name: getattr(options, name) for name in ("revision", "precision", "depth", "patience")}
     return Predictor.open(options.model, options.device, overrides=overrides, **how)
 
 
-def _opened_for_answers(options: Predict) -> Predictor:
-    predictor = _opened(options, **values_set(options, "hidden_act", "num_attention_heads"))
+def _open_with_notes(options: Predict) -> Predictor:
+    predictor = _open(options, **values_set(options, "hidden_act", "num_attention_heads"))
     for note in predictor.loading_report.notes:
         _note(note)
     return predictor
 
 
-def _say_how(predictor: Predictor) -> None:
+def _print_model(predictor: Predictor) -> None:
     early = "" if predictor.patience is None else f", decided early with patience {predictor.patience}"
     layers = f"{predictor.depth} layers{early}"
     print(f"{predictor.name}: {predictor.precision} on {predictor.device.type}, {layers}", file=sys.stderr)
 
 
-def _answers(predictor: Predictor, options: Predict) -> tuple[list[Any], tuple[str, ...]]:
-    """What the model says, and what is shown of it."""
-    top_k = options.top_k or GUESSES
+def _predict(predictor: Predictor, options: Predict) -> tuple[list[Any], tuple[str, ...]]:
+    """The predictions, and the fields of them to show."""
+    top_k = options.top_k or DEFAULT_TOP_K
     if options.fill_mask is not None:
-        found = predictor.fill_mask_batch([options.fill_mask], top_k)[0]
-        return found if len(found) > 1 else found[0], ("score", "token_str", "sequence")
+        masks = predictor.fill_mask_batch([options.fill_mask], top_k)[0]
+        return masks if len(masks) > 1 else masks[0], ("score", "token_str", "sequence")
     if options.order is not None:
         return [predictor.order(*options.order)], ("label", "score")
     if options.classify is not None:
@@ -112,24 +112,28 @@ def _answers(predictor: Predictor, options: Predict) -> tuple[list[Any], tuple[s
     return answers, ("score", "answer", "start", "end")
 
 
-def _refuse_contradictions(options: Predict) -> None:
-    args = flags_set(options, "fill_mask", "order", "classify", "tag", "choose", "question", "input")
-    if "--choose" in args and "--question" in args:  # about the options, then
-        args.remove("--question")
-    switches = ", ".join(args)
-    if len(args) != 1:
-        why = f"{switches} together" if args else "nothing is asked"
-        ways = "--fill-mask, --order, --classify, --tag, --question with --context, --choose with --context, --input"
-        raise UsageError("albert predict", why, f"give one of {ways}")
-    of_input = dict.fromkeys(("output", "task"), ("--input",))
-    belongings = {"pair": ("--classify",), "context": ("--question", "--choose"), **of_input}
-    for name, belongs_to in belongings.items():
-        if getattr(options, name) is not None and switches not in belongs_to:
-            raise UsageError(f"--{name}", f"goes with {' or '.join(belongs_to)}, not with {switches}")
-    if options.words and switches != "--tag" and (switches != "--input" or options.task not in (None, "tag")):
+def _check(options: Predict) -> None:
+    flags = flags_set(options, "fill_mask", "order", "classify", "tag", "choose", "question", "input")
+    if "--choose" in flags and "--question" in flags:  # a question about the options
+        flags.remove("--question")
+    if len(flags) != 1:
+        why = f"{', '.join(flags)} together" if flags else "nothing is asked"
+        inputs = "--fill-mask, --order, --classify, --tag, --question with --context, --choose with --context, --input"
+        raise UsageError("albert predict", why, f"give one of {inputs}")
+    (flag,) = flags
+    required = {
+        "pair": ("--classify",),
+        "context": ("--question", "--choose"),
+        "output": ("--input",),
+        "task": ("--input",),
+    }
+    for name, others in required.items():
+        if getattr(options, name) is not None and flag not in others:
+            raise UsageError(f"--{name}", f"goes with {' or '.join(others)}, not with {flag}")
+    if options.words and flag != "--tag" and (flag != "--input" or options.task not in (None, "tag")):
         raise UsageError("--words", "goes with --tag, or with --input where words are tagged")
-    if switches in ("--question", "--choose") and options.context is None:
-        raise UsageError(switches, "needs a text to answer from", "give --context")
+    if flag in ("--question", "--choose") and options.context is None:
+        raise UsageError(flag, "needs a text to answer from", "give --context")
     if len(options.choose) == 1:
         raise UsageError("--choose", "needs at least two options", "give two or more")
     check_at_least(options, 1, "top_k")
@@ -143,6 +147,10 @@ def _note(text: str) -> None:
     print(f"note: {text}", file=sys.stderr)
 
 
+# --------------------------------------------------------------------------------------------------------------------
+# `albert serve`
+
+
 def run_serve(options: Serve) -> int:
     """Run `albert serve`."""
     if not 0 <= options.port < 65_536:
@@ -152,28 +160,28 @@ def run_serve(options: Serve) -> int:
     hosts = allowed_hosts(options.host, options.allowed_host)
     if options.threads is not None:
         torch.set_num_threads(options.threads)
-    draining_server = load_by_name("albert.inference.server.serving", extra="serve")
-    listening = draining_server.listen(options.host, options.port)
-    host, port = listening.getsockname()[:2]
+    serving = load_by_name("albert.inference.server.serving", extra="serve")
+    listener = serving.listen(options.host, options.port)
+    host, port = listener.getsockname()[:2]
     address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
     _say(f"listening at {address}, loading {options.model}")
 
     def open_predictor() -> Predictor:
-        predictor = _opened(options)
-        predictor.embed(["What a first request would wait for is made now."])
+        predictor = _open(options)
+        predictor.embed(["Work that the first request would wait for is done now."])
         return predictor
 
     def started(predictor: Predictor) -> None:
         for note in predictor.loading_report.notes:
             _say(f"note: {note}")
-        can = " and ".join(predictor.abilities) or "embed texts"
-        _say(f"ready: this model can {can}; {predictor.precision}, {predictor.depth} layers, {predictor.device}")
+        abilities = " and ".join(predictor.abilities) or "embed texts"
+        _say(f"ready: this model can {abilities}; {predictor.precision}, {predictor.depth} layers, {predictor.device}")
 
     try:
-        draining_server.serve(options.limits, open_predictor, listening, options.drain_timeout, started, hosts)
-    except draining_server.NotDrained as error:
+        serving.serve(options.limits, open_predictor, listener, options.drain_timeout, started, hosts)
+    except serving.NotDrained as error:
         _say(str(error))
-        os._exit(error.exit_code)  # a batch may still be computed, and nobody waits for it
+        os._exit(error.exit_code)  # without waiting for a batch that is still computed
     _say("stopped: every accepted request was answered")
     return 0
 

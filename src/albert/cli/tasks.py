@@ -1,4 +1,4 @@
-"""`albert finetune` and `albert evaluate`: what they print."""
+"""The output of `albert finetune` and `albert evaluate`."""
 
 import csv
 import io
@@ -15,7 +15,7 @@ from rich.table import Table
 from albert.api.options import Evaluate, Finetune
 from albert.api.results import TOGETHER, DataReport, EvaluateResult, ScoredSplit, shown_if_known
 from albert.api.tasks import evaluations, run_finetune
-from albert.cli.render import LABELS, in_bold, open_console, say, styled, table, table_of_rows
+from albert.cli.render import LABELS, in_bold, open_console, say, show, styled, table, table_of_rows
 from albert.experiments.layers import DepthCurve
 from albert.finetuning import seeds
 from albert.finetuning.evaluation import advice, data_warnings, format_score, published_lines, score_lines
@@ -28,33 +28,30 @@ from albert.tasks.table_task import COLUMNS, SplitStatistics, TableTask, as_numb
 from albert.tasks.task import Field, Option, Pair, Published, QuestionInContext, Rows, Single, Task, Words
 
 # --------------------------------------------------------------------------------------------------------------------
-# How a table is read and what its rows are like, shown before anything is learnt from them.
+# How a table is read, and statistics of its rows, shown before training.
 
 SHOWN_LABELS, SHOWN_COLUMNS, SHOWN_CHARACTERS = 12, 24, 40
 
 
-def show_reading(console: Console, reading: DataReport) -> None:
-    """Print each column with what it holds and is used as, and what was inferred, with what to say instead; then rows,
-    what was noticed, lengths, and how often each label is there."""
-    if (read := reading.read) is not None:
+def show_data(console: Console, report: DataReport) -> None:
+    """Print columns and their use, what was inferred and the flag that changes it, lengths and labels."""
+    if (read := report.read) is not None:
         split, rows = next(iter(read.raw.items()))
         console.print(_columns_table(f"The columns of {split}", rows, read.table_task))
         if read.inferred:
-            inferred = [(one.what, one.value, one.why, one.instead) for one in read.inferred]
+            inferred = [(item.what, item.value, item.why, item.instead) for item in read.inferred]
             console.print()
             console.print(table("What is inferred", ("", "is", "because", "otherwise say"), inferred, words=range(4)))
         console.print(f"scored by {', '.join(read.table_task.metrics or ())}\n")
-    console.print(_rows_table(reading.statistics, reading.max_length))
-    console.print()
-    if any(statistics.labels for statistics in reading.statistics.values()):
-        console.print(_balance(reading.statistics))
-        console.print()
+    show(console, _rows_table(report.statistics, report.max_length))
+    if any(statistics.labels for statistics in report.statistics.values()):
+        show(console, _labels_table(report.statistics))
 
 
-def _columns_table(title: str, rows: Rows, args: TableTask) -> Table:
+def _columns_table(title: str, rows: Rows, task: TableTask) -> Table:
     uses: dict[str, list[str]] = {}
     for name in (*COLUMNS, "id"):
-        value = getattr(args, name)
+        value = getattr(task, name)
         for column in value if isinstance(value, tuple) else [value]:
             uses.setdefault(column, []).append(name.replace("_", " ").removesuffix("s" if name == "options" else " "))
     names = columns_of(rows)
@@ -63,70 +60,72 @@ def _columns_table(title: str, rows: Rows, args: TableTask) -> Table:
     for name in used_first[:SHOWN_COLUMNS]:
         values = [row.fields[name] for row in rows.rows if name in row.fields]
         first = next((value for value in values if value), "")
-        shown = " ".join((first if isinstance(first, str) else " ".join(first)).split())
-        short = shown if len(shown) <= SHOWN_CHARACTERS else shown[: SHOWN_CHARACTERS - 1] + "…"
-        lines.append((name, _held(values, len(rows.rows)), short, ", ".join(uses.get(name, ["-"]))))
+        text = " ".join((first if isinstance(first, str) else " ".join(first)).split())
+        short = text if len(text) <= SHOWN_CHARACTERS else text[: SHOWN_CHARACTERS - 1] + "…"
+        lines.append((name, _content(values, len(rows.rows)), short, ", ".join(uses.get(name, ["-"]))))
     if len(names) > SHOWN_COLUMNS:
         lines.append((f"and {len(names) - SHOWN_COLUMNS} more", "", "", "-"))
     return table(title, ("column", "holds", "first", "used as"), lines, words=range(4))
 
 
-def _held(values: Sequence[Field], n_rows: int) -> str:
+def _content(values: Sequence[Field], n_rows: int) -> str:
+    """Counts of lists, numbers, texts and empty fields in a column."""
     lists = [value for value in values if isinstance(value, tuple)]
     texts = [value for value in values if isinstance(value, str) and value.strip()]
     different = set(texts)
     numbers = sum(as_number(value) is not None for value in different)
-    counted = {
+    counts = {
         f"lists of {min(map(len, lists), default=0)} to {max(map(len, lists), default=0):,}": len(lists),
         "different numbers": numbers,
         "different texts": len(different) - numbers,
         "empty": n_rows - len(lists) - len(texts),
     }
-    return ", ".join(f"{count:,} {what}" for what, count in counted.items() if count > 0)
+    return ", ".join(f"{count:,} {what}" for what, count in counts.items() if count > 0)
 
 
-def _rows_table(found: Mapping[str, SplitStatistics], max_length: int) -> Table:
-    splits, lengths = list(found.values()), [one.lengths for one in found.values()]
-    rows: list[Sequence[object]] = [("rows", *(one.rows for one in splits))]
-    for name, words in LABELS["rows"].items():
-        if any(one.counts.get(name) for one in splits):
-            rows.append((words, *(one.counts.get(name, "") for one in splits)))
-    if any(one.numbers for one in splits):
-        for place, words in enumerate(("smallest number", "mean", "largest")):
-            rows.append((words, *("" if one.numbers is None else f"{one.numbers[place]:,.4g}" for one in splits)))
+def _rows_table(statistics: Mapping[str, SplitStatistics], max_length: int) -> Table:
+    splits, lengths = list(statistics.values()), [split.lengths for split in statistics.values()]
+    rows: list[Sequence[object]] = [("rows", *(split.rows for split in splits))]
+    for name, label in LABELS["rows"].items():
+        if any(split.counts.get(name) for split in splits):
+            rows.append((label, *(split.counts.get(name, "") for split in splits)))
+    if any(split.numbers for split in splits):
+        for index, label in enumerate(("smallest number", "mean", "largest")):
+            rows.append((label, *(f"{split.numbers[index]:,.4g}" if split.numbers else "" for split in splits)))
     if any(lengths):
         rows += [
-            ("tokens, median", *(f"{one.median:,.0f}" if one else "" for one in lengths)),
-            ("95 % have at most", *(f"{one.high:,.0f}" if one else "" for one in lengths)),
-            ("longest", *(one.longest if one else "" for one in lengths)),
-            (f"longer than {max_length:,}", *(f"{one.cut:.1%}" if one else "" for one in lengths)),
+            ("tokens, median", *(f"{each.median:,.0f}" if each else "" for each in lengths)),
+            ("95 % have at most", *(f"{each.high:,.0f}" if each else "" for each in lengths)),
+            ("longest", *(each.longest if each else "" for each in lengths)),
+            (f"longer than {max_length:,}", *(f"{each.cut:.1%}" if each else "" for each in lengths)),
         ]
-        if any(one is not None and one.measured < split.rows for one, split in zip(lengths, splits, strict=True)):
-            rows.append(("rows measured", *(one.measured if one else "" for one in lengths)))
-    return table("Rows", ("", *found), rows)
+        if any(split.lengths is not None and split.lengths.measured < split.rows for split in splits):
+            rows.append(("rows measured", *(each.measured if each else "" for each in lengths)))
+    return table("Rows", ("", *statistics), rows)
 
 
-def _balance(found: Mapping[str, SplitStatistics]) -> Table:
-    """Labels, those of the first split first; what is too many is put together."""
-    labels = list(dict.fromkeys(label for one in found.values() for label in one.labels))
-    totals = [max(1, sum(one.labels.values())) for one in found.values()]
+def _labels_table(statistics: Mapping[str, SplitStatistics]) -> Table:
+    """Counts and shares of labels; labels beyond the first ones are summed."""
+    splits = list(statistics.values())
+    labels = list(dict.fromkeys(label for split in splits for label in split.labels))
+    totals = [max(1, sum(split.labels.values())) for split in splits]
 
     def row(name: str, members: list[str]) -> tuple[object, ...]:
-        counted = [sum(one.labels.get(label, 0) for label in members) for one in found.values()]
-        return (name, *(cell for n, all_ in zip(counted, totals, strict=True) for cell in (n, f"{n / all_:.1%}")))
+        counts = [sum(split.labels.get(label, 0) for label in members) for split in splits]
+        return (name, *(cell for n, total in zip(counts, totals, strict=True) for cell in (n, f"{n / total:.1%}")))
 
     rows = [row(label, [label]) for label in labels[:SHOWN_LABELS]]
     if len(labels) > SHOWN_LABELS:
         rows.append(row(f"{len(labels) - SHOWN_LABELS} others", labels[SHOWN_LABELS:]))
-    return table("Labels", ("", *(head for split in found for head in (split, "share"))), rows)
+    return table("Labels", ("", *(heading for split in statistics for heading in (split, "share"))), rows)
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# What `albert finetune` says before it learns, and when it is done.
+# `albert finetune`: the settings of a run, and its result.
 
 
-def show_figures(console: Console, figures: Mapping[str, Any]) -> None:
-    """Print how a run learns, before it does; for the figures see `LearningPlan.figures`."""
+def show_settings(console: Console, figures: Mapping[str, Any]) -> None:
+    """Print the settings of a run; for the figures see `announce` of `albert.finetuning.run.finetune`."""
     factor = figures["rate_factor"]
     workers = f", {figures['workers']} workers" if figures["workers"] > 1 else ""
     why = "" if factor == 1 else f" ({factor:.3g} times the recipe's for H below {FULL_WIDTH})"
@@ -139,11 +138,11 @@ def show_figures(console: Console, figures: Mapping[str, Any]) -> None:
 
 
 def show_result(console: Console, task: Task, result: FinetuningResult) -> None:
-    """Print a run's scores beside what they are compared with, and all that was cut, left out or new."""
+    """Print the scores of a run beside the baselines, and what was cut or left out."""
     report = result.report
     training, evaluation = report["training"], report["evaluation"]
-    lines = [
-        *_how_it_went(result, f"{training['examples']:,} of {training['rows']:,} training rows"),
+    lines: list[RenderableType] = [
+        *_training_lines(result, f"{training['examples']:,} of {training['rows']:,} training rows"),
         *(f"training: {line}" for line in data_warnings(training)),
         *(f"development set: {line}" for line in data_warnings(evaluation)),
         *(f"{split}: {_scores(scores)}" for split, scores in report.get("further_scores", {}).items()),
@@ -162,14 +161,14 @@ def show_result(console: Console, task: Task, result: FinetuningResult) -> None:
         lines.append(f"scores computed in {computed_in}; {others}, with --precision {computed_in} as here")
     if report.get("advice"):
         lines.append(report["advice"])
-    following = f"next: albert predict {shlex.quote(str(result.model_directory))} {_question(task)}"
-    say(console, *lines, in_bold(result.model_directory, " is ready"), following)
+    lines.append(in_bold(result.model_directory, " is ready"))
+    say(console, *lines, f"next: albert predict {shlex.quote(str(result.model_directory))} {_example_flags(task)}")
 
 
 def show_contrastive(console: Console, result: FinetuningResult) -> None:
-    """Print what contrastive learning came to, beside the model before it."""
-    report, training, place = result.report, result.report["training"], shlex.quote(str(result.model_directory))
-    lines = [*_how_it_went(result, f"{training['examples']:,} pairs")]
+    """Print the scores of contrastive learning beside those of the model before it."""
+    report, training = result.report, result.report["training"]
+    lines: list[RenderableType] = [*_training_lines(result, f"{training['examples']:,} pairs")]
     for name in ("rows_without_text", "rows_that_share_a_text_with_dev"):
         if training.get(name):
             lines.append(f"training: {training[name]:,} {name.replace('_', ' ')} left out")
@@ -178,11 +177,12 @@ def show_contrastive(console: Console, result: FinetuningResult) -> None:
     for name, score in result.scores.items():
         before = format_score(report["before"][name])
         lines.append(f"{name} {format_score(score)} among {among:,} pairs   (before: {before})")
-    following = f"next: albert export sentence-transformers {place} --output vectors"
-    say(console, *lines, in_bold(result.model_directory, " is ready"), following)
+    lines.append(in_bold(result.model_directory, " is ready"))
+    directory = shlex.quote(str(result.model_directory))
+    say(console, *lines, f"next: albert export sentence-transformers {directory} --output vectors")
 
 
-def _how_it_went(result: FinetuningResult, examples: str) -> Iterator[str]:
+def _training_lines(result: FinetuningResult, examples: str) -> Iterator[str]:
     training = result.report["training"]
     if result.already_complete:
         yield f"{result.model_directory.parent} is complete already; nothing was trained"
@@ -195,7 +195,7 @@ def _scores(scores: Mapping[str, float | None]) -> str:
     return ", ".join(f"{name} {format_score(value)}" for name, value in scores.items())
 
 
-def _question(task: Task) -> str:
+def _example_flags(task: Task) -> str:
     match task.inputs:
         case QuestionInContext() if isinstance(task.target, Option):
             return '--question "Who came?" --context "He came home." --choose "he" "she"'
@@ -214,7 +214,7 @@ def _question(task: Task) -> str:
 
 
 def show_benchmark(console: Console, result: seeds.BenchmarkResult, output: Path) -> None:
-    """Print the table, what is missing, which runs failed, and where the paper's figures come from."""
+    """Print the table, missing tasks, failed runs, and the sources of the paper's figures."""
     rows: list[tuple[str, ...]] = []
     for outcome in result.outcomes:
         for score in result.average.parts[outcome.task.name]:
@@ -248,18 +248,18 @@ def _remarks(result: seeds.BenchmarkResult) -> Iterator[str]:
         if outcome.started_from is not None:
             yield f"{outcome.task.name} starts from {outcome.started_from}"
         elif outcome.result is not None and outcome.task.intermediate is not None:
-            yield f"{outcome.task.name} starts from the model itself: none learnt {outcome.task.intermediate}"
+            yield f"{outcome.task.name} starts from the model itself: {outcome.task.intermediate} was not trained"
         if outcome.result is not None:
             for run in outcome.result.failed:
                 yield f"{outcome.task.name}, seed {run.seed} failed: {run.failure}"
         elif not any(line.startswith(f"{outcome.task.name}: ") for line in result.missing_files):
-            yield f"{outcome.task.name} is not learnt: {outcome.missing}"
+            yield f"{outcome.task.name} is left out: {outcome.missing}"
     for line in result.missing_files:
         yield f"missing: {line}"
     for diagnosed in result.diagnostics:
         for split, scores in diagnosed.scores.items():
-            told = _scores(scores) or "answered, not scored"
-            yield f"{diagnosed.task.name}, {split}: {told} (by {diagnosed.model})"
+            text = _scores(scores) or "answered, not scored"
+            yield f"{diagnosed.task.name}, {split}: {text} (by {diagnosed.model})"
         yield from (f"missing: {diagnosed.task.name}: {line}" for line in diagnosed.missing)
     if result.missing_tasks:
         yield f"Avg is of all {len(result.average.parts)} tasks; it lacks {', '.join(result.missing_tasks)}"
@@ -267,25 +267,23 @@ def _remarks(result: seeds.BenchmarkResult) -> Iterator[str]:
 
 
 def _sources(result: seeds.BenchmarkResult) -> Iterator[str]:
-    found = [
-        (paper, outcome.task.name)
-        for outcome in result.outcomes
-        for score in result.average.parts[outcome.task.name]
-        if (paper := _published(outcome, score)) is not None
-    ]
     groups: dict[tuple[str, str], list[str]] = {}
-    for paper, name in [*found, *((paper, "Avg") for paper in result.average.published[:1])]:
-        groups.setdefault((paper.model, paper.source), []).append(name)
+    for outcome in result.outcomes:
+        for score in result.average.parts[outcome.task.name]:
+            if (paper := _published(outcome, score)) is not None:
+                groups.setdefault((paper.model, paper.source), []).append(outcome.task.name)
+    for paper in result.average.published[:1]:
+        groups.setdefault((paper.model, paper.source), []).append("Avg")
     for (model, source), names in groups.items():
         yield f"paper: {model}, {source}: {', '.join(names)}"
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The runs of several seeds as tables: the scores of each, then where every score lies.
+# Runs with several seeds as tables: the scores of each, then the distribution of every score.
 
 
 def show_seeds(console: Console, task: Task, found: seeds.SeedsResult, output: Path) -> None:
-    """Print all runs, the spread of their scores, which of them failed, and what is published."""
+    """Print the runs, the spread of their scores, failed runs, and published scores."""
     rows: list[tuple[object, ...]] = [
         (name, *(shown_if_known(run.scores, name) for run in found.runs)) for name in found.spreads
     ]
@@ -305,11 +303,11 @@ def show_seeds(console: Console, task: Task, found: seeds.SeedsResult, output: P
     spreads = table(None, columns + ([linear["method"]] if linear else []), places)
     lines = [f"seed {run.seed} failed: {run.failure}" for run in found.failed]
     if found.failed:
-        lines.append("failed runs are among those that the median is of")
+        lines.append("medians include failed runs")
     if found.baseline is None:
-        lines.append("no constant answer exists for this task, so no run is judged to have failed")
-    if told := advice(found.medians, found.baseline, found.linear_baseline):
-        lines.append(f"median: {told}")
+        lines.append("there is no constant answer for this task, so failed runs are not detected")
+    if hint := advice(found.medians, found.baseline, found.linear_baseline):
+        lines.append(f"median: {hint}")
     say(console, *found.notes, found.selection, runs, spreads, *lines, *published_lines(task))
     say(console, in_bold(output / seeds.SUMMARY_NAME, " has all of it"))
 
@@ -317,7 +315,7 @@ def show_seeds(console: Console, task: Task, found: seeds.SeedsResult, output: P
 def finetune(args: Finetune) -> None:
     """Run `albert finetune`."""
     console = open_console()
-    result = run_finetune(args, partial(show_reading, console), partial(show_figures, console))
+    result = run_finetune(args, partial(show_data, console), partial(show_settings, console))
     if not world().is_first or args.output is None:
         return
     match result.found, result.task:
@@ -332,11 +330,11 @@ def finetune(args: Finetune) -> None:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# `albert evaluate`: scores of a task, of several depths or precisions, and what pre-trained models know.
+# `albert evaluate`: scores of a task, of several depths or precisions, and of pre-trained models.
 
 
 def show_evaluation(console: Console, result: EvaluateResult, scored: ScoredSplit) -> None:
-    """Print how the models were opened and computed, what was cut, and the scores."""
+    """Print notes on the models, what was cut, and the scores."""
     task, models, found = scored.task, scored.models, scored.found
     evaluation = found.together
     lines: list[RenderableType] = [note for member in found.members for note in member.notes]
@@ -353,7 +351,7 @@ def show_evaluation(console: Console, result: EvaluateResult, scored: ScoredSpli
 
 
 def show_curve(console: Console, result: EvaluateResult, curve: DepthCurve) -> None:
-    """Print how the model was opened, and what it scores in each way."""
+    """Print notes on the model, and its scores at each depth."""
     times = "once" if curve.rounds == 1 else f"the median of {curve.rounds} rounds, taking turns"
     how = f"{curve.examples:,} examples; trained at depth {curve.trained_depth}; timed {times}"
     costs = "layers, GFLOPs and ms are of an example; GFLOPs are the encoder's matrix products"
@@ -364,7 +362,7 @@ _CSV_COLUMNS = ("model", "sentence_objective", "test", "accuracy", "low", "high"
 
 
 def remarks(found: CrossEvaluation) -> list[str]:
-    """What there is to say about the table."""
+    """Lines below the table of pre-trained models."""
     masked = "single words" if found.max_ngram == 1 else f"1 to {found.max_ngram} words at a time"
     lines = [
         f"{found.sequences:,} held-out sequences of at most {found.max_length} tokens, {masked} masked, the same for "
@@ -372,7 +370,7 @@ def remarks(found: CrossEvaluation) -> list[str]:
     ]
     if not all(found.counts.values()):
         lines.append("none of these sequences has two segments: raise --sequences, or --max-length")
-    headless = [one.model for one in found.models if one.learnt == "none"]
+    headless = [model.model for model in found.models if model.learnt == "none"]
     if headless and len(found.counts) > 1:
         verb = "has" if len(headless) == 1 else "have"
         lines.append(
@@ -383,15 +381,16 @@ def remarks(found: CrossEvaluation) -> list[str]:
 
 
 def as_csv(found: CrossEvaluation) -> str:
-    """A line for each model and test; without figures where a model has no head for it."""
+    """A line for each model and test; without figures if the model has no head for it."""
     lines = io.StringIO()
     writer = csv.writer(lines, lineterminator="\n")
     writer.writerow([*_CSV_COLUMNS, "sequences", "max_length", "max_ngram"])
-    for one in found.models:
+    for model in found.models:
         for test, count in found.counts.items():
-            figures = one.scores[test].to_json() if test in one.scores else {"count": count}
+            figures = model.scores[test].to_json() if test in model.scores else {"count": count}
             cells = [figures.get(name, "") for name in _CSV_COLUMNS[3:]]
-            writer.writerow([one.model, one.learnt, test, *cells, found.sequences, found.max_length, found.max_ngram])
+            sizes = [found.sequences, found.max_length, found.max_ngram]
+            writer.writerow([model.model, model.learnt, test, *cells, *sizes])
     return lines.getvalue()
 
 
@@ -410,7 +409,7 @@ def _show(console: Console, args: Evaluate, result: EvaluateResult) -> None:
         case CrossEvaluation() as found if args.csv:
             print(as_csv(found), end="")
         case CrossEvaluation() as found:
-            notes = (note for one in found.models for note in one.notes)
+            notes = (note for model in found.models for note in model.notes)
             computed = f"computed in {result.report['precision']}"
             say(console, *notes, table_of_rows(result.rows()), computed, *remarks(found))
         case DepthCurve() as found:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from albert.cli.info import bytes_from, find
+from albert.cli.info import bytes_from, resolve
 from albert.cli.main import run
 from albert.model.config import PRESETS
 from albert.model.cost import count_training_memory
@@ -145,7 +145,7 @@ def test_a_head_that_is_random_is_said(scene, info, tmp_path: Path) -> None:
     assert "predictions.bias" in told["tensors"]["unexpected"] and not told["verified"] and told["tokenizer"] is None
     shown = info(tmp_path)
     assert "2: qa_outputs.weight, qa_outputs.bias" in shown and "none: unverified" in shown
-    assert "the directory holds no vocabulary" in shown
+    assert "the directory contains no vocabulary" in shown
 
 
 def test_another_tokenizer_is_noticed(scene, info, tmp_path: Path) -> None:
@@ -247,15 +247,15 @@ def test_a_self_check_shows_every_setting(scene, info) -> None:
 
 def test_what_lies_here_goes_before_a_preset(scene, monkeypatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
-    assert find("albert-base").kind == "preset"
+    assert resolve("albert-base").kind == "preset"
     Path("albert-base").symlink_to(scene.pretrained)
-    found = find("albert-base")
+    found = resolve("albert-base")
     assert found.kind == "model" and found.config is not None and found.config.vocab_size == 180
 
 
 def test_a_misspelt_preset_is_corrected(refused) -> None:
     with pytest.raises(Unavailable, match="is not a preset; .*did you mean 'albert-base'"):
-        find("albert-bse")
+        resolve("albert-bse")
     code, said = refused("albert-bse")
     assert code == 69 and "did you mean" in said
     code, said = refused("xyz")

@@ -14,7 +14,7 @@ from albert.cli.commands import AnalyzeLayers, Quickstart
 from albert.cli.options import check_at_least, check_png
 from albert.cli.render import indented, open_console, say, table
 from albert.cli.training import Show
-from albert.experiments.layers import LayerSimilarity, cut_passages, draw_layers, measure_layers, write_layers
+from albert.experiments.layers import cut_passages, draw_layers, measure_layers, write_layers
 from albert.experiments.quickstart import BUNDLED_MODEL, QuickstartReport, accuracies, quickstart, split_chapters
 from albert.pretraining.sampling import PretrainingSamples
 from albert.pretraining.segments import IN_ORDER, NO_LABEL, SentenceObjective
@@ -28,24 +28,24 @@ from albert.text.tokenizer import BLANK, Tokenizer
 from albert.text.wordpiece import CONTINUATION_MARK, WordPieceTokenizer
 
 # --------------------------------------------------------------------------------------------------------------------
-# Training samples as text for people: where they come from, what was masked, and what the model sees in its place.
+# Training samples as text: their source, the original tokens, and the tokens that the model sees.
 
-THERE, MASK, STRANGER, KEPT, MARK = "bold green", "cyan", "bold red", "yellow", "dim"
-SENTENCES = " ¦"
+ORIGINAL, MASK, RANDOM, UNCHANGED, MARK = "bold green", "cyan", "bold red", "yellow", "dim"
+SENTENCE_BREAK = " ¦"
 
 LEGEND = Text.assemble(
-    *(("{", MARK), ("what was there", THERE), (" → ", MARK), "what the model sees", ("}", MARK), ": "),
-    *(("[MASK]", MASK), ", a ", ("random token", STRANGER), " or ", ("the token itself", KEPT)),
-    f";{SENTENCES} between sentences",
+    *(("{", MARK), ("original tokens", ORIGINAL), (" → ", MARK), "what the model sees", ("}", MARK), ": "),
+    *(("[MASK]", MASK), ", a ", ("random token", RANDOM), " or ", ("the token itself", UNCHANGED)),
+    f";{SENTENCE_BREAK} between sentences",
 )
 
 
 def origin_of(corpus: TokenCorpus, begin: int, length: int) -> tuple[str, list[int]]:
-    """Document and sentences of a run of tokens in words, and the places in the corpus where sentences begin in it."""
+    """The document and sentences of a run of tokens as text, and the positions where sentences begin in it."""
     shard, end = int(np.searchsorted(corpus.shard_starts, begin, side="right")) - 1, begin + length
     lengths = corpus.lengths(shard)
     starts, documents = (
-        np.concatenate(([0], np.cumsum(each, dtype=np.int64))) for each in (lengths.sentences, lengths.documents)
+        np.concatenate(([0], np.cumsum(part, dtype=np.int64))) for part in (lengths.sentences, lengths.documents)
     )
     sentences = int(corpus.shard_starts[shard]) + starts
     first, last = int(np.searchsorted(sentences, begin, side="right")) - 1, int(np.searchsorted(sentences, end))
@@ -53,14 +53,14 @@ def origin_of(corpus: TokenCorpus, begin: int, length: int) -> tuple[str, list[i
     numbers = (first - int(documents[document]) + 1, last - int(documents[document]))
     words = f"sentence {numbers[0]}" if numbers[0] == numbers[1] else f"sentences {numbers[0]}–{numbers[1]}"
     cuts = {"front": sentences[first] != begin, "end": sentences[last] != end}
-    cut = " and its ".join(place for place, is_cut in cuts.items() if is_cut)
+    cut = " and its ".join(side for side, is_cut in cuts.items() if is_cut)
     name = f"{words} of {lengths.documents[document]}, document {document + 1} of shard"
     name += f" {corpus.description.shards[corpus.split][shard].name}" + (f", cut at its {cut}" if cut else "")
     return name, sentences[first + 1 : last].tolist()
 
 
 class RenderedSamples:
-    """Shows samples one by one."""
+    """Training samples as renderable groups."""
 
     def __init__(self, samples: PretrainingSamples, numbers: np.ndarray) -> None:
         self._corpus, self._tokenizer = samples.corpus, samples.corpus.tokenizer()
@@ -87,16 +87,17 @@ class RenderedSamples:
             Rule(f"sample {self._numbers[i]:,}", align="left", characters="─"),
             indented(facts, by=0),
         ]
-        place = begin + 1
+        position = begin + 1
         for name, run in (("[CLS]", segments.first), ("[SEP]", segments.second)):
             length = int(run.length[i])
             if length:
                 first = int(run.begin[i])
                 origin, sentences = origin_of(self._corpus, first, length)
-                breaks = {place + edge - first for edge in sentences}
+                breaks = {position + start - first for start in sentences}
+                tokens = self._corpus.read(first, first + length)
                 parts.append(indented(Text.assemble((name, MARK), f" {origin}, {length} tokens"), by=0))
-                parts.append(indented(self._segment(self._corpus.read(first, first + length), place, breaks), by=6))
-            place += length + 1
+                parts.append(indented(self._segment(tokens, position, breaks), by=6))
+            position += length + 1
         parts.append(Text("[SEP]", style=MARK))
         return Group(*parts)
 
@@ -108,45 +109,46 @@ class RenderedSamples:
         meaning = {"sop": "swapped", "nsp": "the second is from elsewhere"}
         return f"label 1: {meaning.get(self._objective, 'swapped or from elsewhere')}"
 
-    def _segment(self, tokens: np.ndarray, place: int, breaks: Collection[int]) -> Text:
-        """A segment of these tokens that begins at a place of the run of all samples, with breaks between sentences."""
+    def _segment(self, tokens: np.ndarray, begin: int, breaks: Collection[int]) -> Text:
+        """The text of a segment that begins at a position of all samples, with marks at sentence breaks."""
         samples, _, spans, _ = self._details
         original = tokens.tolist()
         span_ends = dict(zip(spans.begin.tolist(), spans.end.tolist(), strict=True))
-        text, token, last = Text(), place, place + len(original)
-        while token < last:
-            if token in breaks:
-                text.append(SENTENCES, style=MARK)
-            stop = span_ends.get(token, token + 1)
-            there = original[token - place : stop - place]
-            if token in span_ends:
-                text.append_text(self._span(there, samples.token_ids[token:stop].tolist()))
+        text, position, end = Text(), begin, begin + len(original)
+        while position < end:
+            if position in breaks:
+                text.append(SENTENCE_BREAK, style=MARK)
+            stop = span_ends.get(position, position + 1)
+            ids = original[position - begin : stop - begin]
+            if position in span_ends:
+                text.append_text(self._span(ids, samples.token_ids[position:stop].tolist()))
             else:
-                text.append(self._written(there))
-            token = stop
+                text.append(self._text(ids))
+            position = stop
         return text[1:] if text.plain.startswith(" ") else text
 
-    def _span(self, there: list[int], seen: list[int]) -> Text:
-        was = self._written(there)
-        blank = " " * (len(was) - len(was.lstrip(" ")))
-        text = Text.assemble(blank, ("{", MARK), (was.strip(" ") or BLANK, THERE), (" →", MARK))
-        kinds = [
-            MASK if now == self._mask_id else KEPT if now == before else STRANGER
-            for before, now in zip(there, seen, strict=True)
+    def _span(self, original: list[int], seen: list[int]) -> Text:
+        """A masked span: the original tokens, and those that the model sees."""
+        before = self._text(original)
+        blank = " " * (len(before) - len(before.lstrip(" ")))
+        text = Text.assemble(blank, ("{", MARK), (before.strip(" ") or BLANK, ORIGINAL), (" →", MARK))
+        styles = [
+            MASK if new == self._mask_id else UNCHANGED if new == old else RANDOM
+            for old, new in zip(original, seen, strict=True)
         ]
-        for kind, group in groupby(zip(kinds, seen, strict=True), key=lambda pair: pair[0]):
-            ids = [now for _, now in group]
+        for style, group in groupby(zip(styles, seen, strict=True), key=lambda pair: pair[0]):
+            ids = [token for _, token in group]
             times = f"×{len(ids)}" if len(ids) > 1 else ""
-            text.append(f" [MASK]{times}" if kind == MASK else f" {self._written(ids).strip(' ') or BLANK}", style=kind)
+            text.append(f" [MASK]{times}" if style == MASK else f" {self._text(ids).strip(' ') or BLANK}", style=style)
         text.append("}", style=MARK)
         return text
 
-    def _written(self, ids: list[int]) -> str:
-        return "".join(written(self._tokenizer, token) for token in ids)
+    def _text(self, ids: list[int]) -> str:
+        return "".join(piece_text(self._tokenizer, token) for token in ids)
 
 
-def written(tokenizer: Tokenizer, token: int) -> str:
-    """A piece as it stands in a text, with the blank before it."""
+def piece_text(tokenizer: Tokenizer, token: int) -> str:
+    """The text of a piece, with the blank before it."""
     piece = tokenizer.piece(token)
     if isinstance(tokenizer, WordPieceTokenizer):
         return piece.removeprefix(CONTINUATION_MARK) if piece.startswith(CONTINUATION_MARK) else f" {piece}"
@@ -164,7 +166,7 @@ def run_show(args: Show) -> None:
     if args.first >= samples.per_epoch:
         raise UsageError("--first", f"is {args.first}, the epoch has {samples.per_epoch:,} samples")
     begin = args.epoch * samples.per_epoch + args.first
-    shown, counted = (min(some, samples.per_epoch - args.first) for some in (args.number, args.count))
+    shown, counted = (min(number, samples.per_epoch - args.first) for number in (args.number, args.count))
     console = open_console(soft_wrap=False)
     console.width = min(max(console.width, NARROWEST), WIDEST)
     console.print(
@@ -185,8 +187,8 @@ def run_show(args: Show) -> None:
 
 
 def counts(figures: list[Figure], number: int) -> Table:
-    """What was counted beside what is expected; a score is in standard deviations."""
-    rows = [(one.name, _cell(one.seen), _cell(one.expected), _score(one)) for one in figures]
+    """Counts beside their expectations; the score is the difference in standard deviations."""
+    rows = [(figure.name, _cell(figure.seen), _cell(figure.expected), _score(figure)) for figure in figures]
     return table(f"{number:,} samples, counted", ("", "seen", "expected", "score"), rows)
 
 
@@ -214,36 +216,33 @@ def layers(args: AnalyzeLayers) -> None:
     check_png(args.output)
     check_at_least(args, 1, "passages", "words")
     texts = (
-        (document.text for document in read_corpus([Path(place) for place in args.text]))
+        (document.text for document in read_corpus([Path(path) for path in args.text]))
         if args.text
         else (chapter.text for chapter in split_chapters().held_out)
     )
     passages, device = cut_passages(texts, args.passages, args.words), pick_device(args.device)
-    measured = []
+    results = []
     for model in args.models:
         with progress(f"Reading with {model}", len(passages), "passages") as bar:
-            measured.append(measure_layers(model, passages, device=device, advance=bar.advance))
-    draw_layers(measured, args.output)
+            results.append(measure_layers(model, passages, device=device, advance=bar.advance))
+    draw_layers(results, args.output)
     if args.csv is not None:
-        write_layers(measured, args.csv)
-    _show(open_console(), measured, args)
-
-
-def _show(console: Console, measured: list[LayerSimilarity], args: AnalyzeLayers) -> None:
-    for title, values in (("L2 distance", "distance"), ("angle, degrees", "angle")):
+        write_layers(results, args.csv)
+    console = open_console()
+    for title, name in (("L2 distance", "distance"), ("angle, degrees", "angle")):
         rows = []
-        for one in measured:
-            each = getattr(one, values)
-            ranked = sorted(each)
-            shown = (each[0], ranked[0], ranked[len(ranked) // 2], ranked[-1], each[-1])
-            rows.append((f"{one.model}: {one.layers}", *(f"{value:,.2f}" for value in shown)))
+        for result in results:
+            values = getattr(result, name)
+            ranked = sorted(values)
+            figures = (values[0], ranked[0], ranked[len(ranked) // 2], ranked[-1], values[-1])
+            rows.append((f"{result.model}: {result.layers}", *(f"{value:,.2f}" for value in figures)))
         columns = ("", "first", "least", "median", "most", "last")
         console.print(table(f"{title} of a layer's input and output", columns, rows))
     console.print(" and ".join(str(path) for path in (args.output, args.csv) if path))
 
 
 def show_report(report: QuickstartReport, console: Console) -> None:
-    """Print figures beside their baselines, where everything is, and what to try next."""
+    """Print figures beside their baselines, the outputs, and the next commands."""
     figures = report.pretraining.evaluation
     masked, constant = (f"{figures[f'masked_tokens_{name}']:.1%}" for name in ("accuracy", "baseline"))
     (authors, constant_author), (shipped, _) = map(accuracies, (report.authorship, report.shipped_authorship))
@@ -253,17 +252,16 @@ def show_report(report: QuickstartReport, console: Console) -> None:
     ]
     console.print()
     console.print(table("What came out", ("", "just trained", BUNDLED_MODEL, "a constant answer"), rows))
-    for question, (answer, of_shipped) in report.answers.items():
+    for question, (trained_answer, bundled_answer) in report.answers.items():
         console.print(f"  {question}")
-        say(console, Text.assemble("    just trained  ", (answer, "bold")))
-        say(console, Text.assemble(f"    {BUNDLED_MODEL:12}  ", (of_shipped, "bold")))
-    training = report.pretraining.training
-    model = report.pretraining.model
+        say(console, Text.assemble("    just trained  ", (trained_answer, "bold")))
+        say(console, Text.assemble(f"    {BUNDLED_MODEL:12}  ", (bundled_answer, "bold")))
+    training, model = report.pretraining.training, report.pretraining.model
     lines = (
         "",
         f"{training.tokens:,} tokens at {training.tokens_per_second:,.0f} a second; {report.seconds:.0f} s in all",
-        f"{BUNDLED_MODEL} has read 30 times as many tokens, these books among them, and was told no author;",
-        "neither model tells whether two sentences are in order, which takes far more text",
+        f"{BUNDLED_MODEL} was trained on 30 times as many tokens, including these books without their authors;",
+        "neither model has learnt the order of sentences, which takes far more text",
         f"curves  {report.directory / 'curves.png'}",
         f"model   {model}",
         "",
@@ -272,10 +270,10 @@ def show_report(report: QuickstartReport, console: Console) -> None:
         f"  albert info {model}",
         "  albert tokenizer train YOUR_TEXT/ --output tokenizer",
     )
-    console.print("\n".join(lines), highlight=False, soft_wrap=True)  # what is to be copied is not wrapped
+    console.print("\n".join(lines), highlight=False, soft_wrap=True)  # not wrapped, so that it can be copied
 
 
 def run_quickstart(args: Quickstart) -> None:
-    """Run the command."""
+    """Run `albert quickstart`."""
     console = open_console(soft_wrap=False, highlight=True)
     show_report(quickstart(args.output, console), console)

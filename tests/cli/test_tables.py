@@ -144,7 +144,7 @@ def test_what_another_table_has_run_is_not_planned_again(finished, scene, senten
     line = next(line for line in shown.splitlines() if line.startswith("albert-base "))
     assert line.split()[1:3] == ["1", "1"] and line.split()[-2:] == ["5,", "3"]
     assert "42.0 hours left of 60.0 (30% done)" in shown and "hours: 5 0.00, 3 42.0" in shown
-    assert "memory: 1 B at the peak" in shown and "* not tried here" in shown and " MB more below" in shown
+    assert "memory: 1 B at the peak" in shown and "* not measured" in shown and " MB more below" in shown
 
 
 def test_the_list_has_every_table(capsys):

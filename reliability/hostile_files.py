@@ -240,11 +240,11 @@ _DEEP = '{"a":' * 200_000
 _THEIRS = _all(_file("theirs/own", b""), _link("out", "theirs"), _file("text/a.txt", "It was a day. " * 50))
 """The output is a link into a folder that is somebody else's."""
 
-_PICKLES_ARE = "is a pickle, which can run any code and is never loaded"
-_SAFETENSORS_PICKLE = "is a pickle under the name of safetensors"
+_PICKLES_ARE = "is a pickle, which can run code and is never loaded"
+_SAFETENSORS_PICKLE = "is a pickle, not safetensors"
 _NO_WEIGHTS = "holds no model.safetensors"
-_NOT_WHOLE = "is not a whole safetensors file"
-_NOT_THERE = "does not lie where"
+_NOT_WHOLE = "is not a complete safetensors file"
+_NOT_THERE = "do not fit its shape"
 _NOT_JSON = "is not JSON"
 _LEADS_OUT = "not a file of this directory"
 _OUTSIDE = "a name outside of its own directory"
@@ -284,7 +284,7 @@ _TABLE: dict[str, dict[str, tuple[Make, int, str]]] = {
         "index of no files": (_instead(_INDEX, {"weight_map": {}}), 65, "holds no weight_map"),
         "vocabulary of 10^12 pieces": (_config(vocab_size="1000000000000"), 78, "vocab_size: is 1000000000000"),
         "10^9 layers": (_config(num_hidden_layers="1000000000"), 78, "num_hidden_layers"),
-        "10^7 layers' worth of inner groups": (_config(inner_group_num="10000000"), 78, "layers, at most"),
+        "10^7 layers' worth of inner groups": (_config(inner_group_num="10000000"), 78, "layers, the limit"),
         "no heads": (_config(num_attention_heads="0"), 78, "num_attention_heads"),
         "dropout NaN": (_config(hidden_dropout_prob="NaN"), 78, "hidden_dropout_prob"),
         "dropout 1e999": (_config(hidden_dropout_prob="1e999"), 78, "hidden_dropout_prob"),
@@ -315,7 +315,7 @@ _TABLE: dict[str, dict[str, tuple[Make, int, str]]] = {
         "tar of 10,001 files": (_tar(*(f"{n}.index" for n in range(10_001)), content=b""), 65, "10,000 files"),
         "tar that unpacks to 80 MB": (_tar("m.index", content=_EIGHTY_MB), 65, "do not unpack it"),
         "tar of pickles alone": (_tar("pytorch_model.bin", content=PICKLE), 65, "holds no model files"),
-        "tar that is a pickle": (_file("a.tar.gz", PICKLE), 65, "not a whole archive"),
+        "tar that is a pickle": (_file("a.tar.gz", PICKLE), 65, "not a complete archive"),
     },
     ZIP: {
         "zip with ..": (_zip("../evil.index"), 65, _OUTSIDE),
@@ -323,7 +323,7 @@ _TABLE: dict[str, dict[str, tuple[Make, int, str]]] = {
         "zip with a drive": (_zip("C:/evil.index"), 65, _OUTSIDE),
         "zip with a symbolic link": (_zip("m.index", mode=0o120777), 65, "holds a link"),
         "zip that unpacks to 80 MB": (_zip("m.index", _EIGHTY_MB), 65, "do not unpack it"),
-        "zip whose sizes lie": (_file("a.zip", _lying_zip), 65, "size|whole archive"),
+        "zip whose sizes lie": (_file("a.zip", _lying_zip), 65, "size|complete archive"),
         "7z under the name of zip": (_file("a.zip", b"7z\xbc\xaf\x27\x1c" + bytes(99)), 65, "whole archive"),
     },
     TRAIN: {

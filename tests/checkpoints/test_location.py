@@ -89,7 +89,9 @@ def test_the_hub_is_asked_as_the_environment_says(served: HubServer, tmp_path: P
     assert found[:5] == [0.0, 7.0, 7.0, 7.0, 0.0]
     assert found[5] == "someone/tiny: has no revision 'v2' on the Hub; name a model directory, or download it first"
     assert "no such public repository on the Hub" in found[6]
-    assert found[7].startswith("someone/pickles: has no model.safetensors on the Hub; pytorch_model.bin and the like")
+    assert found[7].startswith(
+        "someone/pickles: has no model.safetensors on the Hub; pickles such as pytorch_model.bin"
+    )
     fetched = {path.rsplit("/", 1)[-1] for path in served.asked if "/resolve/" in path and "/tiny/" in path}
     assert fetched == {"config.json", "model.safetensors", "README.md", "spiece.model", "vocab.txt"}
     assert not any("old/" in path or "onnx" in path for path in served.asked)
@@ -157,7 +159,7 @@ def test_a_directory_or_the_run_around_it_is_the_model_and_has_no_revisions(dire
 def test_a_run_that_has_not_ended_names_its_newest_checkpoint(directory: Path, tmp_path: Path) -> None:
     for step in ("step-00000009", "step-00000010"):
         shutil.copytree(directory, tmp_path / "run" / "checkpoints" / step)
-    with pytest.raises(MissingInput, match=r"has not ended.*checkpoints.step-00000010$") as told:
+    with pytest.raises(MissingInput, match=r"is an unfinished run.*checkpoints.step-00000010$") as told:
         find_model(tmp_path / "run")
     assert find_model(str(told.value).rpartition(" ")[2]).name == "step-00000010"
 

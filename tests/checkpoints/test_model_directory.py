@@ -121,7 +121,7 @@ def test_a_head_that_the_file_lacks_is_drawn_and_said(directory: Path) -> None:
 def test_another_number_of_labels_needs_a_new_head(config: AlbertConfig, tmp_path: Path) -> None:
     model = AlbertForSequenceClassification(config, 3)
     write_model(tmp_path, model, None)
-    with pytest.raises(InvalidConfiguration, match=r"classifier.* \(3,.*asks for \(2.*for a new head"):
+    with pytest.raises(InvalidConfiguration, match=r"classifier.* \(3,.*needs \(2.*or a new head"):
         open_model(tmp_path, "classification", num_labels=2)
     opened = open_model(tmp_path, "classification", num_labels=2, new_head=True)
     assert opened.model.classifier.out_features == 2

@@ -55,7 +55,7 @@ def test_a_run_s_model_is_put_on_the_hub_with_its_card_and_nothing_else(hub, mod
     assert hub.written["someone/mine"] == expected and "README.md" in expected
     code, _, said = push("--model", str(model), "--repository", "someone/mine")
     assert code == 69 and said.count("\n") == 1
-    assert "someone/mine: exists already on the Hub; take another name, or --replace" in said
+    assert "someone/mine: exists already on the Hub; choose another name, or add --replace" in said
 
 
 def test_the_example_rows_of_a_model_go_with_it(hub, model, push):
@@ -71,7 +71,7 @@ def test_a_model_is_put_on_the_hub_from_python_and_replaced(hub, model, push):
     assert pushed.address == f"{hub.endpoint}/someone/mine" and hub.private["someone/mine"]
     assert hub.written["someone/mine"] == hub.written["someone/other"]
     assert set(pushed.files) == set(hub.written["someone/mine"])
-    with pytest.raises(albert.AlbertError, match="exists already on the Hub; take another name, or replace$"):
+    with pytest.raises(albert.AlbertError, match="exists already on the Hub; choose another name, or add replace"):
         albert.push(model, "someone/mine")
     for replace in (
         lambda: albert.push(model=model, repository="someone/mine", replace=True),
@@ -87,7 +87,7 @@ def test_a_model_is_put_on_the_hub_from_python_and_replaced(hub, model, push):
     [
         ("someone/mine", None, 69, "there is no token for the Hub; set HF_TOKEN, or run: hf auth login"),
         ("someone/mine", "hf_wrong", 69, "the Hub does not know the token; "),
-        ("another/mine", "hf_right", 69, "the token has no right to write there; "),
+        ("another/mine", "hf_right", 69, "the token may not write there; "),
         ("mine", "hf_right", 2, "mine: is not the name of a repository; give USER/NAME"),
         ("a/b/c", "hf_right", 2, "a/b/c: is not the name of a repository; give USER/NAME"),
     ],

@@ -358,7 +358,7 @@ def test_version_one_computes_what_transformers_does_and_says_what_google_did(di
     rewrite(directory, {"hidden_act": "gelu", **RELICS})
     opened = open_model(directory, "pretraining")
     (note,) = opened.loading_report.notes
-    assert "--hidden-act gelu_new computes what Google computed" in note
+    assert "use --hidden-act gelu_new for the same results as Google" in note
     assert note in opened.loading_report.lines()
     theirs = transformers.AlbertForPreTraining.from_pretrained(directory).eval()
     exact = _masked_tokens(opened.model)
@@ -480,7 +480,7 @@ def test_uneven_groups_give_what_transformers_gives(layers: int, groups: int, tm
 def test_digits_that_do_not_fit_are_said(config: AlbertConfig, tmp_path: Path):
     write_model(tmp_path, AlbertForTokenClassification(config, 2).double(), None)
     (note,) = open_model(tmp_path, "token_classification").loading_report.notes
-    assert note == "torch.float64 in the file, torch.float32 in memory: digits are lost"
+    assert note == "torch.float64 in the file, torch.float32 in memory: precision is lost"
     assert open_model(tmp_path, "token_classification", dtype=None).loading_report.notes == ()
 
 

@@ -177,7 +177,7 @@ def test_a_vocabulary_alone_is_told_what_becomes_of_letters(release, tmp_path, c
     convert(capsys, release, "--output", output, flag)
     said = json.loads((output / "tokenizer_config.json").read_text())
     assert (said["do_lower_case"], said["keep_accents"]) == (lower, accents)
-    refused(capsys, 2, f"{flag}: .*tokenizer_config.json says itself", output, "--output", tmp_path / "again", flag)
+    refused(capsys, 2, f"{flag}: .*tokenizer_config.json has its own", output, "--output", tmp_path / "again", flag)
 
 
 def test_settings_that_the_weights_do_not_show(release, tmp_path, capsys):
@@ -215,7 +215,7 @@ def test_labels_of_a_classifier(tmp_path, capsys):
 )
 def test_a_head_with_one_output_is_what_one_says(one_output, tmp_path, capsys, kind, architecture):
     output = tmp_path / "out"
-    refused(capsys, 78, "one output.*say which: --one-output", one_output, "--output", output, "--without-tokenizer")
+    refused(capsys, 78, "one output.*add --one-output", one_output, "--output", output, "--without-tokenizer")
     convert(capsys, one_output, "--output", output, "--without-tokenizer", "--one-output", kind)
     config = json.loads((output / "config.json").read_text())
     assert config["architectures"] == [architecture]

@@ -49,7 +49,7 @@ def test_ranks_that_were_given_the_same_go_on(of_three):
 @pytest.mark.parametrize("name", FACTS)
 def test_the_rank_and_what_it_has_are_named(of_three, name):
     with pytest.raises(
-        InvalidConfiguration, match=f"rank 2: has another {name} than rank 0; start all ranks with"
+        InvalidConfiguration, match=f"rank 2: has another {name} than rank 0; start all with"
     ) as refused:
         of_three(FACTS, FACTS | {name: "other"})
     assert refused.value.exit_code == 78

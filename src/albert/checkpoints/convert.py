@@ -1,4 +1,4 @@
-"""Converting TensorFlow checkpoints and Hugging Face models to model directories that transformers opens too."""
+"""Conversion of TensorFlow checkpoints and Hugging Face models to model directories."""
 
 import shutil
 import tempfile
@@ -20,10 +20,10 @@ from albert.checkpoints.huggingface import (
     OBJECTIVE_KEY,
     from_transformers,
     kind_of,
-    labels_written,
     n_outputs,
     to_transformers,
     with_sentence_objective,
+    written_num_labels,
 )
 from albert.checkpoints.loading import (
     INDEX_NAME,
@@ -34,8 +34,8 @@ from albert.checkpoints.loading import (
     architecture_of,
     belongs_to,
     checkpoint_warnings,
+    require_complete,
     require_finite,
-    require_whole,
     write_tensors,
 )
 from albert.checkpoints.model_directory import (
@@ -45,19 +45,19 @@ from albert.checkpoints.model_directory import (
     config_to_json,
     describe_model,
     open_model,
-    refuse_foreign_tokenizer,
+    require_matching_tokenizer,
     short_card,
     tokenizer_keys,
 )
 from albert.checkpoints.tensor_bundle import TensorBundle
 from albert.checkpoints.tensorflow import (
-    Place,
     Shapes,
+    Target,
     config_of,
     find_checkpoint,
     holds_tensorflow,
+    map_variables,
     read_albert_config,
-    sort_names,
 )
 from albert.model.config import AlbertConfig
 from albert.runtime.errors import CannotCreate, DamagedData, InvalidConfiguration, MissingInput, UsageError
@@ -69,19 +69,19 @@ from albert.text.tokenizer import Tokenizer
 from albert.text.tokenizer_loading import load_tokenizer, vocabulary_file
 
 # --------------------------------------------------------------------------------------------------------------------
-# What can be converted, read into one form: a TensorFlow checkpoint, or a directory of Hugging Face's layout.
+# Reading a source: a TensorFlow checkpoint or a Hugging Face directory.
 
 _LARGE = 2**28
 
 
 @dataclass(frozen=True, kw_only=True)
 class ConversionOptions:
-    """What the caller knows about the source, and what goes beside the model."""
+    """Settings of a conversion."""
 
     config_file: Path | None = None
     overrides: Mapping[str, Any] = field(default_factory=dict)
     one_output: Literal["regression", "multiple_choice"] | None = None
-    """What a TensorFlow classifier with one output is, STS-B's or RACE's; their checkpoints look alike."""
+    """The task of a TensorFlow classifier with one output: STS-B's or RACE's, whose checkpoints have equal shapes."""
     dtype: torch.dtype | None = None
     revision: str | None = None
     labels: Sequence[str] = ()
@@ -89,24 +89,24 @@ class ConversionOptions:
     without_tokenizer: bool = False
     lower_case: bool = True
     keep_accents: bool = False
-    """What becomes of letters, which a vocabulary alone does not say; a `tokenizer_config.json` beside it does."""
+    """`lower_case` and `keep_accents` are for a vocabulary without a `tokenizer_config.json`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ConversionSource:
-    """A model in memory, and where all of it came from.
+    """A model in memory, with the paths that it was read from.
 
     Args:
-        tensors: by our names, each in memory of its own.
-        dropped: tensors that say nothing of the model: an optimiser's, equal copies, saved buffers.
-        unexpected: tensors that have no place, each with the reason.
+        tensors: under our names, each in separate memory.
+        dropped: tensors that are not part of the model: those of the optimizer, equal copies, saved buffers.
+        unexpected: tensors that cannot be converted -> the reason.
     """
 
     kind: str
-    place: str
+    path: str
     size: int
     config: AlbertConfig
-    config_place: str | None
+    config_path: str | None
     extra: dict[str, Any]
     architecture: str
     tensors: dict[str, Tensor]
@@ -125,12 +125,12 @@ def read_source(source: str, options: ConversionOptions) -> ConversionSource:
     Args:
         source: a directory, a file of a TensorFlow checkpoint or its prefix, or a Hub id.
     """
-    path = _only_directory_in(Path(source))
+    path = _single_directory_in(Path(source))
     if not _is_hugging_face(path) and holds_tensorflow(path):
         if options.revision is not None:
             raise UsageError("--revision", f"{options.revision!r} of {path}, which is not a Hub repository")
         return read_tensorflow(path, options)
-    if not path.exists() and path.parent != Path() and path.parent.is_dir():  # nobody means a Hub id then
+    if not path.exists() and path.parent != Path() and path.parent.is_dir():  # not a Hub id
         raise MissingInput(path, "no such file or directory, and no checkpoint of that prefix")
     for flag, value in {"--config": options.config_file, "--one-output": options.one_output}.items():
         if value is not None:
@@ -138,12 +138,12 @@ def read_source(source: str, options: ConversionOptions) -> ConversionSource:
     return _hugging_face(source if not path.exists() else path, options)
 
 
-def _only_directory_in(path: Path) -> Path:
-    """The only directory inside a directory, as archives unpack; else the path itself."""
+def _single_directory_in(path: Path) -> Path:
+    """The model directory inside `path` if it is the only entry, as in archives; else `path`."""
     if not path.is_dir() or _is_hugging_face(path):
         return path
-    inside = [entry for entry in path.iterdir() if not entry.name.startswith(".")]
-    return inside[0] if len(inside) == 1 and _is_hugging_face(inside[0]) else path
+    entries = [entry for entry in path.iterdir() if not entry.name.startswith(".")]
+    return entries[0] if len(entries) == 1 and _is_hugging_face(entries[0]) else path
 
 
 def _is_hugging_face(path: Path) -> bool:
@@ -152,58 +152,58 @@ def _is_hugging_face(path: Path) -> bool:
 
 
 def read_tensorflow(path: Path, options: ConversionOptions) -> ConversionSource:
-    """Read a checkpoint that google-research/albert wrote or released.
+    """Read a checkpoint of google-research/albert.
 
-    Names, shapes, configuration and sizes of files are checked before the first number is read.
+    Names, shapes, configuration and file sizes are checked before tensors are read.
 
     Raises:
-        MissingInput: a file is absent, or nobody says how many layers, heads or which activation.
+        MissingInput: a file is missing, or the number of layers or heads or the activation is not given.
         DamagedData: a file is damaged, of another model or another format.
-        InvalidConfiguration: the configuration and the tensors contradict each other.
+        InvalidConfiguration: the configuration contradicts the tensors.
     """
     files = find_checkpoint(path, options.config_file)
     tokenizer = None if options.tokenizer or options.without_tokenizer else files.tokenizer()
     bundle = TensorBundle(files.prefix)
     where = str(bundle.index)
-    found = sort_names(bundle.entries, where)
-    shapes = {place.name: _shape(bundle, variable, place) for variable, place in found.placed.items()}
-    said, ignored = read_albert_config(files.config)
-    config = config_of(said, shapes, options.overrides, files.config, where)
+    variables = map_variables(bundle.entries, where)
+    shapes = {target.name: _shape(bundle, variable, target) for variable, target in variables.mapped.items()}
+    settings, ignored = read_albert_config(files.config)
+    config = config_of(settings, shapes, options.overrides, files.config, where)
     architecture, extra = _architecture(shapes, options.one_output, where)
-    places = {variable: place for variable, place in found.placed.items() if belongs_to(place.name, architecture)}
-    beside = {v: f"has no place in {architecture}" for v in found.placed if v not in places}
-    bundle.require(places)
-    described = {place.name: torch.empty(shapes[place.name], device="meta") for place in places.values()}
-    require_whole(from_transformers(described, config, where), architecture, config, where)
+    targets = {variable: t for variable, t in variables.mapped.items() if belongs_to(t.name, architecture)}
+    unused = {variable: f"is not part of {architecture}" for variable in variables.mapped if variable not in targets}
+    bundle.require(targets)
+    on_meta = {target.name: torch.empty(shapes[target.name], device="meta") for target in targets.values()}
+    require_complete(from_transformers(on_meta, config, where), architecture, config, where)
     notes = [f"keys that the reference's code ignores too: {', '.join(ignored)}"] if ignored else []
-    if said.get("hidden_act") == "gelu" and "hidden_act" not in options.overrides:
+    if settings.get("hidden_act") == "gelu" and "hidden_act" not in options.overrides:
         notes.append('"gelu" is the tanh form in the reference: gelu_new here and in transformers')
     if not config.projects_embeddings:
-        notes.append("transformers maps E to H even where they are equal: the identity is written")
+        notes.append("transformers maps E to H even if they are equal: the identity is written")
     return ConversionSource(
         kind="TensorFlow checkpoint",
-        place=where,
-        size=sum(bundle.entries[variable].size for variable in places),
+        path=where,
+        size=sum(bundle.entries[variable].size for variable in targets),
         config=config,
-        config_place=files.config and str(files.config),
+        config_path=files.config and str(files.config),
         extra=extra,
         architecture=architecture,
-        tensors=from_transformers(_read(bundle, places, options.dtype), config, where).tensors,
-        dropped=found.dropped,
-        unexpected=found.unexpected | beside,
+        tensors=from_transformers(_read(bundle, targets, options.dtype), config, where).tensors,
+        dropped=variables.dropped,
+        unexpected=variables.unexpected | unused,
         notes=(*notes, *checkpoint_warnings(config, dict.fromkeys(ignored))),
         tokenizer=tokenizer,
         steps=files.steps,
     )
 
 
-def _shape(bundle: TensorBundle, variable: str, place: Place) -> tuple[int, ...]:
+def _shape(bundle: TensorBundle, variable: str, target: Target) -> tuple[int, ...]:
     shape = bundle.entries[variable].shape
-    return shape[::-1] if place.transposed else shape
+    return shape[::-1] if target.transposed else shape
 
 
 def _architecture(shapes: Shapes, one_output: str | None, where: str) -> tuple[str, dict[str, Any]]:
-    """The class of transformers, and what its `config.json` says of the task."""
+    """The class of transformers, and the keys of `config.json` for the task."""
     architecture = architecture_of(shapes)
     if architecture not in CLASSIFIERS:
         return architecture, {}
@@ -211,16 +211,16 @@ def _architecture(shapes: Shapes, one_output: str | None, where: str) -> tuple[s
         return architecture, {"problem_type": "single_label_classification"}
     if one_output is None:
         why = "its classifier has one output: a score of a text, as for STS-B, or of an option, as for RACE"
-        raise InvalidConfiguration(where, why, "say which: --one-output regression, or --one-output multiple_choice")
+        raise InvalidConfiguration(where, why, "add --one-output regression or --one-output multiple_choice")
     if one_output == "regression":
         return architecture, {"problem_type": "regression"}
     return "AlbertForMultipleChoice", {}
 
 
-def _read(bundle: TensorBundle, places: Mapping[str, Place], dtype: torch.dtype | None) -> dict[str, Tensor]:
-    """The tensors, the largest first: one is in memory twice while it is transposed, early enough not to matter."""
-    order = sorted(places, key=lambda variable: -bundle.entries[variable].size)
-    size = sum(bundle.entries[variable].size for variable in places)
+def _read(bundle: TensorBundle, targets: Mapping[str, Target], dtype: torch.dtype | None) -> dict[str, Tensor]:
+    """The tensors, read from the largest to the smallest: one is in memory twice while it is transposed."""
+    order = sorted(targets, key=lambda variable: -bundle.entries[variable].size)
+    size = sum(bundle.entries[variable].size for variable in targets)
     tensors = {}
     with progress("Reading TensorFlow's tensors", total=size / 1e6, unit="MB", quiet=size < _LARGE) as bar:
         for variable in order:
@@ -228,39 +228,36 @@ def _read(bundle: TensorBundle, places: Mapping[str, Place], dtype: torch.dtype 
             file = bundle.data_file(bundle.entries[variable].shard)
             if not tensor.is_floating_point():
                 raise DamagedData(file, f"{variable} holds {tensor.dtype}, numbers with a fraction are expected")
-            place = places[variable]
+            target = targets[variable]
             tensor = require_finite(tensor, variable, file).to(dtype or tensor.dtype)
-            tensors[place.name] = tensor.t().contiguous() if place.transposed else tensor
+            tensors[target.name] = tensor.t().contiguous() if target.transposed else tensor
             bar.advance(bundle.entries[variable].size / 1e6)
     return tensors
 
 
 def _hugging_face(source: str | Path, options: ConversionOptions) -> ConversionSource:
     model = describe_model(source, options.revision, options.overrides)
-    config, extra, stored, described = model.config, model.extra, model.stored, model.renamed
-    stated = next(iter(extra.get("architectures") or []), None)
-    architecture = architecture_of(described.in_file.values(), stated)
-    require_whole(described, architecture, config, stored.source)
-    # A head goes by its name in the file, which tells a next-sentence head from one for sentence order.
-    named = (
-        (ours if ours.startswith(BACKBONE_PREFIX) else theirs, theirs) for ours, theirs in described.in_file.items()
-    )
-    beside = {theirs for name, theirs in named if not belongs_to(name, architecture)}
-    reasons = dict.fromkeys(described.unexpected, "is not a tensor of ALBERT")
-    left_out = {*beside, *described.unexpected}
-    renamed = model.read(left_out, options.dtype)
+    config, extra, stored, in_file = model.config, model.extra, model.stored, model.renamed.in_file
+    architecture = architecture_of(in_file.values(), next(iter(extra.get("architectures") or []), None))
+    require_complete(model.renamed, architecture, config, stored.source)
+    # Heads are matched by the name in the file, which distinguishes next-sentence from sentence-order heads.
+    names = ((ours if ours.startswith(BACKBONE_PREFIX) else theirs, theirs) for ours, theirs in in_file.items())
+    unused = {theirs for name, theirs in names if not belongs_to(name, architecture)}
+    reasons = dict.fromkeys(model.renamed.unexpected, "is not a tensor of ALBERT")
+    excluded = {*unused, *model.renamed.unexpected}
+    renamed = model.read(excluded, options.dtype)
     directory, card = model.directory, model.directory / CARD_NAME
     return ConversionSource(
         kind="Hugging Face directory",
-        place=stored.source,
-        size=sum(tensor.n_bytes for name, tensor in stored.by_name.items() if name not in left_out),
+        path=stored.source,
+        size=sum(tensor.n_bytes for name, tensor in stored.by_name.items() if name not in excluded),
         config=config,
-        config_place=str(directory / CONFIG_NAME),
+        config_path=str(directory / CONFIG_NAME),
         extra=extra,
         architecture=architecture,
         tensors=renamed.tensors,
         dropped=renamed.dropped,
-        unexpected=reasons | dict.fromkeys(beside, f"has no place in {architecture}"),
+        unexpected=reasons | dict.fromkeys(unused, f"is not part of {architecture}"),
         notes=model.notes,
         tokenizer=directory if vocabulary_file(directory).is_file() else None,
         card=card.read_text(encoding="utf-8") if card.is_file() and QUANTIZATION_KEY not in extra else None,
@@ -270,13 +267,13 @@ def _hugging_face(source: str | Path, options: ConversionOptions) -> ConversionS
 
 @dataclass(frozen=True, kw_only=True)
 class Conversion:
-    """What was made of what."""
+    """The result of a conversion: its source, and what was written."""
 
     source: ConversionSource
     names: tuple[str, ...]
     parameters: dict[str, int]
     tokenizer: Tokenizer | None
-    tokenizer_place: str | None
+    tokenizer_path: str | None
     written: int
     opened: LoadingReport
 
@@ -285,8 +282,8 @@ def convert(source: str, output: Path, options: ConversionOptions, replace_outpu
     """Write a model directory from a TensorFlow checkpoint, a Hugging Face directory, or an archive of one.
 
     Raises:
-        CannotCreate: `output` exists and must not give way.
-        AlbertError: whatever is wrong with the source, see `read_source`.
+        CannotCreate: `output` exists and `replace_output` is false.
+        AlbertError: the source is not valid, see `read_source`.
     """
     if output.exists() and not replace_output:
         raise CannotCreate(output, "exists already", "choose another name, or add --replace")
@@ -294,41 +291,41 @@ def convert(source: str, output: Path, options: ConversionOptions, replace_outpu
     if not is_archive(archive):
         return _convert(source, output, options, replace_output)
     with unpacked(archive) as directory:
-        made = _convert(str(directory), output, options, replace_output)
-        # The user knows the archive, not the directory that it was unpacked into.
-        place, config, vocabulary = (
+        result = _convert(str(directory), output, options, replace_output)
+        # Report paths in the archive, not in the temporary directory.
+        path, config, vocabulary = (
             path and path.replace(str(directory), str(archive))
-            for path in (made.source.place, made.source.config_place, made.tokenizer_place)
+            for path in (result.source.path, result.source.config_path, result.tokenizer_path)
         )
-        named = replace(made.source, place=str(place), config_place=config)
-        return replace(made, source=named, tokenizer_place=vocabulary)
+        reported = replace(result.source, path=str(path), config_path=config)
+        return replace(result, source=reported, tokenizer_path=vocabulary)
 
 
-def _convert(place: str, output: Path, options: ConversionOptions, replace_output: bool) -> Conversion:
-    source = read_source(place, options)
-    pieces, pieces_place = _tokenizer(source, options)
-    tensors = _under_their_names(source)
+def _convert(path: str, output: Path, options: ConversionOptions, replace_output: bool) -> Conversion:
+    source = read_source(path, options)
+    tokenizer, tokenizer_path = _tokenizer(source, options)
+    tensors = _to_transformers(source)
     names, parameters = tuple(tensors), _parameters(tensors)
     dtype = reduce(torch.promote_types, (tensor.dtype for tensor in tensors.values()))
     extra = {key: value for key, value in source.extra.items() if key != FINGERPRINT_KEY}
-    extra |= {} if pieces is None else tokenizer_keys(pieces)
+    extra |= {} if tokenizer is None else tokenizer_keys(tokenizer)
     if options.labels:
         if n_outputs(source.architecture, tensors) is None:
-            raise UsageError("--labels", f"{source.place} holds {source.architecture}, which has no classes to name")
+            raise UsageError("--labels", f"{source.path} holds {source.architecture}, which has no classes to name")
         extra["id2label"] = dict(enumerate(options.labels))
-    outputs = labels_written(source.architecture, tensors)
+    outputs = written_num_labels(source.architecture, tensors)
     content = config_to_json(source.config, source.architecture, dtype, outputs, extra)
     with new_directory(output, replace=replace_output) as directory:
-        if pieces is not None:
-            pieces.save(directory)
+        if tokenizer is not None:
+            tokenizer.save(directory)
         save_json(directory / CONFIG_NAME, content)
         write_tensors(directory / WEIGHTS_NAME, tensors)
-        described = f"Converted from a {source.kind} by `albert convert`."
-        card = source.card or short_card(output.name, source.architecture, source.config, parameters, described)
+        description = f"Converted from a {source.kind} by `albert convert`."
+        card = source.card or short_card(output.name, source.architecture, source.config, parameters, description)
         write_text(directory / CARD_NAME, card)
         if source.directory is not None:
             copy_examples(source.directory, directory)
-        # They are on the disk now: what is opened is the only copy in memory.
+        # Free the tensors, so that the opened model is the only copy in memory.
         tensors.clear()
         source.tensors.clear()
         opened = open_model(directory, kind_of(content), dtype=None)
@@ -337,17 +334,17 @@ def _convert(place: str, output: Path, options: ConversionOptions, replace_outpu
         source=source,
         names=names,
         parameters=parameters,
-        tokenizer=pieces,
-        tokenizer_place=pieces_place and str(pieces_place),
+        tokenizer=tokenizer,
+        tokenizer_path=tokenizer_path and str(tokenizer_path),
         written=written,
         opened=opened.loading_report,
     )
 
 
-def _under_their_names(source: ConversionSource) -> dict[str, Tensor]:
+def _to_transformers(source: ConversionSource) -> dict[str, Tensor]:
     bare = source.architecture == "AlbertModel"
-    named = {name.removeprefix(BACKBONE_PREFIX) if bare else name: t for name, t in source.tensors.items()}
-    tensors = to_transformers(named, source.config)
+    ours = {name.removeprefix(BACKBONE_PREFIX) if bare else name: t for name, t in source.tensors.items()}
+    tensors = to_transformers(ours, source.config)
     if "predictions.bias" not in tensors:
         return tensors
     return with_sentence_objective(tensors, str(source.extra.get(OBJECTIVE_KEY, "sop")))
@@ -358,32 +355,32 @@ def _tokenizer(source: ConversionSource, options: ConversionOptions) -> tuple[To
         if options.tokenizer is not None:
             raise UsageError("--without-tokenizer", "contradicts --tokenizer")
         return None, None
-    place = options.tokenizer or source.tokenizer
-    if place is None:
-        remedy = "name one with --tokenizer, or say --without-tokenizer"
-        raise MissingInput(source.place, "there is no vocabulary beside it (*.model, vocab*.txt)", remedy)
-    tokenizer = _open_vocabulary(place, options)
-    refuse_foreign_tokenizer(tokenizer, place, source.config, source.extra)
-    return tokenizer, place
+    path = options.tokenizer or source.tokenizer
+    if path is None:
+        remedy = "name one with --tokenizer, or add --without-tokenizer"
+        raise MissingInput(source.path, "there is no vocabulary beside it (*.model, vocab*.txt)", remedy)
+    tokenizer = _open_vocabulary(path, options)
+    require_matching_tokenizer(tokenizer, path, source.config, source.extra)
+    return tokenizer, path
 
 
-def _open_vocabulary(place: Path, options: ConversionOptions) -> Tokenizer:
-    tokenizer = load_tokenizer(place)
+def _open_vocabulary(path: Path, options: ConversionOptions) -> Tokenizer:
+    tokenizer = load_tokenizer(path)
     if options.lower_case and not options.keep_accents:
         return tokenizer
-    file = vocabulary_file(place)
+    file = vocabulary_file(path)
     config = file.with_name(TOKENIZER_CONFIG_NAME)
     if config.is_file() or file.suffix == ".json":
         flag = "--keep-accents" if options.keep_accents else "--no-lower-case"
-        said = config if config.is_file() else file
-        raise UsageError(flag, f"{said} says itself what becomes of letters", f"change it in {said}")
+        config = config if config.is_file() else file
+        raise UsageError(flag, f"{config} has its own setting of case and accents", f"change it in {config}")
     with tempfile.TemporaryDirectory(prefix="albert-") as directory:
         copy = Path(directory, file.name)
         shutil.copyfile(file, copy)
-        stated = {"do_lower_case": options.lower_case, "keep_accents": options.keep_accents}
+        settings = {"do_lower_case": options.lower_case, "keep_accents": options.keep_accents}
         if options.keep_accents:
-            stated["strip_accents"] = False  # WordPiece's word for it
-        save_json(copy.with_name(TOKENIZER_CONFIG_NAME), stated)
+            settings["strip_accents"] = False  # the key of WordPiece
+        save_json(copy.with_name(TOKENIZER_CONFIG_NAME), settings)
         return load_tokenizer(copy)
 
 

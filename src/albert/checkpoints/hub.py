@@ -36,12 +36,12 @@ from albert.runtime.manifest import MANIFEST_NAME, verify_directory
 from albert.runtime.progress import progress
 
 # --------------------------------------------------------------------------------------------------------------------
-# A released archive, unpacked for a moment: its names, kinds and sizes are checked before anything is written.
+# A released archive, unpacked temporarily. Names, types and sizes of all members are checked before one is written.
 
 SUFFIXES = (".tar.gz", ".tgz", ".tar", ".zip")
 EXAMPLES_NAME = "examples.json"  # of a fine-tuned model, for the page of `albert serve`
-# The files of a model, TensorFlow's or Hugging Face's; nothing else is written.
-WANTED = (
+# The files of a model, TensorFlow's or Hugging Face's; no others are written.
+MODEL_FILES = (
     "*.index",
     "*.data-?????-of-?????",
     "checkpoint",
@@ -55,12 +55,12 @@ WANTED = (
 )
 _MOST_MEMBERS = 10_000
 _MOST_EXPANSION, _ALWAYS_ALLOWED = 50, 2**26
-"""Weights hardly compress: an archive that claims fifty times its size, and more than 64 MiB, wants to fill a disk."""
-_PIECE = 2**20
+"""Weights hardly compress: an archive that expands fifty times, to more than 64 MiB, is made to fill a disk."""
+_CHUNK = 2**20
 _LARGE = 2**28
 _LONGEST_READ = 2**24
-"""What is asked for at once; tarfile would take the header of a file into memory at whatever length it claims."""
-# ValueError: a name that is no text. RuntimeError: a member under a password.
+"""Bytes per read; tarfile would read a header of any length that it claims into memory."""
+# ValueError: a name that cannot be decoded. RuntimeError: an encrypted member.
 _BROKEN = (tarfile.TarError, zipfile.BadZipFile, gzip.BadGzipFile, zlib.error, EOFError, ValueError, RuntimeError)
 
 
@@ -72,19 +72,19 @@ class _Member:
 
 
 def is_archive(path: Path) -> bool:
-    """Whether a file's name says that it is an archive of a kind that is read."""
+    """Whether a file has the name of a supported archive."""
     return path.name.lower().endswith(SUFFIXES) and path.is_file()
 
 
 @contextmanager
 def unpacked(archive: Path) -> Iterator[Path]:
-    """Yield a temporary directory with the files of a model that an archive holds; it vanishes with the block."""
+    """Yield a temporary directory with the model files of an archive."""
     with tempfile.TemporaryDirectory(prefix="albert-") as name:
         directory = Path(name)
         try:
             _unpack(archive, directory)
             yield directory
-        except AlbertError as error:  # the user knows the archive, not where it is for the moment
+        except AlbertError as error:  # name the archive, not the temporary directory
             subject, why = (text.replace(name, str(archive)) for text in (error.subject, error.why))
             raise type(error)(subject, why, error.remedy) from error
 
@@ -98,16 +98,16 @@ def _unpack(archive: Path, directory: Path) -> None:
             compressed = not archive.name.lower().endswith(".tar")
             with (
                 gzip.open(archive) if compressed else open(archive, "rb") as content,
-                tarfile.open(fileobj=_InPieces(content), mode="r:") as file,
+                tarfile.open(fileobj=_BoundedReads(content), mode="r:") as file,
             ):
                 _write(archive, directory, _tar_members(archive, file))
     except _BROKEN as error:
-        why = f"is not a whole archive ({' '.join(str(error).split()) or type(error).__name__})"
-        raise DamagedData(archive, why, "fetch it again") from error
+        why = f"is not a complete archive ({' '.join(str(error).split()) or type(error).__name__})"
+        raise DamagedData(archive, why, "download it again") from error
 
 
-class _InPieces(io.BufferedIOBase):
-    """A file that is never read in one piece that would fill the memory."""
+class _BoundedReads(io.BufferedIOBase):
+    """A file that refuses reads of more than `_LONGEST_READ` bytes."""
 
     def __init__(self, content: io.BufferedIOBase) -> None:
         super().__init__()
@@ -132,22 +132,17 @@ def _tar_members(archive: Path, file: tarfile.TarFile) -> Iterator[_Member]:
             raise DamagedData(archive, f"holds {kind} ({member.name}), which no model has")
         _refuse_outside(archive, member.name)
         if member.isfile():
-            yield _Member(member.name, member.size, lambda member=member: _content(file, member))
-
-
-def _content(file: tarfile.TarFile, member: tarfile.TarInfo) -> Any:
-    content = file.extractfile(member)
-    assert content is not None, "it is a file"
-    return content
+            yield _Member(member.name, member.size, lambda member=member: file.extractfile(member))
 
 
 def _zip_members(archive: Path, file: zipfile.ZipFile) -> Iterator[_Member]:
     for member in file.infolist():
-        kind = member.external_attr >> 28  # of the file, where Unix wrote it
+        kind = member.external_attr >> 28  # the file type, if written on Unix
         if kind not in (0, 4, 8):
             raise DamagedData(archive, f"holds a link or a device ({member.filename}), which no model has")
         if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            raise DamagedData(archive, f"holds {member.filename} packed by method {member.compress_type}", "unpack it")
+            why = f"holds {member.filename} compressed by method {member.compress_type}"
+            raise DamagedData(archive, why, "unpack it")
         _refuse_outside(archive, member.filename)
         if not member.is_dir():
             yield _Member(member.filename, member.file_size, lambda member=member: file.open(member))
@@ -160,48 +155,48 @@ def _refuse_outside(archive: Path, name: str) -> None:
 
 
 def _write(archive: Path, directory: Path, members: Iterator[_Member]) -> None:
-    wanted = _checked(archive, members)
-    size = sum(member.size for member in wanted)
+    model_files = _checked(archive, members)
+    size = sum(member.size for member in model_files)
     free = shutil.disk_usage(directory).free
     if size > free:
         why = f"unpacks to {size / 1e6:,.0f} MB, {directory.parent} has {free / 1e6:,.0f} MB left"
-        raise OutOfResources(archive, why, "set TMPDIR to a place with more room, or unpack it yourself")
+        raise OutOfResources(archive, why, "set TMPDIR to a larger disk, or unpack it yourself")
     with progress("Unpacking", total=size / 1e6, unit="MB", quiet=size < _LARGE) as bar:
-        for member in wanted:
+        for member in model_files:
             path = directory.joinpath(*Path(member.name).parts)
             try:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 with member.open() as content, open(path, "xb") as file:
-                    while piece := content.read(_PIECE):
-                        file.write(piece)
-                        bar.advance(len(piece) / 1e6)
+                    while chunk := content.read(_CHUNK):
+                        file.write(chunk)
+                        bar.advance(len(chunk) / 1e6)
             except FileExistsError as error:
                 raise DamagedData(archive, f"holds {member.name} twice") from error
             except gzip.BadGzipFile:
                 raise
             except OSError as error:
-                raise WriteFailed(path, error.strerror or str(error), "set TMPDIR to another place") from error
+                raise WriteFailed(path, error.strerror or str(error), "set TMPDIR to another disk") from error
             if path.stat().st_size != member.size:
-                raise DamagedData(archive, f"{member.name} has another size than it claims", "fetch it again")
+                raise DamagedData(archive, f"{member.name} does not have its stated size", "download it again")
 
 
 def _checked(archive: Path, members: Iterator[_Member]) -> list[_Member]:
-    """The members that are wanted, after all have been looked at."""
+    """The model files among the members, once all members are checked."""
     allowed = max(_ALWAYS_ALLOWED, _MOST_EXPANSION * archive.stat().st_size)
-    wanted, count, size = [], 0, 0
-    for member in members:
-        count, size = count + 1, size + member.size
+    model_files, count, size = [], 0, 0
+    for count, member in enumerate(members, 1):
+        size += member.size
         if count > _MOST_MEMBERS:
             raise DamagedData(archive, f"holds more than {_MOST_MEMBERS:,} files, a model has a few")
         if size > allowed:
             why = f"unpacks to more than {allowed / 1e6:,.0f} MB from {archive.stat().st_size / 1e6:,.3f} MB"
-            raise DamagedData(archive, why, "weights do not compress like that: do not unpack it")
-        file = member.name.replace("\\", "/").rsplit("/", 1)[-1]
-        if not file.startswith(".") and any(fnmatch(file, pattern) for pattern in WANTED):
-            wanted.append(member)
-    if not wanted:
-        raise DamagedData(archive, f"holds no model files among its {count}")
-    return wanted
+            raise DamagedData(archive, why, "weights do not compress that much: do not unpack it")
+        name = member.name.replace("\\", "/").rsplit("/", 1)[-1]
+        if not name.startswith(".") and any(fnmatch(name, pattern) for pattern in MODEL_FILES):
+            model_files.append(member)
+    if not model_files:
+        raise DamagedData(archive, f"has {count} files, none of which belongs to a model")
+    return model_files
 
 
 HUB_FILES = [
@@ -218,52 +213,47 @@ HUB_FILES = [
     EXAMPLES_NAME,
     "README.md",
 ]
-"""All that a model directory of ours or of transformers consists of; never a pickle, never code."""
+"""All files of a model directory of ours or of transformers; no pickles and no code."""
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 _REVISION = re.compile(r"(?!.*\.\.)\w[\w./@+-]*")
 
 
 def model_name(path_or_id: str, revision: str | None) -> str:
-    """A model's name in records and cards: a Hub id with its revision, or the last two parts of a path, which say
-    nothing of the machine."""
+    """A model's name in records and cards: a Hub id with its revision, or the last two parts of a path."""
     short = "/".join(Path(path_or_id).parts[-2:])
     return f"{short}@{revision}" if revision else short
 
 
 def find_model(path_or_id: str | Path, revision: str | None = None) -> Path:
-    """The directory of a model, fetched first when a Hub id is given.
+    """The directory of a model, downloaded if given by a Hub id.
 
-    The directory of a run stands for the model in it. A directory goes before a model that comes with the package, and
-    that before a Hub id.
-    `HF_HUB_OFFLINE`, `HF_HOME`, `HF_ENDPOINT` and `HF_TOKEN` are honoured as everywhere.
+    For the directory of a run, the directory of its model. `HF_HUB_OFFLINE`, `HF_HOME`, `HF_ENDPOINT` and `HF_TOKEN`
+    are respected.
 
     Args:
-        path_or_id: a directory, the name of a model that comes with the package ("tiny"), or a Hub id such as
-            `albert/albert-base-v2`.
+        path_or_id: in this order a directory, the name of a model that comes with the package ("tiny"), or a Hub id
+            such as `albert/albert-base-v2`.
         revision: a branch, tag or commit of the Hub repository; None: its main branch.
 
     Raises:
-        MissingInput: neither a directory nor a name that a repository can have, what `albert convert` takes, or a run
-            that has not ended.
-            Or the repository holds no weights that can be read safely.
-        UsageError: a revision of a directory, which has none, or one that is not a valid name.
-        Unavailable: the repository cannot be had: unknown, private, or there is no connection and no copy.
+        MissingInput: no such directory and not a valid id; an input of `albert convert`; an unfinished run; a
+            repository without weights in safetensors.
+        UsageError: a revision of a directory, or an invalid one.
+        Unavailable: the repository is unknown or private, or there is no connection and no cached copy.
     """
     path = Path(path_or_id)
     if path.is_dir():
         if revision is not None:
             raise UsageError("revision", f"{revision!r} of {path}, which is a directory", "it goes with a Hub id")
-        inside = path / "model"
-        if not (path / "config.json").is_file() and (inside / "config.json").is_file():
-            return inside
-        if not (path / "config.json").is_file() and holds_tensorflow(path):
+        if (path / "config.json").is_file():
+            return path
+        if (path / "model" / "config.json").is_file():
+            return path / "model"
+        if holds_tensorflow(path):
             raise _to_convert(path, "holds a TensorFlow checkpoint")
-        if not (path / "config.json").is_file() and (saved := sorted(path.glob("checkpoints/step-*/config.json"))):
-            raise MissingInput(
-                path,
-                "is a run that has not ended, so it has no model yet",
-                f"start its command again to end it, or take its newest checkpoint, {saved[-1].parent}",
-            )
+        if checkpoints := sorted(path.glob("checkpoints/step-*/config.json")):
+            remedy = f"repeat its command to finish it, or name its newest checkpoint, {checkpoints[-1].parent}"
+            raise MissingInput(path, "is an unfinished run without a model", remedy)
         return path
     if path.is_file() and is_archive(path):
         raise _to_convert(path, "is an archive")
@@ -283,28 +273,21 @@ def find_model(path_or_id: str | Path, revision: str | None = None) -> Path:
     except _hub_errors() as error:
         raise Unavailable(name, _reason(error, revision), "name a model directory, or download it first") from error
     if not any((directory / file).is_file() for file in (WEIGHTS_NAME, INDEX_NAME, INT8_WEIGHTS_NAME)):
-        raise MissingInput(
-            name,
-            f"has no {WEIGHTS_NAME} on the Hub; pytorch_model.bin and the like are pickles, which can run any code, "
-            "and are never fetched",
-            "where you trust it, let transformers open and save it, and name the directory",
-        )
+        why = f"has no {WEIGHTS_NAME} on the Hub; pickles such as pytorch_model.bin can run code and are not downloaded"
+        raise MissingInput(name, why, "if you trust it, open and save it with transformers, and name that directory")
     return directory
 
 
 def copy_examples(source: Path, directory: Path) -> None:
-    """The example rows of a model go along to what is made of it, where it has some."""
+    """Copy the example rows of a model, if it has any, to a model derived from it."""
     if (source / EXAMPLES_NAME).is_file():
         shutil.copyfile(source / EXAMPLES_NAME, directory / EXAMPLES_NAME)
         register_written(directory / EXAMPLES_NAME)
 
 
 def _to_convert(path: Path, what: str) -> MissingInput:
-    return MissingInput(
-        path,
-        f"{what}, a model is a directory with config.json",
-        f"albert convert {shlex.quote(str(path))} --output MODEL",
-    )
+    remedy = f"albert convert {shlex.quote(str(path))} --output MODEL"
+    return MissingInput(path, f"{what}; a model is a directory with config.json", remedy)
 
 
 def _hub_errors() -> tuple[type[Exception], ...]:
@@ -321,26 +304,29 @@ def _reason(error: Exception, revision: str | None) -> str:
     if isinstance(error, errors.RepositoryNotFoundError):
         return "no such directory here, and no such public repository on the Hub"
     if constants.HF_HUB_OFFLINE:
-        of = "" if revision is None else f" of its revision {revision!r}"
-        return f"no such directory here, and no copy{of} in the cache while HF_HUB_OFFLINE is set"
-    # huggingface_hub tells the cause in the first line, and what it tried and what to check in the next ones.
-    cause = str(error).strip().partition("\n")[0].removeprefix("Got: ").split(". ")[0].rstrip(".:")
-    return f"no such directory here, and the Hub cannot be reached ({cause or type(error).__name__})"
+        of_revision = "" if revision is None else f" of its revision {revision!r}"
+        return f"no such directory here, and no copy{of_revision} in the cache while HF_HUB_OFFLINE is set"
+    return f"no such directory here, and the Hub cannot be reached ({_cause(error).split('. ')[0]})"
+
+
+def _cause(error: Exception) -> str:
+    """The first line of a message of huggingface_hub; the next ones are advice."""
+    return str(error).strip().partition("\n")[0].removeprefix("Got: ").rstrip(".:") or type(error).__name__
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# A model to the Hub.
+# Uploading a model to the Hub.
 
 _REFUSALS = {
-    401: ("the Hub does not know the token", "make one that may write at huggingface.co/settings/tokens; set HF_TOKEN"),
-    403: ("the token has no right to write there", "name a repository of your own, or take a token that may write"),
-    409: ("exists already on the Hub", "take another name, or --replace"),
+    401: ("the Hub does not know the token", "make a write token at huggingface.co/settings/tokens and set HF_TOKEN"),
+    403: ("the token may not write there", "name a repository of your own, or use a token with write access"),
+    409: ("exists already on the Hub", "choose another name, or add --replace"),
 }
 
 
 @dataclass(frozen=True)
 class PushedModel:
-    """A model that was put on the Hub: its address, and the names and bytes of its files."""
+    """An uploaded model: its address, and the names and sizes in bytes of its files."""
 
     address: str
     files: dict[str, int]
@@ -354,16 +340,16 @@ def push_model(
     replace: bool = False,
     revision: str | None = None,
 ) -> PushedModel:
-    """Put a model on the Hub: the files of `HUB_FILES` alone, with its card; no journals, checkpoints or other files.
+    """Upload a model with its card to the Hub; only the files of `HUB_FILES`.
 
     Args:
         repository: USER/NAME.
-        replace: write into a repository that exists; files of a model that are no longer there are deleted.
+        replace: write into an existing repository, and delete its model files that this model does not have.
 
     Raises:
         UsageError: the name is not USER/NAME.
-        MissingInput, DamagedData: there is no such model, or its files are not those of its manifest.
-        Unavailable: no token, no right, a name that is taken, or no connection.
+        MissingInput, DamagedData: there is no such model, or its files do not match its manifest.
+        Unavailable: no token, no write access, an existing repository, or no connection.
     """
     if repository.count("/") != 1 or not _HUB_ID.fullmatch(repository):
         raise UsageError(repository, "is not the name of a repository", "give USER/NAME")
@@ -374,9 +360,8 @@ def push_model(
         if file.is_file() and any(fnmatch(file.name, pattern) for pattern in HUB_FILES)
     }
     if "config.json" not in files or not any(name.endswith(".safetensors") for name in files):
-        raise MissingInput(
-            directory, "is not a model: it lacks config.json or weights", "name a model directory or a run"
-        )
+        why = "is not a model: it lacks config.json or weights"
+        raise MissingInput(directory, why, "name a model directory or a run")
     if MANIFEST_NAME in files:
         verify_directory(directory)
     if constants.HF_HUB_OFFLINE:
@@ -397,8 +382,6 @@ def push_model(
         status = getattr(getattr(error, "response", None), "status_code", None)
         if status in _REFUSALS:
             raise Unavailable(repository, *_REFUSALS[status]) from error
-        cause = str(error).strip().partition("\n")[0].rstrip(".:") or type(error).__name__
-        raise Unavailable(
-            repository, f"the Hub cannot be written to ({cause})", "try again: the same command"
-        ) from error
+        why = f"the Hub cannot be written to ({_cause(error)})"
+        raise Unavailable(repository, why, "repeat the command") from error
     return PushedModel(f"{constants.ENDPOINT}/{repository}", files)

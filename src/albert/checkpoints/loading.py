@@ -1,7 +1,7 @@
-"""Weights on disk, and into a model: safetensors in one file or several, 8-bit matrices, a report on every tensor.
+"""Loading weights: safetensors in one file or several, 8-bit matrices, and a report on every tensor.
 
-A pickle is never loaded. Also: warnings about published models with known faults, groups that do not divide the
-layers, and which class of transformers a set of tensors is."""
+A pickle is never loaded. Also: warnings about faulty published models, numbers of groups that do not divide the number
+of layers, and the class of transformers to which a set of tensors belongs."""
 
 import json
 import logging
@@ -27,7 +27,7 @@ from albert.checkpoints.huggingface import (
     CLASSIFIERS,
     HEADS,
     KINDS,
-    Renamed,
+    RenamedTensors,
     backbone_names,
     build_model,
     n_outputs,
@@ -42,10 +42,8 @@ from albert.runtime.manifest import MANIFEST_NAME, open_input, open_unbuffered
 from albert.runtime.progress import progress
 
 # --------------------------------------------------------------------------------------------------------------------
-# The header of a safetensors file: names, types, shapes and offsets, checked against the file.
-#
-# The format (huggingface/safetensors): 8 bytes with the length of the header, the header in JSON, then the tensors,
-# one after the other without a gap.
+# The header of a safetensors file. The format (huggingface/safetensors): 8 bytes with the length of the header, the
+# header in JSON, then the tensors without gaps.
 
 DTYPES = {
     "F64": torch.float64,
@@ -61,17 +59,17 @@ DTYPES = {
 }
 _PREFIX = struct.Struct("<Q")
 _LARGEST_HEADER = 2**24
-"""Bytes; a thousand layers that share nothing need three million."""
+"""Bytes; a thousand layers without sharing need three million."""
 _LARGEST_NUMBER = 2**62
-_PICKLE_BEGINNINGS = (b"PK\x03\x04", b"\x80")
+_PICKLE_PREFIXES = (b"PK\x03\x04", b"\x80")
 
 
 @dataclass(frozen=True)
 class StoredTensor:
-    """A tensor in a file, of which nothing but the header has been read."""
+    """A tensor in a file, not read yet."""
 
     file: Path
-    place: int
+    offset: int
     dtype: torch.dtype
     shape: tuple[int, ...]
 
@@ -81,15 +79,14 @@ class StoredTensor:
 
 
 def read_header(path: Path) -> dict[str, StoredTensor]:
-    """Every tensor of a safetensors file, its place checked against the length of the file."""
+    """Every tensor of a safetensors file, with offsets checked against the size of the file."""
     try:
         with open_input(path) as file:
             size = os.fstat(file.fileno()).st_size
             prefix = file.read(_PREFIX.size)
             length = _PREFIX.unpack(prefix)[0] if len(prefix) == _PREFIX.size else 0
-            if prefix.startswith(_PICKLE_BEGINNINGS) and length > _LARGEST_HEADER:
-                why = "is a pickle under the name of safetensors, which can run any code and is never loaded here"
-                raise DamagedData(path, why)
+            if prefix.startswith(_PICKLE_PREFIXES) and length > _LARGEST_HEADER:
+                raise DamagedData(path, "is a pickle, not safetensors; a pickle can run code and is never loaded")
             if not 2 <= length <= min(size - _PREFIX.size, _LARGEST_HEADER):
                 raise _damaged(path, f"its header would have {length:,} bytes, the file has {size:,}")
             header = file.read(length)
@@ -102,29 +99,29 @@ def read_header(path: Path) -> dict[str, StoredTensor]:
     if not isinstance(entries, dict):
         raise _damaged(path, "its header is not a JSON object")
     entries.pop("__metadata__", None)
-    reached = data = _PREFIX.size + length
-    placed = [(*_place(path, name, entry), name) for name, entry in entries.items()]
+    expected = data = _PREFIX.size + length
+    parsed = [(*_parse_entry(path, name, entry), name) for name, entry in entries.items()]
     stored: dict[str, StoredTensor] = {}
-    for begin, end, dtype, shape, name in sorted(placed, key=lambda each: each[:2]):
+    for begin, end, dtype, shape, name in sorted(parsed, key=lambda row: row[:2]):
         tensor = stored[name] = StoredTensor(path, data + begin, dtype, shape)
-        if tensor.place != reached or end - begin != tensor.n_bytes:
-            raise _damaged(path, f"{name} does not lie where a tensor of shape {shape} would")
-        reached = data + end
-    if reached != size:
-        raise _damaged(path, f"its tensors end at byte {reached:,}, the file at {size:,}")
+        if tensor.offset != expected or end - begin != tensor.n_bytes:
+            raise _damaged(path, f"the offsets of {name} do not fit its shape {shape}")
+        expected = data + end
+    if expected != size:
+        raise _damaged(path, f"its tensors end at byte {expected:,}, the file at {size:,}")
     return {name: stored[name] for name in entries}
 
 
-def _place(path: Path, name: str, entry: Any) -> tuple[int, int, torch.dtype, tuple[int, ...]]:
-    """Where a tensor begins and ends behind the header, its type and its shape."""
+def _parse_entry(path: Path, name: str, entry: Any) -> tuple[int, int, torch.dtype, tuple[int, ...]]:
+    """First and last offset behind the header, type and shape of a tensor."""
     try:
         kind, shape, (begin, end) = entry["dtype"], tuple(entry["shape"]), entry["data_offsets"]
     except (TypeError, KeyError, ValueError) as error:
-        raise _damaged(path, f"{name} is not described") from error
+        raise _damaged(path, f"the entry of {name} is incomplete") from error
     if not name.isprintable():
         raise _damaged(path, f"a tensor is called {name!r}")
     is_number = all(type(number) is int and 0 <= number < _LARGEST_NUMBER for number in (*shape, begin, end))
-    # A tensor that holds nothing may still have rows that cannot be counted.
+    # An empty tensor could still claim too many rows.
     if not is_number or math.prod(max(size, 1) for size in shape) >= _LARGEST_NUMBER:
         raise _damaged(path, f"{name} has invalid sizes")
     if not isinstance(kind, str) or kind not in DTYPES:
@@ -133,15 +130,14 @@ def _place(path: Path, name: str, entry: Any) -> tuple[int, int, torch.dtype, tu
 
 
 def _damaged(path: Path, detail: str) -> DamagedData:
-    return DamagedData(path, f"is not a whole safetensors file ({detail})")
+    return DamagedData(path, f"is not a complete safetensors file ({detail})")
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Matrices stored as 8-bit integers with a scale for each row, restored to float32 when they are read.
+# Matrices stored as 8-bit integers with a scale for each row, converted to float32 when they are read.
 #
-# They lie in a file of another name than transformers looks for, and under other names than its own, so that
-# nothing takes the integers for weights: matrix `NAME` is `NAME.int8` [rows, columns] and `NAME.scale` [rows]; what
-# else there is keeps its name and type.
+# The file and the tensors have other names than in transformers, which would take the integers for weights: matrix
+# `NAME` is `NAME.int8` [rows, columns] and `NAME.scale` [rows]; all other tensors keep their names and types.
 
 INT8_WEIGHTS_NAME = "model.int8.safetensors"
 QUANTIZATION_KEY = "albert_quantization"
@@ -151,14 +147,14 @@ _VALUES, _SCALE = ".int8", ".scale"
 
 
 def stored_names(name: str) -> tuple[str, str]:
-    """What a matrix's integers and scales are called in the file."""
+    """The names of a matrix's integers and scales in the file."""
     return name + _VALUES, name + _SCALE
 
 
 def matrices_and_scales(
     stored: Mapping[str, StoredTensor],
 ) -> tuple[dict[str, StoredTensor], dict[str, StoredTensor]]:
-    """The tensors of such a file by the names that they have elsewhere, and the scales of those that are integers."""
+    """The tensors of such a file by their usual names, and the scales of the integer matrices."""
     by_name = dict(stored)
     scales: dict[str, StoredTensor] = {}
     for name in [name.removesuffix(_VALUES) for name in stored if name.endswith(_VALUES)]:
@@ -166,26 +162,25 @@ def matrices_and_scales(
         if scale is None or name in by_name:
             raise DamagedData(values.file, f"{name} {'lacks its scales' if scale is None else 'occurs twice'}")
         if (values.dtype, scale.dtype) != (torch.int8, torch.float32) or scale.shape != values.shape[:1]:
-            found = f"{values.dtype} {values.shape} with scales {scale.dtype} {scale.shape}"
-            raise DamagedData(values.file, f"{name} is {found}, integers with a scale for each row are expected")
+            form = f"{values.dtype} {values.shape} with scales {scale.dtype} {scale.shape}"
+            raise DamagedData(values.file, f"{name} is {form}, integers with a scale for each row are expected")
         by_name[name], scales[name] = values, scale
-    for name, other in by_name.items():
-        if name not in scales and (name.endswith(_SCALE) or not other.dtype.is_floating_point):
-            raise DamagedData(other.file, f"{name} is {other.dtype}, and belongs to no matrix of integers")
+    for name, tensor in by_name.items():
+        if name not in scales and (name.endswith(_SCALE) or not tensor.dtype.is_floating_point):
+            raise DamagedData(tensor.file, f"{name} is {tensor.dtype} without a matrix of integers")
     return by_name, scales
 
 
 def quantization_notes(extra: Mapping[str, Any], directory: Path) -> tuple[str, ...]:
-    """What a user has to know of a model whose matrices were stored as integers; nothing of another."""
-    stated = extra.get(QUANTIZATION_KEY)
-    if stated is None:
+    """A note for a model with 8-bit matrices; empty for others."""
+    settings = extra.get(QUANTIZATION_KEY)
+    if settings is None:
         return ()
-    form = stated.get("format") if isinstance(stated, Mapping) else stated
+    form = settings.get("format") if isinstance(settings, Mapping) else settings
     if form != FORMAT:
-        raise DamagedData(
-            directory / "config.json", f"{QUANTIZATION_KEY} has format {form!r}", f"{FORMAT!r} is known here"
-        )
-    return ("matrices are stored as 8-bit integers, one scale a row; they were restored to float32",)
+        path = directory / "config.json"
+        raise DamagedData(path, f"{QUANTIZATION_KEY} has format {form!r}", f"only {FORMAT!r} is supported")
+    return ("matrices are stored as 8-bit integers, one scale per row; they were converted to float32",)
 
 
 WEIGHTS_NAME = "model.safetensors"
@@ -196,40 +191,40 @@ _LARGE = 2**28
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Write tensors as safetensors with the metadata that transformers asks for."""
-    plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    """Write tensors as safetensors with the metadata that transformers requires."""
+    contiguous = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     with library_writes(path):
-        save_file(plain, path, metadata={"format": "pt"})
+        save_file(contiguous, path, metadata={"format": "pt"})
 
 
 @dataclass(frozen=True)
 class StoredTensors:
-    """The tensors of a model directory, none of them read yet."""
+    """The tensors of a model directory, not read yet."""
 
     source: str
     by_name: Mapping[str, StoredTensor]
     scales: Mapping[str, StoredTensor] = field(default_factory=dict)
 
-    def described(self) -> dict[str, Tensor]:
-        """Names, types and shapes as tensors that have no memory."""
+    def on_meta(self) -> dict[str, Tensor]:
+        """The tensors on the meta device."""
         return {
             name: torch.empty(stored.shape, dtype=torch.float32 if name in self.scales else stored.dtype, device="meta")
             for name, stored in self.by_name.items()
         }
 
     def read(self, names: Iterable[str], dtype: torch.dtype | None = None) -> dict[str, Tensor]:
-        """Read some tensors, each into memory of its own, so that nothing hangs on the file."""
-        wanted = {name: self.by_name[name] for name in names}
-        size = sum(stored.n_bytes for stored in wanted.values())
+        """Read tensors, each into separate memory, not mapped from the file."""
+        selected = {name: self.by_name[name] for name in names}
+        size = sum(stored.n_bytes for stored in selected.values())
         tensors: dict[str, Tensor] = {}
         with progress("Reading weights", total=size / 1e6, unit="MB", quiet=size < _LARGE) as bar:
-            for path in sorted({stored.file for stored in wanted.values()}):
+            for path in sorted({stored.file for stored in selected.values()}):
                 try:
                     with open_unbuffered(path) as file:
-                        for name, stored in wanted.items():
+                        for name, stored in selected.items():
                             if stored.file == path:
                                 tensor = _read(file, stored)
-                                if name in self.scales:  # quantised again it gives the same integers and scales
+                                if name in self.scales:  # quantised again, this gives the same integers and scales
                                     tensor = tensor * _read(file, self.scales[name])[:, None]
                                 tensor = require_finite(tensor, name, path)
                                 tensors[name] = tensor.to(dtype) if dtype and tensor.is_floating_point() else tensor
@@ -240,7 +235,7 @@ class StoredTensors:
 
 
 def stored_tensors(directory: Path) -> StoredTensors:
-    """What the weights of a model directory are, by their headers."""
+    """The tensors of a model directory according to the headers of its files."""
     files = _weight_files(directory)
     if files[0].name == INT8_WEIGHTS_NAME:
         return StoredTensors(str(files[0]), *matrices_and_scales(read_header(files[0])))
@@ -248,7 +243,7 @@ def stored_tensors(directory: Path) -> StoredTensors:
     for file in files:
         for name, stored in read_header(file).items():
             if name in by_name:
-                raise DamagedData(file, f"holds {name}, which {by_name[name].file.name} holds too")
+                raise DamagedData(file, f"holds {name}, which {by_name[name].file.name} holds as well")
             if not (stored.dtype.is_floating_point or name.endswith(BUFFERS)):
                 raise DamagedData(file, f"{name} holds {stored.dtype}, numbers with a fraction are expected")
             by_name[name] = stored
@@ -259,13 +254,11 @@ def _read(file: FileIO, stored: StoredTensor) -> Tensor:
     try:
         tensor = torch.empty(stored.shape, dtype=stored.dtype)
     except RuntimeError as error:
-        raise OutOfResources(
-            stored.file, f"needs {stored.n_bytes:,} bytes of memory for one tensor, more than there are"
-        ) from error
+        raise OutOfResources(stored.file, f"needs {stored.n_bytes:,} bytes of memory for one tensor") from error
     if not stored.n_bytes:
         return tensor
     memory = tensor.view(-1).view(torch.uint8).numpy().data
-    file.seek(stored.place, os.SEEK_SET)
+    file.seek(stored.offset, os.SEEK_SET)
     done = 0
     while done < stored.n_bytes:
         count = file.readinto(memory[done:])
@@ -284,48 +277,41 @@ def _weight_files(directory: Path) -> list[Path]:
         return [directory / INT8_WEIGHTS_NAME]
     for name in _PICKLES:
         if (directory / name).exists():
-            raise MissingInput(
-                directory / name,
-                "is a pickle, which can run any code and is never loaded here",
-                "where you trust it, let transformers save it again: "
-                "AutoModel.from_pretrained(...).save_pretrained(...) writes model.safetensors",
-            )
+            why = "is a pickle, which can run code and is never loaded"
+            remedy = "if you trust it, convert it: AutoModel.from_pretrained(...).save_pretrained(...) of transformers"
+            raise MissingInput(directory / name, why, f"{remedy} writes {WEIGHTS_NAME}")
     for name, (framework, flag) in _OTHERS.items():
         if (directory / name).exists():
-            remedy = f"transformers 4 opens them with {flag}=True and saves {WEIGHTS_NAME}"
+            remedy = f"open them with {flag}=True in transformers 4 and save them as {WEIGHTS_NAME}"
             raise MissingInput(directory / name, f"holds {framework} weights", remedy)
     raise MissingInput(directory, f"holds no {WEIGHTS_NAME}", "name a directory that albert or transformers wrote")
 
 
 def _sharded(directory: Path) -> list[Path]:
     index = directory / INDEX_NAME
-    placed = read_json_object(index).get("weight_map")
-    if not isinstance(placed, dict) or not placed:
+    weight_map = read_json_object(index).get("weight_map")
+    if not isinstance(weight_map, dict) or not weight_map:
         raise DamagedData(index, "holds no weight_map")
     files = []
-    for name in sorted({str(file) for file in placed.values()}):
+    for name in sorted({str(file) for file in weight_map.values()}):
         if Path(name).name != name:
             raise DamagedData(index, f"names {name!r}, which is not a file of this directory")
         if not (directory / name).is_file():
-            raise MissingInput(directory / name, f"is named by {INDEX_NAME} but missing")
+            raise MissingInput(directory / name, f"is listed in {INDEX_NAME} but missing")
         files.append(directory / name)
     return files
 
 
 def require_finite(tensor: Tensor, name: str, file: Path) -> Tensor:
-    """The tensor, if it holds no NaN and no infinity."""
-    # The extremes tell it without a mask as large as the tensor: one that is not a number is the extreme.
-    if (
-        tensor.numel()
-        and tensor.is_floating_point()
-        and not all(bool(torch.isfinite(extreme)) for extreme in torch.aminmax(tensor))
-    ):
+    """Return the tensor; raise `DamagedData` if it holds NaN or infinity."""
+    # aminmax returns NaN if there is one, and needs no mask as large as the tensor.
+    if tensor.numel() and tensor.is_floating_point() and not all(map(torch.isfinite, torch.aminmax(tensor))):
         raise DamagedData(file, f"{name} holds numbers that are not finite")
     return tensor
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Tensors into a model, with a report on every one: missing, unexpected, dropped or drawn at random.
+# Loading tensors into a model, with a report on every one: missing, unexpected, dropped or drawn at random.
 
 _logger = logging.getLogger(__name__)
 _POOLER = BACKBONE_PREFIX + "pooler."
@@ -333,12 +319,12 @@ _POOLER = BACKBONE_PREFIX + "pooler."
 
 @dataclass(frozen=True, kw_only=True)
 class LoadingReport:
-    """What became of every tensor, by the names in the file.
+    """The result of loading for every tensor, by its name in the file.
 
     Args:
-        verified: whether every file was checked against a manifest; False: there was none, or nobody asked.
-        newly_initialised: tensors drawn at random, missing or set aside for a new head: train them first.
-        dropped: tensors that say nothing new: equal copies of tied ones, saved buffers, an identity map.
+        verified: whether every file was checked against a manifest.
+        newly_initialised: tensors drawn at random, because they are missing or belong to a new head.
+        dropped: redundant tensors: equal copies of tied ones, saved buffers, an identity map.
     """
 
     source: str
@@ -350,28 +336,27 @@ class LoadingReport:
     notes: tuple[str, ...] = ()
 
     def lines(self) -> list[str]:
-        """The report for people: the source, then a line for each finding."""
+        """The report as lines: the source, then the tensors of each kind."""
         state = "checked against its manifest" if self.verified else "unverified: no manifest was checked"
         lines = [f"{self.source}: {state}"]
-        findings = (
-            ("missing", self.missing),
-            ("newly initialised, at random", self.newly_initialised),
-            ("in the file but not used", self.unexpected),
-            ("in the file but not needed", self.dropped),
-        )
-        lines += [f"{what}: {len(names)} ({_abridged(names)})" for what, names in findings if names]
+        groups = {
+            "missing": self.missing,
+            "newly initialised, at random": self.newly_initialised,
+            "in the file but not used": self.unexpected,
+            "in the file but not needed": self.dropped,
+        }
+        lines += [f"{title}: {len(names)} ({_abridged(names)})" for title, names in groups.items() if names]
         return [*lines, *self.notes]
 
     @property
     def not_used(self) -> str:
-        """A line on what the file holds besides, counted by head; empty where there is nothing."""
+        """A line on unused tensors, counted by head; empty if there are none."""
         heads = Counter(name.split(".")[0] for name in self.unexpected)
-        return (
-            f"in the file, not used here: {', '.join(f'{n} of {head}' for head, n in heads.items())}" if heads else ""
-        )
+        counts = ", ".join(f"{n} of {head}" for head, n in heads.items())
+        return f"in the file, not used here: {counts}" if counts else ""
 
     def warn_if_unverified(self) -> None:
-        """Log, once a process and model, that there was no manifest; without a handler it is a line on stderr."""
+        """Log a missing manifest, once per process and model; without a handler it is a line on stderr."""
         if not self.verified:
             _warn_unverified(self.source)
 
@@ -382,12 +367,12 @@ def _warn_unverified(source: str) -> None:
 
 
 def fit_tensors(
-    model: nn.Module, renamed: Renamed, config: AlbertConfig, source: str, new_head: bool
+    model: nn.Module, renamed: RenamedTensors, config: AlbertConfig, source: str, new_head: bool
 ) -> tuple[dict[str, str], LoadingReport]:
-    """Find the place of every tensor, by names and shapes alone: tensors on the meta device will do.
+    """Match tensors with the parameters of a model by names and shapes; tensors may be on the meta device.
 
     Returns:
-        the name of each renamed tensor that has a place -> its name in the model; and what becomes of all.
+        name of each renamed tensor that is loaded -> its name in the model; and the report.
     """
     in_file = {BACKBONE_PREFIX + ours: BACKBONE_PREFIX + theirs[0] for ours, theirs in backbone_names(config)}
     in_file |= HEADS | renamed.in_file
@@ -397,15 +382,12 @@ def fit_tensors(
     drawn = [name for name in shapes if name not in loaded]
     if absent := [in_file[name] for name in drawn if name.startswith(BACKBONE_PREFIX) and not name.startswith(_POOLER)]:
         why = f"lacks {len(absent)} of the encoder's tensors ({_abridged(absent)})"
-        raise DamagedData(
-            source, why, "config.json does not describe these weights, or they are not those of an ALBERT"
-        )
+        raise DamagedData(source, why, "config.json does not match these weights, or they are not those of an ALBERT")
     for name in loaded:
-        found = tuple(renamed.tensors[name].shape)
-        if found != shapes[name]:
-            for_head = "ask for as many labels as the file has, or for a new head"
-            remedy = for_head if name in HEADS else "the configuration must describe these weights"
-            why = f"{in_file[name]} has shape {found}, the model asks for {shapes[name]}"
+        shape = tuple(renamed.tensors[name].shape)
+        if shape != shapes[name]:
+            why = f"{in_file[name]} has shape {shape}, the model needs {shapes[name]}"
+            remedy = "use the number of labels of the file, or a new head" if name in HEADS else "correct config.json"
             raise InvalidConfiguration(source, why, remedy)
     return {name: name.removeprefix(bare) for name in loaded}, LoadingReport(
         source=source,
@@ -419,10 +401,10 @@ def fit_tensors(
 def fill_model(
     model: nn.Module, tensors: Mapping[str, Tensor], standard_deviation: float, dtype: torch.dtype | None
 ) -> None:
-    """Fill a model that was built on the meta device, and draw what is not among the tensors.
+    """Load tensors into a model that was built on the meta device, and draw missing parameters.
 
     Args:
-        dtype: of the parameters; None: each as it is, and the commonest of those for what is drawn.
+        dtype: of the parameters; None: as in `tensors`, and for drawn ones the most common of these.
     """
     dtypes = Counter(tensor.dtype for tensor in tensors.values())
     model.load_state_dict({name: t.to(dtype or t.dtype) for name, t in tensors.items()}, strict=False, assign=True)
@@ -430,7 +412,7 @@ def fill_model(
 
 
 def _draw(model: nn.Module, standard_deviation: float, dtype: torch.dtype) -> None:
-    """Give memory and initial values to the parameters that are still on the meta device."""
+    """Draw initial values of the parameters that are still on the meta device."""
     for module in model.modules():
         own = dict(module.named_parameters(recurse=False))
         if not any(parameter.is_meta for parameter in own.values()):
@@ -438,7 +420,7 @@ def _draw(model: nn.Module, standard_deviation: float, dtype: torch.dtype) -> No
         for name, parameter in own.items():
             if parameter.is_meta:
                 module.register_parameter(name, nn.Parameter(torch.zeros(parameter.shape, dtype=dtype)))
-        if not any(True for _ in module.children()):  # a bias beside children (the decoder's) stays zero
+        if not any(True for _ in module.children()):  # a bias of a module with children (the decoder's) stays zero
             initialize(module, standard_deviation)
         for name, parameter in own.items():
             if not parameter.is_meta:
@@ -450,36 +432,36 @@ def _abridged(names: list[str] | tuple[str, ...]) -> str:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Warnings about published checkpoints with doubtful settings, given when one is opened.
+# Warnings about published checkpoints with doubtful settings.
 
-_RELICS = ("net_structure_type", "gap_size", "num_memory_blocks", "down_scale_factor")
-"""Keys that no code reads and that only configurations made from Google's releases have."""
+_GOOGLE_KEYS = ("net_structure_type", "gap_size", "num_memory_blocks", "down_scale_factor")
+"""Unused keys that only configurations made from Google's releases have."""
 _XLARGE = (2048, 8192)
 
 
 def checkpoint_warnings(config: AlbertConfig, extra: Mapping[str, Any]) -> tuple[str, ...]:
-    """A line for each doubt about a model."""
-    if not any(key in extra for key in _RELICS):
+    """Warnings about a model's settings."""
+    if not any(key in extra for key in _GOOGLE_KEYS):
         return ()
     notes = []
     if config.hidden_act == "gelu":
         notes.append(
             'hidden_act "gelu" is the exact form here as in transformers, but Google trained with the tanh form, '
-            '"gelu_new" here; --hidden-act gelu_new computes what Google computed'
+            'which is "gelu_new" here; use --hidden-act gelu_new for the same results as Google'
         )
     if (config.hidden_size, config.intermediate_size) == _XLARGE:
         notes.append(
             f"num_attention_heads is {config.num_attention_heads}, and ALBERT-xlarge is published with 16 and with 32; "
-            "albert info --self-check tells which one these weights know, --num-attention-heads sets it"
+            "albert info --self-check finds the right one, --num-attention-heads sets it"
         )
     return tuple(notes)
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Groups of layers that do not divide the layers: transformers takes such models, and spreads the groups unevenly.
+# Numbers of groups that do not divide the number of layers. transformers supports them with groups of different size.
 #
-# Here groups are of equal size, so such a model is opened with a group a layer: the same numbers come out, and its
-# layers share nothing any more.
+# Here groups have equal sizes, so such a model is opened with one group per layer. The results are the same, but its
+# layers no longer share parameters.
 
 T = TypeVar("T")
 _IN_GROUP = re.compile(r"((?:albert\.)?encoder\.albert_layer_groups\.)(\d{1,6})(\..+)")
@@ -491,30 +473,28 @@ def groups_of_layers(layers: int, groups: int) -> list[int]:
 
 
 def spread_over_layers(tensors: Mapping[str, T], layers: int, groups: int) -> dict[str, T]:
-    """transformers' tensors of a model with uneven groups, named as those of one with a group a layer."""
-    members: dict[int, list[int]] = {}
-    for layer, group in enumerate(groups_of_layers(layers, groups)):
-        members.setdefault(group, []).append(layer)
-    spread: dict[str, T] = {}
+    """transformers' tensors of a model with uneven groups, under the names of a model with one group per layer."""
+    group_of = groups_of_layers(layers, groups)
+    renamed: dict[str, T] = {}
     for name, tensor in tensors.items():
-        found = _IN_GROUP.fullmatch(name)
-        if found is None:
-            spread[name] = tensor
+        match = _IN_GROUP.fullmatch(name)
+        if match is None:
+            renamed[name] = tensor
             continue
-        before, group, after = found.groups()
-        spread |= {f"{before}{layer}{after}": tensor for layer in members.get(int(group), [])}
-    return spread
+        prefix, group, suffix = match.groups()
+        renamed |= {f"{prefix}{layer}{suffix}": tensor for layer in range(layers) if group_of[layer] == int(group)}
+    return renamed
 
 
 def uneven_groups_note(layers: int, groups: int) -> str:
-    """What became of the groups, for people."""
+    """A note for users on `spread_over_layers`."""
     used = len(set(groups_of_layers(layers, groups)))
-    said = f"{groups} groups do not divide {layers} layers: every layer has its own copy of its group's weights here"
-    return said + (f"; {groups - used} groups, which no layer uses, are left out" if used < groups else "")
+    note = f"{groups} groups do not divide {layers} layers: every layer has its own copy of its group's weights here"
+    return note + (f"; {groups - used} groups, which no layer uses, are left out" if used < groups else "")
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Which of transformers' classes a set of tensors is, by the head that is there, and whether it is all of it.
+# The class of transformers to which a set of tensors belongs, by its head.
 
 _HEADS = {
     "AlbertForPreTraining": ("predictions", "sop_classifier"),
@@ -530,17 +510,13 @@ _WITHOUT_POOLER = ("AlbertForMaskedLM", *_ANSWERING, "AlbertForPairClassificatio
 
 
 def architecture_of(names: Iterable[str], stated: str | None = None) -> str:
-    """The class that holds most of some tensors; the head of a task goes before those of pre-training.
+    """The class to which tensors belong, by their heads; a task's head takes precedence over those of pre-training.
 
     Args:
-        stated: what says so itself; it tells apart the classes whose head is the same linear map.
+        stated: the class in `config.json`, which decides between the classes with a `classifier`.
     """
     heads = {name.split(".", 1)[0] for name in names}
-    for architecture in (
-        "AlbertForJointQuestionAnswering",
-        "AlbertForPairClassification",
-        "AlbertForQuestionAnswering",
-    ):
+    for architecture in (_ANSWERING[1], "AlbertForPairClassification", _ANSWERING[0]):
         if _HEADS[architecture][0] in heads:
             return architecture
     if "classifier" in heads:
@@ -551,19 +527,15 @@ def architecture_of(names: Iterable[str], stated: str | None = None) -> str:
 
 
 def belongs_to(name: str, architecture: str) -> bool:
-    """Whether a tensor is the encoder's, or of the head that a class has.
-
-    A masked language model keeps its pooler, which the class itself does not use: so do the published ones, for
-    whoever fine-tunes them.
-    """
+    """Whether a class has this tensor. A masked language model keeps its pooler, as in published models."""
     part, _, inside = name.partition(".")
     if architecture in _ANSWERING and inside.startswith("pooler."):
         return False
     return name.startswith(BACKBONE_PREFIX) or part in _HEADS[architecture]
 
 
-def require_whole(renamed: Renamed, architecture: str, config: AlbertConfig, where: str) -> None:
-    """Refuse tensors of which a part is missing or has another shape than the model's."""
+def require_complete(renamed: RenamedTensors, architecture: str, config: AlbertConfig, where: str) -> None:
+    """Refuse tensors if one of the class is missing or has another shape."""
     outputs = n_outputs(architecture, renamed.tensors)
     with on_meta_device():
         models = (AlbertModel(config), build_model(KINDS[architecture], config, outputs))

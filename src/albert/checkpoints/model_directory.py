@@ -1,7 +1,7 @@
-"""Hugging Face model directories: written whole, opened checked, with their configuration and tokenizer.
+"""Hugging Face model directories: writing, opening and checking them, with their configuration and tokenizer.
 
-`config.json`, `model.safetensors`, the tokenizer's files and `README.md`; from `save_model_directory` also
-`MANIFEST.json`, against which `open_model` checks every file, and `examples.json` where it is given examples."""
+They hold `config.json`, `model.safetensors`, the tokenizer's files and `README.md`; `save_model_directory` adds
+`MANIFEST.json`, against which `open_model` checks every file, and `examples.json` if there are examples."""
 
 import hashlib
 import json
@@ -25,16 +25,16 @@ from albert.checkpoints.huggingface import (
     MODELS,
     NAMES,
     Kind,
-    Renamed,
+    RenamedTensors,
     build_model,
     exported_groups,
     from_transformers,
     kind_of,
-    labels_wanted,
-    labels_written,
+    resolve_num_labels,
     sentence_objective,
     to_transformers,
     with_sentence_objective,
+    written_num_labels,
 )
 from albert.checkpoints.loading import (
     QUANTIZATION_KEY,
@@ -61,22 +61,20 @@ from albert.text.tokenizer import Tokenizer
 from albert.text.tokenizer_loading import load_tokenizer, vocabulary_file
 
 # --------------------------------------------------------------------------------------------------------------------
-# config.json: our configuration under the keys of transformers' AlbertConfig, every one written out, because what is
-# left out means the default there, and those are the sizes of xxlarge. An attention_window that does not cover all
-# positions has no place there: a model with one is written as another type of model, so that transformers refuses it
-# and does not run it with dense attention.
-
+# config.json: our configuration under the keys of transformers' AlbertConfig. All keys are written, because its
+# defaults are the sizes of xxlarge. A model with an attention_window that does not cover all positions is written as
+# another model type: transformers refuses it, instead of running it with dense attention.
 
 CONFIG_NAME = "config.json"
 _FIELDS = tuple(f.name for f in fields(AlbertConfig))
 _TRANSFORMERS_DEFAULTS: dict[str, Any] = NAMES["transformers_defaults"]
-# The same functions under other names of transformers.
+# transformers' other names of the same functions.
 _ACTIVATIONS = {"gelu_pytorch_tanh": "gelu_new", "gelu_python": "gelu"}
-# Far beyond any model; without them a damaged number would fill the memory before the weights can contradict it.
+# Far beyond any model; without limits a damaged number could fill the memory before it is compared with the weights.
 _LARGEST_SIZE = 2**24
 _MOST_LAYERS = 2**10
 _ALWAYS_WRITTEN = {"pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3, "tie_word_embeddings": True}
-# transformers' Auto classes refuse the unknown type, and its ALBERT, which only warns of it, the unknown attention.
+# The unknown type is refused by transformers' Auto classes; the unknown attention by its ALBERT classes.
 _DENSE = {"model_type": "albert"}
 _WINDOWED = {"model_type": "albert_window", "attn_implementation": "sliding_window"}
 UNEVEN_GROUPS_KEY = "uneven_groups"
@@ -100,11 +98,10 @@ def config_to_json(
     num_labels: int | None,
     extra: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """What `config.json` holds.
+    """The content of `config.json`.
 
     Args:
-        num_labels: outputs of the head, which transformers derives from `id2label`; None: their number is the same
-            whatever that says.
+        num_labels: outputs of the head, which transformers derives from `id2label`; None: a fixed number.
     """
     for key in extra:
         if key in _FIELDS:
@@ -119,7 +116,7 @@ def config_to_json(
         del values["attention_window"]
     labels = {}
     if num_labels is not None:
-        names = dict(enumerate(labels_of(extra, num_labels)))
+        names = dict(enumerate(label_names(extra, num_labels)))
         labels = {"id2label": to_json(names), "label2id": {label: index for index, label in names.items()}}
     return {
         "architectures": [architecture],
@@ -132,27 +129,24 @@ def config_to_json(
     }
 
 
-def labels_of(extra: Mapping[str, Any], num_labels: int) -> list[str]:
-    """The names of a head's outputs, `LABEL_0`, `LABEL_1`, ... when nobody named them."""
-    named = extra.get("id2label")
-    if named is None:
+def label_names(extra: Mapping[str, Any], num_labels: int) -> list[str]:
+    """The names of a head's outputs; `LABEL_0`, `LABEL_1`, ... without `id2label`."""
+    id2label = extra.get("id2label")
+    if id2label is None:
         return [f"LABEL_{index}" for index in range(num_labels)]
-    given = {str(index): str(label) for index, label in named.items()} if isinstance(named, Mapping) else {}
-    if set(given) != {str(index) for index in range(num_labels)} or len(set(given.values())) != num_labels:
-        raise InvalidConfiguration(
-            "id2label",
-            f"names {sorted(given)}, the head has {num_labels} outputs",
-            "give each one its own name",
-        )
-    return [given[str(index)] for index in range(num_labels)]
+    labels = {str(index): str(label) for index, label in id2label.items()} if isinstance(id2label, Mapping) else {}
+    if set(labels) != {str(index) for index in range(num_labels)} or len(set(labels.values())) != num_labels:
+        why = f"names {sorted(labels)}, the head has {num_labels} outputs"
+        raise InvalidConfiguration("id2label", why, "give each output its own name")
+    return [labels[str(index)] for index in range(num_labels)]
 
 
 def read_config(directory: Path) -> tuple[AlbertConfig, dict[str, Any]]:
-    """The configuration in a model directory, and every other key that is beside it.
+    """The configuration in a model directory, and all other keys of `config.json`.
 
-    `id2label` comes back with numbers for keys. A model of equal embedding and hidden size that does not say
-    `"embedding_projection": false` keeps the map that transformers always has. Groups that do not divide the layers
-    become one a layer, and their number comes back as `uneven_groups` (see `albert.checkpoints.loading`).
+    `id2label` is returned with integer keys. A model of equal embedding and hidden size has the map that transformers
+    always has, unless it says `"embedding_projection": false`. If the groups do not divide the layers, the model gets
+    one group per layer, and their number is returned as `uneven_groups` (see `albert.checkpoints.loading`).
     """
     path = directory / CONFIG_NAME
     content = read_json_object(path)
@@ -162,12 +156,12 @@ def read_config(directory: Path) -> tuple[AlbertConfig, dict[str, Any]]:
     if kind == _WINDOWED["model_type"] and content.get("attention_window") is None:
         raise InvalidConfiguration(f"{path}: attention_window", f"is missing from a model of type {kind!r}")
     values = _TRANSFORMERS_DEFAULTS | {key: content[key] for key in _FIELDS if key in content}
-    if values["classifier_dropout_prob"] is None:  # as transformers' token classification takes it
+    if values["classifier_dropout_prob"] is None:  # as in transformers' token classification
         values["classifier_dropout_prob"] = values["hidden_dropout_prob"]
     if isinstance(values["hidden_act"], str):
         values["hidden_act"] = _ACTIVATIONS.get(values["hidden_act"], values["hidden_act"])
     if values.get("sharing", "all") != "all":
-        values["num_hidden_groups"] = 1  # written once a layer for transformers
+        values["num_hidden_groups"] = 1  # the file has one per layer, for transformers
     if values["embedding_size"] == values["hidden_size"]:
         values["embedding_projection"] = None if values.get("embedding_projection") is False else True
     for key, value in values.items():
@@ -180,9 +174,7 @@ def read_config(directory: Path) -> tuple[AlbertConfig, dict[str, Any]]:
     config = from_json(AlbertConfig, values, str(path))
     depth = config.num_hidden_layers * config.inner_group_num
     if depth > _MOST_LAYERS:
-        raise InvalidConfiguration(
-            f"{path}: num_hidden_layers", f"gives {depth} layers, at most {_MOST_LAYERS} are read"
-        )
+        raise InvalidConfiguration(f"{path}: num_hidden_layers", f"gives {depth} layers, the limit is {_MOST_LAYERS}")
     extra = {key: value for key, value in content.items() if key not in (*_FIELDS, UNEVEN_GROUPS_KEY)}
     if is_uneven:
         extra[UNEVEN_GROUPS_KEY] = groups
@@ -199,7 +191,7 @@ def read_config(directory: Path) -> tuple[AlbertConfig, dict[str, Any]]:
 
 
 def with_overrides(config: AlbertConfig, overrides: Mapping[str, Any]) -> AlbertConfig:
-    """The configuration with some fields set anew: another dropout, another number of heads or layers."""
+    """The configuration with some fields replaced: dropout, number of heads or layers."""
     for key in overrides:
         if key not in _FIELDS:
             raise InvalidConfiguration(key, "is not a field of the configuration", did_you_mean(key, _FIELDS))
@@ -207,7 +199,7 @@ def with_overrides(config: AlbertConfig, overrides: Mapping[str, Any]) -> Albert
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Whole directories.
+# Model directories.
 
 CARD_NAME = "README.md"
 FINGERPRINT_KEY = "tokenizer_fingerprint"
@@ -215,7 +207,7 @@ FINGERPRINT_KEY = "tokenizer_fingerprint"
 
 @dataclass(frozen=True, kw_only=True)
 class OpenedModel:
-    """A model in evaluation mode on the CPU, and what is known about it."""
+    """A model in evaluation mode on the CPU, with its configuration and loading report."""
 
     model: nn.Module
     config: AlbertConfig
@@ -235,25 +227,25 @@ def write_model(
     """Write a model into an existing directory.
 
     Args:
-        extra: further keys of `config.json`. With `sentence_objective` "nsp" or "none" a model for pre-training is
-            written as the masked language model that transformers can hold exactly.
+        extra: further keys of `config.json`. With `sentence_objective` "nsp" or "none" a pre-training model is written
+            as a masked language model, which transformers can represent exactly.
     """
     config = getattr(model, "config", None)
     if not isinstance(config, AlbertConfig) or type(model) not in ARCHITECTURES:
         raise TypeError(f"{type(model).__name__} is not one of the model classes")
     keys, architecture = dict(extra or {}), ARCHITECTURES[type(model)]
     objective = sentence_objective(keys) if isinstance(model, AlbertForPreTraining) else "sop"
-    # The class of transformers for pre-training takes its sentence head for an order.
-    named = architecture if objective == "sop" else "AlbertForMaskedLM"
+    # The pre-training class of transformers has a sentence-order head only.
+    written_as = architecture if objective == "sop" else "AlbertForMaskedLM"
     if tokenizer_directory is not None:
         tokenizer = load_tokenizer(tokenizer_directory)
-        refuse_foreign_tokenizer(tokenizer, tokenizer_directory, config, {})
+        require_matching_tokenizer(tokenizer, tokenizer_directory, config, {})
         tokenizer.save(directory)
         keys |= tokenizer_keys(tokenizer)
     tensors = with_sentence_objective(to_transformers(model.state_dict(), config), objective)
-    # The widest one: whoever opens it in the stated type loses nothing.
+    # The widest one, so that opening it in this type is lossless.
     dtype = reduce(torch.promote_types, (tensor.dtype for tensor in tensors.values()))
-    content = config_to_json(config, named, dtype, labels_written(architecture, tensors), keys)
+    content = config_to_json(config, written_as, dtype, written_num_labels(architecture, tensors), keys)
     save_json(directory / CONFIG_NAME, content)
     write_tensors(directory / WEIGHTS_NAME, tensors)
     if card is None:
@@ -261,7 +253,7 @@ def write_model(
         for name, tensor in model.named_parameters():
             part, *inside = name.removeprefix(BACKBONE_PREFIX).split(".")
             counts[f"{part} {inside[0]}" if part == "encoder" else part] += tensor.numel()
-        card = short_card(final_path(directory).name, named, config, counts)
+        card = short_card(final_path(directory).name, written_as, config, counts)
     write_text(directory / CARD_NAME, card)
 
 
@@ -275,7 +267,7 @@ def save_model_directory(
     examples: Sequence[Mapping[str, str]] = (),
     replace: bool = False,
 ) -> None:
-    """`write_model` into a new directory that is whole or absent, with a manifest of every file.
+    """`write_model` into a new directory, atomically, with a manifest of every file.
 
     Raises:
         CannotCreate: `path` exists and `replace` is false.
@@ -298,33 +290,34 @@ def open_model(
     dtype: torch.dtype | None = torch.float32,
     verify: bool = True,
 ) -> OpenedModel:
-    """Open a model directory, or fetch one from the Hugging Face Hub.
+    """Open a model directory, or download one from the Hugging Face Hub.
 
     Args:
         path_or_id: a directory, or a Hub id such as `albert/albert-base-v2`.
-        kind: the head that is wanted; one that the file lacks is drawn at random, which the report says.
-        num_labels: outputs of a (token) classification head; None: as many as the file says.
-        new_head: leave the file's head aside, so that a model of one task can start another.
-        dtype: of the parameters; None keeps those of the file.
+        kind: the head; if the file lacks it, it is drawn at random and reported.
+        num_labels: outputs of a (token) classification head; None: as in the file.
+        new_head: do not load the file's head, for training another task.
+        dtype: of the parameters; None: as in the file.
 
     Raises:
-        MissingInput: no such directory, or no weights that can be read safely.
+        MissingInput: no such directory, or no weights in safetensors.
         Unavailable: the Hub does not have it, or cannot be reached.
-        DamagedData: a file is damaged, or the weights are not what `config.json` says.
+        DamagedData: a file is damaged, or the weights do not match `config.json`.
         InvalidConfiguration: a shape or a setting does not fit.
     """
     described = describe_model(path_or_id, revision, overrides, verify)
     config, extra, stored, renamed = described.config, described.extra, described.stored, described.renamed
-    named = kind_of(extra)  # a `classifier` of another kind has the same name and judges something else
-    new_head = new_head or (kind != named and {MODELS[each].__name__ for each in (kind, named)} <= set(CLASSIFIERS))
+    own_kind = kind_of(extra)  # a `classifier` of another kind has the same name but another purpose
+    classes = {MODELS[kind].__name__, MODELS[own_kind].__name__}
+    new_head = new_head or (kind != own_kind and classes <= set(CLASSIFIERS))
     with on_meta_device():
-        model = build_model(kind, config, labels_wanted(kind, num_labels, renamed.tensors, extra, new_head))
-    places, report = fit_tensors(model, renamed, config, stored.source, new_head)  # refuses before it allocates
+        model = build_model(kind, config, resolve_num_labels(kind, num_labels, renamed.tensors, extra, new_head))
+    loaded, report = fit_tensors(model, renamed, config, stored.source, new_head)  # checks before allocation
     tensors = described.read(renamed.unexpected, dtype).tensors
-    fill_model(model, {ours: tensors[name] for name, ours in places.items()}, config.initializer_range, dtype)
-    kinds = {tensor.dtype for tensor in stored.by_name.values() if tensor.dtype.is_floating_point}
-    wider = sorted(str(kind) for kind in kinds if dtype and torch.promote_types(kind, dtype) != dtype)
-    narrowed = (f"{kind} in the file, {dtype} in memory: digits are lost" for kind in wider)
+    fill_model(model, {ours: tensors[name] for name, ours in loaded.items()}, config.initializer_range, dtype)
+    dtypes = {tensor.dtype for tensor in stored.by_name.values() if tensor.dtype.is_floating_point}
+    wider = sorted(str(wide) for wide in dtypes if dtype and torch.promote_types(wide, dtype) != dtype)
+    narrowed = (f"{wide} in the file, {dtype} in memory: precision is lost" for wide in wider)
     return OpenedModel(
         model=model.eval(),
         config=config,
@@ -336,31 +329,31 @@ def open_model(
 
 @dataclass(frozen=True, kw_only=True)
 class DescribedModel:
-    """A model directory of which the configuration and the headers of the weights have been read.
+    """The configuration of a model directory and the headers of its weights.
 
     Attributes:
-        stored: the tensors in its files; `read` gives those that are wanted.
-        renamed: the same by our names, on the meta device.
+        stored: the tensors in its files.
+        renamed: the same under our names, on the meta device.
     """
 
     directory: Path
     config: AlbertConfig
     extra: dict[str, Any]
     stored: StoredTensors
-    renamed: Renamed
+    renamed: RenamedTensors
     notes: tuple[str, ...]
     verified: bool
 
-    def read(self, left_out: Collection[str], dtype: torch.dtype | None) -> Renamed:
-        """The tensors by our names, but for some names in the file; for the errors see `StoredTensors.read`."""
-        tensors = self.stored.read([name for name in self.stored.by_name if name not in left_out], dtype)
+    def read(self, excluded: Collection[str], dtype: torch.dtype | None) -> RenamedTensors:
+        """Read the tensors under our names; `excluded` are names in the file."""
+        tensors = self.stored.read([name for name in self.stored.by_name if name not in excluded], dtype)
         return from_transformers(tensors, self.config, self.stored.source)
 
 
 def describe_model(
     path_or_id: str | Path, revision: str | None = None, overrides: Mapping[str, Any] | None = None, verify: bool = True
 ) -> DescribedModel:
-    """Find a model and read all of it but the weights; for arguments and errors see `open_model`."""
+    """Find a model and read everything except its weights; for arguments and errors see `open_model`."""
     directory = find_model(path_or_id, revision)
     verified = verify and (directory / MANIFEST_NAME).is_file()
     if verified:
@@ -378,14 +371,14 @@ def describe_model(
         config=config,
         extra=extra,
         stored=stored,
-        renamed=from_transformers(stored.described(), config, stored.source),
+        renamed=from_transformers(stored.on_meta(), config, stored.source),
         notes=tuple(notes),
         verified=verified,
     )
 
 
 def tokenizer_keys(tokenizer: Tokenizer) -> dict[str, Any]:
-    """What `config.json` says of the tokenizer beside it."""
+    """The keys of `config.json` that describe the tokenizer."""
     return {
         FINGERPRINT_KEY: tokenizer.fingerprint,
         "pad_token_id": tokenizer.pad_id,
@@ -397,7 +390,7 @@ def tokenizer_keys(tokenizer: Tokenizer) -> dict[str, Any]:
 def short_card(
     name: str, architecture: str, config: AlbertConfig, parameters: Mapping[str, int], description: str = ""
 ) -> str:
-    """The card of a model of which no more is known than its configuration and its parameters, by parts."""
+    """A model card with configuration and number of parameters by parts."""
     return ModelCard(
         name=name,
         location="path/to/this/directory",
@@ -409,29 +402,28 @@ def short_card(
 
 
 def tokenizer_of(opened: OpenedModel) -> Tokenizer:
-    """Load the tokenizer that lies beside an opened model."""
+    """Load the tokenizer in the directory of an opened model."""
     tokenizer = load_tokenizer(opened.directory)
-    refuse_foreign_tokenizer(tokenizer, opened.directory, opened.config, opened.extra)
+    require_matching_tokenizer(tokenizer, opened.directory, opened.config, opened.extra)
     return tokenizer
 
 
-def refuse_foreign_tokenizer(
+def require_matching_tokenizer(
     tokenizer: Tokenizer, directory: Path, config: AlbertConfig, extra: Mapping[str, Any]
 ) -> None:
-    """Check that a tokenizer is the one that a model was trained with."""
-    place = vocabulary_file(directory)
+    """Check that the model was trained with this tokenizer."""
+    path = vocabulary_file(directory)
     trained_with = extra.get(FINGERPRINT_KEY)
     if trained_with is not None and not tokenizer.matches_fingerprint(str(trained_with)):
-        found, wanted = tokenizer.fingerprint[:12], str(trained_with)[:12]
-        why = f"has fingerprint {found}, the model was trained with {wanted}"
-        raise DamagedData(place, why, "put the tokenizer of the training run beside the model")
+        why = f"has fingerprint {tokenizer.fingerprint[:12]}, the model was trained with {str(trained_with)[:12]}"
+        raise DamagedData(path, why, "put the tokenizer of the training run beside the model")
     if tokenizer.vocab_size > config.vocab_size:
         why = f"has {tokenizer.vocab_size} pieces, the model has {config.vocab_size} embeddings"
-        raise DamagedData(place, why, "use the tokenizer that the model was trained with")
+        raise DamagedData(path, why, "use the tokenizer that the model was trained with")
 
 
 def weights_fingerprint(tensors: Mapping[str, Tensor]) -> str:
-    """SHA-256 over the bytes of all tensors, in their order, in hexadecimal."""
+    """SHA-256 over the bytes of all tensors in order, in hexadecimal."""
     digest = hashlib.sha256()
     for tensor in tensors.values():
         digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
@@ -439,8 +431,7 @@ def weights_fingerprint(tensors: Mapping[str, Tensor]) -> str:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The model card: a README.md with the front matter that the Hugging Face Hub reads, and code that works. Everything
-# comes in as plain values; nothing is guessed, and a section without content is left out.
+# The model card: a README.md with front matter for the Hugging Face Hub. Empty sections are left out.
 
 _CARD = tomllib.loads((files("albert.checkpoints") / "card.toml").read_text(encoding="utf-8"))
 _ONLY_HERE = ("AlbertForPairClassification",)
@@ -449,15 +440,15 @@ _UNSET: tuple[object, ...] = (None, [], (), {}, "")
 
 @dataclass(frozen=True, kw_only=True)
 class ModelCard:
-    """What a card says.
+    """The content of a model card.
 
     Args:
-        attention_window: of a model with such attention, which transformers does not open.
-        recipe: how it was trained, as plain values; settings that are None or empty are left out.
-        scores: metric -> value, for people; the evaluation set belongs into the metric's name.
-        location: the directory or Hub id in the example; the name when empty.
+        attention_window: of a model with windowed attention, which transformers does not open.
+        recipe: training settings; those that are None or empty are left out.
+        scores: metric -> value; the evaluation set belongs in the metric's name.
+        location: the directory or Hub id in the example; default: the name.
         question: the text with a masked word in the example.
-        use: the example in Markdown, for what transformers does not open; `{name}` in it is the location.
+        use: an example in Markdown for models that transformers does not open, with `{name}` for the location.
     """
 
     name: str
@@ -501,7 +492,7 @@ class ModelCard:
         if self.data:
             sections.append("## Data\n\n" + "\n".join(f"- {_line(item)}" for item in self.data))
         if self.recipe:
-            rows = {key: _shown(value) for key, value in self.recipe.items() if value not in _UNSET}
+            rows = {key: _format(value) for key, value in self.recipe.items() if value not in _UNSET}
             sections.append("## Recipe\n\n" + _table("setting", "value", rows))
         if self.limits:
             sections.append("## Limits\n\n" + "\n".join(f"- {_line(item)}" for item in self.limits))
@@ -510,31 +501,31 @@ class ModelCard:
         return "\n\n".join(sections) + "\n"
 
     def _front_matter(self) -> str:
-        opens_there = self.attention_window is None and not self.use and self.architecture not in _ONLY_HERE
-        lines = ["---", f"library_name: {'transformers' if opens_there else 'albert'}"]
+        is_transformers = self.attention_window is None and not self.use and self.architecture not in _ONLY_HERE
+        lines = ["---", f"library_name: {'transformers' if is_transformers else 'albert'}"]
         if self.license:
             lines.append(f"license: {_yaml(self.license)}")
         if self.language:
             lines += ["language:", *(f"- {_yaml(code)}" for code in self.language)]
-        if opens_there and self.architecture in _CARD["pipeline_tags"]:
+        if is_transformers and self.architecture in _CARD["pipeline_tags"]:
             lines.append(f"pipeline_tag: {_CARD['pipeline_tags'][self.architecture]}")
         lines += ["tags:", *(f"- {_yaml(tag)}" for tag in dict.fromkeys(["albert", *self.tags]))]
         return "\n".join([*lines, "---"])
 
 
 def _yaml(text: str) -> str:
-    """A YAML scalar: a JSON string is one, whatever the text holds (`no`, a colon, a quote)."""
+    """A YAML scalar: any JSON string is one, also with `no`, a colon or a quote."""
     return json.dumps(text, ensure_ascii=False)
 
 
-def _shown(value: object) -> str:
-    """A setting for people: no quotes around a text, and of a float no digits that come from rounding."""
+def _format(value: object) -> str:
+    """A setting for the card: strings without quotes, floats with 6 digits."""
     if isinstance(value, float):
         return f"{value:.6g}"
     if isinstance(value, Mapping):
-        return ", ".join(f"{key} {_shown(part)}" for key, part in value.items() if part not in _UNSET)
+        return ", ".join(f"{key} {_format(part)}" for key, part in value.items() if part not in _UNSET)
     if isinstance(value, list | tuple):
-        return ", ".join(map(_shown, value))
+        return ", ".join(map(_format, value))
     return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
 
 

@@ -1,8 +1,8 @@
 """TensorFlow's checkpoint format, read without TensorFlow: index table, data files, CRC-32C checksums.
 
-`PREFIX.index` is a LevelDB table from the name of a variable to a protocol message with its number type, shape, place
-and checksum; the empty key has a header. `PREFIX.data-00000-of-00001` and so on hold the bytes. A tensor is checked
-against its checksum when it is read; everything that can be checked without its bytes is checked before.
+`PREFIX.index` is a LevelDB table from the name of a variable to a protocol message with its type, shape, offset and
+checksum; the empty key has a header. `PREFIX.data-00000-of-00001` and so on hold the bytes. Checksums of tensors are
+checked when they are read, everything else before.
 Source: TensorFlow, `core/protobuf/tensor_bundle.proto` and `core/util/tensor_bundle/`."""
 
 import math
@@ -23,18 +23,18 @@ from albert.runtime.errors import DamagedData, MissingInput
 from albert.runtime.manifest import open_input, open_unbuffered
 
 # --------------------------------------------------------------------------------------------------------------------
-# CRC-32C (Castagnoli), the checksum of TensorFlow's files, by numpy alone: nearly a gigabyte a second on one core.
+# CRC-32C (Castagnoli), the checksum of TensorFlow's files, in numpy: nearly a gigabyte per second on one core.
 #
-# A CRC that starts from zero is linear over GF(2), and zeros in front of the data leave it as it is. So a buffer is
-# cut into thousands of equal streams that are advanced together, four bytes a step by two tables of 65,536 entries.
-# The CRCs of neighbours are then joined two by two: that of the left one is carried over as many zero bytes as the
-# right one is long, which is a 32 × 32 matrix of bits, and added.
+# A CRC that starts from zero is linear over GF(2), and leading zeros do not change it. So a buffer is split into
+# thousands of equal streams, which advance together by four bytes per step with two tables of 65,536 entries.
+# Neighbours are then joined in pairs: the left CRC is advanced over as many zero bytes as the right stream is long, by
+# a 32 × 32 matrix of bits, and added.
 
 _POLYNOMIAL = np.uint32(0x82F63B78)  # reflected
 _ALL_ONES = np.uint32(0xFFFFFFFF)
 _BITS = np.uint32(1) << np.arange(32, dtype=np.uint32)
 _WORD = 4  # bytes advanced in a step
-_STREAMS, _STEPS = 2**14, 257  # odd, so that the streams do not compete for the same lines of the cache
+_STREAMS, _STEPS = 2**14, 257  # odd, so that the streams use different cache lines
 _PART = _STREAMS * _STEPS * _WORD  # bytes, 17 MB
 _MASK_DELTA = 0xA282EAD8
 
@@ -50,7 +50,7 @@ def crc32c(data: bytes | bytearray | memoryview) -> int:
 
 
 def masked_crc32c(data: bytes | bytearray | memoryview) -> int:
-    """The CRC-32C as TensorFlow stores it: turned and shifted, so that data that hold CRCs have useful ones."""
+    """The CRC-32C as TensorFlow stores it: rotated, plus a constant."""
     crc = crc32c(data)
     return ((crc >> 15 | crc << 17) + _MASK_DELTA) & 0xFFFFFFFF
 
@@ -91,7 +91,7 @@ def _advance(streams: UInt32[np.ndarray, "streams steps"]) -> UInt32[np.ndarray,
 
 @lru_cache(maxsize=1)
 def _tables() -> tuple[UInt32[np.ndarray, "65536"], UInt32[np.ndarray, "65536"]]:
-    """What four zero bytes make of a CRC's low half, and of its high half."""
+    """The maps of a CRC's low half and of its high half over four zero bytes."""
     halves = np.arange(2**16, dtype=np.uint32)
     four_bytes = _zero_bytes(_WORD)
     return _apply(four_bytes, halves), _apply(four_bytes, halves << np.uint32(16))
@@ -109,7 +109,7 @@ def _zero_bytes(count: int) -> UInt32[np.ndarray, "32"]:
 
 @lru_cache(maxsize=64)
 def _two_to_the(exponent: int) -> UInt32[np.ndarray, "32"]:
-    """The map over so many zero bytes."""
+    """The map over 2^exponent zero bytes."""
     if exponent:
         half = _two_to_the(exponent - 1)
         return _apply(half, half)
@@ -125,21 +125,21 @@ def _apply(linear_map: UInt32[np.ndarray, "32"], crcs: UInt32[np.ndarray, " n"])
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# LevelDB's table file, in which TensorFlow keeps the index of a checkpoint: sorted keys with their values.
+# LevelDB's table file, the index of a TensorFlow checkpoint: sorted keys with values.
 #
-# A table is a run of blocks, and at its end 48 bytes that say where the block of blocks is. In a block a key leaves
-# out what it shares with the key before. Behind each block stand its compression and a CRC-32C of both. Source:
-# LevelDB, `doc/table_format.md`; TensorFlow writes such files with `tsl/lib/io/table_builder.cc`.
+# A table is a sequence of blocks and a footer of 48 bytes with the position of the block of blocks. In a block, a key
+# is stored without the prefix that it shares with the previous key. Each block is followed by its compression method
+# and a CRC-32C of both. Source: LevelDB, `doc/table_format.md`; TensorFlow, `tsl/lib/io/table_builder.cc`.
 
 MAGIC = (0xDB4775248B80FB57).to_bytes(8, "little")
 _FOOTER, _TRAILER = 48, 5
 _LARGEST = 2**26  # bytes; the index of an ALBERT has a few thousand
 _COMPRESSIONS = {1: "snappy", 2: "zstandard"}
-FETCH_AGAIN = "the file is damaged or cut: fetch it again"
+DOWNLOAD_AGAIN = "the file is damaged or cut: fetch it again"
 
 
 def is_table(path: Path) -> bool:
-    """Whether a file ends as such tables do."""
+    """Whether a file ends like a table."""
     with open_input(path) as file:
         size = file.seek(0, 2)
         file.seek(max(0, size - len(MAGIC)))
@@ -147,11 +147,11 @@ def is_table(path: Path) -> bool:
 
 
 def read_table(path: Path) -> dict[bytes, bytes]:
-    """All keys and values, in the order of the file.
+    """All keys and values, in file order.
 
     Raises:
         MissingInput: no such file, or it cannot be read.
-        DamagedData: not such a table, damaged, cut, compressed, or far larger than an index is.
+        DamagedData: not a table, or damaged, cut, compressed, or too large.
     """
     try:
         with open_input(path) as file:
@@ -161,7 +161,7 @@ def read_table(path: Path) -> dict[bytes, bytes]:
     if len(data) > _LARGEST:
         raise DamagedData(path, f"has more than {_LARGEST:,} bytes, an index of ALBERT has far fewer")
     if len(data) < _FOOTER or data[-len(MAGIC) :] != MAGIC:
-        raise DamagedData(path, "is not the index of a TensorFlow checkpoint, or not all of it", FETCH_AGAIN)
+        raise DamagedData(path, "is not the index of a TensorFlow checkpoint, or is incomplete", DOWNLOAD_AGAIN)
     try:
         return _entries(data)
     except _Malformed as error:
@@ -169,43 +169,41 @@ def read_table(path: Path) -> dict[bytes, bytes]:
 
 
 class _Malformed(ValueError):
-    """A table that breaks the rules of its format."""
+    """A table with an invalid format."""
 
-    def __init__(self, why: str, remedy: str = FETCH_AGAIN) -> None:
+    def __init__(self, why: str, remedy: str = DOWNLOAD_AGAIN) -> None:
         super().__init__(why)
         self.remedy = remedy
 
 
 def _entries(data: bytes) -> dict[bytes, bytes]:
     footer = len(data) - _FOOTER
-    _, position = _handle(data, footer)  # of a block that TensorFlow leaves empty
+    _, position = _handle(data, footer)  # of the metaindex block, which is empty in TensorFlow
     index, _ = _handle(data, position)
     entries: dict[bytes, bytes] = {}
     last = None
-    for _, place in _block_entries(_block(data, index)):
-        block, end = _handle(place, 0)
-        if end != len(place):
-            raise _Malformed("names a block in more bytes than it takes")
+    for _, handle in _block_entries(_block(data, index)):
+        block, end = _handle(handle, 0)
+        if end != len(handle):
+            raise _Malformed("has a block handle with extra bytes")
         for key, value in _block_entries(_block(data, block)):
             if last is not None and key <= last:
-                raise _Malformed("has keys that are not in order")
+                raise _Malformed("has unsorted keys")
             entries[key], last = value, key
     return entries
 
 
 def _block(data: bytes, handle: tuple[int, int]) -> bytes:
-    """The content of a block, its checksum verified."""
+    """The content of a block, after checking its checksum."""
     offset, size = handle
     if offset + size + _TRAILER > len(data) - _FOOTER:
-        raise _Malformed("names a block beyond its end")
+        raise _Malformed("has a block beyond its end")
     content, trailer = data[offset : offset + size + 1], data[offset + size : offset + size + _TRAILER]
     if masked_crc32c(content) != int.from_bytes(trailer[1:], "little"):
         raise _Malformed(f"the checksum of its block at byte {offset} is wrong")
     if trailer[0]:
         kind = _COMPRESSIONS.get(trailer[0], f"method {trailer[0]}")
-        raise _Malformed(
-            f"is compressed ({kind})", "TensorFlow writes it uncompressed: let it save the checkpoint again"
-        )
+        raise _Malformed(f"is compressed ({kind})", "save the checkpoint again with TensorFlow, uncompressed")
     return content[:-1]
 
 
@@ -220,7 +218,7 @@ def _block_entries(block: bytes) -> Iterator[tuple[bytes, bytes]]:
         added, position = _number(block, position)
         size, position = _number(block, position)
         if shared > len(key) or position + added + size > end:
-            raise _Malformed("has an entry that runs over its block")
+            raise _Malformed("has an entry beyond the end of its block")
         key = key[:shared] + block[position : position + added]
         position += added
         yield key, block[position : position + size]
@@ -228,14 +226,14 @@ def _block_entries(block: bytes) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _handle(data: bytes, position: int) -> tuple[tuple[int, int], int]:
-    """Offset and size of a block, and where reading goes on."""
+    """Offset and size of a block, and the next position."""
     offset, position = _number(data, position)
     size, position = _number(data, position)
     return (offset, size), position
 
 
 def _number(data: bytes, position: int) -> tuple[int, int]:
-    """A number in groups of 7 bits, the lowest first, and where reading goes on."""
+    """A varint (7 bits per byte, lowest first), and the next position."""
     value = 0
     for shift in range(0, 64, 7):
         if position >= len(data):
@@ -251,9 +249,9 @@ def _number(data: bytes, position: int) -> tuple[int, int]:
 INDEX_SUFFIX = ".index"
 _NEWEST_VERSION = 1  # of the format, the only one since 2016
 _MOST_SHARDS = 99_999  # their names have five digits
-_SLICES_OF_VARIABLES = b"\0"  # what the keys of single slices begin with
+_SLICE_PREFIX = b"\0"  # of the keys of slices of variables
 
-# TensorFlow's DataType: its name, and the number type here where there is one that weights can have.
+# TensorFlow's DataType: its name, and torch's type if weights can have it.
 _TYPES: dict[int, tuple[str, torch.dtype | None]] = {
     1: ("float32", torch.float32),
     2: ("float64", torch.float64),
@@ -289,12 +287,12 @@ _SCHEMA: dict[str, dict[str, tuple[int, Any]]] = {
         "slices": (7, "*Slice"),
     },
 }
-"""The messages as far as they are needed: field -> its number, and its type or its message (* for a list)."""
+"""The fields that are used: field -> its number, and its type or its message (* for a list)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class StoredVariable:
-    """What the index says about one variable."""
+    """A variable according to the index."""
 
     type_name: str
     dtype: torch.dtype | None
@@ -307,10 +305,10 @@ class StoredVariable:
 
 
 class TensorBundle:
-    """A checkpoint: `entries` by the names of the variables, and their values one by one.
+    """A checkpoint with its `entries` by the names of the variables.
 
     Args:
-        prefix: what the names of its files begin with: `model.ckpt-best` for `model.ckpt-best.index`.
+        prefix: common prefix of its files: `model.ckpt-best` for `model.ckpt-best.index`.
     """
 
     def __init__(self, prefix: Path) -> None:
@@ -321,38 +319,38 @@ class TensorBundle:
         self.entries = {
             self._name(key): self._entry(key, value)
             for key, value in table.items()
-            if not key.startswith(_SLICES_OF_VARIABLES)
+            if not key.startswith(_SLICE_PREFIX)
         }
 
     def data_file(self, shard: int) -> Path:
         return self.prefix.with_name(f"{self.prefix.name}.data-{shard:05d}-of-{self.shards:05d}")
 
     def require(self, names: Iterable[str]) -> None:
-        """Check, without reading them, that tensors are numbers and lie within their files."""
-        wanted = {name: self.entries[name] for name in names}
-        for name, entry in wanted.items():
+        """Check, without reading them, that tensors are numbers and within their files."""
+        entries = {name: self.entries[name] for name in names}
+        for name, entry in entries.items():
             if entry.sliced:
-                remedy = "let TensorFlow save the checkpoint again without a partitioner"
+                remedy = "save the checkpoint again with TensorFlow without a partitioner"
                 raise DamagedData(self.index, f"{name} is stored in slices, by a partitioned variable", remedy)
             if 0 in entry.shape:
                 raise DamagedData(self.index, f"{name} of shape {entry.shape} is empty")
             if entry.dtype is None:
-                raise DamagedData(self.index, f"{name} holds {entry.type_name}, not numbers that weights can have")
-        for shard in sorted({entry.shard for entry in wanted.values()}):
+                raise DamagedData(self.index, f"{name} holds {entry.type_name}, not a type of weights")
+        for shard in sorted({entry.shard for entry in entries.values()}):
             file = self.data_file(shard)
             if not file.is_file():
                 why = "is missing: a checkpoint is its .index and every .data file"
                 raise MissingInput(file, why, f"put it beside {self.index.name}")
             size = file.stat().st_size
-            for name, entry in wanted.items():
+            for name, entry in entries.items():
                 if entry.shard == shard and entry.offset + entry.size > size:
                     why = f"has {size:,} bytes, {name} ends at byte {entry.offset + entry.size:,}"
-                    raise DamagedData(file, why, FETCH_AGAIN)
+                    raise DamagedData(file, why, DOWNLOAD_AGAIN)
 
     def read(self, name: str) -> Tensor:
-        """The value of a variable, its checksum verified, in memory of its own.
+        """Read a variable and check its checksum.
 
-        Read, not mapped: a file that is cut meanwhile is an error then, and pages do not count twice.
+        Read, not memory-mapped: a file that is cut meanwhile is an error then, and pages do not count twice.
         """
         self.require([name])
         entry = self.entries[name]
@@ -366,21 +364,22 @@ class TensorBundle:
             while filled < entry.size and (count := stream.readinto(octets[filled:])):
                 filled += count
         if filled < entry.size or masked_crc32c(octets) != entry.crc32c:
-            raise DamagedData(file, f"the checksum of {name} is wrong", FETCH_AGAIN)
+            raise DamagedData(file, f"the checksum of {name} is wrong", DOWNLOAD_AGAIN)
         return torch.from_numpy(content).view(entry.dtype)
 
     def _shards(self, header: bytes | None) -> int:
         if header is None:
             raise DamagedData(self.index, "has no header: it is not the index of a TensorFlow checkpoint")
-        found = self._parsed("Header", header, "its header")
-        if found.endianness:
+        message = self._parse("Header", header, "its header")
+        if message.endianness:
             why = "was written on a big-endian machine"
-            raise DamagedData(self.index, why, "let TensorFlow save the checkpoint again on another")
-        if found.version.min_consumer > _NEWEST_VERSION:
-            raise DamagedData(self.index, f"is of version {found.version.producer}, {_NEWEST_VERSION} is known here")
-        if not 1 <= found.num_shards <= _MOST_SHARDS:
-            raise DamagedData(self.index, f"lists {found.num_shards} data files")
-        return found.num_shards
+            raise DamagedData(self.index, why, "save the checkpoint again on a little-endian machine")
+        if message.version.min_consumer > _NEWEST_VERSION:
+            why = f"has version {message.version.producer}, only {_NEWEST_VERSION} is supported"
+            raise DamagedData(self.index, why)
+        if not 1 <= message.num_shards <= _MOST_SHARDS:
+            raise DamagedData(self.index, f"lists {message.num_shards} data files")
+        return message.num_shards
 
     def _name(self, key: bytes) -> str:
         name = key.decode("utf-8", "replace")
@@ -390,43 +389,42 @@ class TensorBundle:
 
     def _entry(self, key: bytes, value: bytes) -> StoredVariable:
         name = self._name(key)
-        found = self._parsed("Entry", value, name)
-        type_name, dtype = _TYPES.get(found.dtype, (f"type {found.dtype}", None))
-        shape = tuple(axis.size for axis in found.shape.dim)
-        sliced = len(found.slices) > 0
-        if found.shape.unknown_rank or min(shape, default=0) < 0 or min(found.offset, found.size) < 0:
-            raise DamagedData(self.index, f"{name} has an impossible shape or place")
-        if not 0 <= found.shard_id < self.shards:
-            raise DamagedData(self.index, f"{name} is in data file {found.shard_id} of {self.shards}")
-        if dtype is not None and not sliced and found.size != math.prod(shape) * dtype.itemsize:
-            why = f"{name} of shape {shape} and {type_name} has {found.size:,} bytes"
-            raise DamagedData(self.index, why)
+        entry = self._parse("Entry", value, name)
+        type_name, dtype = _TYPES.get(entry.dtype, (f"type {entry.dtype}", None))
+        shape = tuple(axis.size for axis in entry.shape.dim)
+        sliced = len(entry.slices) > 0
+        if entry.shape.unknown_rank or min(shape, default=0) < 0 or min(entry.offset, entry.size) < 0:
+            raise DamagedData(self.index, f"{name} has an impossible shape or offset")
+        if not 0 <= entry.shard_id < self.shards:
+            raise DamagedData(self.index, f"{name} is in data file {entry.shard_id} of {self.shards}")
+        if dtype is not None and not sliced and entry.size != math.prod(shape) * dtype.itemsize:
+            raise DamagedData(self.index, f"{name} of shape {shape} and {type_name} has {entry.size:,} bytes")
         return StoredVariable(
             type_name=type_name,
             dtype=dtype,
             shape=shape,
-            shard=found.shard_id,
-            offset=found.offset,
-            size=found.size,
-            crc32c=found.crc32c,
+            shard=entry.shard_id,
+            offset=entry.offset,
+            size=entry.size,
+            crc32c=entry.crc32c,
             sliced=sliced,
         )
 
-    def _parsed(self, message: str, data: bytes, what: str) -> Any:
-        found = _MESSAGES[message]()
+    def _parse(self, kind: str, data: bytes, subject: str) -> Any:
+        message = _MESSAGES[kind]()
         try:
-            found.ParseFromString(data)
+            message.ParseFromString(data)
         except DecodeError as error:
-            raise DamagedData(self.index, f"{what} is not the message that belongs there") from error
-        return found
+            raise DamagedData(self.index, f"{subject} is not a valid message") from error
+        return message
 
 
 def _messages() -> dict[str, Any]:
     file = descriptor_pb2.FileDescriptorProto(name="tensor_bundle", package="albert", syntax="proto3")
     for message, fields in _SCHEMA.items():
-        described = file.message_type.add(name=message)
+        message_type = file.message_type.add(name=message)
         for name, (number, kind) in fields.items():
-            field = described.field.add(name=name, number=number, label=_Field.LABEL_OPTIONAL)
+            field = message_type.field.add(name=name, number=number, label=_Field.LABEL_OPTIONAL)
             if not isinstance(kind, str):
                 field.type = kind
                 continue

@@ -60,8 +60,8 @@ def rows(conversion: Conversion, output: Path) -> list[tuple[str, str]]:
     if config.num_hidden_groups * config.inner_group_num > 1:
         shape += f", {config.num_hidden_groups} groups of {config.inner_group_num}"
     lines = [
-        (source.kind, source.place + newest),
-        ("configuration", source.config_place or "the command line and the shapes of the tensors"),
+        (source.kind, source.path + newest),
+        ("configuration", source.config_path or "the command line and the shapes of the tensors"),
         ("model", f"{source.architecture}: {shape}"),
         ("tensors", f"{len(conversion.names)}, {source.size / 1e6:,.1f} MB, all converted"),
     ]
@@ -87,7 +87,7 @@ def _tokenizer(conversion: Conversion) -> str:
         return "none (--without-tokenizer)"
     letters = "lower case" if tokenizer.lower_case else "letters kept"
     accents = "accents kept" if tokenizer.keep_accents else "accents dropped"
-    return f"{conversion.tokenizer_place}: {tokenizer.vocab_size:,} pieces, {letters}, {accents}"
+    return f"{conversion.tokenizer_path}: {tokenizer.vocab_size:,} pieces, {letters}, {accents}"
 
 
 def _some(names: tuple[str, ...] | list[str]) -> str:

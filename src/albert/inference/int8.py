@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from albert.checkpoints import loading, model_directory
 from albert.checkpoints.hub import copy_examples, find_model
 from albert.checkpoints.huggingface import Kind
-from albert.checkpoints.model_directory import CARD_NAME, CONFIG_NAME, FINGERPRINT_KEY, refuse_foreign_tokenizer
+from albert.checkpoints.model_directory import CARD_NAME, CONFIG_NAME, FINGERPRINT_KEY, require_matching_tokenizer
 from albert.inference.engine import quantize_matrix
 from albert.inference.predictor import TrainedModel, open_trained
 from albert.model.albert import IMPOSSIBLE, SpanBeamRow, output_rows
@@ -189,7 +189,7 @@ def quantize_directory(
     with new_directory(output, replace=replace) as copy:
         if vocabulary_file(directory).is_file():
             tokenizer = load_tokenizer(directory)
-            refuse_foreign_tokenizer(tokenizer, directory, before.opened.config, before.opened.extra)
+            require_matching_tokenizer(tokenizer, directory, before.opened.config, before.opened.extra)
             tokenizer.save(copy)
         # Rounded, the identity matrix of a model without a projection would no longer be the identity.
         dropped = before.opened.loading_report.dropped

@@ -30,7 +30,7 @@ from albert.checkpoints.model_directory import (
     CONFIG_NAME,
     FINGERPRINT_KEY,
     ModelCard,
-    refuse_foreign_tokenizer,
+    require_matching_tokenizer,
 )
 from albert.inference import int8
 from albert.inference.engine import INT8_MAX, quantize_matrix
@@ -606,7 +606,7 @@ def export_onnx(
     tokenizer = load_tokenizer(directory) if vocabulary_file(directory).is_file() else None
     config, extra = trained.opened.config, trained.opened.extra
     if tokenizer is not None:
-        refuse_foreign_tokenizer(tokenizer, directory, config, extra)
+        require_matching_tokenizer(tokenizer, directory, config, extra)
     depth = config.num_hidden_layers if settings.depth is None else settings.depth
     set_depth(trained.opened.model, depth)
     metadata = {

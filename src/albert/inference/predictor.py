@@ -98,7 +98,7 @@ class Predictor:
     ) -> None:
         self.name, self.config, self.extra = str(opened.directory), opened.config, opened.extra
         self.loading_report, self.tokenizer, self.device = opened.loading_report, tokenizer, device
-        model_directory.refuse_foreign_tokenizer(tokenizer, opened.directory, opened.config, opened.extra)
+        model_directory.require_matching_tokenizer(tokenizer, opened.directory, opened.config, opened.extra)
         self.abilities = tasks.abilities_of(kind, opened)
         """Abilities ("classify texts"); a head that the file lacks, or that was never trained, does not count."""
         self.precision = choose_precision(precision, device)
@@ -142,7 +142,7 @@ class Predictor:
         directory = find_model(path_or_id, revision)
         config, extra = model_directory.read_config(directory)
         tokenizer = load_tokenizer(directory)
-        model_directory.refuse_foreign_tokenizer(tokenizer, directory, config, extra)  # before any weight is read
+        model_directory.require_matching_tokenizer(tokenizer, directory, config, extra)  # before any weight is read
         kind = kind_of(extra)
         opened = model_directory.open_model(directory, kind, overrides=overrides)
         opened.loading_report.warn_if_unverified()
@@ -172,7 +172,7 @@ class Predictor:
     def labels(self) -> list[str]:
         """The names of the classes, of the tags, or of the one predicted number."""
         self._require(*(TAGGING,) if TAGGING in self.abilities else (CLASSIFYING, SCORING))
-        return model_directory.labels_of(self.extra, self._network.model.model.classifier.out_features)
+        return model_directory.label_names(self.extra, self._network.model.model.classifier.out_features)
 
     @cached_property
     def _word_starts(self) -> np.ndarray:

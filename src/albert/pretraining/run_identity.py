@@ -23,7 +23,7 @@ from albert.checkpoints.model_directory import (
 from albert.checkpoints.warm_start import (
     PieceOrigins,
     pieces_by_text,
-    refuse_other_widths,
+    require_equal_widths,
     same_pieces,
     trained_length,
     warm_start,
@@ -202,7 +202,7 @@ def warm_start_for_pretraining(
         InvalidConfiguration: its widths, its layers or its tokenizer are not those of the recipe and the corpus.
     """
     directory = find_model(init.model, init.revision)
-    refuse_other_widths(read_config(directory)[0], recipe.model)
+    require_equal_widths(read_config(directory)[0], recipe.model)
     seed_torch("warm start", recipe.seed)  # heads that the file lacks
     opened = open_model(directory, "pretraining")
     origins, tokenizer = _origins(opened, corpus, init)

@@ -127,7 +127,7 @@ def require_same_on_ranks(facts: Mapping[str, str], ranks: Ranks, device: torch.
     for row, name in enumerate(facts):
         differing = [str(rank) for rank, rows in enumerate(gathered) if not torch.equal(rows[row], gathered[0][row])]
         if differing:
-            remedy = "start all ranks with the same command and the same files"
+            remedy = "start all with the same command and the same files"
             raise InvalidConfiguration(f"rank {', '.join(differing)}", f"has another {name} than rank 0", remedy)
 
 

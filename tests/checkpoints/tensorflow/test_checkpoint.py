@@ -11,15 +11,15 @@ import transformers
 
 from albert.checkpoints.convert import ConversionOptions, convert, read_tensorflow
 from albert.checkpoints.huggingface import from_transformers
-from albert.checkpoints.loading import architecture_of, require_whole
+from albert.checkpoints.loading import architecture_of, require_complete
 from albert.checkpoints.model_directory import open_model
 from albert.checkpoints.tensor_bundle import TensorBundle
 from albert.checkpoints.tensorflow import (
     config_of,
     find_checkpoint,
     holds_tensorflow,
+    map_variables,
     read_albert_config,
-    sort_names,
 )
 from albert.inference.int8 import quantize_directory
 from albert.model.config import ALBERT_BASE
@@ -51,7 +51,7 @@ def changed(writer, checkpoints, tmp_path):
 
 
 WORDS, GAMMA = "bert/embeddings/word_embeddings", "bert/embeddings/LayerNorm/gamma"
-ANOTHER_SHAPE = "has shape .*, the model asks for"
+ANOTHER_SHAPE = "has shape .*, the model needs"
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_a_head_without_its_half_is_said(changed):
     found = read_tensorflow(changed("shared", **halves), ConversionOptions())
     assert found.architecture == "AlbertModel"
     assert found.unexpected == {
-        f"cls/seq_relationship/output_{part}": "has no place in AlbertModel" for part in ("bias", "weights")
+        f"cls/seq_relationship/output_{part}": "is not part of AlbertModel" for part in ("bias", "weights")
     }
     without_pooler = {"bert/pooler/dense/kernel": None, "bert/pooler/dense/bias": None}
     assert read_tensorflow(changed("squad_v2", **without_pooler), ConversionOptions()).architecture == "AlbertModel"
@@ -185,7 +185,7 @@ def test_a_configuration_that_contradicts_its_tensors_is_refused(checkpoint, key
         ({"hidden_act": "linear"}, "hidden_act: is 'linear'; known: gelu"),
         ({"hidden_act": ["gelu"]}, "hidden_act: is"),
         ({"num_attention_heads": 3}, "3 heads do not divide"),
-        ({"num_hidden_layers": 10**9 * 3}, "at most 1024 are read"),
+        ({"num_hidden_layers": 10**9 * 3}, "the limit is 1024"),
         ({"num_hidden_layers": 4}, "3 groups do not divide 4 layers"),
         ({"num_hidden_layers": "3"}, "int is expected"),
         ({"hidden_dropout_prob": 2}, "hidden_dropout_prob"),
@@ -197,7 +197,7 @@ def test_what_no_model_is_is_refused(checkpoint, keys, why):
 
 
 def test_what_the_tensors_do_not_show_must_be_said(checkpoint):
-    with pytest.raises(MissingInput, match="says nothing about num_attention_heads, .*say it: --num-attention-heads"):
+    with pytest.raises(MissingInput, match="lacks num_attention_heads, .*add --num-attention-heads"):
         read_tensorflow(checkpoint(num_attention_heads=None), ConversionOptions())
     found = read_tensorflow(
         checkpoint(num_attention_heads=None), ConversionOptions(overrides={"num_attention_heads": 4})
@@ -382,8 +382,8 @@ def test_what_an_optimiser_keeps_is_dropped_and_counted():
         f"{name}/{slot}" for name in ENCODER for slot in ("adam_m", "adam_v", "lamb_m", "lamb_v", "Adam", "Adam_1")
     ]
     slots += ["bert/pooler/dense/kernel/AdamWeightDecayOptimizer", "global_step", "beta1_power", "loss_scale"]
-    found = sort_names([*ENCODER, *slots], "model")
-    assert found.dropped == tuple(slots) and list(found.placed) == ENCODER and not found.unexpected
+    found = map_variables([*ENCODER, *slots], "model")
+    assert found.dropped == tuple(slots) and list(found.mapped) == ENCODER and not found.unexpected
 
 
 @pytest.mark.parametrize(
@@ -400,18 +400,18 @@ def test_what_an_optimiser_keeps_is_dropped_and_counted():
 )
 def test_other_models_are_refused_by_name(names, why):
     with pytest.raises(DamagedData, match=why):
-        sort_names(names, "model")
+        map_variables(names, "model")
 
 
 def test_the_release_of_albert_base_is_a_whole_masked_language_model(shared):
     """TF-Hub's release has no sentence-order head; all of its 30 variables have a place in our ALBERT-base."""
     folder = shared / "data" / "checkpoints" / "tfhub_albert_en_base_3"
     bundle = TensorBundle(folder / "variables")
-    found = sort_names(bundle.entries, "release")
-    assert len(found.placed) == 30 and not found.unexpected and not found.dropped
+    found = map_variables(bundle.entries, "release")
+    assert len(found.mapped) == 30 and not found.unexpected and not found.dropped
     shapes = {
         place.name: bundle.entries[variable].shape[:: -1 if place.transposed else 1]
-        for variable, place in found.placed.items()
+        for variable, place in found.mapped.items()
     }
     file = folder / "albert_config.json"
     said, ignored = read_albert_config(file)
@@ -421,7 +421,7 @@ def test_the_release_of_albert_base_is_a_whole_masked_language_model(shared):
     architecture = architecture_of(shapes)
     assert architecture == "AlbertForMaskedLM"
     described = {name: torch.empty(shape, device="meta") for name, shape in shapes.items()}
-    require_whole(from_transformers(described, config, "release"), architecture, config, "release")
+    require_complete(from_transformers(described, config, "release"), architecture, config, "release")
     counted = count_parameters(config)
     expected = counted.model + counted.masked_language_model_head
     assert sum(tensor.numel() for tensor in described.values()) == expected

@@ -134,8 +134,8 @@ LIES = {
     "more numbers than memory": ({"shape": (10**12, 10**6)}, "has 24 bytes"),
     "more bytes than the file": ({"shape": (10**9, 10**6), "size": 4 * 10**15}, "has 24 bytes, w ends at byte"),
     "a place beyond the file": ({"offset": 2**40}, "ends at byte 1,099,511,627,800"),
-    "a place before the file": ({"offset": -1}, "impossible shape or place"),
-    "a negative axis": ({"shape": (-2, -3)}, "impossible shape or place"),
+    "a place before the file": ({"offset": -1}, "impossible shape or offset"),
+    "a negative axis": ({"shape": (-2, -3)}, "impossible shape or offset"),
     "nothing in it": ({"shape": (0, 3), "size": 0}, "is empty"),
     "another data file": ({"shard": 1}, "is in data file 1 of 1"),
     "strings": ({"dtype": 7}, "holds string"),
@@ -163,8 +163,8 @@ TABLES = {
     "no shards": (lambda writer: [(b"", writer.header(shards=0))], {}, "lists 0 data files"),
     "too many shards": (lambda writer: [(b"", writer.header(shards=10**9))], {}, "lists 1000000000 data files"),
     "no header": (lambda writer: [(b"w", b"")], {}, "has no header"),
-    "out of order": (lambda writer: [(b"b", b""), (b"a", b"")], {"block_size": 1}, "not in order"),
-    "a key twice": (lambda writer: [(b"a", b""), (b"a", b"")], {"block_size": 1}, "not in order"),
+    "out of order": (lambda writer: [(b"b", b""), (b"a", b"")], {"block_size": 1}, "unsorted keys"),
+    "a key twice": (lambda writer: [(b"a", b""), (b"a", b"")], {"block_size": 1}, "unsorted keys"),
     **{
         name: (lambda writer: [(b"", writer.header())], {"compression": number}, COMPRESSED.format(name))
         for number, name in ((1, "snappy"), (2, "zstandard"), (9, "method 9"))

@@ -99,7 +99,7 @@ def test_integers_where_numbers_belong_are_refused(victim: Victim) -> None:
 )
 def test_sizes_that_no_model_has_are_refused_before_anything_is_made(victim: Victim, key: str, value: int) -> None:
     victim.put(json.dumps({**victim.content, key: value}), b"not opened")
-    with pytest.raises(InvalidConfiguration, match=rf"{key}|gives \d+ layers, at most"):
+    with pytest.raises(InvalidConfiguration, match=rf"{key}|gives \d+ layers, the limit"):
         open_model(victim.path, "pretraining")
 
 

@@ -27,7 +27,7 @@ import numpy as np
 from http_client import Connection, Texts, random_classifier
 from pictures import draw
 
-from albert.inference.onnx_export import ExportSettings, export_onnx
+from albert.inference.onnx_export import export_onnx
 
 SYSTEMS = ("albert bf16", "albert fp32", "onnxruntime fp32", "onnxruntime int8", "transformers fp32")
 PERCENTILES = (50, 95, 99)
@@ -85,7 +85,7 @@ def _start(system: str, model: Path, folder: Path, threads: int, running: ExitSt
         return running.enter_context(harness.serving(model, threads, precision))[1]
     file = folder / f"{precision}.onnx"
     if name == "onnxruntime":
-        export_onnx(model, file, ExportSettings(precision="int8" if precision == "int8" else "fp32"))
+        export_onnx(model, file, precision="int8" if precision == "int8" else "fp32")
     context = multiprocessing.get_context("spawn")
     ports, port = context.Pipe(duplex=False)
     server = context.Process(target=serve_peer, args=(name, model, file, threads, port), daemon=True)

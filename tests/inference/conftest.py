@@ -1,20 +1,15 @@
 """A tiny vocabulary and directories of models with random weights."""
 
-from collections.abc import Callable
-from pathlib import Path
-
 import pytest
-import torch
 from tests.tiny import tiny_config
 
 from albert.checkpoints.model_directory import save_model_directory
+from albert.inference.predictor import Predictor
 from albert.model.albert import AlbertForSequenceClassification
-from albert.model.config import AlbertConfig
-from albert.text.tokenizer import Tokenizer
 
 
 @pytest.fixture(scope="session")
-def config(tokenizer: Tokenizer) -> AlbertConfig:
+def config(tokenizer):
     return tiny_config(
         tokenizer.vocab_size,
         embedding_size=16,
@@ -27,10 +22,10 @@ def config(tokenizer: Tokenizer) -> AlbertConfig:
 
 
 @pytest.fixture
-def saved(tmp_path: Path, tokenizer_directory: Path) -> Callable[..., Path]:
+def saved(tmp_path, tokenizer_directory):
     """Save a model with the tiny tokenizer and return its directory."""
 
-    def save(model: torch.nn.Module, **extra: object) -> Path:
+    def save(model, **extra):
         path = tmp_path / f"model-{len(list(tmp_path.iterdir()))}"
         save_model_directory(path, model, tokenizer_directory, extra=extra)
         return path
@@ -39,5 +34,11 @@ def saved(tmp_path: Path, tokenizer_directory: Path) -> Callable[..., Path]:
 
 
 @pytest.fixture
-def classifier(saved: Callable[..., Path], config: AlbertConfig) -> str:
+def opened(saved):
+    """Save a model and open it in fp32."""
+    return lambda model, **extra: Predictor.open(saved(model, **extra), precision="fp32")
+
+
+@pytest.fixture
+def classifier(saved, config) -> str:
     return str(saved(AlbertForSequenceClassification(config, 2), id2label={0: "dull", 1: "[bold]"}))

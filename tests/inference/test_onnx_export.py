@@ -17,7 +17,7 @@ from albert.checkpoints.huggingface import Kind, build_model
 from albert.checkpoints.model_directory import save_model_directory
 from albert.cli.main import run
 from albert.inference import onnx_export as exporting
-from albert.inference.onnx_export import HIGHEST_OPSET, LOWEST_OPSET, ExportSettings, export_onnx
+from albert.inference.onnx_export import HIGHEST_OPSET, LOWEST_OPSET, export_onnx
 from albert.model.albert import AlbertForMaskedLM, AlbertForPreTraining, AlbertForSequenceClassification, AlbertModel
 from albert.model.config import AlbertConfig
 from albert.model.packing import pack
@@ -58,7 +58,7 @@ def runtime_outputs(file: Path, inputs: dict[str, np.ndarray]) -> dict[str, np.n
 @pytest.mark.parametrize("kind", OUTPUTS)
 def test_every_head_answers_as_ours_in_both_runtimes(kind: Kind, config: AlbertConfig, saved: Save, tmp_path: Path):
     model = build_model(kind, config, 3 if "classification" in kind else None)
-    report = export_onnx(saved(model), tmp_path / "onnx", ExportSettings())
+    report = export_onnx(saved(model), tmp_path / "onnx")
     assert [check.runtime.split()[0] for check in report.checks] == ["ONNX", "OpenVINO"]
     for check in report.checks:
         assert max(check.differences.largest.values()) <= 1e-4
@@ -86,7 +86,7 @@ def test_the_file_takes_transformers_inputs_and_gives_transformers_outputs(
     kind: Kind, theirs, config: AlbertConfig, saved: Save, tmp_path: Path
 ):
     directory = saved(build_model(kind, config, 3 if kind == "classification" else None))
-    export_onnx(directory, tmp_path / "model.onnx", ExportSettings())
+    export_onnx(directory, tmp_path / "model.onnx")
     inputs = padded_batch()
     if kind == "multiple_choice":
         inputs = {name: values.reshape(2, 2, -1) for name, values in inputs.items()}
@@ -104,20 +104,20 @@ def test_the_file_takes_transformers_inputs_and_gives_transformers_outputs(
 def test_what_layers_share_stands_in_the_file_once(config: AlbertConfig, tmp_path: Path):
     large = replace(config, embedding_size=64, hidden_size=128, intermediate_size=512, num_hidden_layers=6)
     save_model_directory(tmp_path / "model", AlbertForMaskedLM(large), None)
-    report = export_onnx(tmp_path / "model", tmp_path / "model.onnx", ExportSettings())
+    report = export_onnx(tmp_path / "model", tmp_path / "model.onnx")
     assert report.bytes <= 1.1 * (tmp_path / "model/model.safetensors").stat().st_size
     graph = onnx.load(tmp_path / "model.onnx").graph
     contents = [tensor.raw_data for tensor in graph.initializer if len(tensor.raw_data) > 1000]
     assert len(contents) == len(set(contents))
     assert not [node for node in graph.node if node.op_type == "Transpose" and node.input[0] in {
         tensor.name for tensor in graph.initializer}]  # fmt: skip
-    small = export_onnx(tmp_path / "model", tmp_path / "int8.onnx", ExportSettings(precision="int8"))
+    small = export_onnx(tmp_path / "model", tmp_path / "int8.onnx", precision="int8")
     assert small.bytes <= 0.4 * report.bytes
 
 
 def test_int8_answers_do_not_depend_on_what_shares_the_batch(config: AlbertConfig, saved: Save, tmp_path: Path):
     directory = saved(AlbertModel(config))
-    report = export_onnx(directory, tmp_path / "model.onnx", ExportSettings(precision="int8"))
+    report = export_onnx(directory, tmp_path / "model.onnx", precision="int8")
     assert 1e-4 < report.checks[0].differences.largest["last_hidden_state"] < 1
     together, alone = (
         runtime_outputs(tmp_path / "model.onnx", {name: values[:rows, :3] for name, values in padded_batch().items()})
@@ -130,14 +130,14 @@ def test_int8_answers_do_not_depend_on_what_shares_the_batch(config: AlbertConfi
 @pytest.mark.parametrize("act", ["gelu", "gelu_new", "relu", "tanh"])
 def test_every_opset_and_activation(opset, act, config: AlbertConfig, tmp_path: Path):
     save_model_directory(tmp_path / "model", AlbertModel(replace(config, hidden_act=act)), None)
-    export_onnx(tmp_path / "model", tmp_path / "model.onnx", ExportSettings(opset=opset))
+    export_onnx(tmp_path / "model", tmp_path / "model.onnx", opset=opset)
     assert onnx.load(tmp_path / "model.onnx").opset_import[0].version == opset
 
 
 def test_a_window_and_another_depth_give_our_numbers(config: AlbertConfig, tmp_path: Path):
     windowed = AlbertModel(replace(config, attention_window=4)).eval()
     save_model_directory(tmp_path / "model", windowed, None)
-    report = export_onnx(tmp_path / "model", tmp_path / "onnx", ExportSettings(depth=1))
+    report = export_onnx(tmp_path / "model", tmp_path / "onnx", depth=1)
     assert report.window == 4 and report.depth == 1
     assert "window of 4 tokens" in (tmp_path / "onnx/README.md").read_text()
     inputs = padded_batch()
@@ -150,10 +150,10 @@ def test_a_window_and_another_depth_give_our_numbers(config: AlbertConfig, tmp_p
 
 def test_no_head_is_written_that_nobody_trained(config: AlbertConfig, saved: Save, tmp_path: Path):
     directory = saved(AlbertForPreTraining(config), sentence_objective="none")
-    report = export_onnx(directory, tmp_path / "model.onnx", ExportSettings())
+    report = export_onnx(directory, tmp_path / "model.onnx")
     assert list(report.outputs) == ["logits"]
     following = saved(AlbertForPreTraining(config), sentence_objective="nsp")
-    export_onnx(following, tmp_path / "onnx", ExportSettings())
+    export_onnx(following, tmp_path / "onnx")
     assert "0 the next segment, 1 a foreign one" in (tmp_path / "onnx/README.md").read_text()
 
 
@@ -162,13 +162,13 @@ def test_other_numbers_are_refused_and_nothing_is_left(config: AlbertConfig, sav
     directory, before = saved(AlbertModel(config)), set(tmp_path.rglob("*"))
     for output in ("onnx", "model.onnx"):
         with pytest.raises(CheckFailed, match="differs by"):
-            export_onnx(directory, tmp_path / output, ExportSettings())
+            export_onnx(directory, tmp_path / output)
     assert {path for path in tmp_path.rglob("*") if directory not in path.parents} <= before | {directory}
 
 
 def test_the_example_on_the_card_works(config: AlbertConfig, saved: Save, tmp_path: Path, capsys):
     directory = saved(AlbertForSequenceClassification(config, 3))
-    export_onnx(directory, tmp_path / "onnx", ExportSettings())
+    export_onnx(directory, tmp_path / "onnx")
     card = (tmp_path / "onnx/README.md").read_text()
     example = card.split("```python\n")[1].split("```")[0].replace("path/to/this/directory", str(tmp_path / "onnx"))
     exec(compile(example, "card", "exec"), {})
@@ -177,12 +177,12 @@ def test_the_example_on_the_card_works(config: AlbertConfig, saved: Save, tmp_pa
 
 def test_what_cannot_be_written_is_refused_in_one_line(config: AlbertConfig, saved: Save, tmp_path: Path):
     directory = saved(AlbertModel(replace(config, sharing="none")))
-    for settings in (ExportSettings(opset=16), ExportSettings(opset=99), ExportSettings(depth=3)):
+    for settings in ({"opset": 16}, {"opset": 99}, {"depth": 3}):
         with pytest.raises(InvalidConfiguration, match="opset|depth"):
-            export_onnx(directory, tmp_path / "onnx", settings)
+            export_onnx(directory, tmp_path / "onnx", **settings)
     (tmp_path / "there.onnx").write_bytes(b"")
     with pytest.raises(CannotCreate, match="exists already"):
-        export_onnx(directory, tmp_path / "there.onnx", ExportSettings())
+        export_onnx(directory, tmp_path / "there.onnx")
 
 
 def test_a_missing_extra_is_named(config: AlbertConfig, saved: Save, tmp_path: Path, monkeypatch, capsys):

@@ -1,28 +1,77 @@
-"""`albert predict` answers what it is asked, line by line, and leaves no half of an output behind."""
+"""`albert predict` prints one prediction as a table or as JSON lines."""
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-from albert.cli import main as table
+from albert.cli import main as commands
 from albert.cli.commands import predict_main as main
 from albert.inference.predictor import Predictor
 from albert.model.albert import (
     AlbertForMultipleChoice,
     AlbertForPreTraining,
     AlbertForQuestionAnswering,
+    AlbertForSequenceClassification,
     AlbertForTokenClassification,
 )
-from albert.model.config import AlbertConfig
 from albert.runtime.errors import InvalidConfiguration, UsageError
 
-Save = Callable[..., Path]
+CONTEXT = "The letter was written by Ada."
+PAIR = ("He came.", "He saw.")
+TAGS = {"id2label": {0: "O", 1: "[B-X]", 2: "I-X"}}
 
 
-def test_a_mask_is_filled(saved: Save, config: AlbertConfig, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("kind", "labels", "extra", "arguments", "method", "key"),
+    [
+        (AlbertForPreTraining, (), {}, ["--order", *PAIR], lambda p: [p.order(*PAIR)], "label"),
+        (
+            AlbertForSequenceClassification,
+            (3,),
+            TAGS,
+            ["--classify", PAIR[0], "--pair", PAIR[1]],
+            lambda p: p.classify(*PAIR),
+            "label",
+        ),
+        (
+            AlbertForQuestionAnswering,
+            (),
+            {},
+            ["--question", "Who wrote it?", "--context", CONTEXT, "--top-k", "2"],
+            lambda p: p.answer("Who wrote it?", CONTEXT, 2),
+            "answer",
+        ),
+        (
+            AlbertForMultipleChoice,
+            (),
+            {},
+            ["--context", CONTEXT, "--question", "Did she?", "--choose", "yes", "no"],
+            lambda p: p.choose(CONTEXT, ["yes", "no"], "Did she?"),
+            "option",
+        ),
+        (AlbertForTokenClassification, (3,), TAGS, ["--tag", "He came."], lambda p: p.tag("He came."), "entity"),
+        (
+            AlbertForTokenClassification,
+            (3,),
+            TAGS,
+            ["--tag", "He  came, .", "--words"],
+            lambda p: p.tag_sentences([["He", "came,", "."]])[0],
+            "word",
+        ),
+    ],
+)
+def test_prediction_is_that_of_the_method(kind, labels, extra, arguments, method, key, saved, config, capsys):
+    path = str(saved(kind(config, *labels), **extra))
+    expected = method(Predictor.open(path, "cpu"))
+    assert main([path, *arguments, "--json"]) == 0
+    assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == expected
+    assert main([path, *arguments]) == 0
+    shown = capsys.readouterr().out
+    assert all(entry[key] in shown for entry in expected)
+
+
+def test_masks_are_filled(saved, config, capsys):
     path = str(saved(AlbertForPreTraining(config)))
     assert main([path, "--fill-mask", "The [MASK] sat.", "--top-k", "3"]) == 0
     shown = capsys.readouterr().out
@@ -31,35 +80,6 @@ def test_a_mask_is_filled(saved: Save, config: AlbertConfig, capsys: pytest.Capt
     masks = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [len(mask) for mask in masks] == [2, 2]
     assert masks[0][0].keys() == {"score", "token", "token_str", "sequence"}
-
-
-def test_an_order_is_judged(saved: Save, config: AlbertConfig, capsys: pytest.CaptureFixture[str]) -> None:
-    path = str(saved(AlbertForPreTraining(config)))
-    main([path, "--order", "He came.", "He saw.", "--json"])
-    prediction = json.loads(capsys.readouterr().out)
-    assert prediction["label"] in ("in order", "swapped")
-    main([path, "--order", "He came.", "He saw."])
-    assert prediction["label"] in capsys.readouterr().out
-
-
-def test_a_text_is_classified_and_labels_are_shown_as_they_are(
-    classifier: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    main([classifier, "--classify", "He came.", "--pair", "He saw."])
-    shown = capsys.readouterr().out
-    assert "dull" in shown and "[bold]" in shown
-
-
-def test_a_question_is_answered(saved: Save, config: AlbertConfig, capsys: pytest.CaptureFixture[str]) -> None:
-    path = str(saved(AlbertForQuestionAnswering(config)))
-    context = "The letter was written by Ada."
-    main([path, "--question", "Who wrote it?", "--context", context, "--top-k", "2", "--json"])
-    answers = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert len(answers) == 2
-    for answer in answers:
-        assert answer["answer"] == context[answer["start"] : answer["end"]]
-    main([path, "--question", "Who wrote it?", "--context", context, "--top-k", "1"])
-    assert answers[0]["answer"] in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -78,66 +98,34 @@ def test_a_question_is_answered(saved: Save, config: AlbertConfig, capsys: pytes
         (["--input", "a.jsonl", "--output", "b.tsv"], "b.tsv: unknown kind of output; use .jsonl, .csv"),
         (["--classify", "a", "--task", "tag"], "--task: goes with --input"),
         (["--input", "a.jsonl", "--options-field"], "names no field"),
+        (["--classify", "a", "--words"], "--words: goes with --tag, or with --input where words are tagged"),
+        (["--input", "a.txt", "--task", "embed", "--words"], "--words: goes with --tag"),
     ],
 )
-def test_contradictions_are_refused_before_the_model_is_read(arguments: list[str], message: str) -> None:
+def test_contradictory_options_are_refused_before_the_model_is_read(arguments, message):
     with pytest.raises(UsageError, match=message):
         main(["/no/such/model", *arguments])
 
 
-def test_a_failure_is_one_line_with_its_code(capsys: pytest.CaptureFixture[str]) -> None:
-    assert table.run(["predict", "./absent", "--classify", "a"]) == 66
+def test_error_is_one_line_with_its_exit_code(capsys):
+    assert commands.run(["predict", "./absent", "--classify", "a"]) == 66
     assert capsys.readouterr().err == "albert: error: absent: no such directory\n"
 
 
-def test_words_are_tagged(saved: Save, config: AlbertConfig, capsys: pytest.CaptureFixture[str]) -> None:
-    path = str(saved(AlbertForTokenClassification(config, 2), id2label={0: "O", 1: "[X]"}))
-    main([path, "--tag", "He came.", "--json"])
-    words = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [word["word"] for word in words] == ["He", "came", "."]
-    main([path, "--tag", "He came."])
-    assert "came" in capsys.readouterr().out
-    main([path, "--tag", " "])
+def test_text_without_words_is_noted(saved, config, capsys):
+    main([str(saved(AlbertForTokenClassification(config, 3))), "--tag", " "])
     assert "note: the text holds no words\n" in capsys.readouterr().err
 
 
-def test_words_between_blanks_are_tagged_as_in_an_evaluation(
-    saved: Save, config: AlbertConfig, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    tagger = str(saved(AlbertForTokenClassification(config, 3), id2label={0: "O", 1: "B-X", 2: "I-X"}))
-    assert main([tagger, "--tag", "He  came, .", "--words", "--json"]) == 0
-    words = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert words == Predictor.open(tagger, "cpu").tag_sentences([["He", "came,", "."]])[0]
-    assert [word["word"] for word in words] == ["He", "came,", "."]
-    (tmp_path / "in.txt").write_text("He  came, .\n\n")
-    assert main([tagger, "--input", str(tmp_path / "in.txt"), "--output", str(tmp_path / "out.jsonl"), "--words"]) == 0
-    some, none = (json.loads(line)["predicted_tags"] for line in (tmp_path / "out.jsonl").read_text().splitlines())
-    assert [word["word"] for word in some] == ["He", "came,", "."] and none == []
-    for wrong in (["--classify", "a"], ["--input", "x.txt", "--task", "embed"]):
-        with pytest.raises(UsageError, match="--words: goes with --tag, or with --input where words are tagged"):
-            main([tagger, *wrong, "--words"])
-
-
-def test_an_option_is_chosen(saved: Save, config: AlbertConfig, capsys: pytest.CaptureFixture[str]) -> None:
-    path = str(saved(AlbertForMultipleChoice(config)))
-    main([path, "--context", "He came.", "--question", "Did he?", "--choose", "yes", "no", "--json"])
-    entries = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert {entry["option"] for entry in entries} == {"yes", "no"}
-    main([path, "--context", "He came.", "--choose", "yes", "no"])
-    assert "option" in capsys.readouterr().out
-
-
-def test_what_is_doubtful_is_said_and_settings_can_be_set(
-    saved: Save, config: AlbertConfig, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_ambiguous_activation_is_noted_and_can_be_overridden(saved, config, capsys):
     path = str(saved(AlbertForPreTraining(replace(config, hidden_act="gelu")), net_structure_type=0))
     arguments = [path, "--fill-mask", "The [MASK] sat.", "--json"]
     main(arguments)
     first = capsys.readouterr()
     assert first.err.startswith('note: hidden_act "gelu" is the exact form')
     main([*arguments, "--hidden-act", "gelu_new", "--num-attention-heads", "2", "--precision", "fp32", "--depth", "3"])
-    other = capsys.readouterr()
-    assert other.err == f"{path}: fp32 on cpu, 3 layers\n"
-    assert other.out != first.out
+    second = capsys.readouterr()
+    assert second.err == f"{path}: fp32 on cpu, 3 layers\n"
+    assert second.out != first.out
     with pytest.raises(InvalidConfiguration, match="5 heads do not divide"):
         main([*arguments, "--num-attention-heads", "5"])

@@ -97,8 +97,8 @@ def _some(names: tuple[str, ...] | list[str]) -> str:
 def onnx(args: ExportOnnx) -> None:
     """Run `albert export onnx`."""
     exporting = load_by_name("albert.inference.onnx_export", "onnx")
-    settings = exporting.ExportSettings(precision=args.precision, opset=args.opset, depth=args.depth)
-    export = exporting.export_onnx(args.model, args.output, settings, revision=args.revision, replace=args.replace)
+    settings = {name: getattr(args, name) for name in ("precision", "opset", "depth", "revision", "replace")}
+    export = exporting.export_onnx(args.model, args.output, **settings)
     values: dict[str, object] = {
         "graph": f"{export.kind}, {export.depth} layers, {export.precision}, opset {export.opset}",
         "file": f"{bytes_of(export.bytes)}, {export.bytes / export.weight_bytes:.1%} of the weights in float32",
@@ -114,13 +114,13 @@ def onnx(args: ExportOnnx) -> None:
 
 def sentence_transformers(args: ExportSentenceTransformers) -> None:
     """Run `albert export sentence-transformers`."""
-    vectors = save_for_sentence_transformers(
+    width, max_length = save_for_sentence_transformers(
         args.model, args.output, args.pooling, args.normalize, revision=args.revision, replace=args.replace
     )
     pooled = "the mean over all tokens" if args.pooling == "mean" else "the state of [CLS]"
     values: dict[str, object] = {
-        "vectors": f"{vectors.width} numbers, {pooled}{', of length 1' if args.normalize else ''}",
-        "texts": f"of at most {vectors.longest} tokens; sentence-transformers cuts longer ones without a message",
+        "vectors": f"{width} numbers, {pooled}{', of length 1' if args.normalize else ''}",
+        "texts": f"of at most {max_length} tokens; sentence-transformers cuts longer ones without a message",
         "written": args.output,
     }
     _print("albert export sentence-transformers", values, f"SentenceTransformer({str(args.output)!r}).encode(texts)")

@@ -1,10 +1,7 @@
 """Inference tasks: one table, `ABILITIES`, for prediction on files, the command line, the HTTP API and the web page.
 
-An entry holds the head that a task needs, how a row of a file and the body of a request become inputs, how results are
-computed, and their fields. Nothing here imports torch: the work is done by the methods of a `Predictor`.
-
 To add a task, add an entry: `albert predict --task NAME --input FILE`, `POST /NAME`, its part of `/openapi.json` and a
-tab of the web page follow from it."""
+tab of the web page follow from it. Nothing here imports torch: the methods of a `Predictor` compute."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,12 +24,7 @@ NO_MASK = f'write one, as in "The cat {MASK} on the mat."'
 
 
 class UnansweredTexts(UsageError):
-    """Some texts of a batch have no result.
-
-    Args:
-        subject: what the texts are: "text", "context".
-        reasons: index of a text -> what is wrong with it, and what to do.
-    """
+    """Some texts of a batch have no result; `reasons` maps the index of a text to what is wrong and the remedy."""
 
     def __init__(self, subject: str, reasons: Mapping[int, tuple[str, str | None]]) -> None:
         self.reasons = dict(reasons)
@@ -60,11 +52,11 @@ class Fields:
     question: str = "question"
     context: str = "context"
     options: tuple[str, ...] = ("options",)
-    """One field with a list, or one field per option."""
+    """One field with a list of options, or one field per option."""
 
 
-def text_field(record: Record, field: str, flag: str) -> str:
-    """The value of a text field; raises DamagedData, which names the row, if it is missing or not a string."""
+def _text_field(record: Record, field: str, flag: str) -> str:
+    """The value of a text field; raises DamagedData if it is missing or not a string."""
     if field not in record.fields:
         hint = did_you_mean(field, record.fields)
         raise DamagedData(record.where, f"has no field {field!r}", f"{hint} ({flag} names another)")
@@ -75,36 +67,33 @@ def text_field(record: Record, field: str, flag: str) -> str:
     return value
 
 
-def text_fields(*names: str) -> Callable[[Record, Fields], Inputs]:
-    """A function that reads these fields of a row; one whose name ends in "?" is optional, None if it is absent."""
+def _text_fields(*names: str) -> Callable[[Record, Fields], Inputs]:
+    """A function that reads these fields of a row; one whose name ends in "?" is None if it is absent."""
 
-    def read(record: Record, fields: Fields) -> Inputs:
-        texts: list[str | None] = []
-        for name in names:
-            field = getattr(fields, name.removesuffix("?"))
-            is_absent = name.endswith("?") and field not in record.fields
-            texts.append(None if is_absent else text_field(record, field, f"--{name.removesuffix('?')}-field"))
-        return tuple(texts)
+    def read_one(record: Record, fields: Fields, name: str) -> str | None:
+        field = getattr(fields, name.removesuffix("?"))
+        if name.endswith("?") and field not in record.fields:
+            return None
+        return _text_field(record, field, f"--{name.removesuffix('?')}-field")
 
-    return read
+    return lambda record, fields: tuple(read_one(record, fields, name) for name in names)
 
 
-one_text = text_fields("text")
+one_text = _text_fields("text")
 
 
-def text_or_words(record: Record, fields: Fields) -> Inputs:
-    """A string, or a list of words."""
+def _text_or_words(record: Record, fields: Fields) -> Inputs:
     value = record.fields.get(fields.text)
     is_words = isinstance(value, list) and all(isinstance(word, str) for word in value)
     return (value,) if is_words else one_text(record, fields)
 
 
-def options_in_context(record: Record, fields: Fields) -> Inputs:
+def _options_in_context(record: Record, fields: Fields) -> Inputs:
     """A context, at least two options, and a question (which may be empty)."""
-    question, context = text_fields("question?", "context")(record, fields)
+    question, context = _text_fields("question?", "context")(record, fields)
     field, *others = fields.options
     if others or field not in record.fields:
-        return context, [text_field(record, each, "--options-field") for each in fields.options], question or ""
+        return context, [_text_field(record, each, "--options-field") for each in fields.options], question or ""
     options = record.fields[field]
     if not isinstance(options, list) or len(options) < 2 or not all(isinstance(option, str) for option in options):
         raise DamagedData(record.where, f"field {field!r} must be a list of at least two strings")
@@ -191,21 +180,19 @@ class Ability:
 
     def answers(self, predictor: Any, inputs: Sequence[Inputs], settings: Settings) -> list[dict[str, Any]]:
         """The output fields of each row; where a row has no result all are null but `error`."""
-        reasons: dict[int, tuple[str, str | None]] = {}
+        rows: list[Mapping[str, Any]] = [{}] * len(inputs)
+        answerable = list(range(len(inputs)))
         try:
-            results = iter(self.compute(predictor, inputs, settings))
+            results = self.compute(predictor, inputs, settings)
         except UnansweredTexts as error:
-            reasons = error.reasons
-            others = [each for number, each in enumerate(inputs) if number not in reasons]
-            results = iter(self.compute(predictor, others, settings) if others else [])
-        names, answers = self.output_fields(predictor, settings), []
-        for number in range(len(inputs)):
-            if number in reasons:
-                result = {ERROR: reasons[number][0]}
-            else:
-                result = {"tokens_cut": 0, **self.to_row(predictor, next(results))}
-            answers.append({name: result.get(name) for name in names})
-        return answers
+            for number, (why, _) in error.reasons.items():
+                rows[number] = {ERROR: why}
+            answerable = [number for number in answerable if number not in error.reasons]
+            results = self.compute(predictor, [inputs[n] for n in answerable], settings) if answerable else []
+        for number, result in zip(answerable, results, strict=True):
+            rows[number] = {"tokens_cut": 0, **self.to_row(predictor, result)}
+        names = self.output_fields(predictor, settings)
+        return [{name: row.get(name) for name in names} for row in rows]
 
 
 def columns(inputs: Sequence[Inputs]) -> list[list[Any]]:
@@ -225,12 +212,11 @@ def _compute_by_kind(
     second: Callable[[list[Any]], list[Any]],
 ) -> list[Any]:
     """Results for inputs of two kinds, in input order; each kind is computed together."""
-    kinds = [is_first(each) for each in inputs]
     results = {}
     for kind, compute in ((True, first), (False, second)):
-        members = [each for each, own in zip(inputs, kinds, strict=True) if own is kind]
+        members = [each for each in inputs if is_first(each) is kind]
         results[kind] = iter(compute(members) if members else [])
-    return [next(results[kind]) for kind in kinds]
+    return [next(results[is_first(each)]) for each in inputs]
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -238,7 +224,6 @@ def _compute_by_kind(
 
 _LABEL: dict[str, Value] = {"label": "text", "score": "number", "tokens_cut?": "count", "depth?": "count"}
 _DEPTH_AND_CUT: dict[str, Value] = {"depth?": "count", "tokens_cut": "count"}
-"""Fields of a file's row."""
 
 
 def _paired_inputs(body: Mapping[str, Any]) -> Iterable[Inputs]:
@@ -272,7 +257,7 @@ def _class_fields(predictor: Any, settings: Settings) -> dict[str, Value]:
 
 
 _TEXTS_OR_PAIRS: dict[str, Any] = {
-    "row": text_fields("text", "pair?"),
+    "row": _text_fields("text", "pair?"),
     "request": {
         "texts": Part(["text"]),
         "pairs": Part(["text"], None, "The second text of each pair, where the model was trained on pairs."),
@@ -281,7 +266,6 @@ _TEXTS_OR_PAIRS: dict[str, Any] = {
     "example": {"texts": ["A fine film, from its first minute to its last.", "Dull."]},
     "inputs": _paired_inputs,
 }
-"""Shared by classify and score."""
 _CLASSIFY = Ability(
     name="classify",
     needs=CLASSIFYING,
@@ -329,7 +313,7 @@ _ANSWER = Ability(
     needs=ANSWERING,
     heads={"question_answering": ("qa_outputs.",), "joint_question_answering": ("joint_qa_outputs.",)},
     about="The spans of a context that best answer a question, as exact slices of it; long contexts are read in full.",
-    row=text_fields("question", "context"),
+    row=_text_fields("question", "context"),
     request={"questions": Part(_QUESTIONS), "top_k": Part("count", 1, "Number of answers to each question.")},
     request_about="Questions, each with its context.",
     example={
@@ -351,7 +335,7 @@ _CHOOSE = Ability(
     needs=CHOOSING,
     heads={"multiple_choice": ("classifier.", "albert.pooler.")},
     about="The options, most likely first; each counts as a text.",
-    row=options_in_context,
+    row=_options_in_context,
     request={
         "questions": Part([{"context": Part("text"), "options": Part(["text", "text"]), "question": Part("text", "")}])
     },
@@ -407,7 +391,7 @@ _TAG = Ability(
     needs=TAGGING,
     heads={"token_classification": ("classifier.",)},
     about="The most likely label of every word, with the word's position in the text; long texts are read in full.",
-    row=text_or_words,
+    row=_text_or_words,
     request={"texts": Part(["text"])},
     request_about="One text or many.",
     example={"texts": ["The captain of the Nautilus was a strange man."]},
@@ -440,7 +424,7 @@ _ORDER = Ability(
     needs=ORDERING,
     heads={"pretraining": ("sop_classifier.", "albert.pooler.")},
     about="Whether two adjacent segments are in order or swapped.",
-    row=text_fields("text", "pair"),
+    row=_text_fields("text", "pair"),
     request={"pairs": Part(["pair"])},
     request_about="Pairs of segments.",
     example={"pairs": [["She opened the letter.", "It was from her brother in Lisbon."]]},

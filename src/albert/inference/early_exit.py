@@ -6,6 +6,7 @@ each result is the same as for its sequence alone.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate, pairwise
 from typing import Any, Literal
 
 import numpy as np
@@ -23,8 +24,6 @@ Decision = Literal["class", "labels", "number", "option"]
 """What consecutive exits must agree on: the top class, the set of labels above 0.5, a number, or the top option."""
 TOLERANCE = 0.1
 """Numbers that differ by less agree; in standard deviations of the training labels, if `config.json` has it."""
-
-
 Members = tuple[int, ...]
 """Indices of sequences that are decided together: one, or the options of a question."""
 
@@ -37,9 +36,6 @@ class EarlyExit:
         patience: how many times in a row an exit must agree with the previous one.
         exits: layers after which the head is applied; the last layer is always one.
         decision: what exits must agree on.
-
-    Raises:
-        InvalidConfiguration: patience below 1, or a model without a sequence-level head.
     """
 
     def __init__(
@@ -58,10 +54,9 @@ class EarlyExit:
             raise InvalidConfiguration("patience", why, "leave it out, or choose a depth")
         self.packed_model, self.patience, self.tolerance = packed_model, patience, tolerance
         self.decision: Decision = "option" if isinstance(model, AlbertForMultipleChoice) else decision
-        inner = model.config.inner_group_num
-        self.depth = len(model.albert.encoder.plan) // inner
+        self._inner = model.config.inner_group_num
+        self.depth = len(model.albert.encoder.plan) // self._inner
         """Layers that the model is set to run."""
-        self._inner = inner
         self.exits = (*(depth for depth in sorted(set(exits)) if depth < self.depth), self.depth)
 
     def rows(
@@ -73,8 +68,8 @@ class EarlyExit:
         """The head's output for each sequence (see `output_rows`) and the layers computed for it, in input order.
 
         `sizes` has the number of (consecutive) sequences of each question, which exit together; None: one each."""
-        ends = np.cumsum([1] * len(token_ids) if sizes is None else sizes).tolist()
-        questions = [tuple(range(first, last)) for first, last in zip([0, *ends], ends, strict=False)]
+        bounds = accumulate([1] * len(token_ids) if sizes is None else sizes, initial=0)
+        questions = [tuple(range(first, last)) for first, last in pairwise(bounds)]
         rows: list[Any] = [None] * len(token_ids)
         for batch in self._batches(questions, [len(ids) for ids in token_ids]):
             BETWEEN_BATCHES.get()()
@@ -149,19 +144,15 @@ class EarlyExit:
                 return torch.stack([part.argmax() for part in logits.split(sizes)])
 
     def _agree(
-        self, one: Shaped[Tensor, "questions ..."], other: Shaped[Tensor, "questions ..."]
+        self, previous: Shaped[Tensor, "questions ..."], current: Shaped[Tensor, "questions ..."]
     ) -> Bool[Tensor, " questions"]:
         if self.decision == "number":
-            return (one - other).abs() < self.tolerance
-        return (one == other).reshape(len(one), -1).all(dim=1)
+            return (previous - current).abs() < self.tolerance
+        return (previous == current).reshape(len(previous), -1).all(dim=1)
 
 
 def early_exit_of(packed_model: PackedModel, patience: int, extra: Mapping[str, Any], model: str) -> EarlyExit:
-    """Early exit with the exits that `config.json` (`extra`) lists; `model` is the model's name in errors.
-
-    Raises:
-        InvalidConfiguration: it was not trained with several exits, or has no sequence-level head.
-    """
+    """Early exit with the exits that `config.json` (`extra`) lists; `model` is the model's name in errors."""
     exits = read_exit_depths(extra, model)
     problem = extra.get("problem_type")
     if problem == "multi_label_classification":

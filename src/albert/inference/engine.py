@@ -110,10 +110,6 @@ def choose_precision(precision: PrecisionChoice, device: torch.device) -> Infere
 
     "auto" is never int8, which can change scores: `albert evaluate --precision fp32 int8` shows by how much. Logs a
     warning, once per process, where int8 is slower than bf16.
-
-    Raises:
-        InvalidConfiguration: unknown precision.
-        Unavailable: int8 is not supported (see `check_int8`).
     """
     if precision not in (choices := get_args(PrecisionChoice)):
         raise InvalidConfiguration("precision", f"{precision!r} is not a choice", did_you_mean(str(precision), choices))
@@ -121,9 +117,7 @@ def choose_precision(precision: PrecisionChoice, device: torch.device) -> Infere
         check_int8(device)
         if slower_in_int8(device):
             _warn_slow_int8()
-    if precision != "auto":
-        return precision
-    return default_precision(device)
+    return default_precision(device) if precision == "auto" else precision
 
 
 @cache
@@ -151,13 +145,6 @@ def check_int8(device: torch.device) -> None:
 # that fit its registers; with a prepacked weight a product is up to a third faster than `functional.linear`, and
 # elementwise operations that follow it (activation, residual) are fused.
 
-_ONEDNN_NAMES: dict[tuple[type[nn.Module], str], tuple[str, str]] = {
-    (nn.GELU, "tanh"): ("gelu", "tanh"),
-    (nn.GELU, "none"): ("gelu", "none"),
-    (nn.ReLU, ""): ("relu", ""),
-    (nn.Tanh, ""): ("tanh", ""),
-}
-"""Activation, its approximation -> oneDNN's names of both."""
 _ZERO_POINT = 128
 """The unsigned byte of 0: oneDNN is fast only for unsigned bytes times signed ones."""
 _LEAST_MAXIMUM = 1e-30
@@ -174,18 +161,15 @@ class LinearMap:
         self._weight, self._bias, self._activation = weight.to(dtype), bias.to(dtype), activation
 
     def __call__(self, rows: Float[Tensor, "tokens inputs"]) -> Float[Tensor, "tokens outputs"]:
-        """The product and the bias."""
         return functional.linear(rows, self._weight, self._bias)
 
     def with_activation(self, rows: Float[Tensor, "tokens inputs"]) -> Float[Tensor, "tokens outputs"]:
-        """The product, the bias, and the activation."""
         assert self._activation is not None, "a map without an activation"
         return self._activation(self(rows))
 
     def with_residual(
         self, rows: Float[Tensor, "tokens inputs"], residual: Float[Tensor, "tokens outputs"]
     ) -> Float[Tensor, "tokens outputs"]:
-        """The product, the bias, and a residual."""
         return self(rows) + residual
 
 
@@ -197,7 +181,9 @@ class PrepackedMap(LinearMap):
         self._bias = bias.to(dtype)
         self._attribute, self._algorithm = "none", ""
         if activation is not None:
-            self._attribute, self._algorithm = _ONEDNN_NAMES[type(activation), getattr(activation, "approximate", "")]
+            # oneDNN's names: gelu with "tanh" or "none", relu, tanh
+            self._attribute = type(activation).__name__.lower()
+            self._algorithm = getattr(activation, "approximate", "")
 
     def __call__(self, rows: Tensor) -> Tensor:
         return torch.ops.mkldnn._linear_pointwise(rows, self._weight, self._bias, "none", [], "")
@@ -223,8 +209,7 @@ class Int8Map(LinearMap):
         self._bias, self._rounded_bias, self._dtype = bias.float(), bias.to(dtype), dtype
         # The tanh form is within 0.0005 of the exact one, below the resolution of int8, and takes torch three times as
         # long.
-        is_gelu = isinstance(activation, nn.GELU)
-        self._activation = nn.GELU() if is_gelu else activation
+        self._activation = nn.GELU() if isinstance(activation, nn.GELU) else activation
 
     def __call__(self, rows: Tensor) -> Tensor:
         product, steps = self._product(rows, self._dtype)
@@ -264,12 +249,7 @@ def make_map(
     dtype: torch.dtype,
     activation: nn.Module | None = None,
 ) -> LinearMap:
-    """The fastest linear map for the weight's device and this precision; weight and bias are copied.
-
-    Args:
-        dtype: of the output of `__call__`.
-        activation: what `with_activation` applies.
-    """
+    """The fastest linear map for the weight's device and this precision; weight and bias are copied."""
     if precision == "int8":
         return Int8Map(weight, bias, dtype, activation)
     has_prepacked = (
@@ -291,19 +271,8 @@ def make_map(
 class FastEncoder(nn.Module):
     """Replacement for a trained encoder: the same methods, shapes and, in fp32, the same numbers to 1e-5.
 
-    Inputs and outputs are float32.
-
-    Args:
-        encoder: on the device where it will compute.
-        precision: of matrix products.
-
-    Attributes:
-        plan: which blocks each layer applies (see `sharing_plan`).
-        attentions, feed_forwards: the blocks of the encoder, for inspection; changing their weights has no effect on
-            the prepared ones.
-
-    Raises:
-        Unavailable: int8 is not supported.
+    Inputs and outputs are float32. `attentions` and `feed_forwards` are the blocks of the encoder, for inspection;
+    changing their weights has no effect on the prepared ones.
     """
 
     def __init__(self, encoder: Encoder, precision: InferencePrecision = "fp32") -> None:
@@ -315,10 +284,13 @@ class FastEncoder(nn.Module):
         self.attentions, self.feed_forwards = encoder.attentions, encoder.feed_forwards
         self._states = torch.bfloat16 if precision == "bf16" else torch.float32
         with torch.inference_mode():
-            attentions = [cast(AttentionBlock, block) for block in encoder.attentions]
-            feed_forwards = [cast(FeedForwardBlock, block) for block in encoder.feed_forwards]
-            self._attentions = [_FastAttention(block, precision, self._states) for block in attentions]
-            self._feed_forwards = [_FastFeedForward(block, precision, self._states) for block in feed_forwards]
+            self._attentions = [
+                _FastAttention(cast(AttentionBlock, block), precision, self._states) for block in encoder.attentions
+            ]
+            self._feed_forwards = [
+                _FastFeedForward(cast(FeedForwardBlock, block), precision, self._states)
+                for block in encoder.feed_forwards
+            ]
 
     def forward(self, hidden: Float[Tensor, "tokens H"], packed: PackedSequences) -> Float[Tensor, "tokens H"]:
         with torch.inference_mode():
@@ -335,7 +307,7 @@ class FastEncoder(nn.Module):
     def each_layer(
         self, hidden: Float[Tensor, "tokens H"], packed: PackedSequences, done: int = 0
     ) -> Iterator[Float[Tensor, "tokens H"]]:
-        """Yield every layer's output; see `Encoder.each_layer`."""
+        """Yield the output of every layer after the first `done`; see `Encoder.each_layer`."""
         tokens = len(hidden)
         with torch.inference_mode():
             rows = pad_rows(hidden.to(self._states))
@@ -351,7 +323,7 @@ class FastEncoder(nn.Module):
 
 
 def use_fast_encoders(model: nn.Module, precision: InferencePrecision) -> None:
-    """Replace every encoder in a model by a `FastEncoder`; one that already is one stays."""
+    """Replace every encoder in a model by a `FastEncoder`, unless it is one."""
     for part in list(model.modules()):
         for name, child in part.named_children():
             if isinstance(child, Encoder):
@@ -417,10 +389,8 @@ class Autotuner:
     uses a core, because every operation waits for the slowest thread. The other variant is retried now and then.
     """
 
-    RETRY_EVERY = 32
-    """Calls of one size after which the other variant is retried."""
-    HISTORY = 3
-    """Calls over which the minimum is taken."""
+    RETRY_EVERY = 32  # calls of one size
+    HISTORY = 3  # calls over which the minimum is taken
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self._clock = clock
@@ -453,9 +423,6 @@ class PackedModel:
         micro_batch_tokens: approximate number of tokens per micro-batch; on a CPU, per worker (see
             `albert.runtime.devices`). None: a fast default for the device.
         precision: of the encoder's matrix products; heads compute in fp32.
-
-    Raises:
-        Unavailable: the device does not support the precision.
     """
 
     def __init__(
@@ -475,72 +442,72 @@ class PackedModel:
         """The head's output for each sequence, in input order (see `output_rows`)."""
         rows: list[Any] = [None] * len(token_ids)
 
-        def compute(members: Sequence[int]) -> None:
-            packed = pack([token_ids[member] for member in members], [token_types[member] for member in members])
-            with torch.inference_mode():
-                outputs = output_rows(self.model(packed.to(self.device)), packed.lengths)
+        def compute(packed: PackedSequences, members: Sequence[int]) -> Sequence[Any]:
+            return output_rows(self.model(packed.to(self.device)), packed.lengths)
+
+        for members, outputs in self._compute(compute, token_ids, token_types):
             for member, row in zip(members, outputs, strict=True):
                 rows[member] = row
-
-        for batches in self._rounds([len(ids) for ids in token_ids]):
-            self._compute_each(compute, batches, token_ids)
         return rows
 
     def at(
-        self, token_ids: Sequence[np.ndarray], token_types: Sequence[np.ndarray], places: Sequence[np.ndarray]
+        self, token_ids: Sequence[np.ndarray], token_types: Sequence[np.ndarray], positions: Sequence[np.ndarray]
     ) -> Iterator[tuple[int, Tensor, Tensor | None]]:
         """Logits of a masked-token head at the given positions of each sequence.
 
         Vocabulary logits are large, so they are yielded as they are computed: the index of a sequence, its logits
-        [places, V], and those of its order [2] if there is a head for it.
+        [positions, V], and those of its order [2] if there is a head for it.
         """
 
-        def compute(members: Sequence[int]) -> tuple[Tensor, Tensor | None]:
-            packed = pack([token_ids[member] for member in members], [token_types[member] for member in members])
-            starts = packed.first_positions.tolist()
-            positions = np.concatenate([places[member] + start for member, start in zip(members, starts, strict=True)])
-            with torch.inference_mode():
-                logits = self.model(packed.to(self.device), torch.from_numpy(positions).to(self.device))
+        def compute(packed: PackedSequences, members: Sequence[int]) -> tuple[Tensor, Tensor | None]:
+            starts = zip(members, packed.first_positions.tolist(), strict=True)
+            shifted = torch.from_numpy(np.concatenate([positions[member] + start for member, start in starts]))
+            logits = self.model(packed.to(self.device), shifted.to(self.device))
             if isinstance(logits, PreTrainingLogits):
                 return logits.masked_tokens, logits.sentence_order
             return logits, None
 
-        lengths, rows = [len(ids) for ids in token_ids], [len(each) for each in places]
-        for batches in self._rounds(lengths, rows):
-            for members, (masked, order) in zip(batches, self._compute_each(compute, batches, token_ids), strict=True):
-                parts = masked.split([rows[member] for member in members])
-                for place, (member, part) in enumerate(zip(members, parts, strict=True)):
-                    yield member, part, None if order is None else order[place]
+        counts = [len(each) for each in positions]
+        for members, (masked, order) in self._compute(compute, token_ids, token_types, counts):
+            parts = masked.split([counts[member] for member in members])
+            for row, (member, part) in enumerate(zip(members, parts, strict=True)):
+                yield member, part, None if order is None else order[row]
 
     @property
     def _workers(self) -> int:
         return torch.get_num_threads() if self.device.type == "cpu" else 1
 
-    def _compute_each(
+    def _compute(
         self,
-        compute: Callable[[Sequence[int]], Result],
-        batches: Sequence[Sequence[int]],
-        tokens: Sequence[np.ndarray],
-    ) -> list[Result]:
-        """Compute several batches with one worker each; a single one with all threads of torch or with one."""
-        if len(batches) != 1 or self._workers == 1:
-            return parallel_map(compute, batches)
-        size, single = sum(len(tokens[member]) for member in batches[0]), partial(compute, batches[0])
-        return [self._autotuner.run(size, single, partial(in_one_thread, single))]
+        compute: Callable[[PackedSequences, Sequence[int]], Result],
+        token_ids: Sequence[np.ndarray],
+        token_types: Sequence[np.ndarray],
+        logit_rows: Sequence[int] | None = None,
+    ) -> Iterator[tuple[list[int], Result]]:
+        """The members of each micro-batch and its result; `logit_rows` counts vocabulary logits per sequence.
 
-    def _rounds(self, lengths: Sequence[int], rows: Sequence[int] | None = None) -> Iterator[list[list[int]]]:
-        """Groups of batches to compute together: all of them, or in a server one per worker, so that others get a turn.
-
-        Args:
-            lengths: tokens of each sequence.
-            rows: rows of vocabulary logits per sequence; these take memory, so a group has one batch per worker.
+        Batches are computed by one worker each, a single one with all threads of torch or with one. In a server, and
+        where logits take memory, only as many are computed at a time as there are workers.
         """
-        batches = self._micro_batches(lengths, rows)
+
+        def run(members: list[int]) -> Result:
+            packed = pack([token_ids[member] for member in members], [token_types[member] for member in members])
+            with torch.inference_mode():
+                return compute(packed, members)
+
+        batches = self._micro_batches([len(ids) for ids in token_ids], logit_rows)
         between = BETWEEN_BATCHES.get()
-        together = len(batches) if between is _no_op and rows is None else self._workers
+        together = len(batches) if between is _no_op and logit_rows is None else self._workers
         for first in range(0, len(batches), max(1, together)):
             between()
-            yield batches[first : first + together]
+            group = batches[first : first + together]
+            if len(group) != 1 or self._workers == 1:
+                results = parallel_map(run, group)
+            else:
+                single = partial(run, group[0])
+                tokens = sum(len(token_ids[member]) for member in group[0])
+                results = [self._autotuner.run(tokens, single, partial(in_one_thread, single))]
+            yield from zip(group, results, strict=True)
 
     def _micro_batches(self, lengths: Sequence[int], rows: Sequence[int] | None) -> list[list[int]]:
         """Indices of sequences of similar length, in batches of similar size for all workers."""

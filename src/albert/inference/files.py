@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from itertools import islice
@@ -55,10 +55,6 @@ def opened_input(source: str) -> Iterator[CorpusFile]:
     """The input file of a path; for `-`, standard input, copied to a temporary file.
 
     Standard input is JSON lines if it begins with `{`, else one text per line.
-
-    Raises:
-        UsageError: unknown file type.
-        MissingInput: it cannot be read.
     """
     if source != STANDARD_INPUT:
         path = Path(source)
@@ -70,12 +66,9 @@ def opened_input(source: str) -> Iterator[CorpusFile]:
         yield input_file(path, kind, source, PIPE_REMEDY)
         return
     with tempfile.NamedTemporaryFile(prefix="albert-") as file:
-        beginning = b""
-        while data := sys.stdin.buffer.read(_CHUNK):
-            beginning += data[: 64 - len(beginning)] if len(beginning) < 64 else b""
-            file.write(data)
-        file.flush()
-        is_json = beginning.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{")
+        shutil.copyfileobj(sys.stdin.buffer, file, _CHUNK)
+        file.seek(0)
+        is_json = file.read(64).removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{")
         yield input_file(Path(file.name), "JSON lines" if is_json else "text", "standard input")
 
 
@@ -84,8 +77,6 @@ def opened_input(source: str) -> Iterator[CorpusFile]:
 
 Row = Mapping[str, Any]
 ENDINGS = (".jsonl", ".csv", ".parquet", ".npy")
-
-
 _TYPED = "albert.text.arrow_files"
 """The module for column types; it needs pyarrow."""
 
@@ -96,8 +87,7 @@ class OutputFormat(ABC):
     beginning = b""
 
     @abstractmethod
-    def encode(self, rows: Sequence[Row]) -> bytes:
-        """Encode some rows."""
+    def encode(self, rows: Sequence[Row]) -> bytes: ...
 
     def finish(self, written: Path, output: Path) -> None:
         """Make the final file from the encoded rows, which are kept: a hard link, or a copy."""
@@ -152,13 +142,7 @@ def output_format(
 ) -> OutputFormat:
     """The format of the output by its extension; JSON lines for standard output.
 
-    Args:
-        answers: the predicted fields, by their names in the output, and their types.
-        width: dimension of a vector.
-
-    Raises:
-        UsageError: unknown extension, or `.npy` for a task other than embed.
-        Unavailable: Parquet without pyarrow.
+    `answers` are the predicted fields and their types, `width` is the dimension of a vector.
     """
     path, vector = args.output, f"{args.prefix}embedding"
     match path.suffix.lower() if path is not None else ".jsonl":
@@ -287,15 +271,8 @@ def partial_output(
 ) -> Iterator[PartialOutput]:
     """Begin or resume an output; after the block the final file exists, and the partial one is removed.
 
-    Rows whose checksum is wrong are written again, with a note on standard error.
-
-    Args:
-        settings: everything that determines the output's bytes.
-        replace: start over if the partial output has other settings.
-
-    Raises:
-        CannotCreate: another process is writing it, or it has other settings, which are named.
-        WriteFailed: the disk is full or failed.
+    Rows whose checksum is wrong are written again, with a note on standard error. `settings` are everything that
+    determines the output's bytes; with `replace`, a partial output that has other settings is started over.
     """
     directory = output.with_name(output.name + ".partial")
     with locked(directory, "this output") as release:
@@ -387,13 +364,7 @@ MAX_ERRORS_SHOWN = 3
 
 @dataclass(frozen=True)
 class FilePrediction:
-    """Options of a prediction on a file.
-
-    Attributes:
-        output: a path, whose extension is the format; None is standard output, in JSON lines.
-        prefix: prefix of the names of predicted fields, to distinguish them from those of the row.
-        replace: overwrite an existing output, or a partial one with other settings.
-    """
+    """Options of a prediction on a file; without `output`, JSON lines go to standard output."""
 
     file: CorpusFile
     output: Path | None
@@ -402,9 +373,9 @@ class FilePrediction:
     settings: abilities.Settings = field(default_factory=abilities.Settings)
     prefix: str = "predicted_"
     replace: bool = False
+    """Overwrite an existing output, or a partial one with other settings."""
 
     def inputs(self, record: Record) -> abilities.Inputs:
-        """The inputs of a row; raises DamagedData."""
         assert self.ability.row is not None, f"{self.ability.name} is not available for files"
         return self.ability.row(record, self.fields)
 
@@ -420,12 +391,7 @@ class CheckedInput(NamedTuple):
 
 
 def check_input(args: FilePrediction, answers: Iterable[str]) -> CheckedInput:
-    """Validate every row; `answers` are the names of the predicted fields in the output.
-
-    Raises:
-        MissingInput: there are no rows.
-        DamagedData: a row, which is named, cannot be read, lacks a field, or already has a predicted field.
-    """
+    """Validate every row; `answers` are the names of the predicted fields in the output."""
     file, columns, rows = args.file, dict[str, None](), 0
     typed = args.output is not None and args.output.suffix.lower() == ".parquet"
     # column types of JSON lines are inferred from the rows; other formats declare them
@@ -465,50 +431,33 @@ def batches_of(records: Iterator[Record]) -> Iterator[list[Record]]:
 
 
 def predict_file(predictor: Predictor, args: FilePrediction) -> Progress:
-    """Predict every row of a file; resumes a partial output of the same call.
-
-    Raises:
-        MissingInput, DamagedData: the input cannot be read, or a row lacks a field; nothing is predicted.
-        CannotCreate: the output is in use, or a partial output has other settings.
-        WriteFailed: the disk is full or failed; the same call resumes.
-        Stopped: by SIGTERM or SIGINT, after a commit; the same call resumes.
-    """
+    """Predict every row of a file; after a signal or a failure to write, the same call resumes its partial output."""
     fields = args.ability.output_fields(predictor, args.settings)
     answers = {f"{args.prefix}{name}": value for name, value in fields.items()}
     checked = check_input(args, answers)
     format = output_format(args, checked, answers, predictor.config.hidden_size)
-    output = args.output
-    if output is None:
-        total = Progress()
-
-        def show(data: bytes, count: int) -> None:
-            sys.stdout.write(data.decode())
+    if args.output is None:
+        done = Progress()
+        for rows in _predicted_rows(predictor, args, checked, done):
+            sys.stdout.write(format.encode(rows).decode())
             sys.stdout.flush()
-            total.rows += count
-
-        _predict(predictor, args, checked, format, total, show)
-        return total
-    with partial_output(output, _identity(predictor, args, checked), format, args.replace) as rows:
-        with stop_signals() as request:
-
-            def write(data: bytes, count: int) -> None:
-                rows.write(data, count)
-                if request.number is not None and rows.progress.rows < checked.rows:
-                    rows.commit()
-                    raise Stopped(output, request.number)
-
-            _predict(predictor, args, checked, format, rows.progress, write)
-        return rows.progress
+            done.rows += len(rows)
+        return done
+    identity = _identity(predictor, args, checked)
+    with partial_output(args.output, identity, format, args.replace) as partial, stop_signals() as request:
+        done = partial.progress
+        for rows in _predicted_rows(predictor, args, checked, done):
+            partial.write(format.encode(rows), len(rows))
+            if request.number is not None and done.rows < checked.rows:
+                partial.commit()
+                raise Stopped(args.output, request.number)
+        return done
 
 
-def _predict(
-    predictor: Predictor,
-    args: FilePrediction,
-    checked: CheckedInput,
-    format: OutputFormat,
-    done: Progress,
-    write: Callable[[bytes, int], None],
-) -> None:
+def _predicted_rows(
+    predictor: Predictor, args: FilePrediction, checked: CheckedInput, done: Progress
+) -> Iterator[list[Row]]:
+    """Batches of the rows after those that are `done`, with their answers."""
     records = islice(read_records(args.file, args.fields.text), done.rows, None)
     with progress("Predicting", total=checked.rows, unit="rows", done=done.rows) as bar:
         for batch in batches_of(records):
@@ -517,7 +466,7 @@ def _predict(
             for record, answer in zip(batch, answers, strict=True):
                 _count(done.counts, record, answer)
                 rows.append({**record.fields, **{f"{args.prefix}{name}": value for name, value in answer.items()}})
-            write(format.encode(rows), len(rows))
+            yield rows
             bar.advance(len(rows))
 
 
@@ -554,12 +503,7 @@ def _identity(predictor: Predictor, args: FilePrediction, checked: CheckedInput)
 
 
 def ability_for(predictor: Predictor, name: str | None) -> abilities.Ability:
-    """The task of this name, or the model's only one.
-
-    Raises:
-        UsageError: the model supports several tasks and no name is given.
-        InvalidConfiguration: the model has no head for the task.
-    """
+    """The task of this name, or the model's only one; raises UsageError if it supports several."""
     possible = [each for each in abilities.ABILITIES.values() if each.row and each.needs in predictor.abilities]
     if name is None:
         if len(possible) > 1:

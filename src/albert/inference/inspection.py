@@ -87,8 +87,8 @@ def show_layers(predictor: Predictor, text: str, pair: str | None, max_tokens: i
     with torch.inference_mode():
         states = [state.float() for state in body.hidden_states(packed)]
         attention = np.stack([rows.cpu().numpy() for rows in attention_probabilities(body, states[:-1])])
-        pairs = [layer_movement(before, after) for before, after in pairwise(states)]
-        distances, angles = (torch.stack(each) for each in zip(*pairs, strict=True))
+        movements = [layer_movement(before, after) for before, after in pairwise(states)]
+        distances, angles = (torch.stack(values) for values in zip(*movements, strict=True))
         return {
             "tokens": [tokenizer.piece(int(piece)) for piece in ids],
             "tokens_cut": cut,
@@ -138,7 +138,7 @@ def _fill_masks(predictor: Predictor, model: Any, states: Sequence[Tensor], ids:
 def _label_scores(
     predictor: Predictor, model: Any, body: AlbertModel, states: Sequence[Tensor], packed: PackedSequences, paired: bool
 ) -> dict[str, Any]:
-    """Probabilities after each layer: of the classifier, or of the sentence-order head for a pair."""
+    """Probabilities after each layer, of the classifier or, for a pair, of the sentence-order head."""
     if CLASSIFYING in predictor.abilities:
         head, labels = model.classifier, predictor.labels
     elif ORDERING in predictor.abilities and paired:
@@ -166,12 +166,7 @@ _GELUS: tuple[Activation, ...] = ("gelu", "gelu_new")
 
 @dataclass(frozen=True, kw_only=True)
 class CheckedSetting:
-    """A model's loss and accuracy on the masked tokens under one setting.
-
-    Args:
-        loss: nats per masked token.
-        excess, excess_error: mean paired difference from the lowest loss, in nats per token, and its standard error.
-    """
+    """A model's loss (nats per masked token) and accuracy on the masked tokens under one setting."""
 
     hidden_act: str
     num_attention_heads: int
@@ -179,7 +174,9 @@ class CheckedSetting:
     loss: float
     accuracy: float
     excess: float
+    """Mean paired difference from the lowest loss, nats per masked token."""
     excess_error: float
+    """Its standard error."""
 
     @property
     def as_good_as_the_best(self) -> bool:
@@ -222,15 +219,7 @@ def check_settings(
 ) -> SelfCheck:
     """Compare a pre-trained model's masked-token loss under its stated and every other plausible setting.
 
-    Settings: the stated `hidden_act` and, for GELU, its other form; and the stated number of heads, H/64, 16 and 32,
-    where they divide H.
-
-    Args:
-        text: a few paragraphs in the model's language, one per line; None uses the English ones of this package.
-
-    Raises:
-        MissingInput, Unavailable, DamagedData: the model or its tokenizer is missing, unavailable or damaged.
-        InvalidConfiguration: it has no masked-token head, or the text is too short.
+    `text` is a few paragraphs in the model's language, one per line; None uses the English ones of this package.
     """
     opened = open_model(path_or_id, "masked_lm", revision=revision)
     missing = [name for name in opened.loading_report.newly_initialised if name.startswith("predictions.")]
@@ -239,13 +228,10 @@ def check_settings(
         raise InvalidConfiguration(opened.directory, why, "give the pre-trained model that it was fine-tuned from")
     if text is None:
         text = (files("albert.inference") / "self_check.txt").read_text("utf-8")
-    tokenizer = tokenizer_of(opened)
-    texts = _masked_texts(tokenizer, text, opened.config.max_position_embeddings)
-    n_masked = sum(len(labels) for _, _, labels in texts)
-    if n_masked < MIN_MASKED_TOKENS:
-        raise InvalidConfiguration(
-            "text", f"gives {n_masked} tokens to mask", f"at least {MIN_MASKED_TOKENS} are needed"
-        )
+    texts = _masked_texts(tokenizer_of(opened), text, opened.config.max_position_embeddings)
+    count = sum(len(labels) for _, _, labels in texts)
+    if count < MIN_MASKED_TOKENS:
+        raise InvalidConfiguration("text", f"gives {count} tokens to mask", f"at least {MIN_MASKED_TOKENS} are needed")
     return _compare(opened, texts, pick_device(device))
 
 
@@ -253,14 +239,14 @@ MaskedText = tuple[PackedSequences, Tensor, Tensor]
 """A text with some tokens masked, the positions of the masks in the packed batch, and the original tokens."""
 
 
-def _masked_texts(tokenizer: Tokenizer, text: str, positions: int) -> list[MaskedText]:
+def _masked_texts(tokenizer: Tokenizer, text: str, max_length: int) -> list[MaskedText]:
     """The paragraphs, split at the model's maximum length, once for each of `MASK_OFFSETS`."""
     sequences: list[np.ndarray] = []
     for paragraph in text.splitlines():
         ids = tokenizer.encode(paragraph)
-        for start in range(0, len(ids), positions - 2):
-            cut = ids[start : start + positions - 2]
-            sequences.append(np.asarray([tokenizer.cls_id, *cut, tokenizer.sep_id], np.int64))
+        for start in range(0, len(ids), max_length - 2):
+            part = ids[start : start + max_length - 2]
+            sequences.append(np.asarray([tokenizer.cls_id, *part, tokenizer.sep_id], np.int64))
     return [_mask_sequences(sequences, offset, tokenizer) for offset in MASK_OFFSETS if sequences]
 
 
@@ -287,7 +273,7 @@ def _compare(opened: OpenedModel, texts: Sequence[MaskedText], device: torch.dev
             model.load_state_dict(weights, assign=True)
             results.append((config, *_evaluate(model, texts, device)))
             bar.advance()
-    results.sort(key=lambda each: float(each[1].mean()))
+    results.sort(key=lambda result: float(result[1].mean()))
     lowest = results[0][1]
     settings = [
         CheckedSetting(
@@ -317,7 +303,7 @@ def _evaluate(model: AlbertForMaskedLM, texts: Sequence[MaskedText], device: tor
 
 
 def plausible_settings(config: AlbertConfig) -> list[AlbertConfig]:
-    """The stated configuration, and those with another GELU or another published number of heads."""
+    """The stated configuration, and those with the other form of GELU, or with H/64, 16 or 32 heads that divide H."""
     stated = config.hidden_act
     activations = [stated, *(other for other in _GELUS if stated in _GELUS and other != stated)]
     heads = [config.num_attention_heads, config.hidden_size // HEAD_SIZE, *PUBLISHED_HEADS]
@@ -345,11 +331,7 @@ _REPORTED_KEYS = ("architectures", "model_type", "id2label", "label2id", FINGERP
 
 @dataclass(frozen=True, kw_only=True)
 class TokenizerReport:
-    """A tokenizer, and whether the model or corpus beside it was made with it.
-
-    Args:
-        belongs: whether `config.json` or `corpus.json` has its fingerprint; None if they have none.
-    """
+    """A tokenizer, and whether the model or corpus beside it was made with it."""
 
     file: str
     kind: str
@@ -358,6 +340,7 @@ class TokenizerReport:
     keep_accents: bool
     fingerprint: str
     belongs: bool | None
+    """Whether `config.json` or `corpus.json` has its fingerprint; None if they have none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -380,11 +363,9 @@ class ModelReport:
         """JSON values under stable names, without `configuration`."""
         values = to_json(self)
         del values["configuration"]
-        values["tensors"] = {name: values["tensors"][name] for name in _TENSOR_FIELDS}
+        tensors = ("missing", "newly_initialised", "unexpected", "dropped", "notes")
+        values["tensors"] = {name: values["tensors"][name] for name in tensors}
         return values
-
-
-_TENSOR_FIELDS = ("missing", "newly_initialised", "unexpected", "dropped", "notes")
 
 
 def model_report(directory: Path) -> ModelReport:
@@ -393,8 +374,8 @@ def model_report(directory: Path) -> ModelReport:
     kind = kind_of(extra)
     opened = open_model(directory, kind)
     objective = str(extra.get("sentence_objective")) if kind in ("pretraining", "masked_lm") else ""
-    names = (WEIGHTS_NAME, INDEX_NAME.replace("index.json", "*"), INT8_WEIGHTS_NAME)
-    weights = {file for name in names for file in directory.glob(name)}
+    patterns = (WEIGHTS_NAME, INDEX_NAME.replace("index.json", "*"), INT8_WEIGHTS_NAME)
+    weights = {file for pattern in patterns for file in directory.glob(pattern)}
     labels = dict(extra.get("id2label") or {})
     return ModelReport(
         directory=directory,
@@ -421,7 +402,7 @@ class CorpusReport:
     tokenizer: TokenizerReport | None
 
     def to_json(self) -> dict[str, Any]:
-        """JSON values under stable names; the numbers of shards and sources."""
+        """JSON values under stable names, with the numbers of shards and sources."""
         shards = {split: len(shards) for split, shards in self.description.shards.items()}
         description = to_json(self.description) | {"sources": len(self.description.sources), "shards": shards}
         values = {"directory": str(self.directory), "verified": self.verified}
@@ -443,22 +424,18 @@ def corpus_report(directory: Path) -> CorpusReport:
 
 
 def tokenizer_report(directory: Path, expected: object = None) -> TokenizerReport | None:
-    """The tokenizer in a directory; None if there is none. `expected` is the fingerprint in `config.json`, say."""
+    """The tokenizer in a directory, or None; `expected` is the fingerprint in `config.json` or `corpus.json`."""
     file = vocabulary_file(directory)
     if not file.is_file():
         return None
     tokenizer = load_tokenizer(directory)
+    kind = type(tokenizer).__name__.removesuffix("Tokenizer").removeprefix("Reference")
     return TokenizerReport(
         file=file.name,
-        kind=_kind(tokenizer),
+        kind=f"{kind}, as the original code does" if tokenizer.reference else kind,
         pieces=tokenizer.vocab_size,
         lower_case=tokenizer.lower_case,
         keep_accents=tokenizer.keep_accents,
         fingerprint=tokenizer.fingerprint,
         belongs=None if expected is None else tokenizer.matches_fingerprint(str(expected)),
     )
-
-
-def _kind(tokenizer: Tokenizer) -> str:
-    kind = type(tokenizer).__name__.removesuffix("Tokenizer").removeprefix("Reference")
-    return f"{kind}, as the original code does" if tokenizer.reference else kind

@@ -4,10 +4,10 @@ Every matrix gets a scale for each row (an output of a layer or a piece of the v
 heads stay as they are. Tensors that only transformers needs are left out: copies of tied matrices, and the identity
 matrix of a model whose embeddings have no projection. `albert.checkpoints.loading` has the format."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -19,7 +19,7 @@ from albert.checkpoints.huggingface import Kind
 from albert.checkpoints.model_directory import CARD_NAME, CONFIG_NAME, FINGERPRINT_KEY, require_matching_tokenizer
 from albert.inference.engine import quantize_matrix
 from albert.inference.predictor import TrainedModel, open_trained
-from albert.model.albert import IMPOSSIBLE, SpanBeamRow, output_rows
+from albert.model.albert import IMPOSSIBLE, output_rows
 from albert.model.config import AlbertConfig
 from albert.model.packing import pack
 from albert.runtime.errors import UsageError
@@ -41,8 +41,7 @@ Outputs = dict[str, list[np.ndarray]]
 """Name -> an array for each sequence."""
 
 
-@dataclass(frozen=True)
-class SampleBatch:
+class SampleBatch(NamedTuple):
     """Sequences of random tokens in two segments, int64 [length] each."""
 
     ids: list[np.ndarray]
@@ -52,12 +51,11 @@ class SampleBatch:
 def sample_batches(config: AlbertConfig) -> list[SampleBatch]:
     """Batches of an even number of sequences, from a few tokens up to the model's positions, at most 512."""
     rng = stream("sample outputs", 0)
-    longest = min(config.max_position_embeddings, LONGEST)
+    longest, second = min(config.max_position_embeddings, LONGEST), int(config.type_vocab_size > 1)
     batches = []
     for fractions in _LENGTHS:
         lengths = [max(min(SHORTEST, longest), round(fraction * longest)) for fraction in fractions]
         ids = [rng.integers(min(5, config.vocab_size - 1), config.vocab_size, length) for length in lengths]
-        second = 1 if config.type_vocab_size > 1 else 0
         types = [second * (np.arange(n) >= rng.integers(1, n + 1)).astype(np.int64) for n in lengths]
         batches.append(SampleBatch(ids, types))
     return batches
@@ -83,12 +81,12 @@ def model_outputs(model: nn.Module, kind: Kind, batch: SampleBatch) -> Outputs:
     if kind == "question_answering":
         return {"start_logits": [row[:, 0] for row in rows], "end_logits": [row[:, 1] for row in rows]}
     if kind == "joint_question_answering":
-        return _joint_outputs(rows)
+        names = ("start_logits", "start_places", "end_logits", "unanswerable_logits")  # the fields of a SpanBeamRow
+        return dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))
     return {"logits": rows}
 
 
-@dataclass(frozen=True)
-class OutputDifferences:
+class OutputDifferences(NamedTuple):
     """Differences from the model's outputs, by output name: the largest absolute difference, and the root mean squared
     difference relative to the output's standard deviation."""
 
@@ -101,10 +99,10 @@ def output_differences(mine: Sequence[Outputs], theirs: Sequence[Outputs]) -> Ou
 
     Two starts with almost the same logit may come in either order in a beam; starts in only one beam are not compared.
     """
-    pairs = [_pair_outputs(*each) for each in zip(mine, theirs, strict=True)]
+    batches = [_pair_outputs(*outputs) for outputs in zip(mine, theirs, strict=True)]
     largest, relative = {}, {}
-    for name in pairs[0]:
-        rows = [pair for each in pairs for pair in each[name]]
+    for name in batches[0]:
+        rows = [pair for batch in batches for pair in batch[name]]
         ours = np.concatenate([row.ravel() for row, _ in rows]).astype(np.float64)
         absolute = np.abs(ours - np.concatenate([row.ravel() for _, row in rows]))
         spread = ours[ours > IMPOSSIBLE / 2].std()
@@ -121,25 +119,13 @@ def _pair_outputs(mine: Outputs, theirs: Outputs) -> dict[str, list[tuple[np.nda
     return pairs
 
 
-def _joint_outputs(rows: Sequence[SpanBeamRow]) -> Outputs:
-    return {
-        "start_logits": [row.starts for row in rows],
-        "start_places": [row.beam for row in rows],
-        "end_logits": [row.ends for row in rows],
-        "unanswerable_logits": [row.unanswerable for row in rows],
-    }
-
-
 def _same_starts(
     mine: np.ndarray, theirs: np.ndarray, starts: np.ndarray, ends: tuple[np.ndarray, np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray]:
-    column_of: Mapping[int, int] = {int(start): column for column, start in enumerate(theirs)}
-    columns = [
-        (column, column_of[int(start)])
-        for column, start in enumerate(mine)
-        if int(start) in column_of and starts[int(start)] > IMPOSSIBLE / 2
-    ]
-    return ends[0][:, [one for one, _ in columns]], ends[1][:, [other for _, other in columns]]
+    """The end logits of the possible starts that are in both beams."""
+    column_of = {start: column for column, start in enumerate(theirs.tolist())}
+    compared = np.array([start in column_of and bool(starts[start] > IMPOSSIBLE / 2) for start in mine.tolist()])
+    return ends[0][:, compared], ends[1][:, [column_of[start] for start in mine[compared].tolist()]]
 
 
 MIN_DIMENSION = 16
@@ -173,13 +159,7 @@ def is_worth_quantizing(weight: Tensor) -> bool:
 def quantize_directory(
     source: str | Path, output: Path, *, revision: str | None = None, replace: bool = False
 ) -> QuantizationReport:
-    """Write a copy of a model (directory, run or Hub id) with int8 matrices.
-
-    Raises:
-        MissingInput, Unavailable, DamagedData, InvalidConfiguration: the model cannot be opened.
-        UsageError: it is quantised already.
-        CannotCreate: the output exists, and `replace` is not set.
-    """
+    """Write a copy of a model (directory, run or Hub id) with int8 matrices."""
     directory = find_model(source, revision)
     content = read_json_object(directory / CONFIG_NAME)
     if loading.QUANTIZATION_KEY in content:
@@ -195,10 +175,8 @@ def quantize_directory(
         dropped = before.opened.loading_report.dropped
         tensors, matrices = _quantize_tensors(stored.read([name for name in stored.by_name if name not in dropped]))
         loading.write_tensors(copy / loading.INT8_WEIGHTS_NAME, tensors)
-        save_json(
-            copy / CONFIG_NAME,
-            content | {loading.QUANTIZATION_KEY: {"format": loading.FORMAT, "matrices": matrices}},
-        )
+        quantization = {"format": loading.FORMAT, "matrices": matrices}
+        save_json(copy / CONFIG_NAME, content | {loading.QUANTIZATION_KEY: quantization})
         report = QuantizationReport(
             matrices=matrices,
             bytes_before=sum(tensor.n_bytes for tensor in stored.by_name.values()),

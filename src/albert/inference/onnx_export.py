@@ -77,9 +77,7 @@ class GraphWriter:
     Weights are stored once, [inputs, outputs] as MatMul takes them, so that no runtime transposes a copy for every
     layer. In int8 they are integers with a scale per output, and activations have a scale per token, so that no result
     depends on the rest of its batch. Word embeddings are stored as rows, and transposed for the tied masked-token head.
-
-    Attributes:
-        ids, mask, types: the inputs, int64 [batch, sequence], padded on the right.
+    The inputs `ids`, `mask` and `types` are int64 [batch, sequence], padded on the right.
     """
 
     def __init__(self, opset: int, precision: OnnxPrecision = "fp32") -> None:
@@ -99,14 +97,11 @@ class GraphWriter:
             self._scope.pop()
 
     def node(self, operator: str, *inputs: str | float | Sequence[int], **attributes: Any) -> str:
-        """Add a node with one output, and return the output's name.
-
-        Args:
-            inputs: names of values; integers and lists of integers become int64 constants, floats float32.
-        """
+        """Add a node with one output, and return the output's name; see `nodes`."""
         return self.nodes(operator, 1, *inputs, **attributes)[0]
 
     def nodes(self, operator: str, outputs: int, *inputs: str | float | Sequence[int], **attributes: Any) -> list[str]:
+        """Add a node. Inputs are names of values; integers become int64 constants, floats float32."""
         name = "/".join([*self._scope, f"{operator}_{len(self._nodes)}"])
         names = [name] if outputs == 1 else [f"{name}.{number}" for number in range(outputs)]
         values = [each if isinstance(each, str) else self.constant(each) for each in inputs]
@@ -138,7 +133,6 @@ class GraphWriter:
         return product if bias is None else self.node("Add", product, self.weight(f"{name}.bias", bias))
 
     def layer(self, value: str, name: str, layer: nn.Linear) -> str:
-        """`linear` of a module."""
         return self.linear(value, name, layer.weight, layer.bias)
 
     def rows(self, indices: str, name: str, table: Tensor) -> str:
@@ -158,7 +152,6 @@ class GraphWriter:
         return self.node("Add", self._integer_product(value, columns, self._scales(name, table)), output_bias)
 
     def layer_norm(self, value: str, name: str, norm: nn.LayerNorm) -> str:
-        """LayerNorm of the last axis."""
         parts = (self.weight(f"{name}.weight", norm.weight), self.weight(f"{name}.bias", norm.bias))
         return self.node("LayerNormalization", value, *parts, axis=-1, epsilon=norm.eps)
 
@@ -177,7 +170,7 @@ class GraphWriter:
         return self.node("Mul", self.node("Mul", value, 0.5), self.node("Add", curve, 1.0))
 
     def model(self, axes: Axes, outputs: Sequence[Output], metadata: Mapping[str, str]) -> onnx.ModelProto:
-        """The finished model, checked by the rules of the format."""
+        """The finished model, after `onnx.checker`."""
         for output in outputs:
             node = helper.make_node("Identity", [output.value], [output.name], name=f"output/{output.name}")
             self._nodes.append(node)
@@ -211,11 +204,9 @@ class GraphWriter:
 
     def _integer_product(self, value: str, matrix: str, scales: str) -> str:
         """Activations are unsigned with zero point 128: runtimes are fast for unsigned times signed integers."""
-        absolute = self.node("Abs", value)
-        if self.opset < _AXES_ARE_INPUTS:
-            largest = self.node("ReduceMax", absolute, axes=[-1], keepdims=1)
-        else:
-            largest = self.node("ReduceMax", absolute, [-1], keepdims=1)
+        axes_are_inputs = self.opset >= _AXES_ARE_INPUTS
+        inputs, attributes = ([[-1]], {}) if axes_are_inputs else ([], {"axes": [-1]})
+        largest = self.node("ReduceMax", self.node("Abs", value), *inputs, **attributes, keepdims=1)
         scale = self.node("Div", self.node("Max", largest, _SMALLEST_SCALE), float(INT8_MAX))
         rounded = self.node("Round", self.node("Div", value, scale))
         integers = self.cast(self.node("Add", rounded, float(_ZERO_POINT)), np.uint8)
@@ -411,11 +402,7 @@ _LARGEST_FILE = 2**31 - 2**20
 def export_graph(
     model: nn.Module, kind: Kind, precision: OnnxPrecision, opset: int, metadata: Mapping[str, str]
 ) -> tuple[onnx.ModelProto, dict[str, Axes]]:
-    """Convert a model, with the layers that it is set to run, to ONNX with weights; and the axes of its outputs.
-
-    Raises:
-        InvalidConfiguration: the model exceeds ONNX's limit of 2 GB.
-    """
+    """The ONNX model with its weights, of the layers that it is set to run, and the axes of its outputs."""
     size = sum(parameter.numel() for parameter in model.parameters()) * (4 if precision == "fp32" else 1)
     if size > _LARGEST_FILE:
         why = f"has {size / 1e9:,.1f} GB of weights in {precision}, one ONNX file holds 2.1 GB"
@@ -440,7 +427,7 @@ TOLERANCE = 1e-4
 
 
 class RuntimeCheck(NamedTuple):
-    """Differences between a runtime's outputs and ours, over random batches of mixed lengths."""
+    """Differences of a runtime's outputs from ours, over random batches of mixed lengths."""
 
     runtime: str
     differences: int8.OutputDifferences
@@ -448,15 +435,11 @@ class RuntimeCheck(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class ExportReport:
-    """An ONNX file that was written and checked.
-
-    Args:
-        left_out: the untrained head that was left out; empty if there is none.
-        window: the attention window; None if tokens attend to the whole sequence.
-    """
+    """An ONNX file that was written and checked."""
 
     kind: Kind
     left_out: str
+    """The untrained head that was left out; empty if there is none."""
     precision: OnnxPrecision
     opset: int
     depth: int
@@ -567,32 +550,22 @@ EXPORT_KEY = "albert_onnx"
 """Key in `config.json`."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class ExportSettings:
-    """Options of `export_onnx`."""
-
-    precision: OnnxPrecision = "fp32"
-    opset: int = 20
-    depth: int | None = None
-
-
 def export_onnx(
     source: str | Path,
     output: Path,
-    settings: ExportSettings,
     *,
+    precision: OnnxPrecision = "fp32",
+    opset: int = 20,
+    depth: int | None = None,
     revision: str | None = None,
     replace: bool = False,
 ) -> ExportReport:
     """Write a model as ONNX: a directory with its tokenizer and a card, or only a file if `output` ends in .onnx.
 
-    Raises:
-        MissingInput, Unavailable, DamagedData, InvalidConfiguration: the model cannot be opened, or not be exported.
-        CheckFailed: a runtime's outputs differ from ours; nothing is written.
-        CannotCreate: the output exists.
+    Nothing is written if a runtime's outputs differ from ours (CheckFailed).
     """
-    if not LOWEST_OPSET <= settings.opset <= HIGHEST_OPSET:
-        why = f"is {settings.opset}, supported are {LOWEST_OPSET} to {HIGHEST_OPSET}"
+    if not LOWEST_OPSET <= opset <= HIGHEST_OPSET:
+        why = f"is {opset}, supported are {LOWEST_OPSET} to {HIGHEST_OPSET}"
         raise InvalidConfiguration("opset", why, "runtimes since 2024 support 20")
     if output.exists() and not replace:
         raise CannotCreate(output, "exists already", "choose another name, or add --replace")
@@ -600,23 +573,22 @@ def export_onnx(
     trained = open_trained(directory)
     if trained.kind == "pair_classification":
         why = "encodes the texts of a pair separately, which ONNX export does not support"
-        raise InvalidConfiguration(
-            directory, why, "fine-tune with --encode-pairs together, or serve it with albert serve"
-        )
+        remedy = "fine-tune with --encode-pairs together, or serve it with albert serve"
+        raise InvalidConfiguration(directory, why, remedy)
     tokenizer = load_tokenizer(directory) if vocabulary_file(directory).is_file() else None
     config, extra = trained.opened.config, trained.opened.extra
     if tokenizer is not None:
         require_matching_tokenizer(tokenizer, directory, config, extra)
-    depth = config.num_hidden_layers if settings.depth is None else settings.depth
+    depth = config.num_hidden_layers if depth is None else depth
     set_depth(trained.opened.model, depth)
     metadata = {
         "producer": f"albert {__version__}",
         "architecture": type(trained.opened.model).__name__,
-        "precision": settings.precision,
+        "precision": precision,
         "layers": str(depth),
         **({} if tokenizer is None else {FINGERPRINT_KEY: tokenizer.fingerprint}),
     }
-    graph, axes = export_graph(trained.opened.model, trained.kind, settings.precision, settings.opset, metadata)
+    graph, axes = export_graph(trained.opened.model, trained.kind, precision, opset, metadata)
 
     def write(file: Path) -> ExportReport:
         file.write_bytes(graph.SerializeToString())
@@ -624,14 +596,14 @@ def export_onnx(
         return ExportReport(
             kind=trained.kind,
             left_out=trained.left_out,
-            precision=settings.precision,
-            opset=settings.opset,
+            precision=precision,
+            opset=opset,
             depth=depth,
             window=config.effective_window,
             outputs=axes,
             bytes=file.stat().st_size,
             weight_bytes=4 * sum(parameter.numel() for parameter in trained.opened.model.parameters()),
-            checks=tuple(_check(file, axes, trained, settings.precision)),
+            checks=tuple(_check(file, axes, trained, precision)),
         )
 
     if output.suffix == ".onnx":
@@ -643,7 +615,7 @@ def export_onnx(
             tokenizer.save(folder)
         content = read_json_object(directory / CONFIG_NAME)
         content.pop(QUANTIZATION_KEY, None)
-        save_json(folder / CONFIG_NAME, content | {EXPORT_KEY: metadata | {"opset": settings.opset}})
+        save_json(folder / CONFIG_NAME, content | {EXPORT_KEY: metadata | {"opset": opset}})
         card = onnx_card(output.name, directory.name, report, tokenizer is not None, extra.get(OBJECTIVE_KEY) == "nsp")
         write_text(folder / CARD_NAME, card)
     return report

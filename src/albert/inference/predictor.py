@@ -6,7 +6,6 @@ together without padding, and each result is the same as for its text alone. The
 
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
@@ -49,11 +48,7 @@ SPECIAL_WEIGHT = 1e-6
 
 def piece_weights(tokenizer: Tokenizer) -> Float32[np.ndarray, " V"]:
     """a / (a + p) for a piece of probability p (Arora et al. 2017, "A simple but tough-to-beat baseline for sentence
-    embeddings"), with p of the tokenizer's unigram model.
-
-    Raises:
-        UsageError: the tokenizer has no probabilities.
-    """
+    embeddings"), with p of the tokenizer's unigram model."""
     log_probabilities = tokenizer.log_probabilities()
     if log_probabilities is None:
         why = "needs a SentencePiece vocabulary, whose pieces have probabilities"
@@ -150,12 +145,12 @@ class Predictor:
 
     def __repr__(self) -> str:
         can = ", ".join(self.abilities) or "embed texts; no trained head"
-        shown: dict[str, object] = {}
+        values: dict[str, object] = {}
         if {CLASSIFYING, TAGGING} & set(self.abilities):
-            shown = {"labels": self.labels if len(self.labels) <= 10 else f"{len(self.labels)} of them"}
-        shown |= {"depth": self.depth} | ({} if self.patience is None else {"patience": self.patience})
-        shown |= {"max_length": self.max_length, "precision": self.precision, "device": str(self.device)}
-        settings = ", ".join(f"{name}={value!r}" for name, value in shown.items())
+            values = {"labels": self.labels if len(self.labels) <= 10 else f"{len(self.labels)} of them"}
+        values |= {"depth": self.depth} | ({} if self.patience is None else {"patience": self.patience})
+        values |= {"max_length": self.max_length, "precision": self.precision, "device": str(self.device)}
+        settings = ", ".join(f"{name}={value!r}" for name, value in values.items())
         return f"<{type(self).__name__} {self.name!r}: {can}; {settings}>"
 
     @property
@@ -296,8 +291,7 @@ class Predictor:
         comes from another one, with `probability_next`."""
         self._require(ORDERING)
         tasks.check_pairs("seconds", seconds, "firsts", firsts)
-        objective = self.extra.get("sentence_objective")
-        return tasks.predict_orders(self._network, firsts, seconds, objective)
+        return tasks.predict_orders(self._network, firsts, seconds, self.extra.get("sentence_objective"))
 
     def embed(
         self, texts: Sequence[str], pooling: Pooling = "mean", normalize: bool = False
@@ -323,9 +317,8 @@ class Predictor:
             pooled = PooledEncoder(getattr(model, "albert", model), pooling, weights)
             self._pooled[pooling] = PackedModel(pooled, self.device)
         encoded = tasks.encode_texts(self.tokenizer, (texts,), self.max_length)
-        vectors = np.zeros((len(texts), self.config.hidden_size), np.float32)
-        for number, row in enumerate(self._pooled[pooling].rows(encoded.ids, encoded.token_types)):
-            vectors[number] = row
+        rows = self._pooled[pooling].rows(encoded.ids, encoded.token_types)
+        vectors = np.asarray(rows, np.float32).reshape(len(texts), self.config.hidden_size)
         if normalize:
             vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), np.finfo(np.float32).tiny)
         return vectors, encoded.cut
@@ -339,12 +332,10 @@ class Predictor:
         elif isinstance(self.network, AlbertForPairClassification):
             raise UsageError("pairs", "are missing: this model compares two texts", "give a second text with each")
         parts = (texts,) if pairs is None else (texts, pairs)
-        problem = self.extra.get("problem_type")
-        return tasks.classify_texts(self._network, parts, len(self.labels), problem)
+        return tasks.classify_texts(self._network, parts, len(self.labels), self.extra.get("problem_type"))
 
 
-@dataclass(frozen=True)
-class TrainedModel:
+class TrainedModel(NamedTuple):
     """A model whose outputs all come from weights of the file; an encoder without a trained pooler has none.
 
     `left_out` names the head that `config.json` lists but that was not trained; empty if there is none."""
@@ -355,22 +346,20 @@ class TrainedModel:
 
 
 def open_trained(directory: Path) -> TrainedModel:
-    """Open a model directory with the trained part of its head; raises as `open_model` does."""
+    """Open a model directory with the trained part of its head."""
     kind = stated = kind_of(model_directory.read_config(directory)[1])
-    opened = model_directory.open_model(directory, kind)
+    opened, left_out = model_directory.open_model(directory, kind), ""
     can = tasks.abilities_of(kind, opened)
     if kind == "pretraining" and FILLING in can and ORDERING not in can:
-        kind = "masked_lm"
+        kind, left_out = "masked_lm", "the order of segments"
     elif kind != "encoder" and not can:
-        kind = "encoder"
-    if kind != stated:
+        kind, left_out = "encoder", f"the head for {stated}"
+    if left_out:
         opened = model_directory.open_model(directory, kind)
     if kind == "encoder" and any("pooler." in name for name in opened.loading_report.newly_initialised):
         model: Any = opened.model
         model.pooler = None
-    if kind == stated:
-        return TrainedModel(opened, kind)
-    return TrainedModel(opened, kind, "the order of segments" if kind == "masked_lm" else f"the head for {stated}")
+    return TrainedModel(opened, kind, left_out)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -383,13 +372,6 @@ _MODES = {"mean": "mean_tokens", "cls": "cls_token"}
 _ALL_MODES = ("cls_token", "mean_tokens", "max_tokens", "mean_sqrt_len_tokens", "weightedmean_tokens", "lasttoken")
 
 
-class Vectors(NamedTuple):
-    """Dimension of an exported model's vectors, and its maximum length in tokens."""
-
-    width: int
-    longest: int
-
-
 def save_for_sentence_transformers(
     model: str | Path,
     output: Path,
@@ -398,16 +380,11 @@ def save_for_sentence_transformers(
     *,
     revision: str | None = None,
     replace: bool = False,
-) -> Vectors:
+) -> tuple[int, int]:
     """Copy a model to a directory that `SentenceTransformer(output)` opens, as do transformers and albert.
 
-    Args:
-        pooling, normalize: see `Predictor.embed`.
-
-    Raises:
-        MissingInput, Unavailable, DamagedData: the model cannot be had, or is damaged.
-        InvalidConfiguration: transformers, and with it sentence-transformers, does not open such a model.
-        CannotCreate: `output` exists.
+    Returns:
+        The dimension of a vector, and the maximum length of a text in tokens.
     """
     if pooling not in _MODES:
         raise UsageError(f"pooling {pooling!r}", "unknown to sentence-transformers", f"use {' or '.join(_MODES)}")
@@ -428,22 +405,21 @@ def save_for_sentence_transformers(
                 (copy / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(directory / name, copy / name)
                 register_written(copy / name)
-        vectors = Vectors(opened.config.hidden_size, tasks.lengths_of(kind, opened).max_length)
+        max_length = tasks.lengths_of(kind, opened).max_length
         types = ["Transformer", "Pooling", *(["Normalize"] if normalize else [])]
         paths = ["", *(f"{number}_{module}" for number, module in enumerate(types[1:], start=1))]
         for path in paths[1:]:
             (copy / path).mkdir(exist_ok=True)
         modes = {f"pooling_mode_{mode}": mode == _MODES[pooling] for mode in _ALL_MODES}
-        pooled = {"word_embedding_dimension": vectors.width, **modes, "include_prompt": True}
+        pooled = {"word_embedding_dimension": config.hidden_size, **modes, "include_prompt": True}
         save_json(copy / paths[1] / "config.json", pooled)
         if normalize:
             save_json(copy / paths[2] / "config.json", {})
         # The tokenizer's own files have the setting for lower-casing.
-        settings = {"max_seq_length": vectors.longest, "do_lower_case": False}
-        save_json(copy / "sentence_bert_config.json", settings)
+        save_json(copy / "sentence_bert_config.json", {"max_seq_length": max_length, "do_lower_case": False})
         modules = [
             {"idx": number, "name": str(number), "path": path, "type": f"sentence_transformers.models.{module}"}
             for number, (path, module) in enumerate(zip(paths, types, strict=True))
         ]
         save_json(copy / "modules.json", modules)
-    return vectors
+    return config.hidden_size, max_length

@@ -3,7 +3,6 @@
 Also: texts to token ids, maximum lengths, and validation of inputs."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
@@ -41,10 +40,10 @@ def abilities_of(kind: Kind, opened: OpenedModel) -> tuple[str, ...]:
     initialised = opened.loading_report.newly_initialised
     untrained = {ORDERING} if opened.extra.get(OBJECTIVE_KEY) == "none" else set()
     can = tuple(
-        each.needs
-        for each in ABILITIES.values()
-        if each.needs and kind in each.heads and each.needs not in untrained
-        if not any(name.startswith(each.heads[kind]) for name in initialised)
+        task.needs
+        for task in ABILITIES.values()
+        if task.needs and kind in task.heads and task.needs not in untrained
+        if not any(name.startswith(task.heads[kind]) for name in initialised)
     )
     model: Any = opened.model
     if can == (CLASSIFYING,) and is_number(model.classifier.out_features, opened.extra.get("problem_type")):
@@ -61,8 +60,7 @@ def is_number(n_labels: int, problem_type: str | None) -> bool:
 # Texts to batches of token ids, and ids back to text.
 
 
-@dataclass(frozen=True)
-class EncodedTexts:
+class EncodedTexts(NamedTuple):
     """`[CLS] A [SEP]` or `[CLS] A [SEP] B [SEP]` for each text or pair.
 
     `ids` and `token_types` are int64 [length]; `cut` counts the tokens that did not fit.
@@ -113,11 +111,7 @@ def _encode_masked(tokenizer: Tokenizer, texts: Sequence[str]) -> list[np.ndarra
 
 
 def encode_with_masks(tokenizer: Tokenizer, texts: Sequence[str], max_length: int) -> list[np.ndarray]:
-    """Ids (int64 [length]) of texts with masks, uncut.
-
-    Raises:
-        UnansweredTexts: no mask, or more tokens than fit.
-    """
+    """Ids (int64 [length]) of texts; raises UnansweredTexts for those without a mask or with too many tokens."""
     encoded = encode_texts(tokenizer, (texts,), max_length, masked=True)
     reasons: dict[int, tuple[str, str | None]] = {}
     for number, text in enumerate(texts):
@@ -142,8 +136,7 @@ def words(tokenizer: Tokenizer, ids: Sequence[int]) -> str:
 SHORTEST = 5  # [CLS] a [SEP] b [SEP]
 
 
-@dataclass(frozen=True)
-class Lengths:
+class Lengths(NamedTuple):
     """Tokens of a sequence (with special ones), of a question, and of the step between windows of a context."""
 
     max_length: int
@@ -160,31 +153,21 @@ _DEFAULTS: dict[Kind, Lengths] = {
 
 
 def lengths_of(kind: Kind, opened: OpenedModel) -> Lengths:
-    """The lengths that a model was fine-tuned with, by default the paper's; at most its number of positions.
-
-    Raises:
-        InvalidConfiguration: a length is not an integer, or too short for any text.
-    """
+    """The lengths that a model was fine-tuned with, by default the paper's; at most its number of positions."""
     positions = opened.config.max_position_embeddings
     default = _DEFAULTS.get(kind, Lengths(positions, 64, 128))
     stated = dict(opened.extra.get("finetuning") or {})
     if "max_sequence_length" in opened.extra:
         stated["max_length"] = opened.extra["max_sequence_length"]
-    file = opened.directory / "config.json"
-    lengths = Lengths(
-        _length(stated, "max_length", default.max_length, SHORTEST, file),
-        _length(stated, "question_length", default.question_length, 1, file),
-        _length(stated, "stride", default.stride, 1, file),
-    )
-    return replace(lengths, max_length=min(lengths.max_length, positions))
-
-
-def _length(stated: dict[str, Any], name: str, default: int, least: int, file: object) -> int:
-    value = stated.get(name, default)
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        key = "max_sequence_length" if name == "max_length" else f"finetuning: {name}"
-        raise InvalidConfiguration(f"{file}: {key}", f"is {value!r}, at least {least} tokens are needed")
-    return value
+    lengths = default._asdict()
+    for name in lengths:
+        value, least = stated.get(name, lengths[name]), SHORTEST if name == "max_length" else 1
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            key = "max_sequence_length" if name == "max_length" else f"finetuning: {name}"
+            subject = f"{opened.directory / 'config.json'}: {key}"
+            raise InvalidConfiguration(subject, f"is {value!r}, at least {least} tokens are needed")
+        lengths[name] = value
+    return Lengths(**lengths | {"max_length": min(lengths["max_length"], positions)})
 
 
 class Network(NamedTuple):
@@ -204,7 +187,7 @@ class Network(NamedTuple):
     ) -> tuple[list[Any], list[Prediction]]:
         """The head's output for each sequence, and with early exit the `depth` in layers (otherwise empty dicts).
 
-        `sizes` has the number of sequences that are decided together; None: one each.
+        `sizes` are the numbers of sequences that are decided together; None: one each.
         """
         if not isinstance(self.classifier, EarlyExit):
             return self.classifier.rows(ids, types), [{} for _ in ids]
@@ -223,43 +206,37 @@ def find_answers(
     An empty answer, from 0 to 0, means that there is none. Probabilities are over all spans of at most 30 tokens in all
     windows, and over no answer if `threshold` is given, which decides whether that comes first; None: every question
     has an answer.
-
-    Raises:
-        UnansweredTexts: contexts without text.
     """
     tokenizer, lengths, length = network.tokenizer, network.lengths, network.max_length
     question_length = min(lengths.question_length, max(1, (length - 3) // 3))
     stride = max(1, min(lengths.stride, (length - 3 - question_length) // 2))
     examples = [Example("question", "question", texts) for texts in zip(questions, contexts, strict=True)]
     features = span_features(examples, tokenizer, length, question_length, stride)
-    sequences = features.sequences
-    indices = range(len(sequences))
-    ids, types = ([read(i) for i in indices] for read in (sequences.token_ids, sequences.token_type_ids))
+    readers = (features.sequences.token_ids, features.sequences.token_type_ids)
+    ids, types = ([read(index) for index in range(len(features.sequences))] for read in readers)
     rows = network.model.rows(ids, types)
     answers = best_answers(examples, features, rows, ANSWER_TOKENS, top_k, threshold is not None)
-    empty = {i: ("holds no text to answer from", None) for i, each in enumerate(answers) if not each.candidates}
+    empty = {i: ("holds no text to answer from", None) for i, spans in enumerate(answers) if not spans.candidates}
     if empty:
         raise UnansweredTexts("context", empty)
     cut = [tokens_cut_field(max(len(ids) - question_length, 0)) for ids in tokenizer.encode_batch(questions)]
     return [
-        [answer | field for answer in _ranked(each, threshold)[:top_k]]
-        for each, field in zip(answers, cut, strict=True)
+        [answer | field for answer in _ranked(spans, threshold)[:top_k]]
+        for spans, field in zip(answers, cut, strict=True)
     ]
 
 
 def _ranked(answers: Answers, threshold: NullThreshold | None) -> list[Prediction]:
-    spans = [_answer(each.text, each.start, each.end, each.probability) for each in answers.candidates]
+    first, *others = spans = [
+        {"score": span.probability, "start": span.start, "end": span.end, "answer": span.text}
+        for span in answers.candidates
+    ]
     if threshold is None:
         return spans
-    no_answer = _answer("", 0, 0, answers.no_answer_probability)
-    has_answer = decide([answers], threshold)[0].answered
-    first, *others = spans
-    by_score = sorted([no_answer, *others], key=lambda each: -each["score"])
-    return [first, *by_score] if has_answer else [no_answer, *spans]
-
-
-def _answer(text: str, start: int, end: int, probability: float) -> Prediction:
-    return {"score": probability, "start": start, "end": end, "answer": text}
+    no_answer = {"score": answers.no_answer_probability, "start": 0, "end": 0, "answer": ""}
+    if not decide([answers], threshold)[0].answered:
+        return [no_answer, *spans]
+    return [first, *sorted([no_answer, *others], key=lambda answer: -answer["score"])]
 
 
 def rank_options(
@@ -267,7 +244,7 @@ def rank_options(
 ) -> list[list[Prediction]]:
     """The options of each question, most likely first: `option`, its `index`, and its probability, `score`.
 
-    Question and option take at most half of the maximum length. With early exit there is a `depth`."""
+    Question and option take at most half of the maximum length."""
     tokenizer, max_length = network.tokenizer, network.max_length
     question_length = min(network.lengths.question_length, max(1, (max_length - 3) // 2))
     passages = tokenizer.encode_batch(contexts)
@@ -330,37 +307,34 @@ def ranked_labels(
 
 
 def fill_masks(network: Network, texts: Sequence[str], top_k: int) -> list[list[list[Prediction]]]:
-    """The `top_k` tokens for each mask of each text, with the keys of transformers' pipeline; other masks stay masked.
-
-    Raises:
-        UnansweredTexts: no mask, or a text that is too long.
-    """
+    """The `top_k` tokens for each mask of each text, named as by transformers; the other masks stay masked."""
     tokenizer = network.tokenizer
     ids = encode_with_masks(tokenizer, texts, network.max_length)
-    masked = [np.flatnonzero(each == tokenizer.mask_id) for each in ids]
+    masked = [np.flatnonzero(row == tokenizer.mask_id) for row in ids]
     decoded = cache(partial(_piece_text, tokenizer))
     filled: list[list[list[Prediction]]] = [[] for _ in texts]
-    for number, logits, _ in network.model.at(ids, [np.zeros_like(each) for each in ids], masked):
+    for number, logits, _ in network.model.at(ids, [np.zeros_like(row) for row in ids], masked):
         probabilities = logits.float().softmax(dim=-1)[:, : tokenizer.vocab_size]
         scores, tokens = probabilities.topk(min(top_k, tokenizer.vocab_size), dim=-1)
-        for place, *row in zip(masked[number].tolist(), tokens.tolist(), scores.tolist(), strict=True):
-            left, right, unfilled = _around(tokenizer, ids[number].tolist(), place)
+        for position, *row in zip(masked[number].tolist(), tokens.tolist(), scores.tolist(), strict=True):
+            left, right, unfilled = _around(tokenizer, ids[number].tolist(), position)
             predictions = []
             for token, score in zip(*row, strict=True):
-                special, shown, first, later = decoded(token)
+                special, text, first, later = decoded(token)
                 sequence = unfilled if special else f"{left}{later if left else first}{right}".strip()
-                predictions.append({"score": score, "token": token, "token_str": shown, "sequence": sequence})
+                predictions.append({"score": score, "token": token, "token_str": text, "sequence": sequence})
             filled[number].append(predictions)
     return filled
 
 
-def _around(tokenizer: Tokenizer, ids: Sequence[int], place: int) -> tuple[str, str, str]:
+def _around(tokenizer: Tokenizer, ids: Sequence[int], position: int) -> tuple[str, str, str]:
     """The text before a mask, after it, and both joined.
 
     Decoded once per mask: decoding the whole text for every candidate took almost all of the time.
     """
     dropped = {*tokenizer.special_ids} - {tokenizer.mask_id}
-    before, after = ([piece for piece in part if piece not in dropped] for part in (ids[:place], ids[place + 1 :]))
+    parts = (ids[:position], ids[position + 1 :])
+    before, after = ([piece for piece in part if piece not in dropped] for part in parts)
     mask = tokenizer.piece(tokenizer.mask_id)
     left = words(tokenizer, [*before, tokenizer.mask_id]).removesuffix(mask).removesuffix(" ")
     right = words(tokenizer, [tokenizer.mask_id, *after]).removeprefix(mask)
@@ -409,7 +383,7 @@ def tag_words(
     """Label every word by its first piece, as token classifiers are trained (Devlin et al. 2019, §5.3).
 
     Long texts are read in overlapping windows; a piece's label comes from the window where it has most context.
-    `word_starts` marks the pieces of the vocabulary that begin a word, `names` are those of the labels."""
+    `word_starts` marks the pieces of the vocabulary that begin a word, `names` are the labels' names."""
     tokenizer, width = network.tokenizer, network.max_length - 2
     encoded = tokenizer.encode_batch_with_offsets(texts)
     windows = [cut_windows(len(ids), width, max(1, width // 2)) for ids, _ in encoded]
@@ -448,11 +422,11 @@ def _words_of_text(
     text: str, spans: np.ndarray, begins: np.ndarray, logits: np.ndarray, names: Sequence[str]
 ) -> list[Prediction]:
     """Group pieces into words: a word begins at a word-start piece, or after a piece that is only a blank."""
-    shown = spans[:, 1] > spans[:, 0]
-    blank_before = np.append(True, ~shown[:-1])[: len(shown)]
-    first = np.flatnonzero(shown & (begins | blank_before))
-    ends = np.maximum.reduceat(np.where(shown, spans[:, 1], 0), first) if len(first) else first
-    labelled = np.where((first > 0) & ~shown[first - 1], first - 1, first)  # the blank before it, if a separate piece
+    has_text = spans[:, 1] > spans[:, 0]
+    blank_before = np.append(True, ~has_text[:-1])[: len(has_text)]
+    first = np.flatnonzero(has_text & (begins | blank_before))
+    ends = np.maximum.reduceat(np.where(has_text, spans[:, 1], 0), first) if len(first) else first
+    labelled = np.where((first > 0) & ~has_text[first - 1], first - 1, first)  # the blank before it, if it is a piece
     words = zip(spans[first, 0].tolist(), ends.tolist(), *_top_labels(logits[labelled]), strict=True)
     return [
         {"word": text[start:end], "entity": names[label], "score": score, "start": start, "end": end}

@@ -86,7 +86,7 @@ def wait_until(condition: Callable[[], object], seconds: float = 60.0) -> None:
 def running(
     open_predictor: Callable[[], Predictor], drain_seconds: float = 5.0, hosts: Hosts = LOOPBACK, **limits: Any
 ) -> Iterator[Running]:
-    server = DrainingServer(Service(Limits(**limits), hosts), open_predictor, drain_seconds)
+    server = DrainingServer(Service(Limits(**limits), hosts), open_predictor, drain_seconds, lambda predictor: None)
     listening = listen("127.0.0.1", 0)
     thread = threading.Thread(target=server.run, args=([listening],))
     thread.start()

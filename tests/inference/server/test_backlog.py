@@ -10,7 +10,7 @@ PACE = 0.01
 def computed(backlog: Backlog, tokens: int, seconds: float) -> None:
     """A text came, was computed, and nothing of it is left."""
     backlog.add([(1, tokens)])
-    backlog.begin(1)
+    backlog.remove([(1, 0)])
     backlog.record(tokens, seconds)
 
 
@@ -35,7 +35,7 @@ def test_what_would_wait_too_long_is_refused_though_there_is_room_for_its_texts(
 def test_what_is_being_computed_is_waited_for_too():
     backlog = paced(queue_seconds=2.0)
     backlog.add([(1, 90)])
-    backlog.begin(1)
+    backlog.remove([(1, 0)])
     assert backlog.texts == 0 and backlog.seconds == 90 * PACE
     backlog.add([(1, 80)])
     assert backlog.has_room([(1, 30)]) and not backlog.has_room([(1, 31)])

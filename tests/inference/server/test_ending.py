@@ -21,7 +21,7 @@ def test_accepted_requests_are_answered_and_new_ones_refused(classifier, blocked
     server = serve(classifier)
     with in_background(*(lambda: server.post("/classify", TEXT) for _ in range(5))) as replies:
         wait_until(lambda: server.service.in_progress == 5)
-        server.server.drain(signal.SIGTERM)
+        server.server.handle_exit(signal.SIGTERM, None)
         assert server.request("GET", "/readyz").status == 503
         reply = server.post("/classify", TEXT)
         assert (reply.status, reply.json["error"]) == (503, "the server is shutting down")
@@ -35,7 +35,7 @@ def test_what_is_not_answered_in_time_is_told(classifier, blocked, serve):
     server = serve(classifier, drain_seconds=0.3)
     with in_background(lambda: server.post("/classify", TEXT)) as replies:
         wait_until(lambda: server.service.in_progress == 1)
-        server.server.drain(signal.SIGTERM)
+        server.server.handle_exit(signal.SIGTERM, None)
         wait_until(lambda: server.server.failure)
     failure = server.server.failure
     assert isinstance(failure, NotDrained) and failure.exit_code == 143 and "1 requests" in str(failure)

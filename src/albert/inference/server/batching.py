@@ -1,9 +1,8 @@
 """The request queue: texts of all clients in common batches, admission control, Prometheus metrics.
 
 Requests take turns by tokens (start-time fair queueing): the first texts of a new request come before the later texts
-of a large one. Threads compute, one at a time, so the event loop stays free: one thread takes batches of about a
-second, the others take texts that need longer alone, and let others compute after every micro-batch. Work for clients
-that no longer wait is skipped or stopped."""
+of a large one. Threads compute, one at a time: one takes batches of about a second, the others take texts that need
+longer, and let others compute after every micro-batch. Work for clients that no longer wait is skipped or stopped."""
 
 import asyncio
 import math
@@ -14,10 +13,11 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from albert.inference.abilities import ABILITIES, Settings, UnansweredTexts
 from albert.inference.engine import BETWEEN_BATCHES
@@ -25,10 +25,8 @@ from albert.inference.predictor import Predictor
 from albert.inference.server.limits import LOOPBACK, Hosts, Limits
 
 # --------------------------------------------------------------------------------------------------------------------
-# Admission control: the queue is limited in texts (memory) and in estimated seconds (tokens).
-#
-# A limit on texts alone does not suit every model: a small model computes in a second what takes a large one minutes,
-# and a text that would miss its deadline is better refused at once.
+# Admission control: the queue is limited in texts (memory) and in estimated seconds (tokens), because a small model
+# computes in a second what takes a large one minutes, and a text that would miss its deadline is better refused.
 
 BATCH_SECONDS = 1.0
 """Estimated seconds that a batch may take, while others wait."""
@@ -64,7 +62,7 @@ class Backlog:
 
     @property
     def retry_after(self) -> int:
-        """Estimated time to compute all accepted texts, in whole seconds."""
+        """`seconds`, rounded up."""
         return max(1, math.ceil(self.seconds))
 
     @property
@@ -75,7 +73,7 @@ class Backlog:
 
     def has_room(self, sizes: Sequence[Size]) -> bool:
         """Whether a request fits the limits; the time limit does not apply to an empty queue."""
-        texts, tokens = (sum(size[place] for size in sizes) for place in range(2))
+        texts, tokens = map(sum, zip(*sizes, strict=True))
         seconds = (self.tokens + tokens) * self._seconds_per_token
         return self.texts + texts <= self._max_texts and (not self.texts or seconds <= self._max_seconds)
 
@@ -87,14 +85,8 @@ class Backlog:
     def remove(self, sizes: Iterable[Size]) -> None:
         self.add((-texts, -tokens) for texts, tokens in sizes)
 
-    def begin(self, texts: int) -> None:
-        """Some texts are being computed: their tokens still count until `record` or `discard`."""
-        self.texts -= texts
-
-    def discard(self, tokens: int) -> None:
-        self.tokens -= tokens
-
     def record(self, tokens: int, seconds: float) -> None:
+        """Remove the tokens of a computed batch, and update the speed."""
         self.tokens -= tokens
         self._computed_tokens = DECAY * self._computed_tokens + max(tokens, LEAST_TOKENS)
         self._computing_seconds = DECAY * self._computing_seconds + seconds
@@ -117,28 +109,21 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-
-        def histogram(name: str, about: str, buckets: Sequence[float], *labels: str) -> Histogram:
-            return Histogram(f"albert_{name}", about, labels, buckets=buckets, registry=self.registry)
-
-        def counter(name: str, about: str, *labels: str) -> Counter:
-            return Counter(f"albert_{name}", about, labels, registry=self.registry)
-
-        from_to = "From a request's header to the end of its reply."
-        self.request_seconds = histogram("request_seconds", from_to, _SECONDS, "address", "status")
-        self.queue_seconds = histogram("queue_seconds", "Wait of a text in the queue.", _SECONDS)
-        self.batch_seconds = histogram("batch_seconds", "Computation of a batch.", _SECONDS, "ability")
-        self.batch_texts = histogram("batch_texts", "Texts in a batch.", _TEXTS)
-        self.batch_tokens = histogram("batch_tokens", "Estimated tokens in a batch.", _TOKENS)
-        self.texts = counter("texts", "Texts answered.", "ability")
-        self.queued = Gauge("albert_queue_texts", "Texts in the queue.", registry=self.registry)
-        self.connections = Gauge("albert_connections", "Open connections.", registry=self.registry)
-        self.refused = counter("refused", "Requests and connections refused, by reason.", "reason")
-        self.dropped = counter("dropped_texts", "Texts that were accepted but not computed, by reason.", "reason")
-        self.failures = counter("batch_failures", "Failed computations of batches, by cause.", "cause")
-
-    def text(self) -> bytes:
-        return generate_latest(self.registry)
+        histogram = partial(Histogram, namespace="albert", registry=self.registry)
+        counter = partial(Counter, namespace="albert", registry=self.registry)
+        gauge = partial(Gauge, namespace="albert", registry=self.registry)
+        duration = "From a request's header to the end of its reply."
+        self.request_seconds = histogram("request_seconds", duration, ("address", "status"), buckets=_SECONDS)
+        self.queue_seconds = histogram("queue_seconds", "Wait of a text in the queue.", buckets=_SECONDS)
+        self.batch_seconds = histogram("batch_seconds", "Computation of a batch.", ("ability",), buckets=_SECONDS)
+        self.batch_texts = histogram("batch_texts", "Texts in a batch.", buckets=_TEXTS)
+        self.batch_tokens = histogram("batch_tokens", "Estimated tokens in a batch.", buckets=_TOKENS)
+        self.texts = counter("texts", "Texts answered.", ("ability",))
+        self.queued = gauge("queue_texts", "Texts in the queue.")
+        self.connections = gauge("connections", "Open connections.")
+        self.refused = counter("refused", "Requests and connections refused, by reason.", ("reason",))
+        self.dropped = counter("dropped_texts", "Texts that were accepted but not computed, by reason.", ("reason",))
+        self.failures = counter("batch_failures", "Failed computations of batches, by cause.", ("cause",))
 
 
 LONG_TEXT_THREADS = 2
@@ -248,10 +233,8 @@ class FairLock:
 class Batcher:
     """The queue and its worker threads.
 
-    Args:
-        compute: results of a call for some inputs, in order; it runs in the batcher's threads, one at a time, and may
-            call `BETWEEN_BATCHES` between the parts of its work.
-        clock: seconds.
+    `compute` returns the results of a call for some inputs, in order; it runs in the batcher's threads, one at a time,
+    and may call `BETWEEN_BATCHES` between the parts of its work.
     """
 
     def __init__(
@@ -279,15 +262,9 @@ class Batcher:
         return all(worker.is_alive() for worker in self._workers)
 
     def submit(self, call: Call, inputs: Sequence[Input]) -> Request:
-        """Queue a request with all of its inputs.
-
-        Raises:
-            QueueFull: there is no room for all of them, or they would wait too long.
-        """
-        now = self._clock()
-        request = Request(
-            self._loop.create_future(), [None] * len(inputs), len(inputs), now, now + self._request_seconds
-        )
+        """Queue a request; raises QueueFull if there is no room for all of its inputs, or they would wait too long."""
+        now, count = self._clock(), len(inputs)
+        request = Request(self._loop.create_future(), [None] * count, count, now, now + self._request_seconds)
         sizes = [each.size for each in inputs]
         with self._changed:
             if not self.backlog.has_room(sizes):
@@ -309,10 +286,9 @@ class Batcher:
         A batch that is computed for it alone is stopped after the current micro-batch.
         """
         with self._changed:
-            dropped = self._remove_waiting(request)
+            texts = _count_texts(self._remove_waiting(request))
         request.dropped = reason
         request.answers.cancel()
-        texts = sum(item.input.text_count for item in dropped)
         self._metrics.dropped.labels(reason).inc(texts)
         return texts
 
@@ -362,9 +338,13 @@ class Batcher:
 
     def _wait_for_work(self, is_long: bool) -> bool:
         """Wait for a text of this thread's kind, or the end; returns False at the end."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._closed or any(item.is_long is is_long for item in self._waiting))
+
+        def has_work() -> bool:
             return any(item.is_long is is_long for item in self._waiting)
+
+        with self._changed:
+            self._changed.wait_for(lambda: self._closed or has_work())
+            return has_work()
 
     def _next_batch(self, is_long: bool) -> list[_Item]:
         """The next text, alone if it is long, else with others of the same call."""
@@ -381,7 +361,7 @@ class Batcher:
                 self._begun_tokens[is_long] = max(self._begun_tokens[is_long], batch[0].turn)
             taken = {id(item) for item in batch}
             self._waiting = [item for item in self._waiting if id(item) not in taken]
-            self.backlog.begin(sum(item.input.text_count for item in batch))
+            self.backlog.remove([(_count_texts(batch), 0)])  # tokens count until they are computed
             self._metrics.queued.set(self.backlog.texts)
         return batch
 
@@ -399,7 +379,7 @@ class Batcher:
         for request in {id(item.request): item.request for item in self._waiting}.values():
             if now >= request.deadline:
                 items = self._remove_waiting(request)
-                self._metrics.dropped.labels("deadline").inc(sum(item.input.text_count for item in items))
+                self._metrics.dropped.labels("deadline").inc(_count_texts(items))
                 if not self._loop.is_closed():
                     self._loop.call_soon_threadsafe(_deliver, items, [DeadlineExceeded()] * len(items))
 
@@ -410,7 +390,6 @@ class Batcher:
         halved until the failing texts are found, or it has failed too often. One that runs out of memory is computed
         again once, in smaller parts.
         """
-        size = 1
         try:
             answers = list(self._compute(batch[0].call, [item.input.texts for item in batch]))
             assert len(answers) == len(batch), "each text has its own answer"
@@ -436,13 +415,12 @@ class Batcher:
         return [outcome for part in parts for outcome in self._compute_batch(part, failures)]
 
     def _record(self, batch: Sequence[_Item], outcomes: Sequence[Any], seconds: float) -> None:
-        texts = sum(item.input.text_count for item in batch)
-        tokens = sum(item.input.tokens for item in batch)
+        texts, tokens = _count_texts(batch), sum(item.input.tokens for item in batch)
         ability = batch[0].call.name
         self._metrics.batch_seconds.labels(ability).observe(seconds)
         if isinstance(outcomes[0], Abandoned):  # its duration is unknown
             with self._changed:
-                self.backlog.discard(tokens)
+                self.backlog.remove([(0, tokens)])
             self._metrics.dropped.labels(batch[0].request.dropped or "deadline").inc(texts)
             return
         with self._changed:
@@ -450,6 +428,10 @@ class Batcher:
         self._metrics.batch_texts.observe(texts)
         self._metrics.batch_tokens.observe(tokens)
         self._metrics.texts.labels(ability).inc(texts)
+
+
+def _count_texts(items: Iterable[_Item]) -> int:
+    return sum(item.input.text_count for item in items)
 
 
 def _deliver(batch: Sequence[_Item], outcomes: Sequence[Any]) -> None:
@@ -473,17 +455,13 @@ _NO_MEMORY = re.compile("can't allocate memory|not enough memory|out of memory",
 
 def lacks_memory(error: BaseException) -> bool:
     """Whether the machine or its accelerator ran out of memory."""
-    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
-        return True
-    return isinstance(error, RuntimeError) and _NO_MEMORY.search(str(error)) is not None
+    return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and bool(_NO_MEMORY.search(str(error))))
 
 
 def is_finite(answer: Any) -> bool:
     """Whether every number in a result is finite."""
-    if isinstance(answer, dict):
-        return all(map(is_finite, answer.values()))
-    if isinstance(answer, list | tuple):
-        return all(map(is_finite, answer))
+    if isinstance(answer, dict | list | tuple):
+        return all(map(is_finite, answer.values() if isinstance(answer, dict) else answer))
     if isinstance(answer, np.ndarray):
         return bool(np.isfinite(answer).all())
     return not isinstance(answer, float) or math.isfinite(answer)
@@ -501,10 +479,7 @@ _LETTERS = (string.ascii_letters + string.whitespace).encode()
 
 
 def as_input(predictor: Predictor, texts: Sequence[Any], windowed: bool = False) -> Input:
-    """An input with its estimated size.
-
-    It becomes one sequence, or one per option. A long text is read in windows, or cut to the maximum length.
-    """
+    """An input with its estimated size: of one sequence or one per option, in windows or cut to the maximum length."""
     shared = sum(_estimate(text) for text in texts if isinstance(text, str)) + 3
     options = next((text for text in texts if isinstance(text, tuple)), ("",))
     sequences = [shared + _estimate(option) for option in options]
@@ -520,23 +495,24 @@ def _estimate(text: str) -> int:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The served model: its queue, and its state (starting, ready, draining, broken).
-
+# The served model: its queue, and its state.
 
 State = Literal["starting", "ready", "draining", "broken"]
 
 
 class Service:
-    """One model with its queue.
+    """One model with its queue; `predictor` and `batcher` are set when the model is loaded.
 
     Attributes:
         draining: whether new requests are refused, because the server is shutting down.
         in_progress: number of accepted requests whose replies have not been sent.
     """
 
+    predictor: Predictor
+    batcher: Batcher
+
     def __init__(self, limits: Limits, hosts: Hosts = LOOPBACK) -> None:
         self.limits, self.hosts, self.metrics = limits, hosts, Metrics()
-        self._served: tuple[Predictor, Batcher] | None = None
         self.draining, self.in_progress = False, 0
 
     def start(self, predictor: Predictor) -> None:
@@ -545,28 +521,17 @@ class Service:
         def compute(call: Call, inputs: Sequence[tuple[Any, ...]]) -> Sequence[Any]:
             return ABILITIES[call.name].compute(predictor, inputs, call.settings)
 
-        self._served = predictor, Batcher(compute, self.limits, self.metrics)
+        self.predictor, self.batcher = predictor, Batcher(compute, self.limits, self.metrics)
 
     @property
     def state(self) -> State:
         if self.draining:
             return "draining"
-        if self._served is None:
+        if not hasattr(self, "batcher"):
             return "starting"
         return "ready" if self.batcher.is_alive else "broken"
 
-    @property
-    def predictor(self) -> Predictor:
-        """The model; not available while the service is starting."""
-        assert self._served is not None, "the model is not loaded yet"
-        return self._served[0]
-
-    @property
-    def batcher(self) -> Batcher:
-        assert self._served is not None, "the model is not loaded yet"
-        return self._served[1]
-
     def close(self) -> None:
         """Compute what is queued, then stop the threads."""
-        if self._served is not None:
+        if hasattr(self, "batcher"):
             self.batcher.close()

@@ -8,7 +8,7 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from dataclasses import asdict, fields
 from http import HTTPStatus
 from importlib.resources import files
@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from fastapi import APIRouter, FastAPI
 from fastapi.exceptions import RequestValidationError
-from prometheus_client import CONTENT_TYPE_LATEST
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model
 from pydantic_core import PydanticCustomError
 from starlette.exceptions import HTTPException
@@ -57,17 +57,17 @@ Application = Callable[[Message, Receive, Send], Awaitable[None]]
 
 ACCEPTED = "albert.accepted"
 """Key of the ASGI scope that an endpoint sets when it has queued its request."""
-CONTENT_SECURITY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-)
-_HEADERS = {
-    "content-security-policy": CONTENT_SECURITY,
-    "x-content-type-options": "nosniff",
-    "referrer-policy": "no-referrer",
-    "cache-control": "no-store",
-}
-_EVERY_REPLY = [(name.encode(), value.encode()) for name, value in _HEADERS.items()]
+_HEADERS = [
+    (
+        b"content-security-policy",
+        b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+        b"base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    ),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cache-control", b"no-store"),
+]
+"""Headers of every reply."""
 _UTF_8 = ("", "utf-8", "utf8")
 
 _REASONS: dict[int, tuple[str, ...]] = {
@@ -90,8 +90,9 @@ class Refused(HTTPException):
     """A refused request; by default the status is that of the reason."""
 
     def __init__(self, reason: str, why: str, status: int | None = None, **headers: str) -> None:
-        named = {name.replace("_", "-"): value for name, value in headers.items()}
-        super().__init__(status or _STATUS[reason], why, named)
+        super().__init__(
+            status or _STATUS[reason], why, {name.replace("_", "-"): value for name, value in headers.items()}
+        )
         self.reason = reason
 
 
@@ -112,18 +113,18 @@ class RequestMiddleware:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message["headers"] = [*message.get("headers", []), *_EVERY_REPLY]
+                message["headers"] = [*message.get("headers", []), *_HEADERS]
             await send(message)
 
         try:
             try:
-                max_bytes = self._check(scope)
+                self._check(scope)
             except Refused as refused:
                 await refusal(self._service, refused)(scope, receive, send_with_headers)
             else:
                 # uvicorn leaves out the body of a reply to HEAD; the routes are those of GET
                 inner = dict(scope, method="GET") if scope["method"] == "HEAD" else scope
-                await self._inner(inner, self._limit_body(receive, max_bytes), send_with_headers)
+                await self._inner(inner, self._limit_body(receive), send_with_headers)
         finally:
             if scope.get(ACCEPTED):
                 self._service.in_progress -= 1
@@ -131,17 +132,14 @@ class RequestMiddleware:
             seconds = time.perf_counter() - started
             self._service.metrics.request_seconds.labels(address, str(status)).observe(seconds)
 
-    def _check(self, scope: Message) -> int:
-        """Refuse a request by its header, or return the limit of its body in bytes."""
+    def _check(self, scope: Message) -> None:
+        """Raises Refused by a request's header."""
         limits, headers = self._service.limits, scope["headers"]
         if len(scope["raw_path"]) + sum(len(name) + len(value) + 4 for name, value in headers) > limits.header_bytes:
             why = f"the header is longer than {limits.header_bytes} bytes"
             raise Refused("header", why, connection="close")
-        lengths, codings = (
-            list(_header_values(headers, b"content-length")),
-            list(_header_values(headers, b"transfer-encoding")),
-        )
-        if lengths and codings:
+        lengths = _header_values(headers, b"content-length")
+        if lengths and _header_values(headers, b"transfer-encoding"):
             raise Refused("protocol", "Content-Length and Transfer-Encoding contradict each other", connection="close")
         for host in _header_values(headers, b"host"):
             if not self._service.hosts.allow(host.decode("latin-1")):
@@ -154,16 +152,15 @@ class RequestMiddleware:
             if self._service.batcher.backlog.is_full:
                 raise queue_is_full(self._service.batcher.backlog.retry_after)
             _check_content_type(headers)
-        return limits.body_bytes
 
-    def _limit_body(self, receive: Receive, max_bytes: int) -> Receive:
+    def _limit_body(self, receive: Receive) -> Receive:
         total = 0
 
         async def receive_limited() -> Message:
             nonlocal total
             message = await receive()
             total += len(message.get("body", b""))
-            if total > max_bytes:
+            if total > self._service.limits.body_bytes:
                 raise self._too_large()
             return message
 
@@ -197,17 +194,19 @@ def refusal(service: batching.Service, refused: Refused) -> JSONResponse:
     return JSONResponse({"error": refused.detail}, refused.status_code, refused.headers)
 
 
-def _header_values(headers: list[tuple[bytes, bytes]], name: bytes) -> Iterator[bytes]:
-    return (value for key, value in headers if key == name)
+def _header_values(headers: list[tuple[bytes, bytes]], name: bytes) -> list[bytes]:
+    return [value for key, value in headers if key == name]
 
 
 def _check_content_type(headers: list[tuple[bytes, bytes]]) -> None:
-    content_type = next(_header_values(headers, b"content-type"), b"").decode("latin-1").lower()
+    content_type, coding = (
+        next(iter(_header_values(headers, name)), default).decode("latin-1").lower()
+        for name, default in ((b"content-type", b""), (b"content-encoding", b"identity"))
+    )
     kind, *parameters = (part.strip() for part in content_type.split(";"))
     charset = next((part.removeprefix("charset=").strip('"') for part in parameters if part.startswith("charset=")), "")
     if kind != "application/json" or charset not in _UTF_8:
         raise Refused("type", "requests must be JSON in UTF-8 with Content-Type: application/json")
-    coding = next(_header_values(headers, b"content-encoding"), b"identity").decode("latin-1").lower()
     if coding != "identity":
         raise Refused("type", "compressed bodies are not supported")
 
@@ -221,11 +220,7 @@ logger = logging.getLogger("albert.server")
 async def respond(
     service: batching.Service, request: Request, call: batching.Call, inputs: Sequence[batching.Input]
 ) -> Response:
-    """Queue the inputs and wait for their results; the reply has `Server-Timing` in milliseconds.
-
-    Raises:
-        Refused: the request is too large, the queue is full, the deadline has passed, or the computation failed.
-    """
+    """Queue the inputs and wait for their results; the reply has `Server-Timing` in milliseconds."""
     refuse_unready(service)
     refuse_too_much(service.limits, inputs)
     try:
@@ -303,10 +298,9 @@ def refuse_too_many_candidates(limits: Limits, inputs: Sequence[Sequence[Any]], 
     """Raises Refused if the masks times `top_k` exceed the limit."""
     masks = sum(text.count(MASK) for texts in inputs for text in texts if isinstance(text, str))
     if masks * top_k > limits.candidates:
-        why = (
-            f"{masks} masks with top_k {top_k} are {masks * top_k} candidates, at most {limits.candidates} are allowed"
-        )
-        raise Refused("candidates", f"{why}; send fewer texts or masks, or a smaller top_k")
+        total = f"{masks} masks with top_k {top_k} are {masks * top_k} candidates"
+        remedy = "send fewer texts or masks, or a smaller top_k"
+        raise Refused("candidates", f"{total}, at most {limits.candidates} are allowed; {remedy}")
 
 
 def _timing(accepted: Accepted) -> str:
@@ -341,8 +335,10 @@ _REPLY_KINDS: dict[str, Any] = {"text": str, "number": float, "count": int}
 
 def request_body(ability: Ability) -> type[BaseModel]:
     """The model of a task's requests."""
-    config = ConfigDict(extra="forbid", strict=True, json_schema_extra={"examples": [dict(ability.example)]})
-    return _request_model(f"{_name(ability)}Request", ability.request, ability.request_about, config)
+    examples = {"examples": [dict(ability.example)]}
+    return _request_model(
+        f"{_name(ability)}Request", ability.request, ability.request_about, json_schema_extra=examples
+    )
 
 
 def reply_body(ability: Ability) -> type[BaseModel]:
@@ -355,14 +351,13 @@ def _name(ability: Ability) -> str:
     return ability.name.title().replace("-", "")
 
 
-def _request_model(name: str, parts: Mapping[str, Part], about: str, config: ConfigDict) -> type[BaseModel]:
+def _request_model(name: str, parts: Mapping[str, Part], about: str, **settings: Any) -> type[BaseModel]:
     fields: dict[str, Any] = {}
     for field, part in parts.items():
         kind = _request_kind(part.kind, f"{name}{field.title()}")
-        fields[field] = (
-            kind if part.default is not None else kind | None,
-            Field(part.default, description=part.about or None),
-        )
+        optional_kind = kind if part.default is not None else kind | None
+        fields[field] = optional_kind, Field(part.default, description=part.about or None)
+    config = ConfigDict(extra="forbid", strict=True, **settings)
     return create_model(name, __doc__=about, __config__=config, **fields)
 
 
@@ -375,7 +370,7 @@ def _request_kind(kind: Any, name: str) -> Any:
         case list():
             return Annotated[list[_request_kind(kind[0], name)], Field(min_length=len(kind))]
         case _:
-            return _request_model(name, kind, "One of them.", ConfigDict(extra="forbid", strict=True))
+            return _request_model(name, kind, "One of them.")
 
 
 def _reply_kind(value: Any, name: str) -> Any:
@@ -385,9 +380,8 @@ def _reply_kind(value: Any, name: str) -> Any:
         case list():
             return list[_reply_kind(value[0], name)]
         case _:
-            return create_model(
-                name, **{key.removesuffix("?"): _reply_field(key, each, name) for key, each in value.items()}
-            )
+            fields: Any = {key.removesuffix("?"): _reply_field(key, kind, name) for key, kind in value.items()}
+            return create_model(name, **fields)
 
 
 def _reply_field(key: str, value: Any, name: str) -> Any:
@@ -430,7 +424,7 @@ _REFUSALS = (400, 408, 413, 415, 422, 429, 503, 504)
 
 
 def ability_routes(service: batching.Service) -> APIRouter:
-    """The endpoints that take texts."""
+    """An endpoint for each task."""
     router = APIRouter(tags=["inference"])
     for ability in ABILITIES.values():
         _add_ability(router, service, ability)
@@ -453,11 +447,12 @@ def _add_ability(router: APIRouter, service: batching.Service, ability: Ability)
         call = batching.Call(ability.name, settings, tuple(each is None for each in texts[0]))
         return await respond(service, request, call, inputs)
 
-    replies: dict[int | str, dict[str, Any]] = {status: {"model": ErrorReply} for status in _REFUSALS}
-    replies = {200: {"model": reply_body(ability), "description": "One result for each text."}} | replies
+    replies: dict[int | str, dict[str, Any]] = {
+        200: {"model": reply_body(ability), "description": "One result for each text."}
+    }
+    replies |= {status: {"model": ErrorReply} for status in _REFUSALS}
     answer.__doc__ = ability.about
-    post = router.post(f"/{ability.name}", name=ability.name, responses=replies, response_model=None)
-    post(answer)
+    router.post(f"/{ability.name}", name=ability.name, responses=replies, response_model=None)(answer)
 
 
 def addresses_of(predictor: Predictor) -> list[str]:
@@ -469,22 +464,18 @@ def refuse_missing_head(predictor: Predictor, ability: Ability) -> None:
     """Raises Refused if the model has no head for a task."""
     if ability.needs is not None and ability.needs not in predictor.abilities:
         can = " and ".join(predictor.abilities) or "only embed texts"
-        why = f"this model cannot {ability.needs}; it can {can}"
-        raise Refused("inability", why)
+        raise Refused("inability", f"this model cannot {ability.needs}; it can {can}")
 
 
 def reads_pairs(predictor: Predictor) -> bool | None:
     """Whether a model was fine-tuned on pairs of texts; None if unknown."""
     if isinstance(predictor.network, AlbertForPairClassification):
         return True
-    own = table_task_of(Path(predictor.name))
-    if own is not None:
-        return own.pair is not None
+    table_task = table_task_of(Path(predictor.name))
+    if table_task is not None:
+        return table_task.pair is not None
     task = DECLARED.get(str((predictor.extra.get("finetuning") or {}).get("task")))
     return None if task is None else isinstance(task.inputs, Pair)
-
-
-_SIZES = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads")
 
 
 def model_facts(predictor: Predictor, limits: Limits) -> dict[str, Any]:
@@ -498,10 +489,15 @@ def model_facts(predictor: Predictor, limits: Limits) -> dict[str, Any]:
         "labels": predictor.labels if labelled else [],
         "pairs": reads_pairs(predictor),
         "problem_type": predictor.extra.get("problem_type"),
-        **{name: getattr(predictor, name) for name in ("precision", "depth", "patience")},
+        "precision": predictor.precision,
+        "depth": predictor.depth,
+        "patience": predictor.patience,
         "device": str(predictor.device),
         "max_length": predictor.max_length,
-        **{name: getattr(config, name) for name in _SIZES},
+        "vocab_size": config.vocab_size,
+        "hidden_size": config.hidden_size,
+        "num_hidden_layers": config.num_hidden_layers,
+        "num_attention_heads": config.num_attention_heads,
         "limits": asdict(limits),
     }
 
@@ -561,20 +557,17 @@ def report_routes(service: batching.Service) -> APIRouter:
     @router.get("/healthz", response_model=None)
     async def health() -> Response:
         """Liveness."""
-        broken = service.state == "broken"
-        status = HTTPStatus.INTERNAL_SERVER_ERROR if broken else HTTPStatus.OK
-        return JSONResponse({"state": service.state}, status)
+        return JSONResponse({"state": service.state}, 500 if service.state == "broken" else 200)
 
     @router.get("/readyz", response_model=None, responses={503: {"description": "Starting, draining, or broken."}})
     async def readiness() -> Response:
         """Readiness: whether requests are accepted."""
-        ready = service.state == "ready"
-        return JSONResponse({"state": service.state}, HTTPStatus.OK if ready else HTTPStatus.SERVICE_UNAVAILABLE)
+        return JSONResponse({"state": service.state}, 200 if service.state == "ready" else 503)
 
     @router.get("/metrics", response_model=None, response_class=Response)
     async def metrics() -> Response:
         """Prometheus metrics."""
-        return Response(service.metrics.text(), headers={"content-type": CONTENT_TYPE_LATEST})
+        return Response(generate_latest(service.metrics.registry), headers={"content-type": CONTENT_TYPE_LATEST})
 
     return router
 

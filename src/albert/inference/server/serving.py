@@ -59,18 +59,16 @@ class BoundedConnection(H11Protocol):
         super().connection_made(transport)
         self._metrics.connections.set(len(self.connections))
         self._wait_for(Waiting.HEADER)
-        open_ones = [
-            one for one in self.connections if isinstance(one, BoundedConnection) and not one.transport.is_closing()
-        ]
-        if len(open_ones) > self._limits.connections:
-            waiting = (Waiting.REQUEST, Waiting.HEADER, Waiting.BODY)
-            idle = [one for one in open_ones if one is not self and one.waiting_for in waiting]
+        connections = [each for each in self.connections if isinstance(each, BoundedConnection)]
+        active = [connection for connection in connections if not connection.transport.is_closing()]
+        if len(active) > self._limits.connections:
+            states = (Waiting.REQUEST, Waiting.HEADER, Waiting.BODY)
+            idle = [connection for connection in active if connection.waiting_for in states and connection is not self]
             if idle:
-                min(idle, key=lambda one: one.since).close_idle()
+                min(idle, key=lambda connection: connection.since).close_idle()
             else:
-                self._refuse(
-                    HTTPStatus.SERVICE_UNAVAILABLE, "connections", "all connections are taken, try again later"
-                )
+                why = "all connections are taken, try again later"
+                self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, "connections", why)
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
@@ -202,8 +200,8 @@ class DrainingServer(uvicorn.Server):
         self,
         service: Service,
         open_predictor: Callable[[], Predictor],
-        drain_seconds: float = 30.0,
-        started: Callable[[Predictor], None] = lambda predictor: None,
+        drain_seconds: float,
+        started: Callable[[Predictor], None],
     ) -> None:
         config = uvicorn.Config(
             application(service),
@@ -241,13 +239,8 @@ class DrainingServer(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """First signal: refuse new requests, and end when the accepted ones are answered. Second signal: end."""
-        if self.service.draining:
-            self._end = 0.0
-        else:
-            self.drain(sig)
-
-    def drain(self, signal_number: int) -> None:
-        self._signal, self._end = signal_number, time.monotonic() + self._drain_seconds
+        self._end = 0.0 if self.service.draining else time.monotonic() + self._drain_seconds
+        self._signal = self._signal or sig
         self.service.draining = True
 
     async def on_tick(self, counter: int) -> bool:
@@ -271,12 +264,7 @@ def serve(
     started: Callable[[Predictor], None],
     hosts: Hosts = LOOPBACK,
 ) -> None:
-    """Serve until a signal, then drain (see `DrainingServer`).
-
-    Raises:
-        NotDrained: draining took too long; the worker may still compute.
-        AlbertError: the model could not be loaded.
-    """
+    """Serve until a signal, then drain; raises NotDrained if that took too long, while a thread may still compute."""
     server = DrainingServer(Service(limits, hosts), open_predictor, drain_seconds, started)
     before = sys.getswitchinterval()
     sys.setswitchinterval(SWITCH_SECONDS)

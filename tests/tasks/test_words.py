@@ -94,7 +94,7 @@ def test_what_a_model_says_is_gathered_by_word(tokenizer):
     for length in found.sequences.lengths:
         rows.append(np.arange(start, start + length)[:, None])
         start += length
-    assert found.judged(rows)[:, 0].tolist() == found.first_pieces.tolist()
+    assert found.word_outputs(rows)[:, 0].tolist() == found.first_pieces.tolist()
 
 
 def test_a_length_without_room_is_refused(tokenizer):

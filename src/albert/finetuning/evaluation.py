@@ -252,7 +252,7 @@ def predictions_from_outputs(
             prepared.examples, features, outputs, target.max_answer_tokens, may_be_absent=target.may_be_absent
         )
     arrays = [np.asarray(row) for row in outputs]
-    found = features.words.judged(arrays) if isinstance(features, TagFeatures) else np.stack(arrays)
+    found = features.words.word_outputs(arrays) if isinstance(features, TagFeatures) else np.stack(arrays)
     logits = found.astype(np.float64)
     if isinstance(target, Score):
         return logits[:, 0]

@@ -410,7 +410,7 @@ def tag_given_words(
     """Label every word of sentences split into words, as in evaluation (see `albert.tasks.examples`)."""
     encoded = word_sequences(sentences, network.tokenizer, network.max_length)
     sequences = [encoded.sequences.token_ids(index) for index in range(len(encoded.sequences))]
-    logits = encoded.judged(network.model.rows(sequences, [np.zeros_like(sequence) for sequence in sequences]))
+    logits = encoded.word_outputs(network.model.rows(sequences, [np.zeros_like(sequence) for sequence in sequences]))
     tagged = []
     for words, rows in zip(sentences, encoded.split_by_sentence(logits.astype(np.float64)), strict=True):
         entries = zip(words, *_top_labels(rows), strict=True)

@@ -1,4 +1,4 @@
-"""The user's own task: tables as files, and a declaration made from their columns; bad rows are refused by number."""
+"""The user's own task: reading tables, and declaring a task from their columns; errors name file and line."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -25,63 +25,62 @@ from albert.tasks.task import Answer, Choice, Option, Row, Rows, Score, Task, Ta
 from albert.text.readers import COMPRESSIONS
 
 # --------------------------------------------------------------------------------------------------------------------
-# Tagged text as the CoNLL shared tasks have it: a word and its tags a line, a blank line after each sentence.
+# Tagged text as in the CoNLL shared tasks: a word and its tags per line, a blank line after each sentence.
 #
-# Fields stand between tabs, or in a file without any between blanks. The first is the word, the last its tag, those
-# between are read too. Lines that begin with -DOCSTART- mark documents and are counted (Tjong Kim Sang and De
-# Meulder 2003).
+# Fields are separated by tabs, or by spaces in a file without tabs. The first is the word, the last its tag. Lines that
+# begin with -DOCSTART- mark documents and are counted (Tjong Kim Sang and De Meulder 2003).
 
 _DOCUMENT = "-DOCSTART-"
-_EVIDENT = 0.95
-"""Of the lines with words: so many have one number of fields where a text is tagged. A line of prose has any."""
+_TAGGED_SHARE = 0.95
+"""Share of the lines of a tagged text that have the same number of fields; lines of prose differ."""
 
 
 def looks_tagged(lines: Sequence[str]) -> bool:
-    """Whether lines are words with their tags, by how many fields they have; a few lines may be damaged."""
+    """Whether lines are words with tags, by their number of fields; a few lines may be damaged."""
     separator = _separator(lines)
-    found = (_fields(line, separator) for line in lines if line.strip(" \t"))
-    sizes = Counter(len(fields) for fields in found if fields[0] != _DOCUMENT)
+    all_fields = (_fields(line, separator) for line in lines if line.strip(" \t"))
+    sizes = Counter(len(fields) for fields in all_fields if fields[0] != _DOCUMENT)
     if not sizes:
         return False
-    ((usual, count),) = sizes.most_common(1)
-    return usual > 1 and count >= _EVIDENT * sizes.total()
+    ((size, count),) = sizes.most_common(1)
+    return size > 1 and count >= _TAGGED_SHARE * sizes.total()
 
 
 def read_tagged_text(path: Path) -> Rows:
-    """A row for each sentence: lists in the columns `words`, `tags` and, where there are more, `column 2` and so on.
+    """A row for each sentence: lists in the columns `words`, `tags` and, if there are more, `column 2` and so on.
 
     Raises:
         MissingInput: the file is absent or has no word.
-        DamagedData: a line with another number of fields than the first has, or an empty one among them, by its line.
+        DamagedData: a line has another number of fields than the first, or an empty field.
     """
     lines = _lines_of(path)
     separator = _separator(lines)
     columns: tuple[str, ...] = ()
     rows: list[Row] = []
     sentence: list[list[str]] = []
-    marks, began = 0, 1
+    marks, first_line = 0, 1
     with progress(f"Reading {path.name}", total=len(lines), unit="lines") as bar:
         for number, line in enumerate([*lines, ""], start=1):
             bar.advance()
             fields = _fields(line, separator)
             if not line.strip(" \t"):
                 if sentence:
-                    fields = {name: tuple(word[place] for word in sentence) for place, name in enumerate(columns)}
-                    rows.append(Row(str(len(rows)), f"{path}:{began}", fields))
+                    fields = {name: tuple(word[i] for word in sentence) for i, name in enumerate(columns)}
+                    rows.append(Row(str(len(rows)), f"{path}:{first_line}", fields))
                 sentence = []
                 continue
             if fields[0] == _DOCUMENT:
                 marks += 1
                 continue
-            if not columns:  # what stands alone is a word without its tag
-                between = (f"column {place}" for place in range(2, len(fields)))
+            if not columns:  # a single field is a word without tag
+                between = (f"column {number}" for number in range(2, len(fields)))
                 columns = (WORDS, *between, TAGS) if len(fields) > 1 else (WORDS,)
             if len(fields) != len(columns):
                 why = f"has {len(fields)} fields where the first word has {len(columns)}"
                 raise DamagedData(f"{path}:{number}", why)
             if not all(field.strip() for field in fields):
                 raise DamagedData(f"{path}:{number}", "an empty field", "every word needs its tag")
-            began = number if not sentence else began
+            first_line = number if not sentence else first_line
             sentence.append(fields)
     if not rows:
         raise MissingInput(path, "has no rows")
@@ -89,7 +88,7 @@ def read_tagged_text(path: Path) -> Rows:
 
 
 def _lines_of(path: Path) -> list[str]:
-    """The lines of a text file, split at line feeds only (other Unicode line ends are text)."""
+    """The lines of a text file, split at line feeds only (other Unicode line breaks are text)."""
     lines = read_text(path).split("\n")
     if lines[-1] == "":
         lines.pop()
@@ -113,14 +112,14 @@ def read_table(path: Path) -> Rows:
     """Every row of a table.
 
     Args:
-        path: `.csv`, `.tsv`, `.jsonl`, `.conll`, `.bio`, `.iob`, `.iob2`, `.txt` (or the same packed: `.gz`, `.bz2`,
-            `.xz`, `.zst`), or `.parquet`.
+        path: `.csv`, `.tsv`, `.jsonl`, `.conll`, `.bio`, `.iob`, `.iob2`, `.txt` (or compressed: `.gz`, `.bz2`, `.xz`,
+            `.zst`), or `.parquet`.
 
     Raises:
-        UsageError: another ending, or `.txt` with text that is not tagged.
-        MissingInput: absent or without rows.
+        UsageError: another ending, or `.txt` without tags.
+        MissingInput: no file, or no rows.
         Unavailable: a Parquet file, and pyarrow is not installed.
-        DamagedData: a ragged row, broken quoting, a line that is not a JSON object and the like, with file and line.
+        DamagedData: a row or line is damaged.
     """
     packed = path.suffix.lower() in COMPRESSIONS
     ending = Path(path.stem if packed else path.name).suffix.lower()
@@ -139,19 +138,19 @@ def read_table(path: Path) -> Rows:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Answers in columns: a text or a list of texts, and where they begin in the context, where the table says so.
+# Answers in columns: a text or a list of texts, and optionally their positions in the context.
 #
-# An empty answer, or none, says that the question has no answer in its context.
+# An empty or absent answer means that the question has no answer in its context.
 
 
 def gold_answers(
     row: Row, context: str, answer: str, answer_start: str | None, counts: Counter[str]
 ) -> tuple[Answer, ...]:
-    """The gold answers of a row, none where it has no answer.
+    """The gold answers of a row.
 
     Args:
-        answer, answer_start: columns; those of a row may be absent, and a start empty or -1: then it is looked for.
-        counts: see `locate_answer`; `unanswerable` questions are added too.
+        answer, answer_start: columns; a start may be absent, empty or -1, and is then searched for.
+        counts: see `locate_answer`; `unanswerable` questions are counted too.
     """
     texts = _items(row, answer)
     if not any(texts):
@@ -184,12 +183,12 @@ def _start(row: Row, column: str, value: str) -> int | None:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Tables to a declared task: every row as the task wants it, and what is wrong with rows said with its number.
+# Tables to a declared task.
 
 
 @dataclass(frozen=True)
 class TableSource:
-    """The splits of a task on tables, read and prepared; the data folder is not looked at."""
+    """The splits of a task on tables, read and prepared; the data folder is not used."""
 
     table_task: TableTask
     tables: Mapping[str, Rows]
@@ -199,8 +198,8 @@ class TableSource:
         return tuple(self.tables)
 
     def with_files(self, files: Mapping[str, Path]) -> "TableSource":
-        read = {split: prepare_rows(self.table_task, read_table(path), path) for split, path in files.items()}
-        return replace(self, tables={**self.tables, **read})
+        tables = {split: prepare_rows(self.table_task, read_table(path)) for split, path in files.items()}
+        return replace(self, tables={**self.tables, **tables})
 
     def read(self, data: Path, split: str) -> Rows:
         if split not in self.tables:
@@ -208,47 +207,47 @@ class TableSource:
         return self.tables[split]
 
 
-def prepare_rows(task: TableTask, rows: Rows, source: object) -> Rows:
-    """Rows with their identifiers, answers and options as a declared task has them; none is left out."""
-    found = rows.rows if task.id is None else _with_identifiers(rows.rows, task.id)
+def prepare_rows(task: TableTask, rows: Rows) -> Rows:
+    """Rows with the identifiers, answers and options of a declared task."""
+    prepared = rows.rows if task.id is None else _with_identifiers(rows.rows, task.id)
     counts: Counter[str] = Counter()
     if task.kind == "multiple-choice":
-        found = _with_options(task, found)
+        prepared = _with_options(task, prepared)
     if task.kind == "question-answering":
-        found = _with_answers(task, found, counts)
-    return Rows(found, {**rows.counts, **counts})
+        prepared = _with_answers(task, prepared, counts)
+    return Rows(prepared, {**rows.counts, **counts})
 
 
 def convert_rows(rows: Sequence[Row], convert: Callable[[Row], Any]) -> list[Any]:
-    """What is made of every row; the first error is raised, and says how many rows are like it."""
-    found = []
+    """Convert every row; the first error is raised, with the number of further rows that have one."""
+    converted = []
     first, more = None, 0
     for row in rows:
         try:
-            found.append(convert(row))
+            converted.append(convert(row))
         except DamagedData as error:
             first, more = first or error, more + (first is not None)
     if first is not None:
         others = f"{more:,} more row{'s' * (more > 1)} like this" if more else None
         raise DamagedData(first.subject, first.why, "; ".join(filter(None, (first.remedy, others))) or None)
-    return found
+    return converted
 
 
 def check_rows(task: Task, rows: Sequence[Row]) -> None:
-    """See to it that every row can be learnt from or scored."""
+    """Raise DamagedData if a row cannot be trained on or scored."""
     labelled = is_labelled(task, rows)
 
-    def check(*some: Row) -> None:
+    def check(*checked: Row) -> None:
         if labelled and isinstance(task.target, Choice | Score | Option):
             column = task.target.column
-            for row in some:
+            for row in checked:
                 if row.fields.get(column) == "" or str(row.fields.get(column, "-")).isspace():
                     raise DamagedData(row.where, f"empty label in column {column!r}")
-        to_examples(task, list(some), labelled)
+        to_examples(task, list(checked), labelled)
 
     try:
         check(*rows)
-    except DamagedData:
+    except DamagedData:  # check row by row to count the bad ones
         convert_rows(rows, check)
 
 
@@ -266,28 +265,28 @@ def _with_identifiers(rows: Sequence[Row], column: str) -> list[Row]:
 
 
 def _with_options(task: TableTask, rows: Sequence[Row]) -> list[Row]:
-    """Rows whose label is the column of the right option, and which have a question and a text, empty if need be."""
+    """Rows whose label is the column of the right option, with empty columns for a missing question or text."""
     assert task.label is not None and task.option_labels is not None
     column, meaning = task.label, task.option_labels
     rows, names = expand_options(task, rows)
-    empty = {name: "" for name, given in ((NO_QUESTION, task.question), (NO_TEXT, task.text)) if given is None}
+    empty = {name: "" for name, used in ((NO_QUESTION, task.question), (NO_TEXT, task.text)) if used is None}
 
     def convert(row: Row) -> Row:
         fields = {**row.fields, **empty}
         label = row.text(column).strip() if column in row.fields else ""
         if label:
-            place = option_index(label, meaning, names, [row.text(name) for name in names])
-            if place is None:
+            index = option_index(label, meaning, names, [row.text(name) for name in names])
+            if index is None:
                 why = f"{label!r} in column {column!r} names no option"
                 raise DamagedData(row.where, why, f"labels are read as: {meaning}")
-            fields[column] = names[place]
+            fields[column] = names[index]
         return replace(row, fields=fields)
 
     return convert_rows(rows, convert)
 
 
 def _with_answers(task: TableTask, rows: Sequence[Row], counts: Counter[str]) -> list[Row]:
-    """Rows with their gold answers; None for all of them where no row has the column."""
+    """Rows with their gold answers; None for all of them if no row has the column."""
     context, answer, start = task.context, task.answer, task.answer_start
     assert context is not None and answer is not None
     if not any(answer in row.fields for row in rows):
@@ -299,7 +298,7 @@ def _with_answers(task: TableTask, rows: Sequence[Row], counts: Counter[str]) ->
 
 @dataclass(frozen=True)
 class ReadTask:
-    """A task whose tables were read."""
+    """A task and its tables: `raw` are the rows as read, `inferred` the settings that were inferred."""
 
     task: Task
     table_task: TableTask
@@ -312,42 +311,43 @@ class ReadTask:
         return self.task.source.tables
 
     def check(self, *splits: str) -> "ReadTask":
-        """This, when every row of these splits, or of all, can be learnt from or scored; see `check_rows`."""
+        """Check the rows of some splits, or of all (see `check_rows`), and return the same object."""
         for split in splits or self.tables:
             check_rows(self.task, self.tables[split].rows)
         return self
 
 
-def read_task(asked: TableTask, hold_out: bool = True) -> ReadTask:
-    """Read the tables of a task, infer what was not said, and declare it.
+def read_task(table_task: TableTask, hold_out: bool = True) -> ReadTask:
+    """Read the tables of a task, infer missing settings, and declare it.
 
-    Where there is no development file a part of the training file takes its place, unless `hold_out` says otherwise.
+    Args:
+        hold_out: without a development file, hold out a part of the training file.
 
     Raises:
-        UsageError: no file; columns that are missing, unknown or contradict each other.
-        MissingInput, DamagedData: a table cannot be read, or an identifier, option or answer is not what it should be.
+        UsageError: no file; or columns are missing, unknown or contradictory.
+        MissingInput, DamagedData: a table cannot be read, or has a wrong identifier, option or answer.
         InvalidConfiguration: too few labels or rows; or the training file is not the one whose rows were held out.
     """
-    files = {split: path for split, path in (("train", asked.train), ("dev", asked.dev)) if path is not None}
+    files = {split: path for split, path in (("train", table_task.train), ("dev", table_task.dev)) if path is not None}
     if not files:
         raise UsageError("albert", "no table to read", "name it with --train, or --dev")
     raw = {split: read_table(path) for split, path in files.items()}
     first = next(iter(files))
-    complete, inferred = infer_task(asked, raw[first], files[first], to_learn=first == "train")
-    tables = {split: prepare_rows(complete, rows, files[split]) for split, rows in raw.items()}
+    complete, inferred = infer_task(table_task, raw[first], files[first], to_learn=first == "train")
+    tables = {split: prepare_rows(complete, rows) for split, rows in raw.items()}
     if complete.kind == "question-answering" and complete.may_be_absent is None:
         absent = any(row.answers == () for rows in tables.values() for row in rows.rows)
         complete = replace(complete, may_be_absent=absent)
     options = expand_options(complete, raw[first].rows)[1] if complete.options else ()
     task = declare_task(complete, TableSource(complete, tables), options)
-    if asked.dev is None and hold_out:
+    if table_task.dev is None and hold_out:
         digest = file_hash(files["train"])
         if complete.held_out.digest not in (None, digest):
-            why = "is not the file any more whose rows were held out: they may have been learnt"
+            why = "has changed since its rows were held out: they may have been trained on"
             raise InvalidConfiguration(files["train"], why, "give a file with --dev")
         complete = replace(complete, held_out=replace(complete.held_out, digest=digest))
-        learnt, scored = hold_out_rows(task, tables["train"], complete.held_out)
-        tables = {"train": learnt, "dev": scored}
+        train, dev = hold_out_rows(task, tables["train"], complete.held_out)
+        tables = {"train": train, "dev": dev}
     complete = replace(complete, metrics=tuple(metric.__name__ for metric in task.metrics))
     return ReadTask(replace(task, source=TableSource(complete, tables)), complete, raw, inferred)
 
@@ -364,13 +364,12 @@ def declare_custom_task(
     """A task from columns: classification of `text` (or of `text` and `pair`) by `label`, or regression.
 
     Args:
-        labels: the known labels; None takes those of the training file, sorted (as numbers when all are
-            numbers).
+        labels: None for those of the training file, sorted (as numbers if all are numbers).
 
     Raises:
         UsageError, MissingInput, DamagedData, InvalidConfiguration: see `read_task`.
     """
-    asked = TableTask(
+    table_task = TableTask(
         kind="regression" if regression else "classification",
         train=files.get("train"),
         dev=files.get("dev"),
@@ -380,5 +379,5 @@ def declare_custom_task(
         labels=None if regression else labels,
         recipe=RecipeChanges() if recipe is None else RecipeChanges.of(recipe),
     )
-    task = read_task(asked, hold_out=False).check().task
+    task = read_task(table_task, hold_out=False).check().task
     return task if recipe is None else replace(task, recipe=recipe)

@@ -1,4 +1,4 @@
-"""Examples of a task, from files to token ids: rows and labels, each checked; sequences, windows, pieces of words."""
+"""Examples of a task, from files to token ids: rows, checked labels, sequences, windows, words."""
 
 import datetime
 import decimal
@@ -39,11 +39,13 @@ from albert.text.tokenizer import Tokenizer
 
 @dataclass(frozen=True)
 class Example:
-    """One thing to learn from or to answer.
+    """One example to learn or predict.
 
-    `texts` holds one or two texts (question first, then context), or all words of one. `target` is a label id, the
-    place of an option, a number, the ids of the labels that are true, or one id for each word; it is None for a span,
-    whose gold is `answers`. Examples with the same `group` are scored together too.
+    Attributes:
+        texts: one or two texts (question, then context), or the words of one text.
+        target: a label id, the index of an option, a number, the ids of the true labels, or an id for each word; None
+            for a span, whose gold answers are `answers`.
+        group: examples of the same group are scored together too.
     """
 
     identifier: str
@@ -56,22 +58,22 @@ class Example:
 
 
 def is_labelled(task: Task, rows: Sequence[Row]) -> bool:
-    """Whether the rows say what the right answers are: as soon as one of them does."""
+    """Whether at least one row has a gold answer."""
     if isinstance(task.target, Span):
         return any(row.answers is not None for row in rows)
     return any(task.target.column in row.fields for row in rows)
 
 
 def to_examples(task: Task, rows: list[Row], labelled: bool = True) -> list[Example]:
-    """One example per row, in order; those of rows that are not labelled have no target and no answers."""
+    """One example per row, in order; without target and answers if not `labelled`."""
     columns = text_columns(task)
-    asked = (task.target.column,) if labelled and not isinstance(task.target, Span) else ()
+    label_column = (task.target.column,) if labelled and not isinstance(task.target, Span) else ()
     options = task.target.options if isinstance(task.target, Option) else ()
     labels = task.target.labels if isinstance(task.target, Choice | Labels | Tags) else options
     label_ids = {label: index for index, label in enumerate(labels)}
     examples = []
     for row in rows:
-        for column in (*columns, *options, *asked):
+        for column in (*columns, *options, *label_column):
             if column not in row.fields:
                 raise DamagedData(row.where, f"has no column {column!r}", did_you_mean(column, row.fields))
         if labelled and row.answers is None:
@@ -79,8 +81,8 @@ def to_examples(task: Task, rows: list[Row], labelled: bool = True) -> list[Exam
         words = isinstance(task.inputs, Words)
         texts = row.texts(*columns) if words else tuple(row.text(column) for column in columns)
         target = _target(task, row, label_ids, len(texts)) if labelled else None
-        offered = tuple(row.text(option) for option in options)
-        examples.append(Example(row.identifier, row.where, texts, target, row.answers or (), offered, row.group))
+        option_texts = tuple(row.text(option) for option in options)
+        examples.append(Example(row.identifier, row.where, texts, target, row.answers or (), option_texts, row.group))
     return examples
 
 
@@ -99,9 +101,8 @@ def _target(task: Task, row: Row, label_ids: dict[str, int], n_words: int) -> in
     match task.target:
         case Choice(column=column):
             return _label_id(row, row.text(column), column, label_ids)
-        case Labels(column=column, separator=separator):  # one that is said twice is true once
-            found = {_label_id(row, label, column, label_ids) for label in row.texts(column, separator)}
-            return tuple(sorted(found))
+        case Labels(column=column, separator=separator):
+            return tuple(sorted({_label_id(row, label, column, label_ids) for label in row.texts(column, separator)}))
         case Tags(column=column):
             tags = row.texts(column)
             if len(tags) != n_words:
@@ -140,9 +141,7 @@ def _number(row: Row, column: str, low: float | None, high: float | None) -> flo
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Files to rows: where a task's files are looked for, and tab-separated tables read exactly as they are.
-#
-# Nothing is skipped: every line is a row or an error that names file and line.
+# Files to rows. No line is skipped: each is a row or an error that names file and line.
 
 
 @dataclass(frozen=True)
@@ -160,24 +159,19 @@ class SplitFiles:
         return replace(self, files={**self.files, **{split: str(path.resolve()) for split, path in files.items()}})
 
     def path(self, data: Path, split: str) -> Path:
-        """The file of a split.
-
-        Raises:
-            InvalidConfiguration: no such split.
-            MissingInput: no such file.
-        """
+        """The file of a split; InvalidConfiguration if there is no such split, MissingInput if there is no file."""
         if split not in self.files:
             raise InvalidConfiguration(f"split {split}", "unknown", did_you_mean(split, self.files))
-        name, places = self.files[split], (data / self.folder, data)
-        for candidate in (place / each for place in places for each in (name, f"{name}.gz")):
+        name = self.files[split]
+        paths = data / self.folder / name, data / name
+        for candidate in (path.with_name(file) for path in paths for file in (path.name, f"{path.name}.gz")):
             if candidate.is_file():
                 return candidate
-        expected = f"expected {places[0] / name} or {places[1] / name} (or the same .gz)"
-        raise MissingInput(data, f"has no {name}", expected)
+        raise MissingInput(data, f"has no {name}", f"expected {paths[0]} or {paths[1]} (or the same .gz)")
 
 
 def read_text(path: Path) -> str:
-    """A whole UTF-8 text file, unpacked where its name says that it is packed; a byte order mark is dropped."""
+    """The text of a UTF-8 file, decompressed by the ending of its name, without a byte order mark."""
     with open_corpus_file(input_file(path, "text")) as (content, _):
         raw = content.read()
     try:
@@ -188,12 +182,11 @@ def read_text(path: Path) -> str:
 
 
 def read_rows(path: Path, kind: Kind, columns: Sequence[str] | None = None) -> Rows:
-    """Every row of a table, none skipped; the header names the columns unless `columns` does.
-
-    Values that are not text become text as JSON writes it; see `fields_of`.
+    """All rows of a table; values that are not text are converted by `fields_of`.
 
     Args:
-        kind: its format: "CSV", "TSV", "JSON lines" or "Parquet".
+        kind: format of the file: "CSV", "TSV", "JSON lines" or "Parquet".
+        columns: names of the columns of a file without a header.
     """
     file = input_file(path, kind)
     rows: list[Row] = []
@@ -211,17 +204,17 @@ def read_rows(path: Path, kind: Kind, columns: Sequence[str] | None = None) -> R
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Typed values, of JSON and of Parquet, to the fields of a row: texts, and lists of texts.
+# Typed values of JSON and Parquet to the fields of a row: texts, and lists of texts.
 #
-# Numbers and truth values are written as JSON writes them. An object's entries become columns of their own with a
-# dot in the name: `answers.text` is `text` in the object `answers`. null is an absent field; so is what is neither
-# text nor list of texts (a list of lists or of objects, bytes), and that is counted.
+# Numbers and booleans are written as in JSON. The entries of an object become columns with a dot in the name:
+# `answers.text` is `text` in the object `answers`. null is an absent field. Other values (lists of lists or objects,
+# bytes) are left out and counted.
 
 NOT_READ = "fields_not_read"
 
 
 def fields_of(values: Mapping[str, Any], where: str, counts: Counter[str]) -> dict[str, Field]:
-    """The fields of a row; those that cannot be read are added to `counts`."""
+    """The fields of a row; those that cannot be converted are counted in `counts`."""
     fields: dict[str, Field] = {}
     for name, value in _leaves(values, ""):
         if name in fields:
@@ -236,7 +229,7 @@ def fields_of(values: Mapping[str, Any], where: str, counts: Counter[str]) -> di
 
 
 def _leaves(values: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
-    """What is no object, with the names of the objects around it."""
+    """The values inside nested objects, with dotted names."""
     for name, value in values.items():
         if isinstance(value, dict):
             yield from _leaves(value, f"{prefix}{name}.")
@@ -255,18 +248,18 @@ def _text(value: Any) -> str | None:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Examples to token ids: sequences of one or two texts, windows of contexts, pieces of words.
-
+# Examples to token ids: sequences of one or two texts.
 
 ENCODING_CHUNK = 2048
 
 
 @dataclass(frozen=True)
 class Sequences:
-    """Many token sequences, end to end, in one array each for ids and boundaries.
+    """Token sequences, concatenated in one array.
 
-    `starts` has one entry per sequence and a last one for the end; `first_lengths` counts the tokens up to
-    and including the first `[SEP]`, which have type 0 (the rest have type 1).
+    Attributes:
+        starts: start of each sequence, and the end of the last.
+        first_lengths: number of tokens of type 0, up to and including the first `[SEP]`; the rest have type 1.
     """
 
     tokens: np.ndarray
@@ -292,7 +285,7 @@ class Sequences:
         return types
 
     def token_indices(self, members: np.ndarray) -> np.ndarray:
-        """Where the tokens of these sequences are in `tokens`, one sequence after the other: int64 [their tokens]."""
+        """Indices into `tokens` of the tokens of some sequences: int64 [their tokens]."""
         lengths = self.lengths[members]
         starts = np.cumsum(lengths) - lengths
         return np.repeat(self.starts[members] - starts, lengths) + np.arange(lengths.sum())
@@ -304,12 +297,12 @@ class Sequences:
 
 @dataclass(frozen=True)
 class Features:
-    """Sequences in the order of the examples, what is to be learnt from them, and what was counted on the way.
+    """Sequences in the order of the examples, their targets, and counts of what was cut.
 
     Attributes:
-        targets: label ids, places of options or numbers [examples]; which labels are true, float32 [examples, labels];
-            for windows and tags see `SpanFeatures` and `TagFeatures`.
-        n_options: sequences of each example, which follow each other.
+        targets: label ids, indices of options or numbers [examples]; true labels, float32 [examples, labels]; for
+            windows and tags see `SpanFeatures` and `TagFeatures`.
+        n_options: consecutive sequences of each example.
     """
 
     sequences: Sequences
@@ -331,9 +324,8 @@ def text_features(
 ) -> Features:
     """One sequence per example, at most `max_length` tokens with `[CLS]` and `[SEP]`.
 
-    Two texts are cut longest-first from their ends, as the reference does: one token at a time from the
-    longer one, from the second when they are equally long. `n_labels` is the number of labels where any of them
-    may be true at once.
+    Two texts are truncated longest-first from their ends, as in the reference: one token at a time from the longer one,
+    from the second if they are equally long. `n_labels` is the number of labels for multi-label classification.
     """
     n_texts = len(examples[0].texts) if examples else 1
     room = max_length - 1 - n_texts
@@ -350,15 +342,15 @@ def text_features(
             ids += [*text[:count], tokenizer.sep_id]
         parts.append((ids, kept[0] + 2))
     if n_labels is None:
-        single = [0 if example.target is None else example.target for example in examples]
-        targets = np.asarray(single, np.float32 if any(isinstance(each, float) for each in single) else np.int64)
+        values = [0 if example.target is None else example.target for example in examples]
+        targets = np.asarray(values, np.float32 if any(isinstance(value, float) for value in values) else np.int64)
     else:
         targets = label_sets(examples, n_labels)
     return Features(join_sequences(parts), targets, {"truncated": truncated, "tokens_cut": tokens_cut})
 
 
 def label_sets(examples: Sequence[Example], n_labels: int) -> np.ndarray:
-    """Which labels are true: float32 [examples, labels], 0 or 1."""
+    """True labels: float32 [examples, labels], 0 or 1."""
     true = np.zeros((len(examples), n_labels), np.float32)
     for row, example in zip(true, examples, strict=True):
         if isinstance(example.target, tuple):
@@ -367,9 +359,9 @@ def label_sets(examples: Sequence[Example], n_labels: int) -> np.ndarray:
 
 
 def keep_longest_first(lengths: Sequence[int], room: int) -> list[int]:
-    """How many tokens of one or two texts stay when together they may have `room`.
+    """Numbers of tokens to keep of one or two texts that may have `room` tokens together.
 
-    The same result as removing single tokens from the longer text, from the second on a tie, until they fit.
+    The same as removing single tokens from the longer text, from the second on a tie, until they fit.
     """
     if sum(lengths) <= room:
         return list(lengths)
@@ -395,10 +387,10 @@ def _encode_all(texts: Sequence[str], tokenizer: Tokenizer, unit: str = "texts")
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Questions and contexts to windows: long contexts are cut into overlapping pieces that together hold every token.
+# Questions and contexts to windows: long contexts are cut into overlapping pieces.
 #
-# `[CLS] question [SEP] context piece [SEP]`, at most `max_length` tokens. A token that lies in several windows is
-# judged in the one where it has most context around it (Devlin et al. 2019).
+# `[CLS] question [SEP] context piece [SEP]`, at most `max_length` tokens. A token in several windows is predicted from
+# the one with the most context around it (Devlin et al. 2019).
 
 COUNTED = (
     "windows",
@@ -411,11 +403,12 @@ COUNTED = (
 
 @dataclass(frozen=True)
 class Window:
-    """Where one sequence lies in its example's context.
+    """The part of a context in one sequence.
 
-    `example` is the example's index; tokens `first_token` .. `first_token + n_tokens` of the context stand in
-    the sequence from position `offset` on. `best` (bool [n_tokens]) marks the tokens that have most context
-    here.
+    Attributes:
+        example: index of the example.
+        offset: position in the sequence of the context token `first_token`, the first of `n_tokens`.
+        best: bool [n_tokens], the tokens that have their most context in this window.
     """
 
     example: int
@@ -429,9 +422,8 @@ class Window:
 class SpanFeatures(Features):
     """Windows of all examples in order.
 
-    `character_spans[example]` (int [context tokens, 2]) are the tokens' places in the context. `targets`
-    (int64 [windows, 2]) are first and last position of the answer within the sequence, -1 where the window
-    does not hold it.
+    `character_spans[example]` (int [context tokens, 2]) are start and end of the tokens in the context. `targets`
+    (int64 [windows, 2]) are first and last position of the answer in the sequence, -1 if it is not in the window.
     """
 
     windows: list[Window]
@@ -450,7 +442,7 @@ def span_features(
             "use a smaller stride or question length, or a larger maximum length",
         )
     counts: dict[str, int] = dict.fromkeys(COUNTED, 0)
-    encode = lru_cache(maxsize=1)(tokenizer.encode_with_offsets)  # questions on a context follow each other
+    encode = lru_cache(maxsize=1)(tokenizer.encode_with_offsets)  # questions on the same context are consecutive
     parts, windows, spans, targets = [], [], [], []
     with progress("Encoding", total=len(examples), unit="questions") as bar:
         for index, example in enumerate(examples):
@@ -466,14 +458,8 @@ def span_features(
             counts["contexts_in_several_windows"] += len(pieces) > 1
             offset = len(question_ids) + 2
             for (start, stop), best in zip(pieces, best_windows(pieces, len(context_ids)), strict=True):
-                ids = [
-                    tokenizer.cls_id,
-                    *question_ids,
-                    tokenizer.sep_id,
-                    *context_ids[start:stop],
-                    tokenizer.sep_id,
-                ]
-                parts.append((ids, offset))
+                first = [tokenizer.cls_id, *question_ids, tokenizer.sep_id]
+                parts.append(([*first, *context_ids[start:stop], tokenizer.sep_id], offset))
                 windows.append(Window(index, offset, start, stop - start, best))
                 inside = answer is not None and start <= answer[0] and answer[1] < stop
                 target = (answer[0] - start + offset, answer[1] - start + offset) if answer and inside else (-1, -1)
@@ -482,15 +468,12 @@ def span_features(
             spans.append(context_spans)
             bar.advance()
     counts["windows"] = len(windows)
-    places = np.asarray(targets, np.int64).reshape(-1, 2)
-    return SpanFeatures(join_sequences(parts), places, counts, windows=windows, character_spans=spans)
+    positions = np.asarray(targets, np.int64).reshape(-1, 2)
+    return SpanFeatures(join_sequences(parts), positions, counts, windows=windows, character_spans=spans)
 
 
 def cut_windows(n_tokens: int, room: int, stride: int) -> list[tuple[int, int]]:
-    """`(start, stop)` of pieces of at most `room` tokens, `stride` apart, that together hold all `n_tokens`.
-
-    A context without tokens has one empty piece.
-    """
+    """`(start, stop)` of pieces of at most `room` tokens, `stride` apart, that cover all tokens; at least one piece."""
     pieces, start = [], 0
     while True:
         stop = min(start + room, n_tokens)
@@ -501,10 +484,10 @@ def cut_windows(n_tokens: int, room: int, stride: int) -> list[tuple[int, int]]:
 
 
 def best_windows(pieces: Sequence[tuple[int, int]], n_tokens: int) -> list[np.ndarray]:
-    """For each piece, which of its tokens have most context there (bool); each token in exactly one piece.
+    """For each piece, a bool mask of its tokens that have the most context there; each token is in exactly one mask.
 
-    Context is the smaller of the tokens to the left and to the right, plus 0.01 x the length of the piece, as
-    in the reference; the earlier piece wins a tie.
+    Context is the smaller number of tokens to the left or right, plus 0.01 x the length of the piece, as in the
+    reference; the first piece wins a tie.
     """
     most, winner = np.full(n_tokens, -1.0), np.zeros(n_tokens, np.int64)
     for row, (start, stop) in enumerate(pieces):
@@ -516,36 +499,33 @@ def best_windows(pieces: Sequence[tuple[int, int]], n_tokens: int) -> list[np.nd
 
 
 def token_span(character_spans: np.ndarray, answer: Answer) -> tuple[int, int] | None:
-    """First and last token that share a character with the answer; None when its place is unknown or holds no
-    token.
-    """
+    """First and last token that overlap the answer; None if its position is unknown or has no token."""
     if answer.start is None:
         return None
     end = answer.start + len(answer.text)
-    touched = np.flatnonzero((character_spans[:, 0] < end) & (character_spans[:, 1] > answer.start))
-    return (int(touched[0]), int(touched[-1])) if len(touched) else None
+    tokens = np.flatnonzero((character_spans[:, 0] < end) & (character_spans[:, 1] > answer.start))
+    return (int(tokens[0]), int(tokens[-1])) if len(tokens) else None
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Words to pieces: where each word's label sits, and overlapping windows in which every word is judged once.
+# Words to pieces, in overlapping windows in which every word is predicted once.
 #
-# A word is encoded by itself, so that its pieces do not depend on its neighbours, and judged at its first piece
-# (Devlin et al. 2019, §5.3). One that yields no piece, a lone combining mark say, is read as the unknown piece: it
-# is learnt, judged and scored like any other. A sentence longer than the model reads goes through in windows that
-# overlap by half; a word is judged in the one where its first piece has most context.
+# Each word is encoded by itself, so that its pieces do not depend on its neighbours, and predicted at its first piece
+# (Devlin et al. 2019, §5.3). A word without pieces, such as a single combining mark, becomes the unknown piece. A long
+# sentence is read in windows that overlap by half; a word is predicted where its first piece has most context.
 
 IGNORE_INDEX = -100
-"""The target of tokens that have none: torch and transformers leave it out of the loss."""
+"""The target of tokens without a label, which torch and transformers leave out of the loss."""
 
 
 @dataclass(frozen=True)
 class WordSequences:
-    """Sentences as a model reads them.
+    """Sentences of words as token sequences.
 
     Attributes:
-        sequences: the windows of all sentences in order; a short sentence is one, an empty one `[CLS] [SEP]`.
-        first_pieces: for every word of all sentences, in order, where it is judged: an index into all tokens of
-            `sequences`, end to end (int64 [words]).
+        sequences: the windows of all sentences in order; an empty sentence is `[CLS] [SEP]`.
+        first_pieces: for every word of all sentences, the index into `sequences.tokens` at which it is predicted
+            (int64 [words]).
         n_words: words of each sentence (int64 [sentences]).
         counts: `words`, `words_without_pieces`, `sentences_without_words`, `sentences_in_several_windows`.
     """
@@ -555,68 +535,65 @@ class WordSequences:
     n_words: np.ndarray
     counts: dict[str, int]
 
-    def judged(self, rows: Sequence[np.ndarray]) -> np.ndarray:
-        """[words, labels] of what a model gave for each sequence: [length, labels]."""
+    def word_outputs(self, rows: Sequence[np.ndarray]) -> np.ndarray:
+        """Outputs by word [words, labels], from those of each sequence [length, labels]."""
         return np.concatenate(rows)[self.first_pieces] if rows else np.zeros((0, 0))
 
     def split_by_sentence(self, words: np.ndarray) -> list[np.ndarray]:
-        """What there is for every word, sentence by sentence."""
+        """An array over all words, split into sentences."""
         return np.split(words, np.cumsum(self.n_words)[:-1]) if len(self.n_words) else []
 
 
 @dataclass(frozen=True, kw_only=True)
 class TagFeatures(Features):
-    """Sentences, and for every token of their sequences the id of the label to learn there (int64 [tokens]),
-    `IGNORE_INDEX` at all but the words' first pieces in the windows that judge them.
-    """
+    """Sentences, with a label id for every token (int64 [tokens]): `IGNORE_INDEX` except at `words.first_pieces`."""
 
     words: WordSequences
 
     @property
     def learnable(self) -> np.ndarray:
-        """Indices of the sequences in which a word is judged."""
-        judged = np.zeros(len(self.targets) + 1, np.int64)
-        judged[1:] = np.cumsum(self.targets != IGNORE_INDEX)
-        return np.flatnonzero(np.diff(judged[self.sequences.starts]))
+        """Indices of the sequences in which a word is predicted."""
+        labelled = np.zeros(len(self.targets) + 1, np.int64)
+        labelled[1:] = np.cumsum(self.targets != IGNORE_INDEX)
+        return np.flatnonzero(np.diff(labelled[self.sequences.starts]))
 
 
 def tag_features(examples: Sequence[Example], tokenizer: Tokenizer, max_length: int) -> TagFeatures:
-    """The windows of every example, whose texts are its words; without labels no token has a target."""
+    """The windows of every example, whose texts are its words."""
     words = word_sequences([example.texts for example in examples], tokenizer, max_length)
-    tags = (each.target if isinstance(each.target, tuple) else (IGNORE_INDEX,) * len(each.texts) for each in examples)
+    tags = (ex.target if isinstance(ex.target, tuple) else (IGNORE_INDEX,) * len(ex.texts) for ex in examples)
     targets = np.full(len(words.sequences.tokens), IGNORE_INDEX, np.int64)
     targets[words.first_pieces] = np.fromiter(chain.from_iterable(tags), np.int64, len(words.first_pieces))
     return TagFeatures(words.sequences, targets, words.counts, words=words)
 
 
 def word_sequences(sentences: Sequence[Sequence[str]], tokenizer: Tokenizer, max_length: int) -> WordSequences:
-    """Sentences, which come in words, as sequences of at most `max_length` tokens with `[CLS]` and `[SEP]`."""
+    """Sentences of words as sequences of at most `max_length` tokens with `[CLS]` and `[SEP]`."""
     room = max_length - 2
     if room < 1:
         raise InvalidConfiguration("max_length", f"{max_length} leaves no room for text", "use a larger value")
-    known = list(dict.fromkeys(chain.from_iterable(sentences)))
-    pieces = dict(zip(known, _encode_all(known, tokenizer, "words"), strict=True))
-    unread = {word for word, ids in pieces.items() if not ids}
+    vocabulary = list(dict.fromkeys(chain.from_iterable(sentences)))
+    pieces = dict(zip(vocabulary, _encode_all(vocabulary, tokenizer, "words"), strict=True))
     parts: list[tuple[list[int], int]] = []
-    judged: list[np.ndarray] = []
+    positions: list[np.ndarray] = []
     counts = dict.fromkeys(("words_without_pieces", "sentences_without_words", "sentences_in_several_windows"), 0)
     end = 0
     for words in sentences:
         ids: list[int] = []
         firsts = np.zeros(len(words), np.int64)
-        for place, word in enumerate(words):
-            firsts[place] = len(ids)
+        for index, word in enumerate(words):
+            firsts[index] = len(ids)
             ids += pieces[word] or [tokenizer.unk_id]
-            counts["words_without_pieces"] += word in unread
+            counts["words_without_pieces"] += not pieces[word]
         windows = cut_windows(len(ids), room, max(1, room // 2))
-        places = np.zeros(len(ids), np.int64)  # of each piece, among all tokens, where it is judged
+        best_positions = np.zeros(len(ids), np.int64)  # of each piece among all tokens, in the window with most context
         for (start, stop), best in zip(windows, best_windows(windows, len(ids)), strict=True):
             parts.append(([tokenizer.cls_id, *ids[start:stop], tokenizer.sep_id], stop - start + 2))
-            places[start:stop][best] = end + 1 + np.flatnonzero(best)
+            best_positions[start:stop][best] = end + 1 + np.flatnonzero(best)
             end += stop - start + 2
-        judged.append(places[firsts])
+        positions.append(best_positions[firsts])
         counts["sentences_without_words"] += not words
         counts["sentences_in_several_windows"] += len(windows) > 1
     n_words = np.fromiter(map(len, sentences), np.int64, len(sentences))
-    first_pieces = np.concatenate([np.zeros(0, np.int64), *judged])
+    first_pieces = np.concatenate([np.zeros(0, np.int64), *positions])
     return WordSequences(join_sequences(parts), first_pieces, n_words, {"words": len(first_pieces), **counts})

@@ -1,10 +1,6 @@
-"""The GLUE tasks (Wang et al. 2018): official files, columns and metrics; recipes of the paper's Table 14.
+"""The GLUE tasks (Wang et al. 2018), declared in `glue.toml`: official files, columns, metrics, recipes of Table 14."""
 
-`glue.toml` declares them; a new task of this kind is an entry there.
-
-The answers of the test sets are known to the benchmark's server alone, which takes one file for each."""
-
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -17,10 +13,12 @@ from albert.tasks.task import Choice, Pair, Row, Rows, Score, Single, load_tasks
 
 @dataclass(frozen=True)
 class TabSeparated(SplitFiles):
-    """Tables of a benchmark: tab-separated, no quoting.
+    """Tab-separated files of a benchmark, without quoting.
 
-    `columns` names the columns of files without a header; those of the splits in `numbered` have one, and a column of
-    it numbers their rows. `renamed` maps columns to what they are called in the other files.
+    Attributes:
+        columns: names for files without a header.
+        numbered: splits whose files have a header -> its column with the number of the row.
+        renamed: in these splits, columns -> their names in the other files.
     """
 
     columns: tuple[str, ...] | None = None
@@ -28,27 +26,23 @@ class TabSeparated(SplitFiles):
     renamed: Mapping[str, str] = field(default_factory=dict)
 
     def read(self, data: Path, split: str) -> Rows:
-        """Every row of a split; ragged rows are errors, and so are two rows with one number."""
+        """Every row of a split; a wrong number of fields and a repeated row number are errors."""
         path = self.path(data, split)
         if split not in self.numbered:
             return read_rows(path, "TSV", self.columns)
-        found = read_rows(path, "TSV")
-        rows = by_number(found.rows, self.numbered[split])
-        named = [{self.renamed.get(name, name): value for name, value in row.fields.items()} for row in rows]
-        return Rows([replace(row, fields=fields) for row, fields in zip(rows, named, strict=True)], found.counts)
-
-
-def by_number(rows: Sequence[Row], column: str) -> list[Row]:
-    """The rows, called by the number in a column."""
-    seen: dict[str, str] = {}
-    for row in rows:
-        number = row.text(column)
-        if not (number.isascii() and number.isdigit()):
-            raise DamagedData(row.where, f"{number!r} in column {column!r} is not a number")
-        if number in seen:
-            raise DamagedData(row.where, f"a second row has the number {number}", f"the first is at {seen[number]}")
-        seen[number] = row.where
-    return [replace(row, identifier=row.text(column)) for row in rows]
+        table, column = read_rows(path, "TSV"), self.numbered[split]
+        rows: list[Row] = []
+        seen: dict[str, str] = {}
+        for row in table.rows:
+            number = row.text(column)
+            if not (number.isascii() and number.isdigit()):
+                raise DamagedData(row.where, f"{number!r} in column {column!r} is not a number")
+            if number in seen:
+                raise DamagedData(row.where, f"a second row has the number {number}", f"the first is at {seen[number]}")
+            seen[number] = row.where
+            fields = {self.renamed.get(name, name): value for name, value in row.fields.items()}
+            rows.append(replace(row, identifier=number, fields=fields))
+        return Rows(rows, table.counts)
 
 
 def _parts(entry: Mapping[str, Any]) -> tuple[TabSeparated, Single | Pair, Choice | Score]:

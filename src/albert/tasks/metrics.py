@@ -1,15 +1,15 @@
 """Metrics in points of 100, entity scores, constant baselines, and regression targets as standard scores.
 
-`accuracy`, `f1`, `matthews_correlation` are scikit-learn's, `pearson` and `spearman` SciPy's, times 100; an
-undefined value (no rows, a constant column in a correlation) is None and never NaN. scikit-learn and SciPy are imported
-when a score needs them: a model is used without them. Scores of answers in words are in `albert.tasks.answers`."""
+`accuracy`, `f1`, `matthews_correlation` are scikit-learn's, `pearson` and `spearman` SciPy's, times 100; an undefined
+value (no rows, a constant column in a correlation) is None and never NaN. scikit-learn and SciPy are imported when a
+score needs them. Scores of SQuAD are in `albert.tasks.answers`."""
 
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -51,14 +51,12 @@ def matthews_correlation(gold: Any, predicted: Any) -> float | None:
 
 
 def pearson(gold: Any, predicted: Any) -> float | None:
-    """Linear correlation. None with fewer than two rows or when a side is constant (to 13 digits, SciPy's
-    limit).
-    """
+    """Linear correlation. None with fewer than two rows or a constant side (to 13 digits, SciPy's limit)."""
     return _correlation("pearsonr", gold, predicted, 1e-13)
 
 
 def spearman(gold: Any, predicted: Any) -> float | None:
-    """Rank correlation (mean rank for ties). None with fewer than two rows or when a side is constant."""
+    """Rank correlation (mean rank for ties). None with fewer than two rows or a constant side."""
     return _correlation("spearmanr", gold, predicted)
 
 
@@ -73,16 +71,16 @@ def _correlation(name: str, gold: Any, predicted: Any, constant: float = 0.0) ->
 
 
 def multi_label_scores(gold: Any, predicted: Any) -> dict[str, float | None]:
-    """Scores of sets of labels (bool [examples, labels]), scikit-learn's in points of 100; None without rows.
+    """Multi-label scores of scikit-learn for bool [examples, labels], in points of 100; None without rows.
 
-    `micro_f1` over all decisions; `macro_f1`, the mean over all labels, of which one that is neither gold nor predicted
+    `micro_f1` over all decisions; `macro_f1`, the mean over all labels, where one that is neither gold nor predicted
     counts 0; `exact_match`, the share of examples whose set is right; `hamming_loss`, the share of wrong decisions.
     """
     gold, predicted = np.asarray(gold, np.int64), np.asarray(predicted, np.int64)
-    each = [score for column in zip(gold.T, predicted.T, strict=True) if (score := f1(*column)) is not None]
+    by_label = [score for column in zip(gold.T, predicted.T, strict=True) if (score := f1(*column)) is not None]
     return {
         "micro_f1": f1(gold.ravel(), predicted.ravel()),
-        "macro_f1": float(np.mean(each)) if each else None,
+        "macro_f1": float(np.mean(by_label)) if by_label else None,
         "exact_match": accuracy(gold, predicted),
         "hamming_loss": _points("hamming_loss", gold, predicted),
     }
@@ -94,7 +92,7 @@ def mean_absolute_error(gold: Any, predicted: Any) -> float | None:
 
 
 def predictions_in_order(identifiers: Sequence[str], predictions: Mapping[str, Any], where: str) -> list[Any]:
-    """Predictions in the order of the rows; DamagedData when one is missing: no subset is scored."""
+    """Predictions in the order of the rows; DamagedData if one is missing."""
     missing = [identifier for identifier in identifiers if identifier not in predictions]
     if missing:
         raise DamagedData(
@@ -106,18 +104,18 @@ def predictions_in_order(identifiers: Sequence[str], predictions: Mapping[str, A
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Tags to entities, and their scores: an entity is right when its type and both of its ends are.
+# Tags to entities, and their scores: an entity is right if its type and both ends are right.
 #
-# Three ways of writing entities as tags are told apart by the labels of the task alone:
+# The labels of a task show which scheme its tags use:
 #
-# - IOB2: `B-PER` begins an entity, `I-PER` continues it, `O` is outside (IOB1, where `B-` only separates neighbours,
-#   reads the same);
-# - IOBES: `E-` is an entity's last word, `S-` its only one; BILOU says `L-` and `U-`;
-# - plain: no prefixes. Where `O` is among the labels, a run of one other label is an entity.
+# - IOB2: `B-PER` begins an entity, `I-PER` continues it, `O` is outside (also read: IOB1, where `B-` only separates
+#   neighbours);
+# - IOBES: `E-` is an entity's last word, `S-` its only one; BILOU uses `L-` and `U-`;
+# - plain: no prefixes. If `O` is a label, a run of one other label is an entity.
 #
-# Tags may contradict each other: a model decides word by word, and files err. As the official script of CoNLL-2003
-# (conlleval) and seqeval have it, nothing is thrown away: `I-` or `E-` that continues nothing, or an entity of
-# another type, begins one; an entity without its `E-` ends where the next one begins, at `O`, or with the sentence.
+# Sequences of tags may be invalid. As in the official script of CoNLL-2003 (conlleval) and seqeval, no tag is ignored:
+# `I-` or `E-` without an entity of the same type before it begins one; an entity without its `E-` ends where the next
+# one begins, at `O`, or with the sentence.
 
 OUTSIDE = "O"
 TagScheme = Literal["IOB2", "IOBES", "plain"]
@@ -126,7 +124,7 @@ _INSIDE, _BEGINNING = ("I", "E"), ("B", "S")
 
 
 class Entity(NamedTuple):
-    """The words `start`..`end` of a sentence, the end excluded, and what they are."""
+    """The words `start`..`end` (excluded) of a sentence, and their type."""
 
     type: str
     start: int
@@ -134,7 +132,7 @@ class Entity(NamedTuple):
 
 
 def tag_scheme(labels: Sequence[str]) -> TagScheme:
-    """How a task's labels write entities: with prefixes when every label but `O` has one, and `B-` or `I-` is there."""
+    """The scheme of a task's labels: with prefixes if every label but `O` has one, `B-` or `I-` among them."""
     prefixes = {label.partition("-")[0] for label in labels if label != OUTSIDE}
     if not prefixes <= set("BIESLU") or not prefixes & {"B", "I"}:
         return "plain"
@@ -142,7 +140,7 @@ def tag_scheme(labels: Sequence[str]) -> TagScheme:
 
 
 def tag_metrics(labels: Sequence[str]) -> tuple[Metric, ...]:
-    """The metrics of a task with these tags: of entities, or of words where the tags write none."""
+    """The metrics of a task with these tags: of entities, or of words if the tags describe none."""
     if tag_scheme(labels) != "plain":
         return (entity_scores,)
     return (run_scores,) if OUTSIDE in labels else (word_scores,)
@@ -150,35 +148,35 @@ def tag_metrics(labels: Sequence[str]) -> tuple[Metric, ...]:
 
 def entities_of(tags: Sequence[str]) -> list[Entity]:
     """The entities of a sentence in IOB2 or IOBES."""
-    found: list[Entity] = []
+    entities: list[Entity] = []
     open_type, start, ended = None, 0, False
-    for place, tag in enumerate([*tags, OUTSIDE]):
-        prefix, type_ = _read(tag)
+    for position, tag in enumerate([*tags, OUTSIDE]):
+        prefix, type_ = _split(tag)
         begins = prefix in _BEGINNING or (prefix in _INSIDE and (open_type != type_ or ended))
         if open_type is not None and (begins or prefix == OUTSIDE):
-            found.append(Entity(open_type, start, place))
+            entities.append(Entity(open_type, start, position))
             open_type = None
         if begins:
-            open_type, start = type_, place
+            open_type, start = type_, position
         ended = prefix in ("E", "S")
-    return found
+    return entities
 
 
 def runs_of(tags: Sequence[str]) -> list[Entity]:
     """The entities of a sentence in plain tags: runs of one label other than `O`."""
-    found, start = [], 0
+    entities, start = [], 0
     for tag, run in groupby(tags):
         end = start + len(list(run))
         if tag != OUTSIDE:
-            found.append(Entity(tag, start, end))
+            entities.append(Entity(tag, start, end))
         start = end
-    return found
+    return entities
 
 
 def count_invalid_continuations(tags: Sequence[str]) -> int:
-    """How many tags of a sentence in IOB2 or IOBES go on with an entity that none began; each is read as its first."""
-    beginnings = {entity.start for entity in entities_of(tags)}
-    return sum(place in beginnings and _read(tag)[0] in _INSIDE for place, tag in enumerate(tags))
+    """The number of `I-` and `E-` tags without an entity before them, which are read as the first word of one."""
+    starts = {entity.start for entity in entities_of(tags)}
+    return sum(position in starts and _split(tag)[0] in _INSIDE for position, tag in enumerate(tags))
 
 
 def entity_scores(
@@ -186,73 +184,66 @@ def entity_scores(
     predicted: Sequence[Sequence[str]],
     read: Callable[[Sequence[str]], list[Entity]] = entities_of,
 ) -> dict[str, float | None]:
-    """Scores of entities written with prefixes, in points of 100, and the share of right tags.
+    """Scores of entities in points of 100, and the share of right tags.
 
-    `entity_f1` first, over all entities of all sentences (micro), then precision and recall, then F1 of each type that
-    is in `gold` when there are several. No entities at all give 0, as seqeval has it.
+    `entity_f1` first, over all entities of all sentences (micro), then precision and recall, then F1 of each type in
+    `gold` if there are several. Without any entities they are 0, as in seqeval.
     """
-    there, said, right = Counter[str](), Counter[str](), Counter[str]()
-    for wanted, found in zip(map(read, gold), map(read, predicted), strict=True):
-        there.update(entity.type for entity in wanted)
-        said.update(entity.type for entity in found)
-        right.update(entity.type for entity in set(wanted) & set(found))
+    in_gold, in_predicted, right = Counter[str](), Counter[str](), Counter[str]()
+    for expected, found in zip(map(read, gold), map(read, predicted), strict=True):
+        in_gold.update(entity.type for entity in expected)
+        in_predicted.update(entity.type for entity in found)
+        right.update(entity.type for entity in set(expected) & set(found))
 
-    def share(part: int, whole: int) -> float:
-        return 100.0 * part / whole if whole else 0.0
+    def share(part: int, total: int) -> float:
+        return 100.0 * part / total if total else 0.0
 
-    n_there, n_said, n_right = there.total(), said.total(), right.total()
+    n_gold, n_predicted, n_right = in_gold.total(), in_predicted.total(), right.total()
     scores: dict[str, float | None] = {
-        "entity_f1": share(2 * n_right, n_there + n_said),
-        "entity_precision": share(n_right, n_said),
-        "entity_recall": share(n_right, n_there),
+        "entity_f1": share(2 * n_right, n_gold + n_predicted),
+        "entity_precision": share(n_right, n_predicted),
+        "entity_recall": share(n_right, n_gold),
     }
-    for type_ in sorted(there) if len(there) > 1 else ():
-        scores[f"entity_f1_{type_}"] = share(2 * right[type_], there[type_] + said[type_])
-    return {**scores, "tag_accuracy": accuracy(_words(gold), _words(predicted))}
+    for type_ in sorted(in_gold) if len(in_gold) > 1 else ():
+        scores[f"entity_f1_{type_}"] = share(2 * right[type_], in_gold[type_] + in_predicted[type_])
+    return {**scores, "tag_accuracy": accuracy([*chain(*gold)], [*chain(*predicted)])}
 
 
 def run_scores(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> dict[str, float | None]:
-    """The same of entities that are runs of plain tags."""
+    """Scores of entities that are runs of plain tags."""
     return entity_scores(gold, predicted, runs_of)
 
 
 def word_scores(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> dict[str, float | None]:
-    """Tags that write no entities, parts of speech say: the share of right ones, and the mean F1 over those seen."""
-    words = _words(gold), _words(predicted)
-    return {"tag_accuracy": accuracy(*words), "tag_macro_f1": macro_f1(*words)}
+    """Scores of tags that describe no entities, such as parts of speech: share of right tags, and mean F1 over tags."""
+    tags = [*chain(*gold)], [*chain(*predicted)]
+    return {"tag_accuracy": accuracy(*tags), "tag_macro_f1": macro_f1(*tags)}
 
 
-def _words(sentences: Sequence[Sequence[str]]) -> list[str]:
-    return [tag for tags in sentences for tag in tags]
-
-
-def _read(tag: str) -> tuple[str, str]:
-    """The prefix of a tag as IOBES has it, and the type."""
+def _split(tag: str) -> tuple[str, str]:
+    """The prefix of a tag, as in IOBES, and its type."""
     prefix, _, type_ = tag.partition("-")
     return _BILOU.get(prefix, prefix), type_
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# What a model must beat: for each metric the best answer that looks at no text.
+# Baselines: for each metric the best constant prediction.
 
 LOWER_IS_BETTER = ("mean_absolute_error", "hamming_loss")
 
 
 def is_better(metric: str, score: float | None, other: float | None) -> bool:
-    """Whether a score is better than another one by its metric; undefined is below all."""
+    """Whether a score is better than another by its metric; None is worst."""
     if score is None or other is None:
         return score is not None
     return score < other if metric.startswith(LOWER_IS_BETTER) else score > other
 
 
 def baseline_scores(task: Task, gold: Any) -> dict[str, float | None]:
-    """The task's metrics for the same answer to every row: for each metric the constant that is best for it.
-
-    Constants are classes, options and tags, a set of labels, a number, and the commonest answer or none to a question;
-    they are chosen on the very rows scored, so that none can do better.
+    """The task's scores for a constant prediction, for each metric the best one on the scored rows.
 
     Args:
-        gold: label ids, places of options, sets of labels, tags, numbers, or answers of the rows.
+        gold: label ids, indices of options, sets of labels, tags, numbers, or answers of the rows.
     """
     best: dict[str, float | None] = {}
     for predicted in _constants(task.target, gold):
@@ -264,45 +255,45 @@ def baseline_scores(task: Task, gold: Any) -> dict[str, float | None]:
 
 
 def _constants(target: Target, gold: Any) -> Iterator[Any]:
-    """Predictions of which one is best by each metric; the commonest first."""
+    """Constant predictions, one of them best for each metric; the most frequent first."""
     match target:
         case Choice(names) | Option(names):
-            commonest = int(np.bincount(gold, minlength=len(names)).argmax())
-            # F1 of the second class of two is best by that class; all other metrics by the commonest.
-            for answer in dict.fromkeys((commonest, 1) if len(names) == 2 else (commonest,)):
-                yield np.full(len(gold), answer)
+            most_frequent = int(np.bincount(gold, minlength=len(names)).argmax())
+            # F1 of the second of two classes is best for that class, all other metrics for the most frequent
+            for label in dict.fromkeys((most_frequent, 1) if len(names) == 2 else (most_frequent,)):
+                yield np.full(len(gold), label)
         case Labels():
-            for chosen in _label_sets(np.asarray(gold, np.bool_)):
-                yield np.tile(chosen, (len(gold), 1))
+            for labels in _label_sets(np.asarray(gold, np.bool_)):
+                yield np.tile(labels, (len(gold), 1))
         case Tags(labels):
             counts = Counter(tag for tags in gold for tag in tags)
-            commonest = max(sorted(labels), key=lambda label: counts[label])
-            for tag in dict.fromkeys((commonest, OUTSIDE) if OUTSIDE in labels else (commonest,)):
+            most_frequent = max(sorted(labels), key=lambda label: counts[label])
+            for tag in dict.fromkeys((most_frequent, OUTSIDE) if OUTSIDE in labels else (most_frequent,)):
                 yield [(tag,) * len(tags) for tags in gold]
         case Span(may_be_absent):
-            # the answer that is right for most questions, the first of equals; "" where nothing is answered
+            # the answer that is right for most questions, the first of equals; "" if there are no answers
             counts = Counter(normal for answers in gold for normal in dict.fromkeys(map(normalize_answer, answers)))
-            commonest = max(counts, key=lambda normal: counts[normal], default="")
-            yield never_answered(gold) if may_be_absent else [commonest] * len(gold)
+            most_frequent = max(counts, key=lambda normal: counts[normal], default="")
+            yield never_answered(gold) if may_be_absent else [most_frequent] * len(gold)
         case Score():
-            yield np.full(len(gold), np.median(gold) if len(gold) else 0.0)  # nearest to all in absolute error
+            yield np.full(len(gold), np.median(gold) if len(gold) else 0.0)  # the smallest absolute error
 
 
 def _label_sets(gold: Bool[np.ndarray, "examples labels"]) -> Iterator[Bool[np.ndarray, " labels"]]:
-    """The sets that are best by micro F1 (so many of the commonest labels), by hamming loss (the labels of most rows),
-    by macro F1 (all labels), and by exact match (the commonest set)."""
-    often = gold.sum(axis=0)
-    order = np.argsort(-often, kind="stable")
-    right = np.cumsum(often[order])
-    scores = 2 * right / (often.sum() + len(gold) * np.arange(1, len(often) + 1))
-    chosen = np.zeros(len(often), np.bool_)
-    chosen[order[: scores.argmax() + 1]] = often.any()
-    yield chosen
-    yield often > len(gold) / 2
-    yield np.ones(len(often), np.bool_)
+    """The sets that are best for micro F1 (some of the most frequent labels), hamming loss (the labels of most rows),
+    macro F1 (all labels), and exact match (the most frequent set)."""
+    counts = gold.sum(axis=0)
+    order = np.argsort(-counts, kind="stable")
+    right = np.cumsum(counts[order])
+    scores = 2 * right / (counts.sum() + len(gold) * np.arange(1, len(counts) + 1))
+    frequent = np.zeros(len(counts), np.bool_)
+    frequent[order[: scores.argmax() + 1]] = counts.any()
+    yield frequent
+    yield counts > len(gold) / 2
+    yield np.ones(len(counts), np.bool_)
     if len(gold):
-        sets, counts = np.unique(gold, axis=0, return_counts=True)
-        yield sets[counts.argmax()]
+        sets, set_counts = np.unique(gold, axis=0, return_counts=True)
+        yield sets[set_counts.argmax()]
 
 
 def task_scores(task: Task, gold: object, predicted: object) -> dict[str, float | None]:
@@ -315,26 +306,25 @@ def task_scores(task: Task, gold: object, predicted: object) -> dict[str, float 
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Numbers to predict as standard scores: the mean and spread of those that are learnt, and how a head bears them.
+# Regression targets as standard scores.
 #
-# While a model learns, its head gives standard scores, whatever the unit of the data is. Whatever is evaluated or
-# saved has mean and deviation in the weight and bias of its head, so that its outputs are numbers in the unit of
-# the data for everyone who opens the model, transformers included.
+# During training the head predicts standard scores. For evaluation and saving, mean and deviation are folded into its
+# weight and bias, so that the model predicts numbers in the unit of the data, in transformers too.
 
 TARGET_SCALE_KEY = "target_scale"
-"""In `config.json` and `recipe.json`: the scale of the numbers that a model learnt to predict."""
+"""In `config.json` and `recipe.json`: mean and standard deviation of the training targets."""
 
 
 @dataclass(frozen=True)
 class NumberScale:
-    """Mean and standard deviation of the numbers that are learnt, in their own unit."""
+    """Mean and standard deviation of the training targets, in the unit of the data."""
 
     mean: float
     deviation: float
 
     @classmethod
     def of(cls, numbers: np.ndarray) -> "NumberScale":
-        """The scale of the training numbers; the sums are exact, so that every machine finds the same."""
+        """The scale of some numbers, from exact sums, which are the same on every machine."""
         values = [float(number) for number in numbers]
         mean = math.fsum(values) / len(values)
         return cls(mean, math.sqrt(math.fsum((value - mean) ** 2 for value in values) / len(values)))
@@ -344,29 +334,29 @@ class NumberScale:
         return ((numbers.astype(np.float64) - self.mean) / self.deviation).astype(np.float32)
 
     def fold_in(self, classifier: Any) -> None:
-        """Let a linear head that gives standard scores give numbers in the unit of the data: w' = s w, b' = s b + m."""
+        """Make a linear head for standard scores predict numbers in the unit of the data: w' = s w, b' = s b + m."""
         classifier.weight.data.mul_(self.deviation)
         classifier.bias.data.mul_(self.deviation).add_(self.mean)
 
     def take_out(self, classifier: Any) -> None:
-        """The reverse of `fold_in`, for a head that has learnt such numbers before."""
+        """The inverse of `fold_in`."""
         classifier.weight.data.div_(self.deviation)
         classifier.bias.data.sub_(self.mean).div_(self.deviation)
 
     @contextmanager
     def folded(self, classifier: Any) -> Iterator[None]:
-        """`fold_in` for a while; afterwards the head is bit for bit what it was."""
-        before = [parameter.detach().clone() for parameter in classifier.parameters()]
+        """`fold_in` during a block; afterwards the head is restored bit for bit."""
+        saved = [parameter.detach().clone() for parameter in classifier.parameters()]
         self.fold_in(classifier)
         try:
             yield
         finally:
-            for parameter, kept in zip(classifier.parameters(), before, strict=True):
-                parameter.data.copy_(kept)
+            for parameter, values in zip(classifier.parameters(), saved, strict=True):
+                parameter.data.copy_(values)
 
 
 def check_numbers(target: Score, numbers: np.ndarray) -> None:
-    """See to it that numbers can be learnt."""
+    """Raise InvalidConfiguration if targets are not finite or all equal."""
     column = f"column {target.column!r}"
     if not np.isfinite(numbers).all():
         raise InvalidConfiguration(column, "holds numbers beyond 3.4e38", "give them in a larger unit")
@@ -376,9 +366,9 @@ def check_numbers(target: Score, numbers: np.ndarray) -> None:
 
 
 def saved_deviation(extra: Mapping[str, Any], model: str) -> float:
-    """The standard deviation of the numbers that a model learnt, as its `config.json` says; 1 where it says nothing."""
-    stated = extra.get(TARGET_SCALE_KEY, {"deviation": 1.0})
-    deviation = stated.get("deviation") if isinstance(stated, dict) else None
+    """The standard deviation of the training targets in a model's `config.json`, 1 if it has none."""
+    scale = extra.get(TARGET_SCALE_KEY, {"deviation": 1.0})
+    deviation = scale.get("deviation") if isinstance(scale, dict) else None
     if not isinstance(deviation, int | float) or not 0 < deviation < math.inf:
         raise InvalidConfiguration(f"{model}: {TARGET_SCALE_KEY}", "holds no deviation above 0", "fine-tune it again")
     return deviation

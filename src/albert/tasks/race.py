@@ -1,7 +1,7 @@
 """RACE (Lai et al. 2017), declared in `race.toml`: its files, and token ids of questions with options.
 
-The published layout is read: `RACE/{train,dev,test}/{middle,high}/*.txt`, each file one JSON object; or, where the
-files of a folder were put together as the reference does it, `all.txt` with one object a line."""
+Files are `RACE/{train,dev,test}/{middle,high}/*.txt`, each with one JSON object, or `all.txt` with one object per line
+if the files of a folder were merged as in the reference."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -27,7 +27,7 @@ _LEVELS = ("middle", "high")
 class PassageFolders:
     """Folders of passages, one for each split and level, in `DATA/<folder>/` or in DATA itself.
 
-    `files` puts a file in the place of a split's folders: passages of any level, one JSON object a line.
+    `files` replaces the folders of a split by a file with one JSON object per line.
     """
 
     folder: str
@@ -50,27 +50,26 @@ class PassageFolders:
         return read_passages([file for level in self.levels for file in self._passages(data, split, level)])
 
     def _passages(self, data: Path, split: str, level: str) -> list[Path]:
-        for place in (data / self.folder / split / level, data / split / level):
-            whole = place / "all.txt"
-            found = [whole] if whole.is_file() else sorted(place.glob("*.txt"))
-            if found:
-                return found
+        for folder in (data / self.folder / split / level, data / split / level):
+            merged = folder / "all.txt"
+            if files := [merged] if merged.is_file() else sorted(folder.glob("*.txt")):
+                return files
         expected = f"{data / self.folder / split / level}/*.txt or {data / split / level}/*.txt"
         raise MissingInput(data, f"has no passages in {split}/{level}", f"expected {expected}")
 
 
 def read_passages(paths: list[Path]) -> Rows:
-    """Every question of every passage; a question is called by its passage and its number in it."""
+    """Every question of every passage, identified by its passage and number."""
     rows: list[Row] = []
     passages: dict[str, str] = {}
     for path in paths:
-        for record in read_records(input_file(path, "JSON lines")):  # which skips the blank lines that they end in
-            name, found = _questions(record.fields, record.where)
+        for record in read_records(input_file(path, "JSON lines")):  # skips blank lines at the end
+            name, questions = _questions(record.fields, record.where)
             if name in passages:
                 remedy = f"the first is at {passages[name]}"
                 raise DamagedData(record.where, f"a second passage is called {name!r}", remedy)
             passages[name] = record.where
-            rows += found
+            rows += questions
     if not rows:
         raise MissingInput(paths[0], "holds no question")
     return Rows(rows, {"rows": len(rows), "passages": len(passages)})
@@ -84,14 +83,14 @@ def _questions(passage: dict[str, Any], where: str) -> tuple[str, list[Row]]:
         raise DamagedData(where, why)
     level = next((level for level in _LEVELS if name.startswith(level)), str(passage.get("level") or ""))
     rows = []
-    for number, (question, offered, answer) in enumerate(zip(questions, options, answers, strict=True)):
-        what = f"{where}: question {number}"
-        if not isinstance(offered, list) or len(offered) != len(_OPTIONS):
-            raise DamagedData(what, f"does not have {len(_OPTIONS)} options")
-        texts = (_text(option, "option", what) for option in offered)
-        fields = {"article": article, "question": _text(question, "question", what)}
-        fields |= dict(zip(_OPTIONS, texts, strict=True)) | {"answer": _text(answer, "answer", what)}
-        rows.append(Row(f"{name}-{number}", what, fields, group=level))
+    for number, (question, own_options, answer) in enumerate(zip(questions, options, answers, strict=True)):
+        subject = f"{where}: question {number}"
+        if not isinstance(own_options, list) or len(own_options) != len(_OPTIONS):
+            raise DamagedData(subject, f"does not have {len(_OPTIONS)} options")
+        texts = (_text(option, "option", subject) for option in own_options)
+        fields = {"article": article, "question": _text(question, "question", subject)}
+        fields |= dict(zip(_OPTIONS, texts, strict=True)) | {"answer": _text(answer, "answer", subject)}
+        rows.append(Row(f"{name}-{number}", subject, fields, group=level))
     return name, rows
 
 
@@ -121,12 +120,12 @@ TASKS = RACE, RACE_MIDDLE, RACE_HIGH = load_tasks(
 # --------------------------------------------------------------------------------------------------------------------
 # Questions with options to sequences, one for each option: `[CLS] passage [SEP] question option [SEP]`.
 #
-# As the reference reads RACE (Lai et al. 2017): an option takes the place of every `_` in the question, or follows
-# it; question and option keep their last tokens, and the passage is cut at its end.
+# As in the reference (Lai et al. 2017), an option replaces every `_` in the question, or follows it; question and
+# option are cut at the start, the passage at its end.
 
 
 def question_with_option(question: str, option: str) -> str:
-    """The option in the place of every blank `_`, or behind the question."""
+    """The question with every blank `_` replaced by the option, or followed by it."""
     return question.replace("_", option) if "_" in question else f"{question} {option}".strip()
 
 
@@ -136,10 +135,10 @@ def join_option(
     """One option's sequence.
 
     Args:
-        passage, question: token ids; the question holds the option already.
+        passage, question: token ids; the question includes the option.
 
     Returns:
-        its ids; how many of them are up to the first [SEP]; tokens cut from the passage; and from the question.
+        ids, their number up to the first [SEP], tokens cut from the passage, tokens cut from the question.
     """
     room = max_length - question_length - 3
     if room < 1:
@@ -155,10 +154,9 @@ def join_option(
 def option_features(
     examples: Sequence[Example], tokenizer: Tokenizer, max_length: int, question_length: int
 ) -> Features:
-    """A sequence for each option of each example; targets are the places of the right ones.
+    """A sequence for each option of each example; targets are the indices of the right ones.
 
-    Counts: `passages_truncated` and `questions_truncated` are questions, one with several such options is one;
-    `tokens_cut` adds up all sequences.
+    `passages_truncated` and `questions_truncated` count questions, `tokens_cut` tokens over all sequences.
     """
     n_options = len(examples[0].options) if examples else 1
     counts: dict[str, int] = dict.fromkeys(("passages_truncated", "questions_truncated", "tokens_cut"), 0)
@@ -169,17 +167,17 @@ def option_features(
             question, passage = example.texts
             if len(example.options) != n_options:
                 raise DamagedData(example.where, f"has {len(example.options)} options where {n_options} are expected")
-            if passage != last_passage:  # the questions on a passage follow each other
+            if passage != last_passage:  # questions on the same passage are consecutive
                 last_passage, passage_ids = passage, tokenizer.encode(passage)
-            cuts = np.zeros((n_options, 2), np.int64)
-            for place, option in enumerate(example.options):
+            cuts = []
+            for option in example.options:
                 ids = tokenizer.encode(question_with_option(question, option))
-                joined = join_option(passage_ids, ids, tokenizer, max_length, question_length)
-                parts.append(joined[:2])
-                cuts[place] = joined[2:]
-            counts["passages_truncated"] += bool(cuts[:, 0].any())
-            counts["questions_truncated"] += bool(cuts[:, 1].any())
-            counts["tokens_cut"] += int(cuts.sum())
+                ids, first, *cut = join_option(passage_ids, ids, tokenizer, max_length, question_length)
+                parts.append((ids, first))
+                cuts.append(cut)
+            counts["passages_truncated"] += any(passage_cut for passage_cut, _ in cuts)
+            counts["questions_truncated"] += any(question_cut for _, question_cut in cuts)
+            counts["tokens_cut"] += sum(map(sum, cuts))
             bar.advance()
     targets = np.array([0 if example.target is None else example.target for example in examples], np.int64)
     return Features(join_sequences(parts), targets, counts, n_options)

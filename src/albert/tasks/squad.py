@@ -1,6 +1,6 @@
-"""SQuAD 1.1 and 2.0 (Rajpurkar et al. 2016, 2018), declared in `squad.toml`: the official JSON, and where answers are.
+"""SQuAD 1.1 and 2.0 (Rajpurkar et al. 2016, 2018), declared in `squad.toml`: files and positions of answers.
 
-Every question of a file is kept, and what does not fit is counted."""
+Every question of a file is kept; answers that are not found in the context are counted."""
 
 import json
 from collections import Counter
@@ -15,20 +15,20 @@ from albert.tasks.task import Answer, QuestionInContext, Row, Rows, Span, load_t
 from albert.text.sentences import replace_surrogates
 
 # --------------------------------------------------------------------------------------------------------------------
-# Where an answer stands in its context, when a file says it, says it wrongly, or does not say it.
+# The position of an answer in its context, if a file has it, has a wrong one, or has none.
 
 COUNTED = ("answers", "answers_relocated", "answers_not_found")
 
 
 def locate_answer(text: str, start: int | None, context: str, counts: Counter[str]) -> Answer:
-    """The answer at its place; it is added to `counts`.
+    """An answer with its position in the context.
 
-    An answer that is not where it is said to be is located when its text occurs exactly once in the context; otherwise
-    it keeps its text (evaluation goes by text) and has no start.
+    If the text is not at `start`, it is searched for; the answer has no start unless it occurs exactly once. Evaluation
+    compares texts only.
 
     Args:
-        start: its first character in the context; None where the file does not say.
-        counts: `answers`, `answers_relocated` (only of those with a start) and `answers_not_found` are added to.
+        start: position of its first character; None if the file has none.
+        counts: `answers`, `answers_relocated` (of those with a start) and `answers_not_found` are incremented.
     """
     counts["answers"] += 1
     if start is not None and start >= 0 and context.startswith(text, start):
@@ -48,12 +48,7 @@ class QuestionFiles(SplitFiles):
 
 
 def read_questions(path: Path) -> Rows:
-    """Every question with its context and answers.
-
-    Answers that are not at their offsets are located where they can be and counted (see `locate_answer`), and no
-    question is dropped. The questions of a file without any answers, as it is handed to a model that is to be scored,
-    have None for them.
-    """
+    """Every question with its context and answers (see `locate_answer`); answers are None for a file without them."""
     counts: Counter[str] = Counter(dict.fromkeys(COUNTED, 0))
     try:
         content = json.loads(read_text(path), object_pairs_hook=unique_keys)
@@ -73,19 +68,19 @@ def read_questions(path: Path) -> Rows:
 def _rows(path: Path, articles: list[Any], counts: Counter[str]):
     for a, article in enumerate(articles):
         for p, paragraph in enumerate(_get(article, "paragraphs", list, f"{path}: data[{a}]")):
-            place = f"{path}: data[{a}].paragraphs[{p}]"
-            context = _get(paragraph, "context", str, place)
-            for q, question in enumerate(_get(paragraph, "qas", list, place)):
-                where = f"{place}.qas[{q}]"
+            prefix = f"{path}: data[{a}].paragraphs[{p}]"
+            context = _get(paragraph, "context", str, prefix)
+            for q, question in enumerate(_get(paragraph, "qas", list, prefix)):
+                where = f"{prefix}.qas[{q}]"
                 answers = None
                 if not isinstance(question, dict) or "answers" in question:
-                    items = _get(question, "answers", list, where)
-                    stated = [
-                        (_get(each, "text", str, where), _get(each, "answer_start", int, where)) for each in items
+                    items = [
+                        (_get(item, "text", str, where), _get(item, "answer_start", int, where))
+                        for item in _get(question, "answers", list, where)
                     ]
-                    answers = tuple(locate_answer(text, start, context, counts) for text, start in stated)
+                    answers = tuple(locate_answer(text, start, context, counts) for text, start in items)
                 if question.get("is_impossible") and answers:
-                    raise DamagedData(where, "is impossible and has answers", "the plausible ones stand apart")
+                    raise DamagedData(where, "is impossible and has answers", "put them into plausible_answers")
                 fields = {"question": _get(question, "question", str, where), "context": context}
                 yield Row(_get(question, "id", str, where), where, fields, answers)
 

@@ -1,14 +1,14 @@
-"""All declared tasks by name, benchmark averages, ensembles, and prediction files as the benchmarks' servers take them.
+"""All declared tasks by name, benchmark averages, ensembles, and prediction files for the benchmarks' servers.
 
-GLUE: a table of `index` and `prediction`, a label in the words of the data, or a number within the range of the scores.
-SQuAD: an object of question to text, "" for none; and where a question may have no answer, one of question to the
-probability of that, which the official script takes as `--na-prob-file` (as a probability, never above its threshold of
-1: it changes no decision). RACE has no server, its answers are public: an object of question to letter; and so of
-sets of labels and of tags, an object of example to list."""
+GLUE: a table of `index` and `prediction`, which is a label of the data, or a number within the range of the scores.
+SQuAD: an object of question to text, "" for no answer; if a question may have no answer, also an object of question to
+the probability of no answer, which the official script takes as `--na-prob-file` (a probability is never above its
+threshold of 1, so it changes no decision). RACE: an object of question to letter. Labels and tags: an object of example
+to list."""
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,89 +21,88 @@ from albert.tasks.task import Choice, Labels, Option, Published, Score, Span, Ta
 
 
 def submission_files(task: Task, split: str, entries: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """The files to hand in for a split: name to content.
+    """The files to submit for a split: name to content. Splits that are not submitted are named after task and split.
 
     Args:
-        split: a split of other names is called after task and split.
         entries: one object per example with `id` and `prediction`, as `albert evaluate --predictions` writes them.
     """
     name = task.submission.get(split, f"{task.name}-{split}")
     match task.target:
         case Choice():
-            return {f"{name}.tsv": _table(entries, str)}
+            return {f"{name}.tsv": _tsv(entries, str)}
         case Score(_, low, high):
             low, high = (-math.inf if low is None else low), (math.inf if high is None else high)
-            return {f"{name}.tsv": _table(entries, lambda number: f"{min(max(number, low), high):.6f}")}
+            return {f"{name}.tsv": _tsv(entries, lambda number: f"{min(max(number, low), high):.6f}")}
         case Option() | Labels() | Tags() | Span(may_be_absent=False):
-            return {f"{name}.json": _object(entries, "prediction")}
+            return {f"{name}.json": _json(entries, "prediction")}
         case Span():
-            odds = _object(entries, "no_answer_probability")
-            return {f"{name}.json": _object(entries, "prediction"), f"{name}-null-odds.json": odds}
+            odds = _json(entries, "no_answer_probability")
+            return {f"{name}.json": _json(entries, "prediction"), f"{name}-null-odds.json": odds}
 
 
-def _table(entries: Sequence[Mapping[str, Any]], shown: Any) -> str:
-    rows = [f"{entry['id']}\t{shown(entry['prediction'])}\n" for entry in entries]
+def _tsv(entries: Sequence[Mapping[str, Any]], write: Callable[[Any], str]) -> str:
+    rows = [f"{entry['id']}\t{write(entry['prediction'])}\n" for entry in entries]
     return "index\tprediction\n" + "".join(rows)
 
 
-def _object(entries: Sequence[Mapping[str, Any]], key: str) -> str:
+def _json(entries: Sequence[Mapping[str, Any]], key: str) -> str:
     return json.dumps({entry["id"]: entry[key] for entry in entries}, allow_nan=False, indent=1) + "\n"
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# What several models say together, as the paper averages (section 4.9).
+# Ensembles, averaged as in the paper (section 4.9).
 #
-# Of labels, options and numbers it is the mean of the predictions. Of spans it is the mean over those models that
-# proposed the span, so that one which a single model is sure of may win; and the mean of what speaks for no answer,
-# over all models.
+# Labels, options and numbers: the mean of the predictions. Spans: the mean over the models that proposed the span, so
+# that a span of a single confident model may win; and the mean no-answer score over all models.
 
 OWN_THRESHOLDS = NullThreshold(0.0, "nothing: each model's own was subtracted before the mean")
 
 
 def average_numbers(models: Sequence[np.ndarray]) -> np.ndarray:
-    """The mean of probabilities [examples, labels], or of numbers [examples], of models with the same labels."""
+    """The mean of the models' probabilities [examples, labels], or numbers [examples]."""
     return np.mean(np.stack(models), axis=0)
 
 
 def average_answers(models: Sequence[tuple[Sequence[Answers], NullThreshold]]) -> list[Answers]:
-    """The answers of several models to the same questions, to be decided at `OWN_THRESHOLDS`.
+    """The averaged answers of several models to the same questions, for the threshold `OWN_THRESHOLDS`.
 
-    What speaks against an answer is measured from each model's own threshold. The probabilities are those of the
-    spans' means, scaled so that with the mean probability of no answer they sum to 1.
+    Each model's threshold is subtracted from its no-answer scores. Probabilities are means over models, scaled so that
+    they sum to 1 with the mean no-answer probability.
     """
     thresholds = [threshold for _, threshold in models]
     questions = zip(*(answers for answers, _ in models), strict=True)
-    return [_together(said, thresholds) for said in questions]
+    return [_average_question(answers, thresholds) for answers in questions]
 
 
-def _together(said: Sequence[Answers], thresholds: Sequence[NullThreshold]) -> Answers:
+def _average_question(models: Sequence[Answers], thresholds: Sequence[NullThreshold]) -> Answers:
     proposed: dict[tuple[int, int], list[Candidate]] = {}
-    for answers in said:
+    for answers in models:
         for candidate in answers.candidates:
             proposed.setdefault((candidate.start, candidate.end), []).append(candidate)
-    means = {place: float(np.mean([each.probability for each in own])) for place, own in proposed.items()}
-    none = float(np.mean([answers.no_answer_probability for answers in said]))
+    means = {span: float(np.mean([candidate.probability for candidate in own])) for span, own in proposed.items()}
+    none = float(np.mean([answers.no_answer_probability for answers in models]))
     scale = (1 - none) / total if (total := sum(means.values())) > 0 else 0.0
-    ranked = sorted(proposed, key=lambda place: (-means[place], -len(proposed[place]), place))
-    candidates = [Candidate(proposed[p][0].text, *p, score=means[p], probability=means[p] * scale) for p in ranked]
-    against = [
+    ranked = sorted(proposed, key=lambda span: (-means[span], -len(proposed[span]), span))
+    candidates = [Candidate(proposed[s][0].text, *s, score=means[s], probability=means[s] * scale) for s in ranked]
+    no_answer = [
         answers.no_answer - threshold.value
-        for answers, threshold in zip(said, thresholds, strict=True)
+        for answers, threshold in zip(models, thresholds, strict=True)
         if answers.no_answer is not None
     ]
-    return Answers(candidates, float(np.mean(against)) if against else None, none)
+    return Answers(candidates, float(np.mean(no_answer)) if no_answer else None, none)
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The averages that papers print: which scores of which tasks they are the mean of.
+# Averages over the tasks of a benchmark.
 
 
 @dataclass(frozen=True)
 class Average:
-    """The mean over tasks of the mean of some scores of each: `parts` maps a task's name to them.
+    """The mean over tasks of the mean of some scores of each.
 
-    `published` are averages from the literature. `diagnostics` are sets that belong to the benchmark and not to the
-    average, each with the task whose model answers it.
+    Attributes:
+        parts: task -> scores; those on a further split are called `score/split`.
+        diagnostics: tasks that belong to the benchmark but not to the average -> the task whose model predicts them.
     """
 
     name: str
@@ -112,18 +111,13 @@ class Average:
     diagnostics: Mapping[str, str] = field(default_factory=dict)
 
     def of(self, scores: Mapping[str, Mapping[str, float | None]]) -> float | None:
-        """The average in points; None when a score is missing or undefined: no subset is averaged.
-
-        Args:
-            scores: of each task by name. Those on a further split of a task are called `score/split`.
-        """
+        """The average in points, from scores by task and name; None if a score is missing or undefined."""
         means = []
         for task, names in self.parts.items():
-            values = [scores.get(task, {}).get(name) for name in names]
-            known = [value for value in values if value is not None]
-            if len(known) < len(names):
+            values = [value for name in names if (value := scores.get(task, {}).get(name)) is not None]
+            if len(values) < len(names):
                 return None
-            means.append(sum(known) / len(known))
+            means.append(sum(values) / len(values))
         return sum(means) / len(means)
 
 
@@ -145,26 +139,22 @@ GLUE_AVERAGE = Average(
     ),
     diagnostics={glue.AX.name: glue.MNLI.name},
 )
-"""Table 9's Avg of test sets: of the pairs, which count half each, the table shows one. Without the diagnostic set."""
+"""Table 9's Avg of test sets, without the diagnostic set; of pairs of scores, which count half each, it shows one."""
 
 BENCHMARKS = {"glue": GLUE_AVERAGE}
-"""What can be fine-tuned as a whole, by name."""
+"""Benchmarks that can be fine-tuned as a whole."""
 
 
 DECLARED: dict[str, Task] = {task.name: task for task in (*glue.TASKS, *squad.TASKS, *race.TASKS)}
 
 
 def find_task(name: str) -> Task:
-    """The task of that name; upper case, and dots, hyphens and underscores left out, are forgiven.
+    """The task with this name, ignoring case and punctuation; UsageError with the closest name if there is none."""
 
-    Raises:
-        UsageError: no such task; the closest one is suggested.
-    """
-    plain = {_plain(known): task for known, task in DECLARED.items()}
-    if _plain(name) not in plain:
-        raise UsageError(f"task {name}", "unknown", did_you_mean(name.lower(), DECLARED))
-    return plain[_plain(name)]
+    def plain(text: str) -> str:
+        return "".join(character for character in text.lower() if character.isalnum())
 
-
-def _plain(name: str) -> str:
-    return "".join(character for character in name.lower() if character.isalnum())
+    for task in DECLARED.values():
+        if plain(task.name) == plain(name):
+            return task
+    raise UsageError(f"task {name}", "unknown", did_you_mean(name.lower(), DECLARED))

@@ -1,7 +1,6 @@
-"""A task on the user's tables as plain values (options, task file, `task.json`), and statistics of its rows.
+"""A task on the user's tables as plain values (options, task file, `task.json`), its declaration, and row statistics.
 
-A user's file may leave out all that can be inferred from the rows; the file in a run's directory holds everything. What
-each kind of task is made of (inputs, target, metrics, recipe) is here too."""
+A user's file may leave out settings that can be inferred from the rows; the file in a run's directory has them all."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -53,7 +52,7 @@ Kind = Literal[
     "question-answering",
 ]
 OptionLabels = Literal["name", "letter", "from-0", "from-1", "text"]
-"""How a label names an option: by its column, by a letter or a number in their order, or as its own text."""
+"""A label is the column of its option, its letter, its number from 0 or 1, or its text."""
 NEEDED: dict[Kind, tuple[str, ...]] = {
     "classification": ("text", "label"),
     "regression": ("text", "label"),
@@ -78,7 +77,7 @@ COLUMNS = (
 
 @dataclass(frozen=True, kw_only=True)
 class RecipeChanges:
-    """What of a recipe is another than the kind's own; what is None stays. At most one of `epochs` and `steps`."""
+    """Changes of the default recipe of a kind; None is unchanged. At most one of `epochs` and `steps`."""
 
     learning_rate: float | None = None
     batch_size: int | None = None
@@ -93,24 +92,21 @@ class RecipeChanges:
     head_dropout: float | None = None
 
     def applied_to(self, recipe: TaskRecipe) -> TaskRecipe:
-        chosen: dict[str, Any] = {name: value for name, value in to_json(self).items() if value is not None}
-        if "steps" in chosen or "epochs" in chosen:
-            if "steps" in chosen and "epochs" in chosen:
-                raise InvalidConfiguration("recipe", "steps and epochs say the same thing twice", "give one of them")
-            chosen = {"steps": None, "epochs": None, "examples": None, **chosen}
-        return replace(recipe, **chosen)
+        changes: dict[str, Any] = {name: value for name, value in to_json(self).items() if value is not None}
+        if "steps" in changes or "epochs" in changes:
+            if "steps" in changes and "epochs" in changes:
+                raise InvalidConfiguration("recipe", "both steps and epochs are set", "give one of them")
+            changes = {"steps": None, "epochs": None, "examples": None, **changes}
+        return replace(recipe, **changes)
 
     @classmethod
     def of(cls, recipe: TaskRecipe) -> "RecipeChanges":
-        return cls(**{one.name: getattr(recipe, one.name) for one in fields(cls)})
+        return cls(**{field.name: getattr(recipe, field.name) for field in fields(cls)})
 
 
 @dataclass(frozen=True, kw_only=True)
 class HeldOut:
-    """Rows of the training file that are kept back as development set: a share of them, drawn by a seed.
-
-    `digest` is that of the file's rows; None before they were read.
-    """
+    """The share of the training file that is held out as development set; `digest` is that of the file, once read."""
 
     share: float = 0.1
     seed: int = 0
@@ -123,11 +119,14 @@ class HeldOut:
 
 @dataclass(frozen=True, kw_only=True)
 class TableTask:
-    """A task on tables. Columns are named; what is None is not used, or to be inferred (`kind`, `labels`, `metrics`).
+    """A task on tables, by the names of its columns; None is unused, or to be inferred (`kind`, `labels`, `metrics`).
 
-    `train` and `dev` are files, beside the task file when they are relative. `label_names` says labels in words, where
-    the file has only digits. `separator` stands between several labels in a text. `option_labels` says what the label
-    of a multiple choice is, `may_be_absent` whether a question may have no answer.
+    Attributes:
+        train, dev: files; relative paths start at the folder of the task file.
+        separator: between several labels in a text.
+        label_names: readable names for labels that are digits in the file.
+        option_labels: meaning of the label of a multiple choice.
+        may_be_absent: whether a question may have no answer.
     """
 
     name: str = UNNAMED
@@ -156,7 +155,7 @@ class TableTask:
 
     def __post_init__(self) -> None:
         if self.labels is not None and len(set(self.labels)) != len(self.labels):
-            raise InvalidConfiguration("labels", "one of them is there twice")
+            raise InvalidConfiguration("labels", "a label occurs twice")
 
     @property
     def given_columns(self) -> tuple[str, ...]:
@@ -164,43 +163,39 @@ class TableTask:
 
 
 def load_table_task(path: Path) -> TableTask:
-    """The task in a file."""
-    task = load_json(TableTask, path)
-    beside = path.resolve().parent
-    return replace(
-        task,
-        train=None if task.train is None else beside / task.train,
-        dev=None if task.dev is None else beside / task.dev,
-    )
+    """Read a task file."""
+    task, folder = load_json(TableTask, path), path.resolve().parent
+    files = {name: folder / file for name in ("train", "dev") if (file := getattr(task, name)) is not None}
+    return replace(task, **files)
 
 
 def save_table_task(directory: Path, task: TableTask) -> None:
-    """Write the task into a run's directory, without what is None."""
-    plain = to_json(task)
-    plain |= {name: {k: v for k, v in plain[name].items() if v is not None} for name in ("held_out", "recipe")}
-    save_json(directory / TASK_FILE, {name: value for name, value in plain.items() if value is not None})
+    """Write the task into a run's directory, without values that are None."""
+    values = to_json(task)
+    values |= {name: {k: v for k, v in values[name].items() if v is not None} for name in ("held_out", "recipe")}
+    save_json(directory / TASK_FILE, {name: value for name, value in values.items() if value is not None})
 
 
 def table_task_of(model_directory: Path) -> TableTask | None:
-    """The task that a run kept beside its model, None when it kept none."""
-    for place in (model_directory, model_directory.parent):
-        if (place / TASK_FILE).is_file():
-            return load_table_task(place / TASK_FILE)
+    """The task that a run saved beside its model, None if there is none."""
+    for folder in (model_directory, model_directory.parent):
+        if (folder / TASK_FILE).is_file():
+            return load_table_task(folder / TASK_FILE)
     return None
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# What each kind of task on a table is made of: inputs, target, metrics, and the recipe to begin with.
+# The declaration of each kind of task on a table: inputs, target, metrics, and the default recipe.
 
 NO_QUESTION, NO_TEXT = "(no question)", "(no text)"
-"""Columns that are empty in every row, where a multiple choice has no question, or nothing to read."""
+"""Empty columns for a multiple choice without question or text."""
 OWN_RECIPE = TaskRecipe(learning_rate=2e-5, batch_size=32, epochs=3.0, warmup_share=0.1, max_length=512)
 SPAN_RECIPE = TaskRecipe(
     learning_rate=3e-5, batch_size=32, epochs=2.0, max_length=384, question_length=64, stride=128, encoder_dropout=0.0
 )
 OPTION_RECIPE = TaskRecipe(learning_rate=2e-5, batch_size=32, epochs=3.0, max_length=512, question_length=128)
 MOST_NAMED = 10
-"""Labels that a description names; of more it gives the number."""
+"""The largest number of labels that a description names."""
 METRICS: dict[Kind, tuple[Metric, ...]] = {
     "classification": (metrics.accuracy, metrics.f1, metrics.macro_f1, metrics.matthews_correlation),
     "regression": (metrics.pearson, metrics.spearman, metrics.mean_absolute_error),
@@ -209,12 +204,12 @@ METRICS: dict[Kind, tuple[Metric, ...]] = {
     "multiple-choice": (metrics.accuracy,),
     "question-answering": (span_f1, span_exact_match),
 }
-"""What a kind can be scored by; `f1` is that of the second label of two."""
+"""Possible metrics of each kind; `f1` is that of the second of two labels."""
 
 
 def declare_task(task: TableTask, source: Source, options: tuple[str, ...] = ()) -> Task:
-    """A complete task as a declaration. `options` are the columns of a multiple choice, of lists one for each place."""
-    n_labels, given = len(task.labels or ()), " and ".join(f"`{name}`" for name in (task.text, task.pair) if name)
+    """The declaration of a complete task; `options` are the columns of a multiple choice (see `expand_options`)."""
+    n_labels, texts = len(task.labels or ()), " and ".join(f"`{name}`" for name in (task.text, task.pair) if name)
     match task:
         case TableTask(kind="token-classification", words=str(words), tags=str(tags), labels=tuple(labels)):
             inputs, target = Words(words), Tags(labels, tags)
@@ -225,27 +220,25 @@ def declare_task(task: TableTask, source: Source, options: tuple[str, ...] = ())
             target = Span(absent, head="joint" if absent else "independent")
             what = f"Answers `{question}` with a part of `{context}`"
         case TableTask(kind="multiple-choice", label=str(label)):
-            inputs, target = (
-                QuestionInContext(task.question or NO_QUESTION, task.text or NO_TEXT),
-                Option(options, label),
-            )
-            read = " and ".join(f"`{name}`" for name in (task.question, task.text) if name)
-            what = f"Chooses among options, given {read}" if read else "Chooses among options"
+            inputs = QuestionInContext(task.question or NO_QUESTION, task.text or NO_TEXT)
+            target = Option(options, label)
+            texts = " and ".join(f"`{name}`" for name in (task.question, task.text) if name)
+            what = "Chooses among options" + (f", given {texts}" if texts else "")
         case TableTask(text=str(text), label=str(label)):
             inputs = Single(text) if task.pair is None else Pair(text, task.pair)
             if task.kind == "regression":
-                target, what = Score(label), f"Predicts the number `{label}` from {given}"
+                target, what = Score(label), f"Predicts the number `{label}` from {texts}"
             elif task.kind == "multi-label":
                 target = Labels(task.labels or (), label, task.separator or "|")
-                what = f"Predicts which of {n_labels} labels `{label}` has, from {given}"
+                what = f"Predicts which of {n_labels} labels `{label}` has, from {texts}"
             else:
-                words = tuple((task.label_names or {}).get(one, one) for one in task.labels or ())
-                target = Choice(task.labels or (), label, words if task.label_names else None)
-                classes = ", ".join(words) if n_labels <= MOST_NAMED else f"one of {n_labels} classes"
-                what = f"Predicts `{label}` ({classes}) from {given}"
+                names = tuple((task.label_names or {}).get(name, name) for name in task.labels or ())
+                target = Choice(task.labels or (), label, names if task.label_names else None)
+                classes = ", ".join(names) if n_labels <= MOST_NAMED else f"one of {n_labels} classes"
+                what = f"Predicts `{label}` ({classes}) from {texts}"
         case _:
             why = f"lacks labels or columns of a {task.kind}"
-            raise InvalidConfiguration("task", why, "say them, or give a training file")
+            raise InvalidConfiguration("task", why, "set them, or give a training file")
     recipe = {"multiple-choice": OPTION_RECIPE, "question-answering": SPAN_RECIPE}.get(task.kind or "", OWN_RECIPE)
     return Task(
         name=task.name,
@@ -259,19 +252,19 @@ def declare_task(task: TableTask, source: Source, options: tuple[str, ...] = ())
 
 
 def metrics_of(task: TableTask) -> tuple[Metric, ...]:
-    """The metrics asked for, or the usual ones of the kind; a model is chosen by the first."""
+    """The chosen metrics, or the default ones of the kind; the first selects models."""
     assert task.kind is not None
     labels = task.labels or ()
     possible = (open_question_scores,) if task.may_be_absent else METRICS[task.kind]
     if task.kind == "classification" and len(labels) != 2:
         possible = tuple(metric for metric in possible if metric is not metrics.f1)
-    known = {metric.__name__: metric for metric in possible}
+    by_name = {metric.__name__: metric for metric in possible}
     for name in task.metrics or ():
-        if name not in known:
+        if name not in by_name:
             why = f"does not go with {task.kind}" + (f" of {len(labels)} labels" if labels else "")
-            raise InvalidConfiguration(f"metric {name}", why, did_you_mean(name, known))
+            raise InvalidConfiguration(f"metric {name}", why, did_you_mean(name, by_name))
     if task.metrics is not None:
-        return tuple(known[name] for name in task.metrics)
+        return tuple(by_name[name] for name in task.metrics)
     if task.kind == "token-classification":
         return metrics.tag_metrics(labels)
     if task.kind == "classification":
@@ -280,35 +273,39 @@ def metrics_of(task: TableTask) -> tuple[Metric, ...]:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# What a task's rows are like, before anything is learnt from them: how many, how long, how balanced, how clean.
+# Statistics of a task's rows: number, lengths, balance, defects.
 
 MEASURED = 10_000
-"""Rows of a split whose tokens are counted; of more a sample is drawn, the same every time."""
+"""The largest number of rows of a split whose tokens are counted; otherwise a fixed sample is used."""
 _CHUNK = 2048
 
 
 @dataclass(frozen=True)
 class Lengths:
-    """Tokens of a sequence, special ones included, uncut: of how many rows, and the share longer than a length."""
+    """Tokens of untruncated sequences, special tokens included.
+
+    Attributes:
+        measured: number of rows.
+        high: 95th percentile.
+        cut: share of sequences longer than the maximal length.
+    """
 
     measured: int
     median: float
     high: float
-    """95 % are not longer."""
     longest: int
     cut: float
 
 
 @dataclass(frozen=True)
 class SplitStatistics:
-    """A split in numbers.
+    """Statistics of a split.
 
     Attributes:
-        counts: what was noticed: `empty texts`, `missing labels`, `duplicates` (rows whose texts an earlier row has),
-            `contradictions` (such with another label), `in train`, `labels unknown to train`; and what was counted when
-            the file was read.
-        labels: how often each label is there, most frequent first; for a score and for spans none.
-        numbers: smallest, mean and largest number to predict, where that is the task.
+        counts: `empty texts`, `missing labels`, `duplicates` (rows with the texts of an earlier row), `contradictions`
+            (duplicates with another label), `in train`, `labels unknown to train`, and counts from reading the file.
+        labels: frequency of each label, most frequent first; empty for numbers and spans.
+        numbers: smallest, mean and largest number to predict.
     """
 
     rows: int
@@ -321,41 +318,41 @@ class SplitStatistics:
 def table_statistics(
     task: Task, tables: Mapping[str, Rows], tokenizer: Tokenizer | None = None, max_length: int = 512
 ) -> dict[str, SplitStatistics]:
-    """Every split in numbers; rows that cannot be used are counted like others."""
-    options = task.target.options if isinstance(task.target, Option) else ()
+    """The statistics of every split, including rows that cannot be used."""
+    columns = (*text_columns(task), *(task.target.options if isinstance(task.target, Option) else ()))
     train = tables.get("train")
-    known, known_labels = set(), set()
+    train_texts, train_labels = set(), set()
     if train is not None:
-        known = {_values(row, *text_columns(task), *options) for row in train.rows}
-        known_labels = {label for row in train.rows for label in labels_of(task, row)}
-    found = {}
+        train_texts = {_values(row, *columns) for row in train.rows}
+        train_labels = {label for row in train.rows for label in labels_of(task, row)}
+    statistics = {}
     for split, rows in tables.items():
-        texts = [_values(row, *text_columns(task), *options) for row in rows.rows]
+        texts = [_values(row, *columns) for row in rows.rows]
         labels = [labels_of(task, row) for row in rows.rows]
-        counts = _noticed(task, rows.rows, texts, labels)
+        counts = _count_defects(task, rows.rows, texts, labels)
         counts |= {name.replace("_", " "): n for name, n in rows.counts.items() if name != "rows" and n}
         if split != "train" and train is not None:
-            counts["in train"] = sum(each in known for each in texts)
+            counts["in train"] = sum(values in train_texts for values in texts)
             if not isinstance(task.target, Score | Span):
-                counts["labels unknown to train"] = sum(not known_labels.issuperset(each) for each in labels)
+                counts["labels unknown to train"] = sum(not train_labels.issuperset(own) for own in labels)
         lengths = None if tokenizer is None else sequence_lengths(task, rows.rows, tokenizer, max_length)
-        often, numbers = Counter(label for each in labels for label in each), None
+        frequencies, numbers = Counter(label for own in labels for label in own), None
         if isinstance(task.target, Score):
-            read = np.array([as_number(label) for each in labels for label in each], np.float64)  # None becomes NaN
-            read = read[np.isfinite(read)]
-            numbers = (float(read.min()), float(read.mean()), float(read.max())) if len(read) else None
-            often.clear()
-        found[split] = SplitStatistics(len(rows.rows), counts, dict(often.most_common()), numbers, lengths)
-    return found
+            values = np.array([as_number(label) for own in labels for label in own], np.float64)  # None becomes NaN
+            values = values[np.isfinite(values)]
+            numbers = (float(values.min()), float(values.mean()), float(values.max())) if len(values) else None
+            frequencies.clear()
+        statistics[split] = SplitStatistics(len(rows.rows), counts, dict(frequencies.most_common()), numbers, lengths)
+    return statistics
 
 
 def columns_of(rows: Rows) -> tuple[str, ...]:
-    """The columns that any row has, in the order of their first appearance."""
+    """The columns of all rows, in the order of their first appearance."""
     return tuple(dict.fromkeys(column for row in rows.rows for column in row.fields))
 
 
 def as_number(value: str) -> float | None:
-    """The number that a text holds; None when it is not a number. NaN counts as one."""
+    """The number in a text, also NaN; None if it is not a number."""
     try:
         return float(value)
     except ValueError:
@@ -363,7 +360,7 @@ def as_number(value: str) -> float | None:
 
 
 def labels_of(task: Task, row: Row) -> tuple[str, ...]:
-    """The labels in a row, as they are there: one, several, or one a word; none where it says none."""
+    """The labels of a row as written: none, one, several, or one for each word."""
     target = task.target
     if isinstance(target, Span) or target.column not in row.fields:
         return ()
@@ -374,55 +371,53 @@ def labels_of(task: Task, row: Row) -> tuple[str, ...]:
 
 
 def sequence_lengths(task: Task, rows: Sequence[Row], tokenizer: Tokenizer, max_length: int) -> Lengths:
-    """How long sequences are before they are cut, or a context is divided; of options the longest counts."""
-    chosen = rows
+    """Lengths of sequences before truncation or division into windows; of the options of a row the longest counts."""
     if len(rows) > MEASURED:
         members = stream("tables.measured", 0).permutation(len(rows))[:MEASURED]
-        chosen = [rows[place] for place in sorted(members.tolist())]
-    texts = [_read_texts(task, row) for row in chosen]
-    tokens = np.zeros(len(chosen), np.int64)
-    with progress("Measuring", total=len(chosen), unit="rows") as bar:
-        for start in range(0, len(chosen), _CHUNK):
+        rows = [rows[index] for index in sorted(members.tolist())]
+    texts = [_texts_and_options(task, row) for row in rows]
+    tokens = np.zeros(len(rows), np.int64)
+    with progress("Measuring", total=len(rows), unit="rows") as bar:
+        for start in range(0, len(rows), _CHUNK):
             part = texts[start : start + _CHUNK]
-            encoded = tokenizer.encode_batch([text for always, options in part for text in (*always, *options)])
-            counted = map(len, encoded)
-            for place, (always, options) in enumerate(part, start=start):
-                fixed = sum(next(counted) for _ in always)
-                tokens[place] = fixed + max((next(counted) for _ in options), default=0)
+            encoded = tokenizer.encode_batch([text for own, options in part for text in (*own, *options)])
+            counts = map(len, encoded)
+            for index, (own, options) in enumerate(part, start=start):
+                tokens[index] = sum(next(counts) for _ in own) + max((next(counts) for _ in options), default=0)
             bar.advance(len(part))
     tokens += 2 + isinstance(task.inputs, Pair | QuestionInContext)
     cut = float((tokens > max_length).mean())
-    return Lengths(len(chosen), float(np.median(tokens)), float(np.quantile(tokens, 0.95)), int(tokens.max()), cut)
+    return Lengths(len(rows), float(np.median(tokens)), float(np.quantile(tokens, 0.95)), int(tokens.max()), cut)
 
 
 def _values(row: Row, *columns: str) -> tuple[Field | None, ...]:
     return tuple(row.fields.get(column) for column in columns)
 
 
-def _noticed(
+def _count_defects(
     task: Task, rows: Sequence[Row], texts: Sequence[tuple[Field | None, ...]], labels: Sequence[tuple[str, ...]]
 ) -> dict[str, int]:
-    """Texts are what a model reads of each row, by which it is known again; options belong to them."""
-    read = [column for column in text_columns(task) if any(row.fields.get(column) for row in rows)]
+    """Counts of bad rows; `texts` are the texts and options of each row."""
+    columns = [column for column in text_columns(task) if any(row.fields.get(column) for row in rows)]
     counts = {"empty texts": 0, "missing labels": 0, "duplicates": 0, "contradictions": 0}
-    first: dict[tuple[Field | None, ...], object] = {}
-    for row, own, given in zip(rows, texts, labels, strict=True):
-        fields = _values(row, *read)
-        counts["empty texts"] += not all(each.strip() if isinstance(each, str) else each for each in fields)
+    first_labels: dict[tuple[Field | None, ...], object] = {}
+    for row, own_texts, own_labels in zip(rows, texts, labels, strict=True):
+        values = _values(row, *columns)
+        counts["empty texts"] += not all(value.strip() if isinstance(value, str) else value for value in values)
         if not isinstance(task.target, Span | Labels):
-            counts["missing labels"] += not given
-        answer = row.answers if isinstance(task.target, Span) else given
-        counts["duplicates"] += own in first
-        counts["contradictions"] += first.setdefault(own, answer) != answer
+            counts["missing labels"] += not own_labels
+        target = row.answers if isinstance(task.target, Span) else own_labels
+        counts["duplicates"] += own_texts in first_labels
+        counts["contradictions"] += first_labels.setdefault(own_texts, target) != target
     return counts
 
 
-def _read_texts(task: Task, row: Row) -> tuple[list[str], list[str]]:
-    """Texts that are all read in one sequence, and such of which one is."""
+def _texts_and_options(task: Task, row: Row) -> tuple[list[str], list[str]]:
+    """The texts that are read in one sequence, and the options, each of which is read in its own."""
     values = _values(row, *text_columns(task))
-    plain = [value if isinstance(value, str) else " ".join(value or ()) for value in values]
+    texts = [value if isinstance(value, str) else " ".join(value or ()) for value in values]
     if not isinstance(task.target, Option):
-        return plain, []
-    question, context = plain
+        return texts, []
+    question, context = texts
     options = _values(row, *task.target.options)
     return [context], [question_with_option(question, option) for option in options if isinstance(option, str)]

@@ -1,8 +1,7 @@
 """`Task`, the declaration of a task, and its parts: rows, sources, inputs, targets, recipe, published scores.
 
-A declaration names where the rows come from, which columns are the text, what is asked (the *target*), how
-answers are scored, the published recipe and the published scores. The kind of target (`Choice`, `Labels`, `Tags`,
-`Score`, `Option`, `Span`) decides features, head and decoding; nothing in the package asks for a task's name."""
+The kind of target (`Choice`, `Labels`, `Tags`, `Score`, `Option`, `Span`) decides features, head and decoding; no other
+code depends on the name of a task."""
 
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
@@ -14,27 +13,29 @@ from typing import Any, Literal, Protocol, runtime_checkable
 from albert.runtime.errors import DamagedData, InvalidConfiguration, did_you_mean
 
 # --------------------------------------------------------------------------------------------------------------------
-# What a file holds, row by row, and what gives it: the ground that declarations stand on.
+# Rows of files, and the sources that read them.
 
 
 @dataclass(frozen=True)
 class Answer:
-    """A gold answer: its text and where it begins in the context (characters), None when that place is
-    unknown.
-    """
+    """A gold answer: its text and the position of its first character in the context, None if unknown."""
 
     text: str
     start: int | None
 
 
 Field = str | tuple[str, ...]
-"""What a column holds in one row: a text, or a list of texts where the format has lists."""
+"""The value of a column in one row: a text, or a list of texts if the format has lists."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """One row of a file: its identifier, `file:line` for messages, its fields, gold answers of a span task (None where
-    the file says nothing of any), and the part of the data that is scored apart, where there are such.
+    """One row of a file.
+
+    Attributes:
+        where: `file:line`, for error messages.
+        answers: gold answers of a span task; None if the file has none for any question.
+        group: part of the data that is scored separately too.
     """
 
     identifier: str
@@ -44,23 +45,17 @@ class Row:
     group: str = ""
 
     def text(self, column: str) -> str:
-        """The text in a column.
-
-        Raises:
-            DamagedData: there is no such column, or it holds a list.
-        """
+        """The text in a column; DamagedData if there is no such column, or it holds a list."""
         value = self._value(column)
         if not isinstance(value, str):
             raise DamagedData(self.where, f"has a list in column {column!r} where a text is expected")
         return value
 
     def texts(self, column: str, separator: str | None = None) -> tuple[str, ...]:
-        """The list in a column, or the parts of the text in it: between separators, or between blanks without one.
+        """The list in a column, or the parts of its text, which are stripped; DamagedData if there is no such column.
 
-        An empty text has no parts, and the blanks around a part do not belong to it; a list stays as it is.
-
-        Raises:
-            DamagedData: there is no such column.
+        Args:
+            separator: between the parts of a text; None for whitespace.
         """
         value = self._value(column)
         if not isinstance(value, str):
@@ -75,7 +70,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Rows:
-    """All rows of a split in file order, and what had to be counted while reading them."""
+    """All rows of a split in file order, and counts of what was noticed while reading."""
 
     rows: list[Row]
     counts: Mapping[str, int]
@@ -91,11 +86,11 @@ class Source(Protocol):
         ...
 
     def with_files(self, files: Mapping[str, Path]) -> "Source":
-        """The same source with other files, in the same layout, for some splits."""
+        """The same source with other files for some splits, in the same layout."""
         ...
 
     def read(self, data: Path, split: str) -> Rows:
-        """Every row of a split. Raises MissingInput and DamagedData with the file (and line) named."""
+        """All rows of a split; MissingInput and DamagedData name the file and line."""
         ...
 
 
@@ -116,7 +111,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class QuestionInContext:
-    """A question and the text that holds its answer: `[CLS] question [SEP] context [SEP]`."""
+    """A question and the text that contains its answer: `[CLS] question [SEP] context [SEP]`."""
 
     question: str
     context: str
@@ -124,9 +119,9 @@ class QuestionInContext:
 
 @dataclass(frozen=True)
 class Words:
-    """A text that comes in words: `[CLS] words [SEP]`, in overlapping windows where it is long.
+    """A text split into words: `[CLS] words [SEP]`, in overlapping windows if it is long.
 
-    The column holds a list of them, or a text whose words stand between blanks.
+    The column holds a list of words, or a text with whitespace between them.
     """
 
     words: str
@@ -134,10 +129,9 @@ class Words:
 
 @dataclass(frozen=True)
 class Choice:
-    """One of several classes. `labels` are the values found in `column`; a label's place in the tuple is its
-    id.
+    """One of several classes. `labels` are the values of `column`, in the order of their ids.
 
-    `names` says the labels in words where the files hold only digits; a model directory shows the names.
+    `names` are readable names for labels that are digits in the files; a model directory shows the names.
     """
 
     labels: tuple[str, ...]
@@ -151,11 +145,10 @@ class Choice:
 
 @dataclass(frozen=True)
 class Labels:
-    """Any number of classes at once, none of them included (multi-label classification).
+    """Any number of classes at once (multi-label classification). `labels` are in the order of their ids.
 
-    `column` holds a list of labels, or a text of them with `separator` between; an empty one says that none is
-    true. A label's place in the tuple is its id. The items of a list are taken as they are: only in a text does the
-    separator mean something, and there the blanks around a label are no part of it.
+    `column` holds a list of labels, or a text with `separator` between them, where whitespace around labels is ignored;
+    an empty value means no label.
     """
 
     labels: tuple[str, ...]
@@ -169,8 +162,9 @@ class Labels:
 
 @dataclass(frozen=True)
 class Tags:
-    """One of several classes for every word (token classification): `column` holds a list of as many tags as there are
-    words, or a text with blanks between them. A tag's place in the tuple is its id.
+    """One of several classes for every word (token classification). `labels` are in the order of their ids.
+
+    `column` holds a list with a tag for each word, or a text with whitespace between tags.
     """
 
     labels: tuple[str, ...]
@@ -183,7 +177,7 @@ class Tags:
 
 @dataclass(frozen=True)
 class Score:
-    """A number (regression); values outside `low`..`high` are errors in the data. None means no limit."""
+    """A number (regression); values outside `low`..`high` are errors in the data, None is no limit."""
 
     column: str
     low: float | None = None
@@ -192,8 +186,8 @@ class Score:
 
 @dataclass(frozen=True)
 class Option:
-    """One of the options that come with each question: `options` are the columns of their texts, `column` holds the
-    name of the right one's column.
+    """One of the options of each question: `options` are the columns of their texts, `column` holds the name of the
+    right one's column.
     """
 
     options: tuple[str, ...]
@@ -201,22 +195,22 @@ class Option:
 
 
 SpanHeadKind = Literal["joint", "independent"]
-"""joint: the end given the start, and a decision of its own that there is no answer (the paper's SQuAD 2.0 models);
-independent: start and end logits, both at [CLS] for no answer (what transformers calls question answering)."""
+"""joint: the end given the start, and a separate no-answer logit (the paper's SQuAD 2.0 models); independent: start and
+end logits, both at [CLS] for no answer (question answering in transformers)."""
 
 
 PairEncoding = Literal["together", "separately"]
-"""How the two texts of a pair are read: as one sequence, where attention sees both (a cross-encoder), or each by itself
-(a bi-encoder), where the head compares the means of their states."""
+"""together: both texts in one sequence (a cross-encoder); separately: one sequence each, whose mean states the head
+compares (a bi-encoder)."""
 
 
 ThresholdFrom = Literal["train", "dev"]
-"""Which questions choose the no-answer threshold: some held out of training, or those that are scored."""
+"""The questions that choose the no-answer threshold: some held out of training, or the scored ones."""
 
 
 @dataclass(frozen=True)
 class Span:
-    """A piece of the context; `may_be_absent` when a question may have no answer there."""
+    """A part of the context; `may_be_absent` if a question may have no answer."""
 
     may_be_absent: bool = False
     max_answer_tokens: int = 30
@@ -230,10 +224,10 @@ Metric = Callable[[Any, Any], float | dict[str, float | None] | None]
 
 @dataclass(frozen=True, kw_only=True)
 class TaskRecipe:
-    """How a task is fine-tuned. Lengths are in tokens, special tokens included; dropouts are probabilities.
+    """Settings of fine-tuning. Lengths are in tokens, special tokens included; dropouts are probabilities.
 
-    Exactly one of `steps` and `epochs` is set. `examples` is the training set size that `steps` was chosen
-    for: with another number of rows the number of epochs is kept, not the number of steps.
+    Exactly one of `steps` and `epochs` is set. `examples` is the training set size that `steps` was chosen for: with
+    another number of examples the number of epochs stays the same, not the number of steps.
     """
 
     learning_rate: float
@@ -250,10 +244,7 @@ class TaskRecipe:
     stride: int = 128
 
     def total_steps(self, training_examples: int) -> int:
-        """Optimiser updates for a training set of that size.
-
-        Raises InvalidConfiguration when both or neither of `steps` and `epochs` are set.
-        """
+        """Optimiser updates for this number of examples; InvalidConfiguration unless one of steps and epochs is set."""
         if (self.steps is None) == (self.epochs is None):
             raise InvalidConfiguration(
                 "recipe", "exactly one of steps and epochs must be set", "give --steps or --epochs"
@@ -266,7 +257,7 @@ class TaskRecipe:
         return self.steps
 
     def check(self) -> None:
-        """Raises InvalidConfiguration, naming the field, when a value cannot work."""
+        """Raise InvalidConfiguration, naming the field, if a value is out of range."""
         for name in ("learning_rate", "batch_size", "steps", "epochs", "max_length", "question_length", "stride"):
             value = getattr(self, name)
             if value is not None and not value > 0:
@@ -282,9 +273,7 @@ class TaskRecipe:
 
 @dataclass(frozen=True)
 class Published:
-    """A score from the literature, in the metric's own scale (points of 100); on the development set unless its source
-    says otherwise.
-    """
+    """A published score in points of 100, on the development set unless its source says otherwise."""
 
     model: str
     metric: str
@@ -293,16 +282,19 @@ class Published:
 
 
 UNNAMED = "custom"
-"""The name of a table's task that was given none."""
+"""The default name of a task on a table."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """A declared task. A metric gives one score, called as it is, or several by name; a model is chosen by the first.
+    """A declared task.
 
-    `second_recipe` is that of the models of the second release where it differs. `further_splits` are scored after a
-    fine-tuning too, where their files are. `submission` maps the splits whose answers only the benchmark's server knows
-    to the names of the files that it takes. `intermediate` names the task from whose model the paper starts this one.
+    Attributes:
+        metrics: each returns one score, named like the function, or several by name; the first score selects models.
+        second_recipe: recipe for models of the second release, if it differs.
+        further_splits: also scored after fine-tuning, if their files exist.
+        submission: file names that the benchmark's server expects, by split.
+        intermediate: the task whose model the paper starts from.
     """
 
     name: str
@@ -326,11 +318,11 @@ class Task:
 def load_tasks(
     file: str, metrics: Sequence[Metric], parts: Callable[[Mapping[str, Any]], tuple[Source, Inputs, Target]]
 ) -> tuple[Task, ...]:
-    """The tasks that a file of this folder declares, in its order; `glue.toml` says what its keys mean.
+    """The tasks that a file of this folder declares; `glue.toml` describes its keys.
 
     Args:
-        metrics: those that it may name.
-        parts: source, inputs and target of an entry.
+        metrics: those that entries may name.
+        parts: returns source, inputs and target of an entry.
     """
     declared = tomllib.loads((files("albert.tasks") / file).read_text(encoding="utf-8"))
     known = {metric.__name__: metric for metric in metrics}

@@ -150,7 +150,7 @@ def test_a_kept_task_is_the_same_task_and_knows_its_file(tmp_path):
     again = read_task(kept)
     assert again.tables == read.tables and again.inferred == ()
     table(tmp_path, labelled([1, 2] * 10))
-    with pytest.raises(InvalidConfiguration, match="is not the file any more whose rows were held out"):
+    with pytest.raises(InvalidConfiguration, match="has changed since its rows were held out"):
         read_task(kept)
 
 

@@ -21,7 +21,7 @@ from typing import Any
 from albert.runtime.errors import AlbertError
 from albert.runtime.json_files import read_journal
 from albert.runtime.manifest import MANIFEST_NAME, verify_directory
-from albert.training.logging import MACHINE_FIGURES
+from albert.training.logging import MACHINE_METRICS
 from albert.training.run_folder import RunFolder
 from reliability.durable_calls import Fault
 from reliability.report import CHECKOUT
@@ -240,7 +240,7 @@ def output_of(words: list[str]) -> Path:
 
 def journal_of(run: Path) -> list[dict]:
     """The journal of a finished run, without what its clock said."""
-    return [{k: v for k, v in r.items() if k not in MACHINE_FIGURES} for r in read_journal(run / "journal.jsonl")]
+    return [{k: v for k, v in r.items() if k not in MACHINE_METRICS} for r in read_journal(run / "journal.jsonl")]
 
 
 def final_files(run: Path) -> dict[str, bytes]:

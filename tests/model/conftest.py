@@ -1,6 +1,10 @@
-"""A small architecture and batches of sequences of given lengths; `albert` is imported late, after the hook."""
+"""A small architecture, batches of sequences of given lengths, and counters of memory.
+
+`albert` is imported late, after the hook on annotations.
+"""
 
 import weakref
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -9,11 +13,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 VOCABULARY = 60
+CPU = torch.device("cpu")
 
 
 @pytest.fixture
 def config():
-    """Three layers of 16, embeddings of 8, no dropout; initial values large enough for attention to matter."""
+    """Three layers of 16, embeddings of 8, no dropout; initial values are large, so that attention is not uniform."""
     from tests.tiny import tiny_config
 
     return tiny_config(
@@ -28,46 +33,81 @@ def config():
 
 @pytest.fixture
 def sequences_of():
-    """Makes random sequences of these lengths: a list of token ids and a list of token types."""
+    """Make random sequences of these lengths: a list of token ids and a list of token types."""
 
     def make(lengths, seed=0):
-        draws = np.random.default_rng(seed)
-        ids = [draws.integers(0, VOCABULARY, length) for length in lengths]
+        generator = np.random.default_rng(seed)
+        ids = [generator.integers(0, VOCABULARY, length) for length in lengths]
         return ids, [(np.arange(length) > length // 2).astype(np.int64) for length in lengths]
 
     return make
 
 
 @pytest.fixture
-def counted_products(monkeypatch):
-    """Products that torch's counter of operations knows, oneDNN's not being among them, and no row without a token."""
-    from albert.model import packing as spare_rows
-    from albert.runtime import devices as linear_product
+def packed_of(sequences_of):
+    """Make a packed batch of random sequences of these lengths."""
+    from albert.model.packing import pack
 
-    monkeypatch.setattr(linear_product, "onednn_is_faster", lambda: False)
-    monkeypatch.setattr(spare_rows, "pads_rows", lambda device: False)
+    return lambda lengths: pack(*sequences_of(lengths))
+
+
+@pytest.fixture
+def counted_products(monkeypatch):
+    """Only products that torch's FLOP counter sees, and no padding rows."""
+    from albert.model import packing
+    from albert.runtime import devices
+
+    monkeypatch.setattr(devices, "onednn_is_faster", lambda: False)
+    monkeypatch.setattr(packing, "pads_rows", lambda device: False)
+
+
+def pretraining_batch(lengths, masked):
+    """A pre-training batch with `masked` masked tokens in each sequence."""
+    from albert.pretraining.batches import collate
+    from albert.pretraining.sampling import Sample
+
+    rows = (np.arange(1, 1 + masked), np.arange(masked), 1)
+    return collate([Sample(np.arange(length) % VOCABULARY, np.zeros(length, np.int64), *rows) for length in lengths])
+
+
+@contextmanager
+def saved_by_autograd(model):
+    """Storage address -> bytes of the tensors that are saved for the backward pass, without parameters."""
+    parameters = {parameter.untyped_storage().data_ptr() for parameter in model.parameters()}
+    storages = {}
+
+    def pack_hook(tensor):
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in parameters:
+            storages[storage.data_ptr()] = storage  # keeps the address from being reused
+        return tensor
+
+    sizes = {}
+    with torch.autograd.graph.saved_tensors_hooks(pack_hook, lambda tensor: tensor):
+        yield sizes
+    sizes.update({address: storage.nbytes() for address, storage in storages.items()})
 
 
 class LiveTensors(TorchDispatchMode):
-    """Bytes of all storages that came into being and are still held, at their peak."""
+    """Peak number of bytes of the live storages that were created in the block."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.peak, self._now, self._held = 0, 0, set()
+        self.peak, self._now, self._live = 0, 0, set()
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        given = {s.untyped_storage()._cdata for s in tree_leaves((args, kwargs)) if isinstance(s, torch.Tensor)}
+        inputs = {x.untyped_storage()._cdata for x in tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor)}
         result = function(*args, **(kwargs or {}))
         for tensor in tree_leaves(result):
             if isinstance(tensor, torch.Tensor):
                 storage = tensor.untyped_storage()
-                if storage._cdata not in self._held and storage._cdata not in given:
-                    self._held.add(storage._cdata)
+                if storage._cdata not in self._live and storage._cdata not in inputs:
+                    self._live.add(storage._cdata)
                     self._now += storage.nbytes()
-                    weakref.finalize(storage, self._forget, storage._cdata, storage.nbytes())
+                    weakref.finalize(storage, self._release, storage._cdata, storage.nbytes())
         self.peak = max(self.peak, self._now)
         return result
 
-    def _forget(self, storage: int, size: int) -> None:
-        self._held.remove(storage)
+    def _release(self, storage: int, size: int) -> None:
+        self._live.remove(storage)
         self._now -= size

@@ -1,27 +1,83 @@
-"""The dials of the model: what fits together is built, what does not is refused in one line."""
+"""Presets have the published sizes and names; every preset and every recipe can be built."""
 
 import pytest
 import torch
 
 from albert.model.albert import AlbertForPreTraining
-from albert.model.config import PRESETS, AlbertConfig
-from albert.model.packing import pack
+from albert.model.config import PRESET_ALIASES, PRESET_GROUPS, PRESETS, AlbertConfig, preset_name
 from albert.pretraining.recipe import RECIPES
 
 ARCHITECTURES = PRESETS | {f"recipe {name}": recipe.model for name, recipe in RECIPES.items()}
 
 
 @pytest.mark.parametrize("name", ARCHITECTURES)
-def test_every_preset_and_every_recipe_builds_on_the_meta_device(name, sequences_of):
-    config = ARCHITECTURES[name]
-    with torch.device("meta"):
+def test_presets_and_recipes_build_on_the_meta_device(name, packed_of):
+    config, meta = ARCHITECTURES[name], torch.device("meta")
+    with meta:
         model = AlbertForPreTraining(config)
     assert all(parameter.is_meta for parameter in model.parameters())
-    packed = pack(*sequences_of([9, 5])).to(torch.device("meta"))
-    logits = model(packed, torch.tensor([1, 2, 11], device="meta"))
+    logits = model(packed_of([9, 5]).to(meta), torch.tensor([1, 2, 11], device="meta"))
     assert logits.masked_tokens.shape == (3, config.vocab_size)
     assert logits.sentence_order.shape == (2, 2)
 
 
-def test_the_defaults_are_albert_base():
+def test_presets_are_distinct_and_in_one_group_each():
     assert AlbertConfig() == PRESETS["albert-base"]
+    assert len(set(PRESETS.values())) == len(PRESETS)
+    assert sum(map(len, PRESET_GROUPS.values())) == len(PRESETS)
+    assert not set(PRESET_ALIASES) & set(PRESETS) and set(PRESET_ALIASES.values()) <= set(PRESETS)
+
+
+def test_preset_names_match_their_architecture():
+    sizes = {"base": "albert-base", "large": "albert-large", "xlarge": "albert-xlarge", "xxlarge": "albert-xxlarge"}
+    sharings = {"not-shared": "none", "shared-attention": "attention", "shared-ffn": "ffn"}
+    for name, preset in {**{name: name for name in PRESETS}, **PRESET_ALIASES}.items():
+        config, words = PRESETS[preset], (name if "-" in name else f"albert-{name}").split("-")
+        is_bert = words[0] == "bert"
+        suffixes = [sharing for suffix, sharing in sharings.items() if name.endswith(suffix)]
+        assert config.sharing == (suffixes[0] if suffixes else "none" if is_bert else "all")
+        for letter, field in (("E", "embedding_size"), ("L", "num_hidden_layers"), ("H", "hidden_size")):
+            numbers = [int(word[1:]) for word in words if word[0] == letter and word[1:].isdigit()]
+            expected = numbers[0] if numbers else getattr(PRESETS[sizes[words[1]]], field)
+            if is_bert and letter == "E":
+                expected = config.hidden_size
+            assert getattr(config, field) == expected, name
+        assert config.intermediate_size == 4 * config.hidden_size
+
+
+def test_presets_have_the_published_heads_dropout_and_activations():
+    other_heads = {n: c.num_attention_heads for n, c in PRESETS.items() if c.hidden_size != 64 * c.num_attention_heads}
+    assert other_heads == {"albert-xlarge-v1": 16, "albert-xlarge-zh": 16, "albert-xxlarge-zh": 16}
+    with_dropout = {name for name, config in PRESETS.items() if config.hidden_dropout_prob}
+    releases = ("albert-base-v1", "albert-large-v1", "albert-xlarge-v1", "bert-base-uncased", "bert-large-uncased")
+    assert with_dropout == set(releases)
+    assert all(PRESETS[name].attention_probs_dropout_prob == 0.1 for name in with_dropout)
+    alberts = {name: config for name, config in PRESETS.items() if not name.endswith("-uncased")}
+    assert all(c.hidden_act == ("relu" if n.endswith("-zh") else "gelu_new") for n, c in alberts.items())
+    chinese = {n: (c.vocab_size, c.initializer_range) for n, c in PRESETS.items() if n.endswith("-zh")}
+    assert chinese == {
+        "albert-base-zh": (21128, 0.02),
+        "albert-large-zh": (21128, 0.02),
+        "albert-xlarge-zh": (21128, 0.014),
+        "albert-xxlarge-zh": (21128, 0.01),
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "preset"),
+    [
+        ("albert-base", "albert-base"),
+        ("albert-base-v2", "albert-base"),
+        ("albert-xxlarge-v1", "albert-xxlarge"),
+        ("albert-xxlarge-v2", "albert-xxlarge"),
+        ("ALBERT_xxlarge_zh", "albert-xxlarge-zh"),
+        ("albert-large-l3-h6144", "albert-large-L3-H6144"),
+        ("albert-base-e768-not-shared", "bert-base"),
+        ("albert-large-L24", "albert-large"),
+        ("bert_large_uncased", "bert-large-uncased"),
+        ("albert-bse", None),
+        ("albert/albert-base-v2", None),
+    ],
+)
+def test_preset_name_accepts_any_spelling(name, preset):
+    assert preset_name(name) == preset

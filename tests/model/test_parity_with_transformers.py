@@ -1,6 +1,6 @@
-"""The same weights give the same numbers in transformers and here: logits, hidden states and gradients of every head.
+"""Equal weights give equal results in transformers: logits, hidden states and gradients of every head.
 
-transformers is given padded batches, ours packed ones; it saves, ours opens.
+transformers computes padded batches and saves the weights; `albert` opens them and computes packed batches.
 """
 
 from collections.abc import Callable
@@ -46,15 +46,15 @@ LENGTHS = {"one": (1,), "two": (2, 1), "many": (11, 24, 3, 8), "longest": (24,)}
 
 @dataclass(frozen=True)
 class Head:
-    """A kind of model, what it gives for packed sequences, and what theirs gives for padded ones, as runs alike."""
+    """A kind of model, and the outputs of both implementations in the same form."""
 
     kind: Kind
     theirs: type[transformers.PreTrainedModel]
-    ours_gives: Callable[[Any, PackedSequences], list[torch.Tensor]]
-    theirs_gives: Callable[[Any, Callable[[torch.Tensor], torch.Tensor]], list[torch.Tensor]]
+    our_outputs: Callable[[Any, PackedSequences], list[torch.Tensor]]
+    their_outputs: Callable[[Any, Callable[[torch.Tensor], torch.Tensor]], list[torch.Tensor]]
 
 
-def _everywhere(packed: PackedSequences) -> torch.Tensor:
+def _all_positions(packed: PackedSequences) -> torch.Tensor:
     return torch.arange(packed.n_tokens)
 
 
@@ -63,58 +63,55 @@ def _states_and_pooled(model: AlbertModel, packed: PackedSequences) -> list[torc
     return [*states, model.pool(states[-1], packed)]
 
 
+def _logits(model: torch.nn.Module, packed: PackedSequences) -> list[torch.Tensor]:
+    return [model(packed)]
+
+
 HEADS = {
-    "encoder": Head(
-        "encoder",
-        transformers.AlbertModel,
-        _states_and_pooled,
-        lambda out, run: [*map(run, out.hidden_states), out.pooler_output],
-    ),
-    "pretraining": Head(
-        "pretraining",
-        transformers.AlbertForPreTraining,
-        lambda model, packed: list(model(packed, _everywhere(packed))),
-        lambda out, run: [run(out.prediction_logits), out.sop_logits],
-    ),
-    "masked_lm": Head(
-        "masked_lm",
-        transformers.AlbertForMaskedLM,
-        lambda model, packed: [model(packed, _everywhere(packed))],
-        lambda out, run: [run(out.logits)],
-    ),
-    "classification": Head(
-        "classification",
-        transformers.AlbertForSequenceClassification,
-        lambda model, packed: [model(packed)],
-        lambda out, run: [out.logits],
-    ),
-    "token_classification": Head(
-        "token_classification",
-        transformers.AlbertForTokenClassification,
-        lambda model, packed: [model(packed)],
-        lambda out, run: [run(out.logits)],
-    ),
-    "question_answering": Head(
-        "question_answering",
-        transformers.AlbertForQuestionAnswering,
-        lambda model, packed: list(model(packed)),
-        lambda out, run: [run(out.start_logits), run(out.end_logits)],
-    ),
-    "multiple_choice": Head(
-        "multiple_choice",
-        transformers.AlbertForMultipleChoice,
-        lambda model, packed: [model(packed)],
-        lambda out, run: [out.logits[0]],
-    ),
+    head.kind: head
+    for head in (
+        Head(
+            "encoder",
+            transformers.AlbertModel,
+            _states_and_pooled,
+            lambda out, unpad: [*map(unpad, out.hidden_states), out.pooler_output],
+        ),
+        Head(
+            "pretraining",
+            transformers.AlbertForPreTraining,
+            lambda model, packed: list(model(packed, _all_positions(packed))),
+            lambda out, unpad: [unpad(out.prediction_logits), out.sop_logits],
+        ),
+        Head(
+            "masked_lm",
+            transformers.AlbertForMaskedLM,
+            lambda model, packed: [model(packed, _all_positions(packed))],
+            lambda out, unpad: [unpad(out.logits)],
+        ),
+        Head(
+            "question_answering",
+            transformers.AlbertForQuestionAnswering,
+            lambda model, packed: list(model(packed)),
+            lambda out, unpad: [unpad(out.start_logits), unpad(out.end_logits)],
+        ),
+        Head("classification", transformers.AlbertForSequenceClassification, _logits, lambda out, _: [out.logits]),
+        Head("multiple_choice", transformers.AlbertForMultipleChoice, _logits, lambda out, _: [out.logits[0]]),
+        Head(
+            "token_classification",
+            transformers.AlbertForTokenClassification,
+            _logits,
+            lambda out, unpad: [unpad(out.logits)],
+        ),
+    )
 }
 
 
 class Batch:
-    """Sequences of several lengths, as a padded rectangle and packed."""
+    """Random sequences, packed and padded."""
 
     def __init__(self, lengths: tuple[int, ...]) -> None:
         generator = np.random.default_rng(3)
-        # Not the pad piece: transformers gives it no gradient from looking it up, and no text holds it.
+        # Without the padding token, which has no gradient in transformers.
         ids = [generator.integers(1, SIZES["vocab_size"], length) for length in lengths]
         types = [(np.arange(length) > length // 2).astype(np.int64) for length in lengths]
         self.packed: PackedSequences = pack(ids, types)
@@ -125,15 +122,14 @@ class Batch:
             "attention_mask": torch.tensor([[int(i < length) for i in range(longest)] for length in lengths]),
         }
 
-    def run(self, tensor: torch.Tensor) -> torch.Tensor:
-        """The cells of a padded result that are no padding, as one run."""
+    def unpad(self, tensor: torch.Tensor) -> torch.Tensor:
         return tensor[self.padded["attention_mask"].bool()]
 
-    def through(self, theirs: transformers.PreTrainedModel) -> Any:
-        """What transformers makes of it; all sequences are options of one question where it asks for such."""
+    def outputs(self, head: Head, theirs: transformers.PreTrainedModel) -> list[torch.Tensor]:
+        """Outputs of transformers; for multiple choice, the sequences are the options of one question."""
         options = isinstance(theirs, transformers.AlbertForMultipleChoice)
         inputs = {name: tensor[None] if options else tensor for name, tensor in self.padded.items()}
-        return theirs(**inputs, output_hidden_states=True)
+        return head.their_outputs(theirs(**inputs, output_hidden_states=True), self.unpad)
 
 
 @pytest.fixture(params=HEADS.values(), ids=HEADS)
@@ -150,29 +146,27 @@ def dtype(request: pytest.FixtureRequest) -> torch.dtype:
 def test_outputs_and_gradients_are_equal(head: Head, fields: dict, dtype: torch.dtype, tmp_path: Path) -> None:
     theirs, ours = _both(head, {**SIZES, **fields}, dtype, tmp_path)
     batch = Batch(LENGTHS["many"])
-    expected = head.theirs_gives(batch.through(theirs), batch.run)
-    found = head.ours_gives(ours, batch.packed)
-    assert len(found) == len(expected)
+    expected = batch.outputs(head, theirs)
+    outputs = head.our_outputs(ours, batch.packed)
+    _assert_all_close(outputs, expected)
     weights = [torch.randn_like(tensor) / tensor.numel() ** 0.5 for tensor in expected]  # a loss of the logits' size
-    for mine, other in zip(found, expected, strict=True):
-        _assert_close(mine, other)
-    for outputs in (found, expected):
-        sum((weight * output).sum() for weight, output in zip(weights, outputs, strict=True)).backward()
+    for tensors in (outputs, expected):
+        sum((weight * tensor).sum() for weight, tensor in zip(weights, tensors, strict=True)).backward()
     gradients = {name: parameter.grad for name, parameter in theirs.named_parameters()}
-    compared = _by_their_names(ours)
-    assert gradients.keys() == compared.keys()
-    for name, parameter in compared.items():
+    parameters = _by_their_names(ours)
+    assert gradients.keys() == parameters.keys()
+    for name, parameter in parameters.items():
         _assert_close(parameter.grad, gradients[name])
 
 
 @pytest.mark.parametrize("lengths", LENGTHS.values(), ids=LENGTHS)
-def test_every_length_gives_the_same(head: Head, lengths: tuple[int, ...], dtype: torch.dtype, tmp_path: Path) -> None:
+def test_outputs_are_equal_for_all_lengths(
+    head: Head, lengths: tuple[int, ...], dtype: torch.dtype, tmp_path: Path
+) -> None:
     theirs, ours = _both(head, SIZES, dtype, tmp_path)
     batch = Batch(lengths)
     with torch.inference_mode():
-        found = head.ours_gives(ours, batch.packed)
-        for mine, other in zip(found, head.theirs_gives(batch.through(theirs), batch.run), strict=True):
-            _assert_close(mine, other)
+        _assert_all_close(head.our_outputs(ours, batch.packed), batch.outputs(head, theirs))
 
 
 @pytest.mark.parametrize("kind", ["classification", "token_classification"])
@@ -180,49 +174,41 @@ def test_every_length_gives_the_same(head: Head, lengths: tuple[int, ...], dtype
     ("problem", "labels"),
     [("regression", 1), ("regression", 3), ("single_label_classification", 2), ("multi_label_classification", 5)],
 )
-def test_every_problem_type_has_the_same_logits(kind: str, problem: str, labels: int, tmp_path: Path) -> None:
+def test_logits_are_equal_for_all_problem_types(kind: str, problem: str, labels: int, tmp_path: Path) -> None:
     sizes = {**SIZES, "num_labels": labels, "problem_type": problem}
-    theirs, ours = _both(HEADS[kind], sizes, torch.float32, tmp_path)
-    batch = Batch(LENGTHS["many"])
+    head, batch = HEADS[kind], Batch(LENGTHS["many"])
+    theirs, ours = _both(head, sizes, torch.float32, tmp_path)
     with torch.inference_mode():
-        (found,) = HEADS[kind].ours_gives(ours, batch.packed)
-        (expected,) = HEADS[kind].theirs_gives(batch.through(theirs), batch.run)
-    assert found.shape[1] == labels
-    _assert_close(found, expected)
-    assert open_model(tmp_path, HEADS[kind].kind).extra["problem_type"] == problem
-
-
-def test_the_last_hidden_state_is_what_forward_gives(tmp_path: Path) -> None:
-    _, ours = _both(HEADS["encoder"], {**SIZES, "inner_group_num": 2}, torch.float32, tmp_path)
-    batch = Batch(LENGTHS["many"])
-    states = ours.hidden_states(batch.packed)
-    assert len(states) == 1 + 2 * SIZES["num_hidden_layers"]
-    assert torch.equal(states[0], ours.embeddings(batch.packed))
-    assert torch.equal(states[-1], ours(batch.packed))
+        (logits,) = head.our_outputs(ours, batch.packed)
+        _assert_all_close([logits], batch.outputs(head, theirs))
+    assert logits.shape[1] == labels
+    assert open_model(tmp_path, head.kind).extra["problem_type"] == problem
 
 
 @pytest.mark.parametrize("place", ["ffn output", "sentence order"])
-def test_dropout_differs_in_two_places_as_documented(place: str, tmp_path: Path) -> None:
-    """transformers declares dropout after the feed-forward block and never applies it, and has one before the order."""
+def test_dropout_differs_from_transformers_as_documented(place: str, tmp_path: Path) -> None:
+    """transformers never applies its dropout after the feed-forward block, and has one before the sentence order."""
     sizes = {**SIZES, "hidden_dropout_prob": 0.5, "classifier_dropout_prob": 0.5}
     theirs, ours = _both(HEADS["pretraining"], sizes, torch.float32, tmp_path)
     batch = Batch(LENGTHS["many"])
     layer = theirs.albert.encoder.albert_layer_groups[0].albert_layers[0]
-    kept = {"ffn output": (layer.dropout, ours.albert.encoder.feed_forwards[0].dropout),
-            "sentence order": (theirs.sop_classifier.dropout, None)}[place]  # fmt: skip
+    if place == "ffn output":
+        active = (layer.dropout, ours.albert.encoder.feed_forwards[0].dropout)
+    else:
+        active = (theirs.sop_classifier.dropout,)
     for model in (theirs, ours):
         for part in model.train().modules():
-            if isinstance(part, torch.nn.Dropout) and part not in kept:
+            if isinstance(part, torch.nn.Dropout) and part not in active:
                 part.p = 0.0
     with torch.inference_mode():
-        draws = [batch.through(theirs).sop_logits for _ in range(2)]
-        mine = [ours(batch.packed, _everywhere(batch.packed)).sentence_order for _ in range(2)]
-    assert torch.equal(*draws) == (place == "ffn output")
-    assert torch.equal(*mine) == (place == "sentence order")
+        their_logits = [batch.outputs(HEADS["pretraining"], theirs)[1] for _ in range(2)]
+        our_logits = [ours(batch.packed, _all_positions(batch.packed)).sentence_order for _ in range(2)]
+    assert torch.equal(*their_logits) == (place == "ffn output")
+    assert torch.equal(*our_logits) == (place == "sentence order")
 
 
 def _both(head: Head, sizes: dict, dtype: torch.dtype, directory: Path) -> tuple[Any, Any]:
-    """A model of theirs with random values everywhere, and ours opened from what it saved."""
+    """A model of transformers with random weights, and ours opened from its directory."""
     theirs = head.theirs(transformers.AlbertConfig(**sizes)).to(dtype).eval()
     with torch.no_grad():
         for name, parameter in theirs.named_parameters():
@@ -235,20 +221,23 @@ def _both(head: Head, sizes: dict, dtype: torch.dtype, directory: Path) -> tuple
 
 
 def _by_their_names(ours: torch.nn.Module) -> dict[str, torch.nn.Parameter]:
-    """Our parameters under their names, found by what `to_transformers` does to marked tensors."""
+    """Our parameters by their names in transformers, from what `to_transformers` does to numbered tensors."""
     parameters = dict(ours.named_parameters())
-    marked = {name: torch.tensor([float(place)]) for place, name in enumerate(parameters)}
+    numbered = {name: torch.tensor([float(number)]) for number, name in enumerate(parameters)}
     return {
-        theirs: list(parameters.values())[int(mark)]
-        for theirs, mark in to_transformers(marked, ours.config).items()
-        if theirs != "predictions.decoder.bias"  # another name of `predictions.bias`, which they tie to it
+        name: list(parameters.values())[int(number)]
+        for name, number in to_transformers(numbered, ours.config).items()
+        if name != "predictions.decoder.bias"  # tied to `predictions.bias`
     }
 
 
-def _assert_close(found: torch.Tensor | None, expected: torch.Tensor | None) -> None:
-    assert found is not None and expected is not None
-    found, expected = found.detach(), expected.detach()
-    assert found.dtype == expected.dtype
-    assert found.shape == expected.shape
-    scale = max(1.0, float(expected.abs().max()))
-    assert float((found - expected).abs().max()) <= TOLERANCE[found.dtype] * scale
+def _assert_all_close(tensors: list[torch.Tensor], expected: list[torch.Tensor]) -> None:
+    for pair in zip(tensors, expected, strict=True):
+        _assert_close(*pair)
+
+
+def _assert_close(tensor: torch.Tensor | None, expected: torch.Tensor | None) -> None:
+    assert tensor is not None and expected is not None
+    assert (tensor.dtype, tensor.shape) == (expected.dtype, expected.shape)
+    scale = max(1.0, float(expected.detach().abs().max()))
+    assert float((tensor - expected).detach().abs().max()) <= TOLERANCE[tensor.dtype] * scale

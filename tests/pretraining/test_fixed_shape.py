@@ -27,7 +27,7 @@ from albert.runtime.devices import autocast
 from albert.runtime.errors import InvalidConfiguration, Unavailable
 from albert.runtime.json_files import read_journal
 from albert.text.shards import TokenCorpus
-from albert.training.logging import MACHINE_FIGURES
+from albert.training.logging import MACHINE_METRICS
 
 
 @pytest.fixture(scope="module")
@@ -212,7 +212,7 @@ def test_on_a_gpu_losses_and_gradients_are_those_of_a_cpu(samples, shape, tiny_r
 
 def told(run):
     return [
-        {key: value for key, value in record.items() if key not in (*MACHINE_FIGURES, "event")}
+        {key: value for key, value in record.items() if key not in (*MACHINE_METRICS, "event")}
         for record in read_journal(run / "journal.jsonl")
         if record["event"] in ("train", "evaluation")
     ]

@@ -22,7 +22,7 @@ from albert.pretraining.sampling import PretrainingSamples
 from albert.runtime.devices import seed_torch
 from albert.runtime.json_files import read_journal, save_json
 from albert.text.shards import TokenCorpus
-from albert.training.logging import MACHINE_FIGURES
+from albert.training.logging import MACHINE_METRICS
 from albert.training.run_folder import RunFolder
 from albert.training.state import TENSORS_NAME
 
@@ -39,7 +39,7 @@ def command(recipe, corpus, run, *more) -> list[str]:
 
 
 def numbers(run, event) -> list[dict[str, float]]:
-    timings = ("event", *MACHINE_FIGURES)
+    timings = ("event", *MACHINE_METRICS)
     records = [record for record in read_journal(run / "journal.jsonl") if record["event"] == event]
     return [{key: value for key, value in record.items() if key not in timings} for record in records]
 

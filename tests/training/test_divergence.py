@@ -15,7 +15,7 @@ from tests.training.conftest import final_bytes
 from albert.runtime.errors import Diverged
 from albert.runtime.json_files import read_json_object
 from albert.training.run_folder import RunFolder, Stopped
-from albert.training.update import REMEMBERED, DivergenceHistory, Guard, Sums, UpdateFigures, spike_limit
+from albert.training.update import REMEMBERED, DivergenceHistory, Guard, Sums, UpdateMetrics, spike_limit
 
 
 def poisoned(objective, bad, seen=None):
@@ -154,22 +154,22 @@ def test_numbers_that_are_not_finite_reach_no_checkpoint(learn, objective, run, 
         assert all(tensor.isfinite().all() for tensor in tensors.values())
 
 
-def figures(loss: float, norm: float) -> UpdateFigures:
-    return UpdateFigures({"some": 2 * loss}, {"some": 2}, {}, 10, norm, ())
+def metrics(loss: float, norm: float) -> UpdateMetrics:
+    return UpdateMetrics({"some": 2 * loss}, {"some": 2}, {}, 10, norm, ())
 
 
 def test_a_spike_is_one_of_the_loss_or_of_the_norm_after_enough_quiet_updates():
     numbers = np.random.default_rng(0)
     guard = Guard(DivergenceHistory(), deviations=10.0)
-    assert guard(figures(1e9, 1.0)) is None  # nothing to compare with yet
+    assert guard(metrics(1e9, 1.0)) is None  # nothing to compare with yet
     guard = Guard(DivergenceHistory(), deviations=10.0)
     for step in range(300):
-        assert guard(figures(6.0 * 0.999**step * numbers.lognormal(0, 0.02), numbers.lognormal(0, 0.2))) is None
+        assert guard(metrics(6.0 * 0.999**step * numbers.lognormal(0, 0.02), numbers.lognormal(0, 0.2))) is None
     assert len(guard.incidents.log_losses) == REMEMBERED
     before = guard.incidents.log_losses
-    assert "loss is 40, above the limit of" in str(guard(figures(40.0, 1.0)))
-    assert str(guard(figures(4.5, 50.0))).startswith("gradient norm is 50")
-    assert str(guard(figures(4.5, math.inf))) == "gradient norm is inf"
+    assert "loss is 40, above the limit of" in str(guard(metrics(40.0, 1.0)))
+    assert str(guard(metrics(4.5, 50.0))).startswith("gradient norm is 50")
+    assert str(guard(metrics(4.5, math.inf))) == "gradient norm is inf"
     assert guard.incidents.log_losses == before  # an alarm moves no limit
 
 
@@ -230,7 +230,7 @@ with process_group(torch.device("cpu")) as here:
         torch.manual_seed(0)
         model = nn.Linear(3, 1)
         optimizer = build_optimizer(OptimizerRecipe(kind="adamw", learning_rate=0.05), model)
-        late = {"late_figures": True, "on_divergence": "skip"} if reaction == "late" else {"on_divergence": reaction}
+        late = {"delay_metrics": True, "on_divergence": "skip"} if reaction == "late" else {"on_divergence": reaction}
         plan = TrainingPlan(total_steps=8, precision="fp32", checkpoint_every=3, log_every=20, **late)
         try:
             result = Training(

@@ -52,11 +52,11 @@ def test_unequal_counts_are_divided_once_by_the_count_of_all(make_model, source_
     model = make_model()
     before = weights(model)
     loss, gradient = by_hand(model, batches)
-    figures = take(model, batches, objective)
+    metrics = take(model, batches, objective)
     torch.testing.assert_close(weights(model), before - 0.1 * gradient, rtol=1e-5, atol=1e-7)
-    assert sum(figures.losses[name] / figures.counts[name] for name in figures.losses) == pytest.approx(loss.item())
-    assert figures.gradient_norm == pytest.approx(gradient.norm().item(), rel=1e-5)
-    assert (figures.counts, figures.tokens) == ({"class": 8, "size": 3}, 48)
+    assert sum(metrics.losses[name] / metrics.counts[name] for name in metrics.losses) == pytest.approx(loss.item())
+    assert metrics.gradient_norm == pytest.approx(gradient.norm().item(), rel=1e-5)
+    assert (metrics.counts, metrics.tokens) == ({"class": 8, "size": 3}, 48)
 
 
 @pytest.mark.parametrize("kind", ["lamb", "adamw", "muon"])
@@ -72,9 +72,9 @@ def test_clipping_bounds_the_global_norm(make_model, source_of, objective):
     model = make_model()
     before = weights(model)
     _, gradient = by_hand(model, batches)
-    figures = take(model, batches, objective, clip_norm=0.01)
+    metrics = take(model, batches, objective, clip_norm=0.01)
     torch.testing.assert_close(weights(model), before - 0.1 * gradient * 0.01 / gradient.norm(), rtol=1e-3, atol=1e-8)
-    assert figures.gradient_norm == pytest.approx(gradient.norm().item(), rel=1e-5)
+    assert metrics.gradient_norm == pytest.approx(gradient.norm().item(), rel=1e-5)
 
 
 def test_a_term_without_items_is_nothing_but_reaches_every_weight(make_model, source_of, objective):
@@ -86,8 +86,8 @@ def test_a_term_without_items_is_nothing_but_reaches_every_weight(make_model, so
     reached = []
     for parameter in model.parameters():
         parameter.register_hook(lambda gradient: reached.append(gradient.shape))
-    figures = take(model, [batch], objective)
-    assert figures.counts == {"class": 2, "size": 0} and figures.losses["size"] == 0.0
+    metrics = take(model, [batch], objective)
+    assert metrics.counts == {"class": 2, "size": 0} and metrics.losses["size"] == 0.0
     assert torch.equal(weights(model.measure), before)
     assert len(reached) == len(list(model.parameters()))
 
@@ -105,8 +105,8 @@ def test_a_loss_that_is_not_finite_leaves_the_weights_untouched(make_model, sour
 
     model = make_model()
     before = weights(model)
-    figures = take(model, source_of(micro_batch_size=4).micro_batches(0, 0, 1), broken)
-    assert str(figures.alarm) in ("size is nan", "size is inf")
+    metrics = take(model, source_of(micro_batch_size=4).micro_batches(0, 0, 1), broken)
+    assert str(metrics.alarm) in ("size is nan", "size is inf")
     assert torch.equal(weights(model), before)
     assert all(parameter.grad is None for parameter in model.parameters())
 
@@ -115,6 +115,6 @@ def test_a_gradient_that_is_not_finite_leaves_the_weights_untouched(make_model, 
     model = make_model()
     before = weights(model)
     model.classifier.weight.register_hook(lambda gradient: gradient / 0)
-    figures = take(model, source_of().micro_batches(0, 0, 1), objective)
-    assert str(figures.alarm) in ("gradient norm is nan", "gradient norm is inf")
+    metrics = take(model, source_of().micro_batches(0, 0, 1), objective)
+    assert str(metrics.alarm) in ("gradient norm is nan", "gradient norm is inf")
     assert torch.equal(weights(model), before)

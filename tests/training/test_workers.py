@@ -17,7 +17,7 @@ from albert.runtime.devices import Dropout, dropout, parallel_map
 from albert.runtime.environment import Ranks
 from albert.runtime.json_files import read_journal
 from albert.training.run_folder import RunFolder
-from albert.training.update import Sums, deal, equal_parts, training_workers, update
+from albert.training.update import Sums, assign_batches, equal_parts, training_workers, update
 
 CPU = torch.device("cpu")
 
@@ -54,9 +54,9 @@ def test_parts_are_consecutive_and_differ_by_less_than_their_longest_sequences(l
 def test_micro_batches_are_dealt_out_by_tokens_whatever_their_order(source_of):
     batches = source_of(batch_size=9, micro_batch_size=4).micro_batches(0, 0, 1)
     assert [batch.n_tokens for batch in batches] == [24, 24, 6]
-    assert [[number for number, _ in one] for one in deal(batches, 2)] == [[0, 2], [1]]
-    assert [[number for number, _ in one] for one in deal(batches[::-1], 2)] == [[1, 0], [2]]
-    assert len(deal(batches, 7)) == 3
+    assert [[number for number, _ in one] for one in assign_batches(batches, 2)] == [[0, 2], [1]]
+    assert [[number for number, _ in one] for one in assign_batches(batches[::-1], 2)] == [[1, 0], [2]]
+    assert len(assign_batches(batches, 7)) == 3
 
 
 @pytest.mark.parametrize("clip_norm", [1e9, 0.01])
@@ -67,16 +67,16 @@ def test_several_workers_take_the_update_of_one(make_model, source_of, objective
         model = make_model()
         optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
         how = {"clip_norm": clip_norm, "precision": "fp32", "device": CPU, "ranks": Ranks(), "workers": number}
-        figures = update(model, optimizer, batches, objective, learning_rate=0.1, **how)
+        metrics = update(model, optimizer, batches, objective, learning_rate=0.1, **how)
         assert all(parameter.grad is None for parameter in model.parameters())
-        found.append((figures, weights(model)))
+        found.append((metrics, weights(model)))
     (expected, weights_of_one), *others = found
     assert not torch.equal(weights_of_one, weights(make_model()))
-    for figures, each in others:
+    for metrics, each in others:
         torch.testing.assert_close(each, weights_of_one, rtol=1e-5, atol=1e-7)
-        assert figures.losses == pytest.approx(expected.losses)
-        assert (figures.counts, figures.correct, figures.tokens) == (expected.counts, expected.correct, expected.tokens)
-        assert figures.gradient_norm == pytest.approx(expected.gradient_norm)
+        assert metrics.losses == pytest.approx(expected.losses)
+        assert (metrics.counts, metrics.correct, metrics.tokens) == (expected.counts, expected.correct, expected.tokens)
+        assert metrics.gradient_norm == pytest.approx(expected.gradient_norm)
 
 
 class SharedGradient(nn.Module):
@@ -111,7 +111,7 @@ def test_a_run_of_several_workers_is_the_same_every_time_and_goes_on_bit_identic
     learn_with_dropout, run, tmp_path, source_of, kind, late
 ):
     settings = {"source": source_of(batch_size=8, micro_batch_size=3), "dropout": 0.3, "kind": kind}
-    settings |= {"late_figures": late, "checkpoint_every": 5}
+    settings |= {"delay_metrics": late, "checkpoint_every": 5}
     for name in ("first", "second"):
         learn_with_dropout(3, name, **settings)
     learn_with_dropout(3, total_steps=5, **settings)

@@ -23,7 +23,7 @@ from albert.training.update import Batch, Reaction
 # --------------------------------------------------------------------------------------------------------------------
 # Metrics of a run: the journal, TensorBoard and other loggers.
 
-MACHINE_FIGURES = ("time", "seconds", "tokens_per_second", "matmul_share", "peak_memory_bytes")
+MACHINE_METRICS = ("time", "seconds", "tokens_per_second", "matmul_share", "peak_memory_bytes")
 """Journal fields that differ between two runs of the same steps."""
 
 
@@ -170,13 +170,13 @@ class TrainingPlan:
     keep_checkpoints: int = 2
     workers: int = 0
     """Data loading processes; the batches do not depend on their number."""
-    late_figures: bool | None = None
-    """Read the metrics of an update only after the next one was launched, so that the device never waits; None: on a
+    delay_metrics: bool | None = None
+    """Read the metrics of an update only after the next one is launched, so that the device never waits; None: on a
     GPU, unless spikes are detected or divergence rolls back."""
 
     def __post_init__(self) -> None:
-        if self.late_figures and self.judges_before_the_step:
-            raise InvalidConfiguration("late_figures", "cannot be combined with spike_deviations or rollback")
+        if self.delay_metrics and self.checks_before_step:
+            raise InvalidConfiguration("delay_metrics", "cannot be combined with spike_deviations or rollback")
         counts = ("total_steps", "max_tokens", "log_every", "evaluate_every", "checkpoint_every", "keep_checkpoints")
         for name in counts:
             value = getattr(self, name)
@@ -191,14 +191,14 @@ class TrainingPlan:
                 raise InvalidConfiguration(name, f"is {getattr(self, name)}, at least 0 is needed")
 
     @property
-    def judges_before_the_step(self) -> bool:
+    def checks_before_step(self) -> bool:
         """Whether the host must read the metrics of an update before the optimiser steps."""
         return self.on_divergence == "rollback" or self.spike_deviations is not None
 
-    def reads_late(self, device: torch.device) -> bool:
+    def delays_metrics(self, device: torch.device) -> bool:
         """Whether metrics are read one update late."""
-        late = device.type == "cuda" if self.late_figures is None else self.late_figures
-        return late and not self.judges_before_the_step
+        late = device.type == "cuda" if self.delay_metrics is None else self.delay_metrics
+        return late and not self.checks_before_step
 
     def reached(self, state: TrainingState) -> Limit | None:
         """The limit that the run has reached, None if none; the first rank's clock counts for all."""

@@ -26,8 +26,8 @@ from albert.runtime.progress import Bar, progress
 from albert.training.logging import Curves, Limit, Logger, Meter, TrainingPlan, TrainingResult, peak_memory_bytes
 from albert.training.run_folder import RunFolder, Stopped, StopRequest, stop_signals
 from albert.training.state import (
+    MetricSums,
     TrainingState,
-    Window,
     read_training_state,
     report_environment_changes,
     training_environment,
@@ -40,9 +40,9 @@ from albert.training.update import (
     BatchSource,
     Guard,
     HasStatistics,
-    LateFigures,
     Objective,
-    UpdateFigures,
+    PendingMetrics,
+    UpdateMetrics,
     diverged,
     non_finite_state,
     update,
@@ -97,7 +97,7 @@ class JoinedBatches:
             return _Piece(tensor.dtype, first, tuple(tensor.shape))
 
         pieces = _split(tuple(batches), put)
-        return cls(pieces, {dtype: torch.cat(some) for dtype, some in rows.items()})
+        return cls(pieces, {dtype: torch.cat(tensors) for dtype, tensors in rows.items()})
 
     def batches(self) -> Sequence[Batch]:
         """The micro-batches, whose tensors are views."""
@@ -109,7 +109,7 @@ def _split(value: Any, put: Callable[[Tensor], _Piece]) -> Any:
     if isinstance(value, Tensor):
         return put(value)
     if type(value) is tuple:
-        return tuple(_split(each, put) for each in value)
+        return tuple(_split(item, put) for item in value)
     if is_dataclass(value) and not isinstance(value, type):
         return _Parts(type(value), {f.name: _split(getattr(value, f.name), put) for f in fields(value)})
     return value
@@ -119,9 +119,9 @@ def _join(value: Any, flat: Mapping[torch.dtype, Tensor]) -> Any:
     if isinstance(value, _Piece):
         return value.of(flat)
     if type(value) is tuple:
-        return tuple(_join(each, flat) for each in value)
+        return tuple(_join(item, flat) for item in value)
     if isinstance(value, _Parts):
-        return value.kind(**{name: _join(each, flat) for name, each in value.fields.items()})
+        return value.kind(**{name: _join(item, flat) for name, item in value.fields.items()})
     return value
 
 
@@ -143,7 +143,7 @@ def load_batches(
         batch_size=None,
         sampler=numbers,
         num_workers=workers,
-        collate_fn=JoinedBatches.of if workers or device.type == "cuda" else _as_is,
+        collate_fn=JoinedBatches.of if workers or device.type == "cuda" else tuple,
         generator=torch.Generator(),  # or a draw from the global generator would shift every later one
     )
     with _block_signals_in_workers():
@@ -199,10 +199,6 @@ def _block_signals_in_workers() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _as_is(batches: Sequence[Batch]) -> Sequence[Batch]:
-    return batches
-
-
 # --------------------------------------------------------------------------------------------------------------------
 # The steps of a run: an update, then logging, evaluation and checkpoints where they are due.
 #
@@ -210,10 +206,10 @@ def _as_is(batches: Sequence[Batch]) -> Sequence[Batch]:
 
 
 @dataclass(frozen=True)
-class _Launched:
+class _PendingUpdate:
     """An update whose metrics have not been read yet."""
 
-    figures: LateFigures
+    metrics: PendingMetrics
     flops: float
     rate: float
 
@@ -270,7 +266,7 @@ class Training:
     evaluation: dict[str, float] = field(default_factory=dict, init=False)
     ended_by: Limit | None = field(default=None, init=False)
     saved_at: float = field(init=False)
-    waiting: "_Launched | None" = field(default=None, init=False)
+    waiting: "_PendingUpdate | None" = field(default=None, init=False)
     """The last update, if its metrics have not been read yet."""
     most_tokens: int = field(default=0, init=False)
     """Largest number of tokens of an update so far."""
@@ -312,7 +308,7 @@ class Training:
         plan = self.plan
         self.state.seconds_of_first = self.state.seconds  # a checkpoint holds the first rank's
         self.ended_by = plan.reached(self.state)
-        if self._owes_evaluation() and not self._evaluate():
+        if self._evaluation_missing() and not self._evaluate():
             raise Stopped(self.run.path, self.request.number)
         if plan.on_divergence == "rollback" and self._on_any_rank(self.ranks.is_first and not self.run.checkpoints()):
             self._save()  # a checkpoint to roll back to
@@ -351,14 +347,14 @@ class Training:
         }
         taken = (self.parallel, self.optimizer, batches, self.objective)
         flops = 0.0 if self.meter is None else sum(map(self.meter.flops, batches))
-        if not plan.reads_late(self.device):
-            figures = update(*taken, **settings, judge=Guard(state.incidents, plan.spike_deviations))
-            return self._finish_update(figures, time.perf_counter() - started, flops, rate)
-        before, self.waiting = self.waiting, _Launched(update_without_waiting(*taken, **settings), flops, rate)
-        going = before is None or self._read(before)
-        if going and self._reads_at_once(number + 1):
-            going = self._read_waiting()
-        return going
+        if not plan.delays_metrics(self.device):
+            metrics = update(*taken, **settings, judge=Guard(state.incidents, plan.spike_deviations))
+            return self._finish_update(metrics, time.perf_counter() - started, flops, rate)
+        before, self.waiting = self.waiting, _PendingUpdate(update_without_waiting(*taken, **settings), flops, rate)
+        go_on = before is None or self._read(before)
+        if go_on and self._reads_at_once(number + 1):
+            go_on = self._read_waiting()
+        return go_on
 
     def _reads_at_once(self, step: int) -> bool:
         """Whether metrics of this step are needed at once: something is due after it, or it may be the last."""
@@ -374,17 +370,17 @@ class Training:
         assert waiting is not None
         return self._read(waiting, stop, save_now)
 
-    def _read(self, launched: "_Launched", stop: bool = False, save_now: bool = False) -> bool:
+    def _read(self, pending: "_PendingUpdate", stop: bool = False, save_now: bool = False) -> bool:
         """Wait for an update's metrics and finish it; returns whether to continue with the next batch."""
-        figures = launched.figures.read()
-        self.most_tokens = max(self.most_tokens, figures.tokens)
+        metrics = pending.metrics.read()
+        self.most_tokens = max(self.most_tokens, metrics.tokens)
         seconds, self.clock = time.perf_counter() - self.clock, time.perf_counter()
-        going = self._finish_update(figures, seconds, launched.flops, launched.rate, stop, save_now)
+        go_on = self._finish_update(metrics, seconds, pending.flops, pending.rate, stop, save_now)
         self.clock = max(self.clock, self.paused_until)
-        return going
+        return go_on
 
     def _finish_update(
-        self, figures: UpdateFigures, seconds: float, flops: float, rate: float, stop: bool = False, save: bool = False
+        self, metrics: UpdateMetrics, seconds: float, flops: float, rate: float, stop: bool = False, save: bool = False
     ) -> bool:
         """Log, evaluate and save where due after an update; returns whether to continue with the next batch.
 
@@ -392,14 +388,14 @@ class Training:
             stop, save: whether the previous update requested to stop, or to save.
         """
         plan, state = self.plan, self.state
-        stop, save_now = stop or figures.flags[0] > 0, save or figures.flags[1] > 0
-        state.seconds_of_first = figures.flags[2]
-        if figures.alarm is not None and plan.on_divergence != "rollback":
-            self._skip_update(figures.alarm)
-        state.add(figures, seconds, flops)
+        stop, save_now = stop or metrics.flags[0] > 0, save or metrics.flags[1] > 0
+        state.seconds_of_first = metrics.flags[2]
+        if metrics.alarm is not None and plan.on_divergence != "rollback":
+            self._skip_update(metrics.alarm)
+        state.add(metrics, seconds, flops)
         self.bar.advance()
-        if figures.alarm is not None and plan.on_divergence == "rollback":
-            return self._roll_back(figures.alarm, stop)
+        if metrics.alarm is not None and plan.on_divergence == "rollback":
+            return self._roll_back(metrics.alarm, stop)
         self.ended_by = plan.reached(state)
         ended = self.ended_by is not None
         if self.waiting is not None and (stop or save_now or ended):
@@ -434,7 +430,7 @@ class Training:
         self.curves.write("rollback", before.step, why=str(alarm), to_step=step, rollbacks=len(rollbacks))
         self.curves.rewind(step)
         self.bar.advance(step - before.step)
-        self._say(f"{alarm} in step {before.step:,}: back to step {step:,}, skipping the data seen since then")
+        self._print_note(f"{alarm} in step {before.step:,}: back to step {step:,}, skipping the data seen since then")
         if stop:
             raise Stopped(self.run.path, self.request.number)
         return False
@@ -447,7 +443,7 @@ class Training:
         state.incidents.skip(state.step, alarm)
         skipped = len(state.incidents.skipped)
         self.curves.write("skip", step, why=str(alarm), skipped=skipped)
-        self._say(f"{alarm} in step {step:,}: update skipped ({skipped:,} so far)")
+        self._print_note(f"{alarm} in step {step:,}: update skipped ({skipped:,} so far)")
 
     def _log_updates(self, rate: float) -> None:
         """Log the means of the updates since the last line, and start a new window."""
@@ -469,9 +465,9 @@ class Training:
             tokens=state.tokens,
             seconds=state.seconds,
         )
-        state.window = Window()
+        state.window = MetricSums()
 
-    def _say(self, what: str) -> None:
+    def _print_note(self, what: str) -> None:
         if self.ranks.is_first:
             print(f"albert: note: {what}", file=sys.stderr)
 
@@ -491,7 +487,7 @@ class Training:
                 self.curves.write("evaluation", self.state.step, **self.evaluation, **times)
         return not self._on_any_rank(interrupted)
 
-    def _owes_evaluation(self) -> bool:
+    def _evaluation_missing(self) -> bool:
         """Whether the evaluation of the resumed step was interrupted by a signal."""
         due = self.state.step > 0 and (self._due(self.plan.evaluate_every) or self.ended_by is not None)
         owed = due and self.ranks.is_first and self.evaluate is not None

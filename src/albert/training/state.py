@@ -21,14 +21,14 @@ from albert.runtime.environment import Precision, Ranks
 from albert.runtime.errors import DamagedData, InvalidConfiguration
 from albert.runtime.files import library_writes
 from albert.runtime.json_files import load_json, save_json
-from albert.training.update import DivergenceHistory, UpdateFigures
+from albert.training.update import DivergenceHistory, UpdateMetrics
 
 # --------------------------------------------------------------------------------------------------------------------
 # Metric sums since the last training line of the journal.
 
 
 @dataclass
-class Window:
+class MetricSums:
     """Sums over the updates taken since the last training line of the journal.
 
     Part of the training state, so that a run resumed in the middle of a window writes the same line.
@@ -44,16 +44,16 @@ class Window:
     counts: dict[str, int] = field(default_factory=dict)
     correct: dict[str, float] = field(default_factory=dict)
 
-    def add(self, figures: UpdateFigures, seconds: float, flops: float = 0.0) -> None:
+    def add(self, metrics: UpdateMetrics, seconds: float, flops: float = 0.0) -> None:
         """Add one update."""
         self.steps += 1
-        self.tokens += figures.tokens
+        self.tokens += metrics.tokens
         self.seconds += seconds
         self.flops += flops
-        self.gradient_norm += figures.gradient_norm
-        for name, count in figures.counts.items():
+        self.gradient_norm += metrics.gradient_norm
+        for name, count in metrics.counts.items():
             self.counts[name] = self.counts.get(name, 0) + count
-        for mine, more in ((self.losses, figures.losses), (self.correct, figures.correct)):
+        for mine, more in ((self.losses, metrics.losses), (self.correct, metrics.correct)):
             for name, value in more.items():
                 mine[name] = mine.get(name, 0.0) + value
 
@@ -107,18 +107,18 @@ class TrainingState:
     tokens: int = 0
     seconds: float = 0.0
     seconds_of_first: float = 0.0
-    window: Window = field(default_factory=Window)
+    window: MetricSums = field(default_factory=MetricSums)
     incidents: DivergenceHistory = field(default_factory=DivergenceHistory)
     identity: dict[str, str] = field(default_factory=dict)
     circumstances: dict[str, str | int] = field(default_factory=dict)
 
-    def add(self, figures: UpdateFigures, seconds: float, flops: float = 0.0) -> None:
+    def add(self, metrics: UpdateMetrics, seconds: float, flops: float = 0.0) -> None:
         """Count one update, taken or skipped."""
         self.step += 1
-        self.tokens += figures.tokens
+        self.tokens += metrics.tokens
         self.seconds += seconds
-        if figures.alarm is None:
-            self.window.add(figures, seconds, flops)
+        if metrics.alarm is None:
+            self.window.add(metrics, seconds, flops)
 
 
 def training_tensors(model: nn.Module, optimizer: Optimizer, ranks: Ranks) -> dict[str, Tensor]:

@@ -100,7 +100,7 @@ class Alarm:
 
 
 @dataclass(frozen=True)
-class UpdateFigures:
+class UpdateMetrics:
     """Metrics of one update, summed over all ranks."""
 
     losses: Mapping[str, float]
@@ -123,9 +123,9 @@ class UpdateFigures:
         return sum(total / self.counts[name] for name, total in self.losses.items() if self.counts[name])
 
 
-def non_finite(figures: UpdateFigures) -> Alarm | None:
+def non_finite(metrics: UpdateMetrics) -> Alarm | None:
     """An alarm if a loss or the gradient norm is not finite."""
-    for name, value in (*figures.losses.items(), ("gradient norm", figures.gradient_norm)):
+    for name, value in (*metrics.losses.items(), ("gradient norm", metrics.gradient_norm)):
         if not math.isfinite(value):
             return Alarm(name, f"is {value}")
     return None
@@ -143,9 +143,9 @@ def update(
     device: torch.device,
     ranks: Ranks,
     flags: tuple[float, ...] = (),
-    judge: Callable[[UpdateFigures], Alarm | None] = non_finite,
+    judge: Callable[[UpdateMetrics], Alarm | None] = non_finite,
     workers: int = 1,
-) -> UpdateFigures:
+) -> UpdateMetrics:
     """Take one optimiser step, or skip it on all ranks, which leaves weights and moments unchanged.
 
     Args:
@@ -161,14 +161,14 @@ def update(
     divisors = {name: max(count, 1) for name, count in counts.items()}
     rank_sums = _backward(model, batches, objective, divisors, clip_norm, precision, device, ranks, workers)
     sums = torch.cat((rank_sums.sums, torch.tensor(flags, dtype=torch.float64, device=device)))
-    figures = rank_sums.figures(sum_over_ranks(sums, ranks).tolist(), counts)
-    alarm = judge(figures)
+    metrics = rank_sums.metrics(sum_over_ranks(sums, ranks).tolist(), counts)
+    alarm = judge(metrics)
     if alarm is None:
         for group in optimizer.param_groups:
             group["lr"] = learning_rate
         optimizer.step()
     optimizer.zero_grad(set_to_none=True)
-    return replace(figures, alarm=alarm)
+    return replace(metrics, alarm=alarm)
 
 
 @dataclass(frozen=True)
@@ -187,12 +187,12 @@ class _RankSums:
     @property
     def sums(self) -> Float64[Tensor, " n"]:
         """The values to sum over all ranks."""
-        return torch.stack([each.double() for each in (*self.losses.values(), *self.correct.values(), self.norm)])
+        return torch.stack([x.double() for x in (*self.losses.values(), *self.correct.values(), self.norm)])
 
-    def figures(self, totals: Sequence[float], counts: Mapping[str, int]) -> UpdateFigures:
+    def metrics(self, totals: Sequence[float], counts: Mapping[str, int]) -> UpdateMetrics:
         """Metrics from `sums` over all ranks, followed by flags."""
         n_losses, n = len(self.losses), self.n_sums
-        return UpdateFigures(
+        return UpdateMetrics(
             losses=dict(zip(self.losses, totals, strict=False)),
             counts={name: counts[name] for name in self.losses},
             correct=dict(zip(self.correct, totals[n_losses:], strict=False)),
@@ -215,7 +215,7 @@ def _backward(
 ) -> _RankSums:
     """Compute and clip the gradients of all micro-batches."""
     if workers > 1 and len(batches) > 1:
-        return _backward_by_workers(model, deal(batches, workers), objective, divisors, clip_norm, precision, device)
+        return _backward_by_workers(model, batches, objective, divisors, clip_norm, precision, device, workers)
     losses: dict[str, Tensor] = {}
     correct: dict[str, Tensor] = {}
     for index, batch in enumerate(batches):
@@ -270,11 +270,11 @@ def equal_parts(lengths: np.ndarray, parts: int) -> list[slice]:
     return [slice(*bound) for bound in pairwise(bounds)]
 
 
-def deal(batches: Sequence[Batch], workers: int) -> list[list[tuple[int, Batch]]]:
+def assign_batches(batches: Sequence[Batch], workers: int) -> list[list[tuple[int, Batch]]]:
     """Assign numbered micro-batches to workers: the longest first, each to the worker with the fewest tokens so far."""
     assigned: list[list[tuple[int, Batch]]] = [[] for _ in range(min(workers, len(batches)))]
     tokens = [0] * len(assigned)
-    for number, batch in sorted(enumerate(batches), key=lambda each: (-each[1].n_tokens, each[0])):
+    for number, batch in sorted(enumerate(batches), key=lambda numbered: (-numbered[1].n_tokens, numbered[0])):
         worker = tokens.index(min(tokens))
         assigned[worker].append((number, batch))
         tokens[worker] += batch.n_tokens
@@ -283,42 +283,44 @@ def deal(batches: Sequence[Batch], workers: int) -> list[list[tuple[int, Batch]]
 
 def _backward_by_workers(
     model: nn.Module,
-    assigned: Sequence[Sequence[tuple[int, Batch]]],
+    batches: Sequence[Batch],
     objective: Objective,
     divisors: Mapping[str, int | Tensor],
     clip_norm: float,
     precision: Precision,
     device: torch.device,
+    workers: int,
 ) -> _RankSums:
     """Compute and clip the gradients of all micro-batches, by workers."""
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     seed = int(torch.empty((), dtype=torch.int64).random_())
 
-    def compute(batches: Sequence[tuple[int, Batch]]) -> tuple[dict[str, Tensor], dict[str, Tensor], list]:
+    def compute(assigned: Sequence[tuple[int, Batch]]) -> tuple[dict[str, Tensor], dict[str, Tensor], list]:
         losses: dict[str, Tensor] = {}
         correct: dict[str, Tensor] = {}
         gradients: list[Tensor | None] = [None] * len(parameters)
-        for number, batch in batches:
+        for number, batch in assigned:
             with dropout_generator(stream_key("dropout", seed, number) >> 64):
                 with autocast(device, precision):
                     sums = objective(model, batch)
-                own = torch.autograd.grad(_mean_loss(sums, divisors), parameters, allow_unused=True)
-            gradients = [_add(mine, more) for mine, more in zip(gradients, _unshare(own), strict=True)]
+                more = torch.autograd.grad(_mean_loss(sums, divisors), parameters, allow_unused=True)
+            gradients = [_add(*pair) for pair in zip(gradients, _unshare(more), strict=True)]
             _accumulate(losses, sums.losses)
             _accumulate(correct, sums.correct)
         return losses, correct, gradients
 
     losses: dict[str, Tensor] = {}
     correct: dict[str, Tensor] = {}
-    results = parallel_map(compute, assigned)
-    for worker_losses, worker_correct, _ in results:
+    gradients: list[list[Tensor | None]] = []
+    for worker_losses, worker_correct, worker_gradients in parallel_map(compute, assign_batches(batches, workers)):
         _accumulate(losses, worker_losses)
         _accumulate(correct, worker_correct)
-    return _RankSums(losses, correct, _sum_and_clip(parameters, [each[-1] for each in results], clip_norm))
+        gradients.append(worker_gradients)
+    return _RankSums(losses, correct, _sum_and_clip(parameters, gradients, clip_norm))
 
 
-def _add(mine: Tensor | None, more: Tensor | None) -> Tensor | None:
-    return more if mine is None else mine if more is None else mine.add_(more)
+def _add(total: Tensor | None, more: Tensor | None) -> Tensor | None:
+    return more if total is None else total if more is None else total.add_(more)
 
 
 def _unshare(gradients: Sequence[Tensor | None]) -> Iterator[Tensor | None]:
@@ -338,8 +340,8 @@ def _sum_and_clip(
 ) -> Tensor:
     """Set and clip the gradients, summed over workers; returns their norm before clipping (float64)."""
     chunks: list[tuple[Tensor, ...]] = []
-    for parameter, *each in zip(parameters, *gradients, strict=True):
-        summands = [gradient for gradient in each if gradient is not None]
+    for parameter, *by_worker in zip(parameters, *gradients, strict=True):
+        summands = [gradient for gradient in by_worker if gradient is not None]
         if summands:
             parameter.grad = summands[0]
             chunks += zip(*(gradient.view(-1).split(CHUNK) for gradient in summands), strict=True)
@@ -358,11 +360,11 @@ def _sum_and_clip(
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Updates without waiting for the device: metrics are read after the next update was launched.
+# Updates without waiting for the device: metrics are read after the next update is launched.
 
 
 @dataclass(frozen=True)
-class LateFigures:
+class PendingMetrics:
     """Metrics of an update that the device may still be computing."""
 
     rank_sums: _RankSums
@@ -373,15 +375,15 @@ class LateFigures:
     """Number of items by term, of this rank."""
     flags: tuple[float, ...]
 
-    def read(self) -> UpdateFigures:
+    def read(self) -> UpdateMetrics:
         """Wait for the update and return its metrics."""
         if self.copied is not None:
             self.copied.synchronize()
         totals, n = self.numbers.tolist(), self.rank_sums.n_sums
         counted = totals[n:] or [*self.counts.values(), *self.flags]
         counts = {name: int(value) for name, value in zip(self.counts, counted, strict=False)}
-        figures = self.rank_sums.figures([*totals[:n], *counted[len(counts) :]], counts)
-        return replace(figures, alarm=non_finite(figures))
+        metrics = self.rank_sums.metrics([*totals[:n], *counted[len(counts) :]], counts)
+        return replace(metrics, alarm=non_finite(metrics))
 
 
 def update_without_waiting(
@@ -397,7 +399,7 @@ def update_without_waiting(
     ranks: Ranks,
     flags: tuple[float, ...] = (),
     workers: int = 1,
-) -> LateFigures:
+) -> PendingMetrics:
     """Take one step as `update` does with the judge `non_finite`, without waiting for the device.
 
     If a loss or the gradient norm is not finite, the device itself skips the step: the optimiser must support
@@ -420,11 +422,11 @@ def update_without_waiting(
     optimizer.zero_grad(set_to_none=True)
     numbers = totals if counted is None else torch.cat((totals, counted))
     if device.type != "cuda":
-        return LateFigures(rank_sums, numbers, None, counts, flags)
+        return PendingMetrics(rank_sums, numbers, None, counts, flags)
     on_host = torch.empty(len(numbers), dtype=numbers.dtype, pin_memory=True).copy_(numbers, non_blocking=True)
     copied = torch.cuda.Event()
     copied.record()
-    return LateFigures(rank_sums, on_host, copied, counts, flags)
+    return PendingMetrics(rank_sums, on_host, copied, counts, flags)
 
 
 def _counts(batches: Sequence[Batch]) -> dict[str, int]:
@@ -517,22 +519,22 @@ class Guard:
     incidents: DivergenceHistory
     deviations: float | None = None
 
-    def __call__(self, figures: UpdateFigures) -> Alarm | None:
+    def __call__(self, metrics: UpdateMetrics) -> Alarm | None:
         """The reason to reject an update, None if it is good; values of good updates are kept for spike detection."""
-        alarm = non_finite(figures)
+        alarm = non_finite(metrics)
         if alarm is not None or self.deviations is None:
             return alarm
         incidents = self.incidents
         for name, value, before in (
-            ("loss", figures.loss, incidents.log_losses),
-            ("gradient norm", figures.gradient_norm, incidents.log_norms),
+            ("loss", metrics.loss, incidents.log_losses),
+            ("gradient norm", metrics.gradient_norm, incidents.log_norms),
         ):
             limit = spike_limit(before, self.deviations)
             if value > limit:
                 why = f"is {value:.4g}, above the limit of {limit:.4g} from the last {len(before)} updates"
                 return Alarm(name, why)
-        incidents.log_losses = _with(incidents.log_losses, figures.loss)
-        incidents.log_norms = _with(incidents.log_norms, figures.gradient_norm)
+        incidents.log_losses = _with(incidents.log_losses, metrics.loss)
+        incidents.log_norms = _with(incidents.log_norms, metrics.gradient_norm)
         return None
 
 

@@ -8,16 +8,16 @@ from tests.training.conftest import Interrupting, final_bytes
 
 from albert.runtime.errors import Diverged, InvalidConfiguration
 from albert.runtime.json_files import read_journal
-from albert.training.logging import MACHINE_FIGURES, TrainingPlan
+from albert.training.logging import MACHINE_METRICS, TrainingPlan
 from albert.training.run_folder import RunFolder, Stopped
 from albert.training.update import Sums
 
-LATE = {"late_figures": True}
+LATE = {"delay_metrics": True}
 
 
 def told(run: RunFolder) -> list[dict]:
     return [
-        {key: value for key, value in record.items() if key not in (*MACHINE_FIGURES, "event", "now", "changes", "why")}
+        {key: value for key, value in record.items() if key not in (*MACHINE_METRICS, "event", "now", "changes", "why")}
         for record in read_journal(run.journal_path)
     ]
 
@@ -66,7 +66,7 @@ def test_a_run_that_diverged_ends_one_update_later_with_a_good_checkpoint(learn,
     counting = Counting(objective, 6)
     with pytest.raises(Diverged, match="class: is nan"):
         learn(objective=counting, checkpoint_every=2, log_every=100, total_steps=20, **LATE)
-    assert counting.calls == 6  # update 6 is saved, so its figures are read at once
+    assert counting.calls == 6  # update 6 is saved, so its metrics are read at once
     assert [step for step, _ in run.checkpoints()] == [2, 4]
     counting = Counting(objective, 3)
     with pytest.raises(Diverged, match="class: is nan"):
@@ -84,15 +84,15 @@ def test_a_signal_saves_what_was_taken_and_the_run_goes_on_bit_identical(learn, 
     learn("whole", dropout=0.3, log_every=100, **LATE)
     with pytest.raises(Stopped):
         learn(source=Interrupting(source_of(), 5, signal.SIGTERM), dropout=0.3, log_every=100, **LATE)
-    assert [step for step, _ in run.checkpoints()] == [7]  # the signal is seen with the figures of update 6
+    assert [step for step, _ in run.checkpoints()] == [7]  # the signal is seen with the metrics of update 6
     learn(dropout=0.3, log_every=100, **LATE)
     assert final_bytes(run) == final_bytes(RunFolder(tmp_path / "whole"))
 
 
 def test_what_is_judged_before_the_step_is_read_at_once():
-    assert TrainingPlan(total_steps=1).reads_late(torch.device("cuda"))
-    assert not TrainingPlan(total_steps=1).reads_late(torch.device("cpu"))
+    assert TrainingPlan(total_steps=1).delays_metrics(torch.device("cuda"))
+    assert not TrainingPlan(total_steps=1).delays_metrics(torch.device("cpu"))
     for judged in ({"on_divergence": "rollback"}, {"spike_deviations": 6.0}):
-        assert not TrainingPlan(total_steps=1, **judged).reads_late(torch.device("cuda"))
+        assert not TrainingPlan(total_steps=1, **judged).delays_metrics(torch.device("cuda"))
         with pytest.raises(InvalidConfiguration, match="cannot be combined"):
-            TrainingPlan(total_steps=1, late_figures=True, **judged)
+            TrainingPlan(total_steps=1, delay_metrics=True, **judged)

@@ -1,124 +1,289 @@
-"""LAMB against its equations, transcribed independently in numpy; which tensors decay and adapt."""
+"""LAMB equals its equations for every shape, precision and number of threads, on a CPU and as on a GPU."""
 
 import copy
 import itertools
+import math
+import os
 
 import numpy as np
 import pytest
 import torch
-from tests.tiny import tiny_config
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import nn
 
-from albert.model.albert import AlbertForPreTraining
-from albert.optim.lamb import Lamb, trust_ratios
-from albert.optim.optimizer import OptimizerRecipe, build_optimizer, parameter_groups
+from albert.optim import lamb
+from albert.optim.lamb import FusedUpdates, Lamb, Slot, batches, trust_ratios
+from albert.runtime.devices import parallel_map
 from albert.runtime.errors import InvalidConfiguration
 
-
-class LambInNumpy:
-    """You et al. (2019), algorithm 2, with the reference's leaving out of the bias correction as an option."""
-
-    def __init__(self, w, *, lr, betas, eps, decay, correct=False, clamp=None, adapt=True):
-        self.w = w.astype(np.float64)
-        self.m, self.v, self.t = np.zeros_like(self.w), np.zeros_like(self.w), 0
-        self.lr, self.betas, self.eps, self.decay = lr, betas, eps, decay
-        self.correct, self.clamp, self.adapt = correct, clamp, adapt
-
-    def step(self, g):
-        first, second = self.betas
-        self.t += 1
-        self.m = first * self.m + (1.0 - first) * g
-        self.v = second * self.v + (1.0 - second) * g * g
-        m, v = self.m, self.v
-        if self.correct:
-            m, v = m / (1.0 - first**self.t), v / (1.0 - second**self.t)
-        r = m / (np.sqrt(v) + self.eps) + self.decay * self.w
-        ratio = 1.0
-        if self.adapt:
-            norm_w, norm_r = np.sqrt(np.sum(self.w**2)), np.sqrt(np.sum(r**2))
-            if norm_w > 0.0 and norm_r > 0.0:
-                phi = norm_w if self.clamp is None else min(max(norm_w, self.clamp[0]), self.clamp[1])
-                ratio = phi / norm_r
-        self.w = self.w - self.lr * ratio * r
+CHUNK = 8
+OPTIONS = {"lr": 0.1, "weight_decay": 0.05}
 
 
-def assert_follows(options, weight, gradients):
-    """Take the same steps with both and compare every weight after every step."""
-    expected = LambInNumpy(weight, **options)
+@pytest.fixture(scope="module", autouse=True)
+def small_chunks():
+    """Chunks of 8 numbers and batches of 24, so that small tensors have several."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lamb, "CHUNK", CHUNK)
+        patch.setattr(lamb, "UPDATE_BUFFER", 3 * CHUNK)
+        yield
+
+
+@pytest.fixture(params=[1, 2, 3], ids="{} threads".format)
+def threads(request, workers):
+    workers(request.param)
+    return request.param
+
+
+def reference_steps(
+    weight, gradients, *, lr, weight_decay, betas=(0.9, 0.999), eps=1e-6, bias_correction=False, clamp=None, adapt=True
+):
+    """The weights after each step in float64 (You et al. 2019, algorithm 2; bias correction is optional)."""
+    w = np.asarray(weight, np.float64)
+    m, v = np.zeros_like(w), np.zeros_like(w)
+    for t, gradient in enumerate(gradients, start=1):
+        g = np.asarray(gradient, np.float64)
+        m = betas[0] * m + (1.0 - betas[0]) * g
+        v = betas[1] * v + (1.0 - betas[1]) * g * g
+        m_hat, v_hat = (m / (1.0 - betas[0] ** t), v / (1.0 - betas[1] ** t)) if bias_correction else (m, v)
+        u = m_hat / (np.sqrt(v_hat) + eps) + weight_decay * w
+        norm_w, norm_u, ratio = np.sqrt(np.sum(w**2)), np.sqrt(np.sum(u**2)), 1.0
+        if adapt and norm_w > 0.0 and norm_u > 0.0:
+            ratio = (norm_w if clamp is None else min(max(norm_w, clamp[0]), clamp[1])) / norm_u
+        w = w - lr * ratio * u
+        yield w
+
+
+def lamb_steps(weights, gradients, **options):
+    """The parameters after `Lamb` took a step for each list of gradients, and the optimizer."""
+    parameters = [nn.Parameter(weight.clone()) for weight in weights]
+    for parameter in parameters:
+        parameter.grad_dtype = None  # any
+    optimizer = Lamb(parameters, **{**OPTIONS, **options})
+    for step_gradients in gradients:
+        for parameter, gradient in zip(parameters, step_gradients, strict=True):
+            parameter.grad = gradient
+        optimizer.step()
+    return [parameter.detach() for parameter in parameters], optimizer
+
+
+def assert_equals_reference(result, weight, gradients, **options):
+    *_, expected = reference_steps(weight, [gradient.double() for gradient in gradients], **{**OPTIONS, **options})
+    torch.testing.assert_close(result.double(), torch.as_tensor(expected), rtol=2e-6, atol=2e-6)
+
+
+# ---- the equations in float64 ----------------------------------------------------------------------------------------
+
+
+def assert_follows_the_equations(options, weight, gradients):
+    """Compare the weights after every step."""
     parameter = nn.Parameter(torch.tensor(weight, dtype=torch.float64))
-    optimizer = Lamb(
-        [parameter],
-        lr=options["lr"],
-        betas=options["betas"],
-        eps=options["eps"],
-        weight_decay=options["decay"],
-        bias_correction=options.get("correct", False),
-        clamp=options.get("clamp"),
-        adapt=options.get("adapt", True),
-    )
+    optimizer = Lamb([parameter], **options)
     largest = max(np.abs(weight).max(), np.finfo(np.float64).tiny)
-    for gradient in gradients:
+    for gradient, expected in zip(gradients, reference_steps(weight, gradients, **options), strict=True):
         parameter.grad = torch.tensor(gradient, dtype=torch.float64)
         optimizer.step()
-        expected.step(gradient)
-        found = parameter.detach().numpy()
-        largest = max(largest, np.abs(expected.w).max())  # of the whole way: steps may cancel each other
-        assert np.isfinite(found).all()
-        assert np.abs(found - expected.w).max() <= 1e-12 * largest, options
-
-
-USUAL = {"lr": 1e-2, "betas": (0.9, 0.999), "eps": 1e-6, "decay": 0.01}
+        largest = max(largest, np.abs(expected).max())  # over all steps, which may cancel each other
+        error = np.abs(parameter.detach().numpy() - expected).max()
+        assert error <= 1e-12 * largest and math.isfinite(error), options
 
 
 def test_lamb_follows_its_equations_in_random_cases():
     for case in range(100):
-        draws = np.random.default_rng(case)
-        shape = tuple(draws.integers(1, 6, draws.integers(1, 4)))
+        rng = np.random.default_rng(case)
+        shape = tuple(rng.integers(1, 6, rng.integers(1, 4)))
         options = {
-            "lr": float(10 ** draws.uniform(-5, 0)),
-            "betas": (float(draws.choice([0.0, 0.5, 0.9, 0.95])), float(draws.choice([0.0, 0.9, 0.98, 0.999]))),
-            "eps": float(draws.choice([1e-12, 1e-8, 1e-6, 1e-3])),
-            "decay": float(draws.choice([0.0, 0.01, 0.5])),
-            "correct": bool(draws.random() < 0.5),
-            "clamp": (0.1, 10.0) if draws.random() < 0.3 else None,
-            "adapt": bool(draws.random() < 0.8),
+            "lr": float(10 ** rng.uniform(-5, 0)),
+            "betas": (float(rng.choice([0.0, 0.5, 0.9, 0.95])), float(rng.choice([0.0, 0.9, 0.98, 0.999]))),
+            "eps": float(rng.choice([1e-12, 1e-8, 1e-6, 1e-3])),
+            "weight_decay": float(rng.choice([0.0, 0.01, 0.5])),
+            "bias_correction": bool(rng.random() < 0.5),
+            "clamp": (0.1, 10.0) if rng.random() < 0.3 else None,
+            "adapt": bool(rng.random() < 0.8),
         }
-        weight = draws.normal(size=shape) * 10 ** draws.uniform(-3, 3)
-        gradients = draws.normal(size=(5, *shape)) * 10 ** draws.uniform(-6, 6)
-        gradients[draws.random(5) < 0.2] = 0.0
-        assert_follows(options, weight, gradients)
+        weight = rng.normal(size=shape) * 10 ** rng.uniform(-3, 3)
+        gradients = rng.normal(size=(5, *shape)) * 10 ** rng.uniform(-6, 6)
+        gradients[rng.random(5) < 0.2] = 0.0
+        assert_follows_the_equations(options, weight, gradients)
 
 
 @pytest.mark.parametrize("weight_scale", [0.0, 1e-38, 1.0, 1e38])
 @pytest.mark.parametrize("gradient_scale", [0.0, 1e-38, 1.0, 1e38])
-def test_lamb_follows_its_equations_at_the_edges(weight_scale, gradient_scale):
-    draws = np.random.default_rng(1)
-    weight, gradients = draws.normal(size=(3, 4)) * weight_scale, draws.normal(size=(4, 3, 4)) * gradient_scale
-    for correct, clamp, adapt, eps in itertools.product(
-        (False, True), (None, (0.0, 10.0), (1e-3, 1e3)), (True, False), (1e-30, 1e-6, 1.0)
-    ):
-        options = {**USUAL, "eps": eps, "correct": correct, "clamp": clamp, "adapt": adapt}
-        # A lower bound makes weights near 0 jump to and fro, and what is left of them is rounding: one step there.
+def test_lamb_follows_its_equations_at_the_ends_of_the_range(weight_scale, gradient_scale):
+    rng = np.random.default_rng(1)
+    weight, gradients = rng.normal(size=(3, 4)) * weight_scale, rng.normal(size=(4, 3, 4)) * gradient_scale
+    clamps = (None, (0.0, 10.0), (1e-3, 1e3))
+    for correct, clamp, adapt, eps in itertools.product((False, True), clamps, (True, False), (1e-30, 1e-6, 1.0)):
+        options = {"lr": 1e-2, "weight_decay": 0.01, "eps": eps, "bias_correction": correct, "clamp": clamp}
+        # With a lower bound, weights near 0 oscillate, and rounding decides where they end: one step only.
         steps = 1 if clamp == (1e-3, 1e3) and weight_scale < 1 else 4
-        assert_follows(options, weight, gradients[:steps])
+        assert_follows_the_equations({**options, "adapt": adapt}, weight, gradients[:steps])
 
 
 def test_one_step_by_hand():
     """w (3, 4), g (1, 1), no decay: m/√v = 0.1/√0.001 for both, so both move by lr·5/√2."""
-    parameter = nn.Parameter(torch.tensor([3.0, 4.0], dtype=torch.float64))
-    parameter.grad = torch.ones(2, dtype=torch.float64)
-    Lamb([parameter], lr=0.1, eps=0.0, weight_decay=0.0).step()
-    moved = 0.1 * 5 / 2**0.5
-    torch.testing.assert_close(parameter.detach(), torch.tensor([3 - moved, 4 - moved], dtype=torch.float64))
+    weight = torch.tensor([3.0, 4.0], dtype=torch.float64)
+    (result,), _ = lamb_steps([weight], [[torch.ones(2, dtype=torch.float64)]], eps=0.0, weight_decay=0.0)
+    torch.testing.assert_close(result, weight - 0.1 * 5 / 2**0.5)
 
 
 def test_the_trust_ratio_is_one_where_a_norm_is_zero():
     squares = torch.tensor([[0.0, 25.0], [25.0, 0.0], [0.0, 0.0], [25.0, 100.0]], dtype=torch.float64)
     assert trust_ratios(squares).tolist() == [1.0, 1.0, 1.0, 0.5]
     assert trust_ratios(squares, (1.0, 2.0)).tolist() == [1.0, 1.0, 1.0, 0.2]
+    (zeros,), optimizer = lamb_steps([torch.zeros(20)], [[torch.zeros(20)]] * 2)
+    assert torch.equal(zeros, torch.zeros(20))
+    assert set(optimizer.statistics().values()) == {1.0}
 
 
-def test_the_closure_is_called_and_a_tensor_without_gradient_stays():
+# ---- shapes, precisions and the range of float32 ---------------------------------------------------------------------
+
+lengths = st.sampled_from([0, 1, CHUNK - 1, CHUNK, CHUNK + 1, 2 * CHUNK, 3 * CHUNK - 1, 3 * CHUNK + 1, 50])
+shapes = st.one_of(
+    st.just(()),
+    lengths.map(lambda n: (n,)),
+    st.tuples(st.integers(0, 5), st.integers(0, 9)),
+    st.tuples(st.integers(1, 3), st.integers(1, 4), st.integers(1, 5)),
+)
+
+
+@given(st.lists(shapes, min_size=1, max_size=6), st.integers(0, 2**32), st.booleans(), st.booleans())
+def test_tensors_of_every_shape_follow_the_equations(shapes, seed, transposed, adapt):
+    torch.manual_seed(seed)
+
+    def random(shape):
+        return torch.randn(shape[::-1]).permute([*reversed(range(len(shape)))]) if transposed else torch.randn(shape)
+
+    weights = [torch.randn(shape) for shape in shapes]
+    gradients = [[random(shape) for shape in shapes] for _ in range(3)]
+    results, _ = lamb_steps(weights, gradients, adapt=adapt)
+    for result, weight, own_gradients in zip(results, weights, zip(*gradients, strict=True), strict=True):
+        assert_equals_reference(result, weight, own_gradients, adapt=adapt)
+
+
+def test_a_weight_that_is_not_contiguous_follows_the_equations():
+    weight, gradients = torch.randn(5, 7).T, [torch.randn(7, 5) for _ in range(3)]
+    (result,), _ = lamb_steps([weight], [[gradient] for gradient in gradients])
+    assert_equals_reference(result, weight, gradients)
+    assert not result.is_contiguous()
+
+
+@pytest.mark.parametrize("weight_scale", [0.0, 1e-38, 1.0, 1e38])
+@pytest.mark.parametrize("gradient_scale", [0.0, 1e-38, 1e-15, 1.0, 1e15])
+def test_float32_follows_the_equations_over_its_range(weight_scale, gradient_scale):
+    """Squares of norms exceed the range of float32 long before the numbers do."""
+    weight = torch.randn(5, 7).clamp(-2, 2) * weight_scale
+    gradients = [torch.randn(5, 7) * gradient_scale for _ in range(3)]
+    (result,), _ = lamb_steps([weight], [[gradient] for gradient in gradients])
+    *_, expected = reference_steps(weight, gradients, **OPTIONS)
+    assert torch.isfinite(result).all()
+    tolerance = 1e-5 * max(np.abs(expected).max(), 1e-38)
+    torch.testing.assert_close(result.double(), torch.from_numpy(expected), rtol=1e-5, atol=tolerance)
+
+
+def test_a_gradient_whose_square_exceeds_float32_only_decays_the_weights():
+    weight = torch.randn(5, 7)
+    (result,), _ = lamb_steps([weight], [[torch.full((5, 7), 1e38)]])
+    torch.testing.assert_close(result, weight * 0.9)  # u = λ w, so lr · ratio · u = lr · w
+
+
+def test_bfloat16_gradients_update_float32_weights_and_moments():
+    weight, gradients = torch.randn(30), [torch.randn(30).bfloat16() for _ in range(3)]
+    (result,), optimizer = lamb_steps([weight], [[gradient] for gradient in gradients])
+    assert {value.dtype for state in optimizer.state.values() for value in state.values()} == {torch.float32}
+    assert_equals_reference(result, weight, gradients)
+
+
+def test_tensors_of_several_dtypes_are_updated_and_gradients_only_read():
+    weights = [torch.randn(20), torch.randn(20).double(), torch.randn(20).bfloat16(), torch.randn(20)]
+    gradients = [torch.randn_like(weight) for weight in weights]
+    before = [gradient.clone() for gradient in gradients]
+    results, _ = lamb_steps(weights, [gradients])
+    assert [weight.dtype for weight in results] == [weight.dtype for weight in weights]
+    assert not any(map(torch.equal, results, weights))
+    assert all(map(torch.equal, gradients, before))
+
+
+def test_a_batch_has_at_most_the_size_of_the_buffer_or_one_tensor():
+    parameters = [nn.Parameter(torch.zeros(size)) for size in (10, 10, 10, 40, 1, 0, 3)]
+    slots = [Slot(p, *[p.detach()] * 4, step=torch.zeros(())) for p in parameters]  # only sizes matter
+
+    def sizes(some):
+        return [[slot.weight.numel() for slot in batch] for batch in batches(some)]
+
+    assert sizes(slots) == [[10, 10, 10], [40], [1, 0, 3]]
+    assert sizes(slots[:3]) == [[10, 10], [10]]
+    assert sizes([]) == []
+
+
+# ---- GPUs and threads ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("correct", [False, True])
+@pytest.mark.parametrize("adapt", [False, True])
+def test_fused_and_chunked_updates_are_the_same(monkeypatch, correct, adapt):
+    weights = [torch.randn(shape) for shape in ((30, 3), (7,), (), (0, 4))]
+    gradients = [[torch.randn_like(weight) for weight in weights] for _ in range(4)]
+    options = {"bias_correction": correct, "adapt": adapt, "clamp": (0.0, 2.0)}
+    chunked, optimizer = lamb_steps(weights, gradients, **options)
+    monkeypatch.setattr(lamb, "ChunkedUpdates", FusedUpdates)
+    fused, fused_optimizer = lamb_steps(weights, gradients, **options)
+    for weight, expected in zip(fused, chunked, strict=True):
+        torch.testing.assert_close(weight, expected, rtol=1e-6, atol=1e-6)
+    assert fused_optimizer.statistics() == pytest.approx(optimizer.statistics(), rel=1e-6)
+
+
+@pytest.mark.parametrize("adapt", [False, True])
+def test_a_step_skipped_by_the_device_changes_nothing(adapt):
+    """The host does not know that the gradient is not finite."""
+    parameters = [nn.Parameter(torch.randn(shape)) for shape in ((30, 3), (7,), ())]
+    optimizer = Lamb(parameters, adapt=adapt, bias_correction=True, **OPTIONS)
+    snapshots = []
+    for skip in (0.0, 1.0, 0.0):
+        optimizer.found_inf = torch.tensor(skip)
+        for parameter in parameters:
+            parameter.grad = torch.full_like(parameter, math.nan if skip else 1.0)
+        optimizer.step()
+        values = [value for state in optimizer.state.values() for value in state.values()]
+        snapshots.append([tensor.detach().clone() for tensor in (*parameters, *values)])
+    first, skipped, last = snapshots
+    assert all(map(torch.equal, first, skipped))
+    assert not any(map(torch.equal, first, last))
+    assert all(tensor.isfinite().all() for tensor in last)
+
+
+def test_results_are_bit_identical_for_any_number_of_threads(threads, workers):
+    weights = [torch.randn(shape) for shape in ((40, 9), (300,), (2, 3))]
+    gradients = [[torch.randn_like(weight) for weight in weights] for _ in range(3)]
+    results, repeated = (lamb_steps(weights, gradients)[0] for _ in range(2))
+    workers(1)
+    single, _ = lamb_steps(weights, gradients)
+    assert all(map(torch.equal, results, repeated)) and all(map(torch.equal, results, single))
+
+
+def test_parallel_map_keeps_the_order_and_the_number_of_threads(threads):
+    assert parallel_map(lambda item: item**2, range(100)) == [item**2 for item in range(100)]
+    assert parallel_map(lambda item: item, []) == []
+    assert set(parallel_map(lambda _: torch.get_num_threads(), range(20))) == {1}
+    assert torch.get_num_threads() == threads
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork.*:DeprecationWarning")
+def test_parallel_map_works_in_a_forked_process(workers):
+    workers(2)
+    assert parallel_map(str, range(3)) == ["0", "1", "2"]
+    child = os.fork()
+    if not child:
+        os._exit(parallel_map(str, range(3)) != ["0", "1", "2"])
+    assert os.waitpid(child, 0)[1] == 0
+
+
+# ---- the optimizer's interface ---------------------------------------------------------------------------------------
+
+
+def test_a_closure_is_called_and_a_parameter_without_gradient_is_unchanged():
     used, unused = nn.Parameter(torch.ones(2)), nn.Parameter(torch.ones(2))
     optimizer = Lamb([used, unused], lr=0.1)
 
@@ -133,29 +298,20 @@ def test_the_closure_is_called_and_a_tensor_without_gradient_stays():
     assert unused not in optimizer.state
 
 
-def test_the_state_survives_a_round_trip():
-    """Half of the steps, saved and loaded into new objects, and the other half: equal to all in one go, bit for bit."""
-    gradients = torch.randn(10, 4, 3)
-
-    def take(parameter, optimizer, some):
-        for gradient in some:
-            parameter.grad = gradient.clone()
-            optimizer.step()
-
-    def new(value):
-        parameter = nn.Parameter(value.clone())
-        return parameter, Lamb([{"params": [parameter], "weight_decay": 0.1}], lr=0.01, bias_correction=True)
-
-    begin = torch.randn(4, 3)
-    whole, optimizer = new(begin)
-    take(whole, optimizer, gradients)
-    half, optimizer = new(begin)
-    take(half, optimizer, gradients[:5])
-    saved = copy.deepcopy(optimizer.state_dict())
-    resumed, optimizer = new(half.detach())
-    optimizer.load_state_dict(saved)
-    take(resumed, optimizer, gradients[5:])
-    assert torch.equal(resumed, whole)
+def test_a_loaded_or_copied_optimizer_continues_bit_identically():
+    gradients = [[torch.randn(4, 3)] for _ in range(10)]
+    (expected,), _ = lamb_steps([torch.ones(4, 3)], gradients, bias_correction=True)
+    (half,), optimizer = lamb_steps([torch.ones(4, 3)], gradients[:5], bias_correction=True)
+    loaded = Lamb([nn.Parameter(half.clone())], bias_correction=True, **OPTIONS)
+    loaded.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+    copied = copy.deepcopy(optimizer)
+    assert copied.statistics() == {}
+    for continued in (loaded, copied):
+        (parameter,) = continued.param_groups[0]["params"]
+        for (gradient,) in gradients[5:]:
+            parameter.grad = gradient
+            continued.step()
+        assert torch.equal(parameter, expected)
 
 
 @pytest.mark.parametrize(
@@ -172,121 +328,23 @@ def test_the_state_survives_a_round_trip():
     ],
     ids=str,
 )
-def test_impossible_constants_are_refused(options):
+def test_invalid_constants_are_refused(options):
     with pytest.raises(InvalidConfiguration, match="needed"):
         Lamb([nn.Parameter(torch.ones(1))], **options)
 
 
-@pytest.fixture
-def model():
-    config = tiny_config(30, num_hidden_layers=3, max_position_embeddings=10)
-    return AlbertForPreTraining(config)
-
-
-def test_layer_norm_and_biases_neither_decay_nor_adapt(model):
-    names = {id(parameter): name for name, parameter in model.named_parameters()}
-    decaying, plain = parameter_groups(model, 0.01)
-    assert decaying["weight_decay"] == 0.01 and decaying["adapt"] is True
-    assert plain["weight_decay"] == 0.0 and plain["adapt"] is False
-    block = "albert.encoder"
-    assert sorted(names[id(p)] for p in decaying["params"]) == sorted(
-        [
-            "albert.embeddings.word_embeddings.weight",
-            "albert.embeddings.position_embeddings.weight",
-            "albert.embeddings.token_type_embeddings.weight",
-            "albert.embeddings.projection.weight",
-            *(f"{block}.attentions.0.{part}.weight" for part in ("query", "key", "value", "dense")),
-            *(f"{block}.feed_forwards.0.{part}.weight" for part in ("intermediate", "output")),
-            "albert.pooler.weight",
-            "predictions.dense.weight",
-            "sop_classifier.classifier.weight",
-        ]
-    )
-    assert all("layer_norm" in names[id(p)] or names[id(p)].endswith("bias") for p in plain["params"])
-    assert "predictions.bias" in {names[id(p)] for p in plain["params"]}
-
-
-def test_a_frozen_parameter_is_in_no_group(model):
-    model.albert.embeddings.requires_grad_(False)
-    grouped = {id(p) for group in parameter_groups(model, 0.01) for p in group["params"]}
-    assert grouped == {id(p) for p in model.parameters() if p.requires_grad}
-
-
-def test_the_lamb_of_a_recipe_has_its_constants(model):
-    recipe = OptimizerRecipe(
-        learning_rate=0.5, weight_decay=0.2, beta1=0.8, beta2=0.9, eps=1e-3, bias_correction=True, clamp=(0.0, 10.0)
-    )
-    optimizer = build_optimizer(recipe, model)
-    assert isinstance(optimizer, Lamb)
-    assert [group["weight_decay"] for group in optimizer.param_groups] == [0.2, 0.0]
-    for group in optimizer.param_groups:
-        assert (group["lr"], group["betas"], group["eps"]) == (0.5, (0.8, 0.9), 1e-3)
-        assert group["bias_correction"] is True and group["clamp"] == (0.0, 10.0)
-
-
-def test_the_adamw_of_a_recipe_is_torchs(model):
-    recipe = OptimizerRecipe(kind="adamw", learning_rate=1e-2, weight_decay=0.1, beta2=0.98)
-    twin = copy.deepcopy(model)
-    optimizer = build_optimizer(recipe, model)
-    assert type(optimizer) is torch.optim.AdamW
-    names = {name for name, _ in twin.named_parameters()}
-    plain = {name for name in names if name.endswith("bias") or "layer_norm" in name}
-    theirs = torch.optim.AdamW(
-        [
-            {"params": [p for n, p in twin.named_parameters() if n not in plain], "weight_decay": 0.1},
-            {"params": [p for n, p in twin.named_parameters() if n in plain], "weight_decay": 0.0},
-        ],
-        lr=1e-2,
-        betas=(0.9, 0.98),
-        eps=1e-6,
-    )
-    for _ in range(4):
-        for mine, other in zip(model.parameters(), twin.parameters(), strict=True):
-            mine.grad = torch.randn_like(mine)
-            other.grad = mine.grad.clone()
-        optimizer.step()
-        theirs.step()
-    for mine, other in zip(model.parameters(), twin.parameters(), strict=True):
-        torch.testing.assert_close(mine, other, rtol=1e-6, atol=1e-7)  # its fused kernel rounds elsewhere
-
-
-def test_a_layer_norm_moves_by_lamb_as_by_plain_adam_and_a_matrix_by_its_own_norm(model):
-    optimizer = build_optimizer(OptimizerRecipe(learning_rate=0.1, weight_decay=0.0), model)
-    before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
-    for parameter in model.parameters():
-        parameter.grad = torch.full_like(parameter, 1.0)
+def test_statistics_are_the_trust_ratios_of_the_last_step():
+    parameters = [nn.Parameter(torch.full((9,), size)) for size in (3.0, 1.0, 2.0)]
+    bias = nn.Parameter(torch.ones(9))
+    optimizer = Lamb([{"params": parameters}, {"params": [bias], "adapt": False}], weight_decay=0.0, eps=0.0)
+    assert optimizer.statistics() == {}
+    for parameter in (*parameters, bias):
+        parameter.grad = torch.ones(9)
     optimizer.step()
-    plain_move = 0.1 * 0.1 / (0.001**0.5 + 1e-6)
-    for name, parameter in model.named_parameters():
-        moved = (before[name] - parameter.detach()).norm()
-        if name.endswith("bias") or "layer_norm" in name:
-            assert float(moved) == pytest.approx(plain_move * parameter.numel() ** 0.5, rel=1e-4), name
-        else:
-            assert float(moved) == pytest.approx(0.1 * float(before[name].norm()), rel=1e-4), name
-
-
-def test_muon_moves_matrices_by_orthogonal_steps_and_leaves_the_rest_to_adamw(model):
-    recipe = OptimizerRecipe(kind="muon", learning_rate=1e-2, weight_decay=0.0)
-    adamw = {name: nn.Parameter(parameter.detach().clone()) for name, parameter in model.named_parameters()}
-    optimizer = build_optimizer(recipe, model)
-    theirs = torch.optim.AdamW(adamw.values(), lr=1e-2, eps=1e-6, weight_decay=0.0)
-    before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
-    for name, parameter in model.named_parameters():
-        parameter.grad = torch.randn_like(parameter)
-        adamw[name].grad = parameter.grad.clone()
+    update = 0.1 / math.sqrt(0.001)
+    expected = {"trust_ratio_min": 1 / update, "trust_ratio_median": 2 / update, "trust_ratio_max": 3 / update}
+    assert optimizer.statistics() == pytest.approx(expected)
+    for parameter in parameters:
+        parameter.grad = None
     optimizer.step()
-    theirs.step()
-    by_muon = set()
-    for name, parameter in model.named_parameters():
-        if not torch.allclose(parameter, adamw[name], rtol=1e-5, atol=1e-6):
-            by_muon.add(name)
-            step = (parameter - before[name]).detach() / (1e-2 * 0.2 * max(parameter.shape) ** 0.5)
-            assert torch.linalg.svdvals(step).sub(1).abs().max() < 0.6, name  # Newton and Schulz stop near 1
-    layer = "albert.encoder.attentions.0.", "albert.encoder.feed_forwards.0."
-    assert by_muon == {
-        *(f"{layer[0]}{part}.weight" for part in ("query", "key", "value", "dense")),
-        *(f"{layer[1]}{part}.weight" for part in ("intermediate", "output")),
-        "albert.embeddings.projection.weight",
-        "albert.pooler.weight",
-        "predictions.dense.weight",
-    }
+    assert optimizer.statistics() == {}

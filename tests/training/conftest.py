@@ -1,4 +1,4 @@
-"""A problem small enough to train on dozens of times: points to classify, some of them to measure as well.
+"""A problem that trains in milliseconds: points to classify, every third of them with a size to regress.
 
 `albert` is imported late: the hook on annotations comes first.
 """
@@ -20,7 +20,7 @@ class Points:
     inputs: Tensor
     classes: Tensor
     sizes: Tensor
-    """Not a number where a point was not measured."""
+    """NaN for points without a size."""
     numbers: tuple[int, ...]
 
     @property
@@ -36,7 +36,7 @@ class Points:
 
 
 class PointSource:
-    """Points by number. Every third one is measured, so that micro-batches differ in their counts."""
+    """Points by number. Only every third one has a size, so micro-batches differ in their counts."""
 
     def __init__(self, batch_size: int = 8, micro_batch_size: int = 8) -> None:
         self.batch_size, self.micro_batch_size = batch_size, micro_batch_size
@@ -44,8 +44,7 @@ class PointSource:
     def point(self, number: int) -> tuple[Tensor, int, float]:
         from albert.runtime.random_streams import stream
 
-        draws = stream("points", 0, number)
-        inputs = torch.from_numpy(draws.normal(size=N_INPUTS)).float()
+        inputs = torch.from_numpy(stream("points", 0, number).normal(size=N_INPUTS)).float()
         size = float(inputs.sum()) if number % 3 == 0 else float("nan")
         return inputs, int(inputs.argmax()) % N_CLASSES, size
 
@@ -60,7 +59,7 @@ class PointSource:
 
 
 class Interrupting:
-    """Sends a signal to this very process while it makes the batch of one step."""
+    """A source that sends a signal to this process when it makes the batch of one step."""
 
     def __init__(self, source, step: int, number: int) -> None:
         self._source, self._step, self._number = source, step, number
@@ -89,14 +88,36 @@ def point_objective(model: nn.Module, batch: Points):
     from albert.training.update import Sums
 
     logits, sizes = model(batch.inputs)
-    measured = batch.sizes.isfinite()
+    has_size = batch.sizes.isfinite()
     return Sums(
         losses={
             "class": nn.functional.cross_entropy(logits, batch.classes, reduction="sum"),
-            "size": (sizes[measured] - batch.sizes[measured]).square().sum(),
+            "size": (sizes[has_size] - batch.sizes[has_size]).square().sum(),
         },
         correct={"class": (logits.argmax(-1) == batch.classes).sum()},
     )
+
+
+def scaled(sums, factor: float):
+    """Sums with all losses multiplied by a factor, for instance NaN."""
+    return replace(sums, losses={name: loss * factor for name, loss in sums.losses.items()})
+
+
+def on_call(call: int, action):
+    """The objective, which first runs `action` in its call number `call` (from 1)."""
+    calls = []
+
+    def objective(model, batch):
+        calls.append(batch)
+        if len(calls) == call:
+            action()
+        return point_objective(model, batch)
+
+    return objective
+
+
+def weights_of(model: nn.Module) -> Tensor:
+    return torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
 
 
 def final_bytes(run) -> bytes:
@@ -104,20 +125,26 @@ def final_bytes(run) -> bytes:
     return (run.checkpoints()[-1][1] / "training_state.safetensors").read_bytes()
 
 
-def steps_kept(run) -> list[int]:
-    """Of its checkpoints."""
+def checkpoint_steps(run) -> list[int]:
     return [step for step, _ in run.checkpoints()]
+
+
+def events(run, name: str) -> list[dict]:
+    """Records of one kind in the journal."""
+    from albert.runtime.json_files import read_journal
+
+    return [record for record in read_journal(run.journal_path) if record["event"] == name]
 
 
 @pytest.fixture
 def source_of():
-    """The class of the batches' source."""
+    """The class of the batch source."""
     return PointSource
 
 
 @pytest.fixture
 def make_model():
-    """The same model every time."""
+    """Build the same model every time."""
 
     def make(dropout: float = 0.0) -> PointModel:
         torch.manual_seed(7)
@@ -128,34 +155,28 @@ def make_model():
 
 @pytest.fixture
 def objective():
-    """The loss."""
     return point_objective
 
 
 @pytest.fixture
-def learn(make_model, tmp_path):
-    """Train in a folder, afresh or from where it stands, as a new process would; returns model and result."""
+def train(make_model, tmp_path):
+    """Start or resume a run, as a new process would; returns the model and the result."""
     from albert.optim.optimizer import OptimizerRecipe, build_optimizer
     from albert.training.logging import TrainingPlan
     from albert.training.loop import Training
     from albert.training.run_folder import RunFolder
 
-    def learn(name="run", *, source=None, objective=point_objective, dropout=0.0, kind="lamb", **changes):
-        learn.model = model = make_model(dropout)
+    def train(name="run", *, source=None, objective=point_objective, dropout=0.0, kind="lamb", **changes):
+        train.model = model = make_model(dropout)
         settings = {
             "identity": {"recipe": "r1", "corpus": "c1"},
             "evaluate": None,
             "before_step": None,
             "meter": None,
-            "loggers": (),
             "compute_workers": 1,
         }
         settings |= {key: changes.pop(key) for key in settings.keys() & changes.keys()}
         run = RunFolder(tmp_path / name)
-
-        def save_model(directory):
-            (directory / "model.bin").write_bytes(bytes(10))
-
         with run.locked():
             result = Training(
                 model,
@@ -166,18 +187,25 @@ def learn(make_model, tmp_path):
                 TrainingPlan(**({"total_steps": 10, "precision": "fp32", "log_every": 4} | changes)),
                 run,
                 device=torch.device("cpu"),
-                save_model=save_model,
-                description="Learning",
+                save_model=lambda directory: (directory / "model.bin").write_bytes(bytes(10)) and None,
                 **settings,
             ).complete()
         return model, result
 
-    return learn
+    return train
 
 
 @pytest.fixture
 def run(tmp_path):
-    """The folder that `learn` writes unless another is named."""
+    """The default folder of `train`."""
     from albert.training.run_folder import RunFolder
 
     return RunFolder(tmp_path / "run")
+
+
+@pytest.fixture
+def reference(tmp_path):
+    """The folder of `train("reference")`."""
+    from albert.training.run_folder import RunFolder
+
+    return RunFolder(tmp_path / "reference")

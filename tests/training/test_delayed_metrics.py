@@ -1,98 +1,85 @@
-"""Figures read one update late, as on a GPU: the same training, and divergence is answered as it is elsewhere."""
+"""Metrics that are read one update late, as on a GPU: training and the handling of divergence are the same."""
 
+import math
 import signal
 
 import pytest
 import torch
-from tests.training.conftest import Interrupting, final_bytes
+from tests.training.conftest import Interrupting, checkpoint_steps, events, final_bytes, scaled
 
-from albert.runtime.errors import Diverged, InvalidConfiguration
+from albert.runtime.errors import Diverged
 from albert.runtime.json_files import read_journal
-from albert.training.logging import MACHINE_METRICS, TrainingPlan
+from albert.training.logging import MACHINE_METRICS
 from albert.training.run_folder import RunFolder, Stopped
-from albert.training.update import Sums
 
-LATE = {"delay_metrics": True}
-
-
-def told(run: RunFolder) -> list[dict]:
-    return [
-        {key: value for key, value in record.items() if key not in (*MACHINE_METRICS, "event", "now", "changes", "why")}
-        for record in read_journal(run.journal_path)
-    ]
+DELAYED = {"delay_metrics": True}
 
 
-class Counting:
-    """An objective that does not find a number in some of its calls."""
+def journal_metrics(run: RunFolder) -> list[dict]:
+    others = (*MACHINE_METRICS, "event", "now", "changes", "why")
+    return [{key: value for key, value in r.items() if key not in others} for r in read_journal(run.journal_path)]
+
+
+class NanInCalls:
+    """An objective whose loss is NaN in some of its calls."""
 
     def __init__(self, objective, *bad: int) -> None:
         self.objective, self.bad, self.calls = objective, bad, 0
 
     def __call__(self, model, batch):
         self.calls += 1
-        sums = self.objective(model, batch)
-        if self.calls not in self.bad:
-            return sums
-        return Sums({name: loss * float("nan") for name, loss in sums.losses.items()}, sums.correct)
+        return scaled(self.objective(model, batch), math.nan if self.calls in self.bad else 1.0)
+
+
+def assert_weights_are_close(model, other):
+    for parameter, expected in zip(model.parameters(), other.parameters(), strict=True):
+        torch.testing.assert_close(parameter, expected, rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("kind", ["lamb", "adamw", "muon"])
-def test_training_is_the_same(learn, source_of, run, tmp_path, kind):
+def test_training_is_the_same(train, source_of, run, reference, kind):
     settings = {"kind": kind, "dropout": 0.3, "source": source_of(micro_batch_size=3), "checkpoint_every": 3}
-    model, result = learn("now", **settings)
-    late, same = learn(**settings, **LATE)
-    assert (same.steps, same.tokens, same.ended_by) == (result.steps, result.tokens, result.ended_by)
-    for one, other in zip(model.parameters(), late.parameters(), strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-6, atol=1e-6)
-    for one, other in zip(told(RunFolder(tmp_path / "now")), told(run), strict=True):
-        assert one == pytest.approx(other, rel=1e-6)
+    expected_model, expected = train("reference", **settings)
+    model, result = train(**settings, **DELAYED)
+    assert (result.steps, result.tokens, result.ended_by) == (expected.steps, expected.tokens, expected.ended_by)
+    assert_weights_are_close(model, expected_model)
+    for record, expected_record in zip(journal_metrics(run), journal_metrics(reference), strict=True):
+        assert record == pytest.approx(expected_record, rel=1e-6)
 
 
 @pytest.mark.parametrize("bad", [1, 3, 6, 10])
-def test_an_update_that_is_not_finite_is_left_out_and_counted(learn, objective, run, tmp_path, bad):
-    """Wherever it lies: nothing of it is in the weights, and the journal says which it was."""
+def test_an_update_that_is_not_finite_is_skipped_and_counted(train, objective, run, reference, bad):
     settings = {"on_divergence": "skip", "checkpoint_every": 3}
-    model, result = learn("now", objective=Counting(objective, bad), **settings)
-    late, same = learn(objective=Counting(objective, bad), **settings, **LATE)
-    assert (same.steps, same.skipped) == (result.steps, result.skipped) == (10, 1)
-    for one, other in zip(model.parameters(), late.parameters(), strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-6, atol=1e-6)
-    skips = [[line["step"] for line in read_journal(each.journal_path) if line["event"] == "skip"]
-             for each in (RunFolder(tmp_path / "now"), run)]  # fmt: skip
-    assert skips == [[bad], [bad]]
+    expected_model, expected = train("reference", objective=NanInCalls(objective, bad), **settings)
+    model, result = train(objective=NanInCalls(objective, bad), **settings, **DELAYED)
+    assert (result.steps, result.skipped) == (expected.steps, expected.skipped) == (10, 1)
+    assert_weights_are_close(model, expected_model)
+    assert [[record["step"] for record in events(each, "skip")] for each in (reference, run)] == [[bad], [bad]]
 
 
-def test_a_run_that_diverged_ends_one_update_later_with_a_good_checkpoint(learn, objective, run):
-    counting = Counting(objective, 6)
-    with pytest.raises(Diverged, match="class: is nan"):
-        learn(objective=counting, checkpoint_every=2, log_every=100, total_steps=20, **LATE)
-    assert counting.calls == 6  # update 6 is saved, so its metrics are read at once
-    assert [step for step, _ in run.checkpoints()] == [2, 4]
-    counting = Counting(objective, 3)
-    with pytest.raises(Diverged, match="class: is nan"):
-        learn(objective=counting, checkpoint_every=100, log_every=100, total_steps=20, **LATE)
-    assert counting.calls == 4 and [step for step, _ in run.checkpoints()] == [2, 4]
+def test_a_diverged_run_ends_one_update_late_with_a_good_checkpoint(train, objective, run):
+    settings = {"log_every": 100, "total_steps": 20, **DELAYED}
+    for bad, every, calls in ((6, 2, 6), (3, 100, 4)):  # step 6 is to be saved, so its metrics are read at once
+        diverging = NanInCalls(objective, bad)
+        with pytest.raises(Diverged, match="class: is nan"):
+            train(objective=diverging, checkpoint_every=every, **settings)
+        assert diverging.calls == calls
+        assert checkpoint_steps(run) == [2, 4]
 
 
 @pytest.mark.parametrize("limit", [95, 96, 97, 200])
-def test_tokens_end_a_run_with_the_update_that_reaches_them(learn, limit):
-    ended = [learn(f"{name}", max_tokens=limit, log_every=100, **late)[1] for name, late in (("a", {}), ("b", LATE))]
-    assert ended[0].steps == ended[1].steps and ended[0].tokens == ended[1].tokens
+def test_a_token_limit_ends_the_run_with_the_same_update(train, limit):
+    (_, expected), (_, result) = (
+        train(name, max_tokens=limit, log_every=100, **changes) for name, changes in (("a", {}), ("b", DELAYED))
+    )
+    assert (result.steps, result.tokens) == (expected.steps, expected.tokens)
 
 
-def test_a_signal_saves_what_was_taken_and_the_run_goes_on_bit_identical(learn, source_of, run, tmp_path):
-    learn("whole", dropout=0.3, log_every=100, **LATE)
+def test_a_run_stopped_by_a_signal_resumes_bit_identically(train, source_of, run, reference):
+    settings = {"dropout": 0.3, "log_every": 100, **DELAYED}
+    train("reference", **settings)
     with pytest.raises(Stopped):
-        learn(source=Interrupting(source_of(), 5, signal.SIGTERM), dropout=0.3, log_every=100, **LATE)
-    assert [step for step, _ in run.checkpoints()] == [7]  # the signal is seen with the metrics of update 6
-    learn(dropout=0.3, log_every=100, **LATE)
-    assert final_bytes(run) == final_bytes(RunFolder(tmp_path / "whole"))
-
-
-def test_what_is_judged_before_the_step_is_read_at_once():
-    assert TrainingPlan(total_steps=1).delays_metrics(torch.device("cuda"))
-    assert not TrainingPlan(total_steps=1).delays_metrics(torch.device("cpu"))
-    for judged in ({"on_divergence": "rollback"}, {"spike_deviations": 6.0}):
-        assert not TrainingPlan(total_steps=1, **judged).delays_metrics(torch.device("cuda"))
-        with pytest.raises(InvalidConfiguration, match="cannot be combined"):
-            TrainingPlan(total_steps=1, delay_metrics=True, **judged)
+        train(source=Interrupting(source_of(), 5, signal.SIGTERM), **settings)
+    assert checkpoint_steps(run) == [7]  # the signal is seen with the metrics of update 6
+    train(**settings)
+    assert final_bytes(run) == final_bytes(reference)

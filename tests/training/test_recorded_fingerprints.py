@@ -1,4 +1,4 @@
-"""Fingerprints that runs have recorded stay as they are: otherwise a run would not go on with a newer version."""
+"""Fingerprints that earlier versions recorded do not change; otherwise their runs could not be resumed."""
 
 from dataclasses import replace
 
@@ -25,7 +25,7 @@ EARLIER_SMALL = replace(
     micro_batch_size=32,
     checkpoint_minutes=5.0,
 )
-"""What the recipe `small` was when runs recorded it."""
+"""An earlier version of the recipe `small`."""
 
 
 @pytest.mark.parametrize(
@@ -37,11 +37,11 @@ EARLIER_SMALL = replace(
         (RECIPES["continue"], "eb756158a02cc4845bbdbd7dacc72d795dbf2989f9b03cc149379a6109df1e7b"),
     ],
 )
-def test_recipes_of_pretraining(recipe, recorded):
+def test_fingerprints_of_pretraining_recipes(recipe, recorded):
     assert recipe_fingerprint(recipe) == recorded
 
 
-OTHERWISE = FinetuningSettings(seed=3, optimizer="lamb", workers=2, device="cpu", checkpoint_every=7)
+CHANGED = FinetuningSettings(seed=3, optimizer="lamb", workers=2, device="cpu", checkpoint_every=7)
 DISTILLED = FinetuningSettings(
     exits=(2, 4), freeze_encoder=True, distillation=Distillation(teacher="/a/b/run", revision="v1")
 )
@@ -51,15 +51,15 @@ DISTILLED = FinetuningSettings(
     ("settings", "changes", "recorded"),
     [
         (FinetuningSettings(), {}, "c2c13cdff61a3d7e621279250e9d3cb676226a7dabf0cddf30ddd87fa45aa3f1"),
-        (OTHERWISE, {}, "420ea004e945c1db16b4795e4b0542f903acea5eb9c8e38e8dafd8d3f2ff590f"),
+        (CHANGED, {}, "420ea004e945c1db16b4795e4b0542f903acea5eb9c8e38e8dafd8d3f2ff590f"),
         (DISTILLED, {"num_hidden_layers": 4}, "4a2bce5f218def7f75025cf7244d7b20fd77ac2727a1b979071e3e49896e3b12"),
     ],
 )
-def test_recipes_and_settings_of_finetuning(settings, changes, recorded):
+def test_fingerprints_of_finetuning_recipes_and_settings(settings, changes, recorded):
     assert task_recipe_fingerprint(SST2.target, changes, SST2.recipe, settings) == recorded
 
 
-def test_examples_of_finetuning():
+def test_the_fingerprint_of_examples():
     examples = [
         Example("1", "a:1", ("who", "ctx"), None, (Answer("ctx", 0),)),
         Example("2", "a:2", ("x",), 1),

@@ -1,47 +1,56 @@
+"""Process groups, lost peers, and the check that all ranks have the same settings."""
+
+import shutil
 import time
+from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
 
-from albert.runtime.distributed import Ranks, process_group, replicate, sum_over_ranks, wait_for_all, world
-from albert.runtime.errors import TryAgain
+import albert
+from albert.runtime.distributed import (
+    Ranks,
+    code_fingerprint,
+    process_group,
+    replicate,
+    require_same_on_ranks,
+    sum_over_ranks,
+    wait_for_all,
+    world,
+)
+from albert.runtime.errors import InvalidConfiguration, TryAgain
 
 CPU = torch.device("cpu")
 
 
-def test_without_a_launcher_there_is_one_process():
-    assert world() == Ranks(rank=0, size=1, local_rank=0)
-    assert world().is_first
-
-
-def test_the_launcher_says_who_we_are(monkeypatch):
-    for name, value in {"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1"}.items():
+@pytest.mark.parametrize(
+    ("environment", "ranks"),
+    [
+        ({}, Ranks(rank=0, size=1, local_rank=0)),
+        ({"RANK": "0", "WORLD_SIZE": "1"}, Ranks()),
+        ({"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1"}, Ranks(rank=3, size=4, local_rank=1)),
+    ],
+)
+def test_ranks_are_those_that_the_launcher_set(monkeypatch, environment, ranks):
+    for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    assert world() == Ranks(rank=3, size=4, local_rank=1)
-    assert not world().is_first
+    assert world() == ranks
+    assert world().is_first == (ranks.rank == 0)
 
 
-def test_one_process_communicates_with_nobody():
-    model = nn.Linear(2, 2)
-    values = torch.tensor([1.0, 2.0])
-    with process_group(CPU) as here:
+def test_single_process_needs_no_process_group():
+    model, values = nn.Linear(2, 2), torch.tensor([1.0, 2.0])
+    with process_group(CPU) as ranks:
         assert not torch.distributed.is_initialized()
-        assert replicate(model, here, CPU) is model
-        assert sum_over_ranks(values, here) is values
-        wait_for_all(here)
-
-
-def test_the_launcher_may_start_a_single_process(monkeypatch):
-    for name, value in {"RANK": "0", "WORLD_SIZE": "1"}.items():
-        monkeypatch.setenv(name, value)
-    with process_group(CPU) as here:
-        assert here == Ranks()
+        assert replicate(model, ranks, CPU) is model
+        assert sum_over_ranks(values, ranks) is values
+        wait_for_all(ranks)
 
 
 @pytest.fixture
-def two_processes(monkeypatch):
-    """One of two, as far as it can tell."""
+def second_of_two(monkeypatch):
+    """Set the environment of rank 1 of 2, without a process group."""
     for name, value in {"RANK": "1", "WORLD_SIZE": "2"}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(torch.distributed, "init_process_group", lambda *_, **__: None)
@@ -59,14 +68,14 @@ def two_processes(monkeypatch):
         torch.distributed.DistNetworkError("The client socket has failed to connect"),
     ],
 )
-def test_a_lost_peer_is_a_reason_to_try_again(two_processes, error):
+def test_lost_peer_raises_try_again(second_of_two, error):
     with pytest.raises(TryAgain, match="process 1: lost another process") as failure, process_group(CPU):
         raise error
     assert failure.value.exit_code == 75
 
 
 @pytest.mark.parametrize("error", [KeyError("a"), RuntimeError("shape '[2, 3]' is invalid"), TryAgain("a", "b")])
-def test_an_error_of_our_own_passes(two_processes, error):
+def test_other_errors_pass_unchanged(second_of_two, error):
     with pytest.raises(type(error)) as failure, process_group(CPU):
         raise error
     assert failure.value is error
@@ -76,19 +85,67 @@ WATCHED = """
 import os, sys, time
 import torch
 from albert.runtime.distributed import process_group
-with process_group(torch.device("cpu"), watch=True) as here:
-    if sys.argv[1] == "dies" and here.rank == 1:
+with process_group(torch.device("cpu"), watch=True) as ranks:
+    if sys.argv[1] == "dies" and ranks.rank == 1:
         os._exit(9)
     time.sleep(0 if sys.argv[1] == "ends" else 60)
 """
 
 
 @pytest.mark.parametrize(("how", "codes"), [("dies", [75, 9]), ("ends", [0, 0])])
-def test_a_process_that_waits_for_nothing_we_can_interrupt_ends_when_another_died(fork_server, tmp_path, how, codes):
-    """As one does that waits for NCCL: here both sleep, which gloo does not interrupt either."""
+def test_process_that_cannot_be_interrupted_ends_when_its_peer_dies(fork_server, tmp_path, how, codes):
+    """Both sleep, which gloo does not interrupt either, as in a wait for NCCL."""
     (tmp_path / "watched.py").write_text(WATCHED, encoding="utf-8")
     started = time.monotonic()
     ranks = fork_server.start_world([["python", str(tmp_path / "watched.py"), how]] * 2)
     assert [rank.finish() for rank in ranks] == codes
     assert time.monotonic() - started < 55
     assert ("process 0: lost process 1; the same command resumes" in ranks[0].printed) == (how == "dies")
+
+
+FACTS = {"code": "a", "recipe": "b", "corpus": "c"}
+
+
+@pytest.fixture
+def compare_ranks(monkeypatch):
+    """Compare the facts of rank 0, `FACTS`, with those of two others."""
+
+    def compare(*others: dict[str, str]) -> None:
+        digests = []
+
+        def all_gather(gathered, own):
+            digests.append(own)
+            if len(digests) > 1:  # the call of another rank below
+                for row in gathered:
+                    row.copy_(own)
+                return
+            gathered[0].copy_(own)
+            for row, facts in zip(gathered[1:], others, strict=True):
+                require_same_on_ranks(facts, Ranks(1, 3), CPU)
+                row.copy_(digests[-1])
+
+        monkeypatch.setattr(torch.distributed, "all_gather", all_gather)
+        require_same_on_ranks(FACTS, Ranks(0, 3), CPU)
+
+    return compare
+
+
+@pytest.mark.parametrize("name", FACTS)
+def test_rank_with_other_facts_is_named(compare_ranks, name):
+    require_same_on_ranks(FACTS, Ranks(), CPU)
+    compare_ranks(FACTS, dict(FACTS))
+    message = f"rank 2: has another {name} than rank 0; start all with"
+    with pytest.raises(InvalidConfiguration, match=message) as refused:
+        compare_ranks(FACTS, FACTS | {name: "other"})
+    assert refused.value.exit_code == 78
+
+
+def test_code_fingerprint_covers_every_source_file(monkeypatch, tmp_path):
+    root = tmp_path / "albert"
+    shutil.copytree(Path(albert.__file__).parent, root, ignore=shutil.ignore_patterns("__pycache__"))
+    before = code_fingerprint()
+    monkeypatch.setattr(albert, "__file__", str(root / "__init__.py"))
+    assert code_fingerprint() == before
+    with open(root / "model" / "attention.py", "a", encoding="utf-8") as file:
+        file.write("\n")
+    assert code_fingerprint() != before

@@ -31,8 +31,6 @@ from albert.runtime.files import (
 )
 from albert.runtime.manifest import MANIFEST_NAME, file_hash, is_intact, verify_directory
 
-# --------------------------------------------------------------------------------------------------------------------
-
 
 def fill(directory: Path, content: str = "new") -> None:
     (directory / "weights.bin").write_bytes(bytes(range(64)))
@@ -42,20 +40,25 @@ def fill(directory: Path, content: str = "new") -> None:
 
 
 @pytest.fixture
-def whole(tmp_path):
-    with new_directory(tmp_path / "whole") as directory:
+def out(tmp_path):
+    """A directory written by `new_directory`."""
+    with new_directory(tmp_path / "out") as directory:
         fill(directory)
-    return tmp_path / "whole"
+    return tmp_path / "out"
 
 
 def names_in(directory: Path) -> list[str]:
     return sorted(entry.name for entry in directory.iterdir())
 
 
+def disk_full(*_):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
 # ---- files ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_file_is_written_with_its_parents_and_replaced_whole(tmp_path):
+def test_file_is_written_with_its_parents_and_replaced(tmp_path):
     write_text(tmp_path / "a" / "b.txt", "ä\n")
     write_bytes(tmp_path / "a" / "b.txt", b"second")
     assert (tmp_path / "a" / "b.txt").read_bytes() == b"second"
@@ -63,7 +66,7 @@ def test_a_file_is_written_with_its_parents_and_replaced_whole(tmp_path):
 
 
 @pytest.mark.parametrize("call", ["fsync", "replace"])
-def test_a_full_disk_leaves_the_old_file_and_no_other(tmp_path, monkeypatch, call):
+def test_full_disk_leaves_only_the_old_file(tmp_path, monkeypatch, call):
     path = tmp_path / "state.json"
     write_text(path, "old")
     monkeypatch.setattr(os, call, disk_full)
@@ -74,7 +77,7 @@ def test_a_full_disk_leaves_the_old_file_and_no_other(tmp_path, monkeypatch, cal
 
 
 @pytest.mark.parametrize("write", [write_text, lambda path, _: new_directory(path).__enter__()])
-def test_a_place_below_a_file_cannot_be_created(tmp_path, write):
+def test_path_below_a_file_cannot_be_created(tmp_path, write):
     (tmp_path / "file").touch()
     with pytest.raises(CannotCreate) as refusal:
         write(tmp_path / "file" / "below", "text")
@@ -82,56 +85,53 @@ def test_a_place_below_a_file_cannot_be_created(tmp_path, write):
 
 
 @pytest.fixture
-def order(monkeypatch):
-    """What is flushed, renamed and removed, in order: ("fsync", inode), ("rename", name), ("rmdir", name)."""
+def events(monkeypatch):
+    """Calls of fsync, rename and rmdir in order: ("fsync", inode), ("rename", name), ("rmdir", name)."""
     events = []
 
-    def recorded(name, plain, what):
-        def call(*arguments, **options):
-            events.append((name, what(*arguments)))
-            return plain(*arguments, **options)
+    def record(name, function, value):
+        def call(*args, **kwargs):
+            events.append((name, value(*args)))
+            return function(*args, **kwargs)
 
-        return call
+        monkeypatch.setattr(os, name, call)
 
-    for name, what in (
-        ("fsync", lambda descriptor: os.fstat(descriptor).st_ino),
-        ("rename", lambda source, target: Path(target).name),
-        ("replace", lambda source, target: Path(target).name),
-        ("rmdir", lambda path: Path(path).name),
-    ):
-        monkeypatch.setattr(os, name, recorded(name, getattr(os, name), what))
+    record("fsync", os.fsync, lambda descriptor: os.fstat(descriptor).st_ino)
+    record("rename", os.rename, lambda source, target: Path(target).name)
+    record("replace", os.replace, lambda source, target: Path(target).name)
+    record("rmdir", os.rmdir, lambda path: Path(path).name)
     return events
 
 
-def flushed(*paths: Path) -> list[tuple[str, int]]:
+def flushes(*paths: Path) -> list[tuple[str, int]]:
     return [("fsync", path.stat().st_ino) for path in paths]
 
 
-def test_a_file_is_on_the_disk_before_its_name_and_its_name_at_the_end(tmp_path, order):
+def test_file_is_flushed_before_its_rename_and_its_folder_after(tmp_path, events):
     path = tmp_path / "state.json"
     write_text(path, "new")
-    assert order == [*flushed(path), ("replace", path.name), *flushed(tmp_path)]
+    assert events == [*flushes(path), ("replace", path.name), *flushes(tmp_path)]
 
 
 # ---- directories ---------------------------------------------------------------------------------------------------
 
 
-def test_a_directory_is_described_by_its_manifest(whole):
-    verify_directory(whole)
-    listed = json.loads((whole / MANIFEST_NAME).read_text())["files"]
+def test_manifest_lists_size_and_hash_of_every_file(out):
+    verify_directory(out)
+    listed = json.loads((out / MANIFEST_NAME).read_text())["files"]
     assert sorted(listed) == ["empty", "text/card.md", "weights.bin"]
-    assert listed["weights.bin"] == {"bytes": 64, "sha256": file_hash(whole / "weights.bin")}
+    assert listed["weights.bin"] == {"bytes": 64, "sha256": file_hash(out / "weights.bin")}
 
 
-def test_an_existing_path_is_refused_before_anything_is_written(whole):
-    before = file_hash(whole / MANIFEST_NAME)
-    with pytest.raises(CannotCreate, match="exists already") as refusal, new_directory(whole):
+def test_existing_path_is_refused_before_writing(out):
+    before = file_hash(out / MANIFEST_NAME)
+    with pytest.raises(CannotCreate, match="exists already") as refusal, new_directory(out):
         pytest.fail("the block must not run")
     assert refusal.value.exit_code == 73
-    assert file_hash(whole / MANIFEST_NAME) == before and names_in(whole.parent) == ["whole"]
+    assert file_hash(out / MANIFEST_NAME) == before and names_in(out.parent) == ["out"]
 
 
-def test_a_path_that_appears_meanwhile_is_not_replaced(tmp_path):
+def test_path_created_meanwhile_is_not_replaced(tmp_path):
     with pytest.raises(CannotCreate), new_directory(tmp_path / "out") as directory:
         fill(directory)
         with new_directory(tmp_path / "out") as faster:
@@ -140,7 +140,7 @@ def test_a_path_that_appears_meanwhile_is_not_replaced(tmp_path):
     assert (tmp_path / "out" / "text" / "card.md").read_text() == "faster" and names_in(tmp_path) == ["out"]
 
 
-def test_a_file_may_give_way_to_a_directory(tmp_path):
+def test_directory_replaces_a_file(tmp_path):
     (tmp_path / "out").touch()
     with new_directory(tmp_path / "out", replace=True) as directory:
         fill(directory)
@@ -148,115 +148,101 @@ def test_a_file_may_give_way_to_a_directory(tmp_path):
     assert names_in(tmp_path) == ["out"]
 
 
-def test_replacing_swaps_whole_for_whole(whole):
-    with new_directory(whole, replace=True) as directory:
+def test_directory_replaces_a_directory_at_the_end(out):
+    with new_directory(out, replace=True) as directory:
         fill(directory, "second")
-        assert (whole / "text" / "card.md").read_text() == "new"
-    verify_directory(whole)
-    assert (whole / "text" / "card.md").read_text() == "second" and names_in(whole.parent) == ["whole"]
+        assert (out / "text" / "card.md").read_text() == "new"
+    verify_directory(out)
+    assert (out / "text" / "card.md").read_text() == "second" and names_in(out.parent) == ["out"]
 
 
-def test_an_error_in_the_block_leaves_nothing(tmp_path):
+def test_error_in_the_block_leaves_nothing(tmp_path):
     with pytest.raises(KeyError), new_directory(tmp_path / "out") as directory:
         fill(directory)
         raise KeyError
     assert names_in(tmp_path) == []
 
 
-def test_everything_is_on_the_disk_before_the_name_appears(tmp_path, order):
+def test_directory_is_flushed_before_its_rename_and_its_parent_after(tmp_path, events):
     out = tmp_path / "out"
     with new_directory(out) as directory:
         fill(directory)
-    name = order.index(("rename", "out"))
-    before, after = order[:name], order[name + 1 :]
-    assert set(flushed(out, *out.rglob("*"))) <= set(before)
-    first, last = (before.index(*flushed(out / each)) for each in ("weights.bin", MANIFEST_NAME))
-    assert first < last
-    assert after == flushed(tmp_path)
+    rename = events.index(("rename", "out"))
+    before, after = events[:rename], events[rename + 1 :]
+    assert set(flushes(out, *out.rglob("*"))) <= set(before)
+    assert before.index(*flushes(out / "weights.bin")) < before.index(*flushes(out / MANIFEST_NAME))
+    assert after == flushes(tmp_path)
 
 
-def test_an_old_directory_goes_when_the_new_one_s_name_is_on_the_disk(whole, order):
-    with new_directory(whole, replace=True) as directory:
+def test_old_directory_is_removed_after_the_rename_is_flushed(out, events):
+    with new_directory(out, replace=True) as directory:
         fill(directory, "second")
-    last = max(place for place, event in enumerate(order) if event == ("rename", whole.name))
-    assert order[last + 1 : last + 2] == flushed(whole.parent)
-    assert [kind for kind, _ in order[last + 2 :]] == ["rmdir"] * 2  # the old one, and the folder in it
+    last = max(index for index, event in enumerate(events) if event == ("rename", out.name))
+    assert events[last + 1 : last + 2] == flushes(out.parent)
+    assert [name for name, _ in events[last + 2 :]] == ["rmdir"] * 2  # the old one, and the folder in it
 
 
-def test_a_removed_directory_s_name_is_gone_for_good_before_its_files(whole, order):
-    remove_directory(whole)
-    assert [kind for kind, _ in order] == ["rename", "fsync", "rmdir", "rmdir"] and order[1:2] == flushed(whole.parent)
+def test_removed_directory_is_renamed_and_flushed_before_its_files_are_removed(out, events):
+    remove_directory(out)
+    assert [name for name, _ in events] == ["rename", "fsync", "rmdir", "rmdir"]
+    assert events[1:2] == flushes(out.parent)
 
 
-def test_the_parents_that_are_made_are_on_the_disk_before_what_they_hold(tmp_path, order):
+def test_new_parents_are_flushed_before_the_file(tmp_path, events):
     write_text(tmp_path / "a" / "b" / "c.txt", "new")
-    assert order[:2] == flushed(tmp_path, tmp_path / "a") and len(order) == 5
+    assert events[:2] == flushes(tmp_path, tmp_path / "a") and len(events) == 5
 
 
 # ---- damage --------------------------------------------------------------------------------------------------------
 
 
-def test_a_flipped_bit_in_any_byte_is_refused(whole):
-    for name in ("weights.bin", "text/card.md", MANIFEST_NAME):
-        path = whole / name
-        content = path.read_bytes()
-        for place in range(len(content)):
-            damaged = bytearray(content)
-            damaged[place] ^= 1 << place * 5 % 8
-            path.write_bytes(damaged)
+@pytest.mark.parametrize("name", ["weights.bin", "text/card.md", MANIFEST_NAME])
+def test_a_flipped_bit_in_any_byte_and_every_truncation_is_refused(out, name):
+    content = (out / name).read_bytes()
+    for index, byte in enumerate(content):
+        flipped = bytes([byte ^ 1 << index * 5 % 8])
+        for damaged in (content[:index], content[:index] + flipped + content[index + 1 :]):
+            (out / name).write_bytes(damaged)
             with pytest.raises(DamagedData):
-                verify_directory(whole)
-        path.write_bytes(content)
-    verify_directory(whole)
-
-
-def test_every_truncation_is_refused(whole):
-    for name in ("weights.bin", "text/card.md", MANIFEST_NAME):
-        content = (whole / name).read_bytes()
-        for length in range(len(content)):
-            (whole / name).write_bytes(content[:length])
-            with pytest.raises(DamagedData):
-                verify_directory(whole)
-        (whole / name).write_bytes(content)
-    verify_directory(whole)
+                verify_directory(out)
+    (out / name).write_bytes(content)
+    verify_directory(out)
 
 
 @pytest.mark.parametrize("name", ["weights.bin", "empty"])
-@pytest.mark.parametrize("kind", ["loop", "nothing", "pipe", "device"])
-def test_what_is_no_file_is_refused_and_not_waited_for(whole, name, kind):
-    """A pipe has no bytes either, as the file that is empty."""
-    file = whole / name
-    file.unlink()
+@pytest.mark.parametrize("kind", ["loop", "dangling", "pipe", "device"])
+def test_special_files_are_refused_without_blocking(out, name, kind):
+    (out / name).unlink()
     if kind == "pipe":
-        os.mkfifo(file)
+        os.mkfifo(out / name)
     else:
-        file.symlink_to({"loop": name, "nothing": "nowhere", "device": "/dev/zero"}[kind])
+        (out / name).symlink_to({"loop": name, "dangling": "nowhere", "device": "/dev/zero"}[kind])
     with pytest.raises((DamagedData, MissingInput), match=name):
-        verify_directory(whole)
+        verify_directory(out)
 
 
-def test_a_missing_file_is_named(whole):
-    (whole / "text" / "card.md").unlink()
+def test_missing_file_is_named(out):
+    (out / "text" / "card.md").unlink()
     with pytest.raises(DamagedData, match=r"card\.md: is listed in MANIFEST\.json but missing") as damage:
-        verify_directory(whole)
+        verify_directory(out)
     assert damage.value.exit_code == 65
 
 
 @pytest.mark.parametrize("name", ["extra.txt", "text/extra.txt"])
-def test_an_extra_file_is_named(whole, name):
-    (whole / name).touch()
+def test_unlisted_file_is_named(out, name):
+    (out / name).touch()
     with pytest.raises(DamagedData, match="is not listed"):
-        verify_directory(whole)
+        verify_directory(out)
 
 
 @pytest.mark.parametrize("name", [".gitattributes", ".cache/huggingface/lock", "text/.DS_Store"])
-def test_a_hidden_file_that_others_left_is_none_of_our_business(whole, name):
-    (whole / name).parent.mkdir(parents=True, exist_ok=True)
-    (whole / name).touch()
-    verify_directory(whole)
+def test_unlisted_hidden_file_is_ignored(out, name):
+    (out / name).parent.mkdir(parents=True, exist_ok=True)
+    (out / name).touch()
+    verify_directory(out)
 
 
-def test_a_hidden_file_of_ours_is_checked(tmp_path):
+def test_listed_hidden_file_is_checked(tmp_path):
     with new_directory(tmp_path / "out") as directory:
         (directory / ".hidden").write_text("content")
     (tmp_path / "out" / ".hidden").write_text("CONTENT")
@@ -264,50 +250,46 @@ def test_a_hidden_file_of_ours_is_checked(tmp_path):
         verify_directory(tmp_path / "out")
 
 
-def test_an_edited_manifest_is_refused(whole):
-    manifest = whole / MANIFEST_NAME
+def test_an_edited_manifest_is_refused(out):
+    manifest = out / MANIFEST_NAME
     content = json.loads(manifest.read_text())
-    (whole / "weights.bin").write_bytes(b"other")
-    content["files"]["weights.bin"] = {"bytes": 5, "sha256": file_hash(whole / "weights.bin")}
+    (out / "weights.bin").write_bytes(b"other")
+    content["files"]["weights.bin"] = {"bytes": 5, "sha256": file_hash(out / "weights.bin")}
     manifest.write_text(json.dumps(content, indent=1) + "\n")
     with pytest.raises(DamagedData, match=MANIFEST_NAME):
-        verify_directory(whole)
+        verify_directory(out)
 
 
 @pytest.mark.parametrize("content", ["", "[]", "null", '{"files": []}', '{"files": {"a": 3}, "self": ""}', "[" * 9999])
-def test_what_is_no_manifest_is_refused(whole, content):
-    (whole / MANIFEST_NAME).write_text(content)
+def test_invalid_manifest_is_refused(out, content):
+    (out / MANIFEST_NAME).write_text(content)
     with pytest.raises(DamagedData, match=MANIFEST_NAME):
-        verify_directory(whole)
-    assert not is_intact(whole)
+        verify_directory(out)
+    assert not is_intact(out)
 
 
-def test_a_directory_without_a_manifest_was_not_written_whole(whole):
-    (whole / MANIFEST_NAME).unlink()
+def test_directory_without_a_manifest_is_refused(out):
+    (out / MANIFEST_NAME).unlink()
     with pytest.raises(MissingInput, match="holds no MANIFEST") as refusal:
-        verify_directory(whole)
+        verify_directory(out)
     assert refusal.value.exit_code == 66
     with pytest.raises(MissingInput, match="no such directory"):
-        verify_directory(whole / "nowhere")
+        verify_directory(out / "nowhere")
 
 
-# ---- failures and deaths ---------------------------------------------------------------------------------------------
+# ---- full disks and killed writers -----------------------------------------------------------------------------------
 
 
-def disk_full(*_):
-    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-
-def fail_at(monkeypatch, turn: int) -> list[str]:
-    """Let the call number `turn` of those that make things durable fail as on a full disk; all calls are listed."""
+def fail_at(monkeypatch, number: int) -> list[str]:
+    """Make call `number` of fsync, rename, replace and mkdir fail as on a full disk; return the list of calls."""
     calls: list[str] = []
 
     def counted(name):
-        real = getattr(os, name)
+        function = getattr(os, name)
 
-        def call(*arguments, **settings):
+        def call(*args, **kwargs):
             calls.append(name)
-            return disk_full() if len(calls) == turn else real(*arguments, **settings)
+            return disk_full() if len(calls) == number else function(*args, **kwargs)
 
         return call
 
@@ -317,7 +299,7 @@ def fail_at(monkeypatch, turn: int) -> list[str]:
 
 
 @pytest.mark.parametrize("replace", [False, True])
-def test_a_disk_that_fills_up_at_any_call_leaves_what_was_there(tmp_path, replace):
+def test_full_disk_at_any_call_leaves_the_old_or_the_new_directory(tmp_path, replace):
     path = tmp_path / "out"
     if replace:
         with new_directory(path) as directory:
@@ -346,14 +328,14 @@ def test_a_disk_that_fills_up_at_any_call_leaves_what_was_there(tmp_path, replac
     assert turn > 8
 
 
-DIE_EVERYWHERE = """
+KILL_AT_EVERY_CALL = """
 import builtins, os, shutil, sys
 from pathlib import Path
 from albert.runtime import files as durable_files
 from albert.runtime import manifest as manifests
 
-kind, place = sys.argv[1], Path(sys.argv[2])
-path = place / "out"
+kind, folder = sys.argv[1], Path(sys.argv[2])
+path = folder / "out"
 
 def write(content):
     if kind == "file":
@@ -372,53 +354,47 @@ def check(may_be_absent):
     else:
         manifests.verify_directory(path)
 
-def count_down(turn):
-    left = [turn]
+def exit_at(number):
+    left = [number]
     def dying(function):
-        def call(*arguments, **settings):
+        def call(*args, **kwargs):
             left[0] -= 1
             if left[0] < 0:
                 os._exit(77)
-            return function(*arguments, **settings)
+            return function(*args, **kwargs)
         return call
     for name in ("fsync", "rename", "replace", "mkdir", "rmdir", "unlink", "open", "scandir", "truncate"):
         setattr(os, name, dying(getattr(os, name)))
     builtins.open = durable_files.open = manifests.open = dying(open)
 
-turn, status = 0, None
+number, status = 0, None
 while status != 0:
     if kind != "directory":
         write("old")
     child = os.fork()
     if child == 0:
-        count_down(turn)
+        exit_at(number)
         write("new")
         os._exit(0)
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     assert status in (0, 77), status
     check(may_be_absent=kind != "file")
-    durable_files.remove_leftovers(place)
+    durable_files.remove_leftovers(folder)
     check(may_be_absent=kind == "directory")
-    assert [entry.name for entry in place.iterdir()] in ([], ["out"]), list(place.iterdir())
+    assert [entry.name for entry in folder.iterdir()] in ([], ["out"]), list(folder.iterdir())
     if kind == "directory" and path.exists():
         durable_files.remove_directory(path)
-    turn += 1
-print(turn)
+    number += 1
+print(number)
 """
 
 
 @pytest.mark.parametrize(("kind", "least"), [("file", 5), ("directory", 12), ("replaced directory", 15)])
-def test_a_directory_is_whole_or_absent_wherever_its_writer_dies(tmp_path, kind, least):
-    """A child dies at every call in turn; it leaves nothing but names that the next writer removes.
-
-    Where it died with the old directory out of the way and the new one not yet in its place, the old one comes back.
-    """
-    place = tmp_path / "place"
-    place.mkdir()
-    command = [sys.executable, "-c", DIE_EVERYWHERE, kind, str(place)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, done.stderr
-    assert int(done.stdout) >= least
+def test_output_is_complete_or_absent_when_its_writer_is_killed_at_any_call(tmp_path, kind, least):
+    command = [sys.executable, "-c", KILL_AT_EVERY_CALL, kind, str(tmp_path)]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert result.returncode == 0, result.stderr
+    assert int(result.stdout) >= least
 
 
 # ---- leftovers -----------------------------------------------------------------------------------------------------
@@ -439,7 +415,7 @@ with new_directory(Path(sys.argv[1]), replace=True) as directory:
 
 @contextmanager
 def writer(path: Path):
-    """Another process in the middle of writing `path`, and the temporary name there."""
+    """A process that is writing `path`, and its temporary directory."""
     command = [sys.executable, "-c", WRITER, str(path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -447,49 +423,48 @@ def writer(path: Path):
         process.kill()
 
 
-def dead_writer(path: Path) -> Path:
-    """What a writer left that was killed."""
-    with writer(path) as (process, left):
+def killed_writer(path: Path) -> Path:
+    """The temporary directory of a killed writer."""
+    with writer(path) as (process, temporary):
         process.kill()
         process.wait()
-    assert left.is_dir()
-    return left
+    assert temporary.is_dir()
+    return temporary
 
 
 def token_of(temporary: Path) -> str:
     return temporary.name.rpartition("-")[2]
 
 
-def test_the_next_writer_removes_what_the_dead_left_and_nothing_of_the_living(tmp_path):
-    dead_writer(tmp_path / "out")
-    (tmp_path / "state.json.lock-0123abcd").touch()
-    (tmp_path / ".state.json.tmp-0123abcd").touch()
-    (tmp_path / ".state.json.lock-4567abcd").touch()
-    (tmp_path / ".mine-0123abcd").touch()
-    with writer(tmp_path / "second") as (process, living):
+def test_leftovers_of_killed_writers_are_removed_and_files_of_running_ones_kept(tmp_path):
+    killed_writer(tmp_path / "out")
+    for leftover in (".state.json.tmp-0123abcd", ".state.json.lock-4567abcd"):
+        (tmp_path / leftover).touch()
+    for other in (kept := [".mine-0123abcd", "state.json.lock-0123abcd"]):
+        (tmp_path / other).touch()
+    with writer(tmp_path / "second") as (process, temporary):
         with new_directory(tmp_path / "out") as directory:
             fill(directory)
-        lock = f".second.lock-{token_of(living)}"
-        left = [".mine-0123abcd", lock, living.name, "out", "state.json.lock-0123abcd"]
-        assert names_in(tmp_path) == sorted(left)
+        lock = f".second.lock-{token_of(temporary)}"
+        assert names_in(tmp_path) == sorted([*kept, lock, temporary.name, "out"])
         process.communicate("")
     assert process.returncode == 0
     verify_directory(tmp_path / "second")
-    assert names_in(tmp_path) == [".mine-0123abcd", "out", "second", "state.json.lock-0123abcd"]
+    assert names_in(tmp_path) == sorted([*kept, "out", "second"])
 
 
 @pytest.mark.parametrize("replaced", [False, True])
-def test_a_dead_writer_leaves_the_old_directory_or_the_new_one(whole, replaced):
-    left = dead_writer(whole)
-    (left if replaced else whole).rename(whole.parent / f".{whole.name}.old-{token_of(left)}")
-    remove_leftovers(whole.parent)
-    verify_directory(whole)
-    assert names_in(whole.parent) == [whole.name]
+def test_killed_writer_leaves_the_old_or_the_new_directory(out, replaced):
+    temporary = killed_writer(out)
+    (temporary if replaced else out).rename(out.parent / f".{out.name}.old-{token_of(temporary)}")
+    remove_leftovers(out.parent)
+    verify_directory(out)
+    assert names_in(out.parent) == [out.name]
 
 
 @pytest.mark.parametrize("is_locked", [False, True])
-def test_names_without_a_lock_go_only_where_a_lock_keeps_everybody_out(tmp_path, is_locked):
-    """As earlier versions wrote them: a process number that is not there may be alive in another container."""
+def test_temporary_names_without_a_lock_are_removed_only_in_a_locked_directory(tmp_path, is_locked):
+    """Earlier versions wrote them with a process number, which may be that of another container."""
     (tmp_path / ".out.tmp-999999999-0123abcd").mkdir()
     (tmp_path / ".second.old-999999999-0123abcd").mkdir()
     remove_leftovers(tmp_path, is_locked)
@@ -497,36 +472,28 @@ def test_names_without_a_lock_go_only_where_a_lock_keeps_everybody_out(tmp_path,
     assert (tmp_path / "second").exists() == is_locked
 
 
-def remove_as_a_leftover(temporary: Path) -> None:
-    """As whoever gets the lock, the server having lost it."""
+def remove_as_leftover(temporary: Path) -> None:
+    """As another process does after a file server lost the lock."""
     (temporary.parent / temporary.name.replace(".tmp-", ".lock-")).unlink()
     shutil.rmtree(temporary)
     temporary.mkdir()
 
 
-def remove_a_file(temporary: Path) -> None:
-    (temporary / "card.md").unlink()
-
-
-def remove_a_tensor_file(temporary: Path) -> None:
-    (temporary / "tensors").unlink()
-
-
-@pytest.mark.parametrize("remove", [remove_as_a_leftover, remove_a_file, remove_a_tensor_file])
-def test_a_directory_that_lost_a_file_while_it_was_written_is_refused(whole, remove):
+@pytest.mark.parametrize("removed", ["all", "card.md", "tensors"])
+def test_directory_from_which_another_program_removed_a_file_is_refused(out, removed):
     with pytest.raises(WriteFailed, match="another program removed it") as failure:  # noqa: SIM117 (what is refused)
-        with new_directory(whole, replace=True) as directory:
+        with new_directory(out, replace=True) as directory:
             write_text(directory / "card.md", "second")
             with library_writes(directory / "tensors"):
                 (directory / "tensors").write_bytes(b"1")
-            remove(directory)
+            remove_as_leftover(directory) if removed == "all" else (directory / removed).unlink()
             (directory / "last").touch()
     assert failure.value.exit_code == 74
-    verify_directory(whole)
-    assert names_in(whole.parent) == ["whole"]
+    verify_directory(out)
+    assert names_in(out.parent) == ["out"]
 
 
-def test_a_file_that_was_removed_while_it_was_written_is_refused(tmp_path):
+def test_file_that_another_program_removed_is_refused(tmp_path):
     with (
         pytest.raises(WriteFailed, match=r"state\.json: another program removed it"),
         new_file(tmp_path / "state.json"),
@@ -535,7 +502,7 @@ def test_a_file_that_was_removed_while_it_was_written_is_refused(tmp_path):
             entry.unlink()
 
 
-def test_a_full_disk_names_the_file_under_its_final_name(tmp_path):
+def test_full_disk_error_names_the_final_path(tmp_path):
     for error in (
         OSError(errno.ENOSPC, "No space left", str(tmp_path / "source"), None, str(tmp_path / ".a.tmp-0123abcd" / "b")),
         OSError(errno.ENOSPC, "No space left", str(tmp_path / ".a.tmp-0123abcd" / "b")),
@@ -545,109 +512,102 @@ def test_a_full_disk_names_the_file_under_its_final_name(tmp_path):
         assert str(failure.value) == f"{tmp_path / 'a' / 'b'}: No space left; free space or choose another disk"
 
 
-def test_a_full_disk_that_a_library_meets_is_told_with_the_file(tmp_path):
+def test_full_disk_error_of_a_library_names_the_file(tmp_path):
     with pytest.raises(WriteFailed, match=r"a/tensors: No space left"), new_directory(tmp_path / "a") as directory:  # noqa: SIM117
         with library_writes(directory / "tensors"):
             raise ValueError("Error while serializing: I/O error: No space left on device (os error 28)")
 
 
-def test_a_link_to_elsewhere_is_removed_but_not_followed(tmp_path):
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    (elsewhere / "kept").touch()
-    (tmp_path / ".out.tmp-0123abcd").symlink_to(elsewhere)
+def test_leftover_symlink_is_removed_but_not_followed(tmp_path):
+    folder = tmp_path / "folder"
+    write_text(folder / "kept", "")
+    (tmp_path / ".out.tmp-0123abcd").symlink_to(folder)
     remove_leftovers(tmp_path)
-    assert names_in(tmp_path) == ["elsewhere"] and names_in(elsewhere) == ["kept"]
+    assert names_in(tmp_path) == ["folder"] and names_in(folder) == ["kept"]
 
 
-# --------------------------------------------------------------------------------------------------------------------
+# ---- locks ---------------------------------------------------------------------------------------------------------
 
 
-def taken(path: Path) -> FileLock:
+def must_lock(path: Path) -> FileLock:
     lock = lock_file(path)
     assert lock is not None
     return lock
 
 
-def another_process_gets(path: Path) -> bool:
+def process_can_lock(path: Path) -> bool:
     child = os.fork()
     if child == 0:
         os._exit(0 if lock_file(path) else 3)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
-def another_thread_gets(path: Path) -> bool:
-    found = []
-
-    def ask() -> None:
-        if lock := lock_file(path):
-            found.append(lock)
-            lock.release()
-
-    thread = threading.Thread(target=ask)
-    thread.start()
-    thread.join()
-    return bool(found)
+def thread_can_lock(path: Path) -> bool:
+    with ThreadPoolExecutor(1) as pool:
+        lock = pool.submit(lock_file, path).result()
+    if lock:
+        lock.release()
+    return lock is not None
 
 
-def test_two_threads_of_a_process_do_not_both_get_a_lock(tmp_path):
+def test_lock_excludes_other_threads_and_processes(tmp_path):
     path = tmp_path / "lock"
-    lock = taken(path)
-    assert not another_thread_gets(path)
-    assert not another_process_gets(path), "the second thread's attempt gave the lock up"
+    lock = must_lock(path)
+    assert not thread_can_lock(path)
+    assert not process_can_lock(path), "the second thread's attempt released the lock"
     lock.release()
     lock.release()
-    assert another_thread_gets(path)
-    assert another_process_gets(path)
+    assert thread_can_lock(path)
+    assert process_can_lock(path)
 
 
-def test_of_threads_that_want_a_lock_at_the_same_moment_one_gets_it(tmp_path):
-    together = threading.Barrier(16)
+def test_one_of_many_concurrent_threads_gets_the_lock(tmp_path):
+    barrier = threading.Barrier(16)
     with ThreadPoolExecutor(16) as pool:
-        locks = list(pool.map(lambda _: together.wait() >= 0 and lock_file(tmp_path / "lock"), range(16)))
+        locks = list(pool.map(lambda _: barrier.wait() >= 0 and lock_file(tmp_path / "lock"), range(16)))
     (lock,) = filter(None, locks)
     lock.remove()
 
 
-def test_two_threads_do_not_both_work_in_a_directory(tmp_path):
+def test_locked_directory_excludes_other_threads_and_processes(tmp_path):
     with locked(tmp_path, "this run"), try_locked(tmp_path) as again:
         assert again is None
         with pytest.raises(CannotCreate, match="another process or thread is working in this run"):
             locked(tmp_path, "this run").__enter__()
-        assert not another_process_gets(tmp_path / ".lock")
-    assert another_process_gets(tmp_path / ".lock")
+        assert not process_can_lock(tmp_path / ".lock")
+    assert process_can_lock(tmp_path / ".lock")
 
 
-def test_a_lock_is_free_when_its_owner_was_killed(tmp_path):
+def test_lock_of_a_killed_process_is_free(tmp_path):
     path = tmp_path / "lock"
     child = os.fork()
     if child == 0:
-        taken(path)
+        must_lock(path)
         os.kill(os.getpid(), signal.SIGKILL)
     os.waitpid(child, 0)
-    taken(path).remove()
+    must_lock(path).remove()
     assert not path.exists()
 
 
-def test_a_lock_that_was_given_up_inside_of_the_block_is_free(tmp_path):
+def test_directory_lock_can_be_released_inside_the_block(tmp_path):
     with locked(tmp_path, "this run") as release:
         release()
-        assert another_process_gets(tmp_path / ".lock")
+        assert process_can_lock(tmp_path / ".lock")
 
 
-def test_a_file_that_its_owner_removed_meanwhile_is_not_a_lock(tmp_path, monkeypatch):
-    """Its owner removes it between our opening and our locking it: the next one would lock another file."""
+def test_lock_file_removed_between_open_and_lock_is_locked_anew(tmp_path, monkeypatch):
+    """Otherwise the next process would lock another file of the same name."""
     path, lockf, calls = tmp_path / "lock", fcntl.lockf, []
 
-    def owner_ends_first(*arguments):
+    def remove_first(*args):
         if not calls:
             path.unlink()
-        calls.append(lockf(*arguments))
+        calls.append(lockf(*args))
 
-    monkeypatch.setattr(fcntl, "lockf", owner_ends_first)
-    lock = taken(path)
+    monkeypatch.setattr(fcntl, "lockf", remove_first)
+    lock = must_lock(path)
     assert len(calls) == 2 and lock.is_in_place()
-    assert not another_process_gets(path)
+    assert not process_can_lock(path)
     lock.remove()
 
 
@@ -659,12 +619,12 @@ def no_locks(monkeypatch):
     monkeypatch.setattr(fcntl, "lockf", refuse)
 
 
-def test_a_file_system_without_locks_is_no_place_for_a_run(tmp_path, no_locks):
+def test_directory_on_a_file_system_without_locks_is_refused(tmp_path, no_locks):
     with pytest.raises(CannotCreate, match="its file system has no locks .*; choose another disk"):
         locked(tmp_path, "this run").__enter__()
 
 
-def test_a_file_system_without_locks_keeps_what_may_be_of_the_living(tmp_path, no_locks):
+def test_leftovers_on_a_file_system_without_locks_are_kept(tmp_path, no_locks):
     with new_directory(tmp_path / "first") as first:
         (first / "file").write_text("first")
         with new_directory(tmp_path / "second") as second:
@@ -672,4 +632,4 @@ def test_a_file_system_without_locks_keeps_what_may_be_of_the_living(tmp_path, n
         remove_leftovers(tmp_path)
         write_text(tmp_path / "third", "third")
     verify_directory(tmp_path / "first")
-    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["first", "second", "third"]
+    assert names_in(tmp_path) == ["first", "second", "third"]

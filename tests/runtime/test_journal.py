@@ -19,35 +19,36 @@ from albert.runtime.errors import AlbertError, DamagedData, InvalidConfiguration
 from albert.runtime.json_files import Journal, from_json, load_json, read_journal, read_json_object, save_json, to_json
 from albert.training.run_folder import Stopped
 
-# --------------------------------------------------------------------------------------------------------------------
+# ---- journals ------------------------------------------------------------------------------------------------------
+
+
+def append(path: Path, *records: dict[str, Any]) -> None:
+    journal = Journal(path)
+    for record in records:
+        journal.write(**record)
+    journal.close()
 
 
 @pytest.fixture
 def path(tmp_path):
-    journal = Journal(tmp_path / "run" / "journal.jsonl")
-    for step in (1, 2, 3):
-        journal.write("train", step=step, loss=1 / step)
-    journal.write("note", text="ähm\nzwei")
-    journal.close()
-    return journal.path
+    path = tmp_path / "run" / "journal.jsonl"
+    append(path, *(dict(event="train", step=step, loss=1 / step) for step in (1, 2, 3)))
+    append(path, dict(event="note", text="ähm\nzwei"))
+    return path
 
 
 def steps(records) -> list[int | None]:
     return [record.get("step") for record in records]
 
 
-def test_events_are_read_in_order(path):
+def test_events_are_read_in_order_with_their_time(path):
     records = read_journal(path)
-    assert [(r["event"], r.get("step"), r.get("loss"), r.get("text")) for r in records] == [
-        ("train", 1, 1.0, None),
-        ("train", 2, 0.5, None),
-        ("train", 3, 1 / 3, None),
-        ("note", None, None, "ähm\nzwei"),
-    ]
-    assert all(record["time"] > 1.6e9 for record in records)
+    assert all(record.pop("time") > 1.6e9 for record in records)
+    train = [{"event": "train", "step": step, "loss": 1 / step} for step in (1, 2, 3)]
+    assert records == [*train, {"event": "note", "text": "ähm\nzwei"}]
 
 
-def test_a_line_can_be_read_as_soon_as_it_is_written(tmp_path):
+def test_line_is_readable_as_soon_as_it_is_written(tmp_path):
     journal = Journal(tmp_path / "journal.jsonl")
     journal.write("train", step=1)
     assert steps(read_journal(journal.path)) == [1]
@@ -55,39 +56,33 @@ def test_a_line_can_be_read_as_soon_as_it_is_written(tmp_path):
 
 
 @pytest.mark.parametrize("kept", [1, 10, -2, -1])
-def test_a_torn_last_line_is_dropped(path, kept):
-    whole = path.read_bytes()
+def test_incomplete_last_line_is_dropped(path, kept):
+    complete = path.read_bytes()
     line = b'{"event": "train", "time": 1.0, "step": 4, "loss": 0.2}\n'
-    path.write_bytes(whole + line[:kept])
+    path.write_bytes(complete + line[:kept])
     assert steps(read_journal(path))[:4] == [1, 2, 3, None]
-    Journal(path).close()
-    assert path.read_bytes() == whole
-    journal = Journal(path)
-    journal.write("train", step=4)
-    journal.close()
+    append(path)
+    assert path.read_bytes() == complete
+    append(path, dict(event="train", step=4))
     assert steps(read_journal(path)) == [1, 2, 3, None, 4]
 
 
-def test_of_a_step_told_twice_the_last_telling_counts(path):
-    journal = Journal(path)
-    journal.write("train", step=2, loss=7.0)
-    journal.write("evaluation", step=2, loss=8.0)
-    journal.write("note", text="again")
-    journal.close()
-    records = read_journal(path)
-    assert [(r["event"], r.get("step")) for r in records] == [
-        ("train", 1),
-        ("train", 3),
-        ("note", None),
-        ("train", 2),
-        ("evaluation", 2),
-        ("note", None),
+def test_last_record_for_a_step_wins(path):
+    repeated = dict(event="train", step=2, loss=7.0)
+    append(path, repeated, dict(event="evaluation", step=2, loss=8.0), dict(event="note", text="again"))
+    records = [(record["event"], record.get("step"), record.get("loss")) for record in read_journal(path)]
+    assert records == [
+        ("train", 1, 1.0),
+        ("train", 3, 1 / 3),
+        ("note", None, None),
+        ("train", 2, 7.0),
+        ("evaluation", 2, 8.0),
+        ("note", None, None),
     ]
-    assert records[3]["loss"] == 7.0
 
 
 @pytest.mark.parametrize("line", [b"{", b"3", b"[]", b'"text"', b'{"step": 2}', b'{"event": "\xff"}', b"\0\0\0\0"])
-def test_a_damaged_line_in_the_middle_is_named_by_its_number(path, line):
+def test_damaged_line_in_the_middle_is_named_by_its_number(path, line):
     lines = path.read_bytes().splitlines()
     lines[1] = line
     path.write_bytes(b"\n".join(lines) + b"\n")
@@ -95,19 +90,14 @@ def test_a_damaged_line_in_the_middle_is_named_by_its_number(path, line):
         read_journal(path)
 
 
-def test_a_number_that_is_not_finite_is_kept_in_lines_that_any_program_reads(tmp_path):
-    journal = Journal(tmp_path / "journal.jsonl")
-    journal.write("train", step=1, loss=math.nan, more={"up": [math.inf], "down": -math.inf})
-    journal.close()
-
-    def refuse(name):
-        raise AssertionError(f"{name} is not JSON")
-
-    json.loads(journal.path.read_text(), parse_constant=refuse)
-    record = read_journal(journal.path)[0]
+def test_non_finite_numbers_are_written_as_strict_json(tmp_path):
+    path = tmp_path / "journal.jsonl"
+    append(path, dict(event="train", step=1, loss=math.nan, more={"up": [math.inf], "down": -math.inf}))
+    json.loads(path.read_text(), parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
+    record = read_journal(path)[0]
     assert math.isnan(record["loss"]) and record["more"]["down"] == -math.inf
-    journal.path.write_text('{"event": "train", "step": 2, "loss": NaN}\n')  # as earlier versions wrote it
-    assert math.isnan(read_journal(journal.path)[0]["loss"])
+    path.write_text('{"event": "train", "step": 2, "loss": NaN}\n')  # as in earlier versions
+    assert math.isnan(read_journal(path)[0]["loss"])
 
 
 FULL_DISK = """
@@ -129,15 +119,15 @@ except WriteFailed as failure:
 """
 
 
-def test_a_full_disk_is_one_error_and_costs_the_last_line_alone(tmp_path):
+def test_full_disk_is_one_error_and_loses_only_the_last_line(tmp_path):
     path = tmp_path / "journal.jsonl"
-    done = subprocess.run([sys.executable, "-c", FULL_DISK, str(path)], capture_output=True, text=True, timeout=60)
-    step, code, message = done.stdout.strip().split(" ", 2)
-    assert (code, message) == ("74", f"{path}: File too large"), done.stderr
+    result = subprocess.run([sys.executable, "-c", FULL_DISK, str(path)], capture_output=True, text=True, timeout=60)
+    step, code, message = result.stdout.strip().split(" ", 2)
+    assert (code, message) == ("74", f"{path}: File too large"), result.stderr
     assert steps(read_journal(path)) == list(range(int(step)))
 
 
-# --------------------------------------------------------------------------------------------------------------------
+# ---- dataclasses ---------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,7 +140,7 @@ class Inner:
         if self.share < 0:
             raise InvalidConfiguration("share", "is negative")
         if self.name == "forbidden":
-            raise ValueError("this name cannot be")
+            raise ValueError("this name is forbidden")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,7 +151,7 @@ class Outer:
     clamp: tuple[float, float] | None = None
     parts: tuple[Inner, ...] = ()
     counts: dict[str, int] = field(default_factory=dict)
-    place: Path | None = None
+    path: Path | None = None
     maybe: Inner | None = None
     anything: Any = None
 
@@ -181,19 +171,19 @@ OUTERS = st.builds(
     clamp=st.none() | st.tuples(FLOATS, FLOATS),
     parts=st.lists(INNERS, max_size=3).map(tuple),
     counts=st.dictionaries(st.text(), st.integers(), max_size=3),
-    place=st.none() | st.just(Path("a/b")),
+    path=st.none() | st.just(Path("a/b")),
     maybe=st.none() | INNERS,
     anything=st.none() | st.lists(st.integers(), max_size=2) | st.text(),
 )
 
 
 @given(OUTERS)
-def test_what_is_written_is_read_back_equal(value):
+def test_json_round_trip_is_exact(value):
     text = json.dumps(to_json(value))
     assert from_json(Outer, json.loads(text), "file") == value
 
 
-def test_a_file_round_trip_keeps_the_order_of_the_fields(tmp_path):
+def test_file_keeps_the_order_of_the_fields(tmp_path):
     value = Outer(inner=Inner(name="größe"), clamp=(0.0, 10.0))
     save_json(tmp_path / "value.json", value)
     assert load_json(Outer, tmp_path / "value.json") == value
@@ -220,40 +210,47 @@ def test_a_file_round_trip_keeps_the_order_of_the_fields(tmp_path):
         ({"clamp": 1}, "file: clamp: is int 1, a list is expected"),
         ({"parts": [{"name": "a"}, {"nome": "b"}]}, r"file: parts: nome: unknown key; did you mean 'name'\?"),
         ({"counts": {"a": "b"}}, "file: counts: a: is a string, int is expected"),
-        ({"place": 3}, "file: place: is int 3, Path is expected"),
+        ({"path": 3}, "file: path: is int 3, Path is expected"),
         ({"maybe": {"name": 3}}, "file: maybe: name: is int 3, str is expected"),
         ({"inner": {"name": "a", "share": -1}}, "share: is negative"),
-        ({"inner": {"name": "forbidden"}}, "file: inner: this name cannot be"),
+        ({"inner": {"name": "forbidden"}}, "file: inner: this name is forbidden"),
         ({"inner": {}}, "file: inner: name: is missing"),
     ],
 )
-def test_what_is_wrong_is_refused_by_its_key(change, message):
+def test_invalid_value_is_named_by_its_key(change, message):
     with pytest.raises(InvalidConfiguration, match=f"^{message}") as refusal:
         from_json(Outer, {"inner": {"name": "a"}} | change, "file")
     assert refusal.value.exit_code == 78
 
 
 @pytest.mark.parametrize("data", [[], None, 3, "text"])
-def test_what_is_no_object_is_refused(data):
+def test_other_values_than_objects_are_refused(data):
     with pytest.raises(InvalidConfiguration, match="an object is expected"):
         from_json(Outer, data, "file")
 
 
-def test_a_whole_number_will_do_for_a_float():
+def test_integers_are_converted_to_floats():
     value = from_json(Outer, {"inner": {"name": "a", "share": 1}, "clamp": [0, 10]}, "file")
     assert (value.inner.share, value.clamp) == (1.0, (0.0, 10.0))
     assert isinstance(value.inner.share, float)
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[1]", b"3", b'{"a": "\xff"}', b"[" * 100_000])
-def test_a_file_that_is_no_object_is_damaged(tmp_path, content):
-    (tmp_path / "file.json").write_bytes(content)
-    with pytest.raises(DamagedData, match=r"file\.json"):
-        read_json_object(tmp_path / "file.json")
+REPEATED = r"is not JSON \(the key 'a' occurs twice\)"
 
 
-def test_a_missing_file_is_missing_input(tmp_path):
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        *((content, r"file\.json") for content in (b"", b"{", b"[1]", b"3", b'{"a": "\xff"}', b"[" * 100_000)),
+        (b'{"a": 1, "a": 2}', REPEATED),
+        (b'{"b": [{"a": 1, "a": 1}]}', REPEATED),
+    ],
+)
+def test_files_without_a_json_object_are_refused(tmp_path, content, message):
     with pytest.raises(MissingInput, match="No such file"):
+        read_json_object(tmp_path / "file.json")
+    (tmp_path / "file.json").write_bytes(content)
+    with pytest.raises(DamagedData, match=message):
         read_json_object(tmp_path / "file.json")
 
 
@@ -262,52 +259,42 @@ def test_a_missing_file_is_missing_input(tmp_path):
         st.none() | st.booleans() | FLOATS | st.text(), lambda of: st.lists(of) | st.dictionaries(st.text(), of)
     )
 )
-def test_any_json_is_read_or_refused(data):
-    keys = ("inner", "steps", "kind", "clamp", "parts", "counts", "place", "maybe")
-    for key in keys:
+def test_any_json_is_converted_or_refused(data):
+    for key in ("inner", "steps", "kind", "clamp", "parts", "counts", "path", "maybe"):
         try:
             value = from_json(Outer, {"inner": {"name": "a"}, key: data}, "file")
         except InvalidConfiguration:
             continue
-        if key == "place":  # paths have several spellings
-            assert data is None or value.place == Path(data)
+        if key == "path":  # paths have several spellings
+            assert data is None or value.path == Path(data)
         else:
             assert to_json(value)[key] == data or isinstance(data, dict)
 
 
-def test_not_a_number_survives(tmp_path):
-    """A diverged figure must not make a report unreadable."""
+def test_file_with_nan_can_be_read(tmp_path):
     save_json(tmp_path / "figures.json", {"loss": math.nan})
     assert math.isnan(read_json_object(tmp_path / "figures.json")["loss"])
 
 
-@pytest.mark.parametrize("text", ['{"a": 1, "a": 2}', '{"b": [{"a": 1, "a": 1}]}'])
-def test_a_key_that_is_there_twice_is_refused(tmp_path, text):
-    (tmp_path / "a.json").write_text(text)
-    with pytest.raises(DamagedData, match=r"is not JSON \(the key 'a' occurs twice\)"):
-        read_json_object(tmp_path / "a.json")
-
-
 @dataclass(frozen=True)
-class _Placed:
+class Settings:
     rate: float = 1.0
-    place: Path = Path("a")
+    path: Path = Path("a")
 
 
 @pytest.mark.parametrize("number", ["1e999", "-1e999", "NaN", "1" + "0" * 400])
-def test_a_number_that_is_not_finite_is_refused(number):
+def test_non_finite_numbers_are_refused(number):
     with pytest.raises(InvalidConfiguration, match=r"a\.json: rate: is (-?inf|nan), a finite number is expected"):
-        from_json(_Placed, json.loads(f'{{"rate": {number}}}'), "a.json")
+        from_json(Settings, json.loads(f'{{"rate": {number}}}'), "a.json")
 
 
 @pytest.mark.parametrize("name", ["a\0b", "\ud800.csv"])
-def test_a_name_that_no_file_can_have_is_refused(name):
-    with pytest.raises(InvalidConfiguration, match=r"a\.json: place: is not a valid file name"):
-        from_json(_Placed, {"place": name}, "a.json")
+def test_invalid_file_names_are_refused(name):
+    with pytest.raises(InvalidConfiguration, match=r"a\.json: path: is not a valid file name"):
+        from_json(Settings, {"path": name}, "a.json")
 
 
-# --------------------------------------------------------------------------------------------------------------------
-
+# ---- errors --------------------------------------------------------------------------------------------------------
 
 CODES = {
     "UsageError": 2,
@@ -325,37 +312,34 @@ CODES = {
 
 
 def test_exit_codes_are_those_documented():
-    assert {
-        kind.__name__: kind.exit_code for kind in AlbertError.__subclasses__() if kind.__module__ == errors.__name__
-    } == CODES
-    assert {name for name in vars(errors) if name in CODES} == set(CODES)
+    kinds = [kind for kind in AlbertError.__subclasses__() if kind.__module__ == errors.__name__]
+    assert {kind.__name__: kind.exit_code for kind in kinds} == CODES
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (None, 143)])
-def test_a_run_that_was_stopped_ends_like_the_signal(number, code):
+def test_stopped_run_exits_with_the_code_of_the_signal(number, code):
     assert Stopped("run", number).exit_code == code
 
 
-def test_an_error_is_one_line_of_subject_reason_and_remedy():
+def test_message_has_subject_reason_and_remedy():
     assert str(MissingInput("data", "no such directory")) == "data: no such directory"
     error = MissingInput("data", "no such directory", "run albert prepare")
     assert str(error) == "data: no such directory; run albert prepare"
     assert (error.subject, error.why, error.remedy) == ("data", "no such directory", "run albert prepare")
 
 
-def test_a_near_miss_is_offered_and_else_everything_known():
+def test_similar_word_is_suggested_else_known_words_are_listed():
     assert did_you_mean("stepz", ["steps", "seed"]) == "did you mean 'steps'?"
     assert did_you_mean("zzz", ["steps", "seed"]) == "known: steps, seed"
     assert did_you_mean("zzz", []) == ""
 
 
-def test_an_error_that_quotes_a_file_is_one_line():
+def test_control_characters_in_messages_are_escaped():
     error = DamagedData("a\nb", "holds \x1b[2J and \u2028", "look\r")
     assert str(error) == r"a\nb: holds \x1b[2J and \u2028; look\r"
 
 
-def test_a_long_list_of_what_is_known_is_cut_with_its_count():
-    words = [f"option-{number:03d}" for number in range(100)]
-    said = did_you_mean("nothing alike", words)
-    assert said.startswith("known: option-000, option-001, ") and said.endswith(" and 87 more")
-    assert len(said) < 200
+def test_long_list_of_known_words_is_shortened():
+    hint = did_you_mean("nothing alike", [f"option-{number:03d}" for number in range(100)])
+    assert hint.startswith("known: option-000, option-001, ") and hint.endswith(" and 87 more")
+    assert len(hint) < 200

@@ -1,3 +1,5 @@
+"""Progress as plain lines, on a terminal and in a notebook."""
+
 import io
 import re
 import sys
@@ -12,20 +14,13 @@ from albert.runtime.progress import progress
 
 @pytest.fixture
 def clock(monkeypatch):
-    """Time that passes when the test says so."""
-
-    class Clock:
-        now = 100.0
-
-        def monotonic(self) -> float:
-            return self.now
-
-    clock = Clock()
+    """A clock that tests advance by its attribute `now`."""
+    clock = types.SimpleNamespace(now=100.0, monotonic=lambda: clock.now)
     monkeypatch.setattr(module, "time", clock)
     return clock
 
 
-def test_a_plain_line_has_amount_rate_and_time_left(clock, capsys):
+def test_plain_line_has_amount_rate_and_time_left(clock, capsys):
     with progress("Encoding", total=1000, unit="documents") as bar:
         clock.now += 20
         bar.note("loss 2.1")
@@ -35,23 +30,23 @@ def test_a_plain_line_has_amount_rate_and_time_left(clock, capsys):
 
 
 @pytest.mark.parametrize(
-    ("asked", "seconds", "amount", "line"),
+    ("options", "seconds", "amount", "line"),
     [
         ({"total": None}, 20, 3, "Work: 3 steps, 0.15/s"),
         ({"total": 1000, "done": 900}, 20, 10, "Work: 910/1,000 steps, 0.5/s, 3:00 left"),  # speed since a resume
         ({"total": 125_000}, 20, 10, "Work: 10/125,000 steps, 0.5/s, 69:26:20 left"),
-        ({"total": 10}, 0, 10, None),  # done at once
+        ({"total": 10}, 0, 10, None),  # too short
         ({"total": 10, "quiet": True}, 100, 10, None),
     ],
 )
-def test_what_a_line_tells(clock, capsys, asked, seconds, amount, line):
-    with progress("Work", unit="steps", **asked) as bar:
+def test_plain_line(clock, capsys, options, seconds, amount, line):
+    with progress("Work", unit="steps", **options) as bar:
         clock.now += seconds
         bar.advance(amount)
     assert capsys.readouterr().err.splitlines()[:1] == ([] if line is None else [line])
 
 
-def test_plain_lines_come_now_and_then(clock, capsys):
+def test_plain_lines_are_printed_every_15_seconds(clock, capsys):
     with progress("Encoding", total=100, unit="documents") as bar:
         for _ in range(100):
             clock.now += 1
@@ -61,7 +56,7 @@ def test_plain_lines_come_now_and_then(clock, capsys):
     assert lines[-1] == "Encoding: 100/100 documents, 1/s"
 
 
-def test_the_last_amount_is_told_when_the_block_fails(clock, capsys):
+def test_last_amount_is_printed_when_the_block_fails(clock, capsys):
     with pytest.raises(KeyError), progress("Encoding", total=10, unit="documents") as bar:
         clock.now += 5
         bar.advance(4)
@@ -71,7 +66,7 @@ def test_the_last_amount_is_told_when_the_block_fails(clock, capsys):
 
 @pytest.fixture
 def terminal(monkeypatch):
-    """Makes standard error a terminal, which keeps what it shows."""
+    """Replaces standard error by a terminal that records its output."""
 
     class Terminal(io.StringIO):
         def isatty(self) -> bool:
@@ -79,10 +74,10 @@ def terminal(monkeypatch):
 
         def wait_for(self, pattern: str) -> str:
             deadline = time.monotonic() + 10
-            while not (found := re.search(pattern, re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", self.getvalue()))):
+            while not (match := re.search(pattern, re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", self.getvalue()))):
                 assert time.monotonic() < deadline, self.getvalue()
                 time.sleep(0.01)
-            return found[0]
+            return match[0]
 
     def make() -> Terminal:
         monkeypatch.setattr(sys, "stderr", Terminal())
@@ -93,7 +88,7 @@ def terminal(monkeypatch):
     return make
 
 
-def test_a_terminal_shows_a_bar_with_rate_and_note(terminal, monkeypatch):
+def test_terminal_shows_a_bar_with_rate_and_note(terminal, monkeypatch):
     monkeypatch.setattr(module, "APPEARS_AFTER_SECONDS", 0)
     screen = terminal()
     with progress("Pre-training", total=20, unit="steps", done=10) as bar:
@@ -102,7 +97,7 @@ def test_a_terminal_shows_a_bar_with_rate_and_note(terminal, monkeypatch):
         screen.wait_for(r"Pre-training .*15/20 steps [\d.,]+(e\+\d+)?/s .*loss 2\.1")
 
 
-def test_a_bar_within_a_bar_makes_room_when_it_is_done(terminal, monkeypatch):
+def test_nested_bar_disappears_when_it_is_done(terminal, monkeypatch):
     monkeypatch.setattr(module, "APPEARS_AFTER_SECONDS", 0)
     screen = terminal()
     with progress("Pre-training", total=20, unit="steps") as outer:
@@ -115,15 +110,15 @@ def test_a_bar_within_a_bar_makes_room_when_it_is_done(terminal, monkeypatch):
     assert "Evaluating" not in last
 
 
-def test_on_a_terminal_what_is_done_at_once_does_not_flash(terminal):
+def test_terminal_shows_no_bar_for_short_work(terminal):
     screen = terminal()
     with progress("Encoding", total=10, unit="documents") as bar:
         bar.advance(10)
     assert "Encoding" not in screen.getvalue()
 
 
-def test_in_a_notebook_one_bar_is_replaced_in_place(clock, capsys, monkeypatch):
-    """As IPython has it: `display` of a bundle gives a handle, whose `update` takes another."""
+def test_notebook_bar_is_updated_in_place(clock, capsys, monkeypatch):
+    """IPython's `display` of a bundle returns a handle, whose `update` takes another bundle."""
     shown: list[dict[str, str]] = []
 
     def display(bundle, raw, display_id=None):

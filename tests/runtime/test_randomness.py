@@ -1,3 +1,5 @@
+"""Streams are a pure function of name, seed and position."""
+
 import subprocess
 import sys
 
@@ -9,15 +11,11 @@ from albert.runtime.random_streams import stream, stream_key
 KEY = 145043176869390874847682470718460623467
 
 
-def draws(*arguments) -> list[float]:
-    return stream(*arguments).random(8).tolist()
+def draws(*args) -> list[float]:
+    return stream(*args).random(8).tolist()
 
 
-def test_the_same_arguments_give_the_same_draws():
-    assert draws("masking", 3, 1, 2) == draws("masking", 3, 1, 2)
-
-
-def test_draws_do_not_depend_on_what_was_drawn_before():
+def test_draws_do_not_depend_on_earlier_draws():
     expected = draws("masking", 3, 1, 2)
     stream("masking", 3, 1, 1).random(1000)
     np.random.seed(5)
@@ -28,22 +26,12 @@ def test_draws_do_not_depend_on_what_was_drawn_before():
 
 
 def test_another_name_seed_or_position_gives_other_draws():
-    arguments = [
-        ("masking", 0),
-        ("order", 0),
-        ("masking", 1),
-        ("masking", 0, 0),
-        ("masking", 0, 1),
-        ("masking", 0, 0, 1),
-        ("masking", 0, 1, 0),
-        ("masking", 0, 11),
-        ("masking", 0, 1, 1),
-        ("masking", 0, -1),
-    ]
-    assert len({tuple(draws(*some)) for some in arguments}) == len(arguments)
+    positions = [(), (0,), (1,), (0, 1), (1, 0), (11,), (1, 1), (-1,)]
+    streams = [("order", 0), ("masking", 1), *(("masking", 0, *position) for position in positions)]
+    assert len({tuple(draws(*args)) for args in streams}) == len(streams)
 
 
-def test_neighbouring_streams_are_not_correlated():
+def test_neighbouring_streams_are_uncorrelated():
     table = np.array([stream("sample", 0, n).random(4) for n in range(2000)])
     correlations = np.corrcoef(np.concatenate([table[:-1], table[1:]], axis=1).T) - np.eye(8)
     assert np.abs(correlations).max() < 0.1
@@ -51,9 +39,9 @@ def test_neighbouring_streams_are_not_correlated():
 
 
 @pytest.mark.parametrize("hash_seed", ["0", "1"])
-def test_draws_are_the_same_in_every_process_and_version(hash_seed):
-    """A run that is resumed elsewhere or later must see the same data."""
+def test_keys_are_equal_in_every_process_and_version(hash_seed):
+    """A run that is resumed on another machine must see the same data."""
     program = "from albert.runtime.random_streams import *; print(stream_key('order', 7, 1, 2))"
     command = [sys.executable, "-c", program]
-    done = subprocess.run(command, env={"PYTHONHASHSEED": hash_seed}, capture_output=True, text=True, check=True)
-    assert int(done.stdout) == stream_key("order", 7, 1, 2) == KEY
+    result = subprocess.run(command, env={"PYTHONHASHSEED": hash_seed}, capture_output=True, text=True, check=True)
+    assert int(result.stdout) == stream_key("order", 7, 1, 2) == KEY

@@ -1,4 +1,4 @@
-"""Workers of one thread, and what is settled before torch is loaded: promises about busy cores and containers."""
+"""Worker threads, and the thread settings made before torch is imported."""
 
 import ast
 import subprocess
@@ -10,7 +10,6 @@ import pytest
 import torch
 from tests.tiny import tiny_config
 
-import albert
 from albert.inference.engine import BETWEEN_BATCHES, PackedModel
 from albert.model.albert import AlbertForMaskedLM, AlbertForSequenceClassification
 from albert.runtime.devices import parallel_map
@@ -30,29 +29,28 @@ def two_threads():
 def sequences(count: int) -> tuple[list[np.ndarray], list[np.ndarray]]:
     random = np.random.default_rng(0)
     ids = [random.integers(5, 50, int(length)) for length in random.integers(2, 60, count)]
-    return ids, [np.zeros_like(one) for one in ids]
+    return ids, [np.zeros_like(sequence) for sequence in ids]
 
 
-def test_workers_give_every_sequence_what_it_gets_alone(two_threads):
+def test_workers_compute_the_same_as_for_single_sequences(two_threads):
     model = PackedModel(AlbertForSequenceClassification(SMALL, 3), torch.device("cpu"))
     ids, types = sequences(70)
-    together = model.rows(ids, types)
-    for row, one, kind in zip(together, ids, types, strict=True):
-        np.testing.assert_allclose(row, model.rows([one], [kind])[0], rtol=0, atol=1e-5)
+    for row, sequence, type_ids in zip(model.rows(ids, types), ids, types, strict=True):
+        np.testing.assert_allclose(row, model.rows([sequence], [type_ids])[0], rtol=0, atol=1e-5)
 
 
-def test_workers_give_masked_tokens_of_every_sequence(two_threads):
+def test_workers_return_masked_tokens_of_every_sequence(two_threads):
     model = PackedModel(AlbertForMaskedLM(SMALL), torch.device("cpu"))
     ids, types = sequences(40)
-    places = [np.arange(len(one)) for one in ids]
-    found = {number: logits for number, logits, _ in model.at(ids, types, places)}
-    assert sorted(found) == list(range(40))
-    for number in (0, 7, 39):
-        ((_, alone, _),) = model.at([ids[number]], [types[number]], [places[number]])
-        torch.testing.assert_close(found[number], alone, rtol=0, atol=1e-5)
+    positions = [np.arange(len(sequence)) for sequence in ids]
+    results = {index: logits for index, logits, _ in model.at(ids, types, positions)}
+    assert sorted(results) == list(range(40))
+    for index in (0, 7, 39):
+        ((_, expected, _),) = model.at([ids[index]], [types[index]], [positions[index]])
+        torch.testing.assert_close(results[index], expected, rtol=0, atol=1e-5)
 
 
-def test_a_server_is_asked_between_the_batches_of_its_workers_and_can_stop_them(two_threads):
+def test_callback_between_batches_can_stop_the_workers(two_threads):
     model = PackedModel(AlbertForSequenceClassification(SMALL, 3), torch.device("cpu"), micro_batch_tokens=64)
     calls = []
 
@@ -70,38 +68,37 @@ def test_a_server_is_asked_between_the_batches_of_its_workers_and_can_stop_them(
     assert calls == [0, 1, 2]
 
 
-def test_a_worker_that_fails_ends_the_work_with_its_error_and_begins_nothing_more(two_threads):
-    begun = []
+def test_failing_worker_raises_and_no_further_item_starts(two_threads):
+    started = []
 
     def fail(item: int) -> None:
-        begun.append(item)
+        started.append(item)
         raise MemoryError
 
     with pytest.raises(MemoryError):
         parallel_map(fail, range(100))
-    assert len(begun) <= 2
+    assert len(started) <= 2
     assert parallel_map(str, [1, 2]) == ["1", "2"]
 
 
 @pytest.mark.parametrize(
-    ("given", "expected"),
+    ("environment", "expected"),
     [
         ({}, {"GOMP_SPINCOUNT": SPINS}),
         ({"GOMP_SPINCOUNT": "5"}, {"GOMP_SPINCOUNT": "5"}),
         ({"OMP_WAIT_POLICY": "PASSIVE"}, {"OMP_WAIT_POLICY": "PASSIVE"}),
     ],
 )
-def test_waiting_threads_sleep_soon_unless_the_user_says_otherwise(given, expected, tmp_path, monkeypatch):
+def test_spin_count_is_set_unless_the_user_set_it(environment, expected, tmp_path, monkeypatch):
     monkeypatch.delitem(sys.modules, "torch")
-    configure_threads(given, tmp_path)
-    assert given == expected
+    configure_threads(environment, tmp_path)
+    assert environment == expected
 
 
-def test_both_doors_settle_it_before_torch_is_loaded():
+def test_package_sets_the_spin_count_before_torch_is_imported():
     code = "import albert, os, sys; assert 'torch' not in sys.modules; print(os.environ['GOMP_SPINCOUNT'])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={}, check=True)
-    assert done.stdout.split() == [SPINS]
-    assert albert.__version__
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={}, check=True)
+    assert result.stdout.split() == [SPINS]
 
 
 @pytest.mark.parametrize(
@@ -109,8 +106,8 @@ def test_both_doors_settle_it_before_torch_is_loaded():
     [("harness", "albert"), *((name, "harness") for name in (
         "inference", "workers", "finetuning_speed", "pretraining_step", "server_load", "latency", "lamb_step"))],
 )  # fmt: skip
-def test_benchmarks_of_speed_wait_as_users_threads_do(name, first):
-    """The harness imports the package, and every benchmark the harness, before anything but the standard library."""
+def test_benchmarks_import_the_package_before_torch(name, first):
+    """The harness imports the package, and every benchmark the harness, before all third-party libraries."""
     tree = ast.parse((Path(__file__).parents[2] / "benchmarks" / f"{name}.py").read_text())
     imports = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
     modules = [node.module if isinstance(node, ast.ImportFrom) else node.names[0].name for node in imports]
@@ -124,14 +121,14 @@ def test_benchmarks_of_speed_wait_as_users_threads_do(name, first):
         ({"cpu.max": "150000 100000"}, "0::/", 1.5),
         ({"a/cpu.max": "max 100000", "cpu.max": "300000 100000"}, "0::/a", 3.0),
         ({"a/b/cpu.max": "50000 100000", "a/cpu.max": "200000 100000"}, "0::/a/b", 0.5),
-        ({"cpu.max": "max 100000"}, "0::/elsewhere/of/the/host", None),
+        ({"cpu.max": "max 100000"}, "0::/not/mounted", None),
         ({"cpu/cpu.cfs_quota_us": "250000", "cpu/cpu.cfs_period_us": "100000"}, "4:cpu,cpuacct:/docker/x", 2.5),
         ({"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, "4:cpu,cpuacct:/", None),
-        ({"cpu.max": "what is this"}, "0::/", None),
+        ({"cpu.max": "not a number"}, "0::/", None),
         ({}, "7:memory:/", None),
     ],
 )
-def test_the_quota_of_a_container_is_read(files, group, cores, tmp_path):
+def test_cpu_quota_of_a_container_is_read(files, group, cores, tmp_path):
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text + "\n")

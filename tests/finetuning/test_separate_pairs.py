@@ -2,11 +2,13 @@
 
 import json
 import random
+import shutil
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
+from safetensors.numpy import load_file, save_file
 from tests.finetuning.conftest import PLAIN_WORDS
 
 import albert
@@ -71,16 +73,33 @@ def test_the_saved_model_answers_as_it_was_scored(finetuned, table, tmp_path, ca
     assert json.loads(scores.read_text())["scores"] == pytest.approx(report["scores"])
 
 
-def test_the_head_reads_the_vectors_that_embed_gives(finetuned):
-    predictor = albert.load(finetuned["separately"], precision="fp32")
-    texts = ["ship storm", "the river and the stone"]
+def test_a_head_of_an_earlier_version_gives_what_it_gave(finetuned, tmp_path):
+    """It read the vectors of `embed` alone, no states of shared tokens."""
+    shutil.copytree(finetuned["separately"] / "model", tmp_path / "model")
+    (tmp_path / "model" / "MANIFEST.json").unlink()
+    tensors = load_file(tmp_path / "model" / "model.safetensors")
+    weight, bias = tensors["pair_classifier.weight"], tensors["pair_classifier.bias"]
+    tensors["pair_classifier.weight"] = weight[:, : 4 * weight.shape[1] // 6].copy()
+    save_file(tensors, tmp_path / "model" / "model.safetensors")
+    predictor = albert.load(tmp_path / "model", precision="fp32")
+    texts = ["ship storm", "the river and the ship"]
     u, v = predictor.embed(texts)
-    head = predictor.network.classifier
-    weight, bias = head.weight.detach().numpy(), head.bias.detach().numpy()
-    logits = weight @ np.concatenate([u, v, abs(u - v), u * v]) + bias
+    logits = tensors["pair_classifier.weight"] @ np.concatenate([u, v, abs(u - v), u * v]) + bias
     wanted = dict(zip(predictor.labels, np.exp(logits) / np.exp(logits).sum(), strict=True))
-    found = {each["label"]: each["score"] for each in predictor.classify(*texts)}
-    assert found == pytest.approx(wanted, abs=1e-5)
+    assert {each["label"]: each["score"] for each in predictor.classify(*texts)} == pytest.approx(wanted, abs=1e-5)
+
+
+def test_the_head_reads_means_and_the_states_of_shared_tokens(config):
+    model = AlbertForPairClassification(replace(config, initializer_range=0.2), 3).eval()
+    first, second = [2, 10, 11, 12, 3], [13, 11, 3]
+    packed = pack([np.array([*first, *second])], [np.array([0] * len(first) + [1] * len(second))])
+    with torch.inference_mode():
+        states = model.albert(split_segments(packed))
+        a, b = states[:5], states[5:]
+        shared = a[[0, 2, 4]].sum(0) / 5, b[[0, 2, 3]].sum(0) / 4  # [CLS], 11 and [SEP]
+        u, v = a.mean(0), b.mean(0)
+        wanted = model.classifier(torch.cat([u, v, (u - v).abs(), u * v, *shared]))
+        torch.testing.assert_close(model(packed)[0], wanted)
 
 
 def test_transformers_is_told_and_opens_the_encoder(finetuned):

@@ -324,8 +324,8 @@ class Finetune:
     """With --objective contrastive: the divisor of cosines; 0.05 when not set."""
     encode_pairs: PairEncoding | None = None
     """How the two texts of a pair are encoded: together, as one sequence (a cross-encoder, as in the paper), or
-    separately (a bi-encoder, as in sentence-transformers), where the head compares their means. When not set,
-    separately for models narrower than ALBERT-base, otherwise together."""
+    separately (a bi-encoder, as in sentence-transformers), where the head compares their means and the tokens that
+    both contain. When not set, separately for models narrower than ALBERT-base, otherwise together."""
     freeze_encoder: bool = False
     """Train only pooler and head; the encoder's output is computed once for each example, without dropout."""
     teacher: str | None = None

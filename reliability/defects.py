@@ -79,7 +79,7 @@ class Defect:
             if name.endswith(".py"):
                 found = [str(path.relative_to(tests)) for path in sorted(tests.rglob(name))]
             else:
-                definition = re.compile(rf"^def {name}\(", re.MULTILINE)
+                definition = re.compile(rf"^(?:async )?def {name}\(", re.MULTILINE)
                 holding = [path for path, text in _texts(tests, "py") if definition.search(text)]
                 found = [f"{path.relative_to(tests)}::{name}" for path in holding]
             if not found:

@@ -1,10 +1,13 @@
-"""The fast encoder is the encoder: same numbers in fp32, near ones in bf16 and int8, whatever goes in beside them."""
+"""The encoder for inference gives the trained encoder's numbers in every precision; weights and rows in 8 bits."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
 from tests.tiny import tiny_config
 
 from albert.inference.engine import (
@@ -13,8 +16,10 @@ from albert.inference.engine import (
     PackedModel,
     PrepackedMap,
     check_int8,
+    choose_precision,
     dense_attention,
     make_map,
+    quantize_matrix,
     quantize_rows,
 )
 from albert.model.albert import AlbertForSequenceClassification, AlbertModel
@@ -80,7 +85,7 @@ def distance(actual: torch.Tensor, expected: torch.Tensor) -> float:
 
 @precisions
 @pytest.mark.parametrize("changes", VARIANTS, ids=str)
-def test_every_architecture_gives_the_same_states(precision, changes) -> None:
+def test_states_equal_those_of_the_encoder(precision, changes):
     packed = pack(*sequences())
     encoder, hidden = encoder_and_states(packed, **changes)
     with torch.inference_mode():
@@ -93,7 +98,7 @@ def test_every_architecture_gives_the_same_states(precision, changes) -> None:
 
 
 @precisions
-def test_layers_go_on_where_others_stopped(precision) -> None:
+def test_each_layer_continues_after_done_layers(precision):
     packed = pack(*sequences())
     encoder, hidden = encoder_and_states(packed)
     fast = FastEncoder(encoder, precision)
@@ -105,7 +110,7 @@ def test_layers_go_on_where_others_stopped(precision) -> None:
 
 @precisions
 @pytest.mark.parametrize("micro_batch_tokens", [1, 60, 10_000])
-def test_what_else_is_in_a_batch_changes_nothing(precision, micro_batch_tokens) -> None:
+def test_rows_do_not_depend_on_the_batch(precision, micro_batch_tokens):
     torch.manual_seed(5)
     model = PackedModel(AlbertForSequenceClassification(CONFIG, 3), CPU, micro_batch_tokens, precision)
     ids, types = sequences()
@@ -117,7 +122,7 @@ def test_what_else_is_in_a_batch_changes_nothing(precision, micro_batch_tokens) 
         np.testing.assert_allclose(row, alone, rtol=0, atol=1e-5 if precision == "fp32" else 0.02)
 
 
-def test_fp32_predictions_are_those_of_the_model() -> None:
+def test_fp32_rows_equal_the_model_outputs():
     torch.manual_seed(5)
     model = AlbertForSequenceClassification(CONFIG, 3).eval()
     ids, types = sequences()
@@ -128,7 +133,7 @@ def test_fp32_predictions_are_those_of_the_model() -> None:
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_without_onednn_products_are_plain(monkeypatch: pytest.MonkeyPatch, precision) -> None:
+def test_without_onednn_maps_are_plain(monkeypatch, precision):
     packed = pack(*sequences())
     encoder, hidden = encoder_and_states(packed)
     with torch.inference_mode():
@@ -144,7 +149,7 @@ def test_without_onednn_products_are_plain(monkeypatch: pytest.MonkeyPatch, prec
         FastEncoder(encoder, "int8")
 
 
-def test_rows_are_told_in_bytes_each_with_its_own_step() -> None:
+def test_each_row_is_quantised_with_its_own_scale():
     generator = torch.Generator().manual_seed(0)
     rows = torch.randn(50, 33, generator=generator) * torch.logspace(-4, 4, 50)[:, None]
     rows[7] = 0
@@ -155,7 +160,7 @@ def test_rows_are_told_in_bytes_each_with_its_own_step() -> None:
     assert int(integers.max()) == 255
 
 
-def test_a_model_is_made_fast_once_and_keeps_its_weights() -> None:
+def test_encoder_is_replaced_once_and_weights_are_kept():
     model = AlbertForSequenceClassification(CONFIG, 3)
     names = set(model.state_dict())
     first = PackedModel(model, CPU, precision="bf16").model.albert.encoder
@@ -163,10 +168,52 @@ def test_a_model_is_made_fast_once_and_keeps_its_weights() -> None:
     assert set(model.state_dict()) == names
 
 
-def test_attention_compiles_nothing_for_a_shape(capfd):
-    """oneDNN keeps what it compiled for each number and length of sequences: memory that a server never gives back."""
+def test_attention_compiles_nothing_per_shape(capfd):
+    """oneDNN keeps what it compiles for each shape: a server's memory would grow."""
     with torch.backends.mkldnn.verbose(torch.backends.mkldnn.VERBOSE_ON_CREATION):
         for sequences, length in [(1, 7), (2, 9), (3, 64), (1, 200)]:
             query, key, value = torch.randn(3, sequences, 4, length, 16).bfloat16()
             dense_attention(query, key, value, torch.ones(sequences, 1, 1, length, dtype=torch.bool))
     assert ",create" not in capfd.readouterr().out
+
+
+FLOATS = st.floats(-1e6, 1e6, width=32)
+
+
+@given(
+    arrays.arrays(np.float32, st.tuples(st.integers(1, 9), st.integers(1, 33)), elements=FLOATS),
+    st.sampled_from([1e-25, 1.0, 1e20]),
+)
+def test_a_restored_matrix_quantises_to_the_same_values_and_scales(numbers, scale):
+    values, scales = quantize_matrix(torch.from_numpy(numbers * np.float32(scale)))
+    again, scales_again = quantize_matrix(values * scales[:, None])
+    assert torch.equal(again, values) and torch.equal(scales_again, scales)
+
+
+def test_each_output_uses_the_whole_range_and_errs_by_half_a_step():
+    weight = torch.randn(64, 128) * torch.logspace(-3, 3, 64)[:, None]
+    weight[7] = 0
+    values, scales = quantize_matrix(weight)
+    assert values.abs().amax(dim=1).tolist() == [127] * 7 + [0] + [127] * 56 and scales[7] == 1
+    assert ((values * scales[:, None] - weight).abs() <= scales[:, None] * 0.501).all()
+
+
+@pytest.mark.parametrize(
+    ("choice", "capabilities", "expected"),
+    [
+        *((choice, {"avx512_vnni": True}, choice) for choice in ("fp32", "bf16", "int8")),
+        ("auto", {"amx_bf16": True, "architecture": "x86_64"}, "bf16"),
+        ("auto", {"avx2": True, "architecture": "x86_64"}, "fp32"),
+    ],
+)
+def test_auto_precision_is_bf16_only_in_hardware(choice, capabilities, expected, monkeypatch):
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities)
+    assert choose_precision(choice, CPU) == expected
+
+
+def test_int8_is_refused_without_instructions_and_on_gpus(monkeypatch):
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_f": True})
+    with pytest.raises(Unavailable, match=r"int8: this processor has no instructions for it \(VNNI, AMX\); use fp32"):
+        choose_precision("int8", CPU)
+    with pytest.raises(Unavailable, match="int8: is made for CPUs"):
+        choose_precision("int8", torch.device("cuda"))

@@ -1,4 +1,4 @@
-"""A predictor of each kind, and servers on them that end with the test."""
+"""A predictor of each kind, and servers that end with the test."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -37,7 +37,7 @@ def serve() -> Iterator[Callable[..., Running]]:
 
 @pytest.fixture(scope="session")
 def predictors(tokenizer_directory, config, tmp_path_factory) -> Callable[[str], Predictor]:
-    """Predictors of all kinds, by what they do, in fp32; opened once."""
+    """Predictors of all kinds in fp32, opened once."""
     models = {
         "pretrain": (lambda: AlbertForPreTraining(config), {}),
         "classify": (lambda: AlbertForSequenceClassification(config, 3), NAMED),

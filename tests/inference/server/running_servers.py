@@ -6,7 +6,8 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -66,11 +67,9 @@ class Running:
 def read_all(connection: socket.socket) -> bytes:
     """Everything the server sends until it closes or resets the connection."""
     received = b""
-    try:
+    with suppress(ConnectionResetError):
         while part := connection.recv(65_536):
             received += part
-    except ConnectionResetError:
-        return received
     return received
 
 
@@ -101,19 +100,13 @@ def running(
 
 
 @contextmanager
-def in_background(*requests: Callable[[], Reply]) -> Iterator[list[Reply | None]]:
+def in_background(*requests: Callable[[], Reply]) -> Iterator[list[Reply]]:
     """Send requests during the block, each in a thread; their replies are set afterwards."""
-    replies: list[Reply | None] = [None] * len(requests)
-
-    def ask(place: int, request: Callable[[], Reply]) -> None:
-        replies[place] = request()
-
-    threads = [threading.Thread(target=ask, args=each) for each in enumerate(requests)]
-    for thread in threads:
-        thread.start()
-    yield replies
-    for thread in threads:
-        thread.join(30)
+    replies: list[Reply] = []
+    with ThreadPoolExecutor(len(requests)) as threads:
+        futures = [threads.submit(request) for request in requests]
+        yield replies
+        replies += [future.result(30) for future in futures]
 
 
 class BlockedCall:

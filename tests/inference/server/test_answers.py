@@ -1,4 +1,4 @@
-"""Over HTTP a model says what it says here, to each caller his own, and every reply is as the document shows it."""
+"""Replies equal the predictor's results, for every client its own, and follow the OpenAPI document."""
 
 import base64
 
@@ -8,7 +8,7 @@ from tests.inference.server.running_servers import in_background, wait_until
 
 from albert.inference.abilities import ABILITIES, Ability, Part, one_text
 from albert.inference.files import FilePrediction, ability_for, opened_input, predict_file
-from albert.inference.server import batching as backlog
+from albert.inference.server import batching
 from albert.inference.server.routes import reply_body
 
 PASSAGE = "the captain of the ship saw a storm , and the sailor saw an island in the sea ."
@@ -26,31 +26,35 @@ REQUESTS = {
 
 
 @pytest.mark.parametrize("address", REQUESTS)
-def test_every_address_answers_as_its_document_says(address, predictors, serve):
+def test_reply_follows_the_document(address, predictors, serve):
     kind, body = REQUESTS[address]
     server = serve(predictors(kind))
     reply = server.post(address, body)
     assert reply.status == 200, reply.body
     assert reply_body(ABILITIES[address[1:]]).model_validate(reply.json, extra="forbid")
     assert "model;dur=" in reply.headers["server-timing"]
-    document = server.request("GET", "/openapi.json").json
-    assert address in document["paths"]
-    assert set(document["paths"]) & set(REQUESTS) == set(server.request("GET", "/model").json["addresses"])
+    paths = server.request("GET", "/openapi.json").json["paths"]
+    assert address in paths
+    assert set(paths) & set(REQUESTS) == set(server.request("GET", "/model").json["addresses"])
 
 
-def test_answers_are_those_of_the_predictor(predictors, serve):
+def scores_of(ranked):
+    return {entry["label"]: entry["score"] for entry in ranked}
+
+
+def test_results_equal_those_of_the_predictor(predictors, serve):
     predictor = predictors("pretrain")
     server = serve(predictor)
     text = "the [MASK] saw a ship"
     (result,) = server.post("/fill-mask", {"texts": [text], "top_k": 3}).json["results"]
-    for ours, theirs in zip(result[0], predictor.fill_mask_batch([text], 3)[0][0], strict=True):
-        assert ours["token"] == theirs["token"] and ours["score"] == pytest.approx(theirs["score"], abs=1e-6)
+    for actual, expected in zip(result[0], predictor.fill_mask(text, 3), strict=True):
+        assert actual["token"] == expected["token"] and actual["score"] == pytest.approx(expected["score"], abs=1e-6)
     vectors = [each["vector"] for each in server.post("/embed", {"texts": ["a", text]}).json["results"]]
     assert np.allclose(vectors, predictor.embed(["a", text]), atol=1e-6)
 
 
-def test_callers_share_batches_and_each_gets_its_own_answer(classifier, blocked, serve, monkeypatch):
-    monkeypatch.setattr(backlog, "BATCH_SECONDS", 1e6)  # the first batch is held: its pace says nothing
+def test_clients_share_batches_and_get_their_own_results(classifier, blocked, serve, monkeypatch):
+    monkeypatch.setattr(batching, "BATCH_SECONDS", 1e6)  # the first batch is blocked, which looks slow
     server = serve(classifier)
     texts = [f"the {noun} number {i}" for i in range(10) for noun in ("ship", "storm")]
     with in_background(*(lambda text=text: server.post("/classify", {"texts": [text]}) for text in texts)) as replies:
@@ -59,36 +63,26 @@ def test_callers_share_batches_and_each_gets_its_own_answer(classifier, blocked,
         blocked.released.set()
     assert sorted(text for batch in blocked.batches for text in batch) == sorted(texts) and len(blocked.batches) == 2
     for text, reply in zip(texts, replies, strict=True):
-        mine = {each["label"]: each["score"] for each in reply.json["results"][0]}
-        assert mine == pytest.approx({each["label"]: each["score"] for each in classifier.classify(text)}, abs=1e-5)
-
-
-def test_a_cut_text_says_so(classifier, serve):
-    reply = serve(classifier).post("/classify", {"texts": ["the ship " * 200]})
+        assert scores_of(reply.json["results"][0]) == pytest.approx(scores_of(classifier.classify(text)), abs=1e-5)
+    reply = server.post("/classify", {"texts": ["the ship " * 200]})
     assert reply.json["results"][0][0]["tokens_cut"] > 100
 
 
-def test_layers_show_what_the_model_does(predictors, serve):
+def test_layers_end_in_the_result(classifier, predictors, serve):
     predictor = predictors("pretrain")
     (result,) = serve(predictor).post("/layers", {"text": "the [MASK] saw a ship"}).json["results"]
     n = len(result["tokens"])
     attention = np.frombuffer(base64.b64decode(result["attention"]), np.uint8).reshape(2, result["heads"], n, n)
     assert np.allclose(attention.sum(-1) / 255, 1, atol=n / 255)
     (mask,) = result["masks"]
-    last = predictor.fill_mask("the [MASK] saw a ship", 1)[0]
-    assert mask["layers"][-1][0]["score"] == pytest.approx(last["score"], abs=1e-5)
+    expected = predictor.fill_mask("the [MASK] saw a ship", 1)[0]["score"]
+    assert mask["layers"][-1][0]["score"] == pytest.approx(expected, abs=1e-5)
     assert len(mask["layers"]) == 1 + len(result["distance"]) == 3
-
-
-def test_layers_of_a_classifier_end_in_its_answer(classifier, serve):
-    (result,) = serve(classifier).post("/layers", {"text": "a storm"}).json["results"]
-    ends = dict(zip(result["labels"], result["label_scores"][-1], strict=True))
-    assert ends == pytest.approx({each["label"]: each["score"] for each in classifier.classify("a storm")}, abs=1e-5)
-    assert result["masks"] == []
-
-
-def test_a_long_text_is_cut_for_its_layers_and_says_so(classifier, serve):
-    (result,) = serve(classifier, layer_tokens=16).post("/layers", {"text": "the ship " * 50}).json["results"]
+    server = serve(classifier, layer_tokens=16)
+    (result,) = server.post("/layers", {"text": "a storm"}).json["results"]
+    scores = dict(zip(result["labels"], result["label_scores"][-1], strict=True))
+    assert scores == pytest.approx(scores_of(classifier.classify("a storm")), abs=1e-5) and result["masks"] == []
+    (result,) = server.post("/layers", {"text": "the ship " * 50}).json["results"]
     assert len(result["tokens"]) == 16 and result["tokens_cut"] > 50
 
 
@@ -108,9 +102,7 @@ COUNTING = Ability(
 )
 
 
-def test_one_entry_makes_an_ability_of_files_addresses_the_document_and_the_page(
-    classifier, serve, monkeypatch, tmp_path
-):
+def test_one_entry_adds_a_task_to_files_server_document_and_page(classifier, serve, monkeypatch, tmp_path):
     monkeypatch.setitem(ABILITIES, COUNTING.name, COUNTING)
     tokens = len(classifier.tokenizer.encode("the ship"))
     (tmp_path / "in.txt").write_text("the ship\n")

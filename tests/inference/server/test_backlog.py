@@ -1,28 +1,27 @@
-"""A queue is as long as it takes: what a slow model could not answer in time is refused before it waits."""
+"""Admission control: a request that a slow model could not answer in time is refused before it waits."""
 
 from albert.inference.server.batching import FIRST_TOKENS, LEAST_TOKENS, Backlog
 from albert.inference.server.limits import Limits
 
-PACE = 0.01
-"""Seconds that the model takes for a token."""
+SECONDS_PER_TOKEN = 0.01
 
 
-def computed(backlog: Backlog, tokens: int, seconds: float) -> None:
-    """A text came, was computed, and nothing of it is left."""
+def compute(backlog: Backlog, tokens: int, seconds: float) -> None:
     backlog.add([(1, tokens)])
     backlog.remove([(1, 0)])
     backlog.record(tokens, seconds)
 
 
-def paced(**limits: float) -> Backlog:
-    """Of a model that computed a batch of 500 tokens."""
+def after_a_batch(**limits: float) -> Backlog:
+    """A backlog whose speed is known from a batch of 500 tokens."""
     backlog = Backlog(Limits(**limits))
-    computed(backlog, 500, 500 * PACE)
+    compute(backlog, 500, 500 * SECONDS_PER_TOKEN)
     return backlog
 
 
-def test_what_would_wait_too_long_is_refused_though_there_is_room_for_its_texts():
-    backlog = paced(queue_seconds=2.0)
+def test_request_that_would_wait_too_long_is_refused():
+    backlog = after_a_batch(queue_seconds=2.0)
+    assert backlog.has_room([(1, 100_000)])  # an empty queue takes any request
     backlog.add([(1, 150)])
     assert backlog.has_room([(1, 50)]) and not backlog.has_room([(1, 30), (1, 30)])
     assert backlog.retry_after == 2 and not backlog.is_full
@@ -30,46 +29,39 @@ def test_what_would_wait_too_long_is_refused_though_there_is_room_for_its_texts(
     assert backlog.is_full
     backlog.remove([(1, 150), (1, 50)])
     assert (backlog.texts, backlog.tokens, backlog.is_full) == (0, 0, False)
-
-
-def test_what_is_being_computed_is_waited_for_too():
-    backlog = paced(queue_seconds=2.0)
-    backlog.add([(1, 90)])
-    backlog.remove([(1, 0)])
-    assert backlog.texts == 0 and backlog.seconds == 90 * PACE
-    backlog.add([(1, 80)])
-    assert backlog.has_room([(1, 30)]) and not backlog.has_room([(1, 31)])
-    backlog.record(90, 90 * PACE)
-    assert backlog.has_room([(1, 120)])
-
-
-def test_where_nothing_waits_a_long_request_is_taken():
-    assert paced(queue_seconds=2.0).has_room([(1, 100_000)])
-
-
-def test_nothing_waits_longer_than_a_request_may_take():
-    backlog = paced(queue_seconds=100.0, request_seconds=1.0)
+    backlog = after_a_batch(queue_seconds=100.0, request_seconds=1.0)
     backlog.add([(1, 99)])
     assert backlog.has_room([(1, 1)]) and not backlog.has_room([(1, 2)])
 
 
-def test_before_the_first_batch_texts_alone_count():
+def test_texts_that_are_being_computed_count_until_they_are_done():
+    backlog = after_a_batch(queue_seconds=2.0)
+    backlog.add([(1, 90)])
+    backlog.remove([(1, 0)])
+    assert backlog.texts == 0 and backlog.seconds == 90 * SECONDS_PER_TOKEN
+    backlog.add([(1, 80)])
+    assert backlog.has_room([(1, 30)]) and not backlog.has_room([(1, 31)])
+    backlog.record(90, 90 * SECONDS_PER_TOKEN)
+    assert backlog.has_room([(1, 120)])
+
+
+def test_only_texts_count_before_the_speed_is_known():
     backlog = Backlog(Limits(queue_texts=40))
     backlog.add([(39, 10**9)])
     assert backlog.has_room([(1, 10**9)]) and not backlog.has_room([(2, 2)]) and backlog.retry_after == 1
 
 
-def test_a_slow_model_computes_less_at_a_time():
-    assert paced(batch_tokens=8192).batch_tokens == 100
-    assert paced(batch_tokens=50).batch_tokens == 50
-    assert Backlog(Limits(batch_tokens=8192)).batch_tokens == FIRST_TOKENS  # before any pace is known
+def test_batches_of_a_slow_model_have_fewer_tokens():
+    assert after_a_batch(batch_tokens=8192).batch_tokens == 100
+    assert after_a_batch(batch_tokens=50).batch_tokens == 50
+    assert Backlog(Limits(batch_tokens=8192)).batch_tokens == FIRST_TOKENS
 
 
-def test_a_single_short_text_says_little_of_the_pace():
+def test_short_texts_hardly_change_the_speed():
     backlog = Backlog(Limits())
     for _ in range(50):
-        computed(backlog, 4, 0.02)
+        compute(backlog, 4, 0.02)
     backlog.add([(1, LEAST_TOKENS)])
     assert backlog.seconds < 0.021
-    computed(backlog, 8192, 8192 * PACE)
-    assert backlog.seconds > 0.7 * LEAST_TOKENS * PACE
+    compute(backlog, 8192, 8192 * SECONDS_PER_TOKEN)
+    assert backlog.seconds > 0.7 * LEAST_TOKENS * SECONDS_PER_TOKEN

@@ -1,4 +1,4 @@
-"""A server that is told to end answers what it accepted, takes nothing new, and says when it could not."""
+"""On shutdown the server answers accepted requests, refuses new ones, and reports those that it did not answer."""
 
 import json
 import os
@@ -17,7 +17,7 @@ from albert.runtime.errors import Unavailable
 TEXT = {"texts": ["the ship"]}
 
 
-def test_accepted_requests_are_answered_and_new_ones_refused(classifier, blocked, serve):
+def test_draining_answers_accepted_requests_and_refuses_new_ones(classifier, blocked, serve):
     server = serve(classifier)
     with in_background(*(lambda: server.post("/classify", TEXT) for _ in range(5))) as replies:
         wait_until(lambda: server.service.in_progress == 5)
@@ -31,7 +31,7 @@ def test_accepted_requests_are_answered_and_new_ones_refused(classifier, blocked
     assert server.server.failure is None
 
 
-def test_what_is_not_answered_in_time_is_told(classifier, blocked, serve):
+def test_unanswered_requests_are_reported(classifier, blocked, serve):
     server = serve(classifier, drain_seconds=0.3)
     with in_background(lambda: server.post("/classify", TEXT)) as replies:
         wait_until(lambda: server.service.in_progress == 1)
@@ -43,34 +43,30 @@ def test_what_is_not_answered_in_time_is_told(classifier, blocked, serve):
     blocked.released.set()
 
 
-def test_a_port_in_use_is_said(serve, classifier):
-    with pytest.raises(Unavailable, match="use"):
-        listen("127.0.0.1", serve(classifier).port)
-    with pytest.raises(Unavailable):
-        listen("no.such.host.invalid", 0)
+def test_address_that_cannot_be_used_is_unavailable(serve, classifier):
+    for host, port, message in (("127.0.0.1", serve(classifier).port, "use"), ("no.such.host.invalid", 0, "host")):
+        with pytest.raises(Unavailable, match=message):
+            listen(host, port)
 
 
-def test_the_command_serves_and_ends_well(saved, config):
+def test_command_serves_until_sigterm(saved, config):
     path = saved(AlbertForPreTraining(config))
-    process = subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, "-m", "albert", "serve", str(path), "--port", "0", "--threads", "1"],
         stderr=subprocess.PIPE,
         text=True,
         env=os.environ | {"OMP_NUM_THREADS": "1"},
-    )
-    assert process.stderr is not None
-    try:
-        address = process.stderr.readline().split("listening at ")[1].split(",")[0]
-        assert address.startswith("http://127.0.0.1:")
-        assert "fill masks" in process.stderr.readline()
-        body = json.dumps({"texts": ["the [MASK]"]}).encode()
-        request = urllib.request.Request(f"{address}/fill-mask", body, {"Content-Type": "application/json"})
-        with urllib.request.urlopen(request, timeout=30) as reply:
-            assert len(json.load(reply)["results"][0][0]) == 5
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == 0
-        assert process.stderr.read() == "albert serve: stopped: every accepted request was answered\n"
-    finally:
-        process.kill()
-        process.stderr.close()
-        process.wait()
+    ) as process:
+        try:
+            address = process.stderr.readline().split("listening at ")[1].split(",")[0]
+            assert address.startswith("http://127.0.0.1:")
+            assert "fill masks" in process.stderr.readline()
+            body = json.dumps({"texts": ["the [MASK]"]}).encode()
+            request = urllib.request.Request(f"{address}/fill-mask", body, {"Content-Type": "application/json"})
+            with urllib.request.urlopen(request, timeout=30) as reply:
+                assert len(json.load(reply)["results"][0][0]) == 5
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(30) == 0
+            assert process.stderr.read() == "albert serve: stopped: every accepted request was answered\n"
+        finally:
+            process.kill()

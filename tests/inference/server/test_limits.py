@@ -1,7 +1,8 @@
-"""Everything is bounded: each limit has its status and one clear sentence; no path or traceback is told."""
+"""Every limit has its status and an error of one sentence, without a path or a traceback."""
 
 import json
 import socket
+from contextlib import suppress
 
 import pytest
 from tests.inference.server.running_servers import in_background, read_all, running, wait_until
@@ -11,6 +12,13 @@ from albert.inference.server.limits import allowed_hosts
 from albert.runtime.errors import InvalidConfiguration
 
 TEXT = {"texts": ["the ship"]}
+POST = b"POST /classify HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+CHUNKED = b"Transfer-Encoding: chunked\r\n\r\n"
+
+
+def request_bytes(body, header=b""):
+    content = json.dumps(body).encode()
+    return POST + header + b"Content-Length: %d\r\n\r\n" % len(content) + content
 
 
 @pytest.fixture
@@ -18,54 +26,52 @@ def server(classifier, serve):
     return serve(classifier, body_bytes=10_000, text_characters=500, texts=4, queue_texts=4)
 
 
-REFUSED = {
-    "a text too many": ({"texts": ["a"] * 5}, 413, "5 texts in a request, at most 4 are allowed"),
-    "a text too long": ({"texts": ["a" * 501]}, 413, "501 characters"),
-    "no JSON": (b"{", 400, "not JSON"),
-    "half a letter": (b'{"texts": ["\xff"]}', 400, "JSON"),
-    "too deep": (b"[" * 5_000, 400, "JSON"),
-    "no object": ([], 422, "body"),
-    "no text": ({"texts": []}, 422, "texts"),
-    "a number for a text": ({"texts": [1]}, 422, "texts.0"),
-    "half a character": (b'{"texts": ["\\ud800"]}', 422, "texts.0"),
-    "a key that is not known": (TEXT | {"text": "a"}, 422, "text: "),
-    "not as many pairs": (TEXT | {"pairs": ["a", "b"]}, 422, "2 for 1 texts"),
-}
-
-
-@pytest.mark.parametrize("case", REFUSED)
-def test_a_request_that_cannot_be_answered_is_told_why(case, server):
-    body, status, why = REFUSED[case]
+@pytest.mark.parametrize(
+    ("body", "status", "why"),
+    [
+        ({"texts": ["a"] * 5}, 413, "5 texts in a request, at most 4 are allowed"),
+        ({"texts": ["a" * 501]}, 413, "501 characters"),
+        (b"{", 400, "not JSON"),
+        (b'{"texts": ["\xff"]}', 400, "JSON"),
+        (b"[" * 5_000, 400, "JSON"),
+        ([], 422, "body"),
+        ({"texts": []}, 422, "texts"),
+        ({"texts": [1]}, 422, "texts.0"),
+        (b'{"texts": ["\\ud800"]}', 422, "texts.0"),
+        (TEXT | {"text": "a"}, 422, "text: "),
+        (TEXT | {"pairs": ["a", "b"]}, 422, "2 for 1 texts"),
+    ],
+)
+def test_invalid_request_gets_its_reason(body, status, why, server):
     reply = server.post("/classify", body)
     assert (reply.status, list(reply.json)) == (status, ["error"])
     assert why in reply.json["error"] and "\n" not in reply.json["error"] and "/" not in reply.json["error"]
     assert server.post("/classify", TEXT).status == 200
 
 
-def test_what_a_model_has_no_head_for_it_says(server):
+def test_task_without_a_head_is_refused(server):
     reply = server.post("/answer", {"questions": [{"question": "who?", "context": "the ship"}]})
     assert (reply.status, reply.json["error"]) == (422, "this model cannot answer questions; it can classify texts")
 
 
-def test_unknown_addresses_methods_and_types(server):
-    assert server.request("GET", "/nothing").status == 404
-    assert server.request("GET", "/page/../limits.py").status == 404
-    assert server.request("GET", "/classify").status == 405
-    assert server.request("POST", "/classify", b"{}", Content_Type="text/plain").status == 415
-    assert server.request("POST", "/classify", b"{}", Content_Type="application/json; charset=latin-1").status == 415
-    assert server.request("POST", "/classify", b"{}", Content_Encoding="gzip").status == 415
-
-
 @pytest.mark.parametrize(
-    ("address", "allowed"),
+    ("method", "address", "headers", "status"),
     [
-        ("/classify", {"POST"}),
-        ("/model", {"GET", "HEAD"}),
-        ("/", {"GET", "HEAD"}),
-        ("/page/script.js", {"GET", "HEAD"}),
+        ("GET", "/nothing", {}, 404),
+        ("GET", "/page/../limits.py", {}, 404),
+        ("GET", "/classify", {}, 405),
+        ("POST", "/classify", {"Content_Type": "text/plain"}, 415),
+        ("POST", "/classify", {"Content_Type": "application/json; charset=latin-1"}, 415),
+        ("POST", "/classify", {"Content_Encoding": "gzip"}, 415),
     ],
 )
-def test_a_wrong_method_is_told_the_right_ones(address, allowed, server):
+def test_unknown_address_method_or_type(method, address, headers, status, server):
+    assert server.request(method, address, b"{}" if method == "POST" else None, **headers).status == status
+
+
+@pytest.mark.parametrize("address", ["/classify", "/model", "/", "/page/script.js"])
+def test_wrong_method_gets_the_allowed_ones(address, server):
+    allowed = {"POST"} if address == "/classify" else {"GET", "HEAD"}
     for method in ("DELETE", "OPTIONS", *({"GET", "HEAD", "POST"} - allowed)):
         reply = server.request(method, address)
         assert (reply.status, set(reply.headers["allow"].split(", "))) == (405, allowed)
@@ -79,58 +85,51 @@ def test_head_gives_the_header_of_get(address, server):
         connection.sendall(b"GET /nothing HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
         head, get, nothing = read_all(connection).split(b"HTTP/1.1 ")[1:]
     assert head.startswith(b"200 ") and get.startswith(b"200 ") and nothing.startswith(b"404 ")
-    named, nothing_more = head.split(b"\r\n\r\n")
-    assert nothing_more == b"" and b"content-length: " in named
+    header, body = head.split(b"\r\n\r\n")
+    assert body == b"" and b"content-length: " in header
     if address != "/metrics":  # figures change from one to the next
-        length = int(named.split(b"content-length: ")[1].split(b"\r\n")[0])
+        length = int(header.split(b"content-length: ")[1].split(b"\r\n")[0])
         assert length == len(get.split(b"\r\n\r\n", 1)[1])
 
 
+LOCAL = ["localhost", "LOCALHOST.:8000", "127.0.0.1:1", "[::1]:8000"]
+FOREIGN = ["evil.example", "evil.example:8000", "localhost.evil.example", "127.0.0.1.evil.example", "192.168.1.5", ""]
+
+
+def test_foreign_host_is_refused(server):
+    for host in (*LOCAL, *FOREIGN):
+        for reply in (server.request("GET", "/model", Host=host), server.post("/classify", TEXT, Host=host)):
+            assert reply.status == (200 if host in LOCAL else 421), host
+            if host in FOREIGN:
+                assert "Host" in reply.json["error"] and "--allowed-host" in reply.json["error"]
+    assert server.metric("albert_refused_total", reason="host") == 2 * len(FOREIGN)
+
+
 @pytest.mark.parametrize(
-    ("host", "status"),
+    ("arguments", "allowed", "refused"),
     [
-        ("localhost", 200),
-        ("LOCALHOST.:8000", 200),
-        ("127.0.0.1:1", 200),
-        ("[::1]:8000", 200),
-        ("evil.example", 421),
-        ("evil.example:8000", 421),
-        ("localhost.evil.example", 421),
-        ("127.0.0.1.evil.example", 421),
-        ("192.168.1.5", 421),
-        ("", 421),
+        (
+            ("0.0.0.0", ["models.example.org"]),
+            [*LOCAL, "192.168.1.5:8000", "[fe80::1]:80", "Models.Example.org", socket.gethostname()],
+            ["evil.example", "192.168.1.5.evil.example:80"],
+        ),
+        (("192.168.1.5",), ["192.168.1.5:8000", "localhost"], ["192.168.1.6"]),
+        (("server.local",), ["server.local:80"], ["192.168.1.6"]),
+        (("127.0.0.1", ["*"]), ["evil.example"], []),
     ],
 )
-def test_a_foreign_host_is_refused(host, status, server):
-    for reply in (server.request("GET", "/model", Host=host), server.post("/classify", TEXT, Host=host)):
-        assert reply.status == status
-        if status == 421:
-            assert "Host" in reply.json["error"] and "--allowed-host" in reply.json["error"]
-    assert server.metric("albert_refused_total", reason="host") == (2 if status == 421 else 0)
+def test_allowed_hosts(arguments, allowed, refused):
+    hosts = allowed_hosts(*arguments)
+    assert [host for host in (*allowed, *refused) if hosts.allow(host)] == allowed
 
 
-def test_other_hosts_may_be_allowed():
-    everywhere = allowed_hosts("0.0.0.0", ["models.example.org"])
-    for host in (
-        "192.168.1.5:8000",
-        "[fe80::1]:80",
-        "127.0.0.1",
-        "localhost",
-        "Models.Example.org",
-        socket.gethostname(),
-    ):
-        assert everywhere.allow(host), host
-    assert not everywhere.allow("evil.example") and not everywhere.allow("192.168.1.5.evil.example:80")
-    here = allowed_hosts("192.168.1.5")
-    assert here.allow("192.168.1.5:8000") and here.allow("localhost") and not here.allow("192.168.1.6")
-    assert allowed_hosts("server.local").allow("server.local:80")
-    assert allowed_hosts("127.0.0.1", ["*"]).allow("evil.example")
-    for wrong in ("http://a.example", "a.example:80", "a.example/x", ""):
-        with pytest.raises(InvalidConfiguration, match="without a port"):
-            allowed_hosts("127.0.0.1", [wrong])
+@pytest.mark.parametrize("name", ["http://a.example", "a.example:80", "a.example/x", ""])
+def test_allowed_host_is_a_name_without_a_port(name):
+    with pytest.raises(InvalidConfiguration, match="without a port"):
+        allowed_hosts("127.0.0.1", [name])
 
 
-def test_masks_times_candidates_are_bounded(predictors, serve):
+def test_masks_times_top_k_is_limited(predictors, serve):
     server = serve(predictors("pretrain"), candidates=60)
     texts = ["[MASK] [MASK] [MASK]"] * 4
     reply = server.post("/fill-mask", {"texts": texts, "top_k": 6})
@@ -138,72 +137,59 @@ def test_masks_times_candidates_are_bounded(predictors, serve):
     assert (reply.status, reply.json["error"]) == (413, f"{why}; send fewer texts or masks, or a smaller top_k")
     (*_, last) = server.post("/fill-mask", {"texts": texts, "top_k": 5}).json["results"]
     assert [len(mask) for mask in last] == [5, 5, 5]
+    assert server.post("/fill-mask", {"texts": ["a [MASK]", "a"]}).status == 422
+    reply = server.post("/fill-mask", {"texts": ["the ship " * 100 + "[MASK]"]})
+    assert reply.status == 422 and "tokens" in reply.json["error"]
     default = serve(predictors("pretrain")).post("/fill-mask", {"texts": ["[MASK] " * 120] * 32, "top_k": 100})
     assert default.status == 413 and "384000 candidates" in default.json["error"]
 
 
-def test_options_and_windows_count_by_what_is_read(predictors):
+def test_size_of_an_input_counts_options_and_windows(predictors):
     predictor = predictors("choose")
-    one = as_input(predictor, ("the ship " * 15, ("a",), ""))
-    many = as_input(predictor, ("the ship " * 15, ("a",) * 8, ""))
-    assert many.tokens == 8 * one.tokens and many.text_count == 8
-    longer = as_input(predictor, ("the ship " * 999, ("a",) * 8, ""))
-    assert longer.tokens == 8 * predictor.max_length
+    one, eight, long = (
+        as_input(predictor, ("the ship " * words, ("a",) * options, ""))
+        for words, options in ((15, 1), (15, 8), (999, 8))
+    )
+    assert eight.tokens == 8 * one.tokens and eight.text_count == 8
+    assert long.tokens == 8 * predictor.max_length
     assert as_input(predictor, ("the ship " * 999,), windowed=True).tokens > 2 * 999 * 9 / 3
     assert as_input(predictor, ("1234567890",)).tokens > 10 and as_input(predictor, ("海" * 20,)).tokens > 20
 
 
-def test_a_lack_of_memory_is_told(classifier, serve, monkeypatch):
+def test_lack_of_memory_gets_503(classifier, serve, monkeypatch):
     calls = []
 
-    def lacking(texts, pairs=None):
+    def fail(texts, pairs=None):
         calls.append(len(texts))
         raise MemoryError
 
-    monkeypatch.setattr(classifier, "classify_batch", lacking)
+    monkeypatch.setattr(classifier, "classify_batch", fail)
     reply = serve(classifier).post("/classify", {"texts": ["a"] * 32})
     assert (reply.status, reply.headers["retry-after"]) == (503, "2") and "memory" in reply.json["error"]
     assert calls == [32, 8, 8, 8, 8]
 
 
-def test_no_mask_and_a_mask_too_many_tokens_away(predictors, serve):
-    server = serve(predictors("pretrain"))
-    assert server.post("/fill-mask", {"texts": ["a [MASK]", "a"]}).status == 422
-    reply = server.post("/fill-mask", {"texts": ["the ship " * 100 + "[MASK]"]})
-    assert reply.status == 422 and "tokens" in reply.json["error"]
-
-
-def test_a_large_body_is_refused_by_its_length_and_while_it_comes(server):
+def test_large_body_is_refused_by_its_length_and_while_it_arrives(server):
     with server.connected() as connection:
-        connection.sendall(b"POST /classify HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n")
-        connection.sendall(b"Content-Length: 3000000\r\n\r\n")
+        connection.sendall(POST + b"Content-Length: 3000000\r\n\r\n")
         assert connection.recv(1_000).startswith(b"HTTP/1.1 413 ")
     with server.connected() as connection:
-        connection.sendall(b"POST /classify HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n")
-        connection.sendall(b"Transfer-Encoding: chunked\r\n\r\n")
+        connection.sendall(POST + CHUNKED)
         sent = 0
         try:
-            for _ in range(1_000):  # more than the system would keep for a reader that has stopped
+            for _ in range(1_000):  # more than the system buffers for a reader that has stopped
                 connection.sendall(b"10000\r\n" + b" " * 65_536 + b"\r\n")
                 sent += 65_536
         except (BrokenPipeError, ConnectionResetError):
             assert sent < 60_000_000
         else:
-            pytest.fail("all of it was read")
+            pytest.fail("the whole body was read")
     assert server.metric("albert_refused_total", reason="body") == 2
-    assert server.post("/classify", TEXT).status == 200
-
-
-def test_three_megabytes_in_small_chunks_do_no_harm(server):
     with server.connected() as connection:
-        connection.sendall(b"POST /classify HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n")
-        connection.sendall(b"Transfer-Encoding: chunked\r\n\r\n")
-        try:
+        connection.sendall(POST + CHUNKED)
+        with suppress(BrokenPipeError, ConnectionResetError):
             connection.sendall(b"6\r\naaaaaa\r\n" * 500_000)
-        except (BrokenPipeError, ConnectionResetError):
-            received = read_all(connection)
-        else:
-            received = read_all(connection)
+        received = read_all(connection)
     assert received[:13] in (b"HTTP/1.1 413 ", b"")
     assert server.post("/classify", TEXT).status == 200
 
@@ -214,38 +200,29 @@ def test_three_megabytes_in_small_chunks_do_no_harm(server):
         (b"nonsense\r\n\r\n", 400),
         (b"GET /model HTTP/1.1\r\nHost: localhost\r\nX: " + b"a" * 20_000 + b"\r\n\r\n", 431),
         (b"GET /model HTTP/1.1\r\nHost: localhost\r\nX: " + b"a" * 400_000, 431),
-        (
-            b"POST /classify HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n"
-            b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-            400,
-        ),
-        (
-            b"POST /classify HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-            b"Transfer-Encoding: chunked\r\n\r\nzz\r\n",
-            400,
-        ),
+        (POST + b"Content-Length: 5\r\n" + CHUNKED + b"0\r\n\r\n", 400),
+        (POST + CHUNKED + b"zz\r\n", 400),
     ],
     ids=["no HTTP", "long header", "endless header", "two lengths", "bad chunk"],
 )
-def test_what_is_no_request_gets_a_status_and_an_end(sent, status, server):
+def test_malformed_request_gets_a_status_and_is_closed(sent, status, server):
     with server.connected() as connection:
         connection.sendall(sent)
         received = read_all(connection)
     assert received.startswith(f"HTTP/1.1 {status} ".encode()) and b'{"error":' in received
 
 
-def test_requests_in_one_go_are_answered_in_their_order(server):
-    one, other = (json.dumps({"texts": [text]}).encode() for text in ("the ship", "a storm at sea"))
+def test_pipelined_requests_are_answered_in_order(server):
+    bodies = [{"texts": [text]} for text in ("the ship", "a storm at sea")]
     with server.connected() as connection:
-        for body, end in ((one, b""), (other, b"Connection: close\r\n")):
-            header = b"POST /classify HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n" + end
-            connection.sendall(header + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        for body, header in zip(bodies, (b"", b"Connection: close\r\n"), strict=True):
+            connection.sendall(request_bytes(body, header))
         received = read_all(connection)
     results = [json.loads(part.split(b"\r\n\r\n")[1])["results"] for part in received.split(b"HTTP/1.1 200 OK")[1:]]
-    assert results == [server.post("/classify", json.loads(body)).json["results"] for body in (one, other)]
+    assert results == [server.post("/classify", body).json["results"] for body in bodies]
 
 
-def test_a_full_queue_refuses_as_a_whole_and_says_when_to_come_back(classifier, blocked, serve):
+def test_full_queue_refuses_a_request_with_retry_after(classifier, blocked, serve):
     server = serve(classifier, queue_texts=4, texts=4)
     with in_background(lambda: server.post("/classify", TEXT)) as first:
         wait_until(lambda: blocked.batches)
@@ -260,7 +237,7 @@ def test_a_full_queue_refuses_as_a_whole_and_says_when_to_come_back(classifier, 
     assert server.metric("albert_refused_total", reason="queue") == 2
 
 
-def test_a_request_that_takes_too_long_is_told_so_and_dropped(classifier, blocked, serve):
+def test_request_past_its_deadline_gets_504_and_is_dropped(classifier, blocked, serve):
     server = serve(classifier, request_seconds=0.3)
     with in_background(lambda: server.post("/classify", TEXT)):
         wait_until(lambda: blocked.batches)
@@ -270,14 +247,12 @@ def test_a_request_that_takes_too_long_is_told_so_and_dropped(classifier, blocke
         blocked.released.set()
 
 
-def test_what_a_client_does_not_wait_for_is_not_computed(classifier, blocked, serve):
+def test_request_of_a_disconnected_client_is_not_computed(classifier, blocked, serve):
     server = serve(classifier)
-    body = json.dumps({"texts": ["nobody", "waits"]}).encode()
     with in_background(lambda: server.post("/classify", TEXT)):
         wait_until(lambda: blocked.batches)
         with server.connected() as connection:
-            header = b"POST /classify HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-            connection.sendall(header + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+            connection.sendall(request_bytes({"texts": ["a", "b"]}))
             wait_until(lambda: server.metric("albert_queue_texts") == 2)
         wait_until(lambda: server.metric("albert_dropped_texts_total", reason="client gone") == 2)
         blocked.released.set()
@@ -289,61 +264,55 @@ class Panic(BaseException):
     """As libraries in Rust raise it."""
 
 
-@pytest.mark.parametrize("poison", ["not finite", "error", "panic"])
-def test_a_poisoned_text_fails_alone(poison, classifier, serve, monkeypatch, caplog):
+@pytest.mark.parametrize("error", [None, RuntimeError("in /root/secret.py"), Panic("at /root/secret.rs")])
+def test_failing_text_does_not_affect_other_requests(error, classifier, serve, monkeypatch):
+    """It raises, or its score is not finite."""
     compute = classifier.classify_batch
 
-    def poisoned(texts, pairs=None):
-        if "poison" in texts and poison != "not finite":
-            raise Panic("at /root/secret.rs") if poison == "panic" else RuntimeError("in /root/secret.py")
-        results = compute(texts, pairs)
-        return [[{"label": "calm", "score": float("nan")}] if text == "poison" else each
-                for text, each in zip(texts, results, strict=True)]  # fmt: skip
+    def fail(texts, pairs=None):
+        if "bad" in texts and error is not None:
+            raise error
+        nan = [{"label": "calm", "score": float("nan")}]
+        return [nan if text == "bad" else row for text, row in zip(texts, compute(texts, pairs), strict=True)]
 
-    monkeypatch.setattr(classifier, "classify_batch", poisoned)
+    monkeypatch.setattr(classifier, "classify_batch", fail)
     server = serve(classifier)
-    texts = ["the ship", "poison", "a storm", "the sea"]
+    texts = ["the ship", "bad", "a storm", "the sea"]
     with in_background(*(lambda text=text: server.post("/classify", {"texts": [text]}) for text in texts)) as replies:
         pass
-    assert [each.status for each in replies] == [200, 500, 200, 200]
+    assert [reply.status for reply in replies] == [200, 500, 200, 200]
     assert "secret" not in replies[1].body.decode() and server.service.state == "ready"
 
 
-def test_a_bug_is_told_in_one_sentence(classifier, serve, monkeypatch):
+def test_internal_error_is_one_sentence(classifier, serve, monkeypatch):
     server = serve(classifier)
     monkeypatch.setattr("albert.inference.server.routes.model_facts", lambda *_: 1 / 0)
     reply = server.request("GET", "/model")
     assert (reply.status, reply.json) == (500, {"error": "internal error"})
 
 
-def test_until_the_model_is_there_requests_are_told_to_come_back(classifier):
-    def slowly():
-        wait_until(lambda: may_load)
-        return classifier
-
-    may_load: list[bool] = []
-    with running(slowly) as server:
-        assert server.request("GET", "/healthz").status == 200
+def test_requests_get_503_until_the_model_is_loaded(classifier):
+    may_load = []
+    with running(lambda: wait_until(lambda: may_load) or classifier) as server:
+        assert server.request("GET", "/healthz").status == server.request("GET", "/").status == 200
         assert server.request("GET", "/readyz").status == 503
         reply = server.post("/classify", TEXT)
         assert (reply.status, reply.headers["retry-after"]) == (503, "2")
-        assert server.request("GET", "/").status == 200
         may_load.append(True)
         wait_until(lambda: server.request("GET", "/readyz").status == 200)
         assert server.post("/classify", TEXT).status == 200
 
 
-def test_figures_are_told_to_prometheus(server):
+def test_metrics_for_prometheus(server):
     server.post("/classify", {"texts": ["a", "b"]})
     server.post("/classify", {"texts": [1]})
     reply = server.request("GET", "/metrics")
     assert reply.headers["content-type"].startswith("text/plain")
-    metrics = reply.body.decode()
-    for line in (
+    lines = reply.body.decode().splitlines()
+    assert {
         'albert_texts_total{ability="classify"} 2.0',
         'albert_refused_total{reason="fields"} 1.0',
         'albert_request_seconds_count{address="/classify",status="200"} 1.0',
         "albert_batch_texts_sum 2.0",
         "albert_queue_texts 0.0",
-    ):
-        assert line in metrics
+    } <= set(lines)

@@ -1,4 +1,4 @@
-"""docs/paper.md: what it names is there, and nothing of the paper is left out."""
+"""docs/paper.md names existing files and options, and every table of the paper."""
 
 import re
 from dataclasses import fields
@@ -17,7 +17,7 @@ FILES = sorted({name for name in QUOTED if re.fullmatch(r"[\w./-]+\.(py|md|csv|j
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_every_file_it_names_exists(name):
+def test_named_files_exist(name):
     assert (ROOT / "src" / "albert" / name).is_file() or (ROOT / name).is_file()
 
 
@@ -25,12 +25,12 @@ def test_it_names_many_files():
     assert len(FILES) > 45
 
 
-def test_every_table_that_it_shows_is_known():
+def test_named_tables_exist():
     shown = {name for command in QUOTED for name in re.findall(r"albert tables show (\S+)", command)}
     assert shown and shown <= {*GRIDS, *STATIC_TABLES}
 
 
-def test_every_option_of_pre_training_that_it_names_is_one():
+def test_named_options_exist():
     named = {name for quoted in QUOTED for name in re.findall(r"--(sequences|masking)\.([\w-]+)", quoted)}
     settings = {"sequences": PretrainingRecipe().sequences, "masking": PretrainingRecipe().masking}
     assert named
@@ -41,15 +41,15 @@ def test_every_option_of_pre_training_that_it_names_is_one():
     assert {"`--sinusoidal-positions`", "`max_minutes`", "`activation_checkpointing`"} <= {f"`{one}`" for one in QUOTED}
 
 
-def test_every_table_of_the_paper_and_every_scale_has_its_place():
+def test_every_table_and_every_scale_is_named():
     for number in range(1, 15):
         assert re.search(rf"Tables? ([\d, ]+, )?{number}\b", TEXT), number
     for scale in SCALES:
         assert scale in TEXT
 
 
-def test_every_deviation_tells_its_effect_or_that_it_was_not_measured():
-    section = TEXT.split("## What is done otherwise")[1].split("\n## ")[0]
+def test_every_deviation_has_an_effect_or_is_not_measured():
+    section = TEXT.split("## Deviations")[1].split("\n## ")[0]
     rows = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("| ")]
     rows = [row for row in rows if not row[-1].startswith("effect")]
     assert len(rows) > 20

@@ -15,7 +15,6 @@ from torch import nn
 from albert.optim import lamb
 from albert.optim.lamb import FusedUpdates, Lamb, Slot, batches, trust_ratios
 from albert.runtime.devices import parallel_map
-from albert.runtime.errors import InvalidConfiguration
 
 CHUNK = 8
 OPTIONS = {"lr": 0.1, "weight_decay": 0.05}
@@ -283,54 +282,18 @@ def test_parallel_map_works_in_a_forked_process(workers):
 # ---- the optimizer's interface ---------------------------------------------------------------------------------------
 
 
-def test_a_closure_is_called_and_a_parameter_without_gradient_is_unchanged():
-    used, unused = nn.Parameter(torch.ones(2)), nn.Parameter(torch.ones(2))
-    optimizer = Lamb([used, unused], lr=0.1)
-
-    def closure() -> float:
-        optimizer.zero_grad()
-        loss = used.square().sum()
-        loss.backward()
-        return loss.item()
-
-    assert optimizer.step(closure) == 2.0
-    assert (used < 1).all() and (unused == 1).all()
-    assert unused not in optimizer.state
-
-
 def test_a_loaded_or_copied_optimizer_continues_bit_identically():
     gradients = [[torch.randn(4, 3)] for _ in range(10)]
     (expected,), _ = lamb_steps([torch.ones(4, 3)], gradients, bias_correction=True)
     (half,), optimizer = lamb_steps([torch.ones(4, 3)], gradients[:5], bias_correction=True)
     loaded = Lamb([nn.Parameter(half.clone())], bias_correction=True, **OPTIONS)
     loaded.load_state_dict(copy.deepcopy(optimizer.state_dict()))
-    copied = copy.deepcopy(optimizer)
-    assert copied.statistics() == {}
-    for continued in (loaded, copied):
+    for continued in (loaded, copy.deepcopy(optimizer)):
         (parameter,) = continued.param_groups[0]["params"]
         for (gradient,) in gradients[5:]:
             parameter.grad = gradient
             continued.step()
         assert torch.equal(parameter, expected)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"betas": (1.0, 0.999)},
-        {"betas": (0.9, 1.0)},
-        {"betas": (-0.1, 0.999)},
-        {"betas": (0.9, float("nan"))},
-        {"eps": -1e-6},
-        {"lr": -1.0},
-        {"lr": float("nan")},
-        {"weight_decay": -0.01},
-    ],
-    ids=str,
-)
-def test_invalid_constants_are_refused(options):
-    with pytest.raises(InvalidConfiguration, match="needed"):
-        Lamb([nn.Parameter(torch.ones(1))], **options)
 
 
 def test_statistics_are_the_trust_ratios_of_the_last_step():
@@ -340,7 +303,9 @@ def test_statistics_are_the_trust_ratios_of_the_last_step():
     assert optimizer.statistics() == {}
     for parameter in (*parameters, bias):
         parameter.grad = torch.ones(9)
+    optimizer.add_param_group({"params": [without_gradient := nn.Parameter(torch.ones(9))]})
     optimizer.step()
+    assert (without_gradient == 1).all() and without_gradient not in optimizer.state
     update = 0.1 / math.sqrt(0.001)
     expected = {"trust_ratio_min": 1 / update, "trust_ratio_median": 2 / update, "trust_ratio_max": 3 / update}
     assert optimizer.statistics() == pytest.approx(expected)

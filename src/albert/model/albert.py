@@ -82,11 +82,7 @@ rare pieces have larger weights."""
 
 
 class PooledEncoder(nn.Module):
-    """An encoder with pooling: one vector per sequence.
-
-    Args:
-        weights: one for each piece of the vocabulary; needed for the pooling "weighted".
-    """
+    """An encoder with pooling: one vector per sequence. The pooling "weighted" needs a weight for each piece."""
 
     weights: Tensor | None
 
@@ -450,10 +446,6 @@ OutputRow = np.ndarray | SpanBeamRow
 def output_rows(output: Tensor | tuple, lengths: tuple[int, ...]) -> list[OutputRow]:
     """Split the outputs of a model by sequence, as float32 on the CPU.
 
-    Args:
-        output: returned by one of the model classes.
-        lengths: tokens of each sequence.
-
     Returns:
         [labels] for a classifier, [] for a multiple-choice model, [length, labels] for a token classifier, [length, 2]
         for a span model (start and end), and for a joint span model a `SpanBeamRow`.
@@ -497,10 +489,6 @@ def check_depth(config: AlbertConfig, depth: int) -> None:
 def set_depth(model: nn.Module, depth: int) -> None:
     """Make a model apply `depth` layers; its configuration does not change.
 
-    Args:
-        model: one of the model classes.
-        depth: in layers; each is `inner_group_num` applications.
-
     Raises:
         InvalidConfiguration: the model cannot run at this depth.
     """
@@ -519,11 +507,7 @@ def plan_for_depth(config: AlbertConfig, depth: int) -> tuple[LayerApplication, 
 
 
 def read_exit_depths(extra: Mapping[str, Any], model: str) -> tuple[int, ...]:
-    """Depths at which the head of a model was trained, ascending, from its `config.json`.
-
-    Args:
-        extra: the further keys of `config.json`.
-        model: its name in errors.
+    """Depths at which the head of a model was trained, ascending, from the further keys of its `config.json`.
 
     Raises:
         InvalidConfiguration: the model was trained at its full depth only, or the key is not a list of depths.

@@ -155,9 +155,7 @@ def window_attention(
     """Attention of every token to [CLS] (the first token) and to the tokens at most `window` positions away.
 
     Args:
-        query, key, value: sequences padded to the same length.
         padded: true for padding, never for [CLS]; None: no padding.
-        window: tokens to either side, at least 1.
         attend: dense attention.
     """
     length = query.shape[2]
@@ -334,16 +332,12 @@ def attend_by_boundaries(
     attend: Attend,
     dropout: float = 0.0,
 ) -> Float[Tensor, "rows H"]:
-    """Attention of every token to its own sequence.
+    """Attention of every token to its own sequence, for a batch without groups.
 
     Args:
         joined: queries, keys and values.
-        packed: a batch without groups.
-        heads: number of heads.
-        window: tokens to either side that a token attends to; None: all.
         scale: factor of the scores.
-        attend: dense attention, with dropout and scale, for the cases that the kernel does not support.
-        dropout: dropout probability of `attend`.
+        attend: dense attention, with this scale and dropout, for the cases that the kernel does not support.
     """
     longest, parts = packed.longest, joined.unflatten(1, (3, heads, -1))
     windowed = window is not None and not covers(window, longest)

@@ -356,7 +356,7 @@ class ArchitectureChanges:
     max_position_embeddings: int | None = None
     """Number of positions; more allow longer sequences (see --extend-positions and --max-length)."""
     extend_positions: Extension | None = None
-    """How positions beyond the trained ones are made; tile where the model has none and nothing is said."""
+    """How new position embeddings are computed; if not given and the model has no trained ones: tile."""
     attention_window: int | None = None
     """Tokens to either side that a token attends to, besides [CLS]; a window over all positions is dense attention."""
 

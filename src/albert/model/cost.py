@@ -203,12 +203,10 @@ def count_activation_memory(
     precision: Precision = "fp32",
     masked_tokens: int | None = None,
 ) -> ActivationMemory:
-    """Activation memory of a sequence.
+    """Activation memory of a sequence, with the dropout of the configuration.
 
     Args:
-        config: the model, with its dropout, whose masks are saved.
         sequence_length: tokens; None: the maximum.
-        device: decides which attention is used and how dropout masks are saved.
         precision: "bf16" for torch.autocast.
         masked_tokens: number of masked tokens; None: 15 %.
     """
@@ -351,16 +349,12 @@ def count_training_memory(
     activation_checkpointing: bool = False,
     masked_tokens: int | None = None,
 ) -> TrainingMemory:
-    """Memory of a step on one device.
+    """Memory of a step on one device, with the dropout of the configuration.
 
     Args:
-        config: the model, with its dropout.
         batch_size: sequences of a micro-batch.
         sequence_length: tokens of each sequence, without padding.
-        device: decides which kernels are used.
-        precision: "bf16" for mixed precision; weights, gradients and moments are float32.
-        optimizer: decides the number of moments.
-        activation_checkpointing: whether layers are recomputed in the backward pass.
+        precision: "bf16" for torch.autocast; weights, gradients and moments are float32.
         masked_tokens: of each sequence; None: 15 %.
     """
     masked = max(1, round(0.15 * sequence_length)) if masked_tokens is None else masked_tokens
@@ -425,12 +419,7 @@ def _last_layer_workspace(config: AlbertConfig, tokens: int, precision: str, sav
 
 
 def largest_batch(memory_of: Callable[[int], TrainingMemory], limit: int) -> int:
-    """The largest number of sequences whose peak is within `limit` bytes; 0 if none is.
-
-    Args:
-        memory_of: the memory for a number of sequences; increases with it.
-        limit: bytes.
-    """
+    """The largest number of sequences whose peak is within `limit` bytes; 0 if none is."""
     too_many = 1
     while memory_of(too_many).peak <= limit:
         too_many *= 2

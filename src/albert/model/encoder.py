@@ -147,13 +147,7 @@ class Encoder(nn.Module):
     def each_layer(
         self, hidden: Float[Tensor, "tokens H"], packed: PackedSequences, done: int = 0
     ) -> Iterator[Float[Tensor, "tokens H"]]:
-        """Yield the output of each layer; a layer is computed when it is requested.
-
-        Args:
-            hidden: input of the first layer, or output of layer number `done`.
-            packed: the sequences.
-            done: number of layers already applied.
-        """
+        """Yield the output of each layer after the first `done`, whose output is `hidden`; computed on request."""
         matrices, rows = self._matrices(), pad_batch_rows(hidden, packed)
         for application in self.plan[done:]:
             rows = self._apply_layer(application, rows, packed, matrices)
@@ -208,11 +202,6 @@ def sinusoids(positions: int, width: int, root_mean_square: float) -> Float[Tens
 
     A shift by a number of positions is the same rotation everywhere, so one linear map attends to a neighbour. Random
     embeddings must be trained before such a map exists.
-
-    Args:
-        positions: number of positions.
-        width: of each vector.
-        root_mean_square: of all numbers.
     """
     wavelengths = 10_000 ** (torch.arange(0, width, 2, dtype=torch.float64) / width)
     angles = torch.arange(positions, dtype=torch.float64)[:, None] / wavelengths

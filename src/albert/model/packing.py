@@ -5,7 +5,7 @@ similar lengths and pads each group to a block; on a GPU a kernel uses the bound
 `padded_rows` rounds the number of rows up, because oneDNN compiles a kernel for each matrix shape."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -85,17 +85,9 @@ class PackedSequences:
 
     def without_groups(self, device: torch.device) -> "PackedSequences":
         """The batch on a device, for attention by boundaries."""
-        return PackedSequences(
-            self.token_ids.to(device, non_blocking=True),
-            self.token_type_ids.to(device, non_blocking=True),
-            self.position_ids.to(device, non_blocking=True),
-            self.lengths,
-            self.first_positions.to(device, non_blocking=True),
-            (),
-            self.cells[:0].to(device),
-            self.boundaries.to(device, non_blocking=True),
-            self.longest,
-        )
+        names = ("token_ids", "token_type_ids", "position_ids", "first_positions", "boundaries")
+        moved = {name: getattr(self, name).to(device, non_blocking=True) for name in names}
+        return replace(self, **moved, groups=(), cells=self.cells[:0].to(device))
 
 
 def pack(token_ids: Sequence[np.ndarray], token_type_ids: Sequence[np.ndarray]) -> PackedSequences:
@@ -135,11 +127,7 @@ def pack_run(token_ids: np.ndarray, token_type_ids: np.ndarray, lengths: np.ndar
 
 
 def split_lengths(packed: PackedSequences) -> tuple[int, ...]:
-    """Lengths of the sequences of `split_segments`.
-
-    Raises:
-        InvalidConfiguration: a sequence has no second segment.
-    """
+    """Lengths of the sequences of `split_segments`."""
     second_lengths = [int(types.sum()) for types in packed.token_type_ids.cpu().split(packed.lengths)]
     if not all(second_lengths):
         why = "has no second text, the model compares two"

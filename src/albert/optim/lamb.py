@@ -24,7 +24,6 @@ from torch.distributed.tensor import DTensor, Partial, Replicate
 from torch.optim import Optimizer
 
 from albert.runtime.devices import parallel_map
-from albert.runtime.errors import InvalidConfiguration
 
 # --------------------------------------------------------------------------------------------------------------------
 # A parameter tensor or this process's shard of it, with its gradient and moments.
@@ -309,9 +308,6 @@ class Lamb(Optimizer):
         bias_correction: divide m and v by 1 − βᵗ, as in the LAMB paper; the reference does not.
         clamp: (low, high) bounds of ‖w‖ in the ratio, the φ of the LAMB paper; None for the identity.
         adapt: whether the group's tensors use the trust ratio.
-
-    Raises:
-        InvalidConfiguration: a value outside its range.
     """
 
     def __init__(
@@ -325,12 +321,6 @@ class Lamb(Optimizer):
         clamp: tuple[float, float] | None = None,
         adapt: bool = True,
     ) -> None:
-        for name, beta in zip(("beta1", "beta2"), betas, strict=True):
-            if not 0 <= beta < 1:
-                raise InvalidConfiguration(name, f"is {beta}, a value from 0 to below 1 is needed")
-        for name, value in (("learning rate", lr), ("eps", eps), ("weight decay", weight_decay)):
-            if not value >= 0:
-                raise InvalidConfiguration(name, f"is {value}, at least 0 is needed")
         defaults = {
             "lr": lr,
             "betas": betas,
@@ -348,23 +338,17 @@ class Lamb(Optimizer):
         self._reset()
 
     def _reset(self) -> None:
-        """Reset everything that is not part of the state: update buffers, and the trust ratios of the last step."""
         self._chunked, self._fused = ChunkedUpdates(), FusedUpdates()
         self._ratios: list[Tensor] = []
         self.found_inf: Tensor | None = None
 
     @torch.no_grad()
-    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
         """Update all parameters that have a gradient."""
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
         self._ratios = []
         for group in self.param_groups:
             for batch in batches([self._slot(weight) for weight in group["params"] if weight.grad is not None]):
                 self._update(batch, group)
-        return loss
 
     def statistics(self) -> dict[str, float]:
         """Minimum, median and maximum trust ratio of the last step; empty if there were none."""

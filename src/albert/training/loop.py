@@ -39,7 +39,6 @@ from albert.training.update import (
     Batch,
     BatchSource,
     Guard,
-    HasStatistics,
     Objective,
     PendingMetrics,
     UpdateMetrics,
@@ -63,9 +62,6 @@ class _Piece:
     dtype: torch.dtype
     first: int
     shape: tuple[int, ...]
-
-    def of(self, flat: Mapping[torch.dtype, Tensor]) -> Tensor:
-        return flat[self.dtype][self.first : self.first + math.prod(self.shape)].view(self.shape)
 
 
 @dataclass(frozen=True)
@@ -117,7 +113,7 @@ def _split(value: Any, put: Callable[[Tensor], _Piece]) -> Any:
 
 def _join(value: Any, flat: Mapping[torch.dtype, Tensor]) -> Any:
     if isinstance(value, _Piece):
-        return value.of(flat)
+        return flat[value.dtype][value.first : value.first + math.prod(value.shape)].view(value.shape)
     if type(value) is tuple:
         return tuple(_join(item, flat) for item in value)
     if isinstance(value, _Parts):
@@ -205,15 +201,6 @@ def _block_signals_in_workers() -> Iterator[None]:
 # Decisions of one rank (a signal, the end of the time budget) reach all ranks with the sums of the next update.
 
 
-@dataclass(frozen=True)
-class _PendingUpdate:
-    """An update whose metrics have not been read yet."""
-
-    metrics: PendingMetrics
-    flops: float
-    rate: float
-
-
 @dataclass
 class Training:
     """A training run; `complete` trains until the plan's steps, tokens or minutes are used up.
@@ -266,8 +253,8 @@ class Training:
     evaluation: dict[str, float] = field(default_factory=dict, init=False)
     ended_by: Limit | None = field(default=None, init=False)
     saved_at: float = field(init=False)
-    waiting: "_PendingUpdate | None" = field(default=None, init=False)
-    """The last update, if its metrics have not been read yet."""
+    pending: tuple[PendingMetrics, float, float] | None = field(default=None, init=False)
+    """Metrics, FLOPs and learning rate of the last update, if its metrics have not been read yet."""
     most_tokens: int = field(default=0, init=False)
     """Largest number of tokens of an update so far."""
     clock: float = field(init=False)
@@ -324,7 +311,7 @@ class Training:
 
     def _step(self, batches: Sequence[Batch]) -> bool:
         """Take an update, then log, evaluate and save where due; returns whether to continue with the next batch."""
-        plan, state, number = self.plan, self.state, self.state.step + (self.waiting is not None)
+        plan, state, number = self.plan, self.state, self.state.step + (self.pending is not None)
         if self.before_step is not None and (changed := self.before_step(number)):
             self.curves.write("change", number, **changed)
         started = time.perf_counter()
@@ -350,11 +337,10 @@ class Training:
         if not plan.delays_metrics(self.device):
             metrics = update(*taken, **settings, judge=Guard(state.incidents, plan.spike_deviations))
             return self._finish_update(metrics, time.perf_counter() - started, flops, rate)
-        before, self.waiting = self.waiting, _PendingUpdate(update_without_waiting(*taken, **settings), flops, rate)
-        go_on = before is None or self._read(before)
-        if go_on and self._reads_at_once(number + 1):
-            go_on = self._read_waiting()
-        return go_on
+        before, self.pending = self.pending, (update_without_waiting(*taken, **settings), flops, rate)
+        if before is not None and not self._read(*before):
+            return False
+        return self._read_pending() if self._reads_at_once(number + 1) else True
 
     def _reads_at_once(self, step: int) -> bool:
         """Whether metrics of this step are needed at once: something is due after it, or it may be the last."""
@@ -365,17 +351,19 @@ class Training:
         )
         return step == plan.total_steps or near_end or any(n is not None and step % n == 0 for n in every)
 
-    def _read_waiting(self, stop: bool = False, save_now: bool = False) -> bool:
-        waiting, self.waiting = self.waiting, None
-        assert waiting is not None
-        return self._read(waiting, stop, save_now)
+    def _read_pending(self, stop: bool = False, save_now: bool = False) -> bool:
+        pending, self.pending = self.pending, None
+        assert pending is not None
+        return self._read(*pending, stop, save_now)
 
-    def _read(self, pending: "_PendingUpdate", stop: bool = False, save_now: bool = False) -> bool:
+    def _read(
+        self, pending: PendingMetrics, flops: float, rate: float, stop: bool = False, save_now: bool = False
+    ) -> bool:
         """Wait for an update's metrics and finish it; returns whether to continue with the next batch."""
-        metrics = pending.metrics.read()
+        metrics = pending.read()
         self.most_tokens = max(self.most_tokens, metrics.tokens)
         seconds, self.clock = time.perf_counter() - self.clock, time.perf_counter()
-        go_on = self._finish_update(metrics, seconds, pending.flops, pending.rate, stop, save_now)
+        go_on = self._finish_update(metrics, seconds, flops, rate, stop, save_now)
         self.clock = max(self.clock, self.paused_until)
         return go_on
 
@@ -398,8 +386,8 @@ class Training:
             return self._roll_back(metrics.alarm, stop)
         self.ended_by = plan.reached(state)
         ended = self.ended_by is not None
-        if self.waiting is not None and (stop or save_now or ended):
-            return self._read_waiting(stop, save_now)
+        if self.pending is not None and (stop or save_now or ended):
+            return self._read_pending(stop, save_now)
         if self._due(plan.log_every) or ended:
             self._log_updates(rate)
         if self._due(plan.evaluate_every) or ended:
@@ -452,7 +440,7 @@ class Training:
             return
         self.bar.note(window.note())
         self.bar.expect(self.plan.likely_steps(state))
-        statistics = self.optimizer.statistics() if isinstance(self.optimizer, HasStatistics) else {}
+        statistics = getattr(self.optimizer, "statistics", dict)()
         share = {} if self.meter is None else {"matmul_share": window.flops / window.seconds / self.meter.matmul_rate()}
         self.curves.write(
             "train",

@@ -44,17 +44,13 @@ class RunFolder:
             why = "is a finished directory with a manifest, not a run"
             raise CannotCreate(self.path, why, "choose another output")
         with locked(self.path, "this run"):
-            for place in (self.path, self.checkpoints_path):
-                if place.is_dir():
-                    remove_leftovers(place, is_locked=True)
+            for directory in (self.path, self.checkpoints_path):
+                if directory.is_dir():
+                    remove_leftovers(directory, is_locked=True)
             yield
 
     def save_checkpoint(self, step: int, write: Callable[[Path], None], keep: int) -> Path:
-        """Save the checkpoint of a step, then remove the oldest until `keep` (at least 1) are left.
-
-        Args:
-            write: writes the files into the given directory.
-        """
+        """Save the checkpoint of a step with `write`, then remove the oldest until `keep` (at least 1) are left."""
         path = self.checkpoints_path / f"step-{step:08d}"
         if is_intact(path):  # by the run that this one resumes
             return path

@@ -53,9 +53,9 @@ class MetricSums:
         self.gradient_norm += metrics.gradient_norm
         for name, count in metrics.counts.items():
             self.counts[name] = self.counts.get(name, 0) + count
-        for mine, more in ((self.losses, metrics.losses), (self.correct, metrics.correct)):
-            for name, value in more.items():
-                mine[name] = mine.get(name, 0.0) + value
+        for sums, values in ((self.losses, metrics.losses), (self.correct, metrics.correct)):
+            for name, value in values.items():
+                sums[name] = sums.get(name, 0.0) + value
 
     def line(self) -> dict[str, float]:
         """Means over the window: the loss, each term's loss and accuracy, gradient norm, tokens per second."""
@@ -239,17 +239,13 @@ def training_environment(
 def report_environment_changes(
     before: Mapping[str, str | int], now: Mapping[str, str | int], ranks: Ranks
 ) -> dict[str, dict[str, Any]]:
-    """Print a note, on the first rank, if the last bits of results may differ in the present environment.
+    """Print a note, on the first rank, if results may differ in the last bits; returns the changes by name.
 
-    Args:
-        before: from the checkpoint. What older versions did not record is not compared; they had one worker.
-
-    Returns:
-        The changes by name: {"before": …, "now": …}.
+    Values that older versions did not record are not compared; they had one worker.
     """
-    known = {**before, "workers": before.get("workers", 1)} if before else {}
-    changes = {name: {"before": value, "now": now.get(name)} for name, value in known.items() if value != now.get(name)}
+    recorded = {**before, "workers": before.get("workers", 1)} if before else {}
+    changes = {name: {"before": old, "now": now.get(name)} for name, old in recorded.items() if old != now.get(name)}
     if changes and ranks.is_first:
-        text = ", ".join(f"{name} {one['before']} → {one['now'] or 'none'}" for name, one in changes.items())
+        text = ", ".join(f"{name} {values['before']} → {values['now'] or 'none'}" for name, values in changes.items())
         print(f"albert: note: the run goes on with {text}: not bit for bit as before", file=sys.stderr)
     return changes

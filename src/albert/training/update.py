@@ -79,15 +79,6 @@ class Objective(Protocol):
         ...
 
 
-@runtime_checkable
-class HasStatistics(Protocol):
-    """An optimiser with statistics of its last step."""
-
-    def statistics(self) -> dict[str, float]:
-        """Statistics by name, for instance trust ratios; {} if there are none."""
-        ...
-
-
 @dataclass(frozen=True)
 class Alarm:
     """The reason to reject an update."""
@@ -564,14 +555,10 @@ def diverged(alarm: Alarm, when: str = "nothing of this step entered the weights
 
 def non_finite_state(model: nn.Module, optimizer: Optimizer) -> Alarm | None:
     """An alarm if a weight or moment of this rank is not finite (the square of a finite gradient may overflow)."""
-    parameters = dict(model.named_parameters())
-    moments = {
-        f"{key} of {name}": value
-        for name, parameter in parameters.items()
-        for key, value in optimizer.state.get(parameter, {}).items()
-        if isinstance(value, torch.Tensor)
-    }
-    tensors: dict[str, torch.Tensor] = {**parameters, **moments}
+    tensors: dict[str, Tensor] = dict(model.named_parameters())
+    for name, parameter in model.named_parameters():
+        moments = optimizer.state.get(parameter, {})
+        tensors |= {f"{key} of {name}": value for key, value in moments.items() if isinstance(value, Tensor)}
     for name, tensor in tensors.items():
         local = tensor.to_local() if isinstance(tensor, DTensor) else tensor.detach()
         if not bool(torch.isfinite(local).all()):

@@ -1,4 +1,4 @@
-"""Whatever is written can be read: text in is text out, counts add up, and noise is an error of ours."""
+"""Property tests of corpus readers: texts survive a round trip, counts add up, and noise raises an AlbertError."""
 
 import bz2
 import csv
@@ -21,7 +21,7 @@ texts = st.lists(
     | st.text(alphabet=st.sampled_from(list("aé語😀 ,;\"'\t\n\r\u2028\ufeff{}\\")), max_size=30),
     max_size=6,
 )
-PACK = {"": bytes, ".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress}
+COMPRESS = {"": bytes, ".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress}
 
 
 def as_json_lines(texts):
@@ -51,37 +51,34 @@ def reader(tmp_path_factory):
     folder = tmp_path_factory.mktemp("properties")
 
     def read(name, data, **reading):
-        """The texts, after a check that the counts add up."""
+        """Return the texts and the report, whose counts are checked."""
         (folder / name).write_bytes(data)
-        report, behind = CorpusReport(), []
-        file = find_corpus_files([folder / name]).files
-        found = [d.text for d in read_files(file, Reading(**reading), report=report, advance=behind.append)]
-        assert report.documents == len(found) == report.documents_in - sum(report.dropped.values())
-        assert report.bytes == sum(len(text.encode()) for text in found)
+        report, progress = CorpusReport(), []
+        files = find_corpus_files([folder / name]).files
+        documents = [d.text for d in read_files(files, Reading(**reading), report=report, advance=progress.append)]
+        assert report.documents == len(documents) == report.documents_in - sum(report.dropped.values())
+        assert report.bytes == sum(len(text.encode()) for text in documents)
         assert report.bytes_in == report.bytes + sum(report.dropped_bytes.values())
-        assert sum(behind) == len(data)
-        return found, report
+        assert sum(progress) == len(data)
+        return documents, report
 
     return read
 
 
-@pytest.mark.parametrize("packed", PACK)
-@pytest.mark.parametrize("kind", WRITERS)
+@pytest.mark.parametrize(
+    ("kind", "ending"), [("parquet", ""), *((kind, ending) for kind in ("jsonl", "csv") for ending in COMPRESS)]
+)
 @given(texts=texts)
-def test_text_in_is_text_out(reader, kind, packed, texts):
-    if kind == "parquet" and packed:
-        return
-    found, report = reader(f"a.{kind}{packed}", PACK[packed](WRITERS[kind](texts)))
-    filled = [text for text in texts if text and not text.isspace()]
-
-    assert found == filled
+def test_written_texts_are_read(reader, kind, ending, texts):
+    documents, report = reader(f"a.{kind}{ending}", COMPRESS[ending](WRITERS[kind](texts)))
+    assert documents == [text for text in texts if text and not text.isspace()]
     assert report.documents_in == len(texts)
 
 
 @given(text=st.text(alphabet=st.characters(exclude_categories=("Cs",), exclude_characters="\0\ufeff"), min_size=1))
 def test_a_file_is_one_document(reader, text):
-    found, report = reader("a.txt", text.encode())
-    assert found == ([] if text.isspace() else [text])
+    documents, report = reader("a.txt", text.encode())
+    assert documents == ([] if text.isspace() else [text])
     assert report.documents_in == 1
 
 
@@ -92,19 +89,18 @@ def test_a_file_is_one_document(reader, text):
     end=st.sampled_from(["\n", "\r\n", "\r"]),
     blank=st.sampled_from(["", "  "]),
 )
-def test_what_stands_between_blank_lines_is_a_document(reader, blocks, end, blank):
+def test_blocks_between_blank_lines_and_lines_are_documents(reader, blocks, end, blank):
     text = f"{end}{blank}{end}".join(end.join(block) for block in blocks)
-    found, _ = reader("a.txt", text.encode(), documents="blank-line")
-    assert [document.removesuffix("\n").removesuffix("\r").split(end) for document in found] == blocks
+    documents, _ = reader("a.txt", text.encode(), documents="blank-line")
+    assert [document.removesuffix("\n").removesuffix("\r").split(end) for document in documents] == blocks
     lines, _ = reader("a.txt", text.encode(), documents="line")
     assert [line.removesuffix("\n").removesuffix("\r") for line in lines] == [line for b in blocks for line in b]
 
 
 @given(rows=st.lists(st.text(alphabet="ab é\"',\ufeff", min_size=1).filter(str.strip), max_size=5))
-def test_a_tab_separated_field_is_as_it_stands(reader, rows):
+def test_field_of_tsv_is_read_literally(reader, rows):
     data = "".join(f"{number}\t{row}\r\n" for number, row in enumerate(rows))
-    found, _ = reader("a.tsv", f"number\ttext\n{data}".encode())
-    assert found == rows
+    assert reader("a.tsv", f"number\ttext\n{data}".encode())[0] == rows
 
 
 @given(
@@ -113,52 +109,29 @@ def test_a_tab_separated_field_is_as_it_stands(reader, rows):
         max_size=4,
     )
 )
-def test_prose_of_articles_is_kept(reader, articles):
+def test_prose_of_articles_is_read(reader, articles):
     pytest.importorskip("mwparserfromhell", reason="needs the extra [wikipedia]: mwparserfromhell")
     pages = (f"<page><ns>0</ns><revision><text>{escape(text)}</text></revision></page>" for text in articles)
-    found, _ = reader("a.xml", f"<mediawiki>{''.join(pages)}</mediawiki>".encode())
-    assert found == [" ".join(text.split()) for text in articles]
+    documents, _ = reader("a.xml", f"<mediawiki>{''.join(pages)}</mediawiki>".encode())
+    assert documents == [" ".join(text.split()) for text in articles]
 
 
 @pytest.mark.parametrize("kind", ["txt", "jsonl", "csv"])
 @given(text=st.text(alphabet="ab. é語😀\n", min_size=1, max_size=60), limit=st.integers(4, 20))
-def test_the_pieces_of_a_long_document_are_the_document(reader, kind, text, limit):
+def test_parts_of_a_long_document_hold_all_of_it(reader, kind, text, limit):
     data = {"txt": lambda t: t[0].encode(), "jsonl": as_json_lines, "csv": as_csv}[kind]([text])
     reading = Reading(max_document_bytes=limit)
     if len(data) > reading.max_record_bytes and kind != "txt":
         return
-    found, report = reader(f"a.{kind}", data, max_document_bytes=limit)
-    assert all(len(piece.encode()) <= limit for piece in found)
-    assert "".join("".join(found).split()) == "".join(text.split())
+    parts, report = reader(f"a.{kind}", data, max_document_bytes=limit)
+    assert all(len(part.encode()) <= limit for part in parts)
+    assert "".join("".join(parts).split()) == "".join(text.split())
     assert report.cuts == report.documents_in - 1
 
 
 PARTS = [
-    b'{"text": "',
-    b'"}',
-    b"text",
-    b",",
-    b'"',
-    b"\t",
-    b"\n",
-    b"\r",
-    b"\n\n",
-    b"\xff",
-    b"\xc3",
-    b"\0",
-    b"a b.",
-    b"{",
-    b"[",
-]
-PARTS += [
-    b"\xef\xbb\xbf",
-    b"<mediawiki>",
-    b"<page>",
-    b"<ns>0</ns>",
-    b"<revision><text>",
-    b"</",
-    b"PAR1",
-    b"&#0;",
+    *[b'{"text": "', b'"}', b"text", b",", b'"', b"\t", b"\n", b"\r", b"\n\n", b"\xff", b"\xc3", b"\0", b"a b.", b"{"],
+    *[b"[", b"\xef\xbb\xbf", b"<mediawiki>", b"<page>", b"<ns>0</ns>", b"<revision><text>", b"</", b"PAR1", b"&#0;"],
     b"\xed\xa0\x80",
 ]
 noise = st.binary(max_size=80) | st.lists(st.sampled_from(PARTS) | st.binary(max_size=3), max_size=25).map(b"".join)
@@ -171,7 +144,7 @@ noise = st.binary(max_size=80) | st.lists(st.sampled_from(PARTS) | st.binary(max
     bad_utf8=st.sampled_from(["refuse", "replace", "skip"]),
     limit=st.sampled_from([4, 9, 10_000]),
 )
-def test_noise_is_read_or_refused_in_one_line(reader, suffix, data, documents, bad_utf8, limit):
+def test_noise_is_read_or_raises_one_line(reader, suffix, data, documents, bad_utf8, limit):
     try:
         reader(f"a{suffix}", data, documents=documents, bad_utf8=bad_utf8, max_document_bytes=limit)
     except AlbertError as error:
@@ -179,11 +152,11 @@ def test_noise_is_read_or_refused_in_one_line(reader, suffix, data, documents, b
 
 
 @given(parts=st.lists(st.sampled_from([b"one ", b"\xff", "é".encode(), b"\xe2\x82"]), min_size=1))
-def test_replacing_and_skipping_are_what_python_calls_bad(reader, parts):
+def test_bad_utf8_is_replaced_or_skipped(reader, parts):
     data = b"".join(parts)
-    good = data.decode("utf-8", "ignore").encode() == data
+    is_valid = data.decode("utf-8", "ignore").encode() == data
     replaced, report = reader("a.txt", data, bad_utf8="replace")
     assert replaced == [data.decode("utf-8", "replace")]
-    assert bool(report.noted) == (not good)
+    assert bool(report.noted) == (not is_valid)
     skipped, report = reader("a.txt", data, bad_utf8="skip")
-    assert (skipped, report.dropped) == (([data.decode()], {}) if good else ([], {"not UTF-8": 1}))
+    assert (skipped, report.dropped) == (([data.decode()], {}) if is_valid else ([], {"not UTF-8": 1}))

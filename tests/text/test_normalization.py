@@ -6,7 +6,7 @@ import unicodedata
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from tests.text.torture import normalize_with_alignment, texts
+from tests.text.helpers import normalize_with_alignment, texts
 
 from albert.text.normalization import maps_one_to_one, normalize, normalize_words
 

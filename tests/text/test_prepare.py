@@ -1,5 +1,6 @@
-"""Preparing a corpus: bytes, counts, estimates, copies and worker processes."""
+"""Preparation of a corpus: bytes, counts, held-out documents, estimates, assembly, commands and worker processes."""
 
+import csv
 import errno
 import json
 import multiprocessing
@@ -7,39 +8,35 @@ import os
 import random
 import re
 import shutil
+import signal
+import subprocess
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.text.helpers import directory_content, preparation_command, write_jsonl
 
 from albert.cli.main import run
 from albert.runtime.errors import CannotCreate, DamagedData, InvalidConfiguration, MissingInput, OutOfResources
-from albert.runtime.files import make_directory, new_directory
-from albert.text import prepare as preparation_estimate
+from albert.runtime.files import new_directory
+from albert.runtime.manifest import verify_directory
+from albert.text import prepare as prepare_module
 from albert.text import shards
 from albert.text.corpus import find_corpus_files
-from albert.text.executors import PreparationSettings, held_out_key, is_held_out, map_in_order
-from albert.text.prepare import estimate_preparation, prepare
+from albert.text.executors import PreparationSettings, held_out_key, is_held_out, map_in_order, plan_units
+from albert.text.prepare import estimate_preparation, merge_corpora, prepare
+from albert.text.sentencepiece import train_tokenizer
 from albert.text.sentences import split_sentences
-from albert.text.shards import TokenCorpus, token_type
+from albert.text.shards import TokenCorpus, read_description, token_type
 from albert.text.tokenizer import byte_fingerprint
 
-# --------------------------------------------------------------------------------------------------------------------
-# Preparation: the same bytes whatever the workers, a split that nothing moves, counts that add up.
+SETTINGS = PreparationSettings(held_out=0.2, shard_bytes=10_000)
 
 
-def write_corpus(path: Path, texts: list[str]) -> Path:
-    path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts), encoding="utf-8")
-    return path
-
-
-def content(directory: Path) -> dict[str, bytes]:
-    return {p.relative_to(directory).as_posix(): p.read_bytes() for p in directory.rglob("*") if p.is_file()}
-
-
-def documents_of(corpus: TokenCorpus) -> list[list[list[int]]]:
+def read_documents(corpus: TokenCorpus) -> list[list[list[int]]]:
     starts = corpus.sentence_starts
     return [
         [corpus.read(int(starts[i]), int(starts[i + 1])).tolist() for i in range(first, last)]
@@ -47,47 +44,54 @@ def documents_of(corpus: TokenCorpus) -> list[list[list[int]]]:
     ]
 
 
+def read_tokens(directory, split="train"):
+    corpus = TokenCorpus.open(directory, split)
+    return corpus.read(0, corpus.n_tokens).tolist()
+
+
+def encode_documents(texts, tokenizer):
+    return [[tokenizer.encode(sentence) for sentence in split_sentences(text)] for text in texts]
+
+
 @pytest.fixture(scope="module")
 def corpus_file(documents, tmp_path_factory):
-    return write_corpus(tmp_path_factory.mktemp("corpus") / "corpus.jsonl", documents)
+    return write_jsonl(tmp_path_factory.mktemp("corpus") / "corpus.jsonl", documents)
 
 
 @pytest.fixture(scope="module")
 def prepared(corpus_file, tokenizer, tmp_path_factory):
     output = tmp_path_factory.mktemp("prepared") / "data"
-    report = prepare(
-        [corpus_file], tokenizer, output, workers=1, settings=PreparationSettings(held_out=0.2, shard_bytes=10_000)
-    )
-    return output, report
+    prepare([corpus_file], tokenizer, output, SETTINGS, workers=1)
+    return output
+
+
+@pytest.fixture
+def copy(prepared, tmp_path):
+    return Path(shutil.copytree(prepared, tmp_path / "data"))
 
 
 def test_tokens_are_those_of_the_sentences(prepared, documents, tokenizer):
-    directory, _ = prepared
-    expected = {"train": [], "held_out": []}
-    for text in documents:
-        sentences = [tokenizer.encode(sentence) for sentence in split_sentences(text)]
-        expected["held_out" if is_held_out(held_out_key(text, 0), 0.2) else "train"].append(sentences)
-    for split in ("train", "held_out"):
-        corpus = TokenCorpus.open(directory, split)
-        assert documents_of(corpus) == expected[split]
-        assert corpus.n_documents == len(expected[split]) > 0
+    held_out = [text for text in documents if is_held_out(held_out_key(text, 0), 0.2)]
+    train = [text for text in documents if text not in held_out]
+    for split, texts in (("train", train), ("held_out", held_out)):
+        corpus = TokenCorpus.open(prepared, split)
+        assert read_documents(corpus) == encode_documents(texts, tokenizer)
+        assert corpus.n_documents == len(texts) > 0
         assert corpus.sentence_starts[-1] == corpus.n_tokens
         assert corpus.document_starts[-1] == corpus.n_sentences
         assert corpus.tokenizer().fingerprint == corpus.tokenizer_fingerprint == tokenizer.fingerprint
         assert corpus.vocab_size == tokenizer.vocab_size
 
 
-def test_a_corpus_with_a_fingerprint_of_before_opens(prepared, tokenizer, tmp_path):
-    shutil.copytree(prepared[0], tmp_path / "data")
-    path = tmp_path / "data" / "corpus.json"
+def test_corpus_with_an_old_fingerprint_opens(copy, tokenizer):
+    path = copy / "corpus.json"
     for recorded, opens in [(byte_fingerprint(tokenizer.model, True, False), True), ("0" * 64, False)]:
         path.write_text(json.dumps(json.loads(path.read_text()) | {"tokenizer_fingerprint": recorded}))
         if opens:
-            corpus = TokenCorpus.open(tmp_path / "data", verify=False)
-            assert corpus.tokenizer_fingerprint == tokenizer.fingerprint
+            assert TokenCorpus.open(copy, verify=False).tokenizer_fingerprint == tokenizer.fingerprint
         else:
             with pytest.raises(DamagedData, match="tokenizer files are not those"):
-                TokenCorpus.open(tmp_path / "data", verify=False)
+                TokenCorpus.open(copy, verify=False)
 
 
 def test_split_does_not_depend_on_order_or_workers(documents, tokenizer, tmp_path):
@@ -95,28 +99,22 @@ def test_split_does_not_depend_on_order_or_workers(documents, tokenizer, tmp_pat
     random.Random(3).shuffle(shuffled)
     splits = []
     for name, texts, workers in (("a", documents, 1), ("b", shuffled, 2)):
-        path = write_corpus(tmp_path / f"{name}.jsonl", texts)
-        prepare(
-            [path],
-            tokenizer,
-            tmp_path / name,
-            workers=workers,
-            settings=PreparationSettings(held_out=0.3, shard_bytes=20_000),
-        )
-        splits.append(sorted(documents_of(TokenCorpus.open(tmp_path / name, "held_out"))))
+        path = write_jsonl(tmp_path / f"{name}.jsonl", texts)
+        prepare([path], tokenizer, tmp_path / name, SETTINGS, workers=workers)
+        splits.append(sorted(read_documents(TokenCorpus.open(tmp_path / name, "held_out"))))
     assert splits[0] == splits[1]
 
 
-def test_equal_texts_land_on_one_side(documents, tokenizer, tmp_path):
-    path = write_corpus(tmp_path / "twice.jsonl", documents + documents)
-    prepare([path], tokenizer, tmp_path / "data", PreparationSettings(held_out=0.3), workers=1)
-    sides = [
-        {str(d) for d in documents_of(TokenCorpus.open(tmp_path / "data", split))} for split in ("train", "held_out")
-    ]
-    assert not sides[0] & sides[1]
+def test_equal_texts_are_in_one_split(documents, tokenizer, tmp_path):
+    path = write_jsonl(tmp_path / "twice.jsonl", documents + documents)
+    prepare([path], tokenizer, tmp_path / "data", SETTINGS, workers=1)
+    train, held_out = (
+        {str(d) for d in read_documents(TokenCorpus.open(tmp_path / "data", split))} for split in ("train", "held_out")
+    )
+    assert not train & held_out
 
 
-def test_the_held_out_share_and_seed_are_respected():
+def test_held_out_documents_follow_share_and_seed():
     texts = [f"This is text {number}." for number in range(4000)]
     chosen = [{text for text in texts if is_held_out(held_out_key(text, seed), 0.25)} for seed in (0, 1)]
     assert all(900 < len(side) < 1100 for side in chosen)
@@ -124,42 +122,19 @@ def test_the_held_out_share_and_seed_are_respected():
     assert {text for text in texts if is_held_out(held_out_key(text, 0), 0.1)} < chosen[0]
 
 
-def test_reading_across_shards_gives_every_token(prepared):
-    corpus = TokenCorpus.open(prepared[0])
-    everything = corpus.read(0, corpus.n_tokens)
-    assert len(everything) == corpus.n_tokens
-    assert everything.dtype == np.int64
-    numbers = np.random.default_rng(0)
-    for start, stop in np.sort(numbers.integers(0, corpus.n_tokens + 1, (200, 2)), axis=1).tolist():
-        assert (corpus.read(start, stop) == everything[start:stop]).all()
-    for start, stop in ((-1, 2), (5, 4), (0, corpus.n_tokens + 1)):
-        with pytest.raises(IndexError):
-            corpus.read(start, stop)
-
-
 def test_counts_add_up(documents, tokenizer, tmp_path):
     texts = [*documents[:40], "", " \n ", "\u0301", "\u200b"]
-    report = prepare(
-        [write_corpus(tmp_path / "a.jsonl", texts)],
-        tokenizer,
-        tmp_path / "data",
-        workers=1,
-        settings=PreparationSettings(held_out=0.2),
-    )
-    kept = sum(counts.documents for counts in report.splits.values())
+    report = prepare([write_jsonl(tmp_path / "a.jsonl", texts)], tokenizer, tmp_path / "data", SETTINGS, workers=1)
+    used = sum(counts.documents for counts in report.splits.values())
     assert report.documents_dropped == {"empty": 2, "no tokens": 2}
-    assert report.documents_in == kept + 4 == len(texts)
-    kept_bytes = sum(counts.bytes for counts in report.splits.values())
-    assert report.bytes_in == kept_bytes + sum(report.bytes_dropped.values()) == sum(len(t.encode()) for t in texts)
+    assert report.documents_in == used + 4 == len(texts)
+    used_bytes = sum(counts.bytes for counts in report.splits.values())
+    assert report.bytes_in == used_bytes + sum(report.bytes_dropped.values()) == sum(len(t.encode()) for t in texts)
     for split, counts in report.splits.items():
         corpus = TokenCorpus.open(tmp_path / "data", split)
-        assert (corpus.n_documents, corpus.n_sentences, corpus.n_tokens) == (
-            counts.documents,
-            counts.sentences,
-            counts.tokens,
-        )
-        unknown = int((corpus.read(0, corpus.n_tokens) == tokenizer.unk_id).sum())
-        assert counts.unknown_tokens == unknown
+        expected = (counts.documents, counts.sentences, counts.tokens)
+        assert (corpus.n_documents, corpus.n_sentences, corpus.n_tokens) == expected
+        assert counts.unknown_tokens == int((corpus.read(0, corpus.n_tokens) == tokenizer.unk_id).sum())
         assert corpus.description.counts[split] == counts
 
 
@@ -167,108 +142,72 @@ def test_the_smallest_type_that_fits_is_used():
     assert [token_type(size).name for size in (300, 65_535, 65_536, 65_537, 10**6)] == ["uint16"] * 3 + ["uint32"] * 2
 
 
-def test_an_existing_output_is_refused_unless_replaced(prepared, corpus_file, tokenizer):
-    directory, _ = prepared
-    before = content(directory)
+def test_existing_output_is_refused_unless_replaced(copy, corpus_file, tokenizer):
+    before = directory_content(copy)
+    (copy.parent / ".data.unfinished.tmp-0123abcd" / "train").mkdir(parents=True)  # left by a kill at the very end
     with pytest.raises(CannotCreate, match="exists already"):
-        prepare([corpus_file], tokenizer, directory, PreparationSettings(held_out=0.2), workers=1)
-    assert content(directory) == before
-    prepare(
-        [corpus_file],
-        tokenizer,
-        directory,
-        workers=1,
-        replace=True,
-        settings=PreparationSettings(held_out=0.2, shard_bytes=10_000),
-    )
-    assert content(directory) == before
+        prepare([corpus_file], tokenizer, copy, SETTINGS, workers=1)
+    assert [path.name for path in copy.parent.iterdir()] == ["data"]
+    assert directory_content(copy) == before
+    prepare([corpus_file], tokenizer, copy, SETTINGS, workers=1, replace=True)
+    assert directory_content(copy) == before
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_bad_line_loses_no_finished_shard(documents, tokenizer, tmp_path, workers):
-    path = write_corpus(tmp_path / "a.jsonl", documents)
-    good = path.read_text()
-    settings = PreparationSettings(shard_bytes=20_000)
+def test_finished_shards_survive_an_invalid_line(documents, tokenizer, tmp_path, workers):
+    path = write_jsonl(tmp_path / "a.jsonl", documents)
+    valid, settings = path.read_text(), PreparationSettings(shard_bytes=20_000)
     prepare([path], tokenizer, tmp_path / "at once", settings, workers=1)
-    path.write_text(good + "broken\n")
+    path.write_text(valid + "broken\n")
     with pytest.raises(DamagedData, match=r"a\.jsonl:151: is not JSON"):
         prepare([path], tokenizer, tmp_path / "data", settings, workers=workers)
     assert {p.name for p in tmp_path.iterdir()} == {"a.jsonl", "at once", "data.unfinished"}
-    path.write_text(good)
+    with pytest.raises(CannotCreate, match="shard_bytes 20000 .now 30000."):
+        prepare([path], tokenizer, tmp_path / "data", PreparationSettings(shard_bytes=30_000), workers=1)
+    path.write_text(valid)
     report = prepare([path], tokenizer, tmp_path / "data", settings, workers=workers)
     assert report.shards_found >= 2
-    assert content(tmp_path / "data") == content(tmp_path / "at once")
+    assert directory_content(tmp_path / "data") == directory_content(tmp_path / "at once")
     assert {p.name for p in tmp_path.iterdir()} == {"a.jsonl", "at once", "data"}
 
 
 @pytest.mark.parametrize("kept", [True, False])
-def test_a_full_disk_names_the_file_and_what_is_kept(documents, tokenizer, tmp_path, monkeypatch, capsys, kept):
-    """With a shard finished before, the work stays; else nothing does, and nothing is said of it."""
-    path, output = write_corpus(tmp_path / "a.jsonl", documents), tmp_path / "data"
-    make_directory(tmp_path / "tokenizer")
-    tokenizer.save(tmp_path / "tokenizer")
+def test_full_disk_names_the_file_and_what_is_kept(
+    corpus_file, tokenizer_directory, tmp_path, monkeypatch, capsys, kept
+):
+    """Unfinished work is kept if it has a finished shard."""
     replace, full = os.replace, "00000-00001" if kept else "00000-00000"
 
-    def fills_up(source, target):
+    def fill_disk(source, target):
         if Path(target).name.startswith(full):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(source), None, str(target))
         replace(source, target)
 
-    monkeypatch.setattr(os, "replace", fills_up)
-    words = ["prepare", path, "--tokenizer", tmp_path / "tokenizer", "--output", output, "--workers", "1"]
-    code = run([*map(str, words), "--shard-megabytes", "0.02"])
-    said, work = capsys.readouterr().err, tmp_path / "data.unfinished"
-    named = re.search(re.escape(f"{work}/train/{full}.") + r"\w+\.bin: No space left on device; (.*)\n$", said)
-    assert code == 74 and named, said
+    monkeypatch.setattr(os, "replace", fill_disk)
+    args = ["prepare", corpus_file, "--tokenizer", tokenizer_directory, "--output", tmp_path / "data", "--workers", "1"]
+    code = run([*map(str, args), "--shard-megabytes", "0.02"])
+    message, work = capsys.readouterr().err, tmp_path / "data.unfinished"
+    match = re.search(re.escape(f"{work}/train/{full}.") + r"\w+\.bin: No space left on device; (.*)\n$", message)
+    assert code == 74 and match, message
     assert work.exists() == kept
-    assert named[1] == (
-        f"free space and run the same command, which resumes from {work}"
-        if kept
-        else "free space or choose another disk"
-    )
-
-
-def test_what_a_kill_after_the_last_moment_left_goes_with_the_next_command(corpus_file, tokenizer, tmp_path):
-    """The corpus was whole, the work that it was made of half removed."""
-    prepare([corpus_file], tokenizer, tmp_path / "data", workers=1)
-    (tmp_path / ".data.unfinished.tmp-0123abcd" / "train").mkdir(parents=True)
-    with pytest.raises(CannotCreate, match="exists already"):
-        prepare([corpus_file], tokenizer, tmp_path / "data", workers=1)
-    assert [path.name for path in tmp_path.iterdir()] == ["data"]
-
-
-def test_unfinished_work_of_other_settings_is_not_mixed_in(documents, tokenizer, tmp_path):
-    path = write_corpus(tmp_path / "a.jsonl", documents)
-    path.write_text(path.read_text() + "broken\n")
-    with pytest.raises(DamagedData):
-        prepare([path], tokenizer, tmp_path / "data", PreparationSettings(shard_bytes=20_000), workers=1)
-    with pytest.raises(CannotCreate, match="shard_bytes 20000 .now 30000."):
-        prepare([path], tokenizer, tmp_path / "data", PreparationSettings(shard_bytes=30_000), workers=1)
+    resume = f"free space and run the same command, which resumes from {work}"
+    assert match[1] == (resume if kept else "free space or choose another disk")
 
 
 @pytest.mark.parametrize("values", [{"held_out": 1.0}, {"held_out": -0.1}, {"shard_bytes": 0}])
-def test_impossible_settings_are_refused(corpus_file, tokenizer, tmp_path, values):
+def test_settings_out_of_range_are_refused(corpus_file, tokenizer, tmp_path, values):
     with pytest.raises(InvalidConfiguration, match="out of range"):
         prepare([corpus_file], tokenizer, tmp_path / "data", PreparationSettings(**values), workers=1)
 
 
-def test_a_corpus_without_a_token_is_refused(tokenizer, tmp_path):
-    path = write_corpus(tmp_path / "a.jsonl", ["\u0301"])
+def test_corpus_without_tokens_is_refused(tokenizer, tmp_path):
+    path = write_jsonl(tmp_path / "a.jsonl", ["\u0301"])
     with pytest.raises(MissingInput, match="not one token"):
         prepare([path], tokenizer, tmp_path / "data", workers=1)
     assert not (tmp_path / "data").exists()
 
 
-def test_a_split_without_documents_is_missing(corpus_file, tokenizer, tmp_path):
-    prepare([corpus_file], tokenizer, tmp_path / "data", PreparationSettings(held_out=0.0), workers=1)
-    with pytest.raises(MissingInput, match="holds no held_out documents"):
-        TokenCorpus.open(tmp_path / "data", "held_out")
-
-
-@pytest.fixture
-def copy_of_prepared(corpus_file, tokenizer, tmp_path):
-    prepare([corpus_file], tokenizer, tmp_path / "data", PreparationSettings(held_out=0.2), workers=1)
-    return tmp_path / "data"
+# ---- opening a prepared corpus -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -281,169 +220,64 @@ def copy_of_prepared(corpus_file, tokenizer, tmp_path):
         "held_out/00000-00000.documents.npy",
     ],
 )
-def test_a_changed_byte_is_found(copy_of_prepared, name):
-    path = copy_of_prepared / name
-    data = bytearray(path.read_bytes())
+def test_changed_byte_is_detected(copy, name):
+    data = bytearray((copy / name).read_bytes())
     data[len(data) // 2] ^= 1
-    path.write_bytes(bytes(data))
-    with pytest.raises(DamagedData, match=path.name):
-        TokenCorpus.open(copy_of_prepared)
+    (copy / name).write_bytes(data)
+    with pytest.raises(DamagedData, match=Path(name).name):
+        TokenCorpus.open(copy)
 
 
-@pytest.mark.parametrize(
-    "name", ["train/00000-00000.tokens.bin", "train/00000-00000.sentences.npy", "train/00000-00000.documents.npy"]
-)
-def test_a_cut_file_is_found_even_without_hashes(copy_of_prepared, name):
-    path = copy_of_prepared / name
+@pytest.mark.parametrize("name", ["tokens.bin", "sentences.npy", "documents.npy"])
+def test_a_cut_file_is_found_even_without_hashes(copy, name):
+    path = copy / "train" / f"00000-00000.{name}"
     path.write_bytes(path.read_bytes()[:-2])
     with pytest.raises(DamagedData, match=path.name):
-        TokenCorpus.open(copy_of_prepared, verify=False)
+        TokenCorpus.open(copy, verify=False)
 
 
-def test_a_foreign_tokenizer_is_found_even_without_hashes(copy_of_prepared):
-    foreign = copy_of_prepared.parent / "foreign"
-    with new_directory(foreign) as directory:  # whole by its manifest
-        shutil.copytree(copy_of_prepared, directory, dirs_exist_ok=True)
+def test_a_foreign_tokenizer_is_found_even_without_hashes(prepared, tmp_path):
+    with new_directory(tmp_path / "foreign") as directory:  # with a valid manifest
+        shutil.copytree(prepared, directory, dirs_exist_ok=True)
         (directory / "MANIFEST.json").unlink()
         config = directory / "tokenizer_config.json"
         config.write_text(config.read_text().replace('"keep_accents": false', '"keep_accents": true'))
     with pytest.raises(DamagedData, match="tokenizer files are not those"):
-        TokenCorpus.open(foreign, verify=False)
-
-
-FEW = ["One stood here. Two came by. Three went on.", "Four sat down. Five got up.", "Six spoke. Seven heard it."]
-
-
-@pytest.mark.parametrize("workers", [1, 2])
-@pytest.mark.parametrize("shard_bytes", [10, 10_000])
-def test_of_few_documents_the_one_with_the_lowest_key_is_held_out(tokenizer, tmp_path, workers, shard_bytes):
-    path = write_corpus(tmp_path / "raw.jsonl", FEW)
-    settings = PreparationSettings(shard_bytes=shard_bytes)
-    assert not any(is_held_out(held_out_key(text, 0), settings.held_out) for text in FEW)
-    report = prepare([path], tokenizer, tmp_path / "data", settings, workers=workers)
-    assert report.held_out_fallback == "document"
-    chosen = min(FEW, key=lambda text: held_out_key(text, 0))
-    for split, texts in (("held_out", [chosen]), ("train", [text for text in FEW if text != chosen])):
-        expected = [[tokenizer.encode(s) for s in split_sentences(text)] for text in texts]
-        assert documents_of(TokenCorpus.open(tmp_path / "data", split)) == expected
-    counts = report.splits
-    assert (counts["train"].documents, counts["held_out"].documents) == (2, 1)
-    assert counts["train"].bytes + counts["held_out"].bytes == report.bytes_in
-    again = prepare([path], tokenizer, tmp_path / "none", PreparationSettings(held_out=0.0), workers=1)
-    assert again.splits["held_out"].documents == 0 and not again.held_out_fallback
-
-
-def test_of_a_single_document_the_last_sentences_are_held_out(tokenizer, tmp_path):
-    text = " ".join(f"Sentence number {word} stands here." for word in ("one", "two", "three", "four", "five"))
-    path = write_corpus(tmp_path / "raw.jsonl", [text])
-    report = prepare([path], tokenizer, tmp_path / "data", PreparationSettings(), workers=1)
-    assert report.held_out_fallback == "sentences" and report.documents_in == 1
-    sentences = [tokenizer.encode(sentence) for sentence in split_sentences(text)]
-    assert documents_of(TokenCorpus.open(tmp_path / "data", "train")) == [sentences[:3]]
-    assert documents_of(TokenCorpus.open(tmp_path / "data", "held_out")) == [sentences[3:]]
-    splits = report.splits.values()
-    assert sum(split.bytes for split in splits) == report.bytes_in
-    assert sum(split.sentences for split in splits) == 5
-    report = prepare([path], tokenizer, tmp_path / "half", PreparationSettings(held_out=0.9), workers=1)
-    assert report.splits["train"].sentences in (0, 3)
-
-
-@pytest.mark.parametrize("texts", [["A single sentence."], ["Equal texts. Are one."] * 3])
-def test_what_cannot_be_divided_is_for_training(tokenizer, tmp_path, texts):
-    report = prepare([write_corpus(tmp_path / "raw.jsonl", texts)], tokenizer, tmp_path / "data", workers=1)
-    assert report.splits["train"].documents == len(texts) and not report.held_out_fallback
-
-
-def test_a_corpus_that_holds_something_out_is_added_to_as_it_comes(tokenizer, tmp_path):
-    prepare([write_corpus(tmp_path / "raw.jsonl", FEW)], tokenizer, tmp_path / "data", workers=1)
-    more = write_corpus(tmp_path / "more.jsonl", ["Eight is more. Nine is enough.", "Ten left. Eleven stayed."])
-    report = prepare([more], tokenizer, tmp_path / "data", workers=1, append=True)
-    assert report.splits["train"].documents == 2 and not report.held_out_fallback
-
-
-def test_the_command_says_what_is_held_out_of_few_documents(tokenizer, tmp_path, capsys):
-    (tmp_path / "tokenizer").mkdir()
-    tokenizer.save(tmp_path / "tokenizer")
-    for name, texts, said in (
-        ("few", FEW, "one document is held out; --held-out 0 holds out nothing"),
-        ("one", FEW[:1], "the last sentences of the only document are; --held-out 0"),
-        ("single", ["One sentence."], "nothing is held out: the share is 0, or there is a single sentence"),
-    ):
-        path = write_corpus(tmp_path / f"{name}.jsonl", texts)
-        flags = ["--tokenizer", str(tmp_path / "tokenizer"), "--output", str(tmp_path / name), "--workers", "1"]
-        assert run(["prepare", str(path), *flags]) == 0
-        assert said in " ".join(capsys.readouterr().out.split())
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# A plan tells what preparation will find, and writes nothing.
-
-
-@pytest.fixture
-def folder(documents, tmp_path):
-    folder = tmp_path / "corpus"
-    folder.mkdir()
-    for number in range(6):
-        lines = (json.dumps({"text": text}) + "\n" for text in documents[number::6])
-        (folder / f"{number}.jsonl").write_text("".join(lines))
-    return folder
-
-
-def test_a_corpus_within_the_sample_is_told_exactly(folder, tokenizer, tmp_path):
-    estimate = estimate_preparation(find_corpus_files([folder])[0], tokenizer, PreparationSettings(), 1)
-    report = prepare([folder], tokenizer, tmp_path / "data", workers=1)
-    assert estimate.files == 6
-    assert round(estimate.documents) == report.documents_in
-    assert round(estimate.text_bytes) == report.bytes_in
-    assert round(estimate.tokens) == sum(counts.tokens for counts in report.splits.values())
-    assert round(estimate.sentences) == sum(counts.sentences for counts in report.splits.values())
-    written = sum(p.stat().st_size for split in ("train", "held_out") for p in (tmp_path / "data" / split).iterdir())
-    assert estimate.output_bytes == pytest.approx(written, rel=0.05)  # the headers of the arrays
-
-
-def test_a_larger_corpus_is_told_from_its_files_beginnings(folder, tokenizer, tmp_path, monkeypatch):
-    monkeypatch.setattr(preparation_estimate, "SAMPLE_BYTES", 60_000)
-    estimate = estimate_preparation(find_corpus_files([folder])[0], tokenizer, PreparationSettings(), 1)
-    report = prepare([folder], tokenizer, tmp_path / "data", workers=1)
-    assert estimate.sample_bytes < report.bytes_in
-    assert estimate.tokens == pytest.approx(sum(c.tokens for c in report.splits.values()), rel=0.5)
-
-
-def test_the_plan_is_a_flag_and_writes_nothing(folder, tokenizer, tmp_path, capsys):
-    (tmp_path / "tokenizer").mkdir()
-    tokenizer.save(tmp_path / "tokenizer")
-    words = [str(folder), "--tokenizer", str(tmp_path / "tokenizer"), "--output", str(tmp_path / "data"), "--plan"]
-    assert run(["prepare", *words]) == 0
-    printed = capsys.readouterr().out
-    assert "nothing is written" in printed
-    assert "epochs" in printed
-    assert {p.name for p in tmp_path.iterdir()} == {"corpus", "tokenizer"}
-
-
-def test_a_sample_without_text_is_refused(tokenizer, tmp_path):
-    (tmp_path / "a.txt").write_text(" \n")
-    with pytest.raises(MissingInput, match="no text"):
-        estimate_preparation(find_corpus_files([tmp_path])[0], tokenizer, PreparationSettings(), 1)
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# Many runs of tokens at once, wherever shards end, whatever is mapped.
+        TokenCorpus.open(tmp_path / "foreign", verify=False)
 
 
 @pytest.fixture(scope="module")
 def corpus(documents, tokenizer, tmp_path_factory):
-    place = tmp_path_factory.mktemp("runs")
-    (place / "raw").mkdir()
+    directory = tmp_path_factory.mktemp("runs")
+    (directory / "raw").mkdir()
     for number, text in enumerate(documents[:60]):
-        (place / "raw" / f"{number:03d}.txt").write_text(text, encoding="utf-8")
-    prepare([place / "raw"], tokenizer, place / "data", PreparationSettings(held_out=0.0, shard_bytes=5_000), workers=1)
-    return TokenCorpus.open(place / "data")
+        (directory / "raw" / f"{number:03d}.txt").write_text(text, encoding="utf-8")
+    settings = PreparationSettings(held_out=0.0, shard_bytes=5_000)
+    prepare([directory / "raw"], tokenizer, directory / "data", settings, workers=1)
+    return TokenCorpus.open(directory / "data")
+
+
+def test_empty_split_is_refused(corpus):
+    with pytest.raises(MissingInput, match="holds no held_out documents"):
+        TokenCorpus.open(corpus.directory, "held_out")
+
+
+def test_read_crosses_shards_and_checks_bounds(corpus):
+    tokens = corpus.read(0, corpus.n_tokens)
+    assert len(tokens) == corpus.n_tokens
+    assert tokens.dtype == np.int64
+    numbers = np.random.default_rng(0)
+    for start, stop in np.sort(numbers.integers(0, corpus.n_tokens + 1, (200, 2)), axis=1).tolist():
+        assert (corpus.read(start, stop) == tokens[start:stop]).all()
+    for start, stop in ((-1, 2), (5, 4), (0, corpus.n_tokens + 1)):
+        with pytest.raises(IndexError):
+            corpus.read(start, stop)
 
 
 @given(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=1, max_size=20))
 def test_runs_are_copied_to_their_places(corpus, bounds):
     assert corpus.n_shards > 4
-    everything = corpus.read(0, corpus.n_tokens)
+    tokens = corpus.read(0, corpus.n_tokens)
     starts, ends = np.sort(np.array(bounds) * corpus.n_tokens, axis=1).astype(np.int64).T
     lengths = ends - starts
     places = np.cumsum(lengths + 1) - lengths
@@ -451,31 +285,192 @@ def test_runs_are_copied_to_their_places(corpus, bounds):
     corpus.copy_runs(out, places, starts, lengths)
     expected = np.full_like(out, -1)
     for place, start, end in zip(places, starts, ends, strict=True):
-        expected[place : place + end - start] = everything[start:end]
+        expected[place : place + end - start] = tokens[start:end]
     assert (out == expected).all()
 
 
 def test_no_more_shards_are_mapped_than_allowed(corpus, monkeypatch):
     monkeypatch.setattr(shards, "OPEN_SHARDS", 2)
-    everything = corpus.read(0, corpus.n_tokens)
-    assert len(corpus._mapped) <= max(2, corpus.n_shards)
+    tokens = corpus.read(0, corpus.n_tokens)
     fresh = TokenCorpus.open(corpus.directory)
-    for place in np.linspace(0, corpus.n_tokens - 5, 40).astype(int).tolist():
-        assert (fresh.read(place, place + 5) == everything[place : place + 5]).all()
+    for start in np.linspace(0, corpus.n_tokens - 5, 40).astype(int).tolist():
+        assert (fresh.read(start, start + 5) == tokens[start : start + 5]).all()
         assert len(fresh._mapped) <= 2
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# Processes: results in order, and a killed one is said so.
+# ---- small corpora -------------------------------------------------------------------------------------------------
+
+FEW = ["One stood here. Two came by. Three went on.", "Four sat down. Five got up.", "Six spoke. Seven heard it."]
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_results_come_in_the_order_of_the_jobs(workers):
+@pytest.mark.parametrize("shard_bytes", [10, 10_000])
+def test_document_with_the_lowest_key_is_held_out_of_few(tokenizer, tmp_path, workers, shard_bytes):
+    path = write_jsonl(tmp_path / "raw.jsonl", FEW)
+    settings = PreparationSettings(shard_bytes=shard_bytes)
+    assert not any(is_held_out(held_out_key(text, 0), settings.held_out) for text in FEW)
+    report = prepare([path], tokenizer, tmp_path / "data", settings, workers=workers)
+    assert report.held_out_fallback == "document"
+    lowest = min(FEW, key=lambda text: held_out_key(text, 0))
+    for split, texts in (("held_out", [lowest]), ("train", [text for text in FEW if text != lowest])):
+        corpus = TokenCorpus.open(tmp_path / "data", split)
+        assert read_documents(corpus) == encode_documents(texts, tokenizer)
+        assert report.splits[split].documents == len(texts)
+    assert sum(counts.bytes for counts in report.splits.values()) == report.bytes_in
+    none = prepare([path], tokenizer, tmp_path / "none", PreparationSettings(held_out=0.0), workers=1)
+    assert none.splits["held_out"].documents == 0 and not none.held_out_fallback
+    more = write_jsonl(tmp_path / "more.jsonl", ["Eight is more. Nine is enough.", "Ten left. Eleven stayed."])
+    report = prepare([more], tokenizer, tmp_path / "data", settings, workers=1, append=True)
+    assert report.splits["train"].documents == 2 and not report.held_out_fallback
+
+
+def test_last_sentences_of_a_single_document_are_held_out(tokenizer, tmp_path):
+    text = " ".join(f"Sentence number {word} stands here." for word in ("one", "two", "three", "four", "five"))
+    path = write_jsonl(tmp_path / "raw.jsonl", [text])
+    report = prepare([path], tokenizer, tmp_path / "data", PreparationSettings(), workers=1)
+    assert report.held_out_fallback == "sentences" and report.documents_in == 1
+    (sentences,) = encode_documents([text], tokenizer)
+    assert read_documents(TokenCorpus.open(tmp_path / "data", "train")) == [sentences[:3]]
+    assert read_documents(TokenCorpus.open(tmp_path / "data", "held_out")) == [sentences[3:]]
+    assert sum(counts.bytes for counts in report.splits.values()) == report.bytes_in
+    report = prepare([path], tokenizer, tmp_path / "half", PreparationSettings(held_out=0.9), workers=1)
+    assert report.splits["train"].sentences in (0, 3)
+
+
+@pytest.mark.parametrize("texts", [["A single sentence."], ["Equal texts. Are one."] * 3])
+def test_text_that_cannot_be_divided_is_for_training(tokenizer, tmp_path, texts):
+    report = prepare([write_jsonl(tmp_path / "raw.jsonl", texts)], tokenizer, tmp_path / "data", workers=1)
+    assert report.splits["train"].documents == len(texts) and not report.held_out_fallback
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        (FEW, "one document is held out; --held-out 0 holds out nothing"),
+        (FEW[:1], "the last sentences of the only document are; --held-out 0"),
+        (["One sentence."], "nothing is held out: the share is 0, or there is a single sentence"),
+    ],
+)
+def test_command_prints_what_is_held_out_of_few(tokenizer_directory, tmp_path, capsys, texts, message):
+    path = write_jsonl(tmp_path / "raw.jsonl", texts)
+    flags = ["--tokenizer", str(tokenizer_directory), "--output", str(tmp_path / "data"), "--workers", "1"]
+    assert run(["prepare", str(path), *flags]) == 0
+    assert message in " ".join(capsys.readouterr().out.split())
+
+
+# ---- estimates -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def folder(documents, tmp_path_factory):
+    """Twelve files; some hold no text."""
+    folder = tmp_path_factory.mktemp("many") / "corpus"
+    folder.mkdir()
+    for number in range(12):
+        write_jsonl(folder / f"{number:02d}.jsonl", documents[number::12] if number % 5 else [""])
+    return folder
+
+
+def test_estimate_of_a_small_corpus_is_exact(corpus_file, prepared, tokenizer):
+    estimate = estimate_preparation(find_corpus_files([corpus_file])[0], tokenizer, SETTINGS, 1)
+    counts = read_description(prepared).counts.values()
+    assert estimate.files == 1
+    for name, field in (("documents",) * 2, ("text_bytes", "bytes"), ("tokens",) * 2, ("sentences",) * 2):
+        assert round(getattr(estimate, name)) == sum(getattr(count, field) for count in counts)
+    written = sum(p.stat().st_size for split in ("train", "held_out") for p in (prepared / split).iterdir())
+    assert estimate.output_bytes == pytest.approx(written, rel=0.1)  # headers of the arrays
+
+
+def test_estimate_of_a_larger_corpus_uses_a_sample(folder, tokenizer, tmp_path, monkeypatch):
+    monkeypatch.setattr(prepare_module, "SAMPLE_BYTES", 30_000)
+    estimate = estimate_preparation(find_corpus_files([folder])[0], tokenizer, PreparationSettings(), 1)
+    report = prepare([folder], tokenizer, tmp_path / "data", workers=1)
+    assert estimate.sample_bytes < report.bytes_in
+    assert estimate.tokens == pytest.approx(sum(c.tokens for c in report.splits.values()), rel=0.5)
+
+
+def test_plan_prints_the_estimate_and_writes_nothing(corpus_file, tokenizer_directory, tmp_path, capsys):
+    flags = ["--tokenizer", str(tokenizer_directory), "--output", str(tmp_path / "data"), "--plan"]
+    assert run(["prepare", str(corpus_file), *flags]) == 0
+    output = capsys.readouterr().out
+    assert "nothing is written" in output and "epochs" in output
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_sample_without_text_is_refused(tokenizer, tmp_path):
+    (tmp_path / "a.txt").write_text(" \n")
+    with pytest.raises(MissingInput, match="no text"):
+        estimate_preparation(find_corpus_files([tmp_path])[0], tokenizer, PreparationSettings(), 1)
+
+
+# ---- units, processes and engines ----------------------------------------------------------------------------------
+
+UNITS = PreparationSettings(held_out=0.2, shard_bytes=3_000, unit_bytes=12_000)
+
+
+@pytest.fixture(scope="module")
+def at_once(folder, tokenizer, tmp_path_factory):
+    output = tmp_path_factory.mktemp("prepared") / "data"
+    prepare([folder], tokenizer, output, UNITS, workers=1)
+    return directory_content(output)
+
+
+def test_units_hold_every_file_once_in_order(tmp_path):
+    numbers = random.Random(0)
+    for number in range(80):
+        (tmp_path / f"{number:02d}.txt").write_bytes(b"x" * numbers.choice([0, 1, 5, 30, 200]))
+    files = find_corpus_files([tmp_path]).files
+    units = plan_units(files, 100)
+    assert [file for unit in units for file in unit.files] == files
+    assert [unit.number for unit in units] == list(range(len(units)))
+    assert all(unit.size >= 100 for unit in units[:-1])
+
+
+@pytest.mark.parametrize("workers", [2, 8])
+def test_bytes_do_not_depend_on_workers(folder, at_once, tokenizer, tmp_path, workers):
+    """Two workers process units; for eight there are too few, so they process batches."""
+    prepare([folder], tokenizer, tmp_path / "data", UNITS, workers=workers)
+    assert directory_content(tmp_path / "data") == at_once
+
+
+def test_bytes_do_not_depend_on_the_engine(folder, tokenizer_directory, at_once, tmp_path):
+    pytest.importorskip("datatrove", reason="the extra `corpus` is not installed")
+    command = preparation_command(folder, tokenizer_directory, tmp_path / "data", UNITS)
+    subprocess.run([*command, "2", "datatrove"], check=True, capture_output=True)
+    assert directory_content(tmp_path / "data") == at_once
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_killed_preparation_resumes_to_the_same_bytes(folder, tokenizer_directory, at_once, tmp_path, workers):
+    """All processes are killed twice, each time after two more shards."""
+    output, results = tmp_path / "data", tmp_path / "data.unfinished" / "results"
+    command = [*preparation_command(folder, tokenizer_directory, output, UNITS), workers, "processes"]
+    kills = 0
+    while not output.exists() and kills < 2:
+        before = len(list(results.glob("*"))) if results.is_dir() else 0
+        process = subprocess.Popen(command, start_new_session=True, stderr=subprocess.DEVNULL)
+        while process.poll() is None and not output.exists():
+            if results.is_dir() and len(list(results.glob("*"))) > before + 2:
+                os.killpg(process.pid, signal.SIGKILL)
+                kills += 1
+                break
+            time.sleep(0.002)
+        process.wait()
+    if not output.exists():
+        subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
+    assert kills >= 1
+    assert directory_content(output) == at_once
+    verify_directory(output)
+    assert not (tmp_path / "data.unfinished").exists()
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_map_in_order_keeps_the_order(workers):
     assert list(map_in_order(abs, range(-9, 0), workers)) == list(range(9, 0, -1))
     assert list(map_in_order(abs, [], workers)) == []
 
 
-def test_jobs_are_drawn_only_as_results_are_taken():
+def test_map_in_order_draws_jobs_lazily():
     drawn = []
     results = map_in_order(abs, (drawn.append(number) or number for number in range(100)), 2)
     next(results)
@@ -484,12 +479,147 @@ def test_jobs_are_drawn_only_as_results_are_taken():
     assert multiprocessing.active_children() == []
 
 
-def test_a_killed_process_is_named():
+def test_map_in_order_raises_errors_of_workers():
     with pytest.raises(OutOfResources, match="worker process: was killed"):
         list(map_in_order(os._exit, range(3), 2))
-
-
-def test_what_fails_in_a_process_fails_here():
     with pytest.raises(ValueError, match="invalid literal"):
         list(map_in_order(int, ["1", "2", "x", "4"], 2))
     assert multiprocessing.active_children() == []
+
+
+# ---- merging and appending -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def halves(documents, tokenizer, tmp_path):
+    """Two corpora `a` and `b`, and their files."""
+    for name, texts in (("a", documents[:70]), ("b", documents[70:])):
+        prepare([write_jsonl(tmp_path / f"{name}.jsonl", texts)], tokenizer, tmp_path / name, SETTINGS, workers=1)
+    return tmp_path
+
+
+def test_merged_corpus_links_the_shards_in_order(halves):
+    description = merge_corpora([halves / "a", halves / "b"], halves / "both")
+    for split in ("train", "held_out"):
+        expected = read_tokens(halves / "a", split) + read_tokens(halves / "b", split)
+        assert read_tokens(halves / "both", split) == expected
+    assert description.documents_in == 150
+    assert [source.name for source in description.sources] == ["a.jsonl", "b.jsonl"]
+    verify_directory(halves / "both")
+    for file in (halves / "a" / "train").iterdir():
+        assert os.path.samefile(file, halves / "both" / "train" / file.name)
+
+
+def test_names_stay_short_after_many_merges(halves):
+    corpus = halves / "a"
+    for number in range(5):
+        merge_corpora([corpus, halves / "b", corpus], halves / f"m{number}")
+        corpus = halves / f"m{number}"
+    assert max(len(file.name) for file in (corpus / "train").iterdir()) <= len("000+00000-00000.sentences.npy")
+    assert len(read_tokens(corpus)) == 32 * len(read_tokens(halves / "a")) + 31 * len(read_tokens(halves / "b"))
+
+
+def test_appending_equals_merging(halves, tokenizer):
+    merge_corpora([halves / "a", halves / "b"], halves / "merged")
+    prepare([halves / "b.jsonl"], tokenizer, halves / "a", SETTINGS, workers=1, append=True)
+    assert directory_content(halves / "merged") == directory_content(halves / "a")
+    assert {p.name for p in halves.iterdir()} == {"a", "b", "a.jsonl", "b.jsonl", "merged"}
+    with pytest.raises(MissingInput, match="holds no corpus.json"):
+        prepare([halves / "b.jsonl"], tokenizer, halves / "new", SETTINGS, workers=1, append=True)
+    assert not (halves / "new").exists()
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [(PreparationSettings(held_out=0.1), "share of held-out"), (PreparationSettings(held_out=0.2, seed=1), "seed")],
+)
+def test_append_with_other_held_out_documents_is_refused(halves, tokenizer, settings, why):
+    before = (halves / "a" / "corpus.json").read_bytes()
+    with pytest.raises(InvalidConfiguration, match=why):
+        prepare([halves / "b.jsonl"], tokenizer, halves / "a", settings, workers=1, append=True)
+    assert (halves / "a" / "corpus.json").read_bytes() == before
+
+
+def test_merge_of_two_tokenizers_is_refused(halves, documents):
+    other = train_tokenizer(documents[:50], vocab_size=200)
+    prepare([halves / "b.jsonl"], other, halves / "c", SETTINGS, workers=1)
+    with pytest.raises(InvalidConfiguration, match="another tokenizer"):
+        merge_corpora([halves / "a", halves / "c"], halves / "both")
+    assert not (halves / "both").exists()
+
+
+def test_merge_command(halves, capsys):
+    directories = [str(halves / name) for name in ("a", "b")]
+    assert run(["merge", *directories, "--output", str(halves / "both")]) == 0
+    assert "is ready" in capsys.readouterr().out
+    assert run(["merge", *directories, "--output", str(halves / "both")]) == 73
+    assert run(["merge", directories[0], "--output", str(halves / "one")]) == 2
+
+
+# ---- commands over mixed corpora -----------------------------------------------------------------------------------
+
+OPTIONS = ["--text-field", "body", "--documents", "blank-line", "--bad-utf8", "skip"]
+
+
+@pytest.fixture
+def mixed(documents, tmp_path):
+    """A text file, JSON lines, a table and a Parquet file: forty documents, and two that are dropped."""
+    pa = pytest.importorskip("pyarrow", reason="needs the extra [data]: pyarrow")
+    pq = pytest.importorskip("pyarrow.parquet", reason="needs the extra [data]: pyarrow")
+    folder = tmp_path / "my corpus"
+    folder.mkdir()
+    (folder / "a.txt").write_bytes("\n\n".join(documents[:10]).encode() + b"\n\ncaf\xe9")
+    lines = [json.dumps({"body": text}) + "\n" for text in [*documents[10:20], None]]
+    (folder / "b.ndjson").write_text("".join(lines))
+    with open(folder / "c.csv", "w", newline="") as file:
+        csv.writer(file).writerows([("id", "body"), *enumerate(documents[20:30])])
+    pq.write_table(pa.table({"body": documents[30:40]}), folder / "d.parquet")
+    return folder
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_every_source_is_counted(mixed, documents, tokenizer_directory, tmp_path, workers, capsys):
+    args = [str(mixed), "--tokenizer", str(tokenizer_directory), "--output", str(tmp_path / "data"), *OPTIONS]
+    assert run(["prepare", *args, "--workers", workers, "--held-out", "0.3"]) == 0
+    output = capsys.readouterr().out
+    assert "1 documents dropped: not UTF-8" in output and "1 documents dropped: null" in output
+    description = read_description(tmp_path / "data")
+    assert [(source.name, source.documents_in, source.documents_used) for source in description.sources] == [
+        ("a.txt", 11, 10),
+        ("b.ndjson", 11, 10),
+        ("c.csv", 10, 10),
+        ("d.parquet", 10, 10),
+    ]
+    assert description.documents_dropped == {"not UTF-8": 1, "null": 1}
+    assert sum(counts.documents for counts in description.counts.values()) == 40
+    assert description.bytes_in == sum(source.bytes_in for source in description.sources)
+    size = sum(len(text.encode()) for text in documents[:40]) + 10  # line feeds before the blank lines of a.txt
+    assert sum(counts.bytes for counts in description.counts.values()) == size
+
+
+def test_lines_are_sentences_on_request(documents, tokenizer_directory, tmp_path):
+    text = "\n".join(documents[0].split("\n") * 3)
+    (tmp_path / "a.txt").write_text(text)
+    args = [str(tmp_path / "a.txt"), "--tokenizer", str(tokenizer_directory), "--held-out", "0", "--workers", "1"]
+    counts = []
+    for number, flags in enumerate([[], ["--sentences-as-lines"]]):
+        assert run(["prepare", *args, "--output", str(tmp_path / str(number)), *flags]) == 0
+        counts.append(TokenCorpus.open(tmp_path / str(number)).n_sentences)
+    assert counts == [len(split_sentences(text)), len(text.split("\n"))]
+    assert counts[0] != counts[1]
+
+
+def test_tokenizer_train_takes_the_same_options_and_prints_the_next_command(mixed, tmp_path, capsys):
+    args = ["tokenizer", "train", str(mixed), "--output", str(tmp_path / "words"), "--vocab-size", "300", *OPTIONS]
+    assert run([*args, "--sentences-as-lines", "--max-document-megabytes", "1"]) == 0
+    output = capsys.readouterr().out
+    assert "1 documents dropped: not UTF-8" in output
+    flags = "--text-field body --documents blank-line --sentences-as-lines --bad-utf8 skip --max-document-megabytes 1.0"
+    assert f"next: albert prepare '{mixed}' {flags} --tokenizer" in output
+
+
+@pytest.mark.parametrize("flags", [["--language", "english"], ["--max-document-megabytes", "0"]])
+def test_invalid_options_are_refused_by_both_commands(mixed, tokenizer_directory, tmp_path, flags):
+    for command in (["tokenizer", "train"], ["prepare", "--tokenizer", str(tokenizer_directory)]):
+        assert run([*command, str(mixed), "--output", str(tmp_path / "data"), *flags]) == 78
+    assert [path.name for path in tmp_path.iterdir()] == [mixed.name]

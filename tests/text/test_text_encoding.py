@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from tests.text.torture import normalize_with_alignment, texts
+from tests.text.helpers import normalize_with_alignment, texts
 
 from albert.text import normalization, word_cache
 from albert.text.sentencepiece import SentencePieceTokenizer

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from sentencepiece.sentencepiece_model_pb2 import ModelProto
-from tests.text.torture import WRITING, check_offsets, texts
+from tests.text.helpers import WRITING, check_offsets, texts
 from tokenizers import Tokenizer as HuggingFaceTokenizer
 from transformers import AutoTokenizer
 

@@ -13,7 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from sentencepiece import SentencePieceProcessor
 from sentencepiece.sentencepiece_model_pb2 import ModelProto
-from tests.text.torture import check_offsets, texts
+from tests.text.helpers import check_offsets, texts
 from transformers import AutoTokenizer
 
 from albert.runtime.errors import AlbertError, DamagedData, InvalidConfiguration

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tests.text.torture import ALPHABET, check_offsets, texts
+from tests.text.helpers import ALPHABET, check_offsets, texts
 from transformers import AutoTokenizer, BertTokenizer
 
 from albert.runtime.errors import AlbertError, DamagedData, InvalidConfiguration, MissingInput

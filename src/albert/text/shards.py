@@ -221,19 +221,18 @@ class TokenCorpus:
             places: the position in `out` of each run.
             starts, lengths: of each run in the corpus.
         """
-        shards = np.searchsorted(self.shard_starts, starts, side="right") - 1
-        available = self.shard_starts[np.minimum(shards + 1, self.n_shards)] - starts
-        over = lengths > available
-        if over.any():  # the rest is another run, in the next shard
-            rest = (column[over] for column in (places + available, starts + available, lengths - available))
-            self.copy_runs(out, *rest)
-            lengths = np.minimum(lengths, available)
-        tokens = {shard: self.tokens(shard) for shard in np.unique(shards[lengths > 0]).tolist()}
-        first = starts - self.shard_starts[shards]
-        ends = (places.tolist(), (places + lengths).tolist(), first.tolist(), (first + lengths).tolist())
-        for shard, place, place_end, begin, end in zip(shards.tolist(), *ends, strict=True):
-            if begin < end:
-                out[place:place_end] = tokens[shard][begin:end]
+        while len(lengths):
+            shards = np.searchsorted(self.shard_starts, starts, side="right") - 1
+            available = self.shard_starts[np.minimum(shards + 1, self.n_shards)] - starts
+            copied = np.minimum(lengths, available)
+            tokens = {shard: self.tokens(shard) for shard in np.unique(shards[lengths > 0]).tolist()}
+            first = starts - self.shard_starts[shards]
+            bounds = (places.tolist(), (places + copied).tolist(), first.tolist(), (first + copied).tolist())
+            for shard, place, place_end, begin, end in zip(shards.tolist(), *bounds, strict=True):
+                if begin < end:
+                    out[place:place_end] = tokens[shard][begin:end]
+            rest = lengths > available  # these runs continue in the next shard
+            places, starts, lengths = (column[rest] for column in (places + copied, starts + copied, lengths - copied))
 
     def tokens(self, shard: int) -> np.ndarray:
         """Return the memory-mapped tokens of a shard, in their type on disk."""

@@ -1,7 +1,11 @@
-"""Text that breaks tokenizers, and what must hold of every token's place in it, whichever the tokenizer."""
+"""Texts that are hard to tokenize, checks of offsets, and helpers for corpora."""
 
+import json
 import re
+import sys
 import unicodedata
+from collections.abc import Iterable
+from pathlib import Path
 
 import numpy as np
 from hypothesis import strategies as st
@@ -111,3 +115,32 @@ def _collapse_blanks(text: str, starts: np.ndarray, ends: np.ndarray) -> normali
         new_starts.append(starts[word.start() : word.end()])
         new_ends.append(ends[word.start() : word.end()])
     return normalization.NormalizedText(collapsed, np.concatenate(new_starts), np.concatenate(new_ends))
+
+
+def write_jsonl(path: Path, texts: Iterable[str | None]) -> Path:
+    path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts), encoding="utf-8")
+    return path
+
+
+def directory_content(directory: Path) -> dict[str, bytes]:
+    return {p.relative_to(directory).as_posix(): p.read_bytes() for p in directory.rglob("*") if p.is_file()}
+
+
+PREPARE = """
+import json, sys
+from pathlib import Path
+from albert.text.executors import PreparationSettings
+from albert.text.prepare import prepare
+from albert.text.tokenizer_loading import load_tokenizer
+if __name__ == "__main__":
+    folder, tokenizer, output, settings, workers, engine = sys.argv[1:]
+    settings, tokenizer = PreparationSettings(**json.loads(settings)), load_tokenizer(Path(tokenizer))
+    prepare([Path(folder)], tokenizer, Path(output), settings, workers=int(workers), engine=engine)
+"""
+
+
+def preparation_command(folder: Path, tokenizer: Path, output: Path, settings: object) -> list[str]:
+    """The command of a process that prepares a corpus; workers and engine are to be appended."""
+    script = output.parent / "prepare_it.py"
+    script.write_text(PREPARE)
+    return [sys.executable, *map(str, (script, folder, tokenizer, output)), json.dumps(vars(settings))]

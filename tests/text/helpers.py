@@ -41,10 +41,7 @@ texts = st.one_of(
 
 
 def check_offsets(tokenizer, text):
-    """Every token is a slice of the text, in order, and together they leave out only what the tokenizer drops.
-
-    Any part of the text that is not dropped at its ends comes back within the tokens that touch it.
-    """
+    """Check that offsets are ordered slices of the text, with all characters that the tokenizer does not drop."""
     ids, offsets = tokenizer.encode_with_offsets(text)
     assert ids == tokenizer.encode(text)
     assert len(ids) == len(offsets)
@@ -58,51 +55,45 @@ def check_offsets(tokenizer, text):
         if number != tokenizer.unk_id:
             assert folded(letters) in folded(tokenizer.normalize(surface))
             assert surface or not letters
-        for place in range(start, end):
-            covered[place] = True
+        covered[start:end] = [True] * (end - start)
     for side in (0, 1):
-        places = [pair[side] for pair in offsets]
-        assert places == sorted(places)
-    for place, character in enumerate(text):
-        if not covered[place]:
-            assert is_dropped(tokenizer, text, place, covered), (place, character)
+        bounds = [pair[side] for pair in offsets]
+        assert bounds == sorted(bounds)
+    for index, character in enumerate(text):
+        if not covered[index]:
+            assert is_dropped(tokenizer, text, index, covered), (index, character)
     check_spans(text, offsets, covered)
 
 
 def folded(text):
-    """The visible letters, however they are composed; a sigma is final or not by what stands around it."""
+    """Return the visible letters, decomposed and case-folded."""
     parts = unicodedata.normalize("NFKD", text).casefold().replace("▁", "")
     return "".join(c for c in parts if unicodedata.category(c)[0] not in "CZ" and unicodedata.category(c) != "Mn")
 
 
 def check_spans(text, offsets, covered):
-    """A part of the text to the tokens that touch it, to their slice of the text: the part is within the slice."""
-    places = [place for place, inside in enumerate(covered) if inside]
-    for first, last in [*zip(places, places, strict=True), *zip(places, places[3:], strict=False)]:
+    """Check that the tokens that touch a span of covered characters cover all of it."""
+    indices = [index for index, is_covered in enumerate(covered) if is_covered]
+    for first, last in [*zip(indices, indices, strict=True), *zip(indices, indices[3:], strict=False)]:
         touched = [pair for pair in offsets if pair[0] <= last and pair[1] > first]
         assert touched[0][0] <= first
         assert touched[-1][1] >= last + 1
 
 
-def is_dropped(tokenizer, text, place, covered):
-    """Whether nothing is left of a character: a blank, a control character, an accent with no letter before it."""
-    character = text[place]
-    if unicodedata.category(character)[0] == "M" and place and covered[place - 1]:
+def is_dropped(tokenizer, text, index, covered):
+    """Return whether a character has no token: a blank, a control character, an accent with no letter before it."""
+    character = text[index]
+    if unicodedata.category(character)[0] == "M" and index and covered[index - 1]:
         return False
-    left = tokenizer.encode(f"x{character}y")
-    return left in (tokenizer.encode("xy"), tokenizer.encode("x y"))
+    return tokenizer.encode(f"x{character}y") in (tokenizer.encode("xy"), tokenizer.encode("x y"))
 
 
 def normalize_with_alignment(
     text: str, lower_case: bool = True, keep_accents: bool = False, compatibility: bool = True
 ) -> normalization.NormalizedText:
-    """`normalize`, with the original place of every character of the result, all at once."""
-    return _collapse_blanks(
-        *normalization._normalize_aligned(text, normalization.character_table(lower_case, keep_accents, compatibility))
-    )
-
-
-def _collapse_blanks(text: str, starts: np.ndarray, ends: np.ndarray) -> normalization.NormalizedText:
+    """`normalize`, with the original position of every character, all at once."""
+    table = normalization.character_table(lower_case, keep_accents, compatibility)
+    text, starts, ends = normalization._normalize_aligned(text, table)
     words = list(re.finditer(r"\S+", text))
     collapsed = " ".join(word.group() for word in words)
     if collapsed == text:

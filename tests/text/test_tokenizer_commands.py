@@ -1,4 +1,4 @@
-"""The commands tokenizer and prepare."""
+"""The commands `albert tokenizer` and `albert prepare`."""
 
 import io
 import json
@@ -6,55 +6,29 @@ import re
 import shlex
 
 import pytest
+from tests.text.helpers import write_jsonl
 
 from albert.cli import data as command
-from albert.cli.data import prepare_main, tokenizer_main
 from albert.runtime.errors import CannotCreate, DamagedData, MissingInput, UsageError
 from albert.text.shards import TokenCorpus
 from albert.text.tokenizer_loading import load_tokenizer
 
-# --------------------------------------------------------------------------------------------------------------------
-# `albert tokenizer train` and `albert prepare`, from text to a corpus that opens.
 
-
-@pytest.fixture
-def corpus(documents, tmp_path):
-    folder = tmp_path / "my corpus"
+def test_tokenizer_is_trained_and_a_corpus_prepared(documents, tmp_path, capsys):
+    folder, words, data = tmp_path / "my corpus", tmp_path / "words", tmp_path / "data [1]"
     folder.mkdir()
-    (folder / "a.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in documents))
-    (folder / "b.txt").write_text("")
-    return folder
-
-
-def test_text_becomes_a_vocabulary_and_a_corpus(corpus, tmp_path, capsys):
-    words, data = tmp_path / "words", tmp_path / "data [1]"
-    assert tokenizer_main(["train", str(corpus), "--output", str(words), "--vocab-size", "300"]) == 0
-    said = capsys.readouterr().out
-    assert "read 151 documents" in said
-    assert "1 documents dropped: empty" in said
-    assert f"next: albert prepare '{corpus}' --tokenizer {words}" in said
+    write_jsonl(folder / "a.jsonl", [*documents, ""])
+    assert command.tokenizer_main(["train", str(folder), "--output", str(words), "--vocab-size", "300"]) == 0
+    output = capsys.readouterr().out
+    assert "read 151 documents" in output
+    assert "1 documents dropped: empty" in output
+    assert f"next: albert prepare '{folder}' --tokenizer {words}" in output
     options = ["--tokenizer", str(words), "--output", str(data), "--held-out", "0.2", "--workers", "1"]
-    assert prepare_main([str(corpus), *options]) == 0
-    said = capsys.readouterr().out
-    assert "151" in said
-    assert "1 documents dropped: empty" in said
-    assert "data [1] is ready" in said
-    opened = TokenCorpus.open(data, "held_out")
-    assert opened.tokenizer_fingerprint == load_tokenizer(words).fingerprint
-
-
-def test_help_ends_with_an_example(capsys):
-    assert tokenizer_main(["--help"]) == 0
-    assert "albert tokenizer train corpus" in capsys.readouterr().out
-    for main, arguments in ((tokenizer_main, ["train", "--help"]), (prepare_main, ["--help"])):
-        with pytest.raises(SystemExit) as end:
-            main(arguments)
-        assert end.value.code == 0
-        assert "Example:\n  albert" in capsys.readouterr().out
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# `albert tokenizer encode`, `decode` and `convert`; the note on accents that `train` gives.
+    assert command.prepare_main([str(folder), *options]) == 0
+    output = capsys.readouterr().out
+    assert "1 documents dropped: empty" in output
+    assert "data [1] is ready" in output
+    assert TokenCorpus.open(data, "held_out").tokenizer_fingerprint == load_tokenizer(words).fingerprint
 
 
 TEXT = "  Bating, ``CAFÉ'' 2010, ½\u200b [MASK] 中文"
@@ -62,7 +36,7 @@ TEXT = "  Bating, ``CAFÉ'' 2010, ½\u200b [MASK] 中文"
 
 @pytest.fixture
 def run(capsys):
-    """Run `albert tokenizer` and return what it wrote on standard output."""
+    """Run `albert tokenizer` and return its standard output."""
 
     def run(*arguments):
         assert command.tokenizer_main([str(argument) for argument in arguments]) == 0
@@ -83,63 +57,60 @@ def standard_input(monkeypatch):
     return put
 
 
-@pytest.fixture
-def directories(tokenizer_directory, wordpiece, tmp_path):
-    """One of each kind."""
-    (tmp_path / "wordpiece").mkdir()
-    wordpiece.save(tmp_path / "wordpiece")
-    return [tokenizer_directory, tokenizer_directory / "spiece.model", tmp_path / "wordpiece"]
+@pytest.fixture(params=["", "spiece.model", "wordpiece"])
+def path(request, tokenizer_directory, wordpiece, tmp_path_factory):
+    """A tokenizer of each kind."""
+    if request.param != "wordpiece":
+        return tokenizer_directory / request.param
+    directory = tmp_path_factory.mktemp("wordpiece")
+    wordpiece.save(directory)
+    return directory
 
 
-def test_encode_shows_pieces_ids_places_and_slices(run, directories):
-    for place in directories:
-        ids, offsets = load_tokenizer(place).encode_with_offsets(TEXT)
-        shown = run("encode", "--tokenizer", place, TEXT)
-        rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in shown.splitlines() if "│" in line]
-        assert [[int(cell) for cell in row[1:4]] for row in rows] == [
-            [number, *pair] for number, pair in zip(ids, offsets, strict=True)
-        ]
-        assert [row[4] for row in rows] == [TEXT[start:end] for start, end in offsets]
-        unknown = ids.count(load_tokenizer(place).unk_id)
-        counted = f"{len(TEXT)} characters, {len(ids)} tokens" + f", {unknown} of them unknown" * bool(unknown)
-        assert shown.splitlines()[-1] == counted
+def test_encode_prints_a_table(run, path):
+    tokenizer = load_tokenizer(path)
+    ids, offsets = tokenizer.encode_with_offsets(TEXT)
+    output = run("encode", "--tokenizer", path, TEXT)
+    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in output.splitlines() if "│" in line]
+    expected = [[number, *span] for number, span in zip(ids, offsets, strict=True)]
+    assert [[int(cell) for cell in row[1:4]] for row in rows] == expected
+    assert [row[4] for row in rows] == [TEXT[start:end] for start, end in offsets]
+    unknown = ids.count(tokenizer.unk_id)
+    counts = f"{len(TEXT)} characters, {len(ids)} tokens" + f", {unknown} of them unknown" * bool(unknown)
+    assert output.splitlines()[-1] == counts
 
 
-def test_json_has_all_that_the_table_has(run, directories, standard_input):
-    for place in directories:
-        ours = load_tokenizer(place)
-        standard_input(f"{TEXT}\r\n\nsecond line".encode())
-        found = [json.loads(line) for line in run("encode", "--tokenizer", place, "--json").splitlines()]
-        assert [entry["text"] for entry in found] == [TEXT, "", "second line"]
-        for entry in found:
-            ids, offsets = ours.encode_with_offsets(entry["text"])
-            assert entry["ids"] == ids
-            assert entry["offsets"] == [list(pair) for pair in offsets]
-            assert entry["tokens"] == [ours.piece(number) for number in ids]
-        again = [json.loads(line) for line in run("encode", "--tokenizer", place, "--json", TEXT, "").splitlines()]
-        assert again == found[:2]
+def test_encode_prints_json(run, path, standard_input):
+    tokenizer = load_tokenizer(path)
+    standard_input(f"{TEXT}\r\n\nsecond line".encode())
+    entries = [json.loads(line) for line in run("encode", "--tokenizer", path, "--json").splitlines()]
+    assert [entry["text"] for entry in entries] == [TEXT, "", "second line"]
+    for entry in entries:
+        ids, offsets = tokenizer.encode_with_offsets(entry["text"])
+        assert entry["ids"] == ids
+        assert entry["offsets"] == [list(span) for span in offsets]
+        assert entry["tokens"] == [tokenizer.piece(number) for number in ids]
+    from_arguments = run("encode", "--tokenizer", path, "--json", TEXT, "").splitlines()
+    assert [json.loads(line) for line in from_arguments] == entries[:2]
 
 
-def test_decode_is_the_way_back(run, directories, standard_input):
-    for place in directories:
-        ours = load_tokenizer(place)
-        ids = ours.encode("bating, foha")
-        assert run("decode", "--tokenizer", place, *ids) == ours.decode(ids) + "\n"
-        framed = [ours.cls_id, *ids, ours.sep_id]
-        assert run("decode", "--tokenizer", place, *framed) == ours.decode(ids) + "\n"
-        shown = run("decode", "--tokenizer", place, "--special", *framed)
-        assert (shown.startswith("[CLS] "), shown.endswith(" [SEP]\n")) == (True, True)
-        standard_input(f"{ids}\n\n{' '.join(map(str, framed))}\n".encode())
-        found = [json.loads(line) for line in run("decode", "--tokenizer", place, "--json").splitlines()]
-        assert [entry["ids"] for entry in found] == [ids, [], framed]
-        assert found[0]["tokens"] == [ours.piece(number) for number in ids]
-        assert found[0]["text"] == found[2]["text"] == ours.decode(ids)
+def test_decode_reverses_encode(run, path, standard_input):
+    tokenizer = load_tokenizer(path)
+    ids = tokenizer.encode("bating, foha")
+    framed = [tokenizer.cls_id, *ids, tokenizer.sep_id]
+    for numbers in (ids, framed):
+        assert run("decode", "--tokenizer", path, *numbers) == tokenizer.decode(ids) + "\n"
+    output = run("decode", "--tokenizer", path, "--special", *framed)
+    assert output.startswith("[CLS] ") and output.endswith(" [SEP]\n")
+    standard_input(f"{ids}\n\n{' '.join(map(str, framed))}\n".encode())
+    entries = [json.loads(line) for line in run("decode", "--tokenizer", path, "--json").splitlines()]
+    assert [entry["ids"] for entry in entries] == [ids, [], framed]
+    assert entries[0]["tokens"] == [tokenizer.piece(number) for number in ids]
+    assert entries[0]["text"] == entries[2]["text"] == tokenizer.decode(ids)
 
 
-def test_what_has_no_shape_is_shown_as_an_escape(run, directories):
-    shown = run("encode", "--tokenizer", directories[2], "caf\x07\x1b[31me \x07")
-    assert not {"\x07", "\x1b"} & set(shown)
-    assert "caf\\x07" in run("encode", "--tokenizer", directories[2], "caf\x07e")
+def test_control_characters_are_printed_as_escapes(run, path):
+    assert not {"\x07", "\x1b"} & set(run("encode", "--tokenizer", path, "caf\x07\x1b[31me \x07"))
 
 
 @pytest.mark.parametrize(
@@ -156,7 +127,7 @@ def test_what_has_no_shape_is_shown_as_an_escape(run, directories):
         (["convert", "{here}", "--output", "{nowhere}", "--case", "uper"], UsageError, "uper"),
     ],
 )
-def test_mistakes_are_told_in_one_line(standard_input, tokenizer_directory, tmp_path, arguments, error, why):
+def test_errors_are_one_line(standard_input, tokenizer_directory, tmp_path, arguments, error, why):
     standard_input(b"")
     filled = [argument.format(here=tokenizer_directory, nowhere=tmp_path / "nowhere") for argument in arguments]
     with pytest.raises(error, match=why) as caught:
@@ -165,7 +136,7 @@ def test_mistakes_are_told_in_one_line(standard_input, tokenizer_directory, tmp_
     assert not (tmp_path / "nowhere").exists()
 
 
-def test_lines_that_cannot_be_read_are_named(standard_input, tokenizer_directory):
+def test_errors_name_the_line_of_standard_input(standard_input, tokenizer_directory):
     standard_input(b"fine\n\xff\n")
     with pytest.raises(DamagedData, match="standard input:2: is not UTF-8"):
         command.tokenizer_main(["encode", "--tokenizer", str(tokenizer_directory)])
@@ -177,60 +148,63 @@ def test_lines_that_cannot_be_read_are_named(standard_input, tokenizer_directory
         command.tokenizer_main(["encode", "--tokenizer", str(tokenizer_directory)])
 
 
-def test_convert_writes_another_tokenizer_of_the_same_pieces(run, directories, tmp_path):
-    for number, place in enumerate(directories[1:]):
-        source = load_tokenizer(place)
-        same, other = tmp_path / f"same{number}", tmp_path / f"other{number}"
-        assert "fingerprint is that of the source" in run("convert", place, "--output", same)
-        assert load_tokenizer(same).fingerprint == source.fingerprint
-        said = run("convert", same, "--output", other, "--case", "keep", "--accents", "keep")
-        assert "capitals stay, accents stay; its fingerprint is not that of the source" in said
-        made = load_tokenizer(other)
-        assert (made.lower_case, made.keep_accents, made.vocab_size) == (False, True, source.vocab_size)
-        assert made.encode("CAFÉ") != source.encode("CAFÉ") == source.encode("cafe")
-        back = tmp_path / f"back{number}"
-        run("convert", other, "--output", back, "--case", "lower", "--accents", "drop")
-        assert load_tokenizer(back).fingerprint == source.fingerprint
-        reference = tmp_path / f"reference{number}"
-        assert "the original code is followed" in run(
-            "convert", place, "--output", reference, "--preprocessing", "reference"
-        )
-        assert load_tokenizer(reference).reference
+def test_convert_changes_the_settings_of_a_tokenizer(run, path, tmp_path):
+    source = load_tokenizer(path)
+    same, other, back, reference = (tmp_path / name for name in ("same", "other", "back", "reference"))
+    assert "fingerprint is that of the source" in run("convert", path, "--output", same)
+    assert load_tokenizer(same).fingerprint == source.fingerprint
+    output = run("convert", same, "--output", other, "--case", "keep", "--accents", "keep")
+    assert "capitals stay, accents stay; its fingerprint is not that of the source" in output
+    converted = load_tokenizer(other)
+    assert (converted.lower_case, converted.keep_accents, converted.vocab_size) == (False, True, source.vocab_size)
+    assert converted.encode("CAFÉ") != source.encode("CAFÉ") == source.encode("cafe")
+    run("convert", other, "--output", back, "--case", "lower", "--accents", "drop")
+    assert load_tokenizer(back).fingerprint == source.fingerprint
+    output = run("convert", path, "--output", reference, "--preprocessing", "reference")
+    assert "the original code is followed" in output
+    assert load_tokenizer(reference).reference
+
+
+def test_help_of_train_has_an_example(capsys):
+    with pytest.raises(SystemExit):
+        command.tokenizer_main(["train", "--help"])
+    assert "Example:\n  albert tokenizer train" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("name", ["encode", "decode", "convert"])
-def test_the_example_of_the_help_works(name, run, capsys, tokenizer_directory, tmp_path, monkeypatch):
+def test_example_of_the_help_works(name, run, capsys, tokenizer_directory, tmp_path, monkeypatch):
     with pytest.raises(SystemExit) as end:
         command.tokenizer_main([name, "--help"])
     assert end.value.code == 0
-    words = " ".join(capsys.readouterr().out.split())
-    found = re.search(r"Example: albert tokenizer (.*?) Options:", words)
-    assert found is not None
+    match = re.search(r"Example: albert tokenizer (.*?) Options:", " ".join(capsys.readouterr().out.split()))
+    assert match is not None
     monkeypatch.chdir(tmp_path)
     (tmp_path / "spiece.model").write_bytes((tokenizer_directory / "spiece.model").read_bytes())
-    example = found.group(1).replace("--tokenizer tokenizer", f"--tokenizer {tokenizer_directory}")
+    example = match[1].replace("--tokenizer tokenizer", f"--tokenizer {tokenizer_directory}")
     run(*shlex.split(example.replace("1289", "289")))
 
 
-def test_training_on_a_script_that_needs_its_accents_says_so(tokenizer, tmp_path, capsys, monkeypatch):
+VIETNAMESE = "Tất cả mọi người sinh ra đều được tự do và bình đẳng về nhân phẩm và quyền lợi. "
+ENGLISH = "All human beings are born free and equal, café and naïve. " + "No accents for a while. " * 20
+
+
+@pytest.mark.parametrize(
+    ("text", "flags", "note"),
+    [
+        (
+            VIETNAMESE,
+            [],
+            r"note: 3\d\d,\d{3} accents and vowel signs are dropped of every million characters; --",
+        ),
+        (VIETNAMESE, ["--keep-accents"], None),
+        (ENGLISH, [], None),
+    ],
+)
+def test_training_warns_if_many_accents_are_dropped(tokenizer, tmp_path, capsys, monkeypatch, text, flags, note):
     monkeypatch.setattr("albert.api.text.train_on_documents", lambda *arguments: tokenizer)
-    sentences = {
-        "vi": "Tất cả mọi người sinh ra đều được tự do và bình đẳng về nhân phẩm và quyền lợi. ",
-        "en": "All human beings are born free and equal, café and naïve. " + "No accents for a while. " * 20,
-    }
-    notes = {}
-    for language, text in sentences.items():
-        (tmp_path / f"{language}.txt").write_text(text * 20, encoding="utf-8")
-        for kept in ([], ["--keep-accents"]):
-            output = tmp_path / f"{language}{len(kept)}"
-            assert (
-                command.tokenizer_main(["train", str(tmp_path / f"{language}.txt"), "--output", str(output), *kept])
-                == 0
-            )
-            notes[language, len(kept)] = re.findall(r"^note: .*", capsys.readouterr().err, re.MULTILINE)
-    assert notes["vi", 1] == notes["en", 0] == notes["en", 1] == []
-    (note,) = notes["vi", 0]
-    expected = (
-        r"note: 3\d\d,\d{3} accents and vowel signs are dropped of every million characters; --keep-accents keeps"
-    )
-    assert re.match(expected, note)
+    (tmp_path / "a.txt").write_text(text * 20, encoding="utf-8")
+    args = ["train", str(tmp_path / "a.txt"), "--output", str(tmp_path / "words"), *flags]
+    assert command.tokenizer_main(args) == 0
+    notes = re.findall(r"^note: .*", capsys.readouterr().err, re.MULTILINE)
+    assert len(notes) == (note is not None)
+    assert all(re.match(note, printed) for printed in notes)

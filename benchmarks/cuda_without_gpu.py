@@ -1,4 +1,4 @@
-"""What can be known of pre-training on a GPU without one, counted; nothing here has run on a GPU.
+"""Operations of pre-training on a GPU, counted without a GPU; nothing here has run on one.
 
     python benchmarks/cuda_without_gpu.py --data corpus
 
@@ -51,25 +51,25 @@ class Benchmark:
     """Count what a GPU would do."""
 
     data: Path
-    """What `albert prepare` wrote."""
+    """A prepared corpus."""
     recipe: str = "one-gpu"
     batch_size: int | None = None
     micro_batch_size: int | None = None
     max_length: int | None = None
     toy: bool = False
-    """Two layers of 32 in place of the recipe's model: to try this script."""
+    """Two layers of 32 instead of the recipe's model, to try this script."""
     compiled_batches: int = 200
     output: Path = Path("results/benchmark-cuda-without-gpu.csv")
 
 
 class Operations(TorchDispatchMode):
-    """Counts what is dispatched: kernels, numbers read back, copies from the CPU, and indices that lie there."""
+    """Counts dispatched kernels, numbers read back, copies from the CPU, and indices on the CPU."""
 
     def __init__(self) -> None:
         super().__init__()
         self.counted: Counter[str] = Counter()
         self.names: Counter[str] = Counter()
-        """Of those that are counted as operations."""
+        """Names of the operations."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = func._schema.name.split("::")[1]
@@ -92,7 +92,7 @@ def _goes_to_meta(kwargs: Any) -> bool:
 
 
 def counted(run: Callable[[], object]) -> Operations:
-    """What a call dispatches."""
+    """Count the operations of a call."""
     with Operations() as operations:
         run()
     return operations
@@ -110,23 +110,23 @@ def operation_rows(
             losses = fixed_objective(called, batch.to(META)).losses
         torch.stack(list(losses.values())).sum().backward()
 
-    found = counted(learn)
+    micro_batch = counted(learn)
     for what in ("operations", "read back", "copied from the CPU", "indexed from the CPU"):
         note = f"meta, not compiled, {shape.rows} rows"
         if what == "operations":
-            note += ": " + ", ".join(f"{count} {operation}" for operation, count in found.names.most_common(12))
-        yield {"what": f"{what}, micro-batch", "of": "after", "value": found.counted[what], "note": note}
+            note += ": " + ", ".join(f"{count} {operation}" for operation, count in micro_batch.names.most_common(12))
+        yield {"what": f"{what}, micro-batch", "of": "after", "value": micro_batch.counted[what], "note": note}
     optimizer = build_optimizer(OptimizerRecipe(), model)
     settings = {"learning_rate": 1e-3, "clip_norm": clip_norm, "precision": "fp32", "device": META, "ranks": Ranks()}
 
     def step() -> None:
         update_without_waiting(called, optimizer, [batch.to(META)], fixed_objective, **settings)
 
-    step()  # which makes the moments
-    whole = counted(step)
+    step()  # creates the moments
+    full_update = counted(step)
     for what in ("operations", "read back", "indexed from the CPU"):
-        beside = whole.counted[what] - found.counted[what]
-        yield {"what": f"{what}, update", "of": "clipping and LAMB", "value": beside, "note": "beside micro-batches"}
+        extra = full_update.counted[what] - micro_batch.counted[what]
+        yield {"what": f"{what}, update", "of": "clipping and LAMB", "value": extra, "note": "beside micro-batches"}
 
 
 def graph_rows(called: PretrainingLoss, batches: Sequence[Any]) -> Iterator[dict[str, object]]:
@@ -148,7 +148,7 @@ def graph_rows(called: PretrainingLoss, batches: Sequence[Any]) -> Iterator[dict
         yield {"what": name, "of": "loss", "value": value, "note": note}
 
 
-def learned(
+def losses_and_gradients(
     model: AlbertForPreTraining, objective: Callable[..., Sums], module: nn.Module, batches: Sequence[Any]
 ) -> tuple[Tensor, Tensor]:
     """Sums of both losses, and all gradients as one vector."""
@@ -162,40 +162,40 @@ def learned(
     return total, torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
 
 
-def measure(asked: Benchmark) -> Iterator[dict[str, object]]:
+def measure(args: Benchmark) -> Iterator[dict[str, object]]:
     """All rows."""
-    recipe, corpus = RECIPES[asked.recipe], TokenCorpus.open(asked.data, "train", verify=False)
-    changes = {name: getattr(asked, name) for name in ("batch_size", "micro_batch_size") if getattr(asked, name)}
-    sequences = replace(recipe.sequences, max_length=asked.max_length or recipe.sequences.max_length)
-    model = replace(small(recipe.model) if asked.toy else recipe.model, vocab_size=corpus.vocab_size)
+    recipe, corpus = RECIPES[args.recipe], TokenCorpus.open(args.data, "train", verify=False)
+    changes = {name: getattr(args, name) for name in ("batch_size", "micro_batch_size") if getattr(args, name)}
+    sequences = replace(recipe.sequences, max_length=args.max_length or recipe.sequences.max_length)
+    model = replace(small(recipe.model) if args.toy else recipe.model, vocab_size=corpus.vocab_size)
     recipe = replace(recipe, model=model, sequences=sequences, **changes)
     samples = PretrainingSamples(corpus, recipe.sequences, recipe.masking, recipe.seed)
     shape = shape_of(recipe, samples, 1)
     fixed = FixedBatches(samples, recipe.batch_size, shape)
-    yield {"what": "shape", "of": asked.recipe, "value": f"{shape.rows} rows",
+    yield {"what": "shape", "of": args.recipe, "value": f"{shape.rows} rows",
            "note": f"{shape.sequences} sequences, {shape.predictions} masked tokens"}  # fmt: skip
     yield from operation_rows(recipe.model, fixed, shape, recipe.clip_norm)
-    little = replace(recipe, batch_size=16, micro_batch_size=4, model=small(recipe.model))
-    tight = shape_of(little, samples, 1)
-    model = AlbertForPreTraining(little.model)
+    small_recipe = replace(recipe, batch_size=16, micro_batch_size=4, model=small(recipe.model))
+    tight = shape_of(small_recipe, samples, 1)
+    model = AlbertForPreTraining(small_recipe.model)
     called, few = PretrainingLoss(model, tight), FixedBatches(samples, 16, tight)
-    alike = PretrainingBatches(samples, 16, 4).micro_batches(0, 0, 1)
-    losses, gradients = learned(model, pretraining_objective, model, alike)
-    others, others_gradients = learned(model, fixed_objective, called, few.micro_batches(0, 0, 1))
-    for name, apart in (
+    packed = PretrainingBatches(samples, 16, 4).micro_batches(0, 0, 1)
+    losses, gradients = losses_and_gradients(model, pretraining_objective, model, packed)
+    others, others_gradients = losses_and_gradients(model, fixed_objective, called, few.micro_batches(0, 0, 1))
+    for name, difference in (
         ("losses", ((losses - others) / losses).abs().max()),
         ("gradients", (gradients - others_gradients).norm() / gradients.norm()),
     ):
-        yield {"what": f"difference of {name}", "of": "fixed shape", "value": f"{float(apart):.1e}",
+        yield {"what": f"difference of {name}", "of": "fixed shape", "value": f"{float(difference):.1e}",
                "note": "float32, relative, one step, from the path of a CPU"}  # fmt: skip
     real: list[Any] = []
-    while len(real) < asked.compiled_batches:
+    while len(real) < args.compiled_batches:
         real += few.micro_batches(len(real), 0, 1)
-    yield from graph_rows(called, real[: asked.compiled_batches])
+    yield from graph_rows(called, real[: args.compiled_batches])
 
 
 def small(config: AlbertConfig) -> AlbertConfig:
-    """With two layers of 32, without dropout."""
+    """The configuration with two layers of 32, without dropout."""
     return replace(config, hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64,
                    embedding_size=16, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)  # fmt: skip
 

@@ -2,12 +2,11 @@
 
     python benchmarks/finetuning_speed.py --data data data/glue --tokenizer tokenizer --rounds 5
 
-Two kinds of lengths: sentences of SST-2 as long as they are, and questions of SQuAD whose contexts are filled up with
-the contexts that follow, all of 384 tokens. Trainer pads each batch to its longest, and as a second peer groups like
-lengths together; at one length there is nothing to group. Neither logs, evaluates or saves under way. A step is what
-lies between two requests for a batch: making it, forward, backward, update. Systems take turns, in every round over
-other examples, and ratios are taken within a round. Before anything is measured, the logits of both are compared: the
-work is the same. Trainer needs `accelerate`.
+Two kinds of lengths: sentences of SST-2 with their own lengths, and questions of SQuAD whose contexts are extended by
+the contexts that follow, all of 384 tokens. Trainer pads each batch to its longest sequence; as a second peer it groups
+similar lengths. Neither logs, evaluates or saves while training. A step is the time between two requests for a batch:
+making it, forward, backward, update. Systems alternate, on new examples in every round, and ratios are taken within a
+round. Before measuring, the logits of both are compared: the work is the same. Trainer needs `accelerate`.
 """
 
 import itertools
@@ -76,7 +75,7 @@ class Benchmark(ModelSize):
     data: tuple[Path, ...]
     """Folders of task files."""
     files: tuple[str, ...] = ()
-    """TASK/SPLIT=FILE: a file in the place of the published one."""
+    """TASK/SPLIT=FILE: a file that replaces the published one."""
     tokenizer: Path
     """A tokenizer or a model directory; the model has its vocabulary."""
     lengths: tuple[Literal["sst-2", "384"], ...] = ("sst-2", "384")
@@ -93,7 +92,7 @@ class Benchmark(ModelSize):
 
 
 class Lengths(NamedTuple):
-    """Sequences of one kind of task, and what is learnt from them: label ids, or first and last token."""
+    """Sequences of one kind of task, and their targets: label ids, or first and last token."""
 
     name: str
     kind: Kind
@@ -101,96 +100,96 @@ class Lengths(NamedTuple):
     targets: np.ndarray
 
     def part(self, first: int, count: int) -> "Lengths":
-        """So many of them, from a place on; behind the last comes the first."""
+        """`count` of them from an index on, cyclically."""
         members = np.arange(first, first + count) % len(self.sequences)
         return self._replace(sequences=self.sequences.select(members), targets=self.targets[members])
 
     @property
     def is_fixed(self) -> bool:
-        """Whether all are equally long, so that nothing is padded."""
+        """Whether all have one length, so that nothing is padded."""
         return bool((self.sequences.lengths == self.sequences.lengths[0]).all())
 
 
 class Setting(NamedTuple):
-    """What all systems have in common: the model's directory, examples of a step, and the precision, on a CPU."""
+    """Settings of all systems: the model's directory, examples of a step, and the precision, on a CPU."""
 
     directory: Path
     batch_size: int
     precision: Precision
 
 
-def measure(asked: Benchmark) -> Iterator[dict[str, object]]:
+def measure(args: Benchmark) -> Iterator[dict[str, object]]:
     """Rows of both kinds of lengths in each precision."""
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     warnings.filterwarnings("ignore", message=".*(lr_scheduler|use_return_dict).*")
-    tokenizer = load_tokenizer(asked.tokenizer)
-    config = asked.config(vocab_size=tokenizer.vocab_size, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
+    tokenizer = load_tokenizer(args.tokenizer)
+    config = args.config(vocab_size=tokenizer.vocab_size, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
                           classifier_dropout_prob=0.1)  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
-        for place, name in enumerate(("sst-2", "384")):
-            if name not in asked.lengths:
+        for index, name in enumerate(("sst-2", "384")):
+            if name not in args.lengths:
                 continue
-            found = find_files("sst-2" if name == "sst-2" else "squad-1.1", asked.data, asked.files)
-            batch_size, evaluated = asked.batch_sizes[place], asked.evaluated[place]
-            needed = max((asked.steps + 1) * batch_size, evaluated) * (asked.rounds + 1)
-            examples, directory = found.examples("train"), Path(folder) / name
-            seed_torch("benchmark", place)
+            inputs = find_files("sst-2" if name == "sst-2" else "squad-1.1", args.data, args.files)
+            batch_size, evaluated = args.batch_sizes[index], args.evaluated[index]
+            needed = max((args.steps + 1) * batch_size, evaluated) * (args.rounds + 1)
+            examples, directory = inputs.examples("train"), Path(folder) / name
+            seed_torch("benchmark", index)
             if name == "sst-2":
                 data, model = sentences(examples[:needed], tokenizer), AlbertForSequenceClassification(config, 2)
             else:
                 data, model = questions(examples, tokenizer, needed), AlbertForQuestionAnswering(config)
-            extra = head_description(found.task, found.task.recipe, None)
-            save_model_directory(directory, model, asked.tokenizer, extra=extra)
-            for precision in asked.precisions:
+            extra = head_description(inputs.task, inputs.task.recipe, None)
+            save_model_directory(directory, model, args.tokenizer, extra=extra)
+            for precision in args.precisions:
                 setting = Setting(directory, batch_size, precision)
                 shape = f"H{config.hidden_size} L{config.num_hidden_layers}"
-                for row in compare(data, setting, asked.steps, evaluated, asked.rounds):
+                for row in compare(data, setting, args.steps, evaluated, args.rounds):
                     yield {"shape": shape, **row}
 
 
 def sentences(examples: Sequence[Example], tokenizer: Tokenizer) -> Lengths:
-    """Sentences as long as they are."""
+    """Sentences of SST-2 with their own lengths."""
     features = text_features(examples, tokenizer, 512)
     return Lengths("sst-2", "classification", features.sequences, features.targets)
 
 
 def questions(examples: Sequence[Example], tokenizer: Tokenizer, wanted: int) -> Lengths:
-    """Windows of exactly 384 tokens that hold the answer, at most so many.
+    """At most `wanted` windows of exactly 384 tokens with the answer.
 
-    A context is filled up with those that follow, which keeps the places of its answers.
+    A context is extended by the contexts that follow, which keeps the offsets of its answers.
     """
     contexts = list(dict.fromkeys(example.texts[1] for example in examples))
-    place_of = {context: place for place, context in enumerate(contexts)}
+    index_of = {context: index for index, context in enumerate(contexts)}
     longer = []
     for example in examples[: 2 * wanted]:
         question, context = example.texts
-        place, text = place_of[context], context
-        following = itertools.islice(itertools.cycle(contexts), place + 1, place + len(contexts))
+        index, text = index_of[context], context
+        following = itertools.islice(itertools.cycle(contexts), index + 1, index + len(contexts))
         while len(text) < 8 * FIXED_LENGTH and (more := next(following, None)) is not None:
             text += " " + more
         longer.append(replace(example, texts=(question, text)))
     features = span_features(longer, tokenizer, FIXED_LENGTH, 64, 128)
-    whole = (features.sequences.lengths == FIXED_LENGTH) & (features.targets[:, 0] >= 0)
-    kept = np.flatnonzero(whole)[:wanted]
-    return Lengths("384", "question_answering", features.sequences.select(kept), features.targets[kept])
+    usable = (features.sequences.lengths == FIXED_LENGTH) & (features.targets[:, 0] >= 0)
+    members = np.flatnonzero(usable)[:wanted]
+    return Lengths("384", "question_answering", features.sequences.select(members), features.targets[members])
 
 
 def compare(data: Lengths, setting: Setting, steps: int, evaluated: int, rounds: int) -> Iterator[dict[str, object]]:
     """A row for each kind of work and each peer.
 
     Raises:
-        CheckFailed: the systems do not say the same to the same sequences.
+        CheckFailed: the systems give different logits for the same sequences.
     """
     few = data.part(0, 8)
     difference = float(np.abs(our_evaluation(setting, few)[1] - their_evaluation(setting, TRAINER, few)[1]).max())
     if not difference < LARGEST_DIFFERENCE[setting.precision]:
         raise CheckFailed(data.name, f"logits of both systems differ by {difference:.3g}")
     peers = (TRAINER,) if data.is_fixed else (TRAINER, GROUPED)
-    learnt = (steps + 1) * setting.batch_size
+    n_trained = (steps + 1) * setting.batch_size
 
     def fine_tune(run: Callable[[Lengths], float], number: int) -> float:
-        return steps * setting.batch_size / run(data.part(number * learnt, learnt))
+        return steps * setting.batch_size / run(data.part(number * n_trained, n_trained))
 
     def evaluate(run: Callable[[Lengths], tuple[float, Any]], number: int) -> float:
         return evaluated / run(data.part(number * evaluated, evaluated))[0]
@@ -202,7 +201,7 @@ def compare(data: Lengths, setting: Setting, steps: int, evaluated: int, rounds:
     for peer in peers:
         systems["fine-tuning", peer] = partial(fine_tune, partial(their_steps, setting, peer))
         systems["evaluation", peer] = partial(evaluate, partial(their_evaluation, setting, peer))
-    rates = harness.take_turns(systems, rounds, lambda number: number)
+    rates = harness.alternate(systems, rounds, lambda number: number)
     for work, peer in systems:
         if peer == OURS:
             continue
@@ -224,18 +223,18 @@ def compare(data: Lengths, setting: Setting, steps: int, evaluated: int, rounds:
 
 
 class _Clocked(NamedTuple):
-    """Batches that note when each step's are asked for."""
+    """Batches that record when those of each step are requested."""
 
     batches: TaskBatches
-    asked: list[float]
+    requested: list[float]
 
     def micro_batches(self, step: int, rank: int, world_size: int) -> Sequence[TaskBatch]:
-        self.asked.append(time.perf_counter())
+        self.requested.append(time.perf_counter())
         return self.batches.micro_batches(step, rank, world_size)
 
 
 def our_steps(setting: Setting, data: Lengths) -> float:
-    """Seconds of all steps but the first over some sequences, each of which is learnt once."""
+    """Seconds of all steps but the first, on each sequence once."""
     model = open_model(setting.directory, data.kind).model
     steps = len(data.targets) // setting.batch_size
     term = "choice" if data.targets.ndim == 1 else "span"
@@ -248,11 +247,11 @@ def our_steps(setting: Setting, data: Lengths) -> float:
             lambda step, _: warmup_then_linear(step, RECIPE.learning_rate, 0, steps + 1), clocked, task_loss, plan,
             RunFolder(Path(folder) / "run"), device=CPU, identity={}, save_model=lambda directory: None,
         ).complete()  # fmt: skip
-    return clocked.asked[steps] - clocked.asked[1]
+    return clocked.requested[steps] - clocked.requested[1]
 
 
 def our_evaluation(setting: Setting, data: Lengths) -> tuple[float, np.ndarray]:
-    """Seconds to answer all sequences, and the logits [sequences, labels], or [sequences, length] of starts."""
+    """Seconds to evaluate all sequences, and the logits [sequences, labels], or [sequences, length] of starts."""
     model = open_model(setting.directory, data.kind).model
     compute = ComputeOptions(CPU, setting.precision, MICRO_BATCH_TOKENS)
     started = time.perf_counter()
@@ -266,7 +265,7 @@ def our_evaluation(setting: Setting, data: Lengths) -> tuple[float, np.ndarray]:
 
 
 class _StepClock(TrainerCallback):
-    """Notes when each step is over."""
+    """Records the end of each step."""
 
     def __init__(self) -> None:
         self.ended: list[float] = []
@@ -287,15 +286,15 @@ def their_evaluation(setting: Setting, peer: str, data: Lengths) -> tuple[float,
     rows = _rows(data)
     trainer = _trainer(setting, peer, data, rows, [])
     started = time.perf_counter()
-    said = trainer.predict(rows)
+    output = trainer.predict(rows)
     seconds = time.perf_counter() - started
-    return seconds, np.asarray(said.predictions[0] if data.targets.ndim == 2 else said.predictions)
+    return seconds, np.asarray(output.predictions[0] if data.targets.ndim == 2 else output.predictions)
 
 
 def _trainer(
     setting: Setting, peer: str, data: Lengths, rows: list[dict[str, Any]], callbacks: list[TrainerCallback]
 ) -> Trainer:
-    """A Trainer with what it offers for speed: batches padded to their longest, or not at all; no reports, no saves."""
+    """A Trainer with its options for speed: batches padded to their longest or not at all, no reports, no saves."""
     loader = AutoModelForQuestionAnswering if data.targets.ndim == 2 else AutoModelForSequenceClassification
     padded = DataCollatorWithPadding(AutoTokenizer.from_pretrained(setting.directory))
     arguments = TrainingArguments(
@@ -325,7 +324,7 @@ def _trainer(
 
 
 def _rows(data: Lengths) -> list[dict[str, Any]]:
-    """Sequences as Trainer takes them."""
+    """Sequences in the format of Trainer."""
     names = ("labels",) if data.targets.ndim == 1 else ("start_positions", "end_positions")
     return [
         {

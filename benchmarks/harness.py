@@ -1,9 +1,9 @@
-"""What all benchmarks share: options, systems measured in turns, memory, rows on the terminal and in a CSV, a server.
+"""Shared by all benchmarks: options, alternating measurements, memory, tables on the terminal and in CSV, a server.
 
-A benchmark declares its options (a dataclass), its columns, and a function that yields rows; `script`
-makes its `main` of them. Systems take turns within a round, in the reverse order in every other one, so that what else
-the machine does meets all of them; ratios are taken within a round (`ratio`), and medians are reported. A row of a CSV
-begins with the date, the commit and the machine; rows and columns of earlier measurements stay.
+A benchmark declares its options (a dataclass), its columns, and a function that yields rows; `script` makes its `main`.
+Systems alternate within a round, in reverse order in every other round, so that other load on the machine affects all
+of them alike; ratios are taken within a round (`ratio`), and medians are reported. A row of a CSV begins with the date,
+the commit and the machine; rows and columns of earlier measurements are kept.
 """
 
 import albert  # noqa: F401 (before torch, which reads how its threads wait when it is loaded)
@@ -35,7 +35,7 @@ from albert.runtime.devices import describe_machine
 from albert.runtime.errors import UsageError, did_you_mean
 from albert.runtime.progress import progress
 
-CIRCUMSTANCES = ("date", "commit", "machine")
+ENVIRONMENT_COLUMNS = ("date", "commit", "machine")
 PROCESS = Path("/proc/self")
 Name = TypeVar("Name", bound=Hashable)
 Argument = TypeVar("Argument")
@@ -43,7 +43,7 @@ Result = TypeVar("Result")
 Row = Mapping[str, Any] | Sequence[Any]
 
 # --------------------------------------------------------------------------------------------------------------------
-# A script: its options, and what becomes of its rows.
+# A script: its options and its rows.
 
 
 def script(
@@ -53,22 +53,22 @@ def script(
     same: Sequence[str] = (),
     table: str = "output",
 ) -> Callable[..., None]:
-    """The `main` of a benchmark, which takes the words of a command line, by default those of this process.
+    """The `main` of a benchmark, which takes command-line arguments, by default those of this process.
 
     Args:
         options: a dataclass.
-        columns: of a row, behind the circumstances.
-        measure: given the options, yields rows; each is added to the CSV at once, and all are printed at the end.
-        same: columns that say what a row is of, see `append_rows`.
+        columns: of a row, after those of the environment.
+        measure: yields rows for the options; each is added to the CSV at once, and all are printed at the end.
+        same: columns that identify a row, see `append_rows`.
         table: the option that names the CSV.
     """
 
     def main(arguments: Sequence[str] | None = None) -> None:
-        asked = parse(options, sys.argv[1:] if arguments is None else arguments, Path(inspect.getfile(measure)).name)
+        args = parse(options, sys.argv[1:] if arguments is None else arguments, Path(inspect.getfile(measure)).name)
         rows = []
-        for row in measure(asked):
+        for row in measure(args):
             rows.append(row)
-            append_rows(getattr(asked, table), columns, [row], same)
+            append_rows(getattr(args, table), columns, [row], same)
         show(columns, rows)
 
     return main
@@ -76,7 +76,7 @@ def script(
 
 @dataclass(frozen=True, kw_only=True)
 class ModelSize:
-    """Options that tell the size of a model with random weights."""
+    """Options for the size of a model with random weights."""
 
     preset: str | None = None
     """Sizes of a preset, in place of hidden_size and layers."""
@@ -91,8 +91,8 @@ class ModelSize:
         return replace(PRESETS[self.preset] if self.preset else sized, **changes)
 
 
-def chosen(option: str, names: Iterable[str], known: Mapping[str, Result]) -> list[Result]:
-    """What is known by these names; UsageError at one that is not."""
+def select(option: str, names: Iterable[str], known: Mapping[str, Result]) -> list[Result]:
+    """The values of these names; UsageError for an unknown one."""
     for name in names:
         if name not in known:
             raise UsageError(f"{option} {name}", "is unknown", did_you_mean(name, known))
@@ -100,7 +100,7 @@ def chosen(option: str, names: Iterable[str], known: Mapping[str, Result]) -> li
 
 
 def show(columns: Sequence[str], rows: Sequence[Row]) -> None:
-    """Print rows as a table, and above it the columns in which all have the same."""
+    """Print rows as a table; columns with the same value in all rows are printed above it."""
     named = [_named(columns, row) for row in rows]
     varying = [name for name in columns if len({str(row[name]) for row in named}) > 1]
     for name in columns if named else ():
@@ -114,25 +114,25 @@ def show(columns: Sequence[str], rows: Sequence[Row]) -> None:
 
 
 def append_rows(path: Path, columns: Sequence[str], rows: Sequence[Row], same: Sequence[str] = ()) -> None:
-    """Add rows under the circumstances of now; columns that older rows lack stay empty in them, and the other way.
+    """Add rows with the current environment; a column that some rows lack is empty there.
 
     Args:
-        path: the table, made where there is none.
-        columns: behind the circumstances.
+        path: the table, which is created if it does not exist.
+        columns: after those of the environment.
         rows: by column, or in the order of the columns.
-        same: columns that say what a row is of. A new row takes the place of an older one of the same, which stays
-            where nothing in it has changed; none: every row is added.
+        same: columns that identify a row. A new row replaces an older one with the same identity, unless nothing
+            has changed; none: every row is added.
     """
     older = read_rows(path)
-    here = circumstances()
-    names = list(dict.fromkeys((*CIRCUMSTANCES, *columns, *(name for old in older[:1] for name in old))))
+    measured_on = environment()
+    names = list(dict.fromkeys((*ENVIRONMENT_COLUMNS, *columns, *(name for old in older[:1] for name in old))))
     for row in rows:
-        told = {name: str(value) for name, value in _named(columns, row).items()}
-        if any(all(old.get(name) == told[name] for name in columns) for old in older) and same:
+        values = {name: str(value) for name, value in _named(columns, row).items()}
+        if any(all(old.get(name) == values[name] for name in columns) for old in older) and same:
             continue
         if same:
-            older = [old for old in older if any(old.get(name) != told[name] for name in same)]
-        older.append({**here, **told})
+            older = [old for old in older if any(old.get(name) != values[name] for name in same)]
+        older.append({**measured_on, **values})
     path.parent.mkdir(parents=True, exist_ok=True)
     with open(path, "w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, names, restval="", lineterminator="\n")
@@ -141,25 +141,25 @@ def append_rows(path: Path, columns: Sequence[str], rows: Sequence[Row], same: S
 
 
 def read_rows(path: Path) -> list[dict[str, str]]:
-    """The rows of a CSV; none where there is no file."""
+    """The rows of a CSV; none if there is no file."""
     if not path.exists():
         return []
     with open(path, newline="", encoding="utf-8") as file:
         return list(csv.DictReader(file))
 
 
-def circumstances() -> dict[str, str]:
+def environment() -> dict[str, str]:
     """The day, the checkout's commit ("unknown" outside of one), and processor or GPU with threads and torch."""
-    machine, asked = describe_machine(), ["git", "rev-parse", "--short", "HEAD"]
+    machine, command = describe_machine(), ["git", "rev-parse", "--short", "HEAD"]
     try:
-        commit = subprocess.run(asked, cwd=Path(__file__).parent, capture_output=True, text=True, check=False).stdout
+        commit = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, check=False).stdout
     except FileNotFoundError:
         commit = ""
-    place = machine.get("gpu", machine["processor"])
+    processor = machine.get("gpu", machine["processor"])
     return {
         "date": time.strftime("%Y-%m-%d"),
         "commit": commit.strip() or "unknown",
-        "machine": f"{place}, {machine['threads']} threads, torch {machine['torch']}",
+        "machine": f"{processor}, {machine['threads']} threads, torch {machine['torch']}",
     }
 
 
@@ -173,59 +173,59 @@ def _named(columns: Sequence[str], row: Row) -> dict[str, Any]:
 # Time.
 
 
-def take_turns(
-    systems: Mapping[Name, Callable[..., Result]], rounds: int, given: Callable[[int], Any] | None = None,
+def alternate(
+    systems: Mapping[Name, Callable[..., Result]], rounds: int, prepare: Callable[[int], Any] | None = None,
     warm_up: int = 1,
 ) -> dict[Name, list[Result]]:  # fmt: skip
-    """What each system returns, once for each round, after rounds that warm up.
+    """The results of each system, one for each round, after warm-up rounds.
 
     Args:
-        systems: what is run, by name.
-        rounds: how often each is measured.
-        given: what all systems are given in a round, made from its number outside of what they time; None: nothing.
+        systems: functions, by name.
+        rounds: measurements of each.
+        prepare: makes the argument of all systems from the number of a round, not timed; None: no argument.
         warm_up: rounds before, numbered from 0.
     """
-    found: dict[Name, list[Result]] = {name: [] for name in systems}
+    results: dict[Name, list[Result]] = {name: [] for name in systems}
     with progress("Measuring", (rounds + warm_up) * len(systems), "runs") as bar:
         for number in range(rounds + warm_up):
-            arguments = () if given is None else (given(number),)
+            arguments = () if prepare is None else (prepare(number),)
             for name in list(systems)[:: 1 if number % 2 else -1]:
                 result = systems[name](*arguments)
                 if number >= warm_up:
-                    found[name].append(result)
+                    results[name].append(result)
                 bar.advance()
-    return found
+    return results
 
 
 def interleave(systems: Mapping[Name, Callable[[], object]], rounds: int) -> dict[Name, list[float]]:
-    """Seconds of each system in each round, see `take_turns`."""
+    """Seconds of each system in each round, see `alternate`."""
 
     def seconds(run: Callable[[], object]) -> float:
         started = time.perf_counter()
         run()
         return time.perf_counter() - started
 
-    return take_turns({name: partial(seconds, run) for name, run in systems.items()}, rounds)
+    return alternate({name: partial(seconds, run) for name, run in systems.items()}, rounds)
 
 
 def ratios(ours: Sequence[float], theirs: Sequence[float]) -> list[float]:
-    """Ours by theirs in every round."""
+    """Ours divided by theirs in every round."""
     return [a / b for a, b in zip(ours, theirs, strict=True)]
 
 
 def ratio(ours: Sequence[float], theirs: Sequence[float]) -> float:
-    """The median over rounds of ours by theirs."""
+    """The median over rounds of ours divided by theirs."""
     return statistics.median(ratios(ours, theirs))
 
 
 def spread(values: Sequence[float], form: str) -> list[str]:
-    """Median, lowest and highest, in words."""
+    """Median, lowest and highest as text."""
     return [format(value, form) for value in (statistics.median(values), min(values), max(values))]
 
 
 @contextmanager
 def spinning_process() -> Iterator[None]:
-    """Another process computes all the time, on the last of the cores that this one may use."""
+    """Run another process that computes all the time on the last core of this one."""
     core = max(os.sched_getaffinity(0))
     spin = f"import os; os.sched_setaffinity(0, [{core}]); print(flush=True)\nwhile True: pass"
     with subprocess.Popen([sys.executable, "-c", spin], stdout=subprocess.PIPE) as process:
@@ -238,21 +238,21 @@ def spinning_process() -> Iterator[None]:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Memory, as Linux tells it: `getrusage` will not do, for a new process begins with the peak of the one that started it.
+# Memory from /proc: in `getrusage` a new process begins with the peak of the one that started it.
 
 
 def memory_growth(warm_up: Callable[[], object], work: Callable[[], object]) -> int:
-    """Bytes by which the resident set of this process grows at the most; code and threads are there before."""
+    """The largest growth of this process's resident set in bytes; code and threads are loaded before."""
     warm_up()
     gc.collect()
-    (PROCESS / "clear_refs").write_text("5", encoding="ascii")  # the peak so far is forgotten
+    (PROCESS / "clear_refs").write_text("5", encoding="ascii")  # resets the peak
     before = _kibibytes("VmRSS:")
     work()
     return peak_bytes() - 1024 * before
 
 
 def peak_bytes() -> int:
-    """The most bytes of this process that were resident at a time, since it began or `memory_growth` did."""
+    """The peak resident set in bytes since the process or `memory_growth` started."""
     return 1024 * _kibibytes("VmHWM:")
 
 
@@ -261,17 +261,17 @@ def _kibibytes(name: str) -> int:
     return next(int(line.split()[1]) for line in lines if line.startswith(name))
 
 
-def each_in_a_process(measure: Callable[[Argument], Result], cases: Sequence[Argument]) -> list[Result]:
-    """What a function returns for each case, in a new process for each, one after the other."""
-    found, context = [], multiprocessing.get_context("spawn")
+def in_new_processes(measure: Callable[[Argument], Result], cases: Sequence[Argument]) -> list[Result]:
+    """Call a function for each case in a new process, one after the other."""
+    results, context = [], multiprocessing.get_context("spawn")
     with (
         progress("Measuring", len(cases), "processes") as bar,
         ProcessPoolExecutor(1, mp_context=context, max_tasks_per_child=1) as processes,
     ):
         for result in processes.map(measure, cases):
-            found.append(result)
+            results.append(result)
             bar.advance()
-    return found
+    return results
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -280,7 +280,7 @@ def each_in_a_process(measure: Callable[[Argument], Result], cases: Sequence[Arg
 
 @contextmanager
 def serving(model: str | Path, threads: int | None = None, precision: str | None = None) -> Iterator[tuple[Any, int]]:
-    """`albert serve` on the CPU: its process, and the port that it listens at, once it is ready."""
+    """Start `albert serve` on the CPU: its process and port, once it is ready."""
     command = [sys.executable, "-m", "albert", "serve", str(model), "--port", "0", "--device", "cpu"]
     command += [] if threads is None else ["--threads", str(threads)]
     command += [] if precision is None else ["--precision", precision]

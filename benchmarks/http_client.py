@@ -1,4 +1,4 @@
-"""A client of HTTP/1.1 that costs little, and texts to ask for: what latency.py and server_load.py share."""
+"""A cheap HTTP/1.1 client and texts to send, shared by latency.py and server_load.py."""
 
 import asyncio
 import json
@@ -21,22 +21,22 @@ HOST = "127.0.0.1"
 
 
 class Reply(NamedTuple):
-    """What came back, and after how long; status 0 says that the connection broke."""
+    """A reply and the seconds it took; status 0: the connection broke."""
 
     status: int
-    said: Any
+    body: Any
     seconds: float
 
 
 class Connection:
-    """A connection that is opened when it is first used, and again when the server has closed it."""
+    """A connection, opened at its first use and reopened if the server has closed it."""
 
     def __init__(self, port: int) -> None:
         self._port = port
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def post(self, address: str, body: Any) -> Reply:
-        """Ask, and read the answer to its end."""
+        """Send a request and read the reply."""
         content = json.dumps(body).encode()
         head = f"POST {address} HTTP/1.1\r\nHost: {HOST}\r\nContent-Type: application/json\r\n"
         started = time.perf_counter()
@@ -48,30 +48,30 @@ class Connection:
             writer.write(f"{head}Content-Length: {len(content)}\r\n\r\n".encode() + content)
             header = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower()
             length = int(header.split("content-length:")[1].split("\r\n")[0])
-            said = json.loads(await reader.readexactly(length))
+            reply = json.loads(await reader.readexactly(length))
         except (OSError, EOFError):
             self.close()
             return Reply(0, None, time.perf_counter() - started)
         if "connection: close" in header:
             self.close()
-        return Reply(int(header.split()[1]), said, time.perf_counter() - started)
+        return Reply(int(header.split()[1]), reply, time.perf_counter() - started)
 
     def close(self) -> None:
-        """End it."""
+        """Close the connection."""
         if self._streams is not None:
             self._streams[1].close()
             self._streams = None
 
 
 class Texts:
-    """Texts without end: one to four sentences of the sample, each unlike all before."""
+    """An endless source of distinct texts: one to four sentences of the sample."""
 
     def __init__(self) -> None:
         self._sentences = [sentence for chapter in load_chapters() for sentence in split_sentences(chapter.text, "en")]
         self._random, self._number = random.Random(0), 0
 
     def some(self, count: int) -> list[str]:
-        """The next texts."""
+        """The next `count` texts."""
         return [self._next() for _ in range(count)]
 
     def _next(self) -> str:
@@ -81,7 +81,7 @@ class Texts:
 
 
 def random_classifier(folder: Path, preset: str) -> Path:
-    """The directory of a classifier of random weights, with a vocabulary of the sample."""
+    """Save a classifier with random weights and a vocabulary of the sample."""
     torch.manual_seed(0)
     tokenizer = train_tokenizer([chapter.text for chapter in load_chapters()], vocab_size=8_000)
     tokenizer.save(folder / "tokenizer")

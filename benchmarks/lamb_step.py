@@ -1,12 +1,12 @@
-"""One step of LAMB for all tensors of a model: ours beside its peers, and beside plain copies of as many bytes.
+"""One step of LAMB for all tensors of a model, compared with other implementations and with plain copies.
 
     pip install --target peers --no-deps timm pytorch_optimizer
     PYTHONPATH=peers python benchmarks/lamb_step.py
 
-A step of LAMB cannot do with less than two passes over memory: 40 bytes a parameter (w, g, m, v read and m, v written;
-then w, m, v read and w written). `copy 40` and `copy 28` are copies that read and write so many bytes, in the same
-rounds; 28 bytes are what AdamW moves, whose fused step stands here for reference. Weights, gradients and moments are
-the same memory for all. Peers that are not installed are named and left out.
+A step of LAMB needs at least two passes over memory: 40 bytes a parameter (w, g, m, v read and m, v written;
+then w, m, v read and w written). `copy 40` and `copy 28` are copies of so many bytes per parameter, in the same rounds;
+28 bytes are what AdamW moves, whose fused step is added as a reference. All systems use the same memory for weights,
+gradients and moments. Peers that are not installed are named and left out.
 """
 
 import importlib
@@ -42,23 +42,23 @@ class Benchmark:
     """Compare steps of LAMB."""
 
     models: tuple[str, ...] = ("albert-base", "albert-xxlarge")
-    """Presets whose tensors take the step."""
+    """Presets."""
     rounds: int = 15
-    """Steps of each system, taken in turns."""
+    """Steps of each system."""
     device: Literal["auto", "cpu", "cuda"] = "cpu"
     output: Path = Path("results/benchmark-lamb-step.csv")
 
 
-def measure(asked: Benchmark) -> Iterator[list[object]]:
+def measure(args: Benchmark) -> Iterator[list[object]]:
     """A row for each system, the fastest first."""
-    device = pick_device(asked.device)
+    device = pick_device(args.device)
 
-    def finished(step: Callable[[], object]) -> None:
+    def run(step: Callable[[], object]) -> None:
         step()
         if device.type == "cuda":
             torch.cuda.synchronize(device)
 
-    for name, config in zip(asked.models, harness.chosen("--models", asked.models, PRESETS), strict=True):
+    for name, config in zip(args.models, harness.select("--models", args.models, PRESETS), strict=True):
         torch.manual_seed(0)
         model = AlbertForPreTraining(config).to(device)
         for parameter in model.parameters():
@@ -67,10 +67,10 @@ def measure(asked: Benchmark) -> Iterator[list[object]]:
         optimizers = dict(_with_shared_moments(_optimizers(model)))
         steps = {BOUND: _copy(40 * size, device), ADAMW_BOUND: _copy(28 * size, device)}
         steps |= {system: optimizer.step for system, optimizer in optimizers.items()}
-        found = harness.interleave({system: partial(finished, step) for system, step in steps.items()}, asked.rounds)
-        for system, times in sorted(found.items(), key=lambda item: statistics.median(item[1])):
-            ratios = [f"{harness.ratio(times, found[other]):.2f}" for other in (BOUND, ADAMW_BOUND, OURS)]
-            yield [name, size, system, *harness.spread([1000 * each for each in times], ".1f"), *ratios]
+        seconds = harness.interleave({system: partial(run, step) for system, step in steps.items()}, args.rounds)
+        for system, times in sorted(seconds.items(), key=lambda item: statistics.median(item[1])):
+            ratios = [f"{harness.ratio(times, seconds[other]):.2f}" for other in (BOUND, ADAMW_BOUND, OURS)]
+            yield [name, size, system, *harness.spread([1000 * value for value in times], ".1f"), *ratios]
 
 
 def _copy(bytes_moved: int, device: torch.device) -> Callable[[], object]:
@@ -89,12 +89,12 @@ def _copy(bytes_moved: int, device: torch.device) -> Callable[[], object]:
 def _optimizers(model: nn.Module) -> Iterator[tuple[str, Optimizer]]:
     yield OURS, build_optimizer(OptimizerRecipe(learning_rate=LEARNING_RATE), model)
     yield "torch, fused AdamW", AdamW(_groups(model), lr=LEARNING_RATE, fused=True)
-    # Both peers may clip the global norm inside: off here, for the others have it before the step.
+    # Both peers may clip the global norm inside the step; disabled, as the others clip before it.
     if (timm := _lamb_of_timm()) is not None:
         yield "timm", timm.Lamb(_groups(model), lr=LEARNING_RATE, max_grad_norm=None)
     if _is_installed("pytorch_optimizer"):
-        other = importlib.import_module("pytorch_optimizer")
-        yield "pytorch_optimizer", other.Lamb(_groups(model), lr=LEARNING_RATE, max_grad_norm=0.0)
+        peer = importlib.import_module("pytorch_optimizer")
+        yield "pytorch_optimizer", peer.Lamb(_groups(model), lr=LEARNING_RATE, max_grad_norm=0.0)
 
 
 def _groups(model: nn.Module) -> list[dict[str, Any]]:
@@ -102,26 +102,26 @@ def _groups(model: nn.Module) -> list[dict[str, Any]]:
 
 
 def _is_installed(name: str) -> bool:
-    found = importlib.util.find_spec(name) is not None
-    if not found:
+    installed = importlib.util.find_spec(name) is not None
+    if not installed:
         print(f"{name} is not installed: left out", file=sys.stderr)
-    return found
+    return installed
 
 
 def _lamb_of_timm() -> ModuleType | None:
-    """The file alone, as a package of its own: timm as a whole needs torchvision."""
+    """Import the optimizer's file alone: the whole of timm needs torchvision."""
     if not _is_installed("timm"):
         return None
-    found = importlib.util.find_spec("timm")
-    assert found is not None and found.submodule_search_locations
+    spec = importlib.util.find_spec("timm")
+    assert spec is not None and spec.submodule_search_locations
     package = ModuleType("timm_optim")
-    package.__path__ = [str(Path(found.submodule_search_locations[0]) / "optim")]
+    package.__path__ = [str(Path(spec.submodule_search_locations[0]) / "optim")]
     sys.modules[package.__name__] = package
     return importlib.import_module("timm_optim.lamb")
 
 
 def _with_shared_moments(optimizers: Iterator[tuple[str, Optimizer]]) -> Iterator[tuple[str, Optimizer]]:
-    """Let each take a step and then keep the moments of the first: four times 223 M parameters would not fit."""
+    """Let all share the moments of the first: four copies for 223 M parameters would not fit into memory."""
     shared: dict[Tensor, dict[str, Tensor]] = {}
     for name, optimizer in optimizers:
         optimizer.step()

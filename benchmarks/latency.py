@@ -1,9 +1,9 @@
-"""Latencies under load: 1, 4 and 16 clients, each of which asks for one text after the other over HTTP.
+"""Latencies under load: 1, 4 and 16 clients, each of which sends one text after the other over HTTP.
 
     python benchmarks/latency.py --seconds 20 --rounds 3 --threads 1
 
 `albert serve` beside transformers' pipeline and ONNX Runtime behind FastAPI and uvicorn: the same weights, texts and
-threads. Systems take turns; percentiles are over the answers of all rounds. The client shares the machine, so leave the
+threads. Systems alternate; percentiles are over the answers of all rounds. The client shares the machine, so leave the
 models fewer threads than there are cores.
 """
 
@@ -39,12 +39,12 @@ class Latency:
     """Measure latencies under load."""
 
     model: Path | None = None
-    """A classifier's directory; without one, random weights of the preset with a vocabulary of the sample."""
+    """A classifier's directory; None: random weights of the preset, with a vocabulary of the sample."""
     preset: str = "albert-base"
     systems: tuple[str, ...] = SYSTEMS
     clients: tuple[int, ...] = (1, 4, 16)
     seconds: float = 20.0
-    """Of each system with each number of clients, in each round."""
+    """Duration of each measurement: per system, number of clients and round."""
     rounds: int = 3
     threads: int = 1
     """Of each model."""
@@ -52,34 +52,34 @@ class Latency:
     picture: Path = Path("results/benchmark-latency.png")
 
 
-def measure(asked: Latency) -> Iterator[list[object]]:
+def measure(args: Latency) -> Iterator[list[object]]:
     """A row for each number of clients and each system, and the picture."""
-    harness.chosen("--systems", asked.systems, dict.fromkeys(SYSTEMS))
-    os.environ["OMP_NUM_THREADS"] = str(asked.threads)  # for the processes of the servers
-    with tempfile.TemporaryDirectory() as place, ExitStack() as running:
-        model = asked.model or random_classifier(Path(place), asked.preset)
-        ports = {system: _start(system, model, Path(place), asked.threads, running) for system in asked.systems}
-        turns = {
-            (system, clients): partial(_turn, ports[system], clients, asked.seconds)
-            for clients, system in product(asked.clients, asked.systems)
+    harness.select("--systems", args.systems, dict.fromkeys(SYSTEMS))
+    os.environ["OMP_NUM_THREADS"] = str(args.threads)  # for the processes of the servers
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as running:
+        model = args.model or random_classifier(Path(folder), args.preset)
+        ports = {system: _start(system, model, Path(folder), args.threads, running) for system in args.systems}
+        runs = {
+            (system, clients): partial(_run, ports[system], clients, args.seconds)
+            for clients, system in product(args.clients, args.systems)
         }
-        found = harness.take_turns(turns, asked.rounds)
+        results = harness.alternate(runs, args.rounds)
     panels: dict[str, dict[str, list[tuple[float, float]]]] = {}
-    name = "/".join(asked.model.parts[-2:]) if asked.model else f"{asked.preset}, random"
-    for (system, clients), rounds in found.items():
-        answers = [seconds for taken, _ in rounds for seconds in taken]
-        told = [1000 * np.percentile(answers, share) for share in PERCENTILES]
-        for share, milliseconds in zip(PERCENTILES, told, strict=True):
+    name = "/".join(args.model.parts[-2:]) if args.model else f"{args.preset}, random"
+    for (system, clients), rounds in results.items():
+        latencies = [seconds for some, _ in rounds for seconds in some]
+        percentiles = [1000 * np.percentile(latencies, share) for share in PERCENTILES]
+        for share, milliseconds in zip(PERCENTILES, percentiles, strict=True):
             panel = panels.setdefault(f"{share} of 100 answers within", {})
             panel.setdefault(system, []).append((clients, milliseconds))
-        rate = len(answers) / sum(spent for _, spent in rounds)
-        yield [name, system, asked.threads, clients, len(answers), f"{rate:.1f}", *(f"{each:.1f}" for each in told)]
-    draw(asked.picture, panels, "clients", "milliseconds", xscale="log", yscale="log", xticks=asked.clients,
-         xticklabels=[str(clients) for clients in asked.clients])  # fmt: skip
+        rate = len(latencies) / sum(spent for _, spent in rounds)
+        yield [name, system, args.threads, clients, len(latencies), f"{rate:.1f}", *(f"{ms:.1f}" for ms in percentiles)]
+    draw(args.picture, panels, "clients", "milliseconds", xscale="log", yscale="log", xticks=args.clients,
+         xticklabels=[str(clients) for clients in args.clients])  # fmt: skip
 
 
 def _start(system: str, model: Path, folder: Path, threads: int, running: ExitStack) -> int:
-    """A server of a system, and the port it listens at once it is ready."""
+    """Start the server of a system: its port, once it is ready."""
     name, precision = system.split()
     if name == "albert":
         return running.enter_context(harness.serving(model, threads, precision))[1]
@@ -94,15 +94,15 @@ def _start(system: str, model: Path, folder: Path, threads: int, running: ExitSt
     return ports.recv()
 
 
-def _turn(port: int, clients: int, seconds: float) -> tuple[list[float], float]:
-    """The seconds of each answer, and of all."""
+def _run(port: int, clients: int, seconds: float) -> tuple[list[float], float]:
+    """The seconds of each request, and in total."""
     began = time.perf_counter()
-    return asyncio.run(_ask(port, clients, seconds)), time.perf_counter() - began
+    return asyncio.run(_send_texts(port, clients, seconds)), time.perf_counter() - began
 
 
-async def _ask(port: int, clients: int, seconds: float) -> list[float]:
-    """The seconds of each answer; who is refused, as the queue is full, asks again and goes on waiting."""
-    taken: list[float] = []
+async def _send_texts(port: int, clients: int, seconds: float) -> list[float]:
+    """The seconds of each request, with retries while the queue is full."""
+    latencies: list[float] = []
     texts, ends = Texts(), time.perf_counter() + seconds
 
     async def client() -> None:
@@ -112,39 +112,39 @@ async def _ask(port: int, clients: int, seconds: float) -> list[float]:
             while (reply := await connection.post("/classify", body)).status == 429:
                 await asyncio.sleep(0.05)
             if reply.status != 200:
-                raise SystemExit(f"port {port}: answered with {reply.status}: {reply.said}")
-            taken.append(time.perf_counter() - started)
+                raise SystemExit(f"port {port}: answered with {reply.status}: {reply.body}")
+            latencies.append(time.perf_counter() - started)
         connection.close()
 
     await asyncio.gather(*(client() for _ in range(clients)))
-    return taken
+    return latencies
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The peers. One request at a time is computed, by all threads: two at once on the same cores would be slower for both.
+# The peers. They compute one request at a time with all threads: two at once on the same cores would be slower.
 
 Classify = Callable[[list[str]], list[list[float]]]
-LONGEST = 512
+MAX_LENGTH = 512
 
 
 def serve_peer(system: str, model: Path, file: Path, threads: int, port: Any) -> None:
-    """Serve a classifier until the process is ended; the port that it listens at is sent first."""
+    """Serve a classifier until the process is killed; sends its port first."""
     import torch
     import uvicorn
     from fastapi import FastAPI
 
     torch.set_num_threads(threads)
     classify = _by_transformers(model) if system == "transformers" else _by_onnxruntime(model, file, threads)
-    alone, app = threading.Lock(), FastAPI()
+    lock, app = threading.Lock(), FastAPI()
 
     @app.post("/classify")
     def answer(body: dict[str, list[str]]) -> dict[str, list[list[float]]]:
-        with alone, torch.inference_mode():
+        with lock, torch.inference_mode():
             return {"results": classify(body["texts"])}
 
-    listening = socket.create_server(("127.0.0.1", 0))
-    port.send(listening.getsockname()[1])
-    uvicorn.Server(uvicorn.Config(app, log_level="warning")).run(sockets=[listening])
+    listener = socket.create_server(("127.0.0.1", 0))
+    port.send(listener.getsockname()[1])
+    uvicorn.Server(uvicorn.Config(app, log_level="warning")).run(sockets=[listener])
 
 
 def _by_transformers(model: Path) -> Classify:
@@ -153,7 +153,7 @@ def _by_transformers(model: Path) -> Classify:
 
     pipeline: Any = transformers.pipeline("text-classification", model=str(model), device="cpu", top_k=None)
     return lambda texts: [
-        [label["score"] for label in labels] for labels in pipeline(texts, truncation=True, max_length=LONGEST)
+        [label["score"] for label in labels] for labels in pipeline(texts, truncation=True, max_length=MAX_LENGTH)
     ]
 
 
@@ -166,10 +166,10 @@ def _by_onnxruntime(model: Path, file: Path, threads: int) -> Classify:
     settings.intra_op_num_threads = threads
     session = onnxruntime.InferenceSession(str(file), settings, providers=["CPUExecutionProvider"])
     tokenizer: Any = transformers.AutoTokenizer.from_pretrained(model)
-    names = [each.name for each in session.get_inputs()]
+    names = [node.name for node in session.get_inputs()]
 
     def classify(texts: list[str]) -> list[list[float]]:
-        encoded = tokenizer(texts, truncation=True, max_length=LONGEST, padding=True, return_tensors="np")
+        encoded = tokenizer(texts, truncation=True, max_length=MAX_LENGTH, padding=True, return_tensors="np")
         logits, *_ = session.run(None, {name: encoded[name].astype(np.int64) for name in names})
         return np.asarray(logits).tolist()
 

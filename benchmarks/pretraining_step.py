@@ -1,4 +1,4 @@
-"""Pre-training steps beside transformers': same architecture, sequences, masks, precision and LAMB, in turns.
+"""Pre-training steps compared with transformers: same architecture, sequences, masks, precision and LAMB.
 
     python benchmarks/pretraining_step.py --data corpus --rounds 7
     python benchmarks/pretraining_step.py --data corpus --preset albert-base --lengths 128 512 --precisions bf16 \
@@ -6,14 +6,14 @@
 
 A step is forward, backward and update, on real samples with their real lengths. Ours packs sequences and computes
 vocabulary logits for masked tokens alone. transformers pads a batch to its longest sequence and computes them
-everywhere, as `Trainer` with its own collator does; "compiled" pads all batches to one length; "gathered" is what a
-careful user makes of it, who computes logits at the masked positions alone. `ratio` is to the fastest of transformers
-as it is, within a round. Rates count real tokens; `matmul_share` is the share of the measured rate of matrix products
-that useful work takes (model FLOPs). Memory is measured apart: each system takes steps in a process of its own, and its
-peak is the resident set beyond that of the same process with everything imported; on a GPU what the allocator had.
+everywhere, as `Trainer` with its own collator does; "compiled" pads all batches to one length; "gathered" is modified
+to compute logits at the masked positions alone. `ratio` is to the fastest unmodified transformers, within a round.
+Rates count real tokens; `matmul_share` is the share of the measured rate of matrix products that is used (model
+FLOPs). Memory is measured separately: each system runs in its own process, and its peak is the resident set beyond that
+of the same process with everything imported; on a GPU the peak of the allocator.
 
-On a GPU, or with --fixed-shape True, ours is the path of `albert pretrain` on a GPU: micro-batches of one fixed shape,
-compiled. transformers then pads all batches to one length, too, and batches lie on the device before the clock starts.
+On a GPU, or with --fixed-shape True, ours computes as `albert pretrain` on a GPU: compiled micro-batches of one shape.
+transformers then also pads all batches to one length, and batches are on the device before the clock starts.
 """
 
 import statistics
@@ -52,7 +52,7 @@ SLOTS = 4096  # tokens that a batch would have without short sequences
 MEMORY_STEPS = 3
 OURS, GRAPHS, GATHERED = "albert", "cuda-graphs", "gathered"
 PADDED = ("sdpa", "eager", "compiled")
-"""transformers as it is, by how it computes attention; compiled: the whole model."""
+"""Unmodified transformers, by its attention; compiled: the whole model."""
 COLUMNS = (
     "shape", "precision", "albert_tokens_per_second", "transformers_tokens_per_second",
     "ratio", "fastest", "gathered_tokens_per_second", "gathered_ratio", "real_tokens_share", "matmul_share",
@@ -66,27 +66,27 @@ class Benchmark(ModelSize):
     """Compare pre-training steps."""
 
     data: Path
-    """What `albert prepare` wrote; the model has its vocabulary."""
+    """A prepared corpus; the model has its vocabulary."""
     lengths: tuple[int, ...] = (128,)
     batch_size: int | None = None
     """Sequences of a step; None: 4096 / length."""
     rounds: int = 7
-    """Steps of each system, taken in turns, after one that warms up (on a GPU three)."""
+    """Measured steps of each system, after one that warms up (on a GPU three)."""
     precisions: tuple[Precision, ...] = ("fp32", "bf16")
     systems: tuple[Literal["sdpa", "eager", "compiled", "gathered", "cuda-graphs"], ...] = ("sdpa",)
-    """What ours is compared with; compiling takes minutes and a C++ compiler. cuda-graphs is ours with CUDA graphs."""
+    """Systems to compare; compiling needs minutes and a C++ compiler. cuda-graphs is ours with CUDA graphs."""
     device: Literal["auto", "cpu", "cuda"] = "cpu"
     fixed_shape: bool | None = None
-    """Ours as on a GPU; None: where there is one."""
+    """Ours as on a GPU; None: if there is one."""
     compiler: str = "inductor"
     """Backend of torch.compile; "none": nothing is compiled."""
     memory: bool = True
-    """Measure peak memory, too."""
+    """Also measure peak memory."""
     output: Path = Path("results/benchmark-pretraining-step.csv")
 
 
 class Case(NamedTuple):
-    """What is measured at a time."""
+    """One measurement."""
 
     data: Path
     config: AlbertConfig
@@ -98,7 +98,7 @@ class Case(NamedTuple):
     compiler: str
 
     def samples(self) -> PretrainingSamples:
-        """Of the corpus, at most so long."""
+        """Samples of the corpus."""
         corpus = TokenCorpus.open(self.data, "train", verify=False)
         return PretrainingSamples(corpus, SequenceRecipe(max_length=self.length), MaskingRecipe(), 0)
 
@@ -108,50 +108,50 @@ class Case(NamedTuple):
         return [samples.sample(number * self.batch_size + i) for i in range(self.batch_size)]
 
 
-def measure(asked: Benchmark) -> Iterator[list[object]]:
+def measure(args: Benchmark) -> Iterator[list[object]]:
     """A row for each length and precision."""
-    device = pick_device(asked.device)
-    config = asked.config(vocab_size=TokenCorpus.open(asked.data, "train", verify=False).vocab_size)
-    is_fixed = device.type == "cuda" if asked.fixed_shape is None else asked.fixed_shape
-    if GRAPHS in asked.systems and device.type != "cuda":
+    device = pick_device(args.device)
+    config = args.config(vocab_size=TokenCorpus.open(args.data, "train", verify=False).vocab_size)
+    is_fixed = device.type == "cuda" if args.fixed_shape is None else args.fixed_shape
+    if GRAPHS in args.systems and device.type != "cuda":
         raise UsageError(f"--systems {GRAPHS}", "needs a GPU", "give --device cuda, or leave it out")
-    for length in asked.lengths:
-        for precision in asked.precisions:
-            batch_size = asked.batch_size or max(1, SLOTS // length)
-            yield _row(Case(asked.data, config, length, batch_size, precision, device, is_fixed, asked.compiler), asked)
+    for length in args.lengths:
+        for precision in args.precisions:
+            batch_size = args.batch_size or max(1, SLOTS // length)
+            yield _row(Case(args.data, config, length, batch_size, precision, device, is_fixed, args.compiler), args)
 
 
-def _row(case: Case, asked: Benchmark) -> list[object]:
-    names, warm_up = (OURS, *asked.systems), 3 if case.device.type == "cuda" else 1
-    found = harness.each_in_a_process(partial(peak, case), names) if asked.memory else ()
-    peaks = dict(zip(names, found, strict=True)) if asked.memory else {}
+def _row(case: Case, args: Benchmark) -> list[object]:
+    names, warm_up = (OURS, *args.systems), 3 if case.device.type == "cuda" else 1
+    sizes = harness.in_new_processes(partial(peak, case), names) if args.memory else ()
+    peaks = dict(zip(names, sizes, strict=True)) if args.memory else {}
     matmul_rate = measured_matmul_rate(case.device, case.precision)
     steps = {name: partial(_seconds, case, build(name, case)) for name in names}
-    spent = harness.take_turns(steps, asked.rounds, lambda number: number, warm_up)
-    batches = [case.batch(number) for number in range(warm_up, warm_up + asked.rounds)]
+    seconds = harness.alternate(steps, args.rounds, lambda number: number, warm_up)
+    batches = [case.batch(number) for number in range(warm_up, warm_up + args.rounds)]
     lengths = [[len(sample.token_ids) for sample in batch] for batch in batches]
-    tokens = [sum(each) for each in lengths]
+    tokens = [sum(some) for some in lengths]
     flops = [
-        pretraining_flops(case.config, each, sum(len(sample.masked_labels) for sample in batch))
-        for each, batch in zip(lengths, batches, strict=True)
+        pretraining_flops(case.config, some, sum(len(sample.masked_labels) for sample in batch))
+        for some, batch in zip(lengths, batches, strict=True)
     ]
-    rates = {name: harness.ratio(tokens, spent[name]) for name in names}
+    rates = {name: harness.ratio(tokens, seconds[name]) for name in names}
     fastest = max((name for name in names if name in PADDED), key=rates.__getitem__, default="")
 
     def rate(name: str) -> object:
         return round(rates[name]) if name in rates else ""
 
     def times(name: str) -> str:
-        return f"{harness.ratio(spent[name], spent[OURS]):.2f}" if name in spent else ""
+        return f"{harness.ratio(seconds[name], seconds[OURS]):.2f}" if name in seconds else ""
 
     size = f"H{case.config.hidden_size} L{case.config.num_hidden_layers}"
     return [
         f"{size} length {case.length} batch {case.batch_size}", case.precision, rate(OURS),
         rate(fastest), times(fastest), fastest, rate(GATHERED), times(GATHERED),
         f"{statistics.mean(tokens) / (case.batch_size * case.length):.2f}",
-        f"{harness.ratio(flops, spent[OURS]) / matmul_rate:.2f}",
+        f"{harness.ratio(flops, seconds[OURS]) / matmul_rate:.2f}",
         *(f"{peaks[name] / 1e6:.0f}" if name in peaks else "" for name in (OURS, fastest, GATHERED)),
-        f"{peaks[OURS] / peaks[fastest]:.2f}" if fastest in peaks else "", asked.rounds, rate(GRAPHS),
+        f"{peaks[OURS] / peaks[fastest]:.2f}" if fastest in peaks else "", args.rounds, rate(GRAPHS),
     ]  # fmt: skip
 
 
@@ -170,7 +170,7 @@ def _wait(device: torch.device) -> None:
 
 
 def peak(case: Case, name: str) -> int:
-    """Bytes by which the resident set grew at the most; on a GPU, the most that was allocated."""
+    """The largest growth of the resident set in bytes; on a GPU the peak of the allocator."""
     small = replace(case.config, hidden_size=64, num_hidden_layers=1, num_attention_heads=1, intermediate_size=64)
 
     def steps(case: Case, count: int) -> None:
@@ -188,7 +188,7 @@ def peak(case: Case, name: str) -> int:
 
 
 class System(NamedTuple):
-    """A model that learns."""
+    """A model with its optimizer, batches and loss."""
 
     model: nn.Module
     optimizer: torch.optim.Optimizer
@@ -198,9 +198,9 @@ class System(NamedTuple):
 
     def step(self, inputs: Sequence[Any], case: Case) -> None:
         """Forward, backward, clipping, update."""
-        for each in inputs:
+        for batch in inputs:
             with autocast(case.device, case.precision):
-                loss = self.loss(each)
+                loss = self.loss(batch)
             loss.backward()
         nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
         self.optimizer.step()
@@ -208,12 +208,7 @@ class System(NamedTuple):
 
 
 def build(name: str, case: Case) -> System:
-    """One of them, with weights of its own.
-
-    Args:
-        name: "albert", "cuda-graphs", "sdpa", "eager", "compiled" or "gathered".
-        case: what it computes.
-    """
+    """Build a system by its name, with weights of its own."""
     if name in (OURS, GRAPHS):
         ours = AlbertForPreTraining(case.config).train().to(case.device)
 
@@ -240,8 +235,8 @@ def build(name: str, case: Case) -> System:
             return [{name: rows.to(case.device) for name, rows in padded(batch, length).items()}]
         return [batch]
 
-    def loss(given: Any) -> Tensor:
-        rows = given if case.is_fixed else padded(given, length)
+    def loss(batch: Any) -> Tensor:
+        rows = batch if case.is_fixed else padded(batch, length)
         return _gathered_loss(theirs, rows) if name == GATHERED else called(**rows).loss
 
     return System(theirs, build_optimizer(OptimizerRecipe(), theirs), prepare, loss)
@@ -273,7 +268,7 @@ def _gathered_loss(model: TheirModel, rows: dict[str, Tensor]) -> Tensor:
 
 
 def padded(samples: Sequence[Sample], length: int | None) -> dict[str, Tensor]:
-    """Samples as transformers takes them, one row each; None: as long as the longest."""
+    """Samples as padded inputs of transformers; None: as long as the longest."""
     names = ("input_ids", "token_type_ids", "attention_mask", "labels")
     columns = length or max(len(sample.token_ids) for sample in samples)
     rows = {name: np.zeros((len(samples), columns), dtype=np.int64) for name in names}
@@ -285,7 +280,7 @@ def padded(samples: Sequence[Sample], length: int | None) -> dict[str, Tensor]:
         rows["attention_mask"][row, real] = 1
         rows["labels"][row, sample.masked_positions] = sample.masked_labels
     rows["sentence_order_label"] = np.array([sample.order_label for sample in samples])
-    return {name: torch.from_numpy(some) for name, some in rows.items()}
+    return {name: torch.from_numpy(array) for name, array in rows.items()}
 
 
 main = harness.script(Benchmark, COLUMNS, measure)

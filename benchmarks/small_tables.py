@@ -1,12 +1,11 @@
-"""What a first own table needs: eleven small tables of several kinds, learnt at several rates and for several lengths.
+"""Fine-tuning on small tables: eleven tables of several kinds, at several learning rates and numbers of updates.
 
     python benchmarks/small_tables.py --model models/tiny --data ../shared/data --work runs/small-tables
     python benchmarks/small_tables.py --model models/tiny --data ../shared/data --work runs/small-tables --grid default
 
-The tables are drawn from public task data in the same way every time, 300 to 3,000 rows to learn from, and written as a
-user would have them. Each is learnt at every rate and number of updates of a grid, or with the defaults of `albert
-finetune`; a row of the CSV for each run, with the score of the best constant answer. The same command goes on where it
-was stopped.
+The tables are drawn from public task data by a fixed seed, with 300 to 3,000 training rows, in the format of a user's
+table. Each is trained at every rate and number of updates of a grid, or with the defaults of `albert finetune`. The CSV
+has a row for each run, with the score of the best constant answer. The same command continues a stopped run.
 """
 
 import gzip
@@ -38,13 +37,13 @@ COLUMNS = (
     "seed", "metric", "score", "constant", "processor_seconds",
 )  # fmt: skip
 WHAT = ("table", "model", "how", "learning_rate", "batch_size", "updates", "seed")
-LENGTHS = {"max_length": 128, "question_length": 64}  # none of the tables has longer texts, but for a few rows
+LENGTHS = {"max_length": 128, "question_length": 64}  # few rows have longer texts
 SENTENCE_END = re.compile(r"(?<=[.!?]) +(?=[A-Z])")
 WORD = re.compile(r"\w+|[^\w\s]")
 
 
 class SmallTable(NamedTuple):
-    """A table: what is asked, what its columns mean, and a function that reads rows to learn from and to score on."""
+    """A table: its kind, its columns, and a function that reads training and development rows."""
 
     kind: str
     columns: Mapping[str, Any]
@@ -53,62 +52,62 @@ class SmallTable(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Small:
-    """Learn small tables with a grid of rates and updates, or with the defaults."""
+    """Fine-tune on small tables with a grid of rates and updates, or with the defaults."""
 
     model: str = "models/tiny"
     data: Path = Path("../shared/data")
     """A folder with glue/, race/ and corpus/."""
     work: Path = Path("runs/small-tables")
-    """For the tables, and each run while it lasts."""
+    """Folder of the tables, and of each run while it lasts."""
     results: Path = Path("results/benchmark-small-tables.csv")
     tables: tuple[str, ...] = ()
-    """Which of them; all when not set."""
+    """Tables; empty: all."""
     grid: Literal["grid", "default"] = "grid"
-    """default: one run of each table as `albert finetune` has it when nothing else is asked for."""
+    """default: one run of each table with the defaults of `albert finetune`."""
     rates: tuple[float, ...] = (2e-4, 5e-4, 1e-3)
     updates: tuple[int, ...] = (250, 750)
     batch_size: int = 16
     seeds: tuple[int, ...] = (0,)
 
 
-def measure(asked: Small) -> Iterator[dict[str, object]]:
-    """Draw the tables and learn them; a row for each run that is not in the CSV yet."""
-    names = asked.tables or tuple(TABLES)
-    harness.chosen("--tables", names, TABLES)
+def measure(args: Small) -> Iterator[dict[str, object]]:
+    """Draw the tables and fine-tune; a row for each run that is not in the CSV yet."""
+    names = args.tables or tuple(TABLES)
+    harness.select("--tables", names, TABLES)
     recipes = [RecipeChanges()]
-    if asked.grid == "grid":
+    if args.grid == "grid":
         recipes = [
-            RecipeChanges(learning_rate=rate, steps=updates, **LENGTHS, batch_size=asked.batch_size)
-            for updates, rate in product(asked.updates, asked.rates)
+            RecipeChanges(learning_rate=rate, steps=updates, **LENGTHS, batch_size=args.batch_size)
+            for updates, rate in product(args.updates, args.rates)
         ]
-    for seed, recipe, name in product(asked.seeds, recipes, names):
-        known: dict[str, object] = {"table": name, "model": asked.model, "how": asked.grid, "seed": seed}
-        if asked.grid == "grid":
-            known |= {"learning_rate": f"{recipe.learning_rate:g}", "batch_size": recipe.batch_size}
-            known |= {"updates": recipe.steps}
-        done = harness.read_rows(asked.results)
-        if any(all(row[key] == str(value) for key, value in known.items()) for row in done):
+    for seed, recipe, name in product(args.seeds, recipes, names):
+        row: dict[str, object] = {"table": name, "model": args.model, "how": args.grid, "seed": seed}
+        if args.grid == "grid":
+            row |= {"learning_rate": f"{recipe.learning_rate:g}", "batch_size": recipe.batch_size}
+            row |= {"updates": recipe.steps}
+        done = harness.read_rows(args.results)
+        if any(all(other[key] == str(value) for key, value in row.items()) for other in done):
             continue
         try:
-            yield known | learn(name, recipe, seed, asked)
+            yield row | fine_tune(name, recipe, seed, args)
         except Diverged:
-            print(f"{known}: diverged", file=sys.stderr)
+            print(f"{row}: diverged", file=sys.stderr)
 
 
-def learn(name: str, recipe: RecipeChanges, seed: int, asked: Small) -> dict[str, object]:
-    """What came of one run."""
-    table, folder, place = TABLES[name], asked.work / "tables" / name, asked.work / f"run-{asked.grid}"
+def fine_tune(name: str, recipe: RecipeChanges, seed: int, args: Small) -> dict[str, object]:
+    """The result of one run."""
+    table, folder, run = TABLES[name], args.work / "tables" / name, args.work / f"run-{args.grid}"
     files = {"train": folder / "train.jsonl", "dev": folder / "dev.jsonl"}
     if not folder.is_dir():
         folder.mkdir(parents=True)
-        for path, lines in zip(files.values(), table.read(asked.data), strict=True):
+        for path, lines in zip(files.values(), table.read(args.data), strict=True):
             path.write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines), encoding="utf-8")
     task = read_task(TableTask(**files, **table.columns, recipe=recipe)).check().task
-    shutil.rmtree(place, ignore_errors=True)
+    shutil.rmtree(run, ignore_errors=True)
     began = time.process_time()
-    result = finetune(task, PretrainedEncoder(asked.model), Path(), place, settings=FinetuningSettings(seed=seed))
+    result = finetune(task, PretrainedEncoder(args.model), Path(), run, settings=FinetuningSettings(seed=seed))
     spent = time.process_time() - began
-    shutil.rmtree(place)
+    shutil.rmtree(run)
     metric, score = next(iter(result.scores.items()))
     used, training = result.report["recipe"], result.report["training"]
     constant = (result.report["baseline"] or {}).get(metric)
@@ -134,24 +133,26 @@ def learn(name: str, recipe: RecipeChanges, seed: int, asked: Small) -> dict[str
 def glue(
     task: str, columns: Sequence[str], train_rows: int, dev_rows: int, train: str = "train"
 ) -> Callable[[Path], tuple[list[Line], list[Line]]]:
-    """Rows of a GLUE task: so many drawn of its training file and of its development file.
+    """Draw rows of the training and the development file of a GLUE task.
 
     Args:
-        task: its folder.
-        columns: those that are kept; of a file without a header, all of them in their order.
-        train_rows, dev_rows: how many; all where there are fewer.
+        task: the folder.
+        columns: the columns to keep; for a file without a header all of them in order.
+        train_rows, dev_rows: at most so many rows.
         train: the name of the training file.
     """
 
     def read(data: Path) -> tuple[list[Line], list[Line]]:
-        learnt, asked = (tab_separated(data / "glue" / task / f"{name}.tsv.gz", columns) for name in (train, "dev"))
-        return drawn(learnt, train_rows, f"{task} train"), drawn(asked, dev_rows, f"{task} dev")
+        train_lines, dev_lines = (
+            tab_separated(data / "glue" / task / f"{name}.tsv.gz", columns) for name in (train, "dev")
+        )
+        return drawn(train_lines, train_rows, f"{task} train"), drawn(dev_lines, dev_rows, f"{task} dev")
 
     return read
 
 
 def tab_separated(path: Path, columns: Sequence[str]) -> list[Line]:
-    """The rows of a file, some of its columns."""
+    """The rows of a file with some of its columns."""
     lines = gzip.decompress(path.read_bytes()).decode("utf-8").rstrip("\n").split("\n")
     header = lines[0].split("\t")
     if set(columns) <= set(header):
@@ -163,21 +164,21 @@ def tab_separated(path: Path, columns: Sequence[str]) -> list[Line]:
 
 
 def drawn(lines: Sequence[Line], number: int, name: str) -> list[Line]:
-    """So many of them, without replacement, the same every time; a larger draw begins with the smaller one."""
+    """Draw lines without replacement by a fixed seed; a larger draw begins with the smaller one."""
     order = stream(f"small tables, {name}", 0).permutation(len(lines))[:number]
-    return [lines[place] for place in order.tolist()]
+    return [lines[index] for index in order.tolist()]
 
 
 def authors(data: Path) -> tuple[list[Line], list[Line]]:
-    """Who of six wrote this? The first 40 words of passages of the sample that comes with the package."""
+    """The author, one of six, of passages of the package's sample; their first 40 words."""
     passages = labelled_passages()
-    parts = [[{"text": " ".join(p.text.split()[:40]), "author": p.author} for p in part] for part in
+    train, dev = [[{"text": " ".join(p.text.split()[:40]), "author": p.author} for p in part] for part in
              (passages.train, passages.dev)]  # fmt: skip
-    return drawn(parts[0], 600, "authors"), parts[1]
+    return drawn(train, 600, "authors"), dev
 
 
 def articles(data: Path) -> Iterator[tuple[str, str]]:
-    """Titles and texts of the encyclopaedia's articles."""
+    """Titles and texts of an encyclopaedia's articles."""
     with gzip.open(data / "corpus" / "britannica11.jsonl.gz", "rt", encoding="utf-8") as file:
         for line in file:
             article = json.loads(line)
@@ -185,38 +186,36 @@ def articles(data: Path) -> Iterator[tuple[str, str]]:
 
 
 def years(data: Path) -> tuple[list[Line], list[Line]]:
-    """When were they born, in centuries from 1700 on? The first 40 words on a person, digits and dates taken out."""
-    found = []
+    """The birth of persons, in centuries from 1700 on; the first 40 words of their articles without digits."""
+    lines = []
     for title, text in articles(data):
         dates = re.match(re.escape(title) + r"\s*\((?:c\. )?(1[5-8]\d\d)[-–—]1[5-9]\d\d\)[, ]*", text)
         if dates is not None:
             words = " ".join(text[dates.end() : dates.end() + 600].split()[:40])
-            found.append({"text": re.sub(r"\d+", "", words), "born": (int(dates[1]) - 1700) / 100})
-    chosen = drawn(found, len(found), "years")
-    return chosen[300:], chosen[:300]
+            lines.append({"text": re.sub(r"\d+", "", words), "born": (int(dates[1]) - 1700) / 100})
+    rows = drawn(lines, len(lines), "years")
+    return rows[300:], rows[:300]
 
 
 def names(data: Path) -> tuple[list[Line], list[Line]]:
-    """Which words are names? Sentences of the encyclopaedia in small letters; a name is what was written with a capital
-    and does not begin the sentence, words in a row are one name, numbers are tagged as such.
-    """
+    """Names and numbers in lower-case sentences: runs of words that had a capital and do not begin the sentence."""
     of_article = []
     for _, text in articles(data):
         sentences = SENTENCE_END.split(text[:4000])[1:]
         fit = [words for words in (WORD.findall(sentence) for sentence in sentences) if 8 <= len(words) <= 32]
         of_article.append([{"words": [word.lower() for word in words], "tags": tags_of(words)} for words in fit[:1]])
     lines = [line for group in of_article for line in group]
-    chosen = drawn(lines, 700, "names")
-    return chosen[300:], chosen[:300]
+    rows = drawn(lines, 700, "names")
+    return rows[300:], rows[:300]
 
 
 def tags_of(words: Sequence[str]) -> list[str]:
-    """What is a name, what a number, and what neither."""
+    """Tags of names and numbers."""
     tags: list[str] = []
-    for place, word in enumerate(words):
+    for index, word in enumerate(words):
         if word[0].isdigit():
             tags.append("B-NUMBER")
-        elif place and word[0].isupper():
+        elif index and word[0].isupper():
             tags.append("I-NAME" if tags[-1].endswith("NAME") else "B-NAME")
         else:
             tags.append("O")
@@ -224,8 +223,8 @@ def tags_of(words: Sequence[str]) -> list[str]:
 
 
 def options(data: Path) -> tuple[list[Line], list[Line]]:
-    """Which of four answers is right? Questions of school exams without their text: what sounds like an answer."""
-    found = []
+    """The right one of four answers; questions of school exams without their passage."""
+    splits = []
     for split in ("train", "dev"):
         with gzip.open(data / "race" / f"{split}.middle.jsonl.gz", "rt", encoding="utf-8") as file:
             passages = [json.loads(line) for line in file]
@@ -236,8 +235,8 @@ def options(data: Path) -> tuple[list[Line], list[Line]]:
                 passage["questions"], passage["options"], passage["answers"], strict=True
             )
         ]
-        found.append(drawn(lines, 600, f"options {split}"))
-    return found[0], found[1]
+        splits.append(drawn(lines, 600, f"options {split}"))
+    return splits[0], splits[1]
 
 
 _CLASS = {"kind": "classification"}

@@ -1,4 +1,4 @@
-"""Where a benchmark finds the files of declared tasks: some folders, and files in the place of published ones."""
+"""The files of declared tasks for a benchmark: some folders, and files that replace published ones."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from albert.tasks.task import Rows, Task
 
 @dataclass(frozen=True)
 class FoundTask:
-    """A task whose files are there, the folder that they are in, and its development set."""
+    """A task with its files, their folder, and the development set."""
 
     task: Task
     data: Path
@@ -26,16 +26,16 @@ class FoundTask:
 
 
 def find_files(name: str, folders: Sequence[Path], files: Sequence[str]) -> FoundTask:
-    """A declared task with its files.
+    """Find the files of a declared task.
 
     Args:
-        name: of the task.
-        folders: data folders; the first that has the task's development set is taken.
-        files: "TASK/SPLIT=FILE" each, a file in the place of the published one and in its layout.
+        name: the task.
+        folders: data folders; the first one with the task's development set is used.
+        files: "TASK/SPLIT=FILE" each, a file that replaces the published one, in its layout.
 
     Raises:
-        UsageError: no such task, or a file that is not told so.
-        MissingInput: none of the folders has it.
+        UsageError: no such task, or an invalid file option.
+        MissingInput: no folder has it.
     """
     task = find_task(name)
     task = with_files(task, parse_file_options(files).get(task.name))

@@ -1,13 +1,13 @@
-"""The real fine-tuning runs: each task from a pre-trained model and from random weights, over several seeds.
+"""Fine-tuning runs at full size: each task from a pre-trained model and from random weights, over several seeds.
 
     python benchmarks/task_runs.py --model runs/small --data data data/glue --output runs/tasks \
         --files squad-1.1/train=squad/part.json race-middle/train=race/train.jsonl race-middle/dev=race/dev.jsonl
     python benchmarks/task_runs.py --model runs/small --data data/glue --output runs/tasks --tasks rte mrpc --seeds 5
 
-What is run is declared in `GRID`, in sizes that two cores can do; every flag that shortens a run goes for all of it.
-The same command goes on where it was stopped and skips what is finished. One row for each task and start in the CSV:
-median, lowest and highest of the seeds by the task's first score, with the constant answer and the classical model
-(classical_baselines.py) beside.
+`GRID` declares the runs, in sizes for two cores; flags that shorten a run apply to all of them. The same command
+resumes stopped runs and skips finished ones. The CSV has one row for each task and start: median, lowest and highest
+of the seeds by the task's first score, and those of the constant answer and the classical model
+(classical_baselines.py).
 """
 
 from collections.abc import Iterator
@@ -39,7 +39,7 @@ WHAT = ("task", "init", "model", "train_examples", "steps", "learning_rate")
 
 @dataclass(frozen=True)
 class Cell:
-    """One task of the grid: how long, how fast, and from how many examples (None: all) it is learnt."""
+    """One task of the grid: epochs, rate, and the number of training examples (None: all)."""
 
     epochs: float
     max_train_examples: int | None = None
@@ -66,62 +66,62 @@ class Runs:
     model: str
     """The pre-trained model: a directory, a run, or a Hub id."""
     data: tuple[Path, ...]
-    """Folders of task files; of each task the first that has its development set."""
+    """Folders of task files; the first one with a task's development set is used."""
     files: tuple[str, ...] = ()
-    """TASK/SPLIT=FILE: a file in the place of the published one, a part of a training set say."""
+    """TASK/SPLIT=FILE: a file that replaces the published one, e.g. a part of a training set."""
     output: Path
     """A folder for all runs."""
     tasks: tuple[str, ...] = tuple(GRID)
     inits: tuple[Init, ...] = ("pretrained", "random")
-    """random: the same architecture without its weights, as a control."""
+    """random: the same architecture with random weights, as a control."""
     seeds: int = 3
     steps: int | None = None
-    """Updates of every run, in place of the grid's epochs."""
+    """Updates of every run, instead of the grid's epochs."""
     max_length: int | None = None
-    """Most tokens, in place of the grid's."""
+    """At most so many tokens, instead of the grid's."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     precision: Precision | None = None
     """bf16 on a GPU and fp32 on a CPU when not set."""
     plan: bool = False
-    """Only say what would be run."""
+    """Only print the runs."""
     classical: Path = Path("results/benchmark-classical-baselines.csv")
-    """What classical_baselines.py wrote."""
+    """The table of classical_baselines.py."""
     table: Path = Path("results/benchmark-task-runs.csv")
 
 
-def measure(asked: Runs) -> Iterator[dict[str, object]]:
-    """A row for each task and start, all seeds of which are run, or found to be finished."""
-    most_positions = read_config(find_model(asked.model))[0].max_position_embeddings
-    for name, cell in zip(asked.tasks, harness.chosen("--tasks", asked.tasks, GRID), strict=True):
-        found = find_files(name, asked.data, asked.files)
-        published = found.task.recipe
+def measure(args: Runs) -> Iterator[dict[str, object]]:
+    """A row for each task and start, after all its seeds are finished."""
+    max_positions = read_config(find_model(args.model))[0].max_position_embeddings
+    for name, cell in zip(args.tasks, harness.select("--tasks", args.tasks, GRID), strict=True):
+        inputs = find_files(name, args.data, args.files)
+        published = inputs.task.recipe
         recipe = replace(
-            published, learning_rate=cell.learning_rate, epochs=None if asked.steps else cell.epochs, steps=asked.steps,
-            examples=None, max_length=min(asked.max_length or cell.max_length, published.max_length, most_positions),
+            published, learning_rate=cell.learning_rate, epochs=None if args.steps else cell.epochs, steps=args.steps,
+            examples=None, max_length=min(args.max_length or cell.max_length, published.max_length, max_positions),
         )  # fmt: skip
-        train = len(found.examples("train"))
+        train = len(inputs.examples("train"))
         examples = min(train, cell.max_train_examples or train)
         print(f"{name}: {examples:,} training rows, {recipe.total_steps(examples):,} steps of {recipe.batch_size}, "
-              f"{len(found.dev.rows):,} to answer; {asked.seeds * len(asked.inits)} runs", flush=True)  # fmt: skip
-        for init in () if asked.plan else asked.inits:
-            yield _row(found, recipe, examples, init, asked)
+              f"{len(inputs.dev.rows):,} to answer; {args.seeds * len(args.inits)} runs", flush=True)  # fmt: skip
+        for init in () if args.plan else args.inits:
+            yield _row(inputs, recipe, examples, init, args)
 
 
-def _row(found: FoundTask, recipe: TaskRecipe, examples: int, init: Init, asked: Runs) -> dict[str, object]:
-    task = found.task
-    encoder = PretrainedEncoder(asked.model)
+def _row(inputs: FoundTask, recipe: TaskRecipe, examples: int, init: Init, args: Runs) -> dict[str, object]:
+    task = inputs.task
+    encoder = PretrainedEncoder(args.model)
     start = encoder if init == "pretrained" else random_encoder_like(encoder)
     settings = FinetuningSettings(
-        max_train_examples=GRID[task.name].max_train_examples, device=asked.device, precision=asked.precision
+        max_train_examples=GRID[task.name].max_train_examples, device=args.device, precision=args.precision
     )
-    known = {"task": task.name, "init": init, "model": "/".join(Path(asked.model).parts[-2:])}
-    known |= {"learning_rate": f"{recipe.learning_rate:g}", "train_examples": examples}
-    place = asked.output / f"{task.name}-{init}"
+    row = {"task": task.name, "init": init, "model": "/".join(Path(args.model).parts[-2:])}
+    row |= {"learning_rate": f"{recipe.learning_rate:g}", "train_examples": examples}
+    directory = args.output / f"{task.name}-{init}"
     try:
-        result = finetune_seeds(task, start, found.data, place, recipe, settings, asked.seeds)
+        result = finetune_seeds(task, start, inputs.data, directory, recipe, settings, args.seeds)
     except Diverged:
-        return {**known, "steps": recipe.total_steps(examples), "runs": asked.seeds, "failed": asked.seeds}
-    return known | _figures(result) | {"classical": _classical(asked.classical, task.name, result)}
+        return {**row, "steps": recipe.total_steps(examples), "runs": args.seeds, "failed": args.seeds}
+    return row | _figures(result) | {"classical": _classical(args.classical, task.name, result)}
 
 
 def _figures(result: SeedsResult) -> dict[str, object]:
@@ -129,7 +129,7 @@ def _figures(result: SeedsResult) -> dict[str, object]:
     constant = (result.baseline or {}).get(name)
     others = {other: median for other, median in result.medians.items() if other != name and "thresh" not in other}
     paths = (run.directory / RESULTS_NAME for run in result.runs)
-    reports = [read_json_object(path) for path in paths if path.is_file()]  # of the runs that came to their end
+    reports = [read_json_object(path) for path in paths if path.is_file()]  # of completed runs
     return {
         "metric": name,
         "median": f"{spread.median:.2f}",
@@ -141,12 +141,12 @@ def _figures(result: SeedsResult) -> dict[str, object]:
         "other_medians": ", ".join(f"{other} {median:.2f}" for other, median in others.items()),
         "dev_examples": reports[-1]["evaluation"]["examples"],
         "steps": reports[-1]["training"]["steps"],
-        "seconds_of_a_run": f"{np.median([each['training']['seconds'] for each in reports]):.0f}",
+        "seconds_of_a_run": f"{np.median([report['training']['seconds'] for report in reports]):.0f}",
     }
 
 
 def _classical(table: Path, task: str, result: SeedsResult) -> str:
-    """The newest score of a classical model, empty where none was measured."""
+    """The newest score of a classical model, empty if none was measured."""
     metric = next(iter(result.spreads))
     rows = harness.read_rows(table)
     return next((row["score"] for row in reversed(rows) if (row["task"], row["metric"]) == (task, metric)), "")

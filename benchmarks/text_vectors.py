@@ -1,10 +1,10 @@
-"""How well cosines of text vectors follow people's judgement: Spearman on the development set of STS-B.
+"""Spearman correlation of text-vector cosines with human similarity scores on the development set of STS-B.
 
     python benchmarks/text_vectors.py --data ../shared/data/glue tiny runs/vectors
 
 For each model: the mean over the last layer's tokens (`albert.load(MODEL).embed`), the same by `pooling="weighted"`,
 the mean of its word embeddings, the same weighted by inverse document frequency (of the training sentences), and all
-with their three largest common directions removed. Nothing is trained.
+without their three largest common directions. Nothing is trained.
 """
 
 import argparse
@@ -32,9 +32,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("models", nargs="+")
     parser.add_argument("--data", type=Path, required=True, help="the folder with STS-B/train.tsv and dev.tsv")
-    asked = parser.parse_args()
+    args = parser.parse_args()
     source = find_task("sts-b").source
-    dev, train = (source.read(asked.data, split).rows for split in ("dev", "train"))
+    dev, train = (source.read(args.data, split).rows for split in ("dev", "train"))
     texts = [[row.text(column) for row in dev] for column in ("sentence1", "sentence2")]
     sample = [row.text("sentence1") for row in train]
     gold = [float(row.text("score")) for row in dev]
@@ -44,30 +44,30 @@ def main() -> None:
         cosines = products / (np.linalg.norm(first, axis=1) * np.linalg.norm(second, axis=1))
         print(f"{name}: {100 * spearmanr(cosines, gold)[0]:.1f}", flush=True)
 
-    def compared(name: str, first: np.ndarray, second: np.ndarray, common: np.ndarray) -> None:
+    def correlations(name: str, first: np.ndarray, second: np.ndarray, common: np.ndarray) -> None:
         correlation(name, first, second)
-        without = (without_common_directions(each, common) for each in (first, second))
+        without = (without_common_directions(vectors, common) for vectors in (first, second))
         correlation(f"{name}, without three common directions", *without)
 
-    for model in asked.models:
+    for model in args.models:
         predictor = albert.load(model, precision="fp32")
-        compared(f"{model}: embed", *map(predictor.embed, texts), predictor.embed(sample))
+        correlations(f"{model}: embed", *map(predictor.embed, texts), predictor.embed(sample))
         weighted = partial(predictor.embed, pooling="weighted")
-        compared(f"{model}: embed, pooling weighted", *map(weighted, texts), weighted(sample))
+        correlations(f"{model}: embed, pooling weighted", *map(weighted, texts), weighted(sample))
         encode = predictor.tokenizer.encode_batch
         network = predictor.network
         words = getattr(network, "albert", network).embeddings.word_embeddings.weight.detach().float().numpy()
-        found = [set(ids) for ids in encode(sample)]
-        seen = np.bincount([token for ids in found for token in ids], minlength=len(words))
+        token_sets = [set(ids) for ids in encode(sample)]
+        counts = np.bincount([token for ids in token_sets for token in ids], minlength=len(words))
         for name, weights in (
             ("word embeddings", np.ones(len(words))),
-            ("word embeddings by tf-idf", np.log((1 + len(found)) / (1 + seen))),
+            ("word embeddings by tf-idf", np.log((1 + len(token_sets)) / (1 + counts))),
         ):
             means = [
                 np.stack([weights[ids] @ words[ids] / max(1, len(ids)) for ids in encode(part)])
                 for part in (*texts, sample)
             ]
-            compared(f"{model}: {name}", *means)
+            correlations(f"{model}: {name}", *means)
     matrix = TfidfVectorizer().fit(sample)
     first, second = (matrix.transform(part) for part in texts)
     print(f"tf-idf of words, cosine: {100 * spearmanr(np.asarray(first.multiply(second).sum(1)).ravel(), gold)[0]:.1f}")

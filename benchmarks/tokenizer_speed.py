@@ -1,15 +1,15 @@
-"""Tokenizers beside each other: megabytes of UTF-8 text in a second of one core, in turns.
+"""Tokenizers compared: megabytes of UTF-8 text per second of one core.
 
     python benchmarks/tokenizer_speed.py --data corpus/ --tokenizer spiece.model
 
-Ours, transformers' AlbertTokenizer, the tokenizers library beneath it on our tokenizer.json, and sentencepiece alone.
-All are given the same batches of texts, as long documents and as single paragraphs; what they return, lists as their
-users get them, is dropped after each batch. Ours remembers words, so it is measured twice: "new text" begins with a
-tokenizer that has met no word, and "known words" is another pass over the same text. Peers do another part of the text
-in each round, together all of it. Seconds are those of the processor; rates by the clock on the wall stand beside them.
+Ours, transformers' AlbertTokenizer, the tokenizers library backend it on our tokenizer.json, and sentencepiece alone.
+All encode the same batches of texts, as long documents and as single paragraphs, to lists. Ours caches words, so it is
+measured twice: "new text" starts with an empty cache, and "known words" is a second pass over the same text. Peers
+encode another part of the text in each round, together all of it. Seconds are processor time; rates by wall time are
+added.
 
-sentencepiece alone takes capitals and accents for rare or unknown pieces and gives other ids: it is the floor below,
-not a peer. "Plain" texts are the same in lower case and ASCII and need no preprocessing: there, it is the measure.
+sentencepiece alone treats capitals and accents as rare or unknown pieces and gives other ids: it is a lower bound, not
+a peer. "Plain" texts are lower case and ASCII and need no preprocessing: there the ratio is to sentencepiece.
 """
 
 import gc
@@ -52,53 +52,53 @@ class Benchmark:
     """Compare the speed of tokenizers."""
 
     data: tuple[Path, ...]
-    """Text as `albert prepare` reads it; documents are drawn from all of it."""
+    """Inputs as of `albert prepare`; documents are drawn from all of them."""
     tokenizer: Path
     """A SentencePiece vocabulary."""
     megabytes: float = 20
-    """Text that is encoded."""
+    """Text to encode."""
     rounds: int = 5
     seed: int = 0
-    """Of the draw of documents."""
+    """Seed of the draw of documents."""
     output: Path = Path("results/benchmark-tokenizer-speed.csv")
 
 
 class System(NamedTuple):
-    """A tokenizer at one kind of work; `encode` is given ours, which `new_text` says has met no word, and a batch."""
+    """A tokenizer with one kind of output; `encode` gets ours, with an empty cache if `new_text`, and a batch."""
 
     encode: Callable[[SentencePieceTokenizer, Batch], Any]
     new_text: bool = False
     is_peer: bool = False
 
 
-def measure(asked: Benchmark) -> Iterator[list[object]]:
+def measure(args: Benchmark) -> Iterator[list[object]]:
     """A row for each kind of text, kind of work and tokenizer; the ratio is to the best peer, or to the floor."""
-    os.environ.update(ONE_THREAD)  # before the first text, when the threads of the peers start
-    transformers.logging.set_verbosity_error()  # texts longer than a model takes are no mistake here
-    ours = load_tokenizer(asked.tokenizer)
+    os.environ.update(ONE_THREAD)  # before the peers start their threads
+    transformers.logging.set_verbosity_error()  # long texts are no error here
+    ours = load_tokenizer(args.tokenizer)
     if not isinstance(ours, SentencePieceTokenizer):
-        raise InvalidConfiguration(f"tokenizer {asked.tokenizer}", "is no SentencePiece vocabulary")
-    documents = _documents(asked)
+        raise InvalidConfiguration(f"tokenizer {args.tokenizer}", "is not a SentencePiece vocabulary")
+    documents = _documents(args)
     paragraphs = [line for document in documents for line in document.split("\n") if line.strip()]
     systems = _systems(ours)
-    without_peers = {key: each for key, each in systems.items() if key[0] == IDS and not each.is_peer}
+    without_peers = {key: system for key, system in systems.items() if key[0] == IDS and not system.is_peer}
     for shape, texts in (("documents", documents), ("paragraphs", paragraphs)):
         plain = [" ".join(NOT_ASCII.sub(" ", ours.normalize(text)).split()) for text in texts]
         for name, batches, entered in (
             (shape, _batches(texts), systems), (f"plain {shape}", _batches(plain), without_peers),
         ):  # fmt: skip
-            for row in _compare(batches, entered, ours, asked.rounds):
+            for row in _compare(batches, entered, ours, args.rounds):
                 yield [VERSIONS, name, f"{_megabytes(batches):.1f}", *row]
 
 
-def _documents(asked: Benchmark) -> list[str]:
-    texts = [document.text for document in read_corpus(asked.data)]
-    random.Random(asked.seed).shuffle(texts)
-    chosen, size = [], 0
-    while texts and size < asked.megabytes * 1e6:
-        chosen.append(texts.pop())
-        size += len(chosen[-1].encode())
-    return chosen
+def _documents(args: Benchmark) -> list[str]:
+    texts = [document.text for document in read_corpus(args.data)]
+    random.Random(args.seed).shuffle(texts)
+    documents, size = [], 0
+    while texts and size < args.megabytes * 1e6:
+        documents.append(texts.pop())
+        size += len(documents[-1].encode())
+    return documents
 
 
 def _batches(texts: Sequence[str]) -> list[Batch]:
@@ -118,20 +118,20 @@ def _systems(ours: SentencePieceTokenizer) -> dict[tuple[str, str], System]:
     with tempfile.TemporaryDirectory() as directory:
         ours.save(Path(directory))
         theirs = transformers.AlbertTokenizer.from_pretrained(directory)
-        beneath = tokenizers.Tokenizer.from_file(str(Path(directory) / "tokenizer.json"))
+        backend = tokenizers.Tokenizer.from_file(str(Path(directory) / "tokenizer.json"))
     alone = sentencepiece.SentencePieceProcessor(model_proto=ours.model)
     bare = {"add_special_tokens": False}
     less = {**bare, "return_attention_mask": False, "return_token_type_ids": False}
 
     def fast(_: object, batch: Batch) -> Any:
-        return [found.ids for found in beneath.encode_batch_fast(batch, **bare)]
+        return [row.ids for row in backend.encode_batch_fast(batch, **bare)]
 
     return {
         (IDS, "albert, new text"): System(lambda own, batch: own.encode_batch(batch), new_text=True),
         (IDS, "albert, known words"): System(lambda own, batch: own.encode_batch(batch)),
         (IDS, "transformers"): System(lambda _, batch: theirs(batch, **less)["input_ids"], is_peer=True),
         (IDS, "tokenizers, encode_batch"):
-            System(lambda _, batch: [found.ids for found in beneath.encode_batch(batch, **bare)], is_peer=True),
+            System(lambda _, batch: [row.ids for row in backend.encode_batch(batch, **bare)], is_peer=True),
         (IDS, "tokenizers, encode_batch_fast"): System(fast, is_peer=True),
         (IDS, FLOOR): System(lambda _, batch: alone.encode(batch, num_threads=1)),
         (IDS, "sentencepiece, text normalised before"):
@@ -141,7 +141,7 @@ def _systems(ours: SentencePieceTokenizer) -> dict[tuple[str, str], System]:
         (OFFSETS, "transformers"):
             System(lambda _, batch: theirs(batch, return_offsets_mapping=True, **less), is_peer=True),
         (OFFSETS, "tokenizers, encode_batch"):
-            System(lambda _, batch: [(each.ids, each.offsets) for each in beneath.encode_batch(batch, **bare)],
+            System(lambda _, batch: [(row.ids, row.offsets) for row in backend.encode_batch(batch, **bare)],
                    is_peer=True),
         (OFFSETS, FLOOR): System(lambda _, batch: alone.encode(batch, return_type="offset_mapping", num_threads=1)),
     }  # fmt: skip
@@ -150,7 +150,7 @@ def _systems(ours: SentencePieceTokenizer) -> dict[tuple[str, str], System]:
 def _compare(
     batches: list[Batch], systems: Mapping[tuple[str, str], System], ours: SentencePieceTokenizer, rounds: int
 ) -> Iterator[list[object]]:
-    for batch in batches:  # from here on, ours knows all words
+    for batch in batches:  # fills our cache
         ours.encode_batch(batch)
         ours.encode_batch_with_offsets(batch)
 
@@ -159,18 +159,18 @@ def _compare(
         return _rates(partial(system.encode, own), batches[number::rounds] if system.is_peer else batches)
 
     runs = {key: partial(rates, system) for key, system in systems.items()}
-    found = harness.take_turns(runs, rounds, lambda number: number, warm_up=0)
-    medians = {key: statistics.median(rate for rate, _ in each) for key, each in found.items()}
-    for (work, name), each in found.items():
+    results = harness.alternate(runs, rounds, lambda number: number, warm_up=0)
+    medians = {key: statistics.median(rate for rate, _ in values) for key, values in results.items()}
+    for (work, name), values in results.items():
         peers = [key for key, system in systems.items() if key[0] == work and system.is_peer]
         best = max(medians[key] for key in peers or [(work, FLOOR)])
-        wall = statistics.median(rate for _, rate in each)
-        figures = harness.spread([rate for rate, _ in each], ".2f")
+        wall = statistics.median(rate for _, rate in values)
+        figures = harness.spread([rate for rate, _ in values], ".2f")
         yield [work, name, *figures, f"{wall:.2f}", f"{medians[work, name] / best:.2f}"]
 
 
 def _rates(encode: Callable[[Batch], Any], batches: Sequence[Batch]) -> tuple[float, float]:
-    """Megabytes in a second of the processor, and of the clock on the wall."""
+    """Megabytes per second of processor time and of wall time."""
     gc.collect()
     wall, processor = time.perf_counter(), time.process_time()
     for batch in batches:

@@ -1,11 +1,10 @@
-"""Predicted peak memory of pre-training steps beside the measured one, over models, lengths, precisions, checkpointing.
+"""Predicted and measured peak memory of pre-training steps, over models, lengths, precisions and checkpointing.
 
     python benchmarks/training_memory.py
 
-Each case runs in a process of its own: it imports everything, takes steps of the smallest model (libraries, threads),
-and then two steps of two micro-batches each; measured is how much the resident set grew at the most. The C library
-keeps freed memory to itself by default, for reuse that may never come; so that only what is in use is resident, blocks
-of 64 kB and more are mapped and unmapped one by one (MALLOC_MMAP_THRESHOLD_=65536).
+Each case runs in its own process: it imports everything, trains the smallest model (libraries, threads), and then makes
+two steps of two micro-batches each; measured is the largest growth of the resident set. The C library keeps freed
+memory by default; with MALLOC_MMAP_THRESHOLD_=65536 blocks from 64 kB on are unmapped when they are freed.
 """
 
 import itertools
@@ -41,10 +40,10 @@ class Benchmark:
     """Compare predicted and measured memory."""
 
     models: tuple[str, ...] = ("small", "albert-base", "bert-base")
-    """Presets, or small, the model of the recipe of that name."""
+    """Presets, or "small", the model of that recipe."""
     lengths: tuple[int, ...] = (128, 512)
     tokens: int = 2048
-    """Of a micro-batch: as many sequences as that makes."""
+    """Tokens of a micro-batch."""
     precisions: tuple[Precision, ...] = ("fp32", "bf16")
     output: Path = Path("results/benchmark-training-memory.csv")
 
@@ -59,12 +58,12 @@ class Case(NamedTuple):
     activation_checkpointing: bool
 
 
-def measure(asked: Benchmark) -> Iterator[list[object]]:
+def measure(args: Benchmark) -> Iterator[list[object]]:
     """A row for each case."""
     os.environ["MALLOC_MMAP_THRESHOLD_"] = "65536"
-    grid = itertools.product(asked.models, asked.lengths, asked.precisions, (False, True))
-    cases = [Case(model, length, max(1, asked.tokens // length), *rest) for model, length, *rest in grid]
-    for case, measured in zip(cases, harness.each_in_a_process(growth, cases), strict=True):
+    grid = itertools.product(args.models, args.lengths, args.precisions, (False, True))
+    cases = [Case(model, length, max(1, args.tokens // length), *rest) for model, length, *rest in grid]
+    for case, measured in zip(cases, harness.in_new_processes(growth, cases), strict=True):
         predicted = count_training_memory(
             MODELS[case.model], batch_size=case.batch_size, sequence_length=case.length, precision=case.precision,
             activation_checkpointing=case.activation_checkpointing,
@@ -74,7 +73,7 @@ def measure(asked: Benchmark) -> Iterator[list[object]]:
 
 
 def growth(case: Case) -> int:
-    """Bytes by which the resident set of this process grew at the most."""
+    """The largest growth of this process's resident set in bytes."""
     smallest = replace(MODELS["small"], num_hidden_layers=1, vocab_size=100)
     few = case._replace(length=16, batch_size=1)
     return harness.memory_growth(partial(_train, smallest, few), partial(_train, MODELS[case.model], case))

@@ -1,14 +1,14 @@
-"""Tokens a second on a CPU by number of workers, on a quiet machine and with one core taken by another process.
+"""Tokens per second on a CPU by number of workers, on an idle machine and with one core used by another process.
 
     python benchmarks/workers.py --rounds 9
 
-Pre-training of two small models, a fine-tuning and inference of a small model, on made-up tokens. "workers" are threads
-of the package that compute a part of a batch each, with one thread of torch; "threads" is one worker for which torch
-splits every operation (inference has workers alone). All systems of a case take turns in one process, first while the
-machine is quiet, then beside a process that spins on one of its cores. Prints and appends a row for each case, load and
-system, with how many times slower it is than on the quiet machine, and draws the rates as a picture.
+Pre-training of two small models, fine-tuning and inference of a small model, on random tokens. "workers" are threads of
+the package that compute a part of a batch each, with one thread of torch; "threads" is one worker for which torch
+divides every operation (inference has workers alone). All systems of a case alternate in one process, first on the idle
+machine, then while another process uses one core. Prints and appends a row for each case, load and system, with the
+slowdown from the idle machine, and draws the rates.
 
-The machine must have nothing else to do. Measured is elapsed time: waiting for a core is what this is about.
+The machine must be otherwise idle. Measured is elapsed time, because waiting for a core counts.
 """
 
 import statistics
@@ -48,11 +48,11 @@ class Benchmark:
     """Measure workers."""
 
     model: Path = Path("models/tiny")
-    """What is fine-tuned and answers."""
+    """The model for fine-tuning and inference."""
     hidden_sizes: tuple[int, ...] = (128, 256)
-    """Of what is pre-trained: four layers, 32 sequences of 64 or 128 tokens."""
+    """Widths of the pre-trained models: four layers, 32 sequences of 64 or 128 tokens."""
     precision: Precision | None = None
-    """Of pre-training and inference; None: what this processor is best at. Fine-tuning is in fp32."""
+    """Of pre-training and inference; None: the default of this processor. Fine-tuning is in fp32."""
     rounds: int = 9
     output: Path = Path("results/benchmark-workers.csv")
     picture: Path = Path("results/benchmark-workers.png")
@@ -60,7 +60,7 @@ class Benchmark:
 
 @dataclass(frozen=True)
 class Case:
-    """A load: `systems` do the same work each time, on so many tokens."""
+    """A case: `systems` do the same work on `tokens` tokens."""
 
     name: str
     precision: str
@@ -68,34 +68,34 @@ class Case:
     systems: dict[System, Callable[[], object]]
 
 
-def measure(asked: Benchmark) -> Iterator[dict[str, object]]:
+def measure(args: Benchmark) -> Iterator[dict[str, object]]:
     """A row for each case, load and system, and the picture."""
     cores = torch.get_num_threads()
-    precision = asked.precision or default_precision(CPU)
+    precision = args.precision or default_precision(CPU)
     numbers = sorted({1, cores, *(2**power for power in range(1, cores.bit_length()) if 2**power <= cores)})
-    cases = [_pretraining(width, precision, numbers) for width in asked.hidden_sizes]
-    cases += [_finetuning(asked.model, numbers), _inference(asked.model, precision, numbers)]
+    cases = [_pretraining(width, precision, numbers) for width in args.hidden_sizes]
+    cases += [_finetuning(args.model, numbers), _inference(args.model, precision, numbers)]
     panels: dict[str, dict[str, list[tuple[float, float]]]] = {}
     for case in cases:
-        found = {"quiet": harness.interleave(case.systems, asked.rounds)}
+        seconds = {"quiet": harness.interleave(case.systems, args.rounds)}
         with harness.spinning_process():
-            found["one core taken"] = harness.interleave(case.systems, asked.rounds)
+            seconds["one core taken"] = harness.interleave(case.systems, args.rounds)
         panel = panels[case.name] = {}
-        for load, system in product(found, case.systems):
-            took, before = (statistics.median(found[each][system]) for each in (load, "quiet"))
+        for load, system in product(seconds, case.systems):
+            took, before = (statistics.median(seconds[name][system]) for name in (load, "quiet"))
             rate = round(case.tokens / took)
             ways = {way for way, _ in case.systems} if system == ("workers", 1) else {system[0]}
             for way in sorted(ways, reverse=True):  # one thread is one worker
                 panel.setdefault(f"{way}, {load}", []).append((system[1], rate))
             yield {"case": case.name, "precision": case.precision, "load": load, "system": system[0],
-                   "number": system[1], "rounds": asked.rounds, "tokens_per_second": rate,
+                   "number": system[1], "rounds": args.rounds, "tokens_per_second": rate,
                    "slower_than_quiet": f"{took / before:.2f}"}  # fmt: skip
     torch.set_num_threads(cores)
-    draw(asked.picture, panels, "workers, or threads of one worker", "tokens a second", ylim=(0, None), xticks=numbers)
+    draw(args.picture, panels, "workers, or threads of one worker", "tokens a second", ylim=(0, None), xticks=numbers)
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# What is measured.
+# The cases.
 
 
 def _pretraining(width: int, precision: Precision, numbers: list[int]) -> Case:
@@ -137,17 +137,17 @@ def _updates(
     precision: Precision,
     numbers: list[int],
 ) -> dict[System, Callable[[], object]]:
-    """An update by so many workers, or by one worker and so many threads."""
+    """An update by a number of workers, or by one worker with a number of threads."""
     model.train()
     optimizer = build_optimizer(recipe, model)
 
     def system(way: str, number: int) -> Callable[[], object]:
         workers = number if way == "workers" else 1
-        made = batches(workers)
+        inputs = batches(workers)
 
         def run() -> None:
             torch.set_num_threads(number)
-            update(model, optimizer, made, objective, learning_rate=1e-5, clip_norm=1.0, precision=precision,
+            update(model, optimizer, inputs, objective, learning_rate=1e-5, clip_norm=1.0, precision=precision,
                    device=CPU, ranks=Ranks(), workers=workers)  # fmt: skip
 
         return run

@@ -1,4 +1,4 @@
-"""Choose the prose that is embedded in the package, and write it with its sources.
+"""Select the prose that is embedded in the package, and write it with its sources.
 
     python scripts/make_sample.py BOOKS.jsonl.gz src/albert/experiments/sample
 
@@ -17,7 +17,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Book:
-    """One repository of standardebooks, the commit its text was taken from, and how much of it enters."""
+    """One repository of standardebooks, the commit of its text, and the amount to use."""
 
     author: str
     title: str
@@ -26,7 +26,7 @@ class Book:
     kilobytes: int
 
 
-# Six authors whose hands differ, about 430 kB of each.
+# Six authors, about 430 kB of each.
 BOOKS = (
     Book(
         "Jane Austen",
@@ -88,29 +88,29 @@ BOOKS = (
     ),
 )
 
-# Shorter than this is a preface or a list of extracts; longer would be a fifth of its author's share.
+# Shorter ones are prefaces or lists of extracts; longer ones would be a fifth of their author's share.
 CHAPTER_BYTES = range(3_000, 75_000)
 
 
 def chapters(books_file: Path) -> Iterator[dict[str, str]]:
-    """The chapters that enter: of each book whole chapters, from its beginning, until its share is full."""
+    """Whole chapters of each book, from its beginning, until its share is full."""
     names = {book.repository for book in BOOKS}
-    found: dict[str, list[dict[str, str]]] = {name: [] for name in names}
+    by_book: dict[str, list[dict[str, str]]] = {name: [] for name in names}
     with gzip.open(books_file, "rt", encoding="utf-8") as lines:
         for line in lines:
             chapter = json.loads(line)
             _, repository, _ = chapter["id"].split(":", 2)
             if repository in names:
-                found[repository].append(chapter)
+                by_book[repository].append(chapter)
     for book in BOOKS:
-        taken = 0
-        for chapter in found[book.repository]:
+        total = 0
+        for chapter in by_book[book.repository]:
             size = len(chapter["text"].encode())
             if size not in CHAPTER_BYTES:
                 continue
-            if taken + size // 2 > book.kilobytes * 1000:  # the share is nearer without this chapter than with it
+            if total + size // 2 > book.kilobytes * 1000:  # the share is nearer without this chapter than with it
                 break
-            taken += size
+            total += size
             yield {
                 "id": chapter["id"].removeprefix("se:"),
                 "author": book.author,
@@ -120,7 +120,7 @@ def chapters(books_file: Path) -> Iterator[dict[str, str]]:
 
 
 def source_page(documents: list[dict[str, str]]) -> str:
-    """SOURCE.md: where the text comes from, under which terms, and every chapter by name."""
+    """SOURCE.md: the origin of the text, its licence, and all chapters."""
     size = sum(len(document["text"].encode()) for document in documents)
     lines = [
         "# The embedded sample",
@@ -136,14 +136,14 @@ def source_page(documents: list[dict[str, str]]) -> str:
         "",
     ]
     for book in BOOKS:
-        own = [document for document in documents if document["id"].startswith(book.repository + ":")]
-        size = sum(len(document["text"].encode()) for document in own)
+        chapters_of_book = [document for document in documents if document["id"].startswith(book.repository + ":")]
+        size = sum(len(document["text"].encode()) for document in chapters_of_book)
         lines += [
             f"## {book.author}, *{book.title}*",
             "",
-            f"`standardebooks/{book.repository}` @ `{book.commit}`: {len(own)} chapters, {size:,} bytes",
+            f"`standardebooks/{book.repository}` @ `{book.commit}`: {len(chapters_of_book)} chapters, {size:,} bytes",
             "",
-            ", ".join(f"`{document['id'].partition(':')[2]}`" for document in own),
+            ", ".join(f"`{document['id'].partition(':')[2]}`" for document in chapters_of_book),
             "",
         ]
     return "\n".join(lines)

@@ -1,13 +1,13 @@
-"""Make the small TensorFlow checkpoints of the tests with the reference's own graph, and record what it computes.
+"""Make the small TensorFlow checkpoints of the tests with the reference's graph, and record its outputs.
 
     git clone https://github.com/google-research/albert REFERENCE
     python -m venv tensorflow && tensorflow/bin/pip install tensorflow-cpu tf_keras six
     tensorflow/bin/python scripts/make_tensorflow_checkpoints.py REFERENCE tests/checkpoints/tensorflow
 
-Runs in an environment of its own; nothing here imports `albert`. The weights are random (every one of them,
-biases and layer norms included, so that no name can be taken for another); the graph, the heads, the optimisers
-and `tf.train.Saver` are those of the reference and of TensorFlow. `tensorflow.contrib` is gone since TensorFlow 2:
-its `layer_norm`, the only thing the graph takes from it, is replaced by one of the same variables and epsilon.
+Runs in its own environment; nothing here imports `albert`. All weights are random, biases and layer norms included,
+so that confused names are detected; graph, heads, optimisers and `tf.train.Saver` are those of the reference and of
+TensorFlow. TensorFlow 2 has no `tensorflow.contrib`: its `layer_norm`, the only function that the graph needs, is
+replaced by one with the same variables and epsilon.
 """
 
 import importlib
@@ -54,7 +54,7 @@ DEFAULTS = {
 
 @dataclass(frozen=True)
 class Case:
-    """A checkpoint to make: what differs in the configuration, which head, which optimiser, and under which scope."""
+    """A checkpoint to make: changes of the configuration, head, optimiser, and variable scope."""
 
     sizes: dict[str, Any] = field(default_factory=dict)
     head: str = "pretraining"
@@ -74,7 +74,7 @@ CASES = {
 
 
 def layer_norm(inputs, begin_norm_axis=1, begin_params_axis=-1, scope=None):
-    """What `tf.contrib.layers.layer_norm` was: the same scope, variables and epsilon."""
+    """`tf.contrib.layers.layer_norm` with the same scope, variables and epsilon."""
     with tf.variable_scope(scope, "LayerNorm", [inputs]):
         shape = inputs.shape[begin_params_axis:]
         beta = tf.get_variable("beta", shape, initializer=tf.zeros_initializer())
@@ -85,13 +85,13 @@ def layer_norm(inputs, begin_norm_axis=1, begin_params_axis=-1, scope=None):
 
 
 def import_reference(path: Path) -> dict[str, types.ModuleType]:
-    """The reference's modules, with stand-ins for libraries that they import and the graph does not use."""
+    """Import the reference's modules, with mocks of libraries that the graph does not use."""
     contrib = MagicMock()
     contrib.layers.layer_norm = layer_norm
-    stand_ins = {"tensorflow.contrib": contrib, "tensorflow_hub": MagicMock(), "sentencepiece": MagicMock()}
+    mocks = {"tensorflow.contrib": contrib, "tensorflow_hub": MagicMock(), "sentencepiece": MagicMock()}
     for name in ("layers", "tpu", "cluster_resolver", "data"):
-        stand_ins[f"tensorflow.contrib.{name}"] = getattr(contrib, name)
-    sys.modules.update(stand_ins)
+        mocks[f"tensorflow.contrib.{name}"] = getattr(contrib, name)
+    sys.modules.update(mocks)
     tf.estimator = MagicMock()
     package = types.ModuleType("albert")
     package.__path__ = [str(path)]
@@ -101,7 +101,7 @@ def import_reference(path: Path) -> dict[str, types.ModuleType]:
 
 
 def main() -> None:
-    """Make every case anew."""
+    """Make all checkpoints again."""
     reference, output = Path(sys.argv[1]), Path(sys.argv[2])
     modules = import_reference(reference)
     for number, (name, case) in enumerate(CASES.items()):
@@ -117,7 +117,7 @@ def main() -> None:
 
 
 def make(case: Case, modules: dict[str, Any], directory: Path, session, numbers: np.random.Generator) -> None:
-    """One checkpoint, its configuration, and `expected.npz`: inputs and what the graph makes of them."""
+    """Make one checkpoint, its configuration, and `expected.npz`: inputs and outputs of the graph."""
     values = DEFAULTS | SIZES | case.sizes
     (directory / "albert_config.json").write_text(json.dumps(values, indent=2) + "\n")
     config = modules["modeling"].AlbertConfig.from_dict(values)
@@ -154,7 +154,7 @@ def make(case: Case, modules: dict[str, Any], directory: Path, session, numbers:
 
 
 def backbone(modules: dict[str, Any], config, constants: dict[str, Any]):
-    """The reference's encoder, as it evaluates."""
+    """The reference's encoder in evaluation mode."""
     return modules["modeling"].AlbertModel(
         config=config,
         is_training=False,
@@ -181,16 +181,16 @@ def pretraining_head(modules, config, model, constants, outputs):
     return masked_loss + order_loss
 
 
-def as_the_encoder(modules, model) -> None:
-    """Heads build an encoder of their own; they are given the one that is there."""
-    made = (model.get_pooled_output(), model.get_sequence_output())
+def share_encoder(modules, model) -> None:
+    """Let heads, which build an encoder of their own, use the existing one."""
+    encoder_outputs = (model.get_pooled_output(), model.get_sequence_output())
     fine_tuning = importlib.import_module("albert.fine_tuning_utils")
-    fine_tuning.create_albert = lambda **_: made
+    fine_tuning.create_albert = lambda **_: encoder_outputs
 
 
 def classifier_head(modules, config, model, constants, outputs):
     """Three classes."""
-    as_the_encoder(modules, model)
+    share_encoder(modules, model)
     loss, _, _, outputs["logits"], _ = modules["classifier_utils"].create_model(
         config, False, None, None, None, tf.constant([0, 2]), 3, False, "mnli", None
     )
@@ -199,7 +199,7 @@ def classifier_head(modules, config, model, constants, outputs):
 
 def squad_v1_head(modules, config, model, constants, outputs):
     """Start and end logits of SQuAD 1.1."""
-    as_the_encoder(modules, model)
+    share_encoder(modules, model)
     start, end = modules["squad_utils"].create_v1_model(config, False, None, None, None, False, True, None)
     outputs["start_logits"], outputs["end_logits"] = start, end
     return tf.reduce_mean(tf.square(start)) + tf.reduce_mean(tf.square(end))
@@ -207,13 +207,13 @@ def squad_v1_head(modules, config, model, constants, outputs):
 
 def squad_v2_head(modules, config, model, constants, outputs):
     """The joint head of SQuAD 2.0."""
-    as_the_encoder(modules, model)
+    share_encoder(modules, model)
     features = {"p_mask": tf.zeros([2, LENGTH])}
-    found = modules["squad_utils"].create_v2_model(
+    head = modules["squad_utils"].create_v2_model(
         config, False, None, None, None, False, features, LENGTH, 2, 2, 0.0, None
     )
-    outputs["answer_class_logits"] = found["cls_logits"]
-    return tf.reduce_mean(found["cls_logits"])
+    outputs["answer_class_logits"] = head["cls_logits"]
+    return tf.reduce_mean(head["cls_logits"])
 
 
 HEADS = {
@@ -225,7 +225,7 @@ HEADS = {
 
 
 def make_formats(output: Path) -> None:
-    """What else the format knows: number types, several shards, a variable in slices, the format before this one."""
+    """Checkpoints with all number types, several shards, a variable in slices, and of format version 1."""
     shutil.rmtree(output, ignore_errors=True)
     numbers = np.arange(6).reshape(2, 3)
     two_devices = tf.ConfigProto(device_count={"CPU": 2})
@@ -252,7 +252,7 @@ def make_formats(output: Path) -> None:
 
 
 def save(session, directory: Path, saver) -> None:
-    """Initialise, save, and leave only the checkpoint."""
+    """Initialise and save; keep only the checkpoint."""
     directory.mkdir(parents=True)
     session.run(tf.global_variables_initializer())
     saver.save(session, str(directory / PREFIX))

@@ -1,4 +1,4 @@
-"""Pictures of the page that `albert serve` shows, for docs/: on a desktop in light colours, on a phone in dark ones.
+"""Screenshots of the page of `albert serve` for docs/: on a desktop in light colours, on a phone in dark ones.
 
     python scripts/page_screenshots.py --model models/tiny
 
@@ -19,14 +19,14 @@ from playwright.sync_api import Page, sync_playwright
 from albert.cli.options import parse
 
 COLOURS = 64
-"""Of a picture, so that it stays small."""
+"""Colours of a picture, to keep it small."""
 PICTURES = (("page.png", 1280, 860, "light"), ("page-phone.png", 390, 844, "dark"))
 """Name, width, height and colours."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Screenshots:
-    """Take pictures of the page.
+    """Take screenshots of the page.
 
     Example: python scripts/page_screenshots.py --model runs/stars/model --output docs
     """
@@ -34,14 +34,14 @@ class Screenshots:
     model: str = "models/tiny"
     """A model directory, a run, or a Hub id."""
     output: Path = Path("docs")
-    """The folder for the pictures; older ones are replaced."""
+    """The folder of the pictures, which are replaced."""
 
 
 def main(arguments: list[str]) -> None:
-    """Serve the model, and take the pictures."""
-    asked = parse(Screenshots, arguments, "page_screenshots.py")
+    """Serve the model and take the screenshots."""
+    args = parse(Screenshots, arguments, "page_screenshots.py")
     chromium = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
-    command = [sys.executable, "-m", "albert", "serve", asked.model, "--port", "0", "--device", "cpu"]
+    command = [sys.executable, "-m", "albert", "serve", args.model, "--port", "0", "--device", "cpu"]
     server = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     assert server.stderr is not None
     try:
@@ -50,7 +50,7 @@ def main(arguments: list[str]) -> None:
             browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
             for name, width, height, colours in PICTURES:
                 page = browser.new_page(viewport={"width": width, "height": height}, color_scheme=colours)
-                take(page, address, asked.output / name)
+                take(page, address, args.output / name)
             browser.close()
     finally:
         server.terminate()
@@ -59,10 +59,10 @@ def main(arguments: list[str]) -> None:
 
 
 def take(page: Page, address: str, output: Path) -> None:
-    """The page with its first answer, in few colours."""
+    """Save the page with its first answer, in few colours."""
     page.goto(address)
     page.wait_for_selector("#copies:not([hidden])", timeout=120_000)
-    page.wait_for_timeout(500)  # the bars grow
+    page.wait_for_timeout(500)  # the bars are animated
     picture = Image.open(io.BytesIO(page.screenshot())).convert("RGB").quantize(COLOURS)
     picture.save(output, optimize=True)
     print(f"{output}: {output.stat().st_size / 1000:.0f} kB")

@@ -1,6 +1,6 @@
-"""Keep what a finished run found: `python scripts/record_run.py RUN --name NAME --command "albert pretrain …"`.
+"""Record the results of a finished run: `python scripts/record_run.py RUN --name NAME --command "albert pretrain …"`.
 
-Writes rows to results/results.csv and the run's recipe, thin_journal journal and curves to results/NAME.
+Writes rows to results/results.csv and the run's recipe, thinned journal and curves to results/NAME.
 """
 
 import csv
@@ -25,12 +25,12 @@ from albert.training.run_folder import RunFolder
 
 TABLE_NAME = "results.csv"
 KEPT_LINES = 250
-"""Training lines kept of a journal; evaluations are all kept."""
+"""Training lines kept of a journal; all evaluations are kept."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
-    """Keep what a finished run found.
+    """Record the results of a finished run.
 
     Example: python scripts/record_run.py --run runs/small --name small-en --command "albert pretrain small"
     """
@@ -38,21 +38,21 @@ class Record:
     run: Path
     name: str
     command: str
-    """What made it."""
+    """The command of the run."""
     commit: str | None = None
-    """The commit it was made with; the present one when not given."""
+    """The commit of the run; None: the current one."""
     results: Path = Path("results")
 
 
 def main(arguments: list[str]) -> None:
     """Record one run."""
-    asked = parse(Record, arguments, "record_run.py")
-    commit = asked.commit or subprocess.check_output(["git", "rev-parse", "--short", "HEAD"], text=True).strip()
+    args = parse(Record, arguments, "record_run.py")
+    commit = args.commit or subprocess.check_output(["git", "rev-parse", "--short", "HEAD"], text=True).strip()
     machine = describe_machine()
-    place = f"{machine['processor']}, {machine['cores']} cores, torch {machine['torch']}"
-    finetuned = (asked.run / "results.json").exists()
+    machine_name = f"{machine['processor']}, {machine['cores']} cores, torch {machine['torch']}"
+    finetuned = (args.run / "results.json").exists()
     record = record_finetuning if finetuned else record_pretraining
-    for row in record(asked.run, asked.results, asked.name, commit, place, asked.command):
+    for row in record(args.run, args.results, args.name, commit, machine_name, args.command):
         print(f"{row.figure}: {row.value}" + (f" (constant answer {row.baseline})" if row.baseline != "" else ""))
 
 
@@ -67,12 +67,12 @@ class ResultRow:
     figure: str
     value: float | int
     baseline: float | str = ""
-    """What a constant answer scores on the same data, where that makes sense."""
+    """The score of a constant answer on the same data, if there is one."""
     command: str = ""
 
 
 def record_pretraining(run: Path, results: Path, name: str, commit: str, machine: str, command: str) -> list[ResultRow]:
-    """Keep a finished pre-training run: `results/NAME/` and rows for its last evaluation and its throughput.
+    """Record a finished pre-training run: `results/NAME/` and rows for its last evaluation and its throughput.
 
     Raises:
         MissingInput: the run was never evaluated.
@@ -106,7 +106,7 @@ def record_pretraining(run: Path, results: Path, name: str, commit: str, machine
 
 
 def record_finetuning(run: Path, results: Path, name: str, commit: str, machine: str, command: str) -> list[ResultRow]:
-    """Keep the scores of a finished fine-tuning run: rows, and its `results.json` as `results/NAME.json`.
+    """Record the scores of a finished fine-tuning run: rows, and its `results.json` as `results/NAME.json`.
 
     Raises:
         MissingInput, DamagedData: the run has no readable results.
@@ -124,7 +124,7 @@ def record_finetuning(run: Path, results: Path, name: str, commit: str, machine:
 
 
 def append_rows(table: Path, rows: Iterable[ResultRow]) -> None:
-    """Add rows to a CSV table, which gets its header with the first."""
+    """Add rows to a CSV table; a new table gets a header."""
     text = io.StringIO()
     writer = csv.DictWriter(text, fieldnames=list(ResultRow.__dataclass_fields__), lineterminator="\n")
     old = table.read_text(encoding="utf-8") if table.exists() else ""

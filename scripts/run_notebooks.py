@@ -1,7 +1,7 @@
-"""Run notebooks and keep what their cells give: `python scripts/run_notebooks.py examples/*.ipynb`.
+"""Run notebooks and save the outputs of their cells: `python scripts/run_notebooks.py examples/*.ipynb`.
 
-All cells run in order in one process, in an empty folder. What a cell prints and the value of its last line are kept as
-Jupyter keeps them; progress on standard error is not, as no two runs have the same. Jupyter itself is not needed."""
+All cells run in order in one process, in an empty folder. Printed text and the value of the last line are saved in
+Jupyter's format; standard error is not, because it varies between runs. Jupyter itself is not needed."""
 
 import ast
 import contextlib
@@ -15,7 +15,7 @@ from typing import Any
 
 
 def run_notebook(notebook: dict[str, Any]) -> dict[str, Any]:
-    """The notebook with the outputs of a run in the current folder; errors of cells are raised."""
+    """Run a notebook in the current folder: the notebook with its outputs. Errors of cells are raised."""
     names: dict[str, Any] = {"__name__": "__main__"}
     cells, number = [], 0
     for cell in notebook["cells"]:
@@ -27,7 +27,7 @@ def run_notebook(notebook: dict[str, Any]) -> dict[str, Any]:
 
 
 def run_cell(source: str, names: dict[str, Any], number: int) -> list[dict[str, Any]]:
-    """The outputs of a cell, which may use and change the names."""
+    """Run a cell, which may use and change the names: its outputs."""
     lines = ast.parse(source).body
     last = lines.pop() if lines and isinstance(lines[-1], ast.Expr) else None
     printed, value = io.StringIO(), None
@@ -39,13 +39,13 @@ def run_cell(source: str, names: dict[str, Any], number: int) -> list[dict[str, 
     if printed.getvalue():
         outputs.append({"output_type": "stream", "name": "stdout", "text": _lines(printed.getvalue())})
     if value is not None:
-        about = {"output_type": "execute_result", "execution_count": number, "metadata": {}}
-        outputs.append({**about, "data": shown(value)})
+        result = {"output_type": "execute_result", "execution_count": number, "metadata": {}}
+        outputs.append({**result, "data": shown(value)})
     return outputs
 
 
 def shown(value: Any) -> dict[str, Any]:
-    """A value as a notebook shows it: as text, and as HTML where it has that."""
+    """A value as text, and as HTML if it has such a representation."""
     data: dict[str, Any] = {"text/plain": _lines(repr(value))}
     if hasattr(value, "_repr_html_"):
         data["text/html"] = _lines(value._repr_html_())
@@ -59,17 +59,17 @@ def _lines(text: str) -> list[str]:
 def main() -> None:
     """Run the notebooks that are named, and write them with their outputs."""
     for name in sys.argv[1:]:
-        place = Path(name).resolve()
-        notebook = json.loads(place.read_text(encoding="utf-8"))
-        here = os.getcwd()
+        path = Path(name).resolve()
+        notebook = json.loads(path.read_text(encoding="utf-8"))
+        original_folder = os.getcwd()
         with tempfile.TemporaryDirectory() as folder:
             os.chdir(folder)
             try:
-                done = run_notebook(notebook)
+                finished = run_notebook(notebook)
             finally:
-                os.chdir(here)
-        place.write_text(json.dumps(done, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-        print(f"{name}: {sum(cell['cell_type'] == 'code' for cell in done['cells'])} cells")
+                os.chdir(original_folder)
+        path.write_text(json.dumps(finished, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        print(f"{name}: {sum(cell['cell_type'] == 'code' for cell in finished['cells'])} cells")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""Write `src/albert/__init__.pyi`: what `import albert` gives, with the types of every keyword.
+"""Write `src/albert/__init__.pyi`: the names of `import albert`, with the types of all keywords.
 
-The functions have their keywords from the options of the commands; a test compares the file with what this writes."""
+The keywords of the functions come from the options of the commands; a test compares the file with this output."""
 
 import inspect
 import re
@@ -77,9 +77,9 @@ def _definition(name: str, function: object) -> str:
 
 
 def _default(value: object) -> str:
-    shown = repr(value)
+    text = repr(value)
     simple = value is None or isinstance(value, str | int | float | tuple)
-    return re.sub(r"'([^']*)'", r'"\1"', shown) if simple else "..."
+    return re.sub(r"'([^']*)'", r'"\1"', text) if simple else "..."
 
 
 if __name__ == "__main__":

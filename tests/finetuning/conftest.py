@@ -1,4 +1,4 @@
-"""A small vocabulary, a tiny model directory, and tiny data for every kind of target."""
+"""Tiny data for every kind of target, a tiny pre-trained model, and runs that are interrupted and resumed."""
 
 import json
 from collections.abc import Mapping
@@ -12,6 +12,8 @@ from tests.tiny import tiny_config
 
 from albert.checkpoints.model_directory import save_model_directory
 from albert.finetuning import objective
+from albert.finetuning.model import PretrainedEncoder
+from albert.finetuning.run import finetune
 from albert.model.albert import AlbertForPreTraining
 from albert.model.config import AlbertConfig
 from albert.tasks.metrics import multi_label_scores, tag_metrics
@@ -31,7 +33,7 @@ def config(tokenizer) -> AlbertConfig:
 
 @pytest.fixture(scope="session")
 def pretrained(config, tokenizer_directory, tmp_path_factory) -> Path:
-    """A model directory with pre-training heads (its weights are random, which no test minds)."""
+    """A model directory with pre-training heads and random weights."""
     torch.manual_seed(1)
     path = tmp_path_factory.mktemp("models") / "pretrained"
     save_model_directory(path, AlbertForPreTraining(config), tokenizer_directory)
@@ -39,61 +41,57 @@ def pretrained(config, tokenizer_directory, tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def start(pretrained) -> PretrainedEncoder:
+    return PretrainedEncoder(str(pretrained))
+
+
+@pytest.fixture(scope="session")
 def data(tmp_path_factory) -> Path:
     """16 examples of a choice, a score, a span and an option, the same for training and development.
 
-    Of the spans that may be absent there are 32: each text is asked something that it does not say, too.
+    SQuAD 2.0 has 32: each context also has a question without an answer.
     """
     folder = tmp_path_factory.mktemp("data")
     texts = [f"the {first} saw the {second}" for first in NOUNS for second in NOUNS[:2]]
     choice = "".join(f"{text}\t{i // 8}\n" for i, text in enumerate(texts))
     score = "".join(f"{text}\tthe {NOUNS[i % 3]}\t{(i // 4) + 0.5}\n" for i, text in enumerate(texts))
-    paragraphs, open_paragraphs, passages = [], [], []
+    files = {"choice/{}.tsv": "sentence\tlabel\n" + choice, "score/{}.tsv": "sentence1\tsentence2\tscore\n" + score}
+    answered, open_questions = [], []
     for i, text in enumerate(texts):
-        noun = NOUNS[i // 2]
-        answer = {"text": noun, "answer_start": text.index(noun)}
-        paragraphs.append({"context": text, "qas": [{"id": str(i), "question": "who saw?", "answers": [answer]}]})
-        qas = paragraphs[-1]["qas"]
+        noun, level = NOUNS[i // 2], ("middle", "high")[i % 2]
+        answers = [{"text": noun, "answer_start": text.index(noun)}]
+        question = {"id": str(i), "question": "who saw?", "answers": answers}
         absent = {"id": f"{i}-absent", "question": "what sank there?", "answers": [], "is_impossible": True}
-        open_paragraphs.append({"context": text, "qas": [*qas, absent]})
+        answered.append({"context": text, "qas": [question]})
+        open_questions.append({"context": text, "qas": [question, absent]})
         options = [NOUNS[4 + (i + shift) % 4] for shift in range(3)]
         options.insert(i % 4, NOUNS[i // 4])
-        answer = "ABCD"[i % 4]
-        level = ("middle", "high")[i % 2]
-        passages.append(
-            {
-                "id": f"{level}{i}.txt",
-                "article": text,
-                "questions": ["it was a _ ."],
-                "options": [options],
-                "answers": [answer],
-            }
-        )
-    questions = json.dumps({"data": [{"title": "t", "paragraphs": paragraphs}]})
-    for split in ("train", "dev"):
-        for name, header, body in (
-            ("choice", "sentence\tlabel\n", choice),
-            ("score", "sentence1\tsentence2\tscore\n", score),
-        ):
-            (folder / name).mkdir(exist_ok=True)
-            (folder / name / f"{split}.tsv").write_text(header + body)
-        (folder / f"{split}-v1.1.json").write_text(questions)
-        (folder / f"{split}-v2.0.json").write_text(json.dumps({"data": [{"paragraphs": open_paragraphs}]}))
-        for passage in passages:
-            place = folder / "RACE" / split / passage["id"].rstrip("0123456789.tx") / passage["id"]
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_text(json.dumps(passage) + "\n\n")
+        passage = {"id": f"{level}{i}.txt", "article": text, "questions": ["it was a _ ."]}
+        passage |= {"options": [options], "answers": ["ABCD"[i % 4]]}
+        files[f"RACE/{{}}/{level}/{level}{i}.txt"] = json.dumps(passage) + "\n\n"
+    files["{}-v1.1.json"] = json.dumps({"data": [{"title": "t", "paragraphs": answered}]})
+    files["{}-v2.0.json"] = json.dumps({"data": [{"paragraphs": open_questions}]})
+    for name, text in files.items():
+        for split in ("train", "dev"):
+            path = folder / name.format(split)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
     return folder
 
 
+def folder_of(task: str, data: Path) -> Path:
+    """The folder with the files of a task."""
+    return {"sst-2": data / "choice", "sts-b": data / "score"}.get(task, data)
+
+
 @dataclass(frozen=True)
-class Written:
-    """The same rows for training and development, written down in a test."""
+class InMemory:
+    """A task source with the same rows for training and development."""
 
     columns: tuple[Mapping[str, str | tuple[str, ...]], ...]
     splits: tuple[str, ...] = ("train", "dev")
 
-    def with_files(self, files: Mapping[str, Path]) -> "Written":
+    def with_files(self, files: Mapping[str, Path]) -> "InMemory":
         return self
 
     def read(self, data: Path, split: str) -> Rows:
@@ -101,8 +99,8 @@ class Written:
         return Rows(rows, {"rows": len(rows)})
 
 
-def sixteen_tagged() -> tuple[Mapping[str, tuple[str, ...]], ...]:
-    """Captains and islands are named; one sentence is empty, one too long for a window, one word has no piece."""
+def tagged_sentences() -> tuple[Mapping[str, tuple[str, ...]], ...]:
+    """16 sentences: one is empty, one is longer than a window, some have a word without a piece."""
     sentences = []
     for i in range(13):
         first, second = NOUNS[i % 8], NOUNS[(i * 3 + 1) % 8]
@@ -110,30 +108,29 @@ def sixteen_tagged() -> tuple[Mapping[str, tuple[str, ...]], ...]:
         tags = ("O", "B-LOC", "I-LOC", "O", "O", "B-PER", "I-PER", "O")[: 7 + i % 2]
         sentences.append({"words": words, "tags": tags})
     sentences.append({"words": (), "tags": ()})
-    long = [(("the", NOUNS[i % 8], "island"), ("O", "B-LOC", "I-LOC")) for i in range(20)]
-    sentences.append({"words": sum((w for w, _ in long), ()), "tags": sum((t for _, t in long), ())})
+    long = [("the", NOUNS[i % 8], "island") for i in range(20)]
+    sentences.append({"words": sum(long, ()), "tags": ("O", "B-LOC", "I-LOC") * 20})
     sentences.append({"words": ("ship", "island"), "tags": ("I-LOC", "I-LOC")})
     return tuple(sentences)
 
 
+TAGS = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")
+PAIRS_OF_NOUNS = [(NOUNS[i // 4], NOUNS[i % 4]) for i in range(16)]
 UNDECLARED = {
     "tags": Task(
         name="tags",
-        source=Written(sixteen_tagged()),
+        source=InMemory(tagged_sentences()),
         inputs=Words("words"),
-        target=Tags(("O", "B-PER", "I-PER", "B-LOC", "I-LOC"), "tags"),
-        metrics=tag_metrics(("O", "B-PER", "I-PER", "B-LOC", "I-LOC")),
+        target=Tags(TAGS, "tags"),
+        metrics=tag_metrics(TAGS),
         recipe=TaskRecipe(learning_rate=1e-3, batch_size=8, epochs=1.0),
     ),
     "labels": Task(
         name="labels",
-        source=Written(
+        source=InMemory(
             tuple(
-                {
-                    "sentence": f"{NOUNS[i // 4]} {NOUNS[i % 4]}",
-                    "about": tuple(noun for noun in NOUNS[:4] if noun in (NOUNS[i // 4], NOUNS[i % 4])),
-                }
-                for i in range(16)
+                {"sentence": " ".join(pair), "about": tuple(noun for noun in NOUNS[:4] if noun in pair)}
+                for pair in PAIRS_OF_NOUNS
             )
         ),
         inputs=Single("sentence"),
@@ -148,45 +145,55 @@ UNDECLARED = {
 def task(request) -> Task:
     """One task of each kind of target, with a recipe for a tiny model."""
     declared = (DECLARED | UNDECLARED)[request.param]
-    recipe = replace(
-        declared.recipe,
-        learning_rate=3e-3,
-        batch_size=8,
-        steps=240 if isinstance(declared.target, Labels) else 120,  # each label has a quarter of the loss
-        epochs=None,
-        examples=None,
-        warmup_share=0.1,
-        max_length=32,
-        question_length=8,
-        stride=8,
-        head_dropout=0.0,
-    )
+    steps = 240 if isinstance(declared.target, Labels) else 120  # each label has a quarter of the loss
+    recipe = replace(declared.recipe, learning_rate=3e-3, batch_size=8, steps=steps, epochs=None, examples=None)
+    recipe = replace(recipe, warmup_share=0.1, max_length=32, question_length=8, stride=8, head_dropout=0.0)
     return replace(declared, recipe=recipe)
 
 
 @pytest.fixture
 def task_data(task, data) -> Path:
-    """The folder of the task's files."""
-    return {"sst-2": data / "choice", "sts-b": data / "score"}.get(task.name, data)
+    return folder_of(task.name, data)
 
 
 @pytest.fixture
 def interrupted(monkeypatch):
-    """A block in which a run is interrupted behind its first so many micro-batches."""
+    """A block in which a run is interrupted after a number of micro-batches."""
 
     @contextmanager
-    def interrupted(behind: int, distilled: bool = False):
-        place, name = (objective.DistillationLoss, "__call__") if distilled else (objective, "task_loss")
-        inner, calls = getattr(place, name), []
+    def interrupted(after: int, distilled: bool = False):
+        owner, name = (objective.DistillationLoss, "__call__") if distilled else (objective, "task_loss")
+        inner, calls = getattr(owner, name), []
 
         def loss(*arguments):
             calls.append(arguments)
-            if len(calls) > behind:
+            if len(calls) > after:
                 raise KeyboardInterrupt
             return inner(*arguments)
 
         with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-            patched.setattr(place, name, loss)
+            patched.setattr(owner, name, loss)
             yield
 
     return interrupted
+
+
+def weights_of(result) -> bytes:
+    return (result.model_directory / "model.safetensors").read_bytes()
+
+
+@pytest.fixture
+def complete_and_resumed(tmp_path, interrupted):
+    """The results of an uninterrupted run and of one that was interrupted and resumed, whose weights must be equal."""
+
+    def run(task, start, data, settings, after, distilled=False):
+        complete = finetune(task, start, data, tmp_path / "complete", settings=settings)
+        with interrupted(after, distilled):
+            finetune(task, start, data, tmp_path / "stopped", settings=settings)
+        assert not (tmp_path / "stopped/model").exists()
+        resumed = finetune(task, start, data, tmp_path / "stopped", settings=settings)
+        assert weights_of(complete) == weights_of(resumed)
+        assert not (tmp_path / "stopped/checkpoints").exists()
+        return complete, resumed
+
+    return run

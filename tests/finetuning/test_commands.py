@@ -1,4 +1,4 @@
-"""`albert finetune` and `albert evaluate`: from files to scores, and mistakes in one line with their exit code."""
+"""`albert finetune` and `albert evaluate`: from files to scores, and errors in one line with their exit code."""
 
 import json
 import shlex
@@ -6,8 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from albert.checkpoints.model_directory import save_model_directory
 from albert.cli.main import dispatch, run
 from albert.finetuning.options import rate_for_width
+from albert.model.albert import AlbertForPairClassification
+from albert.runtime.json_files import read_json_object
 from albert.tasks.glue import SST2, TabSeparated
 from albert.tasks.metrics import accuracy, f1
 from albert.tasks.submission import DECLARED
@@ -15,155 +18,165 @@ from albert.tasks.submission import DECLARED
 SMALL = ["--steps", "4", "--batch-size", "4", "--max-length", "32", "--device", "cpu"]
 
 
-def test_a_declared_task_from_the_command_line(data, pretrained, tmp_path, capsys):
-    output = str(tmp_path / "run")
-    arguments = ["finetune", "SST-2", "--model", str(pretrained), "--data", str(data / "choice"), "--output", output]
-    assert dispatch([*arguments, *SMALL]) == 0
-    said = capsys.readouterr().out
-    assert "4 steps over 16 of 16 training rows" in said
-    assert "new, drawn at random: classifier.weight, classifier.bias" in said
-    assert "best constant answer: 50.00" in said
-    results = tmp_path / "scores.json"
-    evaluate = ["evaluate", "sst2", "--model", output, "--data", str(data / "choice"), "--device", "cpu"]
-    assert dispatch([*evaluate, "--results", str(results), "--predictions", str(tmp_path / "p.jsonl")]) == 0
-    report = json.loads((tmp_path / "run/results.json").read_text())
-    assert json.loads(results.read_text())["scores"] == report["scores"]
+@pytest.fixture
+def command(pretrained, tmp_path):
+    """The arguments of `albert finetune` for a task, its files and a name of the run."""
+
+    def arguments(task, folder, name, *more):
+        start = ["finetune", task, "--model", str(pretrained), "--data", str(folder)]
+        return [*start, "--output", str(tmp_path / name), *SMALL, *more]
+
+    return arguments
+
+
+def test_declared_task(command, data, tmp_path, capsys):
+    assert dispatch(command("SST-2", data / "choice", "run")) == 0
+    out = capsys.readouterr().out
+    assert "4 steps over 16 of 16 training rows" in out
+    assert "new, drawn at random: classifier.weight, classifier.bias" in out
+    assert "best constant answer: 50.00" in out
+    results, predictions = tmp_path / "scores.json", tmp_path / "p.jsonl"
+    evaluate = ["evaluate", "sst2", "--model", str(tmp_path / "run"), "--data", str(data / "choice")]
+    files = ["--results", str(results), "--predictions", str(predictions)]
+    assert dispatch([*evaluate, "--device", "cpu", *files]) == 0
+    report = read_json_object(tmp_path / "run/results.json")
+    assert read_json_object(results)["scores"] == report["scores"]
     assert report["recipe"]["max_length"] == 32
-    assert len((tmp_path / "p.jsonl").read_text().splitlines()) == 16
+    assert len(predictions.read_text().splitlines()) == 16
 
 
-def test_a_new_task_is_one_declaration(data, pretrained, tmp_path, monkeypatch, capsys):
-    """What docs/tour.md says of entering a task: files, columns, target, metrics and recipe, and nothing else."""
+def test_a_new_task_is_one_declaration(command, data, tmp_path, monkeypatch, capsys):
+    """As docs/tour.md says: files, columns, target, metrics and recipe, and nothing else."""
     source = TabSeparated("choice", {"train": "train.tsv", "dev": "dev.tsv"})
-    mine = replace(SST2, name="my-reviews", source=source, metrics=(f1, accuracy), published=())
-    monkeypatch.setitem(DECLARED, mine.name, mine)
-    arguments = ["finetune", "my-reviews", "--model", str(pretrained), "--data", str(data)]
-    assert dispatch([*arguments, "--output", str(tmp_path / "run"), *SMALL]) == 0
+    task = replace(SST2, name="my-reviews", source=source, metrics=(f1, accuracy), published=())
+    monkeypatch.setitem(DECLARED, task.name, task)
+    assert dispatch(command("my-reviews", data, "run")) == 0
     assert dispatch(["evaluate", "My_Reviews", "--model", str(tmp_path / "run"), "--data", str(data)]) == 0
-    assert json.loads((tmp_path / "run/results.json").read_text())["scores"].keys() == {"f1", "accuracy"}
-    assert run(["finetune", "my-review", *arguments[2:], "--output", str(tmp_path / "no")]) == 2
+    assert read_json_object(tmp_path / "run/results.json")["scores"].keys() == {"f1", "accuracy"}
+    assert run(command("my-review", data, "no")) == 2
     assert "did you mean 'my-reviews'" in capsys.readouterr().err
 
 
-def test_several_seeds_from_the_command_line(data, pretrained, tmp_path, capsys):
-    output = str(tmp_path / "runs")
-    arguments = ["finetune", "sts-b", "--model", str(pretrained), "--data", str(data / "score"), "--output", output]
-    assert dispatch([*arguments, *SMALL, "--seeds", "2", "--select", "best", "--evaluate-every", "2"]) == 0
-    said = capsys.readouterr().out
-    assert "selection: the best of 2 evaluations by pearson on the development set" in said
-    assert ["score", "seed-0", "seed-1"] in [line.split() for line in said.splitlines()]
-    assert "after step" in said and "quartiles" in said
-    summary = json.loads((tmp_path / "runs/summary.json").read_text())
+def test_several_seeds(command, data, tmp_path, capsys):
+    options = ["--seeds", "2", "--select", "best", "--evaluate-every", "2"]
+    assert dispatch(command("sts-b", data / "score", "runs", *options)) == 0
+    out = capsys.readouterr().out
+    assert "selection: the best of 2 evaluations by pearson on the development set" in out
+    assert ["score", "seed-0", "seed-1"] in [line.split() for line in out.splitlines()]
+    assert "after step" in out and "quartiles" in out
+    summary = read_json_object(tmp_path / "runs/summary.json")
     assert {run["step"] for run in summary["runs"]} <= {2, 4}
-    assert "failed" not in said or summary["failed_seeds"]
+    assert "failed" not in out or summary["failed_seeds"]
 
 
-def test_groups_and_a_question_for_a_model_that_chooses(data, pretrained, tmp_path, capsys):
-    output = str(tmp_path / "run")
-    arguments = ["finetune", "race", "--model", str(pretrained), "--data", str(data), "--output", output]
-    assert dispatch([*arguments, *SMALL, "--question-length", "8", "--v2-recipe"]) == 0
-    said = capsys.readouterr().out
-    assert all(name in said for name in ("accuracy_middle", "accuracy_high", "--choose"))
-    recipe = json.loads((tmp_path / "run/recipe.json").read_text())["recipe"]
+def test_multiple_choice_with_groups_and_the_recipe_of_version_2(command, data, tmp_path, capsys):
+    assert dispatch(command("race", data, "run", "--question-length", "8", "--v2-recipe")) == 0
+    out = capsys.readouterr().out
+    assert all(name in out for name in ("accuracy_middle", "accuracy_high", "--choose"))
+    recipe = read_json_object(tmp_path / "run/recipe.json")["recipe"]
     assert (recipe["learning_rate"], recipe["encoder_dropout"]) == (rate_for_width(1e-5, 32), 0.0)
 
 
-def test_further_splits_are_scored_where_their_files_are(pretrained, tmp_path, capsys):
+def test_further_splits_are_scored_if_their_files_exist(command, tmp_path, capsys):
     header = "index\tsentence1\tsentence2\tgold_label\n"
     rows = "".join(f"{i}\ta ship\tthe sea\t{label}\n" for i, label in enumerate(("neutral", "entailment") * 3))
     for name in ("train", "dev_matched"):
         (tmp_path / f"{name}.tsv").write_text(header + rows)
-    arguments = ["finetune", "mnli", "--model", str(pretrained), "--data", str(tmp_path), *SMALL, "--output"]
-    assert dispatch([*arguments, str(tmp_path / "one")]) == 0
+    assert dispatch(command("mnli", tmp_path, "one")) == 0
     assert "dev_mismatched is not scored: " in capsys.readouterr().out
     (tmp_path / "dev_mismatched.tsv").write_text(header + rows)
-    assert dispatch([*arguments, str(tmp_path / "two")]) == 0
+    assert dispatch(command("mnli", tmp_path, "two")) == 0
     assert "dev_mismatched: accuracy " in capsys.readouterr().out
-    report = json.loads((tmp_path / "two/results.json").read_text())
+    report = read_json_object(tmp_path / "two/results.json")
     assert report["further_scores"] == {"dev_mismatched": report["scores"]}
     assert len((tmp_path / "two/predictions-dev_mismatched.jsonl").read_text().splitlines()) == 6
     ax = "Premise\tHypothesis\tLabel\na ship\ta sea\tneutral\na ship\ta sea\tcontradiction\n"
     (tmp_path / "diagnostic-full.tsv").write_text(ax)
-    assert (
-        dispatch(["evaluate", "ax", "--model", str(tmp_path / "two"), "--data", str(tmp_path), "--device", "cpu"]) == 0
-    )
+    assert dispatch(["evaluate", "ax", "--model", str(tmp_path / "two"), "--data", str(tmp_path)]) == 0
     assert "matthews_correlation" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("regression", [False, True])
-def test_own_files_from_the_command_line(regression, pretrained, tmp_path):
-    table = "review,stars\n" + "".join(
-        f'"the ship, {word}",{stars}\n' for word, stars in (("good", 10), ("bad", 2)) * 4
-    )
-    (tmp_path / "my.csv").write_text(table)
-    columns = ["--text", "review", "--label", "stars"]
-    files = ["--train", str(tmp_path / "my.csv"), "--dev", str(tmp_path / "my.csv")]
-    output = str(tmp_path / "run")
+def test_own_files(regression, pretrained, tmp_path):
+    rows = "".join(f'"the ship, {word}",{stars}\n' for word, stars in (("good", 10), ("bad", 2)) * 4)
+    path, output = tmp_path / "my.csv", str(tmp_path / "run")
+    path.write_text("review,stars\n" + rows)
+    dev = ["--dev", str(path), "--text", "review", "--label", "stars"]
     kind = ["--regression"] if regression else []
-    assert dispatch(["finetune", *files, *columns, *kind, "--model", str(pretrained), "--output", output, *SMALL]) == 0
-    config = json.loads((tmp_path / "run/model/config.json").read_text())
-    assert config["id2label"] == ({"0": "stars"} if regression else {"0": "2", "1": "10"})
-    assert (
-        dispatch(["evaluate", "--dev", str(tmp_path / "my.csv"), *columns, "--model", output, "--device", "cpu"]) == 0
-    )
+    command = ["finetune", "--train", str(path), *dev, *kind, "--model", str(pretrained), "--output", output, *SMALL]
+    assert dispatch(command) == 0
+    id2label = json.loads((tmp_path / "run/model/config.json").read_text())["id2label"]
+    assert id2label == ({"0": "stars"} if regression else {"0": "2", "1": "10"})
+    assert dispatch(["evaluate", *dev, "--model", output, "--device", "cpu"]) == 0
+
+
+SST2_RUN = "finetune sst-2 --model MODEL --data DATA --output OUT"
+GLUE_RUN = "finetune glue --model MODEL --data EMPTY --output OUT"
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "message"),
+    ("command", "codes", "message"),
     [
-        (["finetune", "sst3", "--model", "MODEL", "--data", "x", "--output", "OUT"], 2, "did you mean 'sst-2'"),
-        (["finetune", "--model", "MODEL", "--output", "OUT"], 2, "no task"),
-        (["finetune", "sst-2", "--model", "MODEL", "--output", "OUT"], 2, "--data: is missing"),
-        (["finetune", "sst-2", "--model", "MODEL", "--data", "x", "--output", "OUT"], 66, "has no train.tsv"),
-        (["finetune", "sst-2", "--model", "absent/m", "--data", "x", "--output", "OUT"], (66, 69), "no such directory"),
+        ("finetune sst3 --model MODEL --data x --output OUT", (2,), "did you mean 'sst-2'"),
+        ("finetune --model MODEL --output OUT", (2,), "no task"),
+        ("finetune sst-2 --model MODEL --output OUT", (2,), "--data: is missing"),
+        ("finetune sst-2 --model MODEL --data x --output OUT", (66,), "has no train.tsv"),
+        ("finetune sst-2 --model absent/m --data x --output OUT", (66, 69), "no such directory"),
+        ("finetune --train x.csv --model MODEL --output OUT", (66,), "x.csv: No such file"),
+        ("finetune sst-2 --model MODEL --data DATA", (2,), "--output: is needed"),
+        ("finetune ax --model MODEL --data DATA --output OUT", (78,), "has no training set"),
+        (f"{SST2_RUN} --text a", (2,), "own columns"),
+        (f"{SST2_RUN} --epochs -1", (78,), "epochs: must be above 0"),
+        (f"{SST2_RUN} --epochs 1 --steps 1", (2,), "say the same thing twice"),
+        (f"{SST2_RUN} --span-head joint", (2,), "--span-head: goes with tasks whose answers are spans"),
+        (f"{SST2_RUN} --v2-recipe", (2,), "has one recipe for both releases"),
+        # Changes of the model.
+        (f"{SST2_RUN} --keep-head", (78,), "has no head to keep"),
+        (f"{SST2_RUN} --keep-head --init random", (2,), "--keep-head: and --init random contradict each other"),
+        (f"{SST2_RUN} --sharing some", (2,), "albert finetune: "),
+        (f"{SST2_RUN} --revision main", (2,), "which is a directory"),
+        (f"{SST2_RUN} --num-hidden-groups 5", (78,), "num_hidden_groups: 5 groups for 2 layers"),
+        (f"{SST2_RUN} --extend-position tile", (2,), "unknown option; did you mean '--extend-positions'?"),
+        (f"{SST2_RUN} --depth 3 --num-hidden-layers 4", (2,), "--depth: and --num-hidden-layers are the same thing"),
+        # Exits, teachers and frozen encoders.
+        (f"{SST2_RUN} --exits 2 7", (78,), "exits: names 7, the model has 2 layers"),
+        (f"{SST2_RUN} --teacher nowhere/at/all", (66,), "nowhere/at/all"),
+        (f"{SST2_RUN} --distillation-weight 0.3", (2,), "--distillation-weight: goes with --teacher"),
+        (f"{SST2_RUN} --teacher-revision v2", (2,), "--teacher-revision: goes with --teacher"),
+        (f"{SST2_RUN} --freeze-encoder --encoder-dropout 0.1", (2,), "has no effect with --freeze-encoder"),
+        # Benchmarks.
+        ("finetune glue --model MODEL --output OUT", (2,), "--data: is missing; the tasks' files are looked for there"),
+        (GLUE_RUN, (66,), "has no task of glue with training and development files"),
+        (f"{GLUE_RUN} --text a", (2,), "--text: goes with one task, glue has many"),
+        (f"{GLUE_RUN} --keep-head", (2,), "--keep-head: goes with one task"),
+        (f"{SST2_RUN} --intermediate m", (2,), "--intermediate: goes with a benchmark"),
+        # Evaluation.
+        ("evaluate sst-2 --model MODEL --data DATA", (78,), "has no head for this task"),
+        ("evaluate sst-2 --model MODEL", (2,), "--data: is missing"),
+        ("evaluate --model MODEL", (2,), "your own file needs --dev, --text, --label"),
+        ("evaluate pretraining --model MODEL", (2,), "--data: is needed"),
+        ("evaluate sst-2 --model PAIRS --data DATA", (78,), "compares two texts"),
+        ("predict PAIRS --classify ship", (2,), "this model compares two texts"),
+        # Pairs of texts.
+        (f"{SST2_RUN} --encode-pairs separately", (78,), "needs pairs of texts, sst-2 has none"),
+        ("finetune sts-b --data x --model MODEL --output OUT --encode-pairs separately --exits 1", (78,), "no exits"),
         (
-            ["finetune", "sst-2", "--model", "MODEL", "--data", "DATA", "--output", "OUT", "--text", "a"],
-            2,
-            "own columns",
+            "finetune sts-b --data x --model PAIRS --output OUT --encode-pairs together --keep-head",
+            (78,),
+            "reads pairs separately",
         ),
-        (["finetune", "--train", "x.csv", "--model", "MODEL", "--output", "OUT"], 66, "x.csv: No such file"),
-        (["finetune", "sst-2", "--model", "MODEL", "--data", "DATA"], 2, "--output: is needed"),
-        (
-            ["finetune", "sst-2", "--model", "MODEL", "--data", "DATA", "--output", "OUT", "--epochs", "-1"],
-            78,
-            "epochs: must be above 0",
-        ),
-        (
-            shlex.split("finetune sst-2 --model MODEL --data DATA --output OUT --epochs 1 --steps 1"),
-            2,
-            "say the same thing twice",
-        ),
-        (
-            ["finetune", "sst-2", "--model", "MODEL", "--data", "DATA", "--output", "OUT", "--span-head", "joint"],
-            2,
-            "--span-head: goes with tasks whose answers are spans",
-        ),
-        (
-            ["finetune", "sst-2", "--model", "MODEL", "--data", "DATA", "--output", "OUT", "--v2-recipe"],
-            2,
-            "has one recipe for both releases",
-        ),
-        (["finetune", "ax", "--model", "MODEL", "--data", "DATA", "--output", "OUT"], 78, "has no training set"),
-        (["evaluate", "sst-2", "--model", "MODEL", "--data", "DATA"], 78, "has no head for this task"),
-        (["evaluate", "sst-2", "--model", "MODEL"], 2, "--data: is missing"),
-        (["evaluate", "--model", "MODEL"], 2, "your own file needs --dev, --text, --label"),
-        (["evaluate", "pretraining", "--model", "MODEL"], 2, "--data: is needed"),
     ],
 )
-def test_mistakes_are_one_line_with_their_exit_code(arguments, code, message, data, pretrained, tmp_path, capsys):
-    places = {"MODEL": str(pretrained), "DATA": str(data / "choice"), "OUT": str(tmp_path / "run")}
-    found = run([places.get(argument, argument) for argument in arguments])
-    said = capsys.readouterr().err.strip()
-    assert message in said
-    assert said.count("\n") == 0
-    assert said.startswith("albert: error: ")
-    assert found in (code if isinstance(code, tuple) else (code,))
+def test_errors_are_one_line_with_their_exit_code(
+    command, codes, message, data, pretrained, config, tokenizer_directory, tmp_path, capsys
+):
+    pairs, empty = tmp_path / "pairs", tmp_path / "empty"
+    paths = {"MODEL": pretrained, "DATA": data / "choice", "OUT": tmp_path / "run", "EMPTY": empty, "PAIRS": pairs}
+    empty.mkdir()
+    if "PAIRS" in command:
+        save_model_directory(pairs, AlbertForPairClassification(config, 2), tokenizer_directory)
+    code = run([str(paths.get(word, word)) for word in shlex.split(command)])
+    error = capsys.readouterr().err.strip()
+    assert message in error and "\n" not in error and error.startswith("albert: error: ")
+    assert code in codes
     assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.parametrize("command", ["finetune", "evaluate"])
-def test_help_ends_with_examples_that_parse(command, capsys):
-    with pytest.raises(SystemExit) as end:
-        dispatch([command, "--help"])
-    assert end.value.code == 0
-    assert f"albert {command} sst-2 --model" in capsys.readouterr().out

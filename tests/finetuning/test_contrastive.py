@@ -1,6 +1,5 @@
-"""`albert finetune --objective contrastive`: vectors of texts that belong together come closer."""
+"""`albert finetune --objective contrastive`: vectors of texts that belong together become similar."""
 
-import json
 import random
 
 import numpy as np
@@ -11,9 +10,10 @@ from tests.finetuning.conftest import PLAIN_WORDS
 import albert
 from albert.cli.main import dispatch, run
 from albert.finetuning.contrastive import contrastive_loss, hold_out_pairs, read_text_pairs, retrieval_accuracy
+from albert.runtime.json_files import read_json_object
 
 WORDS = PLAIN_WORDS[:12]
-PARTNERS = (
+PARTNERS = [
     "horse",
     "silver",
     "winter",
@@ -26,7 +26,7 @@ PARTNERS = (
     "cheese",
     "ocean",
     "tree",
-)
+]
 COLUMNS = ["--text", "question", "--pair", "answer"]
 
 
@@ -46,74 +46,66 @@ def command(table, model, output, *more):
     return ["finetune", "--objective", "contrastive", *files, "--batch-size", "32", "--max-length", "16", *more]
 
 
-def test_texts_that_belong_together_find_each_other(table, pretrained, tmp_path, capsys):
-    learn = command(table, pretrained, tmp_path / "run", "--steps", "100", "--learning-rate", "3e-3")
-    assert dispatch(learn) == 0
-    said = capsys.readouterr().out
-    assert "training: 1 rows without text left out" in said
-    assert "is ready" in said and "export sentence-transformers" in said
-    report = json.loads((tmp_path / "run/results.json").read_text())
+def test_texts_that_belong_together_are_found(table, pretrained, tmp_path, capsys):
+    finetune = command(table, pretrained, tmp_path / "run", "--steps", "100", "--learning-rate", "3e-3")
+    assert dispatch(finetune) == 0
+    out = capsys.readouterr().out
+    assert "training: 1 rows without text left out" in out
+    assert "is ready" in out and "export sentence-transformers" in out
+    report = read_json_object(tmp_path / "run/results.json")
     before, after = (report[name]["retrieval_accuracy"] for name in ("before", "scores"))
     assert after > 50 > 25 > before
-    # The saved model gives these vectors, and the score can be had from them.
+    # The vectors of the saved model have the reported score.
     pairs, scored = hold_out_pairs(read_text_pairs(table, "question", "answer"), 0.1, 0)
-    assert report["training"]["examples"] == len(pairs)
+    assert report["training"]["examples"] == len(pairs.texts)
     predictor = albert.load(tmp_path / "run", precision="fp32")
-    vectors = predictor.embed([*scored.firsts, *scored.seconds])
-    texts = np.unique([*scored.firsts, *scored.seconds], return_inverse=True)[1]
-    assert retrieval_accuracy(vectors, texts) == pytest.approx(after)
-    assert json.loads((tmp_path / "run/model/config.json").read_text())["architectures"] == ["AlbertModel"]
+    texts = [*(first for first, _ in scored.texts), *(second for _, second in scored.texts)]
+    numbers = np.unique(texts, return_inverse=True)[1]
+    assert retrieval_accuracy(predictor.embed(texts), numbers) == pytest.approx(after)
+    assert read_json_object(tmp_path / "run/model/config.json")["architectures"] == ["AlbertModel"]
     assert "retrieval_accuracy among 40 pairs" in (tmp_path / "run/model/README.md").read_text()
-    # The same call finds the run complete; another one is refused.
-    assert dispatch(learn) == 0
+    # The same command finds the run complete; another one is refused.
+    assert dispatch(finetune) == 0
     assert "complete already" in capsys.readouterr().out
-    assert run([*learn, "--temperature", "0.1"]) != 0
+    assert run([*finetune, "--temperature", "0.1"]) != 0
     assert "another" in capsys.readouterr().err
 
 
-def test_both_doors_write_the_same_model_and_it_starts_another(table, pretrained, tmp_path):
+def test_command_and_python_write_the_same_model_and_it_can_be_a_start(table, pretrained, tmp_path):
     assert dispatch(command(table, pretrained, tmp_path / "command", "--steps", "3")) == 0
-    result = albert.finetune(
-        objective="contrastive",
-        train=table,
-        text="question",
-        pair="answer",
-        model=pretrained,
-        output=tmp_path / "python",
-        steps=3,
-        batch_size=32,
-        max_length=16,
-        device="cpu",
-    )
+    options = {"steps": 3, "batch_size": 32, "max_length": 16, "device": "cpu"}
+    columns = {"train": table, "text": "question", "pair": "answer"}
+    output = tmp_path / "python"
+    result = albert.finetune(objective="contrastive", **columns, **options, model=pretrained, output=output)
     assert 0 <= result.scores["retrieval_accuracy"] <= 100
     assert "contrastive" in repr(result)
-    weights = [(tmp_path / door / "model/model.safetensors").read_bytes() for door in ("command", "python")]
+    weights = [(tmp_path / name / "model/model.safetensors").read_bytes() for name in ("command", "python")]
     assert weights[0] == weights[1]
-    assert dispatch(command(table, tmp_path / "python", tmp_path / "again", "--steps", "1")) == 0
+    assert dispatch(command(table, output, tmp_path / "again", "--steps", "1")) == 0
 
 
-def test_the_loss_is_that_of_its_formula_and_equal_texts_are_not_wrong():
+def test_loss_by_its_formula_and_equal_texts_are_not_negatives():
     torch.manual_seed(0)
     vectors = torch.randn(6, 4)
     unit = vectors / vectors.norm(dim=1, keepdim=True)
     scores = unit[:3] @ unit[3:].T / 0.05
-    wanted = -scores.log_softmax(1).diagonal().sum()
+    expected = -scores.log_softmax(1).diagonal().sum()
     sums = contrastive_loss(vectors, torch.arange(6), 0.05)
-    assert torch.allclose(sums.losses["pairs"], wanted)
-    # The second texts of the first two pairs are one text: neither is the other's wrong answer.
+    assert torch.allclose(sums.losses["pairs"], expected)
+    # The second texts of the first two pairs are equal.
     scores[0, 1] = scores[1, 0] = -torch.inf
     sums = contrastive_loss(vectors, torch.tensor([0, 1, 2, 3, 3, 5]), 0.05)
     assert torch.allclose(sums.losses["pairs"], -scores.log_softmax(1).diagonal().sum())
 
 
-def test_no_text_is_both_learnt_and_scored(tmp_path):
+def test_training_and_scored_pairs_have_no_text_in_common(tmp_path):
     rows = [f"question {i},answer {i // 4}" for i in range(40)]
     (tmp_path / "t.csv").write_text("\n".join(["a,b", *rows]) + "\n")
     pairs = read_text_pairs(tmp_path / "t.csv", "a", "b")
-    learnt, scored = hold_out_pairs(pairs, 0.1, 0)
-    assert not {*learnt.firsts, *learnt.seconds} & {*scored.firsts, *scored.seconds}
-    counts = learnt.counts
-    kept = len(learnt) + counts["kept_back_for_dev"] + counts["rows_that_share_a_text_with_dev"]
+    train, scored = hold_out_pairs(pairs, 0.1, 0)
+    assert not {text for pair in train.texts for text in pair} & {text for pair in scored.texts for text in pair}
+    counts = train.counts
+    kept = len(train.texts) + counts["kept_back_for_dev"] + counts["rows_that_share_a_text_with_dev"]
     assert kept == counts["rows"] == 40
 
 
@@ -130,7 +122,7 @@ def test_no_text_is_both_learnt_and_scored(tmp_path):
         (["sts-b"], "contrastive learns from your own table, not from sts-b"),
     ],
 )
-def test_what_cannot_be_is_said_on_one_line(more, message, table, pretrained, tmp_path, capsys):
+def test_errors_are_one_line(more, message, table, pretrained, tmp_path, capsys):
     assert run([*command(table, pretrained, tmp_path / "no", "--steps", "1"), *more]) != 0
     assert message in capsys.readouterr().err.strip().splitlines()[-1]
     assert not (tmp_path / "no").exists()

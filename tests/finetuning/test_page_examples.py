@@ -1,6 +1,5 @@
-"""Rows of the development set that a run keeps in the model's folder for the page of `albert serve`."""
+"""`examples.json`: rows of the development set for the page of `albert serve`."""
 
-import json
 from dataclasses import replace
 
 import pytest
@@ -8,10 +7,10 @@ from tests.finetuning.conftest import NOUNS
 from tests.inference.server.running_servers import running, wait_until
 
 from albert.cli.main import run
-from albert.finetuning.model import PretrainedEncoder
 from albert.finetuning.run import finetune
 from albert.finetuning.run_record import FinetuningSettings, page_examples
 from albert.inference.predictor import Predictor
+from albert.runtime.json_files import read_json_object
 from albert.runtime.manifest import verify_directory
 from albert.tasks.examples import Example
 from albert.tasks.submission import DECLARED
@@ -25,64 +24,60 @@ FIELDS = {
 SST2 = DECLARED["sst-2"]
 
 
-def test_a_run_keeps_rows_of_its_task_and_the_server_gives_them_to_the_page(task, task_data, pretrained, tmp_path):
+def served_examples(server):
+    wait_until(lambda: server.service.state == "ready")
+    return server.request("GET", "/page/examples.json").json
+
+
+def test_run_keeps_rows_of_its_task_and_the_server_serves_them(task, task_data, start, tmp_path):
     task = replace(task, recipe=replace(task.recipe, steps=2))
-    start = PretrainedEncoder(str(pretrained))
-    model = finetune(task, start, task_data, tmp_path / "run", settings=FinetuningSettings(device="cpu"))
-    directory = model.model_directory
-    kept = json.loads((directory / "examples.json").read_text())
-    assert [set(each) for each in kept["examples"]] == [FIELDS.get(task.name, {"text"})] * 5
-    assert all(isinstance(value, str) and value for each in kept["examples"] for value in each.values())
+    result = finetune(task, start, task_data, tmp_path / "run", settings=FinetuningSettings(device="cpu"))
+    directory = result.model_directory
+    saved = read_json_object(directory / "examples.json")
+    assert [set(row) for row in saved["examples"]] == [FIELDS.get(task.name, {"text"})] * 5
+    assert all(isinstance(value, str) and value for row in saved["examples"] for value in row.values())
     verify_directory(directory)
     assert "examples.json" in (directory / "MANIFEST.json").read_text()
-    assert "- examples.json holds 5 rows of the development set, without labels\n" in (
-        directory / "README.md"
-    ).read_text(encoding="utf-8")
+    card = (directory / "README.md").read_text(encoding="utf-8")
+    assert "- examples.json holds 5 rows of the development set, without labels\n" in card
     if task.name == "race":
-        assert len(kept["examples"][0]["options"].splitlines()) == 4
+        assert len(saved["examples"][0]["options"].splitlines()) == 4
     with running(lambda: Predictor.open(tmp_path / "run", "cpu")) as server:
-        wait_until(lambda: server.service.state == "ready")
-        assert server.request("GET", "/page/examples.json").json == kept
+        assert served_examples(server) == saved
 
 
-def test_none_are_kept_where_none_are_wanted(pretrained, tmp_path, capsys):
+def test_no_rows_are_kept_with_page_examples_0(pretrained, tmp_path, capsys):
     rows = "".join(f"the {noun} {i},{'yes' if i % 2 else 'no'}\n" for i in range(4) for noun in NOUNS)
     (tmp_path / "rows.csv").write_text("text,label\n" + rows)
-    words = ["finetune", "--train", str(tmp_path / "rows.csv"), "--text", "text", "--label", "label", "--steps", "1"]
-    words += ["--model", str(pretrained), "--output", str(tmp_path / "run"), "--device", "cpu"]
-    assert run([*words, "--page-examples", "-1"]) == 78
+    command = ["finetune", "--train", str(tmp_path / "rows.csv"), "--text", "text", "--label", "label", "--steps", "1"]
+    command += ["--model", str(pretrained), "--output", str(tmp_path / "run"), "--device", "cpu"]
+    assert run([*command, "--page-examples", "-1"]) == 78
     assert "page_examples: is -1, at least 0 is needed" in capsys.readouterr().err
-    assert run([*words, "--page-examples", "0"]) == 0
+    assert run([*command, "--page-examples", "0"]) == 0
     model = tmp_path / "run/model"
     assert not (model / "examples.json").exists()
     assert "examples.json" not in (model / "README.md").read_text(encoding="utf-8")
-    assert json.loads((tmp_path / "run/recipe.json").read_text())["settings"]["page_examples"] == 0
+    assert read_json_object(tmp_path / "run/recipe.json")["settings"]["page_examples"] == 0
     with running(lambda: Predictor.open(model, "cpu")) as server:
-        wait_until(lambda: server.service.state == "ready")
-        assert server.request("GET", "/page/examples.json").json == {"examples": []}
-        assert server.request("GET", "/model").json["name"] == "run"  # its model lies in run/model
+        assert served_examples(server) == {"examples": []}
+        assert server.request("GET", "/model").json["name"] == "run"  # its model is in run/model
         (model / "examples.json").write_text('{"examples": [{"text": 3}]}')  # another program's file of that name
-        assert server.request("GET", "/page/examples.json").json == {"examples": []}
+        assert served_examples(server) == {"examples": []}
     capsys.readouterr()
-    assert run(words) != 0
+    assert run(command) != 0
     assert "holds" in capsys.readouterr().err
 
 
-def example(text: str, label: int) -> Example:
-    return Example("0", "rows:1", (text,), label)
-
-
-def test_labels_take_turns_and_what_is_long_or_empty_is_left_out():
-    rows = [example("first", 1), example("second", 1), example("x" * 301, 0), example(" ", 0), example("third", 0)]
-    rows += [example("\ud800", 0), example("first", 1)]
-    assert page_examples(SST2, rows, 9) == [{"text": "third"}, {"text": "first"}, {"text": "second"}]
-    assert page_examples(SST2, rows, 2) == [{"text": "third"}, {"text": "first"}]
-    assert page_examples(SST2, [example("x" * 301, 0)], 2) == []
+def test_labels_take_turns_and_long_or_empty_rows_are_left_out():
+    rows = [("first", 1), ("second", 1), ("x" * 301, 0), (" ", 0), ("third", 0), ("\ud800", 0), ("first", 1)]
+    examples = [Example("0", "rows:1", (text,), label) for text, label in rows]
+    assert page_examples(SST2, examples, 9) == [{"text": "third"}, {"text": "first"}, {"text": "second"}]
+    assert page_examples(SST2, examples, 2) == [{"text": "third"}, {"text": "first"}]
+    assert page_examples(SST2, examples[2:3], 2) == []
 
 
 @pytest.mark.parametrize("count", [1, 3, 9])
-def test_numbers_are_taken_from_low_to_high(count):
-    task = DECLARED["sts-b"]
-    rows = [Example(str(i), "rows", (f"a{i}", f"b{i}"), float(9 - i)) for i in range(9)]
-    found = [int(each["text"][1]) for each in page_examples(task, rows, count)]
-    assert len(found) == count and found == sorted(found, reverse=True)
+def test_numbers_go_from_low_to_high(count):
+    examples = [Example(str(i), "rows", (f"a{i}", f"b{i}"), float(9 - i)) for i in range(9)]
+    indices = [int(row["text"][1]) for row in page_examples(DECLARED["sts-b"], examples, count)]
+    assert len(indices) == count and indices == sorted(indices, reverse=True)

@@ -1,6 +1,6 @@
-"""Evaluating a model on a task: predictions of every example, official scores, the threshold, lines for people.
+"""Evaluation of a model on a task: predictions for every example, official scores, thresholds, and lines to print.
 
-Every example is answered; nothing is scored on a part of a split."""
+Every example is answered; a part of a split is never scored."""
 
 import json
 import time
@@ -38,20 +38,16 @@ from albert.tasks.submission import OWN_THRESHOLDS, average_answers, average_num
 from albert.tasks.task import Choice, Labels, Option, Score, Span, Tags, Target, Task
 
 # --------------------------------------------------------------------------------------------------------------------
-# Predictions from a model's outputs: gold and predicted values for the metrics, and a readable entry for each example.
+# From a model's outputs to predictions.
 
 SHOWN_ANSWERS = 5
 LIKELY = 0.5
-"""The probability from which on a label counts as true where several may be."""
+"""With several labels per example, a label is predicted from this probability on."""
 
 
 @dataclass(frozen=True)
 class Predictions:
-    """One of each for every example, in order.
-
-    `gold` and `predicted` are label ids, places of options, sets of labels, tags, numbers, or answers; `entries` are
-    JSON objects.
-    """
+    """Gold and predicted values for the metrics, and a JSON object for each example, all in file order."""
 
     gold: Any
     predicted: Any
@@ -61,11 +57,9 @@ class Predictions:
 def labels_predictions(
     examples: Sequence[Example], target: Choice | Option | Labels, gold: np.ndarray, probabilities: np.ndarray
 ) -> Predictions:
-    """The likeliest label or option, or of several labels every one that is likelier true than not.
+    """The most probable label or option; with several labels per example, every label from `LIKELY` on.
 
-    Args:
-        gold: label ids [examples], or which labels are true [examples, labels].
-        probabilities: [examples, labels], in the task's order.
+    `gold` is [examples], or which labels are true [examples, labels]; `probabilities` [examples, labels].
     """
     names = np.array(target.options if isinstance(target, Option) else target.labels, object)
     several = isinstance(target, Labels)
@@ -78,22 +72,23 @@ def labels_predictions(
     entries = [
         {
             "id": example.identifier,
-            "prediction": named(chosen),
+            "prediction": named(labels),
             "gold": None if example.target is None else named(true),
             "probabilities": dict(zip(names, map(float, row), strict=True)),
         }
-        for example, chosen, true, row in zip(examples, predicted, gold, probabilities, strict=True)
+        for example, labels, true, row in zip(examples, predicted, gold, probabilities, strict=True)
     ]
     return Predictions(gold, predicted, entries)
 
 
 def tags_predictions(examples: Sequence[Example], target: Tags, probabilities: Sequence[np.ndarray]) -> Predictions:
-    """The likeliest tag of every word, and the entities that they write; probabilities are [words, labels] for each
-    example, in the task's order. Each tag has its probability beside it.
+    """The most probable tag of every word, its probability, and the entities that the tags form.
+
+    `probabilities` are [words, labels] for each example, in the task's order.
     """
     labels = target.labels
     plain = tag_scheme(labels) == "plain"
-    decisions = Predictions([], [], [])
+    result = Predictions([], [], [])
     for example, rows in zip(examples, probabilities, strict=True):
         gold = tuple(labels[tag] for tag in example.target) if isinstance(example.target, tuple) else ()
         predicted = tuple(labels[tag] for tag in rows.argmax(axis=1)) if len(rows) else ()
@@ -103,31 +98,31 @@ def tags_predictions(examples: Sequence[Example], target: Tags, probabilities: S
         if not plain or OUTSIDE in labels:
             entities = runs_of(predicted) if plain else entities_of(predicted)
             entry["entities"] = [entity._asdict() for entity in entities]
-        decisions.gold.append(gold)
-        decisions.predicted.append(predicted)
-        decisions.entries.append(entry)
-    return decisions
+        result.gold.append(gold)
+        result.predicted.append(predicted)
+        result.entries.append(entry)
+    return result
 
 
 def answers_predictions(
     examples: Sequence[Example], answers: Sequence[Answers], threshold: NullThreshold | None
 ) -> Predictions:
-    """The best spans, or none where the threshold says so; None for a threshold: every question has an answer."""
+    """The best spans, or no answer by the threshold; without a threshold every question has an answer."""
     open_answers = None if threshold is None else decide(answers, threshold)
     texts, entries = [], []
-    for place, (example, each) in enumerate(zip(examples, answers, strict=True)):
-        best = each.candidates[0] if each.candidates else None
+    for index, (example, answer) in enumerate(zip(examples, answers, strict=True)):
+        best = answer.candidates[0] if answer.candidates else None
         texts.append("" if best is None else best.text)
         entry: dict[str, Any] = {"id": example.identifier, "prediction": texts[-1]}
-        entry["gold"] = [answer.text for answer in example.answers]
+        entry["gold"] = [gold.text for gold in example.answers]
         if best is not None:
             entry |= {"start": best.start, "end": best.end, "score": best.score}
         if open_answers is not None:
-            entry |= {"prediction": texts[-1] if open_answers[place].answered else "", "no_answer": each.no_answer}
-            entry |= {"no_answer_probability": each.no_answer_probability}
+            entry |= {"prediction": texts[-1] if open_answers[index].answered else "", "no_answer": answer.no_answer}
+            entry |= {"no_answer_probability": answer.no_answer_probability}
         entry["best"] = [
-            {"answer": found.text, "start": found.start, "end": found.end, "probability": found.probability}
-            for found in each.candidates[:SHOWN_ANSWERS]
+            {"answer": span.text, "start": span.start, "end": span.end, "probability": span.probability}
+            for span in answer.candidates[:SHOWN_ANSWERS]
         ]
         entries.append(entry)
     gold = [tuple(answer.text for answer in example.answers) for example in examples]
@@ -135,14 +130,14 @@ def answers_predictions(
 
 
 RawPredictions = np.ndarray | list[Answers]
-"""Probabilities [examples, labels] in the task's order, of options, or [words of all examples, labels]; numbers
+"""Probabilities [examples, labels or options] in the task's order, or [words of all examples, labels]; numbers
 [examples]; or answers."""
-CHOSEN_ON_THESE = "best_: with the threshold that suits the scored questions best, as the reference reports it"
+CHOSEN_ON_THESE = "best_: with the threshold that is best for the scored questions, as the reference reports it"
 
 
 @dataclass(frozen=True)
 class ComputeOptions:
-    """Where and how a model runs: device, precision, and tokens that go through it at once."""
+    """Device, precision, and tokens per forward pass."""
 
     device: torch.device
     precision: Precision = "fp32"
@@ -155,11 +150,14 @@ class ComputeOptions:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What came of an evaluation.
+    """The scores and predictions of a split.
 
-    `scores` and `baseline` map metric names to values (None: undefined, or no baseline exists); without labels there
-    are none. `predictions` has one JSON object per example, in file order; `notes` are what must be said beside the
-    scores. `threshold` is from where on a question had no answer.
+    Attributes:
+        scores, baseline: metric names to values, None if undefined; no scores without labels, and no baseline where no
+            constant answer exists.
+        predictions: one JSON object per example, in file order.
+        notes: remarks on the scores.
+        threshold: the no-answer threshold that was used.
     """
 
     scores: Mapping[str, float | None]
@@ -180,36 +178,34 @@ def evaluate_model(
     task: Task,
     prepared: PreparedSplit,
     compute: ComputeOptions,
-    label_columns: Sequence[int] | None = None,
     threshold: NullThreshold | None = None,
 ) -> Evaluation:
-    """Answer every example and score the answers; see `predict_split` and `score_predictions`."""
+    """Predict every example of a split and score the predictions."""
     started = time.perf_counter()
-    predicted = predict_split(model, task.target, prepared, compute, label_columns)
+    predicted = predict_split(model, task.target, prepared, compute)
     return score_predictions(task, prepared, predicted, threshold, started)
 
 
 def score_predictions(
     task: Task, prepared: PreparedSplit, predicted: RawPredictions, threshold: NullThreshold | None, started: float
 ) -> Evaluation:
-    """Decide and score what was predicted.
+    """Score the predictions of one or several models; without a no-answer threshold, one is chosen on the split.
 
-    Args:
-        predicted: what a model, or several, say to its examples.
-        threshold: from where on a question has no answer, where that may be; None chooses it on the split itself.
-        started: when the work on the split began, by `time.perf_counter`.
+    `started` is the start of the work on the split, by `time.perf_counter`.
     """
-    decisions, threshold = _decisions(task, prepared, predicted, threshold)
+    predictions, threshold = _final_predictions(task, prepared, predicted, threshold)
     identifiers = [example.identifier for example in prepared.examples]
-    predictions_in_order(identifiers, {entry["id"]: entry for entry in decisions.entries}, prepared.split)
-    if not prepared.labelled:
-        decisions.entries[:] = [{**entry, "gold": None} for entry in decisions.entries]
-    scores, baseline = _scores(task, prepared, decisions) if prepared.labelled else ({}, None)
-    notes = () if threshold is None else (threshold.note, *([CHOSEN_ON_THESE] if prepared.labelled else []))
+    predictions_in_order(identifiers, {entry["id"]: entry for entry in predictions.entries}, prepared.split)
+    scores, baseline, notes = {}, None, () if threshold is None else (threshold.note,)
+    if prepared.labelled:
+        scores, baseline = _scores(task, prepared, predictions)
+        notes += () if threshold is None else (CHOSEN_ON_THESE,)
+    else:
+        predictions.entries[:] = [{**entry, "gold": None} for entry in predictions.entries]
     return Evaluation(
         scores=scores,
         baseline=baseline,
-        predictions=decisions.entries,
+        predictions=predictions.entries,
         counts=prepared.counts,
         seconds=time.perf_counter() - started,
         notes=notes,
@@ -224,16 +220,7 @@ def predict_split(
     compute: ComputeOptions,
     label_columns: Sequence[int] | None = None,
 ) -> RawPredictions:
-    """What a model says to every example of a split, before anything is decided.
-
-    Args:
-        model: with a head for the target, on the device already. Its training mode is kept.
-        label_columns: for each label of the task, the model's output for it; None when they are in the same
-            order.
-
-    Raises:
-        Diverged: the model's outputs are not finite.
-    """
+    """Run a model, which is on the device, on every example of a split."""
     outputs = model_outputs(model, prepared.features.sequences, compute, f"Evaluating {prepared.split}")
     return predictions_from_outputs(target, prepared, outputs, label_columns)
 
@@ -244,7 +231,7 @@ def predictions_from_outputs(
     outputs: Sequence[OutputRow],
     label_columns: Sequence[int] | None = None,
 ) -> RawPredictions:
-    """What a model's outputs for the sequences of a split, in their order, say to its examples; see `predict_split`."""
+    """Convert the outputs for the sequences of a split, in order; see `predict_split`."""
     features = prepared.features
     if isinstance(target, Span):
         assert isinstance(features, SpanFeatures)
@@ -252,8 +239,8 @@ def predictions_from_outputs(
             prepared.examples, features, outputs, target.max_answer_tokens, may_be_absent=target.may_be_absent
         )
     arrays = [np.asarray(row) for row in outputs]
-    found = features.words.word_outputs(arrays) if isinstance(features, TagFeatures) else np.stack(arrays)
-    logits = found.astype(np.float64)
+    stacked = features.words.word_outputs(arrays) if isinstance(features, TagFeatures) else np.stack(arrays)
+    logits = stacked.astype(np.float64)
     if isinstance(target, Score):
         return logits[:, 0]
     if isinstance(target, Option):
@@ -297,15 +284,15 @@ def model_outputs(model: nn.Module, sequences: Sequences, compute: ComputeOption
     return outputs
 
 
-def _decisions(
+def _final_predictions(
     task: Task, prepared: PreparedSplit, predicted: RawPredictions, threshold: NullThreshold | None
 ) -> tuple[Predictions, NullThreshold | None]:
-    """What was predicted, decided, and the threshold that was applied, if any."""
+    """The predictions for the metrics, and the no-answer threshold that was used, if any."""
     examples, target, features = prepared.examples, task.target, prepared.features
     if isinstance(predicted, list):
         if not (isinstance(target, Span) and target.may_be_absent):
             return answers_predictions(examples, predicted, None), None
-        threshold = threshold or threshold_for(examples, predicted, "the very questions that are scored")
+        threshold = threshold or best_threshold(examples, predicted, "the very questions that are scored")
         return answers_predictions(examples, predicted, threshold), threshold
     match target:
         case Tags():
@@ -313,7 +300,7 @@ def _decisions(
             return tags_predictions(examples, target, features.words.split_by_sentence(predicted)), None
         case Score():
             pairs = zip(examples, map(float, predicted), strict=True)
-            entries = [{"id": each.identifier, "prediction": number, "gold": each.target} for each, number in pairs]
+            entries = [{"id": row.identifier, "prediction": number, "gold": row.target} for row, number in pairs]
             return Predictions(features.targets.astype(np.float64), predicted, entries), None
         case Choice() | Option() | Labels():
             return labels_predictions(examples, target, features.targets, predicted), None
@@ -322,27 +309,28 @@ def _decisions(
 
 
 def _scores(
-    task: Task, prepared: PreparedSplit, decisions: Predictions
+    task: Task, prepared: PreparedSplit, predictions: Predictions
 ) -> tuple[dict[str, float | None], dict[str, float | None]]:
-    """Scores and those of the constant answer, of the whole split and, where there are several, of each group in it."""
-    scores, baseline = task_scores(task, decisions.gold, decisions.predicted), baseline_scores(task, decisions.gold)
+    """Scores, and those of the constant answer, of the split and of each group if there are several."""
+    gold, predicted = predictions.gold, predictions.predicted
+    scores, baseline = task_scores(task, gold, predicted), baseline_scores(task, gold)
     groups: dict[str, list[int]] = {}
-    for place, example in enumerate(prepared.examples):
-        groups.setdefault(example.group, []).append(place)
+    for index, example in enumerate(prepared.examples):
+        groups.setdefault(example.group, []).append(index)
     for group, members in groups.items() if len(groups) > 1 else ():
-        gold, predicted = ([side[member] for member in members] for side in (decisions.gold, decisions.predicted))
-        scores |= {f"{name}_{group}": value for name, value in task_scores(task, gold, predicted).items()}
-        baseline |= {f"{name}_{group}": value for name, value in baseline_scores(task, gold).items()}
+        some_gold, some_predicted = ([values[index] for index in members] for values in (gold, predicted))
+        scores |= {f"{name}_{group}": value for name, value in task_scores(task, some_gold, some_predicted).items()}
+        baseline |= {f"{name}_{group}": value for name, value in baseline_scores(task, some_gold).items()}
     return scores, baseline
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Evaluation of fine-tuned model directories, one or several together: predictions, official metrics, the baseline.
+# Evaluation of one or several fine-tuned model directories.
 
 
 @dataclass(frozen=True)
 class EvaluatedDirectory:
-    """The evaluation of a directory, and lines for people on how it was opened."""
+    """The evaluation of a model directory, and notes on how it was opened."""
 
     evaluation: Evaluation
     model_directory: Path
@@ -351,14 +339,14 @@ class EvaluatedDirectory:
 
 @dataclass(frozen=True)
 class EvaluatedModels:
-    """The evaluation of each model by itself, and of what they say together; of one model both are the same."""
+    """The evaluation of each model, and of the mean of their predictions; the same for a single model."""
 
     together: Evaluation
     members: tuple[EvaluatedDirectory, ...]
 
 
 def evaluate_directory(task: Task, model: str, data: Path, split: str = "dev", **options: Any) -> EvaluatedDirectory:
-    """Score a fine-tuned model on a split; see `evaluate_models`, which takes the same options."""
+    """Score one fine-tuned model on a split; for the options see `evaluate_models`."""
     return evaluate_models(task, (model,), data, split, **options).members[0]
 
 
@@ -378,77 +366,65 @@ def evaluate_models(
     depth: int | None = None,
     prepare: Callable[[nn.Module], None] | None = None,
 ) -> EvaluatedModels:
-    """Score fine-tuned models on a split, each by itself and the mean of their predictions.
+    """Score fine-tuned models on a split: each one, and the mean of their predictions.
 
-    The models are in memory one after the other. They may differ in all but the task: tokenizer, size, depth, lengths,
-    the order of their labels.
+    One model is in memory at a time. The models may have different tokenizers, sizes, lengths and orders of labels.
 
     Args:
-        task: what is asked; its labels are matched with each model's by name.
-        max_length: tokens of a sequence; None takes the length of the fine-tuning, or else the task's.
-        needs_labels: whether a split without labels is refused; else it is answered and not scored.
+        max_length: tokens of a sequence; None uses the length of fine-tuning, or else the task's.
+        needs_labels: whether to refuse a split without labels; otherwise it is predicted and not scored.
         depth: layers to apply (see `set_depth`); None: as many as each model was trained with.
-        prepare: what is done to each model, on its device, before it works.
-
-    Raises:
-        InvalidConfiguration: a model has no head for this kind of target, or other labels.
-        MissingInput, DamagedData: a model or the data cannot be read, or a tokenizer is another one's.
+        prepare: called with each model, on its device, before it is used.
     """
     opening = (max_length, revision, overrides, depth)
     opened = open_for_task(task, models[0], *opening)
-    for model in models[1:]:  # what is wrong with the last one is said before the first one works
+    for model in models[1:]:  # errors in the last model are reported before the first one runs
         open_for_task(task, model, *opening)
-    chosen = pick_device(device)
-    compute = ComputeOptions(chosen, precision, micro_batch_tokens)
+    compute = ComputeOptions(pick_device(device), precision, micro_batch_tokens)
     examples, counts = read_examples(task, data, split, needs_labels=needs_labels)
     members: list[EvaluatedDirectory] = []
-    predictions: list[tuple[PreparedSplit, RawPredictions, NullThreshold]] = []
-    begun = time.perf_counter()
-    for place, model in enumerate(models):
-        opened = opened if place == 0 else open_for_task(task, model, *opening)
+    results: list[tuple[PreparedSplit, RawPredictions, NullThreshold]] = []
+    all_started = time.perf_counter()
+    for index, model in enumerate(models):
+        opened = opened if index == 0 else open_for_task(task, model, *opening)
         prepared = encode_split(task, split, examples, counts, opened.tokenizer, opened.recipe)
         started = time.perf_counter()
-        opened.model.to(chosen)
+        opened.model.to(compute.device)
         if prepare is not None:
             prepare(opened.model)
         predicted = predict_split(opened.model, task.target, prepared, compute, opened.label_columns)
         evaluation = score_predictions(task, prepared, predicted, opened.threshold, started)
         members.append(EvaluatedDirectory(evaluation, opened.directory, (*opened.notes, *evaluation.notes)))
-        predictions.append((prepared, predicted, opened.threshold))
+        results.append((prepared, predicted, opened.threshold))
     if len(members) == 1:
         return EvaluatedModels(members[0].evaluation, tuple(members))
-    prepared, predicted, _ = predictions[0]
-    if isinstance(predicted, list):
-        answers = [(each, threshold) for _, each, threshold in predictions if isinstance(each, list)]
+    answers = [(predicted, threshold) for _, predicted, threshold in results if isinstance(predicted, list)]
+    if answers:
         mean, threshold = average_answers(answers), OWN_THRESHOLDS
     else:
-        mean = average_numbers([each for _, each, _ in predictions if not isinstance(each, list)])
+        mean = average_numbers([predicted for _, predicted, _ in results if not isinstance(predicted, list)])
         threshold = None
-    return EvaluatedModels(score_predictions(task, prepared, mean, threshold, begun), tuple(members))
+    together = score_predictions(task, results[0][0], mean, threshold, all_started)
+    return EvaluatedModels(together, tuple(members))
 
 
 def write_predictions(path: Path, evaluation: Evaluation) -> None:
-    """One JSON object per line: `id`, `prediction`, `gold`, and probabilities or the place in the context."""
+    """Write one JSON object per line: `id`, `prediction`, `gold`, and probabilities or the answer's offsets."""
     lines = [json.dumps(entry, ensure_ascii=False, allow_nan=False) for entry in evaluation.predictions]
     write_text(path, "".join(line + "\n" for line in lines))
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The no-answer threshold: chosen on questions that are held out of training.
-#
-# The reference chooses it on the questions that it then reports; that is possible too, and said wherever scores
-# are.
+# The no-answer threshold. By default it is chosen on questions held out of training; the reference chooses it on the
+# questions that it then reports.
 
 HELD_OUT_SHARE = 0.05
 
 
 def hold_out(examples: Sequence[Example], seed: int) -> tuple[list[Example], list[Example]]:
-    """Examples to learn from, and a twentieth of them, whole contexts drawn by the seed, to choose the threshold on.
+    """Split off a twentieth of the examples, by whole contexts, to choose the threshold on.
 
-    More than a twentieth are held out where that takes in questions of one kind only, with or without an answer.
-
-    Raises:
-        InvalidConfiguration: there are too few contexts, or all questions are of one kind.
+    More are held out until there are questions with and without an answer.
     """
     by_context: dict[str, list[Example]] = {}
     for example in examples:
@@ -457,33 +433,32 @@ def hold_out(examples: Sequence[Example], seed: int) -> tuple[list[Example], lis
     held: set[str] = set()
     kinds: set[bool] = set()
     questions = 0
-    for place in stream("finetuning.held_out", seed).permutation(len(contexts)).tolist():
-        held.add(contexts[place])
-        questions += len(by_context[contexts[place]])
-        kinds |= {bool(example.answers) for example in by_context[contexts[place]]}
+    for index in stream("finetuning.held_out", seed).permutation(len(contexts)).tolist():
+        held.add(contexts[index])
+        questions += len(by_context[contexts[index]])
+        kinds |= {bool(example.answers) for example in by_context[contexts[index]]}
         if questions >= HELD_OUT_SHARE * len(examples) and len(kinds) == 2:
             break
-    learnt = [example for example in examples if example.texts[1] not in held]
+    train = [example for example in examples if example.texts[1] not in held]
     remedy = "give more data, or --null-threshold dev"
     if len(kinds) < 2:
         why = f"{'every question has an answer' if True in kinds else 'no question has an answer'} in the training set"
         raise InvalidConfiguration("null threshold", why, remedy)
-    if not learnt:
-        raise InvalidConfiguration("null threshold", "too few contexts to keep some back from training for it", remedy)
-    return learnt, [example for example in examples if example.texts[1] in held]
+    if not train:
+        raise InvalidConfiguration("null threshold", "too few contexts to hold some out of training for it", remedy)
+    return train, [example for example in examples if example.texts[1] in held]
 
 
-def threshold_for(examples: Sequence[Example], answers: Sequence[Answers], chosen_on: str) -> NullThreshold:
-    """The threshold with the best F1 on some questions."""
+def best_threshold(examples: Sequence[Example], answers: Sequence[Answers], chosen_on: str) -> NullThreshold:
+    """The threshold with the best F1 on these questions."""
     gold = [[answer.text for answer in example.answers] for example in examples]
     return NullThreshold(choose_threshold(gold, decide(answers, NullThreshold())), chosen_on)
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# An evaluation in lines for people: scores, what they are compared with, published scores, and what was shortened.
+# An evaluation as lines of text.
 
-
-_WORDS = {
+_WARNINGS = {
     "unlabelled": "examples without a label: nothing is scored",
     "truncated": "examples cut to the maximum length",
     "passages_truncated": "questions whose passage was cut",
@@ -491,11 +466,11 @@ _WORDS = {
     "sentences_in_several_windows": "sentences in several windows",
     "sentences_without_words": "sentences without a word",
     "words_without_pieces": "words without a piece, read as the unknown one",
-    "tags_that_continue_nothing": "tags that go on with an entity that none began: they begin it, as conlleval has it",
+    "tags_that_continue_nothing": "tags that continue an entity that none began: they begin it, as in conlleval",
     "contexts_in_several_windows": "contexts in several windows",
     "answers_relocated": "answers found away from their offset",
     "answers_not_found": "answers not in their context, or there more than once",
-    "answers_not_aligned": "answers without a place in the context's tokens",
+    "answers_not_aligned": "answers that match no tokens of their context",
 }
 
 
@@ -505,16 +480,15 @@ def score_lines(
     baseline: Mapping[str, float | None] | None,
     linear: Mapping[str, Any] | None = None,
 ) -> list[str]:
-    """Each metric with the best constant answer and the linear model's score beside it, then published scores."""
+    """Each score with those of the best constant answer and the linear model, then published scores."""
     lines = []
     for name, value in scores.items():
-        line = f"{name:<20} {format_score(value):>9}"
-        beside = []
+        compared = []
         if baseline is not None and name in baseline and "thresh" not in name:
-            beside.append(f"best constant answer: {format_score(baseline[name])}")
+            compared.append(f"best constant answer: {format_score(baseline[name])}")
         if linear is not None and name in linear["scores"]:
-            beside.append(f"{linear['method']}: {format_score(linear['scores'][name])}")
-        lines.append(line + (f"   ({'; '.join(beside)})" if beside else ""))
+            compared.append(f"{linear['method']}: {format_score(linear['scores'][name])}")
+        lines.append(f"{name:<20} {format_score(value):>9}" + (f"   ({'; '.join(compared)})" if compared else ""))
     if linear is not None and linear["left_out"] is not None:
         lines.append(f"{linear['method']} is left out: {linear['left_out']}")
     return lines + published_lines(task)
@@ -525,10 +499,7 @@ def advice(
     baseline: Mapping[str, float | None] | None,
     linear: Mapping[str, Any] | None = None,
 ) -> str | None:
-    """What to try when the first score is not better than a constant answer or the linear model; None when it is.
-
-    For the arguments see `score_lines`.
-    """
+    """What to try if the first score is not better than a constant answer or the linear model, else None."""
     name, score = next(iter(scores.items()), ("", None))
     rivals: dict[str, float | None] = {}
     if baseline is not None and name in baseline:
@@ -548,12 +519,12 @@ def published_lines(task: Task) -> list[str]:
     for published in task.published:
         group = groups.setdefault((published.metric, published.source), [])
         group.append(f"{published.model} {published.score:g}")
-    return [f"published {name}: {', '.join(found)} ({source})" for (name, source), found in groups.items()]
+    return [f"published {name}: {', '.join(models)} ({source})" for (name, source), models in groups.items()]
 
 
 def data_warnings(counts: Mapping[str, Any]) -> list[str]:
-    """Lines on whatever was cut, moved or not found; none when nothing was."""
-    return [f"{counts[key]:,} {what}" for key, what in _WORDS.items() if counts.get(key)]
+    """A line for each count of examples that were cut, moved or not found."""
+    return [f"{counts[key]:,} {what}" for key, what in _WARNINGS.items() if counts.get(key)]
 
 
 def format_score(value: float | None) -> str:

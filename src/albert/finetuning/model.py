@@ -1,6 +1,6 @@
-"""The model of a fine-tuning run: pre-trained or random encoder, new or kept head, several exits.
+"""The model of a fine-tuning run: pre-trained or random encoder, new or kept head, exits after several layers.
 
-`start_model` builds it, `open_for_task` opens a fine-tuned model to answer a task."""
+`start_model` builds it; `open_for_task` opens a fine-tuned model for a task."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -26,21 +26,16 @@ from albert.tasks.task import Choice, Labels, Option, Pair, PairEncoding, Score,
 from albert.text.tokenizer import Tokenizer
 from albert.text.tokenizer_loading import load_tokenizer
 
-# --------------------------------------------------------------------------------------------------------------------
-# Keeping a model's own head: its outputs are matched to the task's labels by name.
-
-_REMEDY = "leave --keep-head out: a new head is drawn, the rest of the model stays"
+_NEW_HEAD = "leave --keep-head out to start with a new head"
+_OTHER_MODEL = "give another model"
+_LEAVE_OUT = "leave it out"
 
 
 def order_kept_head(opened: OpenedModel, target: Target, model: str) -> None:
-    """Put the outputs of the file's head into the order of the target's labels.
-
-    Raises:
-        InvalidConfiguration: the file has no such head, or one with other outputs.
-    """
-    fresh = [name for name in opened.loading_report.newly_initialised if not name.startswith("albert.")]
-    if fresh:
-        raise InvalidConfiguration(model, f"has no head to keep ({', '.join(fresh)} are missing)", _REMEDY)
+    """Reorder the outputs of the loaded head to the order of the target's labels, matched by name."""
+    missing = [name for name in opened.loading_report.newly_initialised if not name.startswith("albert.")]
+    if missing:
+        raise InvalidConfiguration(model, f"has no head to keep ({', '.join(missing)} are missing)", _NEW_HEAD)
     if isinstance(target, Span | Option):
         return
     head = opened.model.classifier
@@ -51,7 +46,7 @@ def order_kept_head(opened: OpenedModel, target: Target, model: str) -> None:
             head.weight.copy_(head.weight[order].clone())
             head.bias.copy_(head.bias[order].clone())
     elif head.out_features != 1:
-        raise InvalidConfiguration(model, f"has a head with {head.out_features} outputs, a number needs 1", _REMEDY)
+        raise InvalidConfiguration(model, f"has a head with {head.out_features} outputs, a number needs 1", _NEW_HEAD)
 
 
 PROBLEM_TYPES: dict[type[Target], str] = {
@@ -59,17 +54,14 @@ PROBLEM_TYPES: dict[type[Target], str] = {
     Labels: "multi_label_classification",
     Score: "regression",
 }
-"""What transformers calls that which a classifier's outputs mean."""
+"""`problem_type` in transformers."""
 LENGTHS = ("max_length", "question_length", "stride")
-"""What of a recipe an evaluation needs too."""
+"""Recipe fields that evaluation needs too."""
 
 
 @dataclass(frozen=True)
 class PretrainedEncoder:
-    """The encoder of a model directory or Hub id.
-
-    Its head, if it has one, is left aside; `keep_head` keeps it, its outputs in the order of the task's labels.
-    """
+    """The encoder of a model directory or Hub id; with `keep_head` its head too, reordered to the task's labels."""
 
     model: str
     revision: str | None = None
@@ -79,19 +71,19 @@ class PretrainedEncoder:
 
 @dataclass(frozen=True)
 class RandomEncoder:
-    """An architecture with random weights, and the directory of the tokenizer to use."""
+    """An architecture with random weights, and the directory of its tokenizer."""
 
     config: AlbertConfig
     tokenizer_directory: Path
     changes: Mapping[str, Any] = field(default_factory=dict)
-    """What of it was asked to be another than a model's, as plain values."""
+    """Requested changes of a model's architecture, as plain values."""
 
 
 Start = PretrainedEncoder | RandomEncoder
 
 
 def random_encoder_like(start: PretrainedEncoder) -> RandomEncoder:
-    """The control of a pre-trained model: its architecture and tokenizer, none of its weights."""
+    """The architecture and tokenizer of a pre-trained model with random weights."""
     directory = find_model(start.model, start.revision)
     config, _ = read_config(directory)
     return RandomEncoder(start.changes.applied_to(config), directory, start.changes.changed_fields())
@@ -99,13 +91,12 @@ def random_encoder_like(start: PretrainedEncoder) -> RandomEncoder:
 
 @dataclass(frozen=True, kw_only=True)
 class StartedModel:
-    """A model that can learn a task.
+    """A model before training.
 
-    Args:
-        model: with a fresh head, or a kept one.
-        changes: what was asked to change, as plain values.
-        changed: what became of it, in words.
-        trained_positions: positions that pre-training reached, or that were made of such; None: nobody said.
+    Attributes:
+        changes: requested changes of the architecture, as plain values.
+        changed: notes on what was changed.
+        trained_positions: position embeddings that pre-training updated, or that derive from such; None if unknown.
     """
 
     model: nn.Module
@@ -120,55 +111,39 @@ class StartedModel:
 
 
 def choose_pair_encoding(
-    task: Task, start: Start, asked: PairEncoding | None, exits: bool, kept: Mapping[str, Any] | None
+    task: Task, start: Start, requested: PairEncoding | None, exits: bool, record: Mapping[str, Any] | None
 ) -> PairEncoding:
-    """How a run reads pairs: as asked, as it began if it goes on, as the kept head does, or by the model's width.
+    """How a run encodes pairs: as requested, as recorded if it is resumed, as its kept head does, or by the width.
 
-    Models narrower than ALBERT-base read the texts of a pair separately: none that was pre-trained on a small budget
-    has learnt to match words across segments (results/README.md, "Pairs read separately").
-
-    Args:
-        kept: what the run that goes on recorded; see `read_run_record`.
-
-    Raises:
-        InvalidConfiguration: asked for where it cannot be.
+    Models narrower than ALBERT-base encode the texts of a pair separately: none that was pre-trained on a small budget
+    learned to match words across segments (results/README.md, "Pairs read separately").
     """
     if not isinstance(task.inputs, Pair) or not isinstance(task.target, Choice | Labels | Score):
-        if asked == "separately":
-            raise InvalidConfiguration(
-                "encode_pairs", f"separately needs pairs of texts, {task.title} has none", _LEAVE
-            )
+        if requested == "separately":
+            why = f"separately needs pairs of texts, {task.title} has none"
+            raise InvalidConfiguration("encode_pairs", why, _LEAVE_OUT)
         return "together"
-    began = None if kept is None else kept.get("settings", {}).get("encode_pairs", "together")
+    recorded = None if record is None else record.get("settings", {}).get("encode_pairs", "together")
+    of_head: PairEncoding | None = None
     if isinstance(start, RandomEncoder):
-        config, has = start.config, None
+        config = start.config
     else:
         config, extra = read_config(find_model(start.model, start.revision))
-        separate_head = kind_of(extra) == "pair_classification"
-        has: PairEncoding | None = ("separately" if separate_head else "together") if start.keep_head else None
-    if has is not None and asked not in (None, has):
-        raise InvalidConfiguration("encode_pairs", f"{asked}: the head that is kept reads pairs {has}", _LEAVE)
-    if exits and "separately" in (asked, has):
+        if start.keep_head:
+            of_head = "separately" if kind_of(extra) == "pair_classification" else "together"
+    if of_head is not None and requested not in (None, of_head):
+        raise InvalidConfiguration("encode_pairs", f"{requested}: the kept head reads pairs {of_head}", _LEAVE_OUT)
+    if exits and "separately" in (requested, of_head):
         why = "separately has no exits after several layers"
         raise InvalidConfiguration("encode_pairs", why, "leave --exits out, or encode pairs together")
     by_width: PairEncoding = "separately" if config.hidden_size < FULL_WIDTH and not exits else "together"
-    return asked or began or has or by_width
-
-
-_LEAVE = "leave it out"
+    return requested or recorded or of_head or by_width
 
 
 def start_model(
     start: Start, target: Target | None, recipe: TaskRecipe, seed: int, pairs: PairEncoding = "together"
 ) -> StartedModel:
-    """Build the model that a kind of target needs; what is drawn at random depends on the seed alone.
-
-    Raises:
-        MissingInput, DamagedData, Unavailable: the model directory or tokenizer cannot be opened, or do not belong
-            together.
-        InvalidConfiguration: the tokenizer of a random encoder has more pieces than the model has embeddings, the
-            architecture cannot be changed so, or there is no head to keep.
-    """
+    """Build the model for a target; random weights depend on the seed alone."""
     seed_torch("finetuning.head", seed)
     dropouts = {"classifier_dropout_prob": recipe.head_dropout}
     if recipe.encoder_dropout is not None:
@@ -187,7 +162,7 @@ def start_model(
             tokenizer_directory=directory,
             source="random weights",
             changes=start.changes,
-            notes=("every tensor is drawn at random (no pre-training)",),
+            notes=("all weights are random (no pre-training)",),
         )
     opened = open_model(
         start.model,
@@ -219,7 +194,7 @@ def start_model(
         changed = (*changed, f"the head of {source} is kept")
     notes = (*_loading_notes(opened.loading_report), *changed)
     if trained is not None and trained < min(recipe.max_length, config.max_position_embeddings):
-        notes += (f"positions from {trained} on were never trained: --extend-positions makes them of the others",)
+        notes += (f"positions from {trained} on were never trained: --extend-positions derives them from the others",)
     return StartedModel(
         model=model.train(),
         config=config,
@@ -240,7 +215,7 @@ def _loading_notes(report: LoadingReport) -> tuple[str, ...]:
 
 
 def head_kind(target: Target | None, pairs: PairEncoding = "together") -> Kind:
-    """The kind of model that a kind of target needs; None needs an encoder alone."""
+    """The kind of model for a target; None needs an encoder alone."""
     match target:
         case None:
             return "encoder"
@@ -257,7 +232,7 @@ def head_kind(target: Target | None, pairs: PairEncoding = "together") -> Kind:
 
 
 def n_outputs(target: Target | None) -> int | None:
-    """How many numbers the head gives per sequence or token, None where its kind says so."""
+    """Outputs of the head per sequence or token; None if its kind determines them."""
     match target:
         case Choice(labels) | Labels(labels) | Tags(labels):
             return len(labels)
@@ -268,36 +243,31 @@ def n_outputs(target: Target | None) -> int | None:
 
 
 def head_description(task: Task, recipe: TaskRecipe, trained_positions: int | None) -> dict[str, Any]:
-    """Keys of `config.json`: what the head's outputs mean, and how the text was cut when it was trained."""
-    lengths = {name: getattr(recipe, name) for name in LENGTHS}
-    kept: dict[str, Any] = {"finetuning": {"task": task.name, **lengths}}
+    """Keys of `config.json`: the meaning of the head's outputs, and the lengths it was trained with."""
+    keys: dict[str, Any] = {"finetuning": {"task": task.name, **{name: getattr(recipe, name) for name in LENGTHS}}}
     if trained_positions is not None:
-        kept["trained_positions"] = max(trained_positions, recipe.max_length)
+        keys["trained_positions"] = max(trained_positions, recipe.max_length)
     target, outputs = task.target, {}
     if isinstance(target, Span):
-        return kept
+        return keys
     if isinstance(target, Choice | Labels | Tags):
         outputs["id2label"] = dict(enumerate(target.shown))
     elif isinstance(target, Score):
         outputs["id2label"] = {0: target.column}
     if type(target) in PROBLEM_TYPES:
         outputs["problem_type"] = PROBLEM_TYPES[type(target)]
-    return {**outputs, **kept, "max_sequence_length": recipe.max_length}
+    return {**outputs, **keys, "max_sequence_length": recipe.max_length}
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# A fine-tuned model directory, opened to answer a task: the head that it has, its labels, lengths and threshold.
+# A fine-tuned model directory, opened for a task.
 
 _ANSWERING: tuple[Kind, ...] = ("question_answering", "joint_question_answering")
 
 
 @dataclass(frozen=True)
 class OpenedForTask:
-    """A model that can be asked a task.
-
-    Attributes:
-        recipe: the task's, with the lengths that the model was trained with.
-    """
+    """A fine-tuned model for a task; `recipe` is the task's, with the lengths that the model was trained with."""
 
     model: nn.Module
     tokenizer: Tokenizer
@@ -316,33 +286,27 @@ def open_for_task(
     overrides: Mapping[str, Any] | None = None,
     depth: int | None = None,
 ) -> OpenedForTask:
-    """Open a model directory, a run of `albert finetune`, or a Hub id; for the rest see `evaluate_directory`.
-
-    Raises:
-        InvalidConfiguration: the model has no head for this kind of target, or other labels, or not that depth.
-        MissingInput, DamagedData: the model cannot be read, or the tokenizer is another one's.
-    """
+    """Open a model directory, a run of `albert finetune`, or a Hub id; for the rest see `evaluate_models`."""
     kind, target = head_kind(task.target), task.target
     if isinstance(target, Span | Choice | Labels | Score):
-        # what answers questions, or compares texts, does it with the head that it has
-        found = kind_of(read_config(find_model(model, revision))[1])
-        kind = found if found in (_ANSWERING if isinstance(target, Span) else ("pair_classification",)) else kind
+        # Either head of a span, and a head that compares two texts, is used as the model has it.
+        saved = kind_of(read_config(find_model(model, revision))[1])
+        kind = saved if saved in (_ANSWERING if isinstance(target, Span) else ("pair_classification",)) else kind
     if kind == "pair_classification" and not isinstance(task.inputs, Pair):
-        raise InvalidConfiguration(model, f"compares two texts, {task.title} has one", "give another model")
+        raise InvalidConfiguration(model, f"compares two texts, {task.title} has one", _OTHER_MODEL)
     opened = open_model(model, kind, revision=revision, overrides=overrides)
     opened.loading_report.warn_if_unverified()
-    fresh = opened.loading_report.newly_initialised
-    if fresh:
+    missing = opened.loading_report.newly_initialised
+    if missing:
         remedy = "give a model of `albert finetune` for this task"
-        raise InvalidConfiguration(model, f"has no head for this task ({', '.join(fresh)} would be random)", remedy)
-    # Outputs trained to exclude each other say nothing of several labels at once, nor the other way round.
+        raise InvalidConfiguration(model, f"has no head for this task ({', '.join(missing)} would be random)", remedy)
+    # A softmax head cannot give several labels at once, nor a sigmoid head a single one.
     problem, several = opened.extra.get("problem_type"), PROBLEM_TYPES[Labels]
     if isinstance(target, Labels) and problem != several:
         why = f"was not trained for several labels at once (its problem_type is {problem!r})"
-        raise InvalidConfiguration(model, why, "give another model")
+        raise InvalidConfiguration(model, why, _OTHER_MODEL)
     if isinstance(target, Choice) and problem == several:
-        why = "was trained for several labels at once, the task has one"
-        raise InvalidConfiguration(model, why, "give another model")
+        raise InvalidConfiguration(model, "was trained for several labels at once, the task has one", _OTHER_MODEL)
     columns = label_columns(target, opened.extra.get("id2label"), model)
     tokenizer = tokenizer_of(opened)
     recipe = _recipe_of_model(task, opened.extra, model)
@@ -359,76 +323,64 @@ def open_for_task(
 
 
 def fit_length(recipe: TaskRecipe, positions: int) -> TaskRecipe:
-    """The recipe with its length limited to the positions that the model has."""
+    """Limit the length of a recipe to the position embeddings of the model."""
     return replace(recipe, max_length=min(recipe.max_length, positions))
 
 
 def _recipe_of_model(task: Task, extra: Mapping[str, Any], model: str) -> TaskRecipe:
-    kept = extra.get("finetuning", {})
-    lengths = {name: kept[name] for name in LENGTHS if name in kept} if isinstance(kept, dict) else {}
+    saved = extra.get("finetuning", {})
+    lengths = {name: saved[name] for name in LENGTHS if name in saved} if isinstance(saved, dict) else {}
     if not all(isinstance(value, int) and value > 0 for value in lengths.values()):
         raise InvalidConfiguration(f"{model}: finetuning", f"holds invalid lengths: {lengths}")
     return replace(task.recipe, **lengths)
 
 
 def label_columns(target: Target, id2label: Mapping[int, str] | None, model: str) -> list[int] | None:
-    """For each label of the task, which output of the model it is; None for targets without labels.
+    """For each label of the task, the index of the model's output for it; None for targets without labels.
 
-    Labels are matched by name (as in the data, or in words). A model with the nameless labels `LABEL_0`, ...
-    is taken to have the task's order.
-
-    Raises:
-        InvalidConfiguration: the model has other labels than the task.
+    Labels are matched by name, as in the data or in words. A model with the default names `LABEL_0`, ... is taken to
+    have the task's order.
     """
     if not isinstance(target, Choice | Labels | Tags):
         if id2label is not None and isinstance(target, Score) and len(id2label) != 1:
-            raise InvalidConfiguration(model, f"has {len(id2label)} outputs, a score needs 1", "give another model")
+            raise InvalidConfiguration(model, f"has {len(id2label)} outputs, a score needs 1", _OTHER_MODEL)
         return None
     names = [id2label[index] for index in sorted(id2label)] if id2label else []
-    for known in (target.labels, target.shown):
-        if sorted(names) == sorted(known):
-            return [names.index(label) for label in known]
+    for labels in (target.labels, target.shown):
+        if sorted(names) == sorted(labels):
+            return [names.index(label) for label in labels]
     if names == [f"LABEL_{index}" for index in range(len(target.labels))]:
         return list(range(len(names)))
-    raise InvalidConfiguration(
-        model,
-        f"has the labels {', '.join(names)}; the task has {', '.join(target.shown)}",
-        "give another model",
-    )
+    why = f"has the labels {', '.join(names)}; the task has {', '.join(target.shown)}"
+    raise InvalidConfiguration(model, why, _OTHER_MODEL)
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# One head that learns to read the states after several layers, so that every one of those depths can be used.
-#
-# All exits share pooler and head: the model stays what it was, in parameters and on disk. Deeper exits weigh more
-# in the loss, in proportion to their depth (PABEE: Zhou et al., 2020, §3.3).
+# One head trained on the states after several layers (exits), so that each of those depths can be used. All exits share
+# pooler and head. The loss weights exits in proportion to their depth (PABEE: Zhou et al., 2020, §3.3).
 
 Exits = Literal["every"] | tuple[int, ...]
-"""After which layers the head learns to answer; the last one is always among them."""
+"""The layers after which the head is trained; the last one is always included."""
 
 
-def exit_depths(asked: Exits | None, config: AlbertConfig) -> tuple[int, ...]:
-    """The depths at which the head learns, ascending; None is the full depth alone.
-
-    Raises:
-        InvalidConfiguration: a depth that the model does not have.
-    """
+def exit_depths(exits: Exits | None, config: AlbertConfig) -> tuple[int, ...]:
+    """The depths at which the head is trained, ascending; None is the full depth alone."""
     layers = config.num_hidden_layers
-    if asked == "every":
+    if exits == "every":
         return tuple(range(1, layers + 1))
-    for depth in asked or ():
+    for depth in exits or ():
         if not 1 <= depth <= layers:
             raise InvalidConfiguration("exits", f"names {depth}, the model has {layers} layers", "choose among them")
-    return tuple(sorted({*(asked or ()), layers}))
+    return tuple(sorted({*(exits or ()), layers}))
 
 
 def exit_weights(depths: tuple[int, ...]) -> tuple[float, ...]:
-    """How much each exit's loss counts: in proportion to its depth, 1 together."""
+    """The weight of each exit in the loss: proportional to its depth, with sum 1."""
     return tuple(depth / sum(depths) for depth in depths)
 
 
 class MultiExitModel(nn.Module):
-    """A model whose head is asked after several layers."""
+    """A model whose head is applied after several layers."""
 
     def __init__(self, model: nn.Module, depths: tuple[int, ...]) -> None:
         super().__init__()
@@ -438,17 +390,17 @@ class MultiExitModel(nn.Module):
     def forward(
         self,
         packed: PackedSequences,
-        told: tuple[Tensor, ...] = (),
+        head_inputs: tuple[Tensor, ...] = (),
         states: Float[Tensor, "depths tokens H"] | None = None,
     ) -> list[Any]:
-        """What the head gives at each depth; `told` is what it needs to know beside the states."""
-        found = self.states(packed) if states is None else states
-        return [self.model.head_outputs(each, packed, *told) for each in found]
+        """The head's output at each depth; `head_inputs` are its inputs besides the states."""
+        computed = self.states(packed) if states is None else states
+        return [self.model.head_outputs(state, packed, *head_inputs) for state in computed]
 
     def states(self, packed: PackedSequences) -> list[Float[Tensor, "tokens H"]]:
-        """What the head reads at each depth, of which each is `inner_group_num` applications."""
-        read = split_segments(packed) if isinstance(self.model, AlbertForPairClassification) else packed
+        """The states after each depth; one depth is `inner_group_num` layers."""
+        inputs = split_segments(packed) if isinstance(self.model, AlbertForPairClassification) else packed
         backbone: AlbertModel = self.model.albert
         wanted = {depth * backbone.config.inner_group_num for depth in self.depths}
-        layers = backbone.encoder.each_layer(backbone.embeddings(read), read)
+        layers = backbone.encoder.each_layer(backbone.embeddings(inputs), inputs)
         return [states for number, states in enumerate(layers, start=1) if number in wanted]

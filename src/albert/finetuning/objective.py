@@ -1,4 +1,4 @@
-"""What a fine-tuned model learns from: the loss of each kind of task, a teacher (distillation), a frozen encoder."""
+"""What a fine-tuned model is trained on: the loss of each kind of task, a teacher (distillation), a frozen encoder."""
 
 from dataclasses import dataclass, field, replace
 
@@ -37,23 +37,26 @@ from albert.tasks.task import Span, Tags, Target, Task
 from albert.training.update import Batch, BatchSource, Objective, Sums
 
 # --------------------------------------------------------------------------------------------------------------------
-# Distillation (Hinton et al., 2015). The teacher may be any model for the same task: deeper, wider, with another
-# tokenizer, or the same block applied more often. Its labels are matched by name. It answers each example once,
-# before the first update, its dropout off; runs that differ in their seed only learn from the same answers.
+# Distillation (Hinton et al., 2015). The teacher is any model for the same task: deeper, wider, or with another
+# tokenizer. Its labels are matched by name. It is run once per example, before the first update and without dropout;
+# runs that differ only in their seed share its logits.
 
 
 @dataclass(frozen=True, kw_only=True)
 class Distillation:
-    """Whom to learn from, and how much."""
+    """A teacher and its part in the loss.
+
+    Attributes:
+        teacher: a fine-tuned model directory, a run, or a Hub id.
+        revision: a branch, tag or commit of a Hub repository.
+        temperature: the divisor of both models' logits; higher values give more weight to improbable labels.
+        weight: of the teacher in the loss; the rest is that of the labels.
+    """
 
     teacher: str
-    """A fine-tuned model directory, a run, or a Hub id."""
     revision: str | None = None
-    """A branch, tag or commit of a Hub repository."""
     temperature: float = 2.0
-    """By which the logits of both are divided: higher ones show more of what the teacher thinks of wrong labels."""
     weight: float = 0.5
-    """Of the teacher in the loss; the rest is that of the labels."""
 
     def __post_init__(self) -> None:
         if not self.temperature > 0:
@@ -63,19 +66,19 @@ class Distillation:
 
     @property
     def source(self) -> str:
-        """The teacher for a record; see `model_name`."""
+        """The teacher's name for a record; see `model_name`."""
         return model_name(self.teacher, self.revision)
 
 
 TeacherLogits = dict[str, Float[np.ndarray, "examples outputs"]]
-"""Logits of teachers, by teacher and question."""
+"""Logits of teachers, by a fingerprint of the teacher and its inputs."""
 
 
 @dataclass(frozen=True)
 class Teacher:
-    """A teacher and the training set as it reads it; new logits are added to `known_logits`.
+    """A teacher and the training set in its encoding; new logits are added to `known_logits`.
 
-    Numbers are given as standard scores of `scale` where the student learns those.
+    With a `scale` numbers are given as its standard scores, as the student is trained on.
     """
 
     opened: OpenedForTask
@@ -90,35 +93,30 @@ class Teacher:
     def logits(self, compute: ComputeOptions) -> Float[np.ndarray, "examples outputs"]:
         """For every training example a logit for each of the task's labels or options, or a number."""
         features, columns = self.split.features, self.opened.label_columns
-        read = features.sequences
+        sequences = features.sequences
         about = f"{self.fingerprint} {compute.precision} {columns}"
-        question = arrays_fingerprint(read.tokens, read.starts, read.first_lengths, about=about)
-        if question not in self.known_logits:
+        key = arrays_fingerprint(sequences.tokens, sequences.starts, sequences.first_lengths, about=about)
+        if key not in self.known_logits:
             model = self.opened.model.to(compute.device)
-            rows = model_outputs(model, read, compute, "Asking the teacher")
+            rows = model_outputs(model, sequences, compute, "Running the teacher")
             model.cpu()
-            found = np.stack([np.asarray(row, np.float32) for row in rows])
+            outputs = np.stack([np.asarray(row, np.float32) for row in rows])
             if features.n_options > 1:
-                found = found.reshape(-1, features.n_options)
-            self.known_logits[question] = found if columns is None else found[:, columns]
-        found = self.known_logits[question]
-        return found if self.scale is None else self.scale.standardised(found)
+                outputs = outputs.reshape(-1, features.n_options)
+            self.known_logits[key] = outputs if columns is None else outputs[:, columns]
+        logits = self.known_logits[key]
+        return logits if self.scale is None else self.scale.standardised(logits)
 
 
 def open_teacher(
     task: Task, distillation: Distillation, examples: list[Example], logits: TeacherLogits | None = None
 ) -> Teacher:
-    """Open a teacher and encode the training examples with its own tokenizer and length.
-
-    Raises:
-        InvalidConfiguration: the task asks for spans or tags, or the teacher has no head for it, or other labels.
-        MissingInput, DamagedData: the teacher cannot be read.
-    """
+    """Open a teacher and encode the training examples with its own tokenizer and length."""
     if isinstance(task.target, Span | Tags):
         why = "must produce one output per sequence; this task has answers or tags inside it"
         raise InvalidConfiguration("teacher", why, "leave it out")
     opened = open_for_task(task, distillation.teacher, revision=distillation.revision)
-    split = encode_split(task, "the teacher's", examples, {}, opened.tokenizer, opened.recipe)
+    split = encode_split(task, "train", examples, {}, opened.tokenizer, opened.recipe)
     return Teacher(opened, split, {} if logits is None else logits)
 
 
@@ -128,11 +126,10 @@ def soft_loss(
     targets: Tensor,
     temperature: float,
 ) -> Float[Tensor, ""]:
-    """How far student and teacher are apart, summed over examples.
+    """The distillation loss, summed over examples.
 
-    Cross entropy of the softened probabilities, times the square of the temperature so that its gradients keep their
-    size (Hinton et al., 2015, §2); the mean over labels of binary ones where several may be true; squared error of
-    numbers.
+    Cross entropy of the softened probabilities, times the squared temperature so that gradients keep their size (Hinton
+    et al., 2015, §2); with several true labels the mean of their binary cross entropies; squared error for numbers.
     """
     output, teacher = output.float(), teacher.float()
     if targets.is_floating_point() and targets.dim() == 1:
@@ -145,19 +142,16 @@ def soft_loss(
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# An encoder that stays as it is while pooler and head learn: what it gives is computed once an example.
-#
-# A frozen encoder is a fixed function: its dropout is off. A head on the pooled sequence reads the state of [CLS]
-# alone, so one vector a sequence (and exit) is kept for all epochs, and an update costs no pass through the
-# encoder. A head that reads every token needs all states; where those of the whole training set are more than
-# `MAX_STATE_BYTES`, they are computed anew in each update, without gradients.
+# A frozen encoder runs without dropout and is computed once per example. A head on the pooled sequence needs only the
+# state of [CLS], so one vector per sequence (and exit) is kept. A head on all tokens needs all states; if those of the
+# training set exceed `MAX_STATE_BYTES`, they are computed anew in each update, without gradients.
 
 MAX_STATE_BYTES = 2**32
-"""Of states that are kept; a fixed number, so that a run computes the same on every machine."""
+"""A constant, so that a run computes the same on every machine."""
 
 
 class FrozenEncoder(MultiExitModel):
-    """A model of which only pooler and head learn; for the arguments see `MultiExitModel`."""
+    """A model of which only pooler and head are trained; for the arguments see `MultiExitModel`."""
 
     def __init__(self, model: nn.Module, depths: tuple[int, ...]) -> None:
         super().__init__(model, depths)
@@ -173,18 +167,17 @@ class FrozenEncoder(MultiExitModel):
 
 
 def precompute_states(frozen: FrozenEncoder, batches: TaskBatches, compute: ComputeOptions) -> TaskBatches | None:
-    """The batches with what the encoder gives for all sequences, computed once; None where that is too much to keep.
+    """The batches with the encoder's states for all sequences; None if those are too large to keep.
 
-    Their sequences are those tokens whose states are kept: all of them, or [CLS] alone.
+    The sequences of the result are the tokens whose states are kept: all of them, or [CLS] alone.
     """
     if isinstance(frozen.model, AlbertForPairClassification):
-        return None  # its states are those of other sequences: each text by itself
-    sequences, first_alone = batches.sequences, False
-    if isinstance(frozen.model, AlbertForSequenceClassification | AlbertForMultipleChoice):
-        n, first_alone = len(sequences), True
+        return None  # it encodes other sequences: each text of a pair separately
+    sequences = kept = batches.sequences
+    pooled = isinstance(frozen.model, AlbertForSequenceClassification | AlbertForMultipleChoice)
+    if pooled:
+        n = len(sequences)
         kept = Sequences(sequences.tokens[sequences.starts[:-1]], np.arange(n + 1), np.ones(n, np.int32))
-    else:
-        kept = sequences
     shape = (len(frozen.depths), len(kept.tokens), frozen.model.config.hidden_size)
     if 4 * np.prod(shape, dtype=np.int64) > MAX_STATE_BYTES:
         return None
@@ -194,15 +187,15 @@ def precompute_states(frozen: FrozenEncoder, batches: TaskBatches, compute: Comp
         for piece in pieces:
             packed = pack_members(sequences, piece).to(compute.device)
             with autocast(compute.device, compute.precision):
-                found = torch.stack([each.float() for each in frozen.states(packed)])
-            rows = found[:, packed.first_positions] if first_alone else found
+                computed = torch.stack([state.float() for state in frozen.states(packed)])
+            rows = computed[:, packed.first_positions] if pooled else computed
             states[:, torch.from_numpy(kept.token_indices(piece))] = rows.cpu()
             bar.advance(len(piece))
     return replace(batches, sequences=kept, states=states)
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Loss sums for each kind of target; the training loop divides them by the number of sequences.
+# Loss sums for each kind of target; the training loop divides them by the number of examples.
 
 JOINT_SPAN = "joint_span"
 
@@ -213,24 +206,24 @@ def term_of(target: Target) -> str:
 
 
 def task_loss(model: nn.Module, batch: Batch) -> Sums:
-    """The loss of a micro-batch, summed over its examples; see `output_loss`."""
+    """The loss of a micro-batch, summed over its examples."""
     assert isinstance(batch, TaskBatch)
     return output_loss(model(batch.packed, *head_inputs(batch)), batch)
 
 
 def head_inputs(batch: TaskBatch) -> tuple[Int[Tensor, " sequences"], ...]:
-    """What a head needs to know beside the states to learn from them: a joint span, where the answers start."""
+    """Inputs of the head besides the states, while training: a joint span needs the start of the answer."""
     return (batch.packed.first_positions + batch.targets[:, 0],) if batch.term == JOINT_SPAN else ()
 
 
 def output_loss(output: Tensor | tuple, batch: TaskBatch) -> Sums:
-    """The loss of what a model's head gave for a micro-batch, summed over its examples.
+    """The loss of a head's output for a micro-batch, summed over its examples.
 
     Cross entropy for a choice, for the tag of each word at its first piece, and for an option over the sequences of its
-    question; the mean of the labels' binary cross entropies where several may be true; squared error of the standard
-    score for a number (the reference takes the number itself); for a span the mean of the cross entropies of start and
-    end, each over the tokens of its own sequence. A joint span adds half the cross entropy of "no answer", as the
-    reference does; a window without an answer points at its [CLS].
+    question; the mean of the labels' binary cross entropies with several true labels; squared error of the standard
+    score for a number (of the number itself in the reference). For a span, the mean of the cross entropies of start
+    and end over the tokens of its own sequence; a window without an answer points at its [CLS]. A joint span adds half
+    the cross entropy of "no answer", as the reference does.
     """
     if isinstance(output, SpanFromStart):
         return _joint_span(output, batch)
@@ -265,33 +258,22 @@ def _joint_span(output: SpanFromStart, batch: TaskBatch) -> Sums:
 def _span(
     starts: Float[Tensor, " tokens"], ends: Float[Tensor, " tokens"], batch: TaskBatch
 ) -> tuple[Float[Tensor, ""], Bool[Tensor, " sequences"]]:
-    """The loss, and which spans the logits favour."""
+    """The loss, and which spans have the highest logits."""
     lengths, loss = batch.packed.lengths, torch.zeros((), device=starts.device)
     right = torch.ones(len(lengths), dtype=torch.bool, device=starts.device)
-    for logits, places in zip((starts, ends), batch.targets.T, strict=True):
-        gold = logits[batch.packed.first_positions + places]
-        pieces = logits.split(lengths)  # each sequence's own tokens
+    for logits, positions in zip((starts, ends), batch.targets.T, strict=True):
+        gold = logits[batch.packed.first_positions + positions]
+        pieces = logits.split(lengths)
         loss = loss + (torch.stack([piece.logsumexp(0) for piece in pieces]) - gold).sum()
         right &= gold.detach() >= torch.stack([piece.detach().max() for piece in pieces])
     return loss / 2, right
 
 
 @dataclass(frozen=True)
-class TrainingSetup:
-    """What the training loop is given."""
-
-    module: nn.Module
-    source: BatchSource
-    objective: Objective
-    notes: tuple[str, ...] = ()
-    """What is to be told of it."""
-
-
-@dataclass(frozen=True)
 class DistillationLoss:
-    """The loss of a micro-batch summed over examples: the exits' losses weighted, each of the data and of a teacher.
+    """The loss summed over examples, weighted over exits, of the labels and of a teacher.
 
-    Examples count as right that the deepest exit gets right.
+    Examples that the deepest exit gets right count as correct.
     """
 
     weights: tuple[float, ...]
@@ -300,9 +282,9 @@ class DistillationLoss:
     def __call__(self, model: nn.Module, batch: Batch) -> Sums:
         assert isinstance(batch, TaskBatch)
         outputs = model(batch.packed, head_inputs(batch), batch.states)
-        each = [self._exit_loss(output, batch) for output in outputs]
-        losses = [weight * sums.losses[batch.term] for weight, sums in zip(self.weights, each, strict=True)]
-        return Sums({batch.term: sum(losses[1:], losses[0])}, each[-1].correct)
+        exits = [self._exit_loss(output, batch) for output in outputs]
+        losses = [weight * sums.losses[batch.term] for weight, sums in zip(self.weights, exits, strict=True)]
+        return Sums({batch.term: sum(losses[1:], losses[0])}, exits[-1].correct)
 
     def _exit_loss(self, output: Tensor | tuple, batch: TaskBatch) -> Sums:
         sums = output_loss(output, batch)
@@ -311,6 +293,16 @@ class DistillationLoss:
         weight, logits = self.distillation.weight, output.reshape(batch.teacher.shape)
         soft = soft_loss(logits, batch.teacher, batch.targets, self.distillation.temperature)
         return Sums({batch.term: (1 - weight) * sums.losses[batch.term] + weight * soft}, sums.correct)
+
+
+@dataclass(frozen=True)
+class TrainingSetup:
+    """What the training loop needs, and notes for the report."""
+
+    module: nn.Module
+    source: BatchSource
+    objective: Objective
+    notes: tuple[str, ...] = ()
 
 
 def training_setup(
@@ -323,22 +315,18 @@ def training_setup(
     teacher: Teacher | None = None,
     distillation: Distillation | None = None,
 ) -> TrainingSetup:
-    """Put together how a model learns; what is computed beforehand is computed here.
-
-    Args:
-        depths: after which layers the head learns to answer, ascending, the last layer among them.
-    """
+    """Choose module, batches and loss; compute a frozen encoder's states and a teacher's logits beforehand."""
     if len(depths) == 1 and not freeze_encoder and teacher is None:
         return TrainingSetup(model, batches, task_loss)
     module = (FrozenEncoder if freeze_encoder else MultiExitModel)(model, depths)
     source, notes = batches, ()
     if isinstance(module, FrozenEncoder):
-        known = precompute_states(module, batches, compute)
-        how = "computed anew for each update" if known is None else "computed once"
-        source, notes = known or batches, (f"the encoder is frozen, its states are {how}",)
+        precomputed = precompute_states(module, batches, compute)
+        how = "computed anew for each update" if precomputed is None else "computed once"
+        source, notes = precomputed or batches, (f"the encoder is frozen, its states are {how}",)
     if teacher is not None and distillation is not None:
         source = replace(source, teacher=teacher.logits(compute))
         cut = teacher.split.counts.get("truncated", 0)
-        shortened = f", which reads {cut:,} of them cut" if cut else ""
-        notes += (f"learns from {distillation.source}{shortened}, asked once an example",)
+        truncated = f"; {cut:,} examples are truncated for it" if cut else ""
+        notes += (f"learns from {distillation.source}, run once per example{truncated}",)
     return TrainingSetup(module, source, DistillationLoss(exit_weights(depths), distillation), notes)

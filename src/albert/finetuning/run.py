@@ -1,4 +1,10 @@
-"""`finetune`: an encoder learns a task. All input is read and checked first; then training, evaluation, writing."""
+"""Fine-tuning on a task: all input is read and checked first, then the model is trained, evaluated and written.
+
+RUN/recipe.json            the whole run as a value
+    journal.jsonl          one event per line
+    model/                 the Hugging Face model directory
+    predictions-dev.jsonl  one object per development example; further splits of the task have their own file
+    results.json           scores, baselines, counts, speed, seed; written last"""
 
 import time
 from collections.abc import Callable, Mapping
@@ -8,18 +14,28 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from torch import nn
 
-from albert.checkpoints.model_directory import write_model
-from albert.finetuning.data import PreparedSplit, Subset, TaskBatches, encode_split, prepare_split, read_examples
+from albert.checkpoints.huggingface import ARCHITECTURES
+from albert.checkpoints.model_directory import ModelCard, write_model
+from albert.finetuning.data import (
+    PreparedSplit,
+    Subset,
+    TaskBatches,
+    arrays_fingerprint,
+    encode_split,
+    prepare_split,
+    read_examples,
+)
 from albert.finetuning.evaluation import (
     ComputeOptions,
     Evaluation,
     advice,
+    best_threshold,
     evaluate_model,
     hold_out,
     predict_split,
-    threshold_for,
     write_predictions,
 )
 from albert.finetuning.model import (
@@ -32,56 +48,52 @@ from albert.finetuning.model import (
     start_model,
 )
 from albert.finetuning.objective import Teacher, TeacherLogits, TrainingSetup, open_teacher, term_of, training_setup
-from albert.finetuning.options import LearningPlan, RecipeLike, plan_learning, read_run_record, requested_recipe
+from albert.finetuning.options import (
+    BY_DEFAULT,
+    LearningPlan,
+    RecipeLike,
+    plan_learning,
+    read_run_record,
+    requested_recipe,
+)
 from albert.finetuning.run_record import (
     BestModel,
     FinetuningResult,
     FinetuningSettings,
     begin_run,
     describe_selection,
+    examples_fingerprint,
     finish_run,
     optimizer_of,
     page_examples,
+    recipe_fingerprint,
+    recorded_settings,
     result_of_first_rank,
-    run_card,
-    run_identity,
-    run_record,
-    run_report,
+    start_identity,
 )
 from albert.model.albert import EXITS_KEY
+from albert.model.cost import count_parameters
 from albert.optim.optimizer import build_optimizer
 from albert.optim.recipe import warmup_then_linear
-from albert.runtime.devices import finetuning_precision, pick_device
+from albert.runtime.devices import describe_machine, finetuning_precision, pick_device
 from albert.runtime.distributed import process_group
 from albert.runtime.environment import Ranks, load_by_name, world
 from albert.runtime.errors import InvalidConfiguration, MissingInput
+from albert.runtime.json_files import to_json
 from albert.tasks.custom import TableSource
 from albert.tasks.examples import SpanFeatures, TagFeatures
 from albert.tasks.metrics import TARGET_SCALE_KEY, NumberScale, check_numbers
 from albert.tasks.table_task import RecipeChanges, save_table_task
-from albert.tasks.task import Score, Span, Task, TaskRecipe
-from albert.text.tokenizer import Tokenizer
+from albert.tasks.task import UNNAMED, Score, Span, Task, TaskRecipe
 from albert.training.logging import TrainingPlan, TrainingResult
 from albert.training.loop import Training
 from albert.training.run_folder import RunFolder
 from albert.training.update import training_workers
 
-# --------------------------------------------------------------------------------------------------------------------
-# A fine-tuning run: training, evaluation, and the files it writes.
-#
-# RUN/recipe.json            the whole run as a value
-#     journal.jsonl          what happened, one event a line
-#     model/                 the Hugging Face model directory
-#     predictions-dev.jsonl  one object per example of the development set, and so for further splits of the task
-#     results.json           scores, baselines, counts, speed, seed; written last
-
 
 @dataclass(frozen=True, kw_only=True)
 class TaskRun:
-    """Everything a run needs, put together once.
-
-    `scale` is that of numbers to predict, in whose standard scores `batches` and `teacher` are then.
-    """
+    """A run whose inputs are read and checked; with a `scale`, `batches` and `teacher` have standard scores."""
 
     task: Task
     started: StartedModel
@@ -105,14 +117,10 @@ class TaskRun:
         return self.started.model
 
     def complete(self) -> FinetuningResult:
-        """Train to the end, evaluate, and write everything; or return what an earlier call wrote."""
-        recipe, settings, scale = self.plan.recipe, self.settings, self.scale
-        identity = run_identity(self.task, self.started, self.batches, self.dev_split, recipe, settings, self.teacher)
-        record = run_record(self.task, self.started, self.plan, settings)
-        if scale is not None:
-            record[TARGET_SCALE_KEY] = vars(scale)
-        finished = begin_run(self.run, record, identity, self.ranks)
-        if finished is not None:
+        """Train to the end, evaluate and write everything; a finished run is returned as it is."""
+        settings, scale = self.settings, self.scale
+        identity, record = self._identity(), self._record()
+        if (finished := begin_run(self.run, record, identity, self.ranks)) is not None:
             return finished
         if scale is not None and self.started.changes.get("keep_head"):
             scale.take_out(self.model.classifier)
@@ -120,14 +128,15 @@ class TaskRun:
         best = None
         if settings.select == "best":
             best = BestModel(self.run.path / "best", self._save, identity["development set"])
-        latest: list[Evaluation] = []
+        latest: Evaluation | None = None
 
         def evaluate() -> dict[str, float]:
-            with self._folded():
-                latest[:] = [self._evaluated()]
+            nonlocal latest
+            with self._original_units():
+                latest = self._evaluate()
             if best is not None:
-                best.consider(latest[0].scores)
-            return latest[0].defined_scores
+                best.consider(latest.scores)
+            return latest.defined_scores
 
         setup = training_setup(
             self.model,
@@ -155,81 +164,169 @@ class TaskRun:
             return result_of_first_rank(self.run, self.ranks)
         if best is not None:
             self.model.load_state_dict(best.tensors(self.task.target, settings.encode_pairs or "together"))
-            latest.clear()
+            latest = None
         elif scale is not None:
             scale.fold_in(self.model.classifier)
-        evaluation = latest[0] if latest else self._evaluated()
+        evaluation = latest or self._evaluate()
         further = {
             split.split: evaluate_model(self.model, self.task, split, self.compute, threshold=evaluation.threshold)
             for split in self.further
         }
-        for split, each in {"dev": evaluation, **further}.items():
-            write_predictions(self.run.path / f"predictions-{split}.jsonl", each)
+        for split, result in {"dev": evaluation, **further}.items():
+            write_predictions(self.run.path / f"predictions-{split}.jsonl", result)
         selection = describe_selection(settings.select, evaluation.scores, self.run.journal_path)
         linear = self._linear_baseline()
         report = {
-            **run_report(record, self.task, self.train_split, self.batches, training, evaluation, self._notes(setup)),
+            **record,
+            **self._report(training, evaluation),
+            "notes": [*self._notes(setup), *evaluation.notes],
+            "seed": settings.seed,
+            "machine": describe_machine(),
             "linear_baseline": linear,
             "advice": advice(evaluation.scores, evaluation.baseline, linear),
             "selection": selection,
             "computed_in": self.compute.precision,
             "workers": self.batches.workers,
-            "further_scores": {split: dict(each.scores) for split, each in further.items()},
+            "further_scores": {split: dict(result.scores) for split, result in further.items()},
             "identity": identity,
         }
-        shown = page_examples(self.task, self.dev_split.examples, settings.page_examples)
-        about = [selection["note"]]
-        if shown:
-            about.append(f"examples.json holds {len(shown)} rows of the development set, without labels")
-        card = run_card(self.run.path.name, self.task, self.started, recipe, evaluation, linear, about)
-        extra = self._extra() | (evaluation.threshold.keys if evaluation.threshold else {})
+        examples = page_examples(self.task, self.dev_split.examples, settings.page_examples)
+        data_lines = [selection["note"]]
+        if examples:
+            data_lines.append(f"examples.json holds {len(examples)} rows of the development set, without labels")
+        card = self._card(evaluation, linear, data_lines)
+        extra = self._config_keys() | (evaluation.threshold.keys if evaluation.threshold else {})
         return finish_run(
-            self.run, self.ranks, self.started, self.model, report, extra=extra, card=card, examples=shown
+            self.run, self.ranks, self.started, self.model, report, extra=extra, card=card, examples=examples
         )
 
+    def _record(self) -> dict[str, Any]:
+        """The whole run as plain values, saved as `recipe.json`."""
+        started, scale = self.started, self.scale
+        return {
+            "task": self.task.name,
+            "inputs": to_json(self.task.inputs),
+            "target": to_json(self.task.target),
+            "start": started.source,
+            **({"changes": dict(started.changes)} if started.changes else {}),
+            "recipe": to_json(self.plan.recipe),
+            BY_DEFAULT: list(self.plan.by_default),
+            "settings": recorded_settings(self.settings),
+            **({} if scale is None else {TARGET_SCALE_KEY: vars(scale)}),
+        }
+
+    def _identity(self) -> dict[str, str]:
+        """Fingerprints of everything that decides the result."""
+        sequences, changes = self.batches.sequences, self.started.changes
+        return {
+            "recipe": recipe_fingerprint(self.task.target, changes, self.plan.recipe, self.settings),
+            "training data": arrays_fingerprint(sequences.tokens, sequences.starts, self.batches.targets),
+            "development set": examples_fingerprint(self.dev_split.examples),
+            **start_identity(self.started),
+            **({} if self.teacher is None else {"teacher": self.teacher.fingerprint}),
+        }
+
+    def _report(self, training: TrainingResult, evaluation: Evaluation) -> dict[str, Any]:
+        """Scores, counts and speed for `results.json`."""
+        batches, split = self.batches, self.train_split
+        n_trained, n_evaluated = training.steps * batches.batch_size, len(evaluation.predictions)
+        return {
+            "scores": dict(evaluation.scores),
+            "baseline": None if evaluation.baseline is None else dict(evaluation.baseline),
+            "published": to_json(self.task.published),
+            "training": {
+                **split.counts,
+                "examples": len(split.examples),
+                "sequences": len(batches.sequences),
+                "windows_left_out": len(split.features.sequences) - len(batches.sequences),
+                "steps": training.steps,
+                "epochs": n_trained / batches.n_examples,
+                "seconds": training.seconds,
+                "sequences_per_second": n_trained * batches.n_options / training.seconds if training.seconds else None,
+                "tokens_per_second": training.tokens_per_second,
+            },
+            "evaluation": {
+                **evaluation.counts,
+                "examples": n_evaluated,
+                "seconds": evaluation.seconds,
+                "examples_per_second": n_evaluated / evaluation.seconds,
+            },
+        }
+
+    def _card(self, evaluation: Evaluation, linear: Mapping[str, Any] | None, data_lines: list[str]) -> str:
+        """The model card, with every score beside those of the constant answer and the linear model."""
+        task, started = self.task, self.started
+        head = sum(p.numel() for n, p in self.model.named_parameters() if not n.startswith("albert."))
+        parts = {k: n for k, n in count_parameters(started.config).by_part().items() if "head" not in k}
+        parts.pop("pretraining", None)
+        scores: dict[str, float] = {}
+        for metric, score in evaluation.defined_scores.items():
+            scores[f"{metric}, development set"] = score
+            compared = {"the best constant answer": (evaluation.baseline or {}).get(metric)}
+            if linear is not None:
+                compared[linear["method"]] = linear["scores"].get(metric)
+            for name, value in compared.items():
+                if value is not None and "thresh" not in metric:
+                    scores[f"{metric}, {name}"] = value
+        own_table = task.name == UNNAMED
+        source = f"fine-tuned on {'a table' if own_table else task.name}, starting from {started.source}"
+        return ModelCard(
+            name=self.run.path.name,
+            location="path/to/this/directory",
+            architecture=ARCHITECTURES[type(self.model)],
+            attention_window=started.config.effective_window,
+            description=task.description if own_table else f"{task.name}. {task.description}".strip(),
+            parameters=parts | {"task head": head},
+            recipe=to_json(self.plan.recipe),
+            scores=scores,
+            data=[source, *started.changed, *data_lines],
+            versions={"torch": torch.__version__},
+        ).render()
+
     def _linear_baseline(self) -> dict[str, Any] | None:
-        """What a linear model reaches on the same rows, as plain values; None where the task has none."""
+        """The scores of a linear model on the same rows, as plain values; None if the task has no such model."""
         if not self.dev_split.labelled:
             return None
         started = time.perf_counter()
         fit = load_by_name("albert.tasks.linear_baseline").linear_baseline
-        found = fit(self.task, self.train_split.examples, self.dev_split.examples)
-        return None if found is None else {**vars(found), "seconds": time.perf_counter() - started}
+        baseline = fit(self.task, self.train_split.examples, self.dev_split.examples)
+        return None if baseline is None else {**vars(baseline), "seconds": time.perf_counter() - started}
 
-    def _evaluated(self) -> Evaluation:
-        """The model as it stands, on the development set."""
+    def _evaluate(self) -> Evaluation:
+        """Evaluate the current model on the development set."""
         threshold = None
         if self.held_out is not None:
             answers = predict_split(self.model, self.task.target, self.held_out, self.compute)
             assert isinstance(answers, list)
-            held = self.held_out.examples
-            threshold = threshold_for(held, answers, f"{len(held):,} questions held out of the training set")
+            examples = self.held_out.examples
+            threshold = best_threshold(examples, answers, f"{len(examples):,} questions held out of the training set")
         return evaluate_model(self.model, self.task, self.dev_split, self.compute, threshold=threshold)
 
     def _save(self, directory: Path) -> None:
-        """Write the model as it stands while it learns, for others to open."""
-        with self._folded():
-            write_model(directory, self.model, self.started.tokenizer_directory, extra=self._extra())
+        """Write the current model as a model directory."""
+        with self._original_units():
+            write_model(directory, self.model, self.started.tokenizer_directory, extra=self._config_keys())
 
-    def _folded(self) -> AbstractContextManager[None]:
-        """The learning model with outputs in the unit of the data."""
+    def _original_units(self) -> AbstractContextManager[None]:
+        """While training, let the head give numbers in the unit of the data."""
         return nullcontext() if self.scale is None else self.scale.folded(self.model.classifier)
 
-    def _extra(self) -> dict[str, Any]:
-        extra = head_description(self.task, self.plan.recipe, self.started.trained_positions)
+    def _config_keys(self) -> dict[str, Any]:
+        """What `config.json` says of the head."""
+        keys = head_description(self.task, self.plan.recipe, self.started.trained_positions)
         if len(self.depths) > 1:
-            extra[EXITS_KEY] = list(self.depths)
+            keys[EXITS_KEY] = list(self.depths)
         if self.scale is not None:
-            extra[TARGET_SCALE_KEY] = vars(self.scale)
-        return extra
+            keys[TARGET_SCALE_KEY] = vars(self.scale)
+        return keys
 
     def _notes(self, setup: TrainingSetup) -> tuple[str, ...]:
         notes = [*self.started.notes, *setup.notes]
         if len(self.depths) > 1:
-            notes.append(f"the head learnt to answer after layers {', '.join(map(str, self.depths))}")
+            notes.append(f"the head was trained after layers {', '.join(map(str, self.depths))}")
         if self.scale is not None:
             notes.append(
-                f"numbers are learnt as standard scores: training mean {self.scale.mean:.4g}, "
+                f"numbers were trained as standard scores: training mean {self.scale.mean:.4g}, "
                 f"deviation {self.scale.deviation:.4g}, both in the saved head"
             )
         return tuple(notes)
@@ -247,7 +344,7 @@ def train_model(
     workers: int = 1,
     **options: Any,
 ) -> TrainingResult:
-    """Train as planned: the rate rises, then falls linearly; for the rest see `training.loop.Training`."""
+    """Train with linear warmup and linear decay; `options` are those of `training.loop.Training`."""
     optimizer = optimizer_of(settings, plan.recipe)
     if announce is not None and world().is_first:
         announce(plan.figures(optimizer.learning_rate, compute.precision, compute.device.type, workers))
@@ -275,30 +372,25 @@ def train_model(
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The training examples or windows that are used, and their batches.
+# The training examples or windows, and their batches.
 
 
 def task_batches(
     task: Task, split: PreparedSplit, recipe: TaskRecipe, settings: FinetuningSettings, workers: int = 1
 ) -> TaskBatches:
-    """The batches of a run.
-
-    Raises:
-        InvalidConfiguration: no window of the training set holds an answer, or no sentence a word; the numbers to learn
-            are all the same, or too large.
-    """
+    """The batches of a run."""
     features = split.features
     sequences, targets = features.sequences, features.targets
     if isinstance(task.target, Score):
         check_numbers(task.target, targets)
     if isinstance(features, SpanFeatures):
-        learnt = training_windows(task, split, features)
-        sequences, targets = sequences.select(learnt), np.maximum(targets[learnt], 0)
+        windows = training_windows(task, split, features)
+        sequences, targets = sequences.select(windows), np.maximum(targets[windows], 0)
     if isinstance(features, TagFeatures):
-        learnt = features.learnable
-        if not len(learnt):
+        if not len(features.learnable):
             raise InvalidConfiguration(task.title, "no sentence of the training set has a word")
-        sequences, targets = sequences.select(learnt), targets[sequences.token_indices(learnt)]
+        sequences = features.sequences.select(features.learnable)
+        targets = targets[features.sequences.token_indices(features.learnable)]
     return TaskBatches(
         sequences,
         targets,
@@ -313,20 +405,20 @@ def task_batches(
 
 
 def training_windows(task: Task, split: PreparedSplit, features: SpanFeatures) -> np.ndarray:
-    """Indices of the windows that say something.
+    """Indices of the windows to train on.
 
-    Where every question has an answer, those that hold it: the others have nothing to point at. Where it may be
-    absent, they all do, and those without it point at [CLS]; but not those of a question whose answer no window holds.
+    If every question has an answer: the windows that contain it. If answers may be absent: all windows, with [CLS] as
+    the target of those without an answer, except windows of a question whose answer is in none of them.
     """
-    holds = features.targets[:, 0] >= 0
-    if not holds.any():
+    has_answer = features.targets[:, 0] >= 0
+    if not has_answer.any():
         raise InvalidConfiguration(task.title, "no window of the training set holds an answer")
     if not (isinstance(task.target, Span) and task.target.may_be_absent):
-        return np.flatnonzero(holds)
+        return np.flatnonzero(has_answer)
     of_example = np.array([window.example for window in features.windows])
-    placed = np.array([not example.answers for example in split.examples])
-    placed[of_example[holds]] = True
-    return np.flatnonzero(placed[of_example])
+    usable = np.array([not example.answers for example in split.examples])
+    usable[of_example[has_answer]] = True
+    return np.flatnonzero(usable[of_example])
 
 
 def finetune(
@@ -341,26 +433,26 @@ def finetune(
 ) -> FinetuningResult:
     """Fine-tune an encoder on a task and evaluate it on the development set.
 
-    The same task, start and recipe give the same model and files here and from `albert finetune`.
+    The same task, start and recipe give the same model and files as `albert finetune`.
 
     Args:
-        output: the run directory. The same call goes on where an earlier one was stopped; a finished run is
-            returned as it is.
-        recipe: a `TaskRecipe` is taken as it is; `RecipeChanges` say what is to be another than the default, None
-            that nothing is. For the defaults see `learning_plan`.
-        teacher_logits: of earlier runs, which are not computed again; those of this run's teacher are
-            added.
-        announce: told rate, batch size, epochs, updates and length before the first update; see `LearningPlan.figures`.
+        output: the run directory. A stopped run is resumed by the same call; a finished run is returned as it is.
+        recipe: a `TaskRecipe` is used unchanged; `RecipeChanges` replace some of the defaults; None uses the
+            defaults, see `albert.finetuning.options`.
+        teacher_logits: logits that earlier runs computed and that are not computed again; those of this run's teacher
+            are added.
+        announce: called before the first update with the learning rate, batch size, epochs, updates and length; see
+            `LearningPlan.figures`.
 
     Raises:
         MissingInput, DamagedData: the model or the data cannot be read.
-        InvalidConfiguration: a setting that cannot work.
+        InvalidConfiguration: a setting is invalid.
         CannotCreate: `output` holds another run.
         Diverged, Stopped: see `training.loop.Training`.
     """
     settings, run = settings or FinetuningSettings(), RunFolder(output)
-    kept = read_run_record(run, task)
-    basis = requested_recipe(task, recipe, kept)
+    record = read_run_record(run, task)
+    requested = requested_recipe(task, recipe, record)
     if "train" not in task.source.splits:
         remedy = "albert evaluate scores a model of another task on it"
         raise InvalidConfiguration(task.title, "has no training set", remedy)
@@ -368,17 +460,15 @@ def finetune(
     precision = settings.precision or finetuning_precision(device)
     compute = ComputeOptions(device, precision, settings.micro_batch_tokens)
     with process_group(device) as ranks:
-        pairs = choose_pair_encoding(task, start, settings.encode_pairs, settings.exits is not None, kept)
+        pairs = choose_pair_encoding(task, start, settings.encode_pairs, settings.exits is not None, record)
         settings = replace(settings, encode_pairs=pairs)
-        started = start_model(start, task.target, basis.recipe, settings.seed, pairs)
-        positions = started.config.max_position_embeddings
-        basis = replace(basis, recipe=fit_length(basis.recipe, positions))
-        wanted = requested_recipe(task, recipe).recipe.max_length  # a run that goes on has kept the fitted length
-        if basis.recipe.max_length == positions < wanted:
-            note = (
-                f"sequences of at most {positions} tokens, not {wanted}: --max-position-embeddings makes more positions"
-            )
-            started = replace(started, notes=(*started.notes, note))
+        started = start_model(start, task.target, requested.recipe, settings.seed, pairs)
+        notes, positions = list(started.notes), started.config.max_position_embeddings
+        requested = replace(requested, recipe=fit_length(requested.recipe, positions))
+        wanted = requested_recipe(task, recipe).recipe.max_length  # the record of a resumed run has the fitted length
+        if requested.recipe.max_length == positions < wanted:
+            remedy = "--max-position-embeddings makes more positions"
+            notes.append(f"sequences of at most {positions} tokens, not {wanted}: {remedy}")
         # Everything is read before anything is written: bad input leaves no directory behind.
         number = settings.max_train_examples
         subset = None if number is None else Subset(number, settings.seed)
@@ -387,28 +477,32 @@ def finetune(
         if isinstance(task.target, Span) and task.target.may_be_absent and settings.null_threshold == "train":
             examples, held = hold_out(examples, settings.seed)
             counts["held_out"] = len(held)
-            held_out = encode_split(task, "what is held out", held, {}, started.tokenizer, basis.recipe)
-        plan = plan_learning(basis, started.config.hidden_size, len(examples))
-        recipe = plan.recipe
-        if recipe.batch_size < ranks.size:
-            why = f"{recipe.batch_size} sequences are fewer than {ranks.size} processes"
+            held_out = encode_split(task, "held-out questions", held, {}, started.tokenizer, requested.recipe)
+        plan = plan_learning(requested, started.config.hidden_size, len(examples))
+        fitted = plan.recipe
+        if fitted.batch_size < ranks.size:
+            why = f"{fitted.batch_size} sequences are fewer than {ranks.size} processes"
             raise InvalidConfiguration("batch_size", why, "choose a larger batch")
-        settings = _complete_settings(settings, recipe, kept)
+        settings = _complete_settings(settings, fitted, record)
         depths = exit_depths(settings.exits, started.config)
         distillation = settings.distillation
         teacher = None if distillation is None else open_teacher(task, distillation, examples, teacher_logits)
-        train_split = encode_split(task, "train", examples, counts, started.tokenizer, recipe)
-        dev_split = prepare_split(task, data, "dev", started.tokenizer, recipe)
-        further, absent = _further_splits(task, data, started.tokenizer, recipe)
-        started = replace(started, notes=(*started.notes, *absent))
-        batches = task_batches(task, train_split, recipe, settings, training_workers(device, ranks))
-        scale = number_scale(task, batches, kept)
+        train_split = encode_split(task, "train", examples, counts, started.tokenizer, fitted)
+        dev_split = prepare_split(task, data, "dev", started.tokenizer, fitted)
+        further = []
+        for split in task.further_splits:
+            try:
+                further.append(prepare_split(task, data, split, started.tokenizer, fitted))
+            except MissingInput as error:
+                notes.append(f"{split} is not scored: {error}")
+        batches = task_batches(task, train_split, fitted, settings, training_workers(device, ranks))
+        scale = number_scale(task, batches, record)
         if scale is not None:
             batches = replace(batches, targets=scale.standardised(batches.targets))
             teacher = None if teacher is None else replace(teacher, scale=scale)
-        work = TaskRun(
+        task_run = TaskRun(
             task=task,
-            started=started,
+            started=replace(started, notes=tuple(notes)),
             run=run,
             plan=plan,
             settings=settings,
@@ -418,52 +512,39 @@ def finetune(
             dev_split=dev_split,
             batches=batches,
             held_out=held_out,
-            further=further,
+            further=tuple(further),
             depths=depths,
             teacher=teacher,
             scale=scale,
             announce=announce,
         )
         with run.locked() if ranks.is_first else nullcontext():
-            result = work.complete()
+            result = task_run.complete()
             if ranks.is_first:
-                save_custom_task(task, recipe, output)
+                save_custom_task(task, fitted, output)
             return result
 
 
-def number_scale(task: Task, batches: TaskBatches, kept: Mapping[str, Any] | None) -> NumberScale | None:
-    """The scale in whose standard scores numbers are learnt; a run of an earlier version goes on without."""
-    if not isinstance(task.target, Score) or (kept is not None and TARGET_SCALE_KEY not in kept):
+def number_scale(task: Task, batches: TaskBatches, record: Mapping[str, Any] | None) -> NumberScale | None:
+    """The scale of the numbers to predict; None for a resumed run of an earlier version, which has none."""
+    if not isinstance(task.target, Score) or (record is not None and TARGET_SCALE_KEY not in record):
         return None
     return NumberScale.of(batches.targets)
 
 
 def save_custom_task(task: Task, recipe: TaskRecipe, directory: Path) -> None:
-    """Write what a task on own tables is beside what was learnt, so that `albert evaluate` need not be told."""
+    """Write the task of a user's own table beside the model, so that `albert evaluate` needs no columns."""
     if isinstance(task.source, TableSource):
-        asked = task.source.table_task
-        files = {name: place.resolve() for name in ("train", "dev") if (place := getattr(asked, name)) is not None}
-        save_table_task(directory, replace(asked, **files, recipe=RecipeChanges.of(recipe)))
+        table = task.source.table_task
+        files = {name: path.resolve() for name in ("train", "dev") if (path := getattr(table, name)) is not None}
+        save_table_task(directory, replace(table, **files, recipe=RecipeChanges.of(recipe)))
 
 
 def _complete_settings(
-    settings: FinetuningSettings, recipe: TaskRecipe, kept: Mapping[str, Any] | None
+    settings: FinetuningSettings, recipe: TaskRecipe, record: Mapping[str, Any] | None
 ) -> FinetuningSettings:
-    """With an optimiser that is complete, unless the run that goes on was recorded without."""
-    before = kept.get("settings") if kept is not None else None
-    if settings.optimizer in (None, "adamw") and isinstance(before, dict) and before.get("optimizer", "") is None:
+    """Fill in the optimizer, unless the run is resumed and was recorded without one."""
+    recorded = record.get("settings") if record is not None else None
+    if settings.optimizer in (None, "adamw") and isinstance(recorded, dict) and recorded.get("optimizer", "") is None:
         return replace(settings, optimizer=None)
     return replace(settings, optimizer=optimizer_of(settings, recipe))
-
-
-def _further_splits(
-    task: Task, data: Path, tokenizer: Tokenizer, recipe: TaskRecipe
-) -> tuple[tuple[PreparedSplit, ...], tuple[str, ...]]:
-    """The splits that are scored beside dev, and lines on those whose files are not there."""
-    found, absent = [], []
-    for split in task.further_splits:
-        try:
-            found.append(prepare_split(task, data, split, tokenizer, recipe))
-        except MissingInput as error:
-            absent.append(f"{split} is not scored: {error}")
-    return tuple(found), tuple(absent)

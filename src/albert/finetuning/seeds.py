@@ -1,7 +1,7 @@
 """Several fine-tuning runs: one task with several seeds, a whole benchmark, and diagnostic sets.
 
-OUTPUT/seed-0, seed-1, …   a run each; finished ones are kept
-    summary.json           every run and the spread of every score, written anew after each run"""
+OUTPUT/seed-0, seed-1, …   the runs; finished ones are kept
+    summary.json           every run and the spread of every score, updated after each run"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -30,18 +30,18 @@ SUMMARY_NAME = "summary.json"
 
 @dataclass(frozen=True, kw_only=True)
 class SeedRun:
-    """The run of one seed. Scores of a further split are called `score/split`; `failure` says what went wrong."""
+    """The run of one seed. Scores of a further split are named `score/split`; `failure` is the reason of a failure."""
 
     seed: int
     directory: Path
     scores: Mapping[str, float | None]
-    step: int | None = None  # of the model, where it is not the last
+    step: int | None = None  # of the model, if it is not the last
     failure: str | None = None
 
 
 @dataclass(frozen=True)
 class Spread:
-    """Where the values of several runs lie; quartiles are interpolated. `undefined` runs have none."""
+    """The distribution of a score over runs; quartiles are interpolated. `undefined` runs have no value."""
 
     median: float
     lowest: float
@@ -54,10 +54,11 @@ class Spread:
 
 @dataclass(frozen=True, kw_only=True)
 class SeedsResult:
-    """All runs of a task, and what a constant answer and a linear model score.
+    """All runs of a task, including failed ones: a median without them would be biased.
 
-    Failed runs stay in: a median without them would be of chosen runs. `selection` says which model of a run is
-    scored; `notes` and `linear_baseline` (a `LinearBaseline` as plain values) are those of the last run.
+    Attributes:
+        selection: which model of a run is scored.
+        linear_baseline: a `LinearBaseline` as plain values; like `notes` that of the last run.
     """
 
     task: str
@@ -73,19 +74,19 @@ class SeedsResult:
 
     @property
     def spreads(self) -> dict[str, Spread]:
-        """The spread of every score that some run has."""
+        """The spread of every score that at least one run has."""
         names = dict.fromkeys(name for run in self.runs for name in run.scores)
-        found = {name: score_spread([run.scores.get(name) for run in self.runs]) for name in names}
-        return {name: spread for name, spread in found.items() if spread is not None}
+        spreads = {name: score_spread([run.scores.get(name) for run in self.runs]) for name in names}
+        return {name: spread for name, spread in spreads.items() if spread is not None}
 
     @property
     def medians(self) -> dict[str, float]:
-        """The median of every score; none of one that is undefined in a run."""
+        """The median of every score that is defined in all runs."""
         return {name: spread.median for name, spread in self.spreads.items() if not spread.undefined}
 
     @property
     def best(self) -> SeedRun:
-        """The run with the best first score, the first of equals."""
+        """The run with the best first score, the first among equals."""
         best = self.runs[0]
         for run in self.runs[1:]:
             name = next(iter(run.scores), "")
@@ -93,7 +94,7 @@ class SeedsResult:
         return best
 
     def to_json(self) -> dict[str, Any]:
-        """What `summary.json` holds."""
+        """The content of `summary.json`."""
         return {
             "task": self.task,
             "scores": {name: vars(spread) for name, spread in self.spreads.items()},
@@ -116,66 +117,59 @@ def finetune_seeds(
     n_seeds: int,
     announce: Callable[[Mapping[str, Any]], None] | None = None,
 ) -> SeedsResult:
-    """Fine-tune with the seeds `settings.seed`, `settings.seed + 1`, …; a run that diverges ends no other.
+    """Fine-tune with the seeds `settings.seed`, `settings.seed + 1`, …; after a diverged run the next one starts.
 
-    Args:
-        task, start, data, recipe, settings: see `finetune`. All runs learn by the recipe of the first. The seed decides
-            the head, the order, dropout, and what is drawn where `max_train_examples` says so.
-        output: the directory of all runs. The same call goes on where an earlier one was stopped.
-
-    Raises:
-        CannotCreate: `output` holds a run of its own, or other runs.
-        Diverged: every run did.
+    The seed decides the head, the order of examples, dropout, and the rows drawn by `max_train_examples`. All runs use
+    the recipe of the first. The same call resumes stopped runs in `output`.
     """
     if n_seeds < 1:
         raise InvalidConfiguration("seeds", f"are {n_seeds}, at least 1 is needed")
     if RunFolder(output).recipe_path.exists():
         raise CannotCreate(output, "holds one run, not those of several seeds", "choose another output")
     runs: list[SeedRun] = []
-    report: Mapping[str, Any] = {}
+    report: Mapping[str, Any] = {}  # of the last run that did not diverge
     teacher_logits: TeacherLogits = {}
 
-    def so_far() -> SeedsResult:
-        """What the runs share is taken from the report of one of them, empty where all diverged."""
+    def result() -> SeedsResult:
         return SeedsResult(
             task=task.name,
             runs=tuple(runs),
             baseline=report.get("baseline"),
-            selection=report.get("selection", {}).get("rule", "selection: no run came to its end"),
+            selection=report.get("selection", {}).get("rule", "selection: no run was completed"),
             notes=tuple(report.get("notes", ())),
             linear_baseline=report.get("linear_baseline"),
         )
 
     for seed in range(settings.seed, settings.seed + n_seeds):
-        place = output / f"seed-{seed}"
+        directory = output / f"seed-{seed}"
         try:
-            told = {} if announce is None or seed != settings.seed else {"announce": announce}
-            result = finetune(task, start, data, place, recipe, replace(settings, seed=seed), teacher_logits, **told)
+            options = {} if announce is None or seed != settings.seed else {"announce": announce}
+            seeded = replace(settings, seed=seed)
+            finetuned = finetune(task, start, data, directory, recipe, seeded, teacher_logits, **options)
         except Diverged as error:
-            runs.append(SeedRun(seed=seed, directory=place, scores={}, failure=f"diverged: {error.why}"))
+            runs.append(SeedRun(seed=seed, directory=directory, scores={}, failure=f"diverged: {error.why}"))
         else:
-            report, scores = result.report, dict(result.scores)
+            report, scores = finetuned.report, dict(finetuned.scores)
             for split, further in report.get("further_scores", {}).items():
                 scores |= {f"{name}/{split}": value for name, value in further.items()}
             step = report.get("selection", {}).get("step")
-            failure = failure_reason(result.scores, report.get("baseline"))
-            runs.append(SeedRun(seed=seed, directory=place, scores=scores, step=step, failure=failure))
-        kept = read_run_record(RunFolder(place), task)
-        if kept is not None:
-            recipe = from_json(TaskRecipe, kept["recipe"], str(place))
+            failure = failure_reason(finetuned.scores, report.get("baseline"))
+            runs.append(SeedRun(seed=seed, directory=directory, scores=scores, step=step, failure=failure))
+        record = read_run_record(RunFolder(directory), task)
+        if record is not None:
+            recipe = from_json(TaskRecipe, record["recipe"], str(directory))
             if world().is_first:
                 save_custom_task(task, recipe, output)
         if world().is_first:
-            save_json(output / SUMMARY_NAME, so_far().to_json())
+            save_json(output / SUMMARY_NAME, result().to_json())
     if all(run.failure and not run.scores for run in runs):
         raise Diverged(output, f"all {n_seeds} runs diverged ({runs[0].failure})", "use a smaller learning rate")
-    return so_far()
+    return result()
 
 
 def failure_reason(scores: Mapping[str, float | None], baseline: Mapping[str, float | None] | None) -> str | None:
-    """Why a run counts as failed, None when it does not: by its first score it is no better than the constant answer.
-
-    A correlation with a constant is undefined, and 0 stands for it. Where no constant answer exists, nothing is judged.
+    """Why a run failed: its first score is not better than that of the constant answer; None if it is, or if there is
+    no constant answer. An undefined correlation with a constant counts as 0.
     """
     if baseline is None or not scores:
         return None
@@ -189,27 +183,23 @@ def failure_reason(scores: Mapping[str, float | None], baseline: Mapping[str, fl
 
 
 def score_spread(values: Sequence[float | None]) -> Spread | None:
-    """The spread of the values that are defined; None when none is."""
-    known = [value for value in values if value is not None]
-    if not known:
+    """The spread of the defined values; None if there are none."""
+    defined = [value for value in values if value is not None]
+    if not defined:
         return None
-    lowest, lower, median, upper, highest = np.percentile(known, [0, 25, 50, 75, 100]).tolist()
-    return Spread(median, lowest, lower, upper, highest, len(known), len(values) - len(known))
+    lowest, lower, median, upper, highest = np.percentile(defined, [0, 25, 50, 75, 100]).tolist()
+    return Spread(median, lowest, lower, upper, highest, len(defined), len(values) - len(defined))
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Diagnostic sets: not trained on; answered by the model of another task.
+# Diagnostic sets have no training data; the model of another task answers them.
 #
-# OUTPUT/TASK/predictions-SPLIT.jsonl for every split whose file is there, whether its answers are known or not
+# OUTPUT/TASK/predictions-SPLIT.jsonl for every split whose file exists, with or without labels
 
 
 @dataclass(frozen=True, kw_only=True)
 class DiagnosticOutcome:
-    """What a model said to a diagnostic set.
-
-    `scores` are those of each split that was answered, by name; of one without answers there are none. `missing` says
-    why others were not.
-    """
+    """A model's scores on each split of a diagnostic set; `missing` says why others were not evaluated."""
 
     task: Task
     model: str | None = None
@@ -217,59 +207,58 @@ class DiagnosticOutcome:
     missing: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        scores = {split: dict(each) for split, each in self.scores.items()}
+        scores = {split: dict(values) for split, values in self.scores.items()}
         return {"model": self.model, "scores": scores, "missing": list(self.missing)}
 
 
 def diagnose(
     task: Task, model: str | None, data: Path, output: Path, settings: FinetuningSettings
 ) -> DiagnosticOutcome:
-    """Let a model answer every split of a diagnostic set whose file is there.
-
-    Args:
-        model: fine-tuned on the task that it belongs to; None: there is none, and nothing is answered.
-
-    Raises:
-        DamagedData: a file is not what it should be.
-    """
+    """Evaluate a model of the task that a diagnostic set belongs to on every split whose file exists."""
     if model is None:
-        return DiagnosticOutcome(task=task, missing=("no model has learnt the task that it belongs to",))
+        return DiagnosticOutcome(task=task, missing=("there is no model of the task that it belongs to",))
     scores: dict[str, Mapping[str, float | None]] = {}
     missing = []
-    compute = {name: getattr(settings, name) for name in ("device", "micro_batch_tokens")}
-    compute["precision"] = settings.precision or "fp32"
+    options = {"device": settings.device, "micro_batch_tokens": settings.micro_batch_tokens}
+    options |= {"precision": settings.precision or "fp32", "needs_labels": False}
     for split in task.source.splits:
         try:
-            found = evaluate_directory(task, model, data, split, **compute, needs_labels=False).evaluation
+            evaluation = evaluate_directory(task, model, data, split, **options).evaluation
         except MissingInput as error:
             missing.append(str(error))
             continue
         output.mkdir(parents=True, exist_ok=True)
-        write_predictions(output / f"predictions-{split}.jsonl", found)
-        scores[split] = dict(found.scores)
+        write_predictions(output / f"predictions-{split}.jsonl", evaluation)
+        scores[split] = dict(evaluation.scores)
     return DiagnosticOutcome(task=task, model=model, scores=scores, missing=tuple(missing))
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# A whole benchmark: every task whose files are there, and the average over all of them.
+# A whole benchmark: every task whose files exist, and the average over all of them.
 #
 # OUTPUT/TASK/seed-0, …      the runs of each task; finished ones are kept
 #     TASK/summary.json      their spread
-#     summary.json           all tasks, what is missing, and the average; written anew after each task
+#     summary.json           all tasks, missing files, and the average; updated after each task
 #
-# Some tasks start from the model of another one, their `intermediate` (Lan et al. 2019, footnote 4); that one is
-# learnt first, and of its runs the one with the best development score is the start. Such a run answers the
-# diagnostic set too.
+# Some tasks start from the model of another one, their `intermediate` (Lan et al. 2019, footnote 4). It is trained
+# first; its run with the best development score is the start, and answers the diagnostic set.
 
 
 @dataclass(frozen=True, kw_only=True)
 class TaskOutcome:
-    """What came of one task: its runs, or why there are none."""
+    """The runs of one task, or why there are none."""
 
     task: Task
     result: SeedsResult | None = None
-    started_from: str | None = None  # the model of another task, where it is not the one that all others start from
+    started_from: str | None = None  # the model of another task, if it is not the common start
     missing: str | None = None
+
+    @property
+    def best_model(self) -> str | None:
+        """The directory of the best run, unless it failed."""
+        if self.result is None or self.result.best.failure is not None:
+            return None
+        return str(self.result.best.directory)
 
     def to_json(self) -> dict[str, Any]:
         if self.result is None:
@@ -279,7 +268,7 @@ class TaskOutcome:
 
 @dataclass(frozen=True)
 class BenchmarkResult:
-    """All tasks in the order of the average, and the files that are missing, a line each."""
+    """All tasks in the order of the average, and a line for each missing file."""
 
     name: str
     average: Average
@@ -289,11 +278,11 @@ class BenchmarkResult:
 
     @property
     def scores(self) -> dict[str, dict[str, float]]:
-        return {each.task.name: each.result.medians for each in self.outcomes if each.result is not None}
+        return {outcome.task.name: outcome.result.medians for outcome in self.outcomes if outcome.result is not None}
 
     @property
     def missing_tasks(self) -> tuple[str, ...]:
-        """The tasks that leave the average undefined: not learnt, or without one of its scores."""
+        """The tasks that lack one of their scores, so that the average is undefined."""
         scores = self.scores
         return tuple(name for name, parts in self.average.parts.items() if not {*parts} <= {*scores.get(name, {})})
 
@@ -304,8 +293,8 @@ class BenchmarkResult:
             "average_lacks": list(self.missing_tasks),
             "average_published": to_json(self.average.published),
             "missing_files": list(self.missing_files),
-            "tasks": {each.task.name: each.to_json() for each in self.outcomes},
-            "diagnostics": {each.task.name: each.to_json() for each in self.diagnostics},
+            "tasks": {outcome.task.name: outcome.to_json() for outcome in self.outcomes},
+            "diagnostics": {outcome.task.name: outcome.to_json() for outcome in self.diagnostics},
         }
 
 
@@ -320,50 +309,46 @@ def finetune_benchmark(
     n_seeds: int = 1,
     intermediate: str | None = None,
 ) -> BenchmarkResult:
-    """Fine-tune on every task of a benchmark; a task that diverges ends no other.
+    """Fine-tune on every task of a benchmark; after a task that diverges the next one starts.
 
-    Args:
-        output: the directory of all runs. The same call goes on where an earlier one was stopped.
-        intermediate: a model that was fine-tuned on the intermediate task before, to start from in place of the one
-            that is learnt here.
-
-    Raises:
-        MissingInput: there are the files of no task.
-        DamagedData: a file is not what it should be; all are read before the first task is learnt.
+    The same call resumes stopped runs. `intermediate` is a model to use in place of that of the intermediate task.
     """
     tasks = [DECLARED[task] for task in average.parts]
-    absent, missing_files = _missing(tasks, data)
-    if len(absent) == len(tasks):
+    missing, missing_files = _missing(tasks, data)
+    if len(missing) == len(tasks):
         raise MissingInput(data, f"has no task of {name} with training and development files", missing_files[0])
-    outcomes = {task.name: TaskOutcome(task=task, missing=absent.get(task.name)) for task in tasks}
+    outcomes = {task.name: TaskOutcome(task=task, missing=missing.get(task.name)) for task in tasks}
+
+    def save(*diagnostics: DiagnosticOutcome) -> BenchmarkResult:
+        result = BenchmarkResult(name, average, tuple(outcomes.values()), missing_files, diagnostics)
+        if world().is_first:
+            save_json(output / SUMMARY_NAME, result.to_json())
+        return result
+
     needed_first = {task.intermediate for task in tasks}
     for task in sorted(tasks, key=lambda task: task.name not in needed_first):
-        if task.name in absent:
+        if task.name in missing:
             continue
-        other = None if task.intermediate is None else intermediate or _best_model(outcomes[task.intermediate])
-        begin = start if other is None else PretrainedEncoder(other)
+        model = None if task.intermediate is None else intermediate or outcomes[task.intermediate].best_model
+        task_start = start if model is None else PretrainedEncoder(model)
         try:
-            found = finetune_seeds(task, begin, data, output / task.name, recipe, settings, n_seeds)
-            outcomes[task.name] = TaskOutcome(task=task, result=found, started_from=other)
+            result = finetune_seeds(task, task_start, data, output / task.name, recipe, settings, n_seeds)
+            outcomes[task.name] = TaskOutcome(task=task, result=result, started_from=model)
         except Diverged as error:
             outcomes[task.name] = TaskOutcome(task=task, missing=str(error))
-        if world().is_first:
-            done = BenchmarkResult(name, average, tuple(outcomes.values()), missing_files)
-            save_json(output / SUMMARY_NAME, done.to_json())
+        save()
     if not world().is_first:
-        return BenchmarkResult(name, average, tuple(outcomes.values()), missing_files)
-    diagnosed = tuple(
-        diagnose(DECLARED[each], _best_model(outcomes[other]), data, output / each, settings)
-        for each, other in average.diagnostics.items()
+        return save()
+    diagnostics = (
+        diagnose(DECLARED[each], outcomes[task].best_model, data, output / each, settings)
+        for each, task in average.diagnostics.items()
     )
-    result = BenchmarkResult(name, average, tuple(outcomes.values()), missing_files, diagnosed)
-    save_json(output / SUMMARY_NAME, result.to_json())
-    return result
+    return save(*diagnostics)
 
 
 def _missing(tasks: Sequence[Task], data: Path) -> tuple[Mapping[str, str], tuple[str, ...]]:
-    """The tasks that cannot be learnt, each with why, and a line for every file that is missing."""
-    absent: dict[str, str] = {}
+    """The tasks that lack a file, with the reason, and a line for every missing file."""
+    missing: dict[str, str] = {}
     lines = []
     with progress("Reading", total=len(tasks), unit="tasks") as bar:
         for task in tasks:
@@ -373,13 +358,6 @@ def _missing(tasks: Sequence[Task], data: Path) -> tuple[Mapping[str, str], tupl
                 except MissingInput as error:
                     lines.append(f"{task.name}: {error}")
                     if split not in task.further_splits:
-                        absent.setdefault(task.name, str(error))
+                        missing.setdefault(task.name, str(error))
             bar.advance()
-    return absent, tuple(lines)
-
-
-def _best_model(outcome: TaskOutcome) -> str | None:
-    """The best run of a task that was learnt; None when nothing was."""
-    if outcome.result is None or outcome.result.best.failure is not None:
-        return None
-    return str(outcome.result.best.directory)
+    return missing, tuple(lines)

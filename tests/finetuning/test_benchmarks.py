@@ -1,0 +1,124 @@
+"""Benchmarks of fine-tuning at tiny size: speed beside transformers' Trainer, classical models, and grids of runs."""
+
+import csv
+
+import numpy as np
+import pytest
+import torch
+
+from albert.checkpoints.model_directory import save_model_directory
+from albert.model.albert import AlbertForQuestionAnswering, AlbertForSequenceClassification
+from albert.tasks.examples import Example
+from albert.tasks.task import Answer
+
+
+def rows_of(path):
+    with open(path, newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# benchmarks/finetuning_speed.py
+
+
+@pytest.fixture(scope="module")
+def speed(script):
+    pytest.importorskip("transformers")
+    pytest.importorskip("accelerate", reason="transformers' Trainer needs accelerate")
+    return script("finetuning_speed")
+
+
+@pytest.fixture
+def cases(speed, config, tokenizer, tokenizer_directory, tmp_path, monkeypatch):
+    """Sentences of different lengths and questions of one length, each with its setting."""
+    texts = ["the ship", "the old captain saw the island in the storm", "a letter", "the window and the doctor"]
+    spans = [Example(text, "rows", ("who?", f"{text} " * 40), answers=(Answer(text[:3], 0),)) for text in texts]
+    monkeypatch.setattr(speed, "FIXED_LENGTH", 64)
+    span_features = speed.span_features
+    monkeypatch.setattr(speed, "span_features", lambda rows, t, length, *_: span_features(rows, t, length, 8, 16))
+    rows = [Example(text, "rows", (text,), index % 2) for index, text in enumerate(texts)]
+    cases = []
+    for name, model, data in (
+        ("sst-2", AlbertForSequenceClassification(config, 2), speed.sentences(rows, tokenizer)),
+        ("384", AlbertForQuestionAnswering(config), speed.questions(spans, tokenizer, 4)),
+    ):
+        torch.manual_seed(0)
+        save_model_directory(tmp_path / name, model, tokenizer_directory)
+        cases.append((data, speed.Setting(tmp_path / name, 2, "fp32")))
+    return cases
+
+
+@pytest.mark.filterwarnings("ignore")  # warnings of Trainer
+def test_trainer_is_compared_if_it_computes_the_same(speed, cases, monkeypatch):
+    assert set(cases[1][0].sequences.lengths) == {64}
+    for (data, setting), peers in zip(cases, ({"trainer", "trainer, grouped by length"}, {"trainer"}), strict=True):
+        rows = list(speed.compare(data, setting, steps=1, evaluated=4, rounds=1))
+        assert {(row["work"], row["peer"]) for row in rows} == {
+            (work, peer) for work in ("fine-tuning", "evaluation") for peer in peers
+        }
+        assert all(float(row["albert_examples_per_second"]) > 0 and float(row["ratio"]) > 0 for row in rows)
+    monkeypatch.setattr(speed, "our_evaluation", lambda *_: (1.0, np.zeros((4, 2))))
+    monkeypatch.setattr(speed, "their_evaluation", lambda *_: (1.0, np.ones((4, 2))))
+    with pytest.raises(speed.CheckFailed, match="logits of both systems differ by 1"):
+        next(speed.compare(*cases[0], steps=1, evaluated=4, rounds=1))
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# benchmarks/classical_baselines.py and benchmarks/task_runs.py
+
+
+@pytest.fixture(scope="module")
+def classical(script):
+    return script("classical_baselines")
+
+
+@pytest.fixture
+def folders(data):
+    return ["--data", str(data / "choice"), str(data)]
+
+
+def test_every_kind_of_target_has_a_classical_model(classical, folders, data, tmp_path):
+    tasks = ["--tasks", "sst-2", "squad-1.1", "squad-2.0", "race"]
+    for name in ("once.csv", "again.csv"):
+        classical.main([*folders, *tasks, "--output", str(tmp_path / name)])
+        classical.main(["--data", str(data / "score"), "--tasks", "sts-b", "--output", str(tmp_path / name)])
+    once, again = (rows_of(tmp_path / name) for name in ("once.csv", "again.csv"))
+    by_metric = {(row["task"], row["metric"]): row for row in once}
+    for task in ("sst-2", "race"):
+        assert float(by_metric[task, "accuracy"]["score"]) > float(by_metric[task, "accuracy"]["constant"])
+    assert by_metric["squad-2.0", "f1"]["constant"] == "50.00"
+    assert {task for task, _ in by_metric} == {"sst-2", "sts-b", "squad-1.1", "squad-2.0", "race"}
+    assert [row | {"seconds": ""} for row in once] == [row | {"seconds": ""} for row in again]
+
+
+def test_classical_answer_is_the_nearest_words_in_the_best_sentence(classical):
+    context = "Ships sank in spring. The old bridge was built in 1843 by Ada Brown. Nobody knows more."
+    rare = classical.rarity([context, "The weather was fine."])
+    for question, answer in (("When was the old bridge built?", "1843"), ("Who built the old bridge?", "Ada Brown")):
+        text, no_answer = classical.find_answer(Example("1", "rows", (question, context)), rare)
+        assert text == answer and no_answer < 0.5
+    _, no_answer = classical.find_answer(Example("1", "rows", ("Where do penguins live?", context)), rare)
+    assert no_answer == 1.0
+
+
+def test_grid_of_runs_beside_classical_models(script, classical, folders, pretrained, tmp_path, capsys):
+    grid, table = script("task_runs"), tmp_path / "classical.csv"
+    classical.main([*folders, "--tasks", "sst-2", "--output", str(table)])
+    short = ["--steps", "3", "--max-length", "16", "--seeds", "2", "--device", "cpu", "--tasks", "sst-2"]
+    outputs = ["--output", str(tmp_path / "runs"), "--table", str(tmp_path / "runs.csv"), "--classical", str(table)]
+    command = ["--model", str(pretrained), *folders, *short, *outputs]
+    grid.main([*command, "--plan"])
+    assert "sst-2: 16 training rows, 3 steps of 32, 16 to answer; 4 runs" in capsys.readouterr().out
+    assert not (tmp_path / "runs").exists()
+    grid.main(command)
+    first = rows_of(tmp_path / "runs.csv")
+    assert [row["init"] for row in first] == ["pretrained", "random"]
+    for row in first:
+        assert (row["runs"], row["steps"], row["constant"]) == ("2", "3", "50.00")
+        assert float(row["lowest"]) <= float(row["median"]) <= float(row["highest"])
+        assert row["classical"] == rows_of(table)[0]["score"]
+    written = {path: path.stat().st_mtime_ns for path in (tmp_path / "runs").glob("*/*/results.json")}
+    assert len(written) == 4
+    grid.main(command)
+    assert {path: path.stat().st_mtime_ns for path in written} == written
+    assert rows_of(tmp_path / "runs.csv") == first

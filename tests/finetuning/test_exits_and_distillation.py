@@ -1,0 +1,380 @@
+"""Exits after several layers, teachers, and frozen encoders."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from tests.finetuning.conftest import folder_of, weights_of
+from tests.tiny import short_task
+from torch.nn import functional
+
+from albert.checkpoints.model_directory import open_model, save_model_directory
+from albert.cli.main import dispatch
+from albert.finetuning import objective
+from albert.finetuning.data import TaskBatches, read_examples
+from albert.finetuning.evaluation import ComputeOptions
+from albert.finetuning.model import MultiExitModel, PretrainedEncoder, exit_depths, exit_weights
+from albert.finetuning.objective import (
+    Distillation,
+    DistillationLoss,
+    open_teacher,
+    soft_loss,
+    task_loss,
+    training_setup,
+)
+from albert.finetuning.run import finetune
+from albert.finetuning.run_record import FinetuningSettings
+from albert.finetuning.seeds import finetune_seeds
+from albert.model.albert import (
+    AlbertForMultipleChoice,
+    AlbertForPreTraining,
+    AlbertForQuestionAnswering,
+    AlbertForSequenceClassification,
+    set_depth,
+)
+from albert.model.encoder import Encoder
+from albert.model.packing import pack
+from albert.runtime.errors import CannotCreate, InvalidConfiguration, UsageError
+from albert.runtime.json_files import read_json_object
+from albert.tasks.examples import join_sequences
+from albert.tasks.submission import DECLARED
+
+CPU = ComputeOptions(torch.device("cpu"))
+PLAIN = FinetuningSettings(device="cpu")
+EVERY_EXIT = replace(PLAIN, exits="every")
+
+
+@pytest.fixture
+def short():
+    return short_task(steps=6)
+
+
+@pytest.fixture
+def batches_of():
+    """Batches of random sequences with these targets."""
+
+    def make(targets, term, n_options=1):
+        draws = np.random.default_rng(0)
+        lengths = (8, 12, 9, 30)[: len(targets) * n_options]
+        sequences = join_sequences([(draws.integers(5, 300, n).tolist(), n // 2) for n in lengths])
+        return TaskBatches(sequences, targets, term, len(targets), 0, 8192, n_options)
+
+    return make
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Exits.
+
+
+@pytest.fixture
+def deep(config):
+    return replace(config, num_hidden_layers=4)
+
+
+@pytest.fixture
+def pretrained_deep(deep, tokenizer_directory, tmp_path):
+    torch.manual_seed(1)
+    save_model_directory(tmp_path / "deep", AlbertForPreTraining(deep), tokenizer_directory)
+    return PretrainedEncoder(str(tmp_path / "deep"))
+
+
+def test_loss_is_the_mean_over_depths_weighted_by_depth(deep, batches_of):
+    torch.manual_seed(0)
+    model = AlbertForSequenceClassification(replace(deep, classifier_dropout_prob=0.0), 2)
+    setup = training_setup(model, batches_of(np.array([0, 1, 1]), "choice"), (1, 2, 4), CPU)
+    (batch,) = setup.source.micro_batches(0, 0, 1)
+    result = setup.objective(setup.module, batch)
+    sums = []
+    for depth in (1, 2, 4):
+        set_depth(model, depth)
+        sums.append(task_loss(model, batch))
+    expected = sum(weight * each.losses["choice"] for weight, each in zip((1 / 7, 2 / 7, 4 / 7), sums, strict=True))
+    torch.testing.assert_close(result.losses["choice"], expected)
+    assert result.correct["choice"] == sums[-1].correct["choice"]
+    assert exit_weights((1, 2, 4)) == (1 / 7, 2 / 7, 4 / 7)
+
+
+def test_every_depth_opens_in_transformers(data, pretrained_deep, tmp_path):
+    task = short_task(steps=60, batch_size=8, learning_rate=3e-3)
+    result = finetune(task, pretrained_deep, data / "choice", tmp_path / "run", settings=EVERY_EXIT)
+    assert "the head was trained after layers 1, 2, 3, 4" in result.report["notes"]
+    saved = read_json_object(result.model_directory / "config.json")
+    assert saved["exit_depths"] == [1, 2, 3, 4] and saved["num_hidden_layers"] == 4
+    ids, types = np.array([2, 20, 30, 40, 3]), np.zeros(5, np.int64)
+    for depth in (1, 2, 4):
+        ours = open_model(result.model_directory, "classification").model.eval()
+        set_depth(ours, depth)
+        theirs = transformers.AlbertForSequenceClassification.from_pretrained(
+            result.model_directory, num_hidden_layers=depth
+        ).eval()
+        with torch.inference_mode():
+            expected = theirs(torch.from_numpy(ids)[None], token_type_ids=torch.from_numpy(types)[None]).logits
+            torch.testing.assert_close(ours(pack([ids], [types])), expected, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["sts-b", "squad-1.1", "squad-2.0", "race"])
+def test_every_kind_of_head_has_exits(name, data, pretrained_deep, tmp_path):
+    task = short_task(name, steps=3, batch_size=8, question_length=8, stride=8)
+    settings = replace(PLAIN, exits=(2,))
+    result = finetune(task, pretrained_deep, folder_of(name, data), tmp_path / "run", settings=settings)
+    assert read_json_object(result.model_directory / "config.json")["exit_depths"] == [2, 4]
+
+
+def test_exit_depths(deep):
+    assert exit_depths(None, deep) == (4,)
+    assert exit_depths("every", deep) == (1, 2, 3, 4)
+    assert exit_depths((3, 1), deep) == (1, 3, 4)
+    for invalid in ((0,), (5,), (1, -1)):
+        with pytest.raises(InvalidConfiguration, match="exits: names .* the model has 4 layers"):
+            exit_depths(invalid, deep)
+
+
+def test_a_depth_is_a_group_of_inner_layers(deep):
+    torch.manual_seed(0)
+    model = AlbertForSequenceClassification(replace(deep, inner_group_num=2), 2).eval()
+    packed = pack([np.arange(5, 15)], [np.zeros(10, np.int64)])
+    with torch.inference_mode():
+        for depth, logits in zip((1, 3, 4), MultiExitModel(model, (1, 3, 4))(packed), strict=True):
+            set_depth(model, depth)
+            assert torch.equal(model(packed), logits)
+            set_depth(model, 4)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Teachers.
+
+
+@pytest.fixture
+def teacher(config, other_tokenizer_directory, tmp_path):
+    """A deeper classifier with another tokenizer and the labels in reverse order."""
+    torch.manual_seed(5)
+    model = AlbertForSequenceClassification(replace(config, num_hidden_layers=5, initializer_range=0.3), 2)
+    names = {0: "positive", 1: "negative"}
+    save_model_directory(tmp_path / "teacher", model, other_tokenizer_directory, extra={"id2label": names})
+    return str(tmp_path / "teacher")
+
+
+@pytest.fixture
+def taught(teacher):
+    return replace(PLAIN, distillation=Distillation(teacher=teacher, temperature=4.0, weight=0.75))
+
+
+def test_soft_losses_by_their_formulas():
+    draws = torch.Generator().manual_seed(0)
+    ours, theirs = (torch.randn(5, 3, generator=draws) for _ in range(2))
+    p, q = (theirs / 3).softmax(1), (ours / 3).softmax(1)
+    classes = torch.zeros(5, dtype=torch.int64)
+    torch.testing.assert_close(soft_loss(ours, theirs, classes, 3.0), 9 * -(p * q.log()).sum())
+    p, q = (theirs / 3).sigmoid(), (ours / 3).sigmoid()
+    binary = -(p * q.log() + (1 - p) * (1 - q).log())
+    torch.testing.assert_close(soft_loss(ours, theirs, torch.zeros(5, 3), 3.0), 9 * binary.mean(1).sum())
+    squares = (ours[:, 0] - theirs[:, 0]).square().sum()
+    torch.testing.assert_close(soft_loss(ours[:, :1], theirs[:, :1], torch.zeros(5), 3.0), squares)
+
+
+def test_teacher_uses_its_own_tokenizer_and_the_order_of_the_task(short, data, teacher):
+    examples, _ = read_examples(short, data / "choice", "train")
+    opened = open_teacher(short, Distillation(teacher=teacher), examples)
+    logits = opened.logits(CPU)
+    assert logits.shape == (16, 2) and opened.opened.label_columns == [1, 0]
+    model, tokenizer = opened.opened.model.eval(), opened.opened.tokenizer
+    assert tokenizer.vocab_size == 300
+    ids = np.array([tokenizer.cls_id, *tokenizer.encode(examples[3].texts[0]), tokenizer.sep_id])
+    with torch.inference_mode():
+        alone = model(pack([ids], [np.zeros_like(ids)]))[0].numpy()
+    np.testing.assert_allclose(logits[3], alone[[1, 0]], atol=1e-5)
+
+
+def test_loss_weighs_labels_and_teacher(short, data, taught, start, tmp_path, monkeypatch):
+    losses, sequences = [], []
+    exit_loss, forward = DistillationLoss._exit_loss, Encoder.forward
+
+    def record(self, output, batch):
+        sums = exit_loss(self, output, batch)
+        hard = functional.cross_entropy(output, batch.targets, reduction="sum")
+        soft = soft_loss(output, batch.teacher, batch.targets, 4.0)
+        losses.append((sums.losses["choice"].item(), (0.25 * hard + 0.75 * soft).item()))
+        return sums
+
+    monkeypatch.setattr(DistillationLoss, "_exit_loss", record)
+    monkeypatch.setattr(Encoder, "forward", lambda *args: sequences.append(args[2].n_sequences) or forward(*args))
+    result = finetune(short, start, data / "choice", tmp_path / "run", settings=taught)
+    assert len(losses) == 6
+    for loss, expected in losses:
+        assert loss == pytest.approx(expected, rel=1e-5)
+    assert sum(sequences) == 32, "the teacher once over the training set, the student once over the development set"
+    recorded = read_json_object(tmp_path / "run/recipe.json")["settings"]["distillation"]
+    teacher = Path(taught.distillation.teacher)
+    assert recorded["teacher"] == "/".join(teacher.parts[-2:]) and recorded["temperature"] == 4.0
+    assert any(note.startswith(f"learns from {recorded['teacher']}") for note in result.report["notes"])
+
+
+def test_seeds_share_the_logits_of_the_teacher(short, data, taught, start, tmp_path, monkeypatch):
+    sequences, forward = [], Encoder.forward
+    monkeypatch.setattr(Encoder, "forward", lambda *args: sequences.append(args[2].n_sequences) or forward(*args))
+    seeds = finetune_seeds(short, start, data / "choice", tmp_path / "seeds", None, taught, 2)
+    assert sum(sequences) == 48, "the teacher once over the training set, each student once over the development set"
+    alone = finetune(short, start, data / "choice", tmp_path / "alone", settings=replace(taught, seed=1))
+    assert (seeds.runs[1].directory / "model/model.safetensors").read_bytes() == weights_of(alone)
+
+
+def test_logits_are_kept_by_examples_and_precision(short, data, teacher):
+    examples, _ = read_examples(short, data / "choice", "train")
+    known = {}
+
+    def logits(examples, compute=CPU):
+        return open_teacher(short, Distillation(teacher=teacher), examples, known).logits(compute)
+
+    forward, backward = logits(examples), logits(examples[::-1])
+    assert len(known) == 2
+    np.testing.assert_allclose(backward[::-1], forward, atol=1e-5)
+    assert logits(examples) is forward and len(known) == 2
+    logits(examples, ComputeOptions(torch.device("cpu"), "bf16"))
+    assert len(known) == 3
+
+
+def test_another_teacher_is_another_run(short, data, taught, teacher, config, start, tmp_path):
+    finetune(short, start, data / "choice", tmp_path / "run", settings=taught)
+    assert finetune(short, start, data / "choice", tmp_path / "run", settings=taught).already_complete
+    torch.manual_seed(7)
+    another, extra = AlbertForSequenceClassification(config, 2), {"id2label": {0: "positive", 1: "negative"}}
+    save_model_directory(Path(teacher), another, Path(teacher), extra=extra, replace=True)
+    with pytest.raises(CannotCreate, match="holds a finished run with another teacher"):
+        finetune(short, start, data / "choice", tmp_path / "run", settings=taught)
+
+
+def test_invalid_teacher_leaves_no_directory(short, data, teacher, config, tokenizer_directory, start, tmp_path):
+    def learn(task, folder, **distillation):
+        settings = replace(PLAIN, distillation=Distillation(**distillation))
+        finetune(task, start, folder, tmp_path / "run", settings=settings)
+
+    save_model_directory(tmp_path / "three", AlbertForSequenceClassification(config, 3), tokenizer_directory)
+    with pytest.raises(InvalidConfiguration, match="has the labels LABEL_0, LABEL_1, LABEL_2; the task has"):
+        learn(short, data / "choice", teacher=str(tmp_path / "three"))
+    save_model_directory(tmp_path / "spans", AlbertForQuestionAnswering(config), tokenizer_directory)
+    with pytest.raises(InvalidConfiguration, match="teacher: must produce one output per sequence"):
+        learn(DECLARED["squad-1.1"], data, teacher=str(tmp_path / "spans"))
+    assert Distillation(teacher=teacher, revision="v1.0").source == "/".join(Path(teacher).parts[-2:]) + "@v1.0"
+    with pytest.raises(UsageError, match=r"revision: 'v1\.0' of .*teacher, which is a directory"):
+        learn(short, data / "choice", teacher=teacher, revision="v1.0")
+    assert not (tmp_path / "run").exists()
+    for invalid in ({"temperature": 0.0}, {"weight": 0.0}, {"weight": 1.5}):
+        with pytest.raises(InvalidConfiguration, match="distillation"):
+            Distillation(teacher="t", **invalid)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Frozen encoders.
+
+
+@pytest.mark.parametrize("kind", ["classification", "multiple_choice", "question_answering"])
+@pytest.mark.parametrize("kept", [True, False])
+def test_frozen_encoder_gives_the_loss_and_gradients_of_one_without_dropout(
+    config, batches_of, monkeypatch, kind, kept
+):
+    torch.manual_seed(0)
+    dropping = replace(config, hidden_dropout_prob=0.3, attention_probs_dropout_prob=0.3, classifier_dropout_prob=0.0)
+    plain = replace(dropping, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    models = {
+        "classification": (lambda c: AlbertForSequenceClassification(c, 3), np.array([0, 2, 1, 1]), 1),
+        "multiple_choice": (AlbertForMultipleChoice, np.array([1, 0]), 2),
+        "question_answering": (AlbertForQuestionAnswering, np.array([[5, 6], [7, 7], [5, 8], [0, 0]]), 1),
+    }
+    build, targets, n_options = models[kind]
+    model, reference = build(dropping).train(), build(plain).train()
+    reference.load_state_dict(model.state_dict())
+    if not kept:
+        monkeypatch.setattr(objective, "MAX_STATE_BYTES", 0)
+    batches = batches_of(targets, "span" if targets.ndim == 2 else "choice", n_options)
+    setup = training_setup(model, batches, (2,), CPU, freeze_encoder=True)
+    assert ("computed once" in setup.notes[0]) == kept
+    (frozen_batch,), (batch,) = setup.source.micro_batches(0, 0, 1), batches.micro_batches(0, 0, 1)
+    result, expected = setup.objective(setup.module.train(), frozen_batch), task_loss(reference, batch)
+    for sums in (result, expected):
+        sum(sums.losses.values()).backward()
+    torch.testing.assert_close(result.losses, expected.losses)
+    assert result.correct == expected.correct
+    gradients = {name: p.grad for name, p in reference.named_parameters()}
+    for name, parameter in model.named_parameters():
+        if name.startswith(("albert.embeddings", "albert.encoder")):
+            assert parameter.grad is None
+        else:
+            torch.testing.assert_close(parameter.grad, gradients[name], msg=name)
+
+
+def test_frozen_encoder_runs_once_per_example_and_is_not_changed(short, data, pretrained, start, tmp_path, monkeypatch):
+    sequences, each_layer = [], Encoder.each_layer
+    monkeypatch.setattr(
+        Encoder,
+        "each_layer",
+        lambda *a, **named: sequences.append(a[2].n_sequences) or each_layer(*a, **named),
+    )
+    settings = replace(PLAIN, freeze_encoder=True)
+    result = finetune(short, start, data / "choice", tmp_path / "run", settings=settings)
+    assert sum(sequences) == 16
+    assert "the encoder is frozen, its states are computed once" in result.report["notes"]
+    before = open_model(pretrained, "encoder").model.state_dict()
+    after = open_model(result.model_directory, "classification").model.albert.state_dict()
+    for name, tensor in before.items():
+        assert torch.equal(tensor, after[name]) != name.startswith("pooler"), name
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Resumed runs, and the command line.
+
+
+@pytest.mark.parametrize(
+    ("name", "frozen"),
+    [("sst-2", True), ("race", True), ("squad-2.0", True), ("sst-2", False), ("sts-b", False), ("race", False)],
+)
+def test_resumed_run_has_the_same_weights(
+    name, frozen, data, config, tokenizer_directory, start, tmp_path, complete_and_resumed
+):
+    """With a frozen encoder, or with a teacher and exits."""
+    torch.manual_seed(6)
+    settings = replace(PLAIN, checkpoint_every=2, freeze_encoder=frozen)
+    if not frozen:
+        outputs = {"sst-2": 2, "sts-b": 1}
+        teacher = (
+            AlbertForSequenceClassification(config, outputs[name])
+            if name in outputs
+            else AlbertForMultipleChoice(config)
+        )
+        labels = {"id2label": {0: "negative", 1: "positive"}} if name == "sst-2" else {}
+        save_model_directory(tmp_path / "teacher", teacher, tokenizer_directory, extra=labels)
+        distillation = Distillation(teacher=str(tmp_path / "teacher"))
+        settings = replace(settings, exits="every", distillation=distillation)
+    task = short_task(name, steps=6, question_length=8, stride=8, encoder_dropout=0.1)
+    _, resumed = complete_and_resumed(task, start, folder_of(name, data), settings, 4, distilled=True)
+    assert read_json_object(resumed.model_directory / "config.json")["num_hidden_layers"] == 2
+
+
+@pytest.fixture
+def command(data, pretrained, tmp_path):
+    def arguments(name, *more):
+        start = ["finetune", "sst-2", "--model", str(pretrained), "--data", str(data / "choice"), "--device", "cpu"]
+        return [*start, "--output", str(tmp_path / name), "--steps", "4", "--batch-size", "4", *more]
+
+    return arguments
+
+
+def test_deep_teacher_and_student_with_exits_from_the_command_line(command, data, tmp_path, capsys):
+    assert dispatch(command("teacher", "--depth", "5", "--freeze-encoder")) == 0
+    teacher = read_json_object(tmp_path / "teacher/recipe.json")
+    assert teacher["changes"] == {"num_hidden_layers": 5} and teacher["settings"]["freeze_encoder"]
+    student = command("student", "--depth", "3", "--exits", "every", "--teacher", str(tmp_path / "teacher"))
+    assert dispatch([*student, "--distillation-temperature", "4"]) == 0
+    settings = read_json_object(tmp_path / "student/recipe.json")["settings"]
+    assert settings["exits"] == "every" and settings["distillation"]["temperature"] == 4
+    capsys.readouterr()
+    evaluate = ["evaluate", "sst-2", "--model", str(tmp_path / "student"), "--data", str(data / "choice")]
+    assert dispatch([*evaluate, "--device", "cpu", "--depth", "1", "3", "6", "--patience", "1"]) == 0
+    out = capsys.readouterr().out
+    assert "trained at depth 3" in out and "depth 6" in out and "patience 1" in out
+    predict = ["predict", str(tmp_path / "student"), "--classify", "the ship saw the storm", "--device", "cpu"]
+    assert dispatch([*predict, "--patience", "1", "--json"]) == 0
+    assert 2 <= json.loads(capsys.readouterr().out.splitlines()[0])["depth"] <= 3

@@ -1,0 +1,223 @@
+"""The model of a run that is its result, and the scores that are shown beside its own."""
+
+import json
+import shutil
+from dataclasses import replace
+from functools import partial
+
+import pytest
+from tests.tiny import short_task
+
+from albert.cli.main import run
+from albert.finetuning.evaluation import advice, evaluate_directory
+from albert.finetuning.run import finetune
+from albert.finetuning.run_record import BestModel, FinetuningSettings, describe_selection
+from albert.runtime.errors import CannotCreate, DamagedData, InvalidConfiguration
+from albert.runtime.json_files import read_journal, read_json_object
+from albert.runtime.manifest import MANIFEST_NAME, FileSum, file_hash, manifest_bytes, verify_directory
+from albert.tasks.metrics import mean_absolute_error, pearson
+from albert.tasks.submission import DECLARED
+
+# --------------------------------------------------------------------------------------------------------------------
+# The best of all evaluations.
+
+
+BEST = FinetuningSettings(encode_pairs="together", device="cpu", select="best", evaluate_every=2, checkpoint_every=3)
+
+
+@pytest.fixture
+def short():
+    """A task whose scores rise and fall again: the rate is far too high."""
+    return short_task("sts-b", steps=14, batch_size=8, learning_rate=2e-2)
+
+
+def evaluations(run_path):
+    return [event for event in read_journal(run_path / "journal.jsonl") if event["event"] == "evaluation"]
+
+
+def test_result_is_the_first_of_the_best_evaluations(short, data, start, tmp_path):
+    again = partial(finetune, short, start, data / "score", tmp_path / "run", settings=BEST)
+    result, events = again(), evaluations(tmp_path / "run")
+    scores = [event["pearson"] for event in events]
+    assert len(scores) == 7
+    assert max(scores) > scores[-1]  # otherwise this test could not tell the best from the last
+    assert result.scores["pearson"] == max(scores)
+    selection = result.report["selection"]
+    assert (selection["by"], selection["evaluations"]) == ("best", 7)
+    assert selection["step"] == events[scores.index(max(scores))]["step"]
+    verify_directory(result.model_directory)
+    evaluated = evaluate_directory(short, str(tmp_path / "run"), data / "score", device="cpu").evaluation
+    assert evaluated.scores == result.scores
+    assert "is somewhat high" in (result.model_directory / "README.md").read_text()
+    assert not (tmp_path / "run/best").exists()
+    (tmp_path / "run/best").mkdir()  # as if the run had died before it removed it
+    assert again().scores == result.scores
+    assert not (tmp_path / "run/best").exists()
+
+
+def test_lowest_error_is_the_best(data, start, tmp_path):
+    task = short_task("sts-b", steps=6, learning_rate=3e-3)
+    task = replace(task, metrics=(mean_absolute_error, pearson))
+    settings = FinetuningSettings(device="cpu", select="best", evaluate_every=1)
+    result = finetune(task, start, data / "score", tmp_path / "run", settings=settings)
+    errors = {event["step"]: event["mean_absolute_error"] for event in evaluations(tmp_path / "run")}
+    assert len(set(errors.values())) > 1
+    assert result.scores["mean_absolute_error"] == pytest.approx(min(errors.values()))
+    assert errors[result.report["selection"]["step"]] == min(errors.values())
+
+
+@pytest.mark.parametrize("step", [5, 8])
+def test_resumed_run_has_the_same_best_model(step, short, data, start, complete_and_resumed):
+    complete, resumed = complete_and_resumed(short, start, data / "score", BEST, step)
+    assert resumed.report["selection"] == complete.report["selection"]
+
+
+@pytest.fixture
+def stopped(short, data, start, tmp_path, interrupted):
+    """Stops a run after some steps, and returns the function that resumes it, and the development file."""
+
+    def stop_after(step):
+        shutil.copytree(data / "score", tmp_path / "data")
+        resume = partial(finetune, short, start, tmp_path / "data", settings=BEST)
+        with interrupted(step):
+            resume(tmp_path / "run")
+        return resume, tmp_path / "data/dev.tsv"
+
+    return stop_after
+
+
+def drop_rows(path):
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:-3]))
+
+
+def test_run_is_not_resumed_with_another_development_set(stopped, tmp_path):
+    resume, dev = stopped(5)
+    original = dev.read_text()
+    drop_rows(dev)
+    with pytest.raises(InvalidConfiguration, match="was trained with another development set; give the run's own"):
+        resume(tmp_path / "run")
+    dev.write_text(original)
+    resume(tmp_path / "run")
+    drop_rows(dev)
+    with pytest.raises(CannotCreate, match="holds a finished run with another development set"):
+        resume(tmp_path / "run")
+
+
+def test_run_without_a_recorded_development_set_is_resumed(stopped, tmp_path):
+    """As earlier versions wrote it."""
+    resume, _ = stopped(5)
+    (state_path,) = (tmp_path / "run/checkpoints").rglob("training_state.json")
+    manifest = state_path.parent / MANIFEST_NAME
+    state = read_json_object(state_path)
+    del state["identity"]["development set"]
+    state_path.write_text(json.dumps(state))
+    listed = {name: FileSum(**entry) for name, entry in read_json_object(manifest)["files"].items()}
+    listed[state_path.name] = FileSum(state_path.stat().st_size, file_hash(state_path))
+    manifest.write_bytes(manifest_bytes(listed))
+    result = resume(tmp_path / "run")
+    report = read_json_object(tmp_path / "run/results.json")
+    del report["identity"]["development set"]
+    (tmp_path / "run/results.json").write_text(json.dumps(report))
+    assert resume(tmp_path / "run").scores == result.scores
+
+
+def test_best_model_on_another_development_set_does_not_count(stopped, tmp_path):
+    resume, dev = stopped(2)  # before the first checkpoint, so that only the best model is left
+    assert not (tmp_path / "run/checkpoints").exists()
+    score_path = tmp_path / "run/best/score.json"
+    score = read_json_object(score_path)
+    drop_rows(dev)
+    complete = resume(tmp_path / "complete")
+    score_path.write_text(json.dumps({**score, "score": 101.0}))  # better than all others
+    assert resume(tmp_path / "run").scores == complete.scores
+
+
+def test_undefined_score_is_worst_and_a_changed_file_is_refused(tmp_path):
+    saved = []
+
+    def save(directory):
+        saved.append(len(saved))
+        (directory / "weights").write_text(str(len(saved)))
+
+    best = BestModel(tmp_path / "best", save)
+    for score in (None, None, 1.0, 1.0, None, 0.5, 2.0):
+        best.consider({"pearson": score, "spearman": 99.0})
+    assert (tmp_path / "best/weights").read_text() == "3"
+    (tmp_path / "best/weights").write_text("changed")
+    with pytest.raises(DamagedData):
+        best.tensors(DECLARED["sts-b"].target)
+
+
+def test_evaluation_interval_and_selection(tmp_path):
+    assert FinetuningSettings().evaluation_interval is None
+    assert FinetuningSettings(select="best").evaluation_interval == 100
+    assert FinetuningSettings(select="best", evaluate_every=7).evaluation_interval == 7
+    events = [{"event": "evaluation", "time": 0, "step": s, "f1": f} for s, f in ((2, 1.0), (4, 3.0), (6, 3.0))]
+    (tmp_path / "journal.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
+    selection = describe_selection("best", {"f1": 3.0, "accuracy": 1.0}, tmp_path / "journal.jsonl")
+    assert [selection[name] for name in ("by", "metric", "step", "evaluations")] == ["best", "f1", 4, 3]
+    assert selection["note"].startswith("selection: the best of 3 evaluations by f1 on the development set")
+    last = describe_selection("last", {"f1": 3.0}, tmp_path / "none")
+    assert last["note"] == "selection: the model after the last step"
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The scores of a constant answer and of a linear model on the same rows.
+
+
+LINEAR = "TF-IDF with logistic regression"
+
+
+def test_command_shows_the_plan_and_compared_scores(pretrained, tmp_path, capsys, monkeypatch):
+    rows = "".join(f"it was {word} {n},{n // 2 % 2}\n" for n, word in enumerate(("good", "fine", "bad", "long") * 10))
+    (tmp_path / "my.csv").write_text("review,poor\n" + rows)
+    monkeypatch.setattr("albert.cli.tasks.default_precision", lambda device: "bf16")
+    command = ["finetune", "--train", str(tmp_path / "my.csv"), "--text", "review", "--label", "poor"]
+    command += ["--model", str(pretrained), "--learning-rate", "1e-9", "--steps", "9", "--batch-size", "4"]
+    command += ["--max-length", "32", "--device", "cpu"]
+    assert run([*command, "--output", str(tmp_path / "run")]) == 0
+    out = capsys.readouterr().out
+    figures = "learning rate 1e-09, batch size 4, 1 epochs of 36 examples: 9 updates; at most 32 tokens, fp32 on cpu"
+    assert figures in out and out.index(figures) < out.index("selection")
+    report = read_json_object(tmp_path / "run/results.json")
+    linear = report["linear_baseline"]
+    assert linear["method"] == LINEAR and linear["scores"]["accuracy"] == 100.0 and linear["train_examples"] == 36
+    assert report["baseline"] == pytest.approx({"accuracy": 50.0, "f1": 200 / 3})
+    assert f"(best constant answer: 50.00; {LINEAR}: 100.00)" in out
+    assert report["computed_in"] == "fp32" and "scores computed in fp32; albert evaluate, predict and serve" in out
+    assert report["advice"] in out and f"that of {LINEAR}, 100.00: try more --epochs" in report["advice"]
+    card = (tmp_path / "run/model/README.md").read_text()
+    assert f"accuracy, {LINEAR} | 100 |" in card and "f1, the best constant answer | 66.67 |" in card
+    assert run([*command, "--output", str(tmp_path / "seeds"), "--seeds", "2"]) == 0
+    out = capsys.readouterr().out
+    assert out.count("9 updates") == 1 and "median: accuracy" in out and LINEAR in out
+    assert read_json_object(tmp_path / "seeds/summary.json")["linear_baseline"]["scores"] == linear["scores"]
+
+
+@pytest.mark.parametrize(
+    ("scores", "baseline", "linear", "text"),
+    [
+        ({"accuracy": 78.0}, {"accuracy": 50.0}, 77.3, None),
+        (
+            {"accuracy": 69.6},
+            {"accuracy": 50.0},
+            77.3,
+            f"accuracy 69.60 is not better than that of {LINEAR}, 77.30: "
+            "try more --epochs, another --learning-rate, or a larger --model",
+        ),
+        ({"accuracy": 50.0}, {"accuracy": 50.0}, 77.3, "the best constant answer's 50.00 and that of"),
+        (
+            {"pearson": None},
+            {"pearson": None},
+            None,
+            "pearson undefined is not better than the best",
+        ),
+        ({"mean_absolute_error": 2.0}, {"mean_absolute_error": 8.0}, None, None),
+        ({"mean_absolute_error": 8.5}, {"mean_absolute_error": 8.0}, None, "8.50 is not better"),
+        ({}, None, None, None),
+    ],
+)
+def test_advice_is_given_if_a_compared_score_is_not_beaten(scores, baseline, linear, text):
+    linear = linear and {"method": LINEAR, "scores": {"accuracy": linear}, "left_out": None}
+    result = advice(scores, baseline, linear)
+    assert result is None if text is None else text in result

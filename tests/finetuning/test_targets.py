@@ -1,0 +1,257 @@
+"""Questions without an answer, tags, and several labels per example."""
+
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+import transformers
+
+from albert.checkpoints.model_directory import open_model, read_config, save_model_directory
+from albert.finetuning.data import PreparedSplit, prepare_split, read_examples
+from albert.finetuning.evaluation import CHOSEN_ON_THESE, evaluate_directory, hold_out
+from albert.finetuning.model import RandomEncoder, head_description, start_model
+from albert.finetuning.objective import task_loss
+from albert.finetuning.run import finetune, task_batches, training_windows
+from albert.finetuning.run_record import FinetuningSettings
+from albert.inference.predictor import Predictor
+from albert.model.albert import AlbertForQuestionAnswering
+from albert.runtime.errors import DamagedData, InvalidConfiguration
+from albert.tasks.examples import IGNORE_INDEX, Example, span_features
+from albert.tasks.submission import DECLARED
+from albert.tasks.task import Answer, Choice, Labels, Tags
+
+# --------------------------------------------------------------------------------------------------------------------
+# Questions that may have no answer: held-out questions, training windows, and the threshold.
+
+
+CPU = FinetuningSettings(device="cpu")
+
+
+@pytest.fixture
+def open_task():
+    task = DECLARED["squad-2.0"]
+    recipe = replace(task.recipe, learning_rate=3e-3, batch_size=8, steps=12, examples=None)
+    return replace(task, recipe=replace(recipe, max_length=32, question_length=8, stride=8))
+
+
+@pytest.mark.parametrize("head", ["joint", "independent"])
+def test_threshold_is_chosen_on_held_out_questions_and_saved(head, open_task, data, start, tmp_path):
+    task = replace(open_task, target=replace(open_task.target, head=head))
+    result = finetune(task, start, data, tmp_path / "run", settings=CPU)
+    assert result.report["training"]["held_out"] == 2
+    _, extra = read_config(result.model_directory)
+    assert extra["no_answer_threshold_from"] == "2 questions held out of the training set"
+    assert any("2 questions held out" in note for note in result.report["notes"])
+    assert CHOSEN_ON_THESE in result.report["notes"]
+    again = evaluate_directory(open_task, str(tmp_path / "run"), data, device="cpu")  # whichever head it has
+    assert again.evaluation.scores == result.scores
+    entries = [json.loads(line) for line in (tmp_path / "run/predictions-dev.jsonl").read_text().splitlines()]
+    for entry in entries:
+        assert (entry["prediction"] == "") == (entry["no_answer"] > extra["no_answer_threshold"])
+        assert sum(answer["probability"] for answer in entry["best"]) + entry["no_answer_probability"] <= 1 + 1e-9
+    if head == "joint":
+        opened = open_model(result.model_directory, "joint_question_answering")
+        assert not opened.loading_report.newly_initialised
+        assert opened.extra["architectures"] == ["AlbertForJointQuestionAnswering"]
+
+
+@pytest.mark.parametrize("value", [-1e9, 1e9])
+def test_predictions_follow_the_saved_threshold(value, config, tokenizer_directory, tmp_path):
+    torch.manual_seed(0)
+    model = AlbertForQuestionAnswering(config)
+    save_model_directory(tmp_path / "m", model, tokenizer_directory, extra={"no_answer_threshold": value})
+    predictor = Predictor.open(tmp_path / "m", "cpu")
+    answers = [answer["answer"] for answer in predictor.answer("who saw?", "the ship saw the storm", top_k=3)]
+    assert len(answers) == 3 and answers.count("") <= 1
+    assert (answers[0] == "") == (value < 0)
+    (none,) = [answer for answer in predictor.answer("who?", "a ship", 99) if not answer["answer"]]
+    assert (none["start"], none["end"]) == (0, 0)
+    save_model_directory(tmp_path / "bad", model, tokenizer_directory, extra={"no_answer_threshold": "high"})
+    with pytest.raises(InvalidConfiguration, match="no_answer_threshold: is 'high', a number is needed"):
+        Predictor.open(tmp_path / "bad", "cpu")
+
+
+def test_threshold_may_be_chosen_on_the_scored_questions(open_task, data, start, tmp_path):
+    settings = replace(CPU, null_threshold="dev")
+    result = finetune(open_task, start, data, tmp_path / "run", settings=settings)
+    assert "held_out" not in result.report["training"]
+    assert result.scores["f1"] == pytest.approx(result.scores["best_f1"])
+    assert any("chosen on the very questions that are scored" in note for note in result.report["notes"])
+    again = evaluate_directory(open_task, str(tmp_path / "run"), data, device="cpu")
+    assert again.evaluation.scores == result.scores
+
+
+def test_model_without_a_threshold_has_the_threshold_0(open_task, data, config, tokenizer_directory, tmp_path):
+    save_model_directory(tmp_path / "m", AlbertForQuestionAnswering(config), tokenizer_directory)
+    notes = evaluate_directory(open_task, str(tmp_path / "m"), data, device="cpu", max_length=32).notes
+    assert any("chosen on nothing: 0" in note for note in notes)
+
+
+def questions(n_contexts, answered=lambda context, question: question == 1):
+    """Two questions for each context."""
+    return [
+        Example(f"{c}-{q}", "rows", ("who", f"context {c}"), None, (Answer("context", 0),) if answered(c, q) else ())
+        for c in range(n_contexts)
+        for q in range(2)
+    ]
+
+
+def test_whole_contexts_are_held_out_by_the_seed():
+    examples = questions(100)
+    train, held = hold_out(examples, seed=1)
+    assert len(held) == 10
+    assert sorted(row.identifier for row in train + held) == sorted(row.identifier for row in examples)
+    assert not {row.texts[1] for row in train} & {row.texts[1] for row in held}
+    assert hold_out(examples, seed=1) == (train, held)
+    assert hold_out(examples, seed=2)[1] != held
+    with pytest.raises(InvalidConfiguration, match=r"too few contexts.*--null-threshold dev"):
+        hold_out(questions(1), seed=1)
+    with pytest.raises(InvalidConfiguration, match=r"every question has an answer in the training set.*dev"):
+        hold_out(questions(100, lambda context, question: True), seed=1)
+
+
+def test_held_out_questions_are_of_both_kinds():
+    examples = questions(100, lambda context, question: context < 99)
+    for seed in range(3):
+        assert {bool(row.answers) for row in hold_out(examples, seed)[1]} == {True, False}
+
+
+def test_training_windows(open_task, tokenizer):
+    """Windows without the answer are trained on [CLS], unless the answer is in no window of the question."""
+    context = "old sailors sang of storms " * 6
+    examples = [
+        Example("found", "rows", ("who", context), None, (Answer("old", 0),)),
+        Example("absent", "rows", ("who", context)),
+        Example("not found", "rows", ("who", context), None, (Answer("old", None),)),
+    ]
+
+    def windows(task, examples):
+        features = span_features(examples, tokenizer, 32, 8, 8)
+        return features, training_windows(task, PreparedSplit("train", examples, features, {}), features)
+
+    features, indices = windows(open_task, examples)
+    assert {features.windows[index].example for index in indices} == {0, 1}
+    assert len(indices) == sum(window.example < 2 for window in features.windows)
+    always_answered = replace(open_task, target=replace(open_task.target, may_be_absent=False))
+    _, with_answer = windows(always_answered, examples)
+    assert (features.targets[with_answer, 0] >= 0).all() and len(with_answer) < len(indices)
+    with pytest.raises(InvalidConfiguration, match="no window of the training set holds an answer"):
+        windows(open_task, examples[1:2])
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# A tag for every word, and several labels per example.
+
+
+TRANSFORMERS_CLASSES = {
+    Tags: transformers.AlbertForTokenClassification,
+    Labels: transformers.AlbertForSequenceClassification,
+}
+BOTH = pytest.mark.parametrize("task", ["tags", "labels"], indirect=True)
+
+
+@pytest.fixture
+def saved(task, config, tokenizer_directory, tmp_path):
+    """A model with random weights, and its directory."""
+    started = start_model(RandomEncoder(config, tokenizer_directory), task.target, task.recipe, seed=1)
+    for parameter in started.model.parameters():
+        parameter.data.normal_(std=0.3)
+    extra = head_description(task, task.recipe, None)
+    save_model_directory(tmp_path / "model", started.model.eval(), tokenizer_directory, extra=extra)
+    return started, tmp_path / "model"
+
+
+@BOTH
+def test_loss_is_that_of_transformers(task, saved, tmp_path):
+    started, directory = saved
+    prepared = prepare_split(task, tmp_path, "train", started.tokenizer, task.recipe)
+    (batch,) = task_batches(task, prepared, task.recipe, FinetuningSettings()).micro_batches(0, 0, 1)
+    (loss,), (count,) = task_loss(started.model, batch).losses.values(), batch.counts.values()
+    lengths = batch.packed.lengths
+    ids, mask = (torch.zeros(len(lengths), max(lengths), dtype=torch.int64) for _ in range(2))
+    labels = torch.full_like(ids, IGNORE_INDEX) if isinstance(task.target, Tags) else batch.targets
+    start = 0
+    for row, length in enumerate(lengths):
+        ids[row, :length] = batch.packed.token_ids[start : start + length]
+        mask[row, :length] = 1
+        if isinstance(task.target, Tags):
+            labels[row, :length] = batch.targets[start : start + length]
+        start += length
+    theirs = TRANSFORMERS_CLASSES[type(task.target)].from_pretrained(directory).eval()
+    with torch.inference_mode():
+        expected = theirs(input_ids=ids, attention_mask=mask, labels=labels).loss
+    assert loss.item() / count == pytest.approx(float(expected), rel=1e-5)
+
+
+@BOTH
+def test_loss_is_divided_by_the_number_of_words_or_examples(task, saved, tmp_path):
+    prepared = prepare_split(task, tmp_path, "train", saved[0].tokenizer, task.recipe)
+    batches = task_batches(task, prepared, task.recipe, FinetuningSettings(micro_batch_tokens=50))
+    one_epoch = replace(batches, batch_size=batches.n_examples).micro_batches(0, 0, 1)
+    count = sum(sum(batch.counts.values()) for batch in one_epoch)
+    if isinstance(task.target, Labels):
+        assert count == 16
+        return
+    assert count == prepared.counts["words"] == sum(len(row.texts) for row in prepared.examples)
+    assert prepared.counts["words_without_pieces"] == 6
+    for name in ("sentences_without_words", "sentences_in_several_windows", "tags_that_continue_nothing"):
+        assert prepared.counts[name] == 1
+    assert len(batches.sequences) == len(prepared.features.sequences) - 1
+
+
+@BOTH
+def test_predictor_agrees_with_evaluation(task, saved, tmp_path):
+    directory = saved[1]
+    entries = evaluate_directory(task, str(directory), tmp_path, device="cpu").evaluation.predictions
+    predictor = Predictor.open(directory, device="cpu", precision="fp32")
+    assert predictor.labels == list(task.target.labels)
+    if isinstance(task.target, Labels):
+        texts = [row.text("sentence") for row in task.source.read(tmp_path, "dev").rows]
+        for entry, labels in zip(entries, predictor.classify_batch(texts), strict=True):
+            assert {row["label"]: row["score"] for row in labels} == pytest.approx(entry["probabilities"], abs=1e-5)
+            assert {row["label"] for row in labels if row["score"] >= 0.5} == set(entry["prediction"])
+        return
+    for entry, tags in zip(entries, predictor.tag_sentences([e["words"] for e in entries]), strict=True):
+        assert [tag["word"] for tag in tags] == entry["words"]
+        assert [tag["entity"] for tag in tags] == entry["prediction"]
+        assert [tag["score"] for tag in tags] == pytest.approx(entry["probabilities"], abs=1e-5)
+    plain = [entry for entry in entries if all(word.isalpha() for word in entry["words"])]
+    for entry, tags in zip(plain, predictor.tag_batch([" ".join(e["words"]) for e in plain]), strict=True):
+        assert [tag["word"] for tag in tags] == entry["words"]
+        assert [tag["entity"] for tag in tags] == entry["prediction"]
+
+
+@BOTH
+def test_order_of_labels_changes_no_prediction(task, saved, tmp_path):
+    def evaluate(target):
+        return evaluate_directory(replace(task, target=target), str(saved[1]), tmp_path, device="cpu").evaluation
+
+    labels = task.target.labels
+    one, two = (evaluate(replace(task.target, labels=order)) for order in (labels, labels[::-1]))
+    assert one.scores == pytest.approx(two.scores)
+    assert one.baseline == pytest.approx(two.baseline)
+    for ours, theirs in zip(one.predictions, two.predictions, strict=True):
+        ordered = list if isinstance(task.target, Tags) else sorted
+        assert ordered(ours["prediction"]) == ordered(theirs["prediction"])
+    with pytest.raises(InvalidConfiguration, match="has the labels"):
+        evaluate(replace(task.target, labels=("x", *labels[1:])))
+    with pytest.raises(InvalidConfiguration, match="several labels at once|has no head for this task"):
+        evaluate(Choice(labels, "about"))
+
+
+@pytest.mark.parametrize(
+    ("task", "fields", "message"),
+    [
+        ("tags", {"words": ("a", "b"), "tags": ("O",)}, "1 tags in column 'tags' for 2 words; every word needs one"),
+        ("tags", {"words": ("a",), "tags": ("B-X",)}, "unknown tag 'B-X' in column 'tags', at word 1; known: 'O'"),
+        ("tags", {"words": ("a",)}, "has no column 'tags'"),
+        ("labels", {"sentence": "a", "about": ("boat",)}, "unknown label 'boat' in column 'about'; known: 'ship'"),
+        ("labels", {"sentence": ("a", "b"), "about": ()}, "a list in column 'sentence' where a text is expected"),
+    ],
+    indirect=["task"],
+)
+def test_invalid_rows_are_named(task, fields, message, tmp_path):
+    source = replace(task.source, columns=(*task.source.columns, fields))
+    with pytest.raises(DamagedData, match=f"dev:17: .*{message}"):
+        read_examples(replace(task, source=source), tmp_path, "dev")

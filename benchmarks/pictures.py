@@ -6,7 +6,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from albert.experiments.curves import COLORS, MARKERS, bare, save_figure
+from albert.experiments.curves import COLORS, MARKERS, save_figure, style_axes
 
 
 def draw(picture: Path, panels: Mapping[str, Mapping[str, Sequence[tuple[float, float]]]], xlabel: str, ylabel: str,
@@ -29,7 +29,7 @@ def draw(picture: Path, panels: Mapping[str, Mapping[str, Sequence[tuple[float, 
         subplot.set(xlabel=xlabel, **axes)
         subplot.set_title(title, fontsize=8)
         subplot.minorticks_off()
-        bare(subplot)
+        style_axes(subplot)
     subplots[0].set_ylabel(ylabel)
     subplots[0].legend(fontsize=7)
     save_figure(figure, picture)

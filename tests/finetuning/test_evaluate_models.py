@@ -126,7 +126,7 @@ def test_files_without_labels_are_predicted_and_not_scored(config, tokenizer_dir
     assert "--results: is one file, there are the splits test, test_mismatched" in capsys.readouterr().err
     (tmp_path / "file").write_text("mine")
     assert run([*command, "--submission", str(tmp_path / "file")]) == 73
-    assert "file: is no directory" in capsys.readouterr().err
+    assert "file: is not a directory" in capsys.readouterr().err
     assert (tmp_path / "file").read_text() == "mine"
 
 

@@ -42,7 +42,7 @@ class TaskBatch:
     Attributes:
         packed: one sequence per example, or one per option.
         targets: label ids or numbers [examples], which labels are true [examples, labels], first and last token of the
-            answer within its sequence [examples, 2], or label ids of tokens [tokens], `IGNORE_INDEX` where there is none.
+            answer within its sequence [examples, 2], or label ids of tokens [tokens], `IGNORE_INDEX` for those without.
         states: a frozen encoder's output for these tokens at each depth, if precomputed.
         teacher: a teacher's logits or numbers, if there is one.
     """

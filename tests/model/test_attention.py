@@ -85,15 +85,6 @@ def test_softmax_of_bfloat16_scores_is_computed_in_float32():
     assert torch.equal(plain_attention(query, key, value, None), scores.float().softmax(-1).bfloat16() @ value)
 
 
-def test_only_operands_and_probabilities_are_saved():
-    inputs = [part.detach() for part in operands()]
-    assert plain_attention(*inputs, None).grad_fn is None
-    saved = []
-    with torch.autograd.graph.saved_tensors_hooks(saved.append, lambda tensor: tensor):
-        plain_attention(*operands(), None)
-    assert [tuple(tensor.shape) for tensor in saved[3:]] == [(3, 4, 5, 7)]
-
-
 # ---- window attention ------------------------------------------------------------------------------------------------
 
 
@@ -194,17 +185,6 @@ def test_windowed_sequences_of_several_lengths_equal_single_ones(config, sequenc
         single = pack([ids[i]], [types[i]])
         assert torch.allclose(state, model(single), rtol=0, atol=1e-11)
         assert torch.allclose(state, dense(single), rtol=0, atol=1e-11) == (lengths[i] <= window + 2)
-
-
-def test_a_token_affects_only_its_window_and_cls(config, sequences_of):
-    window, position, length = 8, 150, 300
-    windowed = replace(config, num_hidden_layers=1, max_position_embeddings=length, attention_window=window)
-    model = AlbertModel(windowed).double()
-    ids, types = sequences_of((length,))
-    other = ids[0].copy()
-    other[position] = (other[position] + 1) % config.vocab_size
-    changed = (model(pack(ids, types)) != model(pack([other], types))).any(dim=1).nonzero()[:, 0].tolist()
-    assert changed == [0, *range(position - window, position + window + 1)]
 
 
 def test_window_attention_has_dropout_in_training_only(config, packed_of):

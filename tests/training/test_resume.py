@@ -7,11 +7,11 @@ import signal
 import pytest
 import torch
 from reliability.runs import journal_of
-from tests.training.conftest import Interrupting, checkpoint_steps, events, final_bytes, on_call, scaled
+from tests.training.conftest import Interrupting, checkpoint_steps, events, final_bytes, on_call
 
 from albert.optim.optimizer import OptimizerRecipe, build_optimizer
 from albert.runtime.environment import world
-from albert.runtime.errors import DamagedData, Diverged, InvalidConfiguration
+from albert.runtime.errors import DamagedData, InvalidConfiguration
 from albert.runtime.json_files import read_json_object
 from albert.runtime.manifest import verify_directory
 from albert.training import state
@@ -102,21 +102,6 @@ def test_a_signal_interrupts_an_evaluation_and_the_resumed_run_evaluates_first(t
     assert final_bytes(run) == final_bytes(reference)
     journals = (sorted(journal_of(r.path), key=lambda line: (line["step"], line["event"])) for r in (run, reference))
     assert next(journals) == next(journals)
-
-
-def test_a_diverged_run_keeps_its_last_checkpoint(train, objective, run):
-    calls = []
-
-    def diverging(model, batch):
-        calls.append(batch)
-        return scaled(objective(model, batch), 1.0 if len(calls) < 6 else float("inf"))
-
-    with pytest.raises(Diverged) as failure:
-        train(objective=diverging, checkpoint_every=2)
-    assert failure.value.exit_code == 3
-    assert checkpoint_steps(run) == [2, 4]
-    train()
-    assert checkpoint_steps(run)[-1] == 10
 
 
 # ---- data loading processes ------------------------------------------------------------------------------------------
@@ -235,18 +220,6 @@ def test_a_checkpoint_with_the_name_of_another_step_is_refused(train, run):
     shutil.copytree(older[1], newest[1])
     with pytest.raises(DamagedData, match=rf"state after step {older[0]}, its name says {newest[0]}; remove it"):
         train(checkpoint_every=2)
-
-
-def test_the_newest_checkpoints_are_kept_also_while_saving(train, run, objective):
-    seen = set()
-
-    def watching(model, batch):
-        seen.add(tuple(checkpoint_steps(run)))
-        return objective(model, batch)
-
-    train(objective=watching, checkpoint_every=2, keep_checkpoints=3)
-    assert seen == {(), (2,), (2, 4), (2, 4, 6), (4, 6, 8)}
-    assert checkpoint_steps(run) == [6, 8, 10]
 
 
 def test_a_finished_run_removes_checkpoints_beyond_the_number_to_keep(train, run):

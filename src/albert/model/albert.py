@@ -243,11 +243,11 @@ class AlbertForPairClassification(_TaskModel):
 
 
 def shared_tokens(split: PackedSequences) -> Bool[Tensor, " split_tokens"]:
-    """Whether each token of two texts occurs in the other; the sequences of `split` are a pair each two."""
+    """Whether each token occurs in the other text of its pair; sequences 2i and 2i + 1 of `split` are a pair."""
     ids = nn.utils.rnn.pad_sequence(split.token_ids.split(split.lengths), batch_first=True, padding_value=-1)
     equal = ids[0::2, :, None] == ids[1::2, None, :]
-    found = torch.stack([equal.any(dim=2), equal.any(dim=1)], dim=1).flatten(0, 1)
-    return found[ids >= 0]
+    is_shared = torch.stack([equal.any(dim=2), equal.any(dim=1)], dim=1).flatten(0, 1)
+    return is_shared[ids >= 0]
 
 
 class AlbertForTokenClassification(_TaskModel):

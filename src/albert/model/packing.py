@@ -126,23 +126,18 @@ def pack_run(token_ids: np.ndarray, token_type_ids: np.ndarray, lengths: np.ndar
     )
 
 
-def split_lengths(packed: PackedSequences) -> tuple[int, ...]:
-    """Lengths of the sequences of `split_segments`."""
-    second_lengths = [int(types.sum()) for types in packed.token_type_ids.cpu().split(packed.lengths)]
-    if not all(second_lengths):
-        why = "has no second text, the model compares two"
-        raise InvalidConfiguration(f"sequence {second_lengths.index(0) + 1}", why, "give a pair of texts")
-    lengths = zip(packed.lengths, second_lengths, strict=True)
-    return tuple(n for length, second in lengths for n in (length - second, second + 1))
-
-
 def split_segments(packed: PackedSequences) -> PackedSequences:
     """Split each sequence `[CLS] a [SEP] b [SEP]` into `[CLS] a [SEP]` and `[CLS] b [SEP]`, on the same device.
 
     Raises:
         InvalidConfiguration: a sequence has no second segment.
     """
-    lengths = np.array(split_lengths(packed), np.int64)
+    second_lengths = [int(types.sum()) for types in packed.token_type_ids.cpu().split(packed.lengths)]
+    if not all(second_lengths):
+        why = "has no second text, the model compares two"
+        raise InvalidConfiguration(f"sequence {second_lengths.index(0) + 1}", why, "give a pair of texts")
+    pairs = zip(packed.lengths, second_lengths, strict=True)
+    lengths = np.array([n for length, second in pairs for n in (length - second, second + 1)], np.int64)
     ids, unsplit = packed.token_ids.cpu().numpy(), lengths.copy()
     unsplit[1::2] -= 1  # second texts have no [CLS] yet
     with_cls = np.insert(ids, (np.cumsum(unsplit) - unsplit)[1::2], ids[packed.first_positions.cpu().numpy()])

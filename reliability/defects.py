@@ -3,7 +3,7 @@
 A defect in defects.txt is a name, a definition in src/albert, tests of which one must fail, and the lines it changes:
 
     # an answer may end before it begins
-    at answer_candidates: test_independent_logits_give_every_allowed_span_its_share
+    at answer_candidates: test_independent_logits_score_all_allowed_spans
     - last = first[:, None] + np.arange(max_tokens)
     + last = first[:, None] - np.arange(max_tokens)
 

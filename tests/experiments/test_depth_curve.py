@@ -1,4 +1,4 @@
-"""Scores at each depth are those of the model run there; work is counted by layers; patience leaves early."""
+"""Scores and cost at several depths and patiences."""
 
 import csv
 import json
@@ -17,96 +17,94 @@ from albert.model.cost import count_flops
 from albert.runtime.errors import InvalidConfiguration
 from albert.tasks.submission import DECLARED
 
-SENTENCES = [f"the {noun} was {kind}" for noun in ("ship", "storm", "captain", "letter") for kind in ("good", "bad")]
-
-
-@pytest.fixture(scope="module")
-def config():
-    return tiny_config(
-        400,
-        embedding_size=16,
-        hidden_size=32,
-        num_hidden_layers=4,
-        intermediate_size=64,
-        max_position_embeddings=64,
-        initializer_range=0.3,
-    )
+CONFIG = tiny_config(
+    400,
+    embedding_size=16,
+    hidden_size=32,
+    num_hidden_layers=4,
+    intermediate_size=64,
+    max_position_embeddings=64,
+    initializer_range=0.3,
+)
+SST2 = DECLARED["sst-2"]
+EXIT_DEPTHS = {"exit_depths": [1, 2, 3, 4]}
 
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
     folder = tmp_path_factory.mktemp("data")
-    rows = "".join(f"{text}\t{place % 2}\n" for place, text in enumerate(SENTENCES))
+    texts = [f"the {noun} was {kind}" for noun in ("ship", "storm", "captain", "letter") for kind in ("good", "bad")]
+    rows = "".join(f"{text}\t{number % 2}\n" for number, text in enumerate(texts))
     (folder / "dev.tsv").write_text("sentence\tlabel\n" + rows)
     passage = {"article": "the ship sailed", "questions": ["it was a _ ."] * 2, "answers": ["A", "C"]}
     passage |= {"options": [["ship", "storm", "letter", "captain"]] * 2}
     for level in ("middle", "high"):
-        place = folder / "RACE/dev" / level / "1.txt"
-        place.parent.mkdir(parents=True)
-        place.write_text(json.dumps({"id": f"{level}1.txt", **passage}))
+        path = folder / "RACE/dev" / level / "1.txt"
+        path.parent.mkdir(parents=True)
+        path.write_text(json.dumps({"id": f"{level}1.txt", **passage}))
     return folder
 
 
 @pytest.fixture(scope="module")
-def any_depth(config, tokenizer_directory, tmp_path_factory):
-    """A classifier that says it learnt at every depth; its weights are random."""
+def early_exit_model(tokenizer_directory, tmp_path_factory):
+    """A classifier with random weights, marked as trained at every depth."""
     torch.manual_seed(1)
-    model = AlbertForSequenceClassification(config, 2)
+    model = AlbertForSequenceClassification(CONFIG, 2)
     torch.nn.init.normal_(model.albert.pooler.weight)
     path = tmp_path_factory.mktemp("models") / "any-depth"
-    extra = {"id2label": {0: "negative", 1: "positive"}, "exit_depths": [1, 2, 3, 4]}
-    save_model_directory(path, model, tokenizer_directory, extra=extra)
+    labels = {"id2label": {0: "negative", 1: "positive"}}
+    save_model_directory(path, model, tokenizer_directory, extra=labels | EXIT_DEPTHS)
     return str(path)
 
 
-def test_each_depth_scores_as_the_model_run_there_and_costs_by_its_layers(any_depth, config, data):
-    task = DECLARED["sst-2"]
-    found = depth_curve(task, any_depth, data, depths=(1, 3, 6), patiences=(1, 5), device="cpu", rounds=2)
-    fixed, patient = found.points[:3], found.points[3:]
+def test_depths_score_like_single_evaluations_and_cost_by_layers(early_exit_model, data):
+    curve = depth_curve(SST2, early_exit_model, data, depths=(1, 3, 6), patiences=(1, 5), device="cpu", rounds=2)
+    fixed, patient = curve.points[:3], curve.points[3:]
     for point in fixed:
-        alone = evaluate_directory(task, any_depth, data, device="cpu", depth=point.depth).evaluation
-        assert point.scores == alone.scores
+        single = evaluate_directory(SST2, early_exit_model, data, device="cpu", depth=point.depth).evaluation
+        assert point.scores == single.scores
         assert point.mean_depth == point.depth and point.milliseconds > 0
     one, three, six = (point.gflops for point in fixed)
     assert six - three == pytest.approx(1.5 * (three - one))
     assert [point.patience for point in patient] == [1, 5]
     assert 2 <= patient[0].mean_depth <= 6 and patient[1].mean_depth == 6
     assert patient[1].scores == fixed[2].scores and patient[1].gflops == pytest.approx(six)
-    assert found.baseline == {"accuracy": 50.0} and found.trained_depth == 4
-    assert count_flops(replace(config, num_hidden_layers=1), 8).forward * 4 < one * 1e9 < 1e9
+    assert curve.baseline == {"accuracy": 50.0} and curve.trained_depth == 4
+    assert count_flops(replace(CONFIG, num_hidden_layers=1), 8).forward * 4 < one * 1e9 < 1e9
 
 
-def test_options_of_a_question_leave_together(config, tokenizer_directory, data, tmp_path):
+def test_options_of_a_question_exit_together(tokenizer_directory, data, tmp_path):
     torch.manual_seed(2)
-    save_model_directory(
-        tmp_path / "model", AlbertForMultipleChoice(config), tokenizer_directory, extra={"exit_depths": [1, 2, 3, 4]}
-    )
-    task = DECLARED["race"]
-    task = replace(task, recipe=replace(task.recipe, max_length=32, question_length=8))
-    found = depth_curve(task, str(tmp_path / "model"), data, depths=(4,), patiences=(9,), device="cpu", max_length=32)
-    whole, patient = found.points
-    assert patient.scores == whole.scores and patient.mean_depth == 4
+    save_model_directory(tmp_path / "model", AlbertForMultipleChoice(CONFIG), tokenizer_directory, extra=EXIT_DEPTHS)
+    race = DECLARED["race"]
+    race = replace(race, recipe=replace(race.recipe, max_length=32, question_length=8))
+    options = {"depths": (4,), "patiences": (9,), "device": "cpu", "max_length": 32}
+    fixed, patient = depth_curve(race, str(tmp_path / "model"), data, **options).points
+    assert patient.scores == fixed.scores and patient.mean_depth == 4
 
 
-def test_what_cannot_be_run_is_refused(any_depth, config, tokenizer_directory, data, tmp_path):
-    task = DECLARED["sst-2"]
-    with pytest.raises(InvalidConfiguration, match="no depth and no patience"):
-        depth_curve(task, any_depth, data)
-    with pytest.raises(InvalidConfiguration, match="depth: is 99"):
-        depth_curve(task, any_depth, data, depths=(2, 99), device="cpu")
-    plain = AlbertForSequenceClassification(config, 2)
-    save_model_directory(tmp_path / "plain", plain, tokenizer_directory, extra={"id2label": {0: "0", 1: "1"}})
-    with pytest.raises(InvalidConfiguration, match="was trained to answer only after its last layer"):
-        depth_curve(task, str(tmp_path / "plain"), data, patiences=(1,), device="cpu")
+@pytest.mark.parametrize(
+    ("depths", "patiences", "exits", "message"),
+    [
+        ((), (), EXIT_DEPTHS, "no depth and no patience"),
+        ((2, 99), (), EXIT_DEPTHS, "depth: is 99"),
+        ((), (1,), {}, "trained to answer only after its last layer"),
+    ],
+)
+def test_unsupported_depths_are_refused(depths, patiences, exits, message, tokenizer_directory, data, tmp_path):
+    extra = {"id2label": {0: "0", 1: "1"}} | exits
+    save_model_directory(tmp_path / "m", AlbertForSequenceClassification(CONFIG, 2), tokenizer_directory, extra=extra)
+    with pytest.raises(InvalidConfiguration, match=message):
+        depth_curve(SST2, str(tmp_path / "m"), data, depths=depths, patiences=patiences, device="cpu")
 
 
-def test_the_table_and_its_curve_from_the_command_line(any_depth, data, tmp_path, capsys):
-    evaluate = ["evaluate", "sst-2", "--model", any_depth, "--data", str(data), "--device", "cpu"]
+def test_command_line_writes_table_and_curve(early_exit_model, data, tmp_path, capsys):
+    evaluate = ["evaluate", "sst-2", "--model", early_exit_model, "--data", str(data), "--device", "cpu"]
     picture, results = tmp_path / "curve.png", tmp_path / "curve.json"
     files = ["--curve", str(picture), "--results", str(results)]
     assert dispatch([*evaluate, "--depth", "1", "2", "4", "--patience", "1", "2", *files]) == 0
-    said = capsys.readouterr().out
-    assert all(row in said for row in ("depth 1", "depth 4", "patience 2", "constant answer", "GFLOPs"))
+    shown = capsys.readouterr().out
+    assert all(text in shown for text in ("depth 1", "depth 4", "patience 2", "constant answer", "GFLOPs"))
     assert picture.read_bytes().startswith(b"\x89PNG")
     rows = list(csv.DictReader((tmp_path / "curve.csv").read_text().splitlines()))
     points = json.loads(results.read_text())["points"]

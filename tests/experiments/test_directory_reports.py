@@ -1,6 +1,4 @@
-"""What lies in a directory is told as it is: heads by what they were trained for, tokenizers by what they do."""
-
-from pathlib import Path
+"""Reports on model directories."""
 
 import pytest
 from tests.tiny import tiny_config
@@ -9,17 +7,15 @@ from albert.checkpoints.model_directory import save_model_directory
 from albert.inference.inspection import model_report
 from albert.model.albert import AlbertForPreTraining
 
-SMALL = tiny_config(200, max_position_embeddings=20)
+HEADS = {
+    "sop": "masked tokens, and two segments' order",
+    "nsp": "masked tokens, and next sentences",
+    "none": "masked tokens",
+}
 
 
-@pytest.mark.parametrize(
-    ("objective", "head"),
-    [
-        ("sop", "masked tokens, and two segments' order"),
-        ("nsp", "masked tokens, and next sentences"),
-        ("none", "masked tokens"),
-    ],
-)
-def test_a_head_is_told_by_what_it_was_trained_for(tmp_path: Path, objective: str, head: str) -> None:
-    save_model_directory(tmp_path / "m", AlbertForPreTraining(SMALL), None, extra={"sentence_objective": objective})
-    assert model_report(tmp_path / "m").head == head
+@pytest.mark.parametrize("objective", HEADS)
+def test_report_describes_the_pretraining_head(tmp_path, objective):
+    model = AlbertForPreTraining(tiny_config(200, max_position_embeddings=20))
+    save_model_directory(tmp_path / "m", model, None, extra={"sentence_objective": objective})
+    assert model_report(tmp_path / "m").head == HEADS[objective]

@@ -1,4 +1,4 @@
-"""Figure 1: distance and angle between input and output of every layer, of any checkpoint, as CSV and PNG."""
+"""Figure 1: distance and angle between input and output of every layer."""
 
 import csv
 from itertools import pairwise
@@ -13,7 +13,14 @@ from tests.tiny import tiny_config
 
 from albert.checkpoints.model_directory import save_model_directory
 from albert.cli.main import run
-from albert.experiments.layers import cut_passages, measure_layers
+from albert.experiments.layers import (
+    SMOOTHNESS,
+    cached_layers,
+    cut_passages,
+    last_movement,
+    measure_layers,
+    unevenness,
+)
 from albert.experiments.quickstart import load_chapters
 from albert.inference.inspection import layer_movement
 from albert.model.albert import AlbertForMaskedLM, AlbertForPreTraining
@@ -47,17 +54,17 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {"shared": root / "shared", "unshared": root / "unshared"}
 
 
-def test_the_figures_are_those_of_the_hidden_states_of_transformers(models):
+def test_movement_equals_hidden_states_of_transformers(models):
     from transformers import AlbertModel, AutoTokenizer
 
-    theirs = AlbertModel.from_pretrained(models["shared"]).eval()
+    model = AlbertModel.from_pretrained(models["shared"]).eval()
     tokenizer = AutoTokenizer.from_pretrained(models["shared"])
     distances, angles = [], []
     for passage in PASSAGES:
         ids = tokenizer(passage, return_tensors="pt")["input_ids"]
         with torch.inference_mode():
             # transformers maps E to H inside its encoder, and its first state is of width H
-            states = [s[0].double() for s in theirs(input_ids=ids, output_hidden_states=True).hidden_states]
+            states = [s[0].double() for s in model(input_ids=ids, output_hidden_states=True).hidden_states]
         pairs = list(pairwise(states))
         distances.append(torch.stack([(b - a).norm(dim=-1) for a, b in pairs]))
         cosines = torch.stack([torch.cosine_similarity(a, b, dim=-1) for a, b in pairs])
@@ -70,7 +77,7 @@ def test_the_figures_are_those_of_the_hidden_states_of_transformers(models):
 
 
 @given(st.floats(0.0, 180.0), st.floats(0.1, 10.0), st.floats(0.1, 10.0))
-def test_an_angle_is_found_again_however_small_or_flat(degrees, before, after):
+def test_angles_are_exact(degrees, before, after):
     turned = np.deg2rad(degrees)
     first = torch.tensor([[before, 0.0]], dtype=torch.float64)
     second = after * torch.tensor([[np.cos(turned), np.sin(turned)]], dtype=torch.float64)
@@ -79,28 +86,41 @@ def test_an_angle_is_found_again_however_small_or_flat(degrees, before, after):
     assert float(distance) == pytest.approx(float((second - first).norm()), rel=1e-5)
 
 
-def test_all_tokens_count_alike_however_passages_are_batched(models, monkeypatch):
+def test_batching_does_not_change_means(models, monkeypatch):
     together = measure_layers(models["unshared"], PASSAGES, device=CPU)
     monkeypatch.setattr("albert.experiments.layers.PASSAGES_AT_ONCE", 1)
-    apart = measure_layers(models["unshared"], PASSAGES, device=CPU)
-    np.testing.assert_allclose(together.distance, apart.distance, rtol=1e-5)
-    np.testing.assert_allclose(together.angle, apart.angle, rtol=1e-4)
+    single = measure_layers(models["unshared"], PASSAGES, device=CPU)
+    np.testing.assert_allclose(together.distance, single.distance, rtol=1e-5)
+    np.testing.assert_allclose(together.angle, single.angle, rtol=1e-4)
 
 
-def test_passages_are_whole_and_the_first_ones():
+def test_passages_have_the_given_length():
     assert cut_passages(iter(["a b c d e", "f", "g h"]), 3, 2) == ["a b", "c d", "g h"]
     with pytest.raises(MissingInput, match="no passage of 9 words"):
         cut_passages(iter(["a b c"]), 3, 9)
 
 
-def test_models_are_drawn_side_by_side_and_written_as_a_table(models, tmp_path, capsys):
+def test_command_writes_picture_and_table(models, tmp_path, capsys):
     picture, table = tmp_path / "layers.png", tmp_path / "layers.csv"
-    code = run(
-        ["analyze", "layers", *map(str, models.values()), "--passages", "5", "--words", "20"]  # noqa: RUF005
-        + ["--output", str(picture), "--csv", str(table), "--device", "cpu"]
-    )
-    assert code == 0
+    args = ["analyze", "layers", *map(str, models.values()), "--passages", "5", "--words", "20", "--device", "cpu"]
+    assert run([*args, "--output", str(picture), "--csv", str(table)]) == 0
     assert picture.read_bytes().startswith(b"\x89PNG")
     rows = list(csv.DictReader(table.read_text(encoding="utf-8").splitlines()))
     assert [row["layer"] for row in rows] == ["1", "2", "3", "1", "2"]
     assert "2 layers, not shared" in capsys.readouterr().out
+
+
+def test_unevenness_and_last_movement_by_hand():
+    assert unevenness([2.0, 2.0, 2.0]) == 0 and unevenness([3.0]) == 0
+    assert unevenness([1.0, 3.0, 2.0]) == pytest.approx(100 * 1.5 / 2)
+    assert last_movement([2.0, 1.0, 0.0]) == 0 and last_movement([1.0, 2.0, 3.0]) == pytest.approx(150)
+    for measure in (unevenness, last_movement):  # whatever the length of states
+        assert measure([40.0, 10.0, 25.0]) == pytest.approx(measure([4.0, 1.0, 2.5]))
+
+
+def test_layer_movement_is_cached(models, tmp_path, monkeypatch):
+    monkeypatch.setattr("albert.experiments.layers.PASSAGES", 3)
+    layers = cached_layers(models["shared"], tmp_path / "layers.json", 64)
+    assert len(layers.distance) == len(layers.angle) == 3 and layers.tokens > 0
+    assert all(measure(layers) >= 0 for measure in SMOOTHNESS.values())
+    assert cached_layers(tmp_path / "absent", tmp_path / "layers.json", 64) == layers

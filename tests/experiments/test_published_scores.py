@@ -1,4 +1,4 @@
-"""The paper's tables as data: copied without a slip, as far as their own arithmetic can tell."""
+"""The paper's scores in `paper.toml` are consistent with each other."""
 
 import pytest
 
@@ -12,18 +12,15 @@ ROWS = [
     for row in table.rows
     if {*DOWNSTREAM, "average"} <= set(row.scores)
 ]
+assert len(ROWS) == 48
 
 
 @pytest.mark.parametrize("row", ROWS)
-def test_every_average_is_that_of_its_row(row):
+def test_averages_are_consistent(row):
     assert paper_average(row.scores) == pytest.approx(row.scores["average"], abs=0.0501)
 
 
-def test_all_rows_with_an_average_were_looked_at():
-    assert len(ROWS) == 48
-
-
-def test_rows_that_stand_in_several_tables_agree():
+def test_rows_of_several_tables_agree():
     def scores(table, row):
         return TABLES[table].row(row).scores
 

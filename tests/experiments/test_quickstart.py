@@ -1,4 +1,4 @@
-"""The quickstart, shortened: every stage, in seconds."""
+"""The quickstart, shortened."""
 
 import json
 from dataclasses import replace
@@ -25,7 +25,7 @@ def shortened(monkeypatch):
     return module
 
 
-def test_the_quickstart_goes_from_text_to_answers_and_run_again_finds_its_stages_done(shortened, tmp_path):
+def test_quickstart_runs_and_resumes(shortened, tmp_path):
     directory = tmp_path / "quickstart"
     with open(tmp_path / "shown.txt", "w", encoding="utf-8") as screen:
         console = Console(file=screen, width=120)

@@ -1,4 +1,4 @@
-"""What is kept of a run: rows that can be read back, and the figures of the run itself."""
+"""Records of runs in `results/`."""
 
 import csv
 import json
@@ -24,7 +24,7 @@ def finished_run(tmp_path):
     return run
 
 
-def test_a_pretraining_run_is_kept_with_its_baseline_commit_and_curves(finished_run, tmp_path):
+def test_pretraining_run_is_recorded(finished_run, tmp_path):
     results = tmp_path / "results"
     record_pretraining(finished_run, results, "tiny", "abc1234", "a machine", "albert pretrain tiny")
     with open(results / "results.csv", newline="", encoding="utf-8") as file:
@@ -37,7 +37,7 @@ def test_a_pretraining_run_is_kept_with_its_baseline_commit_and_curves(finished_
     assert len((results / "tiny" / "journal.jsonl").read_text(encoding="utf-8").splitlines()) == 4
 
 
-def test_rows_are_added_below_one_header(finished_run, tmp_path):
+def test_rows_are_appended(finished_run, tmp_path):
     results = tmp_path / "results"
     record_pretraining(finished_run, results, "tiny", "abc1234", "a machine", "albert pretrain tiny")
     report = {"scores": {"accuracy": 80.0, "f1": None}, "baseline": {"accuracy": 50.9}}
@@ -48,7 +48,7 @@ def test_rows_are_added_below_one_header(finished_run, tmp_path):
     assert [line for line in lines if "tiny-sst-2" in line and ",80.0,50.9," in line]
 
 
-def test_a_run_that_was_never_evaluated_is_not_recorded(finished_run, tmp_path):
+def test_run_without_evaluation_is_not_recorded(finished_run, tmp_path):
     lines = (finished_run / "journal.jsonl").read_text(encoding="utf-8").splitlines()[:-1]
     (finished_run / "journal.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
     with pytest.raises(MissingInput, match="no evaluation"):

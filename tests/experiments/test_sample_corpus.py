@@ -1,4 +1,4 @@
-"""The embedded sample: its promises about balance, about what is held out, and about where it came from."""
+"""The embedded sample: balance, held-out text, sources."""
 
 import gzip
 from collections import Counter
@@ -9,7 +9,7 @@ from albert.experiments import quickstart as sample
 from albert.text.sentences import split_sentences
 
 
-def test_six_authors_about_equally():
+def test_authors_are_balanced():
     sizes = Counter()
     for chapter in sample.load_chapters():
         sizes[chapter.author] += len(chapter.text.encode())
@@ -19,27 +19,24 @@ def test_six_authors_about_equally():
 
 
 @pytest.mark.parametrize("author", sample.AUTHORS)
-def test_a_sixth_to_a_quarter_of_each_author_is_held_out(author):
+def test_held_out_share_of_each_author(author):
     split = sample.split_chapters()
     held_out = sum(len(chapter.text) for chapter in split.held_out if chapter.author == author)
     train = sum(len(chapter.text) for chapter in split.train if chapter.author == author)
     assert 1 / 6 <= held_out / (held_out + train) <= 1 / 4
 
 
-def test_pretraining_never_sees_a_chapter_of_the_development_passages():
-    train_chapters = {chapter.id for chapter in sample.split_chapters().train}
-    passages = sample.labelled_passages()
-    assert {passage.chapter for passage in passages.dev}.isdisjoint(train_chapters)
-    assert {passage.chapter for passage in passages.train} <= train_chapters
-
-
-def test_no_text_of_a_development_passage_stands_in_the_pretraining_text():
-    train = "\n".join(chapter.text for chapter in sample.split_chapters().train)
-    for passage in sample.labelled_passages().dev:
+def test_development_passages_are_held_out_of_pretraining():
+    chapters, passages = sample.split_chapters().train, sample.labelled_passages()
+    train_ids = {chapter.id for chapter in chapters}
+    assert {passage.chapter for passage in passages.dev}.isdisjoint(train_ids)
+    assert {passage.chapter for passage in passages.train} <= train_ids
+    train = "\n".join(chapter.text for chapter in chapters)
+    for passage in passages.dev:
         assert max(split_sentences(passage.text), key=len) not in train
 
 
-def test_passages_are_balanced_and_each_is_taken_once():
+def test_passages_are_balanced_and_unique():
     passages = sample.labelled_passages()
     assert Counter(passage.author for passage in passages.train) == dict.fromkeys(sample.AUTHORS, 500)
     assert Counter(passage.author for passage in passages.dev) == dict.fromkeys(sample.AUTHORS, 100)
@@ -47,14 +44,14 @@ def test_passages_are_balanced_and_each_is_taken_once():
     assert len(set(texts)) == len(texts)
 
 
-def test_a_sentence_too_long_for_any_passage_enters_none():
+def test_too_long_sentences_are_left_out():
     endless, short = "word " * 150 + "end.", "Here is a sentence of just nine words, plainly."
     chapter = sample.Chapter("id", "Jane Austen", "title", f"{short}\n{endless}\n" + f"{short}\n" * 8)
     passages = sample.cut_passages(chapter)
     assert [passage.text for passage in passages] == [" ".join([short] * 7)]
 
 
-def test_the_sources_page_names_every_chapter(checkout):
+def test_sources_page_lists_all_chapters(checkout):
     page = (checkout / "src/albert/experiments/sample/SOURCE.md").read_text(encoding="utf-8")
     for chapter in sample.load_chapters():
         book, _, name = chapter.id.partition(":")
@@ -62,7 +59,7 @@ def test_the_sources_page_names_every_chapter(checkout):
     assert "CC0 1.0" in page
 
 
-def test_the_script_rebuilds_the_same_sample(shared, checkout, script, tmp_path):
+def test_script_rebuilds_the_sample(shared, checkout, script, tmp_path):
     script("make_sample").main(shared / "data/corpus/books.jsonl.gz", tmp_path)
     embedded = checkout / "src/albert/experiments/sample"
     assert (tmp_path / "SOURCE.md").read_bytes() == (embedded / "SOURCE.md").read_bytes()

@@ -72,7 +72,7 @@ def windows_over(n_tokens, room, stride):
 
 
 @given(**DRAWN)
-def test_independent_logits_give_every_allowed_span_its_share(n_tokens, room, stride, longest, seed, may_be_absent):
+def test_independent_logits_score_all_allowed_spans(n_tokens, room, stride, longest, seed, may_be_absent):
     examples, features = windows_over(n_tokens, room, stride)
     generator = np.random.default_rng(seed)
     rows = [generator.normal(0, 3, (OFFSET + w.n_tokens + 1, 2)).astype(np.float32) for w in features.windows]
@@ -98,7 +98,7 @@ def test_independent_logits_give_every_allowed_span_its_share(n_tokens, room, st
 
 
 @given(**DRAWN)
-def test_a_beam_gives_the_spans_of_its_starts_and_a_decision(n_tokens, room, stride, longest, seed, may_be_absent):
+def test_joint_head_scores_the_spans_of_its_beam(n_tokens, room, stride, longest, seed, may_be_absent):
     examples, features = windows_over(n_tokens, room, stride)
     generator = np.random.default_rng(seed)
     rows = []
@@ -131,7 +131,7 @@ def test_a_beam_gives_the_spans_of_its_starts_and_a_decision(n_tokens, room, str
 
 
 @pytest.mark.parametrize("joint", [False, True])
-def test_a_context_without_tokens_has_no_answer(joint):
+def test_context_without_tokens_has_no_answer(joint):
     window = Window(0, OFFSET, 0, 0, np.zeros(0, bool))
     features = SpanFeatures(
         join_sequences([]), np.zeros((0, 2), np.int64), {}, windows=[window], character_spans=[np.zeros((0, 2), int)]
@@ -206,7 +206,7 @@ QUESTIONS = st.lists(
 )
 
 
-def test_answering_nothing_scores_the_share_of_questions_without_an_answer():
+def test_never_answering_scores_the_share_without_answers():
     gold = [("Paris",), (), (), ("a ship", "ships")]
     scores = open_question_scores(gold, never_answered(gold))
     assert (scores["f1"], scores["exact"]) == (50.0, 50.0)
@@ -214,7 +214,7 @@ def test_answering_nothing_scores_the_share_of_questions_without_an_answer():
     assert next(iter(scores)) == "f1"
 
 
-def test_a_decision_counts_and_the_best_threshold_is_apart():
+def test_scores_use_the_decision_and_report_the_best_threshold():
     gold = [("Paris",), ()]
     said = [OpenAnswer("Paris", 3.0, answered=False), OpenAnswer("Rome", 5.0, answered=True)]
     scores = open_question_scores(gold, said)
@@ -222,13 +222,13 @@ def test_a_decision_counts_and_the_best_threshold_is_apart():
     assert (scores["best_f1"], scores["best_f1_thresh"]) == (100.0, 3.0)
 
 
-def test_a_half_without_questions_and_no_questions_at_all_are_undefined():
+def test_scores_without_questions_are_undefined():
     assert open_question_scores([("a",)], [OpenAnswer("a", 0.0, answered=True)])["NoAns_f1"] is None
     assert set(open_question_scores([], []).values()) == {None}
 
 
 @given(QUESTIONS)
-def test_no_threshold_scores_better_than_the_chosen_one(questions):
+def test_chosen_threshold_is_optimal(questions):
     gold = [("ship",) if has else () for has, _, _ in questions]
 
     def f1_with(threshold):
@@ -245,7 +245,7 @@ def test_no_threshold_scores_better_than_the_chosen_one(questions):
 
 
 @given(n_tokens=st.integers(0, 60), room=st.integers(1, 24), stride=st.integers(1, 24))
-def test_every_token_is_in_a_window_and_is_judged_in_exactly_one(n_tokens, room, stride):
+def test_every_token_is_best_in_exactly_one_window(n_tokens, room, stride):
     pieces = cut_windows(n_tokens, room, stride)
     assert all(stop - start <= room for start, stop in pieces)
     judged = np.zeros(n_tokens, int)
@@ -255,7 +255,7 @@ def test_every_token_is_in_a_window_and_is_judged_in_exactly_one(n_tokens, room,
     assert len(pieces) >= 1
 
 
-def test_a_token_is_judged_where_it_has_most_context():
+def test_best_window_has_most_context():
     pieces = cut_windows(10, 6, 4)
     assert pieces == [(0, 6), (4, 10)]
     first, second = best_windows(pieces, 10)
@@ -264,7 +264,7 @@ def test_a_token_is_judged_where_it_has_most_context():
 
 
 @given(n_tokens=st.integers(1, 60), room=st.integers(1, 24), stride=st.integers(1, 24))
-def test_the_window_with_most_context_is_the_first_of_the_best_of_all(n_tokens, room, stride):
+def test_best_windows_equal_brute_force(n_tokens, room, stride):
     pieces = cut_windows(n_tokens, room, stride)
     context = np.array(
         [
@@ -279,7 +279,7 @@ def test_the_window_with_most_context_is_the_first_of_the_best_of_all(n_tokens, 
         assert best.tolist() == (context.argmax(axis=0)[start:stop] == row).tolist()
 
 
-def test_a_long_context_of_short_windows_takes_memory_in_proportion_to_its_length():
+def test_best_windows_need_linear_memory():
     """Windows times tokens would be 4 GB, asked for by one request of a server."""
     pieces = cut_windows(50_000, 20, 5)
     tracemalloc.start()
@@ -289,7 +289,7 @@ def test_a_long_context_of_short_windows_takes_memory_in_proportion_to_its_lengt
     assert most < 10e6
 
 
-def test_a_stride_that_would_skip_tokens_is_refused(tokenizer):
+def test_stride_that_skips_tokens_is_refused(tokenizer):
     with pytest.raises(InvalidConfiguration, match="stride: 10 exceeds the 7 context tokens"):
         span_features([], tokenizer, max_length=20, question_length=10, stride=10)
 
@@ -309,7 +309,7 @@ def contexts_and_places(draw):
 
 @given(drawn=contexts_and_places(), room=st.integers(6, 30), stride=st.integers(1, 6))
 @example(drawn=("", 0, 0), room=6, stride=1)
-def test_gold_answers_are_reachable_and_answers_are_slices(drawn, room, stride, tokenizer: Tokenizer):
+def test_gold_answers_are_in_windows_and_answers_are_slices(drawn, room, stride, tokenizer: Tokenizer):
     context, start, end = drawn
     question = Example("q", "here", ("the ship", context), None, (Answer(context[start:end], start),))
     n_question = len(tokenizer.encode(question.texts[0]))
@@ -344,7 +344,7 @@ def visible(text, tokenizer):
     return tokenizer.normalize(text).replace(" ", "").strip()
 
 
-def test_sequences_are_cls_question_sep_context_sep(tokenizer):
+def test_span_sequences(tokenizer):
     question = Example("q", "here", ("who sang", "old sailors sang of storms"), None, (Answer("storms", 20),))
     features = span_features([question], tokenizer, 64, 16, 8)
     ids, types = features.sequences.token_ids(0), features.sequences.token_type_ids(0)

@@ -17,7 +17,7 @@ from albert.tasks.task import Choice, Labels, Pair, Score, Single, Task, TaskRec
 # The user's own table: labels found and sorted, mistakes named with their row.
 
 
-def test_a_task_is_declared_from_columns(tmp_path):
+def test_declare_custom_task(tmp_path):
     (tmp_path / "train.csv").write_text("q,a,ok\nwho,me,yes\nwho,you,no\n")
     (tmp_path / "dev.csv").write_text("q,a,ok\nwho,me,yes\n")
     files = {"train": tmp_path / "train.csv", "dev": tmp_path / "dev.csv"}
@@ -40,7 +40,7 @@ def test_a_task_is_declared_from_columns(tmp_path):
         ("x.json", "{}", UsageError, "is JSON, not JSON lines; SQuAD's layout goes with the task squad-1.1"),
     ],
 )
-def test_mistakes_are_one_line_with_the_place(tmp_path, name, content, kind, message):
+def test_damaged_files_are_refused_in_one_line(tmp_path, name, content, kind, message):
     path = tmp_path / name
     path.write_text(content)
     with pytest.raises(AlbertError, match=message) as error:
@@ -84,7 +84,7 @@ def examples(of, n=60, pair=False):
         (Labels(("r", "s"), "y"), (multi_label_scores,), lambda colour, thing: (0, 1)[colour % 2 :], 100.0),
     ],
 )
-def test_what_words_say_is_learnt_from_one_text_or_two(inputs, target, metrics, of, first):
+def test_linear_model_learns_from_words(inputs, target, metrics, of, first):
     task, rows = declared(target, metrics, inputs), examples(of, pair=inputs == PAIR)
     torch.manual_seed(1), np.random.seed(1)
     before = torch.random.get_rng_state(), np.random.get_state()[1].tolist()
@@ -97,7 +97,7 @@ def test_what_words_say_is_learnt_from_one_text_or_two(inputs, target, metrics, 
     assert torch.equal(torch.random.get_rng_state(), before[0])
 
 
-def test_of_a_large_set_a_part_is_learnt_and_too_much_is_left_out(monkeypatch):
+def test_large_sets_are_sampled_or_left_out(monkeypatch):
     task = declared(Choice(("a", "b"), "y"), (accuracy,))
     rows = examples(lambda colour, thing: int(colour == 1))
     monkeypatch.setattr(linear, "MOST_TRAIN_CHARACTERS", sum(len(row.texts[0]) for row in rows) // 2)
@@ -110,7 +110,7 @@ def test_of_a_large_set_a_part_is_learnt_and_too_much_is_left_out(monkeypatch):
     assert found.scores == {} and found.left_out == "the development set has more than 100 characters"
 
 
-def test_why_it_is_left_out_is_said():
+def test_reasons_for_leaving_out():
     two, many = Choice(("a", "b"), "y"), Choice(tuple(map(str, range(300))), "y")
     rows = examples(lambda colour, thing: 0)
     assert "one class" in linear_baseline(declared(two, (accuracy,)), rows, rows).left_out

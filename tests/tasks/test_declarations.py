@@ -1,4 +1,4 @@
-"""Declared tasks: their files, rows, examples and submissions."""
+"""Declared tasks: recipes, files, rows, examples and submissions."""
 
 import gzip
 import json
@@ -20,28 +20,9 @@ from albert.tasks.submission import DECLARED, find_task, submission_files
 from albert.tasks.task import Choice, Row, Score, Span, TaskRecipe
 
 # --------------------------------------------------------------------------------------------------------------------
-# A task is what its declaration says, and its name stands nowhere else.
+# Declarations; the recipes of Table 14 are compared in tests/experiments.
 
-
-STEPS = {  # the paper's Table 14: learning rate, batch, steps, warm-up
-    "cola": (1e-5, 16, 5336, 320),
-    "sts-b": (2e-5, 16, 3598, 214),
-    "sst-2": (1e-5, 32, 20935, 1256),
-    "mnli": (3e-5, 128, 10000, 1000),
-    "qnli": (1e-5, 32, 33112, 1986),
-    "qqp": (5e-5, 128, 14000, 1000),
-    "rte": (3e-5, 32, 800, 200),
-    "mrpc": (2e-5, 32, 800, 200),
-    "wnli": (2e-5, 16, 2000, 250),
-    "squad-1.1": (5e-5, 48, 3649, 365),
-    "squad-2.0": (3e-5, 48, 8144, 814),
-    "race": (2e-5, 32, 12000, 1000),
-    "race-middle": (2e-5, 32, 12000, 1000),
-    "race-high": (2e-5, 32, 12000, 1000),
-}
-
-
-METRICS = {  # GLUE, SQuAD and RACE as their own papers score them, the one that is named first in front
+METRICS = {  # as the papers of GLUE, SQuAD and RACE score them, the main metric first
     "cola": ["matthews_correlation"],
     "sst-2": ["accuracy"],
     "mrpc": ["f1", "accuracy"],
@@ -60,30 +41,26 @@ METRICS = {  # GLUE, SQuAD and RACE as their own papers score them, the one that
 }
 
 
-def test_metrics_are_the_official_ones_in_their_order():
+def test_metrics_are_the_official_ones():
     assert {name: [metric.__name__ for metric in task.metrics] for name, task in DECLARED.items()} == METRICS
 
 
-@pytest.mark.parametrize("name", STEPS)
-def test_recipes_are_the_papers(name):
-    recipe = DECLARED[name].recipe
-    steps = recipe.total_steps(recipe.examples)
-    found = (recipe.learning_rate, recipe.batch_size, steps, round(recipe.warmup_share * steps))
-    assert found == STEPS[name]
-    assert recipe.total_steps(recipe.examples * 2) == steps * 2  # the number of epochs is kept
-    recipe.check()
+def test_recipes_keep_the_number_of_epochs():
+    assert DECLARED["race"].recipe == DECLARED["race-middle"].recipe == DECLARED["race-high"].recipe
+    for recipe in (task.recipe for task in DECLARED.values()):
+        recipe.check()
+        assert recipe.total_steps(recipe.examples) == recipe.steps
+        assert recipe.total_steps(recipe.examples * 2) == recipe.steps * 2
 
 
-def test_every_published_score_is_of_a_metric_of_the_task():
+def test_published_scores_are_of_the_tasks_metrics():
     for task in DECLARED.values():
         gold = [("a",), ()] if isinstance(task.target, Span) else np.array([0, 1])
         names = baseline_scores(task, gold) or [metric.__name__ for metric in task.metrics]
         assert {published.metric for published in task.published} <= set(names)
-        if isinstance(task.target, Choice):
-            assert len(task.target.shown) == len(task.target.labels)
 
 
-def test_labels_are_shown_in_their_own_words_and_numbers_as_what_they_mean():
+def test_label_names():
     numbered = {
         "cola": ("unacceptable", "acceptable"),
         "sst-2": ("negative", "positive"),
@@ -96,7 +73,7 @@ def test_labels_are_shown_in_their_own_words_and_numbers_as_what_they_mean():
             assert task.target.shown == numbered.get(name, task.target.labels)
 
 
-def test_the_second_release_learns_race_more_gently():
+def test_second_release_recipe_of_race():
     first, second = DECLARED["race"].recipe, DECLARED["race"].second_recipe
     assert second == replace(first, learning_rate=1e-5, encoder_dropout=0.0)
     assert all(task.second_recipe is None for name, task in DECLARED.items() if not name.startswith("race"))
@@ -112,7 +89,7 @@ def test_no_task_is_named_outside_its_declaration(checkout):
             assert not pattern.search(file.read_text(encoding="utf-8")), file
 
 
-def test_tasks_are_found_by_name_and_a_slip_is_answered():
+def test_find_task():
     assert find_task("SST-2") is find_task("sst2") is DECLARED["sst-2"]
     assert find_task("SQuAD1.1") is DECLARED["squad-1.1"]
     with pytest.raises(UsageError, match="did you mean 'mrpc'"):
@@ -132,56 +109,55 @@ def test_tasks_are_found_by_name_and_a_slip_is_answered():
         {"stride": 0},
     ],
 )
-def test_a_recipe_that_cannot_work_is_refused(wrong):
+def test_invalid_recipes_are_refused(wrong):
     fields = {"learning_rate": 1e-5, "batch_size": 8, "epochs": 1.0} | wrong
     with pytest.raises(InvalidConfiguration):
         TaskRecipe(**fields).check()
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Every line is a row or an error that names file and line; files are found where the layout says.
+# Files and rows
 
 
 FIELD = st.text(st.characters(exclude_characters="\t\n\r", exclude_categories=("Cs",)), max_size=12)
 
 
 @given(rows=st.lists(st.tuples(FIELD, FIELD), min_size=1, max_size=8), end=st.sampled_from(["\n", "\r\n"]))
-def test_quotes_and_odd_line_ends_are_text_and_no_row_is_lost(rows, end, tmp_path_factory):
+def test_tsv_round_trip_without_quoting(rows, end, tmp_path_factory):
     path = tmp_path_factory.mktemp("table") / "x.tsv"
     path.write_bytes(("sentence\tlabel" + end + "".join("\t".join(row) + end for row in rows)).encode())
-    found = read_rows(path, "TSV").rows
-    assert [(row.fields["sentence"], row.fields["label"]) for row in found] == rows
-    assert found[-1].where == f"{path}:{len(rows) + 1}"
+    read = read_rows(path, "TSV").rows
+    assert [(row.fields["sentence"], row.fields["label"]) for row in read] == rows
+    assert read[-1].where == f"{path}:{len(rows) + 1}"
 
 
-def test_an_open_quote_swallows_nothing(tmp_path):
+def test_open_quotes_are_text(tmp_path):
     (tmp_path / "dev.tsv").write_text('sentence\tlabel\n" he said\t1\nshe " said\t0\n')
     examples = to_examples(SST2, SST2.source.read(tmp_path, "dev").rows)
     assert [(e.texts, e.target) for e in examples] == [(('" he said',), 1), (('she " said',), 0)]
 
 
-def test_a_ragged_row_is_an_error_with_its_line(tmp_path):
+def test_wrong_number_of_fields_is_refused(tmp_path):
     path = tmp_path / "dev.tsv"
     path.write_text("sentence\tlabel\ngood\t1\nbad\n")
     with pytest.raises(DamagedData, match=r"dev\.tsv:3: has 1 tab-separated fields where the header has 2"):
         read_rows(path, "TSV")
 
 
-def test_files_are_found_in_the_task_folder_or_the_data_folder_plain_or_gzipped(tmp_path):
+def test_files_are_found_in_both_folders_and_gzipped(tmp_path):
     text = b"gj04\t1\t\tA sentence.\n"
-    for place, name, content in (
-        ("a/CoLA", "dev.tsv", text),
-        ("b", "dev.tsv.gz", gzip.compress(text)),
-        ("c/CoLA", "dev.tsv.gz", gzip.compress(b"\xef\xbb\xbf" + text)),
+    for file, content in (
+        ("a/CoLA/dev.tsv", text),
+        ("b/dev.tsv.gz", gzip.compress(text)),
+        ("c/CoLA/dev.tsv.gz", gzip.compress(b"\xef\xbb\xbf" + text)),
     ):
-        (tmp_path / place).mkdir(parents=True)
-        (tmp_path / place / name).write_bytes(content)
-    for folder in "abc":
-        rows = COLA.source.read(tmp_path / folder, "dev").rows
+        (tmp_path / file).parent.mkdir(parents=True)
+        (tmp_path / file).write_bytes(content)
+        rows = COLA.source.read(tmp_path / file[0], "dev").rows
         assert to_examples(COLA, rows)[0].texts == ("A sentence.",)
 
 
-def test_a_missing_file_says_what_is_expected_where(tmp_path):
+def test_missing_files_and_splits_are_refused(tmp_path):
     with pytest.raises(MissingInput, match=r"has no train\.tsv; expected .*SST-2/train\.tsv or .*train\.tsv"):
         SST2.source.read(tmp_path, "train")
     with pytest.raises(InvalidConfiguration, match="did you mean 'dev'"):
@@ -201,7 +177,7 @@ def test_a_missing_file_says_what_is_expected_where(tmp_path):
         ("dev.tsv", b"sentences\tlabel\nok\t1\n", "has no column 'sentence'; did you mean 'sentences'"),
     ],
 )
-def test_damaged_tables_are_refused_in_one_line(tmp_path, name, content, message):
+def test_damaged_tables_are_refused(tmp_path, name, content, message):
     (tmp_path / name).write_bytes(content)
     with pytest.raises((DamagedData, MissingInput), match=message) as error:
         to_examples(SST2, SST2.source.read(tmp_path, "dev").rows)
@@ -209,7 +185,7 @@ def test_damaged_tables_are_refused_in_one_line(tmp_path, name, content, message
 
 
 @pytest.mark.parametrize("value", ["high", "nan", "inf", "5.1", "-0.1"])
-def test_a_score_must_be_a_number_in_range(tmp_path, value):
+def test_scores_out_of_range_are_refused(tmp_path, value):
     (tmp_path / "dev.tsv").write_text(f"sentence1\tsentence2\tscore\na\tb\t5.0\na\tb\t{value}\n")
     with pytest.raises(DamagedData, match=r"dev\.tsv:3"):
         to_examples(STSB, STSB.source.read(tmp_path, "dev").rows)
@@ -220,7 +196,7 @@ def questions(answers, context="one two three two", identifier="q"):
     return {"data": [{"title": "t", "paragraphs": [{"context": context, "qas": [question]}]}]}
 
 
-def test_answers_are_checked_located_and_counted_and_no_question_is_dropped(tmp_path):
+def test_answers_are_located_and_counted(tmp_path):
     answers = [
         {"text": "one", "answer_start": 0},
         {"text": "three", "answer_start": 7},
@@ -230,19 +206,19 @@ def test_answers_are_checked_located_and_counted_and_no_question_is_dropped(tmp_
     ]
     path = tmp_path / "dev-v1.1.json.gz"
     path.write_bytes(gzip.compress(json.dumps(questions(answers)).encode()))
-    found = SQUAD_1.source.read(tmp_path, "dev")
-    assert [answer.start for answer in found.rows[0].answers] == [0, 8, None, None, 14]
-    assert found.counts == {"rows": 1, "answers": 5, "answers_relocated": 1, "answers_not_found": 2}
-    assert to_examples(SQUAD_1, found.rows)[0].texts == ("which?", "one two three two")
+    read = SQUAD_1.source.read(tmp_path, "dev")
+    assert [answer.start for answer in read.rows[0].answers] == [0, 8, None, None, 14]
+    assert read.counts == {"rows": 1, "answers": 5, "answers_relocated": 1, "answers_not_found": 2}
+    assert to_examples(SQUAD_1, read.rows)[0].texts == ("which?", "one two three two")
 
 
-def test_blanks_around_a_context_belong_to_it(tmp_path):
-    """Answers are counted from its first character (huggingface/datasets#2585: gold spans were off by one)."""
+def test_context_keeps_its_whitespace(tmp_path):
+    """Answer positions include leading whitespace (huggingface/datasets#2585: gold spans were off by one)."""
     path, context = tmp_path / "dev.json", "  one two\n"
     path.write_text(json.dumps(questions([{"text": "one", "answer_start": 2}], context=context)))
-    found = read_questions(path)
-    assert found.rows[0].fields["context"] == context
-    assert found.rows[0].answers[0].start == 2 and found.counts["answers_relocated"] == 0
+    read = read_questions(path)
+    assert read.rows[0].fields["context"] == context
+    assert read.rows[0].answers[0].start == 2 and read.counts["answers_relocated"] == 0
 
 
 @pytest.mark.parametrize(
@@ -256,18 +232,14 @@ def test_blanks_around_a_context_belong_to_it(tmp_path):
         ({"data": questions([])["data"] * 2}, "a second question has the id 'q'"),
     ],
 )
-def test_damaged_question_files_are_refused_with_the_place(tmp_path, content, message):
+def test_damaged_question_files_are_refused(tmp_path, content, message):
     path = tmp_path / "x.json"
     path.write_text(json.dumps(content))
     with pytest.raises((DamagedData, MissingInput), match=message):
         read_questions(path)
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# A column holds a text or a list, and is asked for one or the other.
-
-
-def test_lists_and_texts_say_the_same():
+def test_texts_of_lists_and_separated_texts():
     row = Row("0", "x:1", {"a": ("p", "q r"), "b": "p | q r", "c": "p q", "d": "", "e": " "})
     assert row.texts("a", "|") == row.texts("b", "|") == ("p", "q r")
     assert row.texts("c") == ("p", "q")
@@ -275,11 +247,9 @@ def test_lists_and_texts_say_the_same():
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Test files without labels are read as they are published, and answers written as the servers take them.
+# Unlabelled test files and submissions
 
-
-# The header lines of GLUE's own test files, and the names that its server asks for.
-PUBLISHED = {
+PUBLISHED = {  # files of GLUE's test sets, their headers, and the file names that its server expects
     ("cola", "test"): ("CoLA/test.tsv", "index\tsentence", "CoLA.tsv"),
     ("sst-2", "test"): ("SST-2/test.tsv", "index\tsentence", "SST-2.tsv"),
     ("mrpc", "test"): ("MRPC/test.tsv", "index\t#1 ID\t#2 ID\t#1 String\t#2 String", "MRPC.tsv"),
@@ -310,9 +280,9 @@ WORDS = {
 
 
 @pytest.mark.parametrize(("name", "split"), PUBLISHED)
-def test_glue_tables_are_read_without_labels_and_written_with_the_servers_words(name, split, tmp_path):
+def test_glue_test_files_and_submissions(name, split, tmp_path):
     task = DECLARED[name]
-    file, header, handed_in = PUBLISHED[name, split]
+    file, header, submission = PUBLISHED[name, split]
     columns = header.split("\t")
     (tmp_path / file).parent.mkdir()
     lines = ["\t".join([number, *(f"{column} of {number}" for column in columns[1:])]) for number in ("0", "1", "17")]
@@ -321,29 +291,27 @@ def test_glue_tables_are_read_without_labels_and_written_with_the_servers_words(
     assert not is_labelled(task, rows)
     examples = to_examples(task, rows, labelled=False)
     assert [example.identifier for example in examples] == ["0", "1", "17"]
-    theirs = {"Premise": "sentence1", "Hypothesis": "sentence2"} if task is AX else {}
-    wanted = tuple(f"{theirs.get(column, column)} of 17" for column in text_columns(task))
-    assert examples[2].texts == wanted
+    in_file = {"Premise": "sentence1", "Hypothesis": "sentence2"} if task is AX else {}
+    assert examples[2].texts == tuple(f"{in_file.get(column, column)} of 17" for column in text_columns(task))
     assert all(example.target is None for example in examples)
     with pytest.raises(DamagedData, match="has no column"):
         to_examples(task, rows)
     labels = [1.0, 2.0, 3.0] if isinstance(task.target, Score) else (*task.target.labels, *task.target.labels)[:3]
     entries = [{"id": e.identifier, "prediction": label} for e, label in zip(examples, labels, strict=True)]
-    (found,) = submission_files(task, split, entries).items()
-    assert found[0] == handed_in
-    table = [line.split("\t") for line in found[1].splitlines()]
-    assert table[0] == ["index", "prediction"]
-    assert [row[0] for row in table[1:]] == ["0", "1", "17"]
+    ((file_name, content),) = submission_files(task, split, entries).items()
+    assert file_name == submission
+    table = [line.split("\t") for line in content.splitlines()]
+    assert [row[0] for row in table] == ["index", "0", "1", "17"] and table[0][1] == "prediction"
     if not isinstance(task.target, Score):
         assert {row[1] for row in table[1:]} <= WORDS.get(name, {"0", "1"})
 
 
-def test_every_task_of_the_server_has_a_file():
+def test_all_submitted_splits_are_tested():
     names = {name for task in DECLARED.values() for name in task.submission.values()}
     assert names == {file.removesuffix(".tsv") for _, _, file in PUBLISHED.values()}
 
 
-def test_numbers_stay_within_the_range_of_the_scores():
+def test_submitted_numbers_are_clipped():
     entries = [{"id": str(i), "prediction": value} for i, value in enumerate((-0.2, 2.5, 5.7))]
     assert submission_files(STSB, "test", entries) == {
         "STS-B.tsv": "index\tprediction\n0\t0.000000\n1\t2.500000\n2\t5.000000\n"
@@ -351,7 +319,7 @@ def test_numbers_stay_within_the_range_of_the_scores():
     assert list(submission_files(STSB, "dev", entries)) == ["sts-b-dev.tsv"]
 
 
-def test_answers_are_objects_by_question_and_no_answer_is_empty():
+def test_submissions_of_questions():
     entries = [
         {"id": "a", "prediction": "Été", "no_answer_probability": 0.25},
         {"id": "b", "prediction": "", "no_answer_probability": 0.75},
@@ -373,7 +341,7 @@ def test_answers_are_objects_by_question_and_no_answer_is_empty():
         ("0\ta\tb\nx\tc\td\n", r":3: 'x' in column 'index' is not a number"),
     ],
 )
-def test_rows_that_the_server_could_not_tell_apart_are_refused(lines, message, tmp_path):
+def test_duplicate_row_numbers_are_refused(lines, message, tmp_path):
     (tmp_path / "test.tsv").write_text("index\tsentence1\tsentence2\n" + lines)
     with pytest.raises(DamagedData, match=message):
         RTE.source.read(tmp_path, "test")
@@ -382,7 +350,7 @@ def test_rows_that_the_server_could_not_tell_apart_are_refused(lines, message, t
         RTE.source.read(tmp_path, "test")
 
 
-def test_only_cola_s_test_file_has_a_header(tmp_path):
+def test_cola_test_file_has_a_header(tmp_path):
     (tmp_path / "test.tsv").write_text("index\tsentence\n0\tHe left.\n")
     (tmp_path / "dev.tsv").write_text("gj04\t1\t\tHe left.\n")
     for split in ("dev", "test"):
@@ -390,7 +358,7 @@ def test_only_cola_s_test_file_has_a_header(tmp_path):
         assert row.fields["sentence"] == "He left."
 
 
-def test_questions_without_answers_are_no_training_data(tmp_path):
+def test_unlabelled_questions_are_refused_for_training(tmp_path):
     qas = [{"id": "q", "question": "who?"}]
     content = {"data": [{"paragraphs": [{"context": "a ship", "qas": qas}]}]}
     (tmp_path / "dev-v2.0.json").write_text(json.dumps(content))
@@ -402,6 +370,6 @@ def test_questions_without_answers_are_no_training_data(tmp_path):
     qas.append({"id": "r", "question": "when?", "answers": []})
     (tmp_path / "dev-v2.0.json").write_text(json.dumps(content))
     rows = SQUAD_2.source.read(tmp_path, "dev").rows
-    assert is_labelled(SQUAD_2, rows)  # one question that lost its answers does not pass for a hidden one
+    assert is_labelled(SQUAD_2, rows)  # a single question without answers is an error
     with pytest.raises(DamagedData, match=r"qas\[0\]: has no 'answers'"):
         to_examples(SQUAD_2, rows)

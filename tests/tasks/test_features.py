@@ -21,7 +21,7 @@ def test_truncation_is_longest_first(lengths, room):
     assert keep_longest_first(lengths, room) == by_removing_one_token_at_a_time(lengths, room)
 
 
-def test_one_text_and_two_texts(tokenizer):
+def test_sequences_of_one_and_two_texts(tokenizer):
     a, b = tokenizer.encode("the old ship"), tokenizer.encode("sang")
     cls, sep = tokenizer.cls_id, tokenizer.sep_id
     single = text_features([Example("0", "x:1", ("the old ship",), 1)], tokenizer, 64)
@@ -34,7 +34,7 @@ def test_one_text_and_two_texts(tokenizer):
     assert single.counts["truncated"] == pair.counts["truncated"] == 0
 
 
-def test_cuts_are_counted_and_the_special_tokens_stay(tokenizer):
+def test_truncation_is_counted_and_keeps_special_tokens(tokenizer):
     long = "the old ship sailed over deep water " * 5
     features = text_features([Example("0", "x", (long, "sang"), 0), Example("1", "x", ("a", "b"), 0)], tokenizer, 12)
     ids = features.sequences.token_ids(0)
@@ -44,24 +44,24 @@ def test_cuts_are_counted_and_the_special_tokens_stay(tokenizer):
     assert features.counts == {"truncated": 1, "tokens_cut": total - 9}
 
 
-def test_an_empty_text_is_a_sequence_too(tokenizer):
+def test_empty_text(tokenizer):
     features = text_features([Example("0", "x", ("",), 0)], tokenizer, 8)
     assert features.sequences.token_ids(0).tolist() == [tokenizer.cls_id, tokenizer.sep_id]
 
 
-def test_special_tokens_in_the_text_are_text(tokenizer):
+def test_special_tokens_in_a_text_are_text(tokenizer):
     features = text_features([Example("0", "x", ("[SEP] a [CLS] [MASK]",), 0)], tokenizer, 64)
     ids = features.sequences.token_ids(0)
     assert np.isin(ids, tokenizer.special_ids[2:]).sum() == 2
 
 
-def test_a_length_without_room_is_refused(tokenizer):
+def test_too_small_max_length_is_refused(tokenizer):
     with pytest.raises(InvalidConfiguration, match="max_length: 4 leaves no room"):
         text_features([Example("0", "x", ("a", "b"), 0)], tokenizer, 4)
 
 
 @given(st.lists(st.lists(st.integers(0, 99), max_size=5), min_size=1, max_size=8), st.randoms())
-def test_selecting_sequences(parts, random):
+def test_select(parts, random):
     sequences = join_sequences([(ids, len(ids)) for ids in parts])
     members = np.array([random.randrange(len(parts)) for _ in range(5)])
     chosen = sequences.select(members)

@@ -41,7 +41,7 @@ def folder(tmp_path):
 
 
 @pytest.mark.parametrize("inside", [False, True])
-def test_the_published_folders_are_read_level_by_level(folder, inside):
+def test_published_folders_are_read(folder, inside):
     rows = RACE.source.read(folder / "RACE" if inside else folder, "dev")
     examples = to_examples(RACE, rows.rows)
     assert [each.identifier for each in examples][:3] == ["middle1.txt-0", "middle1.txt-1", "middle2.txt-0"]
@@ -53,7 +53,7 @@ def test_the_published_folders_are_read_level_by_level(folder, inside):
     assert len(DECLARED["race-high"].source.read(folder, "dev").rows) == 2
 
 
-def test_files_put_together_are_read_instead(folder, tmp_path):
+def test_merged_files_are_read(folder, tmp_path):
     (folder / "RACE/dev/high/all.txt").write_text(json.dumps(passage("high7.txt")) + "\n")
     assert len(RACE.source.read(folder, "dev").rows) == 6
     packed = tmp_path / "mine.jsonl.gz"
@@ -62,7 +62,7 @@ def test_files_put_together_are_read_instead(folder, tmp_path):
     assert [row.identifier for row in source.read(tmp_path, "train").rows] == ["high9.txt-0", "high9.txt-1"]
 
 
-def test_what_is_missing_is_said(folder):
+def test_missing_folders_and_splits_are_refused(folder):
     with pytest.raises(MissingInput, match=r"has no passages in train/middle; expected .*RACE/train/middle/\*\.txt or"):
         RACE.source.read(folder, "train")
     with pytest.raises(InvalidConfiguration, match="split validation: unknown"):
@@ -81,7 +81,7 @@ def test_what_is_missing_is_said(folder):
         ({"article": "\ud800"}, "half of a surrogate pair"),
     ],
 )
-def test_damage_is_refused_in_one_line(tmp_path, changes, message):
+def test_damaged_passages_are_refused(tmp_path, changes, message):
     write(tmp_path, "dev", "high", [passage("high1.txt", **changes)])
     with pytest.raises(DamagedData, match=message) as error:
         to_examples(RACE, PassageFolders("RACE", ("high",)).read(tmp_path, "dev").rows)
@@ -89,7 +89,7 @@ def test_damage_is_refused_in_one_line(tmp_path, changes, message):
     assert "\n" not in str(error.value)
 
 
-def test_two_passages_of_one_name_and_broken_lines_are_refused(tmp_path):
+def test_duplicate_passages_and_broken_lines_are_refused(tmp_path):
     file = tmp_path / "mine.jsonl"
     source = RACE.source.with_files({"dev": file})
     file.write_text(json.dumps(passage("high1.txt")) + "\n" + json.dumps(passage("high1.txt")))
@@ -102,7 +102,7 @@ def test_two_passages_of_one_name_and_broken_lines_are_refused(tmp_path):
             source.read(tmp_path, "dev")
 
 
-def test_a_sequence_is_passage_then_question_with_option(tokenizer):
+def test_sequence_is_passage_and_question_with_option(tokenizer):
     question = Example("q", "here", ("who sang", "old sailors sang"), 1, options=("sailors", "storms"))
     features = option_features([question], tokenizer, 64, 16)
     assert features.n_options == len(features.sequences) == 2
@@ -115,7 +115,7 @@ def test_a_sequence_is_passage_then_question_with_option(tokenizer):
 
 
 @given(n_passage=st.integers(0, 60), n_question=st.integers(0, 30), room=st.integers(1, 20), kept=st.integers(1, 12))
-def test_the_passage_loses_its_end_and_the_question_its_beginning(n_passage, n_question, room, kept, tokenizer):
+def test_passage_is_cut_at_its_end_and_question_at_its_start(n_passage, n_question, room, kept, tokenizer):
     passage_ids, question_ids = list(range(100, 100 + n_passage)), list(range(200, 200 + n_question))
     length = room + kept + 3
     ids, first, passage_cut, question_cut = join_option(passage_ids, question_ids, tokenizer, length, kept)
@@ -127,7 +127,7 @@ def test_the_passage_loses_its_end_and_the_question_its_beginning(n_passage, n_q
     assert passage_cut == 0 or len(ids) == length  # nothing is cut while there is room
 
 
-def test_what_is_cut_is_counted_by_question(tokenizer):
+def test_truncation_is_counted_by_question(tokenizer):
     long = "old sailors sang of storms " * 9
     examples = [
         Example("a", "here", ("who sang", long), 0, options=("sailors", "storms")),

@@ -54,7 +54,7 @@ def read(data: Path, name: str, file: str):
 
 
 @pytest.mark.parametrize(("name", "file"), [*OFFICIAL, *OTHERS])
-def test_every_row_is_an_example_and_right_answers_score_100(shared, name, file):
+def test_all_rows_are_examples_and_gold_scores_100(shared, name, file):
     task = DECLARED[name]
     examples, counts = read(shared / "data", name, file)
     assert len(examples) == (OFFICIAL | OTHERS)[name, file]
@@ -94,7 +94,7 @@ def places(shared: Path, context: str) -> np.ndarray:
 
 
 @pytest.mark.parametrize(("name", "exceptions"), [("squad-1.1", LONGER | PART_OF_A_PIECE), ("squad-2.0", LONGER)])
-def test_tokens_can_say_every_answer_but_these(shared, name, exceptions):
+def test_all_answers_but_these_are_reachable_by_tokens(shared, name, exceptions):
     """The best that any model can say, whose answers are tokens of the released vocabulary: exact but for a few."""
     missed = set()
     for example in read(shared / "data", name, "dev")[0]:
@@ -114,7 +114,7 @@ def test_tokens_can_say_every_answer_but_these(shared, name, exceptions):
     assert missed == exceptions
 
 
-def test_windows_hold_the_gold_tokens_and_they_score_what_the_tokenizer_allows(shared):
+def test_windows_contain_the_gold_answers(shared):
     examples = read(shared / "data", "squad-1.1", "dev")[0][::60]
     features = span_features(examples, released(shared), 384, 64, 128)
     assert features.counts["answers_not_aligned"] == 0
@@ -131,7 +131,7 @@ def test_windows_hold_the_gold_tokens_and_they_score_what_the_tokenizer_allows(s
     assert span_f1(golds, predicted) > 99.4
 
 
-def test_a_constant_is_worth_next_to_nothing(shared):
+def test_constant_answer_scores_below_two(shared):
     """Of every tenth question: of fewer, one may be answered by chance."""
     questions = read(shared / "data", "squad-1.1", "dev")[0][::10]
     answers = [tuple(answer.text for answer in each.answers) for each in questions]

@@ -18,7 +18,7 @@ SENTENCES = st.lists(st.lists(WORDS, max_size=14), max_size=5)
 
 
 @given(SENTENCES, st.integers(3, 20))
-def test_each_word_is_judged_once_at_its_first_piece(tokenizer, sentences, max_length):
+def test_each_word_is_predicted_once_at_its_first_piece(tokenizer, sentences, max_length):
     found = word_sequences(sentences, tokenizer, max_length)
     words = [word for words in sentences for word in words]
     assert len(found.first_pieces) == len(np.unique(found.first_pieces)) == len(words) == found.counts["words"]
@@ -31,7 +31,7 @@ def test_each_word_is_judged_once_at_its_first_piece(tokenizer, sentences, max_l
 
 
 @given(SENTENCES, st.integers(3, 20))
-def test_every_piece_of_every_word_is_in_a_window_in_order(tokenizer, sentences, max_length):
+def test_windows_contain_all_pieces_in_order(tokenizer, sentences, max_length):
     found = word_sequences(sentences, tokenizer, max_length)
     windows = iter(range(len(found.sequences)))
     for words in sentences:
@@ -48,7 +48,7 @@ def test_every_piece_of_every_word_is_in_a_window_in_order(tokenizer, sentences,
     assert next(windows, None) is None
 
 
-def test_short_sentences_are_read_as_transformers_reads_words(tokenizer):
+def test_short_sentence_equals_the_joined_text(tokenizer):
     words = ["The", "old", "sailors'", "ship"]
     found = word_sequences([words], tokenizer, 64)
     whole = tokenizer.encode(" ".join(words))
@@ -56,7 +56,7 @@ def test_short_sentences_are_read_as_transformers_reads_words(tokenizer):
     assert found.sequences.token_type_ids(0).tolist() == [0] * (len(whole) + 2)
 
 
-def test_word_pieces_too():
+def test_word_pieces():
     tokenizer = WordPieceTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "你", "好", "sh", "##ip", "s"])
     found = word_sequences([["你", "ship", "好", COMBINING]], tokenizer, 64)
     assert [tokenizer.piece(i) for i in found.sequences.token_ids(0).tolist()[1:-1]] == [
@@ -70,7 +70,7 @@ def test_word_pieces_too():
 
 
 @given(SENTENCES.filter(any), st.integers(3, 12))
-def test_targets_stand_at_the_words_first_pieces_alone(tokenizer, sentences, max_length):
+def test_targets_are_at_first_pieces(tokenizer, sentences, max_length):
     tags = [tuple(range(len(words))) for words in sentences]
     examples = [Example(str(i), "x", tuple(words), tags[i]) for i, words in enumerate(sentences)]
     features = tag_features(examples, tokenizer, max_length)
@@ -82,13 +82,13 @@ def test_targets_stand_at_the_words_first_pieces_alone(tokenizer, sentences, max
     assert features.sequences.select(learnt).tokens.tolist() == features.sequences.tokens[places].tolist()
 
 
-def test_without_labels_nothing_is_to_be_learnt(tokenizer):
+def test_unlabelled_sentences_have_no_targets(tokenizer):
     features = tag_features([Example("0", "x", ("ship", "sang"))], tokenizer, 64)
     assert set(features.targets.tolist()) == {IGNORE_INDEX}
     assert len(features.learnable) == 0
 
 
-def test_what_a_model_says_is_gathered_by_word(tokenizer):
+def test_outputs_are_gathered_by_word(tokenizer):
     found = word_sequences([["ship"] * 9, ["sang"]], tokenizer, 6)
     rows, start = [], 0
     for length in found.sequences.lengths:
@@ -97,6 +97,6 @@ def test_what_a_model_says_is_gathered_by_word(tokenizer):
     assert found.word_outputs(rows)[:, 0].tolist() == found.first_pieces.tolist()
 
 
-def test_a_length_without_room_is_refused(tokenizer):
+def test_too_small_max_length_is_refused(tokenizer):
     with pytest.raises(InvalidConfiguration, match="max_length: 2 leaves no room"):
         word_sequences([["a"]], tokenizer, 2)

@@ -1,4 +1,4 @@
-"""A table's figure: ours and the paper's stand beside their own names."""
+"""Figures of tables: our scores and the paper's."""
 
 import pytest
 
@@ -8,41 +8,32 @@ from albert.experiments.report import draw_arms, draw_depth
 from albert.experiments.results import read_outcome
 
 
-def kept(table, checkout):
-    """As it is kept in results/."""
+@pytest.fixture
+def outcome(checkout):
+    """The results of a table in results/tables-tiny."""
     root = checkout / "results" / "tables-tiny"
     study = open_study(root, "tiny", ())
-    return read_outcome(grid_of(table, study.declared), study.declared, study.fingerprints, Folders(root))
+    return lambda table: read_outcome(grid_of(table, study.declared), study.declared, study.fingerprints, Folders(root))
 
 
-@pytest.fixture
-def table_4(checkout):
-    return kept("4", checkout)
-
-
-def names(axes):
-    return [label.get_text() for label in axes.get_yticklabels()]
-
-
-def test_each_half_names_its_own_embedding_sizes(table_4):
-    figure = draw_arms(table_4)
-    panels = {axes.get_title(): axes for axes in figure.axes}
-    sharing = ("all", "attention", "ffn", "none")
-    assert names(panels["ours: masked tokens"]) == [f"E = {size}, {part}" for size in (128, 64) for part in sharing]
-    assert names(panels["paper: sst-2"]) == [f"E = {size}, {part}" for size in (768, 128) for part in sharing]
+def test_figure_labels_rows_of_paper_and_scale(outcome):
+    panels = {axes.get_title(): axes for axes in draw_arms(outcome("4")).axes}
+    for title, sizes in (("ours: masked tokens", (128, 64)), ("paper: sst-2", (768, 128))):
+        labels = [label.get_text() for label in panels[title].get_yticklabels()]
+        sharing = ("all", "attention", "ffn", "none")
+        assert labels == [f"E = {size}, {shared}" for size in sizes for shared in sharing]
 
 
 @pytest.mark.parametrize(("table", "draw"), [("4", draw_arms), ("11", draw_depth)])
-def test_the_constant_answer_is_named_once_outside_of_the_panels(table, draw, checkout):
-    figure = draw(kept(table, checkout))
+def test_figure_has_one_legend_for_the_constant_answer(table, draw, outcome):
+    figure = draw(outcome(table))
     (legend,) = figure.legends
     assert [text.get_text() for text in legend.get_texts()] == ["a constant answer"]
     assert not any(axes.get_legend() for axes in figure.axes)
 
 
-def test_depths_are_drawn_in_their_order_and_the_papers_average_comes_last(checkout):
-    figure = draw_depth(kept("11", checkout))
-    *ours, last = [axes for axes in figure.axes if axes.get_visible()]
+def test_depth_figure_orders_rows_and_panels(outcome):
+    *ours, last = [axes for axes in draw_depth(outcome("11")).axes if axes.get_visible()]
     assert [label.get_text() for label in ours[0].get_xticklabels()][::4] == ["1 layer", "16 layers"]
     assert len(ours) == 5 and all(axes.get_title().startswith("ours: ") for axes in ours)
     assert all(high - low >= 5 for low, high in (axes.get_ylim() for axes in ours))

@@ -21,7 +21,7 @@ WORD = st.text(LETTERS, min_size=1, max_size=6).filter(lambda word: word.strip()
 
 
 @given(rows=st.lists(st.tuples(TEXT, TEXT), min_size=1, max_size=6), gz=st.booleans())
-def test_csv_is_read_as_it_was_written(rows, gz, tmp_path_factory):
+def test_csv_round_trip(rows, gz, tmp_path_factory):
     path = tmp_path_factory.mktemp("table") / ("x.csv.gz" if gz else "x.csv")
     text = io.StringIO(newline="")
     writer = csv.writer(text)
@@ -33,7 +33,7 @@ def test_csv_is_read_as_it_was_written(rows, gz, tmp_path_factory):
 
 
 @given(rows=st.lists(st.tuples(TEXT, st.integers(-9, 9)), min_size=1, max_size=6))
-def test_json_lines_are_read_as_they_were_written(rows, tmp_path_factory):
+def test_json_lines_round_trip(rows, tmp_path_factory):
     path = tmp_path_factory.mktemp("table") / "x.jsonl"
     lines = (json.dumps({"review": text, "stars": stars}) for text, stars in rows)
     path.write_text("".join(line + "\n" for line in lines), encoding="utf-8", newline="")
@@ -67,7 +67,7 @@ def test_json_and_parquet_give_the_same_fields(values, tmp_path_factory):
     separator=st.sampled_from(["\t", " ", "  "]),
     blank_lines=st.integers(1, 3),
 )
-def test_tagged_text_keeps_every_word_and_tag_under_any_name(sentences, separator, blank_lines, tmp_path_factory):
+def test_tagged_text_round_trip(sentences, separator, blank_lines, tmp_path_factory):
     path = tmp_path_factory.mktemp("table") / "x.conll"
     blocks = ("\n".join(separator.join(word) for word in sentence) for sentence in sentences)
     mark = separator.join(("-DOCSTART-", "-X-", "O"))
@@ -81,14 +81,14 @@ def test_tagged_text_keeps_every_word_and_tag_under_any_name(sentences, separato
     ]
 
 
-def test_what_is_no_text_is_counted_and_absent(tmp_path):
+def test_unreadable_values_are_counted(tmp_path):
     (tmp_path / "x.jsonl").write_text('{"t": "a", "x": [[1]], "y": null, "z": [null]}\n')
     rows = read_table(tmp_path / "x.jsonl")
     assert columns_of(rows) == ("t",)
     assert rows.counts == {"rows": 1, "fields_not_read": 2}
 
 
-def test_classes_with_names_in_a_parquet_file_are_read_by_their_names(tmp_path):
+def test_parquet_classes_are_read_by_name(tmp_path):
     features = {
         "label": {"names": ["bad", "good"], "_type": "ClassLabel"},
         "tags": {"feature": {"names": ["O", "B-X"], "_type": "ClassLabel"}, "_type": "Sequence"},
@@ -123,7 +123,7 @@ def test_classes_with_names_in_a_parquet_file_are_read_by_their_names(tmp_path):
         ("x.jsonl", '{"a.b": 1, "a": {"b": 2}}\n', DamagedData, r"x\.jsonl:1: two values are called 'a\.b'"),
     ],
 )
-def test_what_is_damaged_is_one_line_with_the_place(tmp_path, name, content, kind, message):
+def test_damaged_tables_are_refused(tmp_path, name, content, kind, message):
     (tmp_path / name).write_text(content)
     with pytest.raises(AlbertError, match=message) as error:
         read_table(tmp_path / name)

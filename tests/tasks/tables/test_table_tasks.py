@@ -43,14 +43,14 @@ def labelled(values: list) -> list[dict]:
         ([["a", "b"], [], ["b"]] * 2, Labels(("a", "b"), "y")),
     ],
 )
-def test_the_kind_is_what_the_labels_are(values, target, tmp_path):
+def test_kind_is_inferred_from_labels(values, target, tmp_path):
     read = read_task(TableTask(train=table(tmp_path, labelled(values)), text="t", label="y"))
     assert read.task.target == target and read.task.inputs == Single("t")
     assert read.inferred[0].what == "task" and read.inferred[0].instead
 
 
 @pytest.mark.parametrize("first", [0, 1])
-def test_whole_numbers_that_may_be_ids_of_classes_are_not_guessed(first, tmp_path):
+def test_ambiguous_whole_numbers_are_refused(first, tmp_path):
     path = table(tmp_path, labelled([*range(first, first + 91)] * 2))
     with pytest.raises(UsageError, match="column 'y': holds every whole number.*; say --classes or --regression"):
         read_task(TableTask(train=path, text="t", label="y"))
@@ -58,7 +58,7 @@ def test_whole_numbers_that_may_be_ids_of_classes_are_not_guessed(first, tmp_pat
     assert read_task(TableTask(train=path, text="t", label="y", kind="regression")).task.target == Score("y")
 
 
-def test_what_is_said_goes_before_what_is_inferred(tmp_path):
+def test_settings_override_inference(tmp_path):
     path = table(tmp_path, labelled([1, 2] * 3))
     said = TableTask(train=path, text="t", label="y", kind="regression", metrics=("spearman",))
     read = read_task(said)
@@ -67,7 +67,7 @@ def test_what_is_said_goes_before_what_is_inferred(tmp_path):
     assert read_task(named).task.target == Choice(("2", "1"), "y", ("good", "bad"))
 
 
-def test_words_with_tags_and_tagged_text(tmp_path):
+def test_tags_are_inferred(tmp_path):
     rows = [{"w": ["a", "ship", str(number)], "n": ["O", "B-X", "O"]} for number in range(5)]
     path = table(tmp_path, rows)
     for asked in (TableTask(train=path, words="w", tags="n"), TableTask(train=path, text="w", label="n")):
@@ -77,7 +77,7 @@ def test_words_with_tags_and_tagged_text(tmp_path):
     assert read_task(TableTask(train=tmp_path / "x.conll")).task.target == Tags(("B-X", "O"), "tags")
 
 
-def test_answers_are_placed_counted_and_may_be_absent(tmp_path):
+def test_answers_are_located_and_counted(tmp_path):
     told = [("it is red", "red", 6), ("so red, red", "red", None), ("it is blue", "blue", 0), ("it", "", None)]
     rows = [{"q": "?", "c": context, "a": answer, "s": start} for context, answer, start in told]
     read = read_task(TableTask(train=table(tmp_path, rows), question="q", context="c", answer="a", answer_start="s"))
@@ -97,17 +97,17 @@ def options(labels: Iterable[str]) -> list[Row]:
     ("labels", "kind"),
     [("xz", "name"), ("aC", "letter"), ("01", "from-0"), ("31", "from-1"), (["red", "blue"], "text")],
 )
-def test_an_option_is_meant_in_one_way(labels, kind):
+def test_option_labels_are_inferred(labels, kind):
     assert infer_option_labels(options(labels), ("x", "y", "z"), "l") == kind
 
 
 @pytest.mark.parametrize("labels", [["1", "2"], ["B"]])
-def test_an_option_that_may_be_meant_in_two_ways_is_refused(labels):
+def test_ambiguous_option_labels_are_refused(labels):
     with pytest.raises(UsageError, match=r"may name an option in two ways, .+; say --option-labels"):
         infer_option_labels(options(labels), ("x", "y", "z"), "l")
 
 
-def test_options_in_lists_become_columns(tmp_path):
+def test_lists_of_options_become_columns(tmp_path):
     rows = [{"p": f"passage {n}", "o": ["red", f"blue {n}"], "l": n % 2} for n in range(6)]
     read = read_task(TableTask(train=table(tmp_path, rows), text="p", options=("o",), label="l"))
     assert read.task.target == Option(("o[0]", "o[1]"), "l")
@@ -120,7 +120,7 @@ def test_options_in_lists_become_columns(tmp_path):
     share=st.floats(0.05, 0.5),
     texts=st.integers(2, 60),
 )
-def test_rows_held_out_are_a_function_of_the_seed_and_share_no_text(labels, seed, share, texts):
+def test_held_out_rows_are_deterministic_and_share_no_text(labels, seed, share, texts):
     rows = [Row(str(n), f"f:{n}", {"t": str(n % texts), "y": label}) for n, label in enumerate(labels)]
     target = Choice(("a", "b", "c"), "y")
     source = TableSource(TableTask(), {})
@@ -136,12 +136,12 @@ def test_rows_held_out_are_a_function_of_the_seed_and_share_no_text(labels, seed
     assert not {row.fields["t"] for row in learnt.rows} & {row.fields["t"] for row in scored.rows}
 
 
-def test_classes_give_their_share(tmp_path):
+def test_held_out_rows_are_stratified(tmp_path):
     read = read_task(TableTask(train=table(tmp_path, labelled(["a"] * 90 + ["b"] * 10)), text="t", label="y"))
     assert [row.fields["y"] for row in read.tables["dev"].rows] == ["a"] * 9 + ["b"]
 
 
-def test_a_kept_task_is_the_same_task_and_knows_its_file(tmp_path):
+def test_saved_task_is_read_back_and_checks_its_file(tmp_path):
     path = table(tmp_path, labelled([1, 2] * 9))
     read = read_task(TableTask(train=path, text="t", label="y", held_out=HeldOut(seed=3)))
     save_table_task(tmp_path, read.table_task)
@@ -154,7 +154,7 @@ def test_a_kept_task_is_the_same_task_and_knows_its_file(tmp_path):
         read_task(kept)
 
 
-def test_statistics_count_what_is_wrong_with_rows(tmp_path):
+def test_statistics_count_bad_rows(tmp_path):
     train = [("a", 1), ("a", 2), ("", 1), ("b", None), ("c", 2)]
     dev = [("a", 1), ("d", 9)]
     files = {
@@ -168,7 +168,7 @@ def test_statistics_count_what_is_wrong_with_rows(tmp_path):
     assert found["train"].labels == {"1": 2, "2": 2}
 
 
-def test_labels_are_sorted_as_numbers_when_they_are_numbers():
+def test_numeric_labels_are_sorted_by_value():
     assert sort_labels({"10", "2", "1"}) == ("1", "2", "10")
     assert sort_labels({"10", "2", "one"}) == ("10", "2", "one")
     assert sort_labels({"b", "a"}) == ("a", "b")
@@ -193,7 +193,7 @@ TWO = labelled([1, 2])
         ({"options": ("t",)}, TWO, UsageError, "--options: 't' has no lists of options"),
     ],
 )
-def test_mistakes_are_one_line_and_counted(asked, rows, kind, message, tmp_path):
+def test_mistakes_are_refused_in_one_line(asked, rows, kind, message, tmp_path):
     task = TableTask(**{"train": table(tmp_path, rows), "text": "t", "label": "y", **asked})
     with pytest.raises(AlbertError, match=message) as error:
         read_task(task, hold_out=False).check()

@@ -1,0 +1,66 @@
+"""Tables without runs: sizes, recipes, and the cost of pre-training."""
+
+import pytest
+
+from albert.experiments.grids import COSTS, PAPER, SCALES, TABLE_14, TINY
+from albert.experiments.price import Rates, implied_watts, price_and_energy
+from albert.experiments.report import STATIC_TABLES, costs, finetuning, sizes
+from albert.runtime.errors import InvalidConfiguration
+from albert.tasks.submission import DECLARED
+
+
+@pytest.mark.parametrize("scale", SCALES.values(), ids=list(SCALES))
+@pytest.mark.parametrize("name", STATIC_TABLES)
+def test_static_tables_are_rectangular(name, scale):
+    table = STATIC_TABLES[name](scale)
+    assert table.table == name and table.rows
+    assert {len(row) for row in table.rows} == {len(table.head)}
+
+
+@pytest.mark.parametrize("task", TABLE_14)
+def test_recipes_are_those_of_table_14(task):
+    paper, ours = TABLE_14[task], DECLARED[task].recipe
+    assert paper["warmup"] == pytest.approx(ours.warmup_share * ours.steps)
+    assert len(paper) == 7 and all(paper[name] == getattr(ours, name) for name in paper if name != "warmup")
+
+
+def test_sizes_at_paper_scale_equal_table_1():
+    for _model, paper_shape, _stated, paper_count, shape, count in sizes(PAPER).rows:
+        assert (paper_shape, paper_count) == (shape, count)
+    table = sizes(TINY)
+    assert "11,683,584" in table.rows[2]
+    reasons = " ".join(table.notes)
+    assert "albert-xxlarge, 235M" in reasons and "albert-xlarge, 60M" in reasons and "albert-base" not in reasons
+
+
+def test_table_14_marks_tasks_that_are_not_run():
+    ours = {row[0]: row[-1] for row in finetuning(TINY).rows}
+    assert ours["race"] == "not run" and "64 tokens" in ours["sst-2"] and "20,000 examples" in ours["qnli"]
+
+
+@pytest.mark.parametrize("cost", COSTS, ids=[cost["model"] for cost in COSTS])
+def test_published_costs_are_consistent(cost):
+    hours = 24 * cost["days"] * cost["devices"]
+    assert hours * cost["price"] == pytest.approx(cost["dollars"])
+    if "co2_pounds" in cost:
+        watts = implied_watts(cost["co2_pounds"], hours)
+        assert price_and_energy(hours, Rates(watts=watts)).co2_pounds == pytest.approx(cost["co2_pounds"])
+
+
+def test_costs_of_our_runs_need_rates():
+    row = costs(TINY, {"albert-base": 0.5}).rows[-1]
+    assert row[0] == "albert-base, scale tiny" and row[2:] == ("0.5", "", "", "")
+    row = costs(TINY, {"albert-base": 0.5}, Rates(price_per_hour=3, watts=100)).rows[-1]
+    assert row[2:] == ("0.5", "1.50", "0.08", "100 W")
+
+
+def test_price_and_energy_by_hand():
+    cost = price_and_energy(40, Rates(price_per_hour=2.0, watts=500, overhead=1.5, co2_pounds_per_kwh=0.8))
+    assert (cost.dollars, cost.kilowatt_hours) == (80, pytest.approx(10 * 4 * 0.5 * 1.5))
+    assert cost.co2_pounds == pytest.approx(30 * 0.8) and cost.co2_kilograms == pytest.approx(24 * 0.45359, rel=1e-4)
+
+
+@pytest.mark.parametrize("rates", [{"price_per_hour": -1.0}, {"watts": -1.0}, {"overhead": 0.9}])
+def test_invalid_rates_are_refused(rates):
+    with pytest.raises(InvalidConfiguration, match=next(iter(rates))):
+        Rates(**rates)

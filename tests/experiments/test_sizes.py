@@ -1,0 +1,184 @@
+"""Published sizes and claims beside exact counts; size reports; measured throughput."""
+
+import json
+from dataclasses import replace
+from itertools import product
+
+import pytest
+import torch
+import transformers
+from tests.tiny import tiny_config
+
+from albert.experiments import sizes
+from albert.experiments.sizes import (
+    CLAIMS,
+    FEWEST_ROUNDS,
+    PUBLISHED_SIZES,
+    REMARKS,
+    claims_about,
+    differences,
+    measure_throughput,
+    preset_of_shape,
+    size_report,
+)
+from albert.model.config import PRESETS, AlbertConfig
+from albert.model.cost import count_activation_memory, count_parameters
+from albert.runtime.errors import OutOfResources
+
+CPU = torch.device("cpu")
+PRINTED = {
+    # Tables 1 and 2
+    **{"albert-base": "12M", "albert-large": "18M", "albert-xlarge": "60M", "albert-xxlarge": "235M"},
+    **{"bert-base": "108M", "bert-large": "334M", "bert-xlarge": "1270M"},
+    # Table 3
+    **{"albert-base-E64": "10M", "albert-base-E256": "16M", "albert-base-E768": "31M"},
+    **{"albert-base-E64-not-shared": "87M", "albert-base-not-shared": "89M", "albert-base-E256-not-shared": "93M"},
+    # Table 4
+    **{"albert-base-shared-attention": "64M", "albert-base-shared-ffn": "38M"},
+    **{"albert-base-E768-shared-attention": "83M", "albert-base-E768-shared-ffn": "57M"},
+    # Tables 11 and 12
+    **{f"albert-large-L{depth}": "18M" for depth in (1, 3, 6, 12, 48)},
+    **{"albert-large-L3-H2048": "60M", "albert-large-L3-H4096": "225M", "albert-large-L3-H6144": "499M"},
+}
+
+
+def test_published_sizes_are_as_printed():
+    assert {name: PUBLISHED_SIZES[name][0].stated for name in PRINTED} == PRINTED
+    assert set(PUBLISHED_SIZES) <= set(PRESETS) and set(REMARKS) <= set(PRESETS)
+
+
+@pytest.mark.parametrize(
+    ("name", "size"),
+    [(name, size) for name, published in PUBLISHED_SIZES.items() for size in published],
+    ids=lambda value: getattr(value, "stated", value),
+)
+def test_published_size_equals_its_count_or_none(name, size):
+    assert size.reason
+    assert size.counted is None or round(size.exact / 1e6) == size.millions
+    count = count_parameters(PRESETS[name])
+    parts = (count.pooler, count.masked_language_model_head, count.sentence_order_head)
+    sums = {
+        count.encoder + sum(part for part, counted in zip(parts, chosen, strict=True) if counted)
+        for chosen in product((True, False), repeat=3)
+    }
+    assert (size.millions in {round(total / 1e6) for total in sums}) == (size.counted is not None)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_presets_have_distinct_shapes(name):
+    assert preset_of_shape(PRESETS[name]) == name
+    assert differences(PRESETS[name], name) == {}
+
+
+@pytest.mark.parametrize(
+    ("base", "changes", "preset", "differing"),
+    [
+        ("albert-base-v1", {"hidden_act": "gelu"}, "albert-base-v1", {"hidden_act": ("gelu", "gelu_new")}),
+        ("albert-xlarge", {"num_attention_heads": 16}, "albert-xlarge", {"num_attention_heads": (16, 32)}),
+        ("albert-base", {"num_hidden_groups": 12}, "albert-base-not-shared", {}),
+        (
+            "albert-base-E768",
+            {"embedding_projection": True},
+            "albert-base-E768",
+            {"embedding_projection": (True, False)},
+        ),
+        ("albert-base", {"num_hidden_layers": 5}, None, None),
+        ("albert-base", {"vocab_size": 30_001}, None, None),
+    ],
+)
+def test_preset_of_shape_and_its_differences(base, changes, preset, differing):
+    config = replace(PRESETS[base], **changes)
+    assert preset_of_shape(config) == preset
+    assert preset is None or differences(config, preset) == differing
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Claims
+
+EXACT = {  # (before, after, stated) -> exact figure, whether the claim holds
+    ("bert-base", "albert-base-not-shared", "80 %"): ("82.9 % fewer", True),
+    ("bert-base", "albert-base", "80 %"): ("82.9 % fewer", True),
+    ("bert-base", "albert-base-E768", "90 %"): ("91.7 % fewer", True),
+    ("bert-base", "albert-base", "90 %"): ("91.7 % fewer", True),
+    ("albert-base-not-shared", "albert-base", "90 %"): ("91.7 % fewer", True),
+    ("bert-base", "albert-base-E768", "70 %"): ("71.5 % fewer", True),
+    ("albert-base-not-shared", "albert-base", "70 %"): ("87.0 % fewer", False),
+    ("bert-base", "albert-base", "89 %"): ("89.3 % fewer", True),
+    ("bert-large", "albert-xxlarge", "30 %"): ("33.5 % fewer", True),
+    ("bert-large", "albert-xxlarge", "70 %"): ("66.5 % of it", True),
+    ("bert-large", "albert-large", "18 x"): ("18.92 times fewer", True),
+    ("bert-large", "albert-large", "fewer"): ("1.00 times as many", False),
+    ("bert-base", "albert-base", "fewer"): ("1.00 times as many", False),
+    ("bert-large", "albert-xxlarge", "3 x"): ("7.54 times as many", False),
+    ("albert-base", "albert-xxlarge", "10-20 x"): ("5.33 times as wide", False),
+    ("albert-base-shared-attention", "albert-base-shared-ffn", "more"): ("40.8 % fewer", True),
+    ("albert-base-E768-shared-attention", "albert-base-E768-shared-ffn", "more"): ("31.2 % fewer", True),
+}
+
+
+def test_claims_have_exact_figures_and_false_ones_a_reason():
+    pairs = {tuple(pair) for claim in CLAIMS for pair in claim["pairs"]}
+    checked = [claim for pair in pairs for claim in claims_about(*(PRESETS[name] for name in pair))]
+    assert {(claim.before, claim.after, claim.stated): (claim.figure, claim.holds) for claim in checked} == EXACT
+    assert [claim for claim in checked if not claim.holds and not claim.because] == []
+
+
+def test_claims_depend_on_the_two_shapes_only():
+    bert, albert = PRESETS["bert-base"], PRESETS["albert-base"]
+    for pair in ((bert, albert), (albert, bert), (bert, replace(albert, hidden_dropout_prob=0.3))):
+        assert [claim.stated for claim in claims_about(*pair)] == ["80 %", "90 %", "89 %", "fewer"]
+    assert claims_about(albert, PRESETS["albert-large"]) == claims_about(albert, albert) == []
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Reports and throughput
+
+
+def test_size_report_of_a_preset():
+    report = json.loads(json.dumps(size_report("albert-base", PRESETS["albert-base"]).to_json()))
+    assert report["parameters"]["model"] == report["parameters"]["transformers"] == 11_683_584
+    assert report["preset"] == "albert-base" and report["differs_from_preset"] == {}
+    assert report["published"] == [
+        {"stated": "12M", "where": "Tables 1 to 4", "exact": 11_683_584, "reason": "with the pooler"}
+    ]
+    assert report["sequence_length"] == 512 and report["flops_per_token"]["forward"] == 188_940_288
+    expected = count_activation_memory(PRESETS["albert-base"], precision="bf16").training
+    assert report["bytes_per_sequence"]["cpu_bf16"]["training"] == expected
+    assert report["bytes_of_training_state"] == 16 * 11_813_810
+
+
+@pytest.mark.parametrize("name", ["albert-base", "albert-base-E768", "bert-large"])
+def test_parameters_equal_transformers(name):
+    config = PRESETS[name]
+    names = ("vocab_size", "embedding_size", "hidden_size", "num_hidden_layers", "num_attention_heads",
+             "intermediate_size")  # fmt: skip
+    groups = 1 if config.sharing == "all" else config.num_hidden_layers
+    theirs = transformers.AlbertConfig(num_hidden_groups=groups, **{name: getattr(config, name) for name in names})
+    with torch.device("meta"):
+        model = transformers.AlbertModel(theirs)
+    assert size_report(name, config).transformers_parameters == sum(p.numel() for p in model.parameters())
+
+
+def test_throughput_is_the_median_over_alternating_rounds(monkeypatch):
+    small = tiny_config(60, intermediate_size=32, max_position_embeddings=40, hidden_dropout_prob=0.1)
+    ran: list[str] = []
+
+    def passes(config: AlbertConfig, *_):
+        name = "a" if config is small else "b"
+        return {"inference": lambda: ran.append(f"{name} inference"), "training": lambda: None}
+
+    times = iter(range(1, 1000))
+    monkeypatch.setattr(sizes, "_passes", passes)
+    monkeypatch.setattr(sizes, "_seconds", lambda run, *_: (run(), float(next(times)))[1])
+    options = {"sequence_length": 16, "batch_size": 1, "device": CPU, "precision": "fp32", "seconds": 0}
+    results = measure_throughput({"a": small, "b": AlbertConfig(vocab_size=61)}, **options).results
+    assert [results[name].inference_seconds for name in "ab"] == [5.0, 7.0]  # of 1 5 9 and 3 7 11
+    assert [results[name].training_seconds for name in "ab"] == [6.0, 8.0]
+    assert ran == ["a inference", "b inference"] * (1 + FEWEST_ROUNDS)
+
+
+def test_too_large_models_are_refused_before_allocation(monkeypatch):
+    monkeypatch.setattr(sizes, "free_memory", lambda device: 10_000_000_000)
+    monkeypatch.setattr(sizes, "_passes", lambda *_: pytest.fail("was built"))
+    with pytest.raises(OutOfResources, match=r"^x: training on 1 × 512 tokens needs 24\.9 GB, 10\.0 GB are free; "):
+        measure_throughput({"x": PRESETS["bert-xlarge"]}, sequence_length=512, device=CPU, precision="fp32")

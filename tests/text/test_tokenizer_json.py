@@ -1,4 +1,4 @@
-"""Tokenizer files of the Hugging Face libraries; the ids of the original code."""
+"""Tokenizer files of the Hugging Face libraries; reference mode."""
 
 import base64
 import gzip
@@ -6,7 +6,6 @@ import json
 import pickle
 import re
 import unicodedata
-from pathlib import Path
 
 import pytest
 from hypothesis import example, given, settings
@@ -21,9 +20,7 @@ from albert.text.sentencepiece import USER_DEFINED, ReferenceSentencePieceTokeni
 from albert.text.tokenizer import MODEL_NAME, byte_fingerprint
 from albert.text.tokenizer_loading import load_tokenizer, vocabulary_file
 
-# --------------------------------------------------------------------------------------------------------------------
-# A tokenizer that transformers saved: its ids, its fingerprint, and what is refused.
-
+# ---- a tokenizer that transformers saved ---------------------------------------------------------------------------
 
 FLAGS = [(True, False), (True, True), (False, False), (False, True)]
 WORDS = [
@@ -38,19 +35,19 @@ prose = st.lists(st.sampled_from(WORDS), max_size=12).map("".join) | st.lists(st
 @pytest.fixture(scope="module")
 def forms(tokenizer, tmp_path_factory):
     """For each pair of flags: our tokenizer, ours loaded from what transformers saved, and that of transformers."""
-    made = {}
+    forms = {}
     for flags in FLAGS:
         ours = SentencePieceTokenizer(tokenizer.model, *flags)
         directory, saved = tmp_path_factory.mktemp("ours"), tmp_path_factory.mktemp("saved")
         ours.save(directory)
         AutoTokenizer.from_pretrained(directory).save_pretrained(saved)
         assert not (saved / MODEL_NAME).exists()
-        made[flags] = ours, load_tokenizer(saved), AutoTokenizer.from_pretrained(saved)
-    return made
+        forms[flags] = ours, load_tokenizer(saved), AutoTokenizer.from_pretrained(saved)
+    return forms
 
 
 @pytest.fixture
-def described(tokenizer_directory, tmp_path):
+def write_changed(tokenizer_directory, tmp_path):
     """Write a changed `tokenizer.json` (and `tokenizer_config.json`) and return its directory."""
 
     def write(change, **config):
@@ -74,26 +71,26 @@ def spelled(tokenizer, ids):
 @example(text="  He said: ``It cost £3.50, in 2010,'' (naïve café – 中語 ½)…")
 def test_ids_equal_those_of_transformers_and_of_the_original(forms, flags, text):
     ours, loaded, theirs = forms[flags]
-    found, wanted = loaded.encode(text), theirs(text, add_special_tokens=False)["input_ids"]
-    # The two pieces of "000" are as likely one way as the other; which comes first is a matter of rounding.
-    assert found == wanted or (sorted(found) == sorted(wanted) and spelled(loaded, found) == spelled(loaded, wanted))
+    ids, expected = loaded.encode(text), theirs(text, add_special_tokens=False)["input_ids"]
+    # "000" has two divisions with equal scores; the choice depends on rounding.
+    assert ids == expected or (sorted(ids) == sorted(expected) and spelled(loaded, ids) == spelled(loaded, expected))
     assert loaded.encode(text) == ours.encode(text)
     assert loaded.encode_with_offsets(text) == ours.encode_with_offsets(text)
 
 
 @pytest.mark.parametrize("flags", FLAGS)
-def test_both_forms_have_one_fingerprint(forms, flags, tmp_path):
+def test_loaded_tokenizer_has_the_same_fingerprint(forms, flags, tmp_path):
     ours, loaded, _ = forms[flags]
     assert (loaded.lower_case, loaded.keep_accents) == flags
     assert loaded.fingerprint == ours.fingerprint
     assert loaded.model != ours.model
     assert ours.matches_fingerprint(loaded.fingerprint)
-    assert len({kind.fingerprint for pair in forms.values() for kind in pair[:2]}) == len(FLAGS)
+    assert len({form.fingerprint for pair in forms.values() for form in pair[:2]}) == len(FLAGS)
     loaded.save(tmp_path)
     assert load_tokenizer(tmp_path).fingerprint == ours.fingerprint
 
 
-def test_pieces_scores_and_types_come_back(forms):
+def test_pieces_scores_and_types_are_restored(forms):
     ours, loaded, _ = forms[FLAGS[0]]
     protos = ModelProto(), ModelProto()
     for proto, tokenizer in zip(protos, (ours, loaded), strict=True):
@@ -116,49 +113,49 @@ def test_the_fingerprint_changes_with_every_piece_score_type_and_map(tokenizer):
     assert len({tokenizer.fingerprint, *changed}) == 5
 
 
-def test_a_fingerprint_of_before_is_still_known(forms):
+def test_old_fingerprint_is_accepted(forms):
     ours, loaded, _ = forms[FLAGS[0]]
-    of_before = byte_fingerprint(ours.model, ours.lower_case, ours.keep_accents)
-    assert ours.matches_fingerprint(of_before)
+    old = byte_fingerprint(ours.model, ours.lower_case, ours.keep_accents)
+    assert ours.matches_fingerprint(old)
     assert not ours.matches_fingerprint("0" * 64)
-    assert not SentencePieceTokenizer(ours.model, lower_case=False).matches_fingerprint(of_before)
-    assert loaded.matches_fingerprint(of_before)  # its bytes are gone, nothing speaks against it
+    assert not SentencePieceTokenizer(ours.model, lower_case=False).matches_fingerprint(old)
+    assert loaded.matches_fingerprint(old)  # it has not got the bytes to compare
     assert not loaded.matches_fingerprint("v2:" + "0" * 64)
 
 
-def test_the_file_itself_opens_and_the_model_goes_first(forms, tokenizer_directory, described):
+def test_file_opens_by_its_path_and_the_model_comes_first(tokenizer_directory, write_changed):
     loaded = load_tokenizer(tokenizer_directory / "tokenizer.json")
     assert loaded.fingerprint == load_tokenizer(tokenizer_directory).fingerprint
     assert vocabulary_file(tokenizer_directory).name == MODEL_NAME
-    assert vocabulary_file(described(lambda content: None)).name == "tokenizer.json"
+    assert vocabulary_file(write_changed(lambda content: None)).name == "tokenizer.json"
 
 
 @pytest.mark.parametrize("keep_accents", [True, False])
-def test_without_a_character_map_nothing_is_mapped(described, tokenizer, keep_accents):
-    def without(content):
+def test_ids_without_a_character_map_equal_those_of_transformers(write_changed, tokenizer, keep_accents):
+    def remove_map(content):
         steps = content["normalizer"]["normalizers"]
         content["normalizer"]["normalizers"] = [step for step in steps if step["type"] != "Precompiled"]
 
-    directory = described(without, keep_accents=keep_accents)
+    directory = write_changed(remove_map, keep_accents=keep_accents)
     loaded, theirs = load_tokenizer(directory), AutoTokenizer.from_pretrained(directory)
-    words = [word for word in WORDS if word != "▁"]  # the sign itself is a blank here, a piece there
+    words = [word for word in WORDS if word != "▁"]  # is a blank here, a piece there
     for text in ["Bating CAFÉ naïve, (2010) ½ ﬁne１２", "ガ가Ⅷ中 [a]", "plain words", *words]:
         assert loaded.encode(text) == theirs(text, add_special_tokens=False)["input_ids"]
     assert loaded.fingerprint != tokenizer.fingerprint
 
 
-def test_a_zero_score_within_other_pieces_is_no_symbol(described):
+def test_piece_with_score_zero_in_other_pieces_is_no_symbol(write_changed):
     def add(content):
         content["model"]["vocab"] = [entry for entry in content["model"]["vocab"] if entry[0] != "b"]
         content["model"]["vocab"] += [["b", 0.0], ["bb", -0.5]]
 
-    directory = described(add)
+    directory = write_changed(add)
     loaded, theirs = load_tokenizer(directory), AutoTokenizer.from_pretrained(directory)
     for text in ["bb", "abba bbb", "b"]:
         assert loaded.encode(text) == theirs(text, add_special_tokens=False)["input_ids"]
 
 
-def _set(*path, value):
+def set_value(*path, value):
     def change(content):
         *parents, last = path
         for key in parents:
@@ -168,78 +165,70 @@ def _set(*path, value):
     return change
 
 
-UNUSABLE = [
-    (_set("model", value={"type": "BPE", "vocab": {"a": 0}, "merges": []}), "holds a BPE model"),
-    (_set("model", value={"type": "WordPiece", "vocab": {"[PAD]": 0}}), r"it lacks \[UNK\]"),
-    (_set("model", value={"vocab": {"a": 0}, "merges": []}), "holds a word or byte-pair model"),
-    (_set("model", value=None), "describes no tokenizer"),
-    (_set("model", "vocab", value=None), "holds a list|no list of pieces"),
-    (_set("model", "vocab", value=[]), "is not an ALBERT vocabulary"),
-    (_set("model", "vocab", 4, value=["<mask>", 0.0]), r"its first pieces must be <pad> <unk> \[CLS\]"),
-    (_set("model", "vocab", 50, value=["x", "y"]), "entry 50"),
-    (_set("model", "vocab", 50, value=["x", float("nan")]), "piece 50 has the score nan"),
-    (_set("model", "vocab", 50, value=["x", 10**400]), "piece 50 has the score"),
-    (_set("model", "vocab", 50, value=["\ud800", -1.0]), "not text"),
-    (_set("model", "vocab", 50, value=["(", -1.0]), "SentencePiece cannot read it"),
-    (_set("model", "vocab", 50, value=["2010,", -8.0]), "pieces such as '2010,'"),
-    (_set("model", "unk_id", value=0), "<unk>"),
-    (_set("model", "byte_fallback", value=True), "<unk>"),
-    (_set("added_tokens", value=[{"id": 300, "content": "[NEW]"}]), r"added tokens .*\[NEW\].*spiece\.model"),
-    (_set("added_tokens", value=7), "added tokens"),
-    (_set("normalizer", value={"type": "Precompiled", "precompiled_charsmap": "?"}), "not base64"),
+INVALID = [
+    (set_value("model", value={"type": "BPE", "vocab": {"a": 0}, "merges": []}), "holds a BPE model"),
+    (set_value("model", value={"type": "WordPiece", "vocab": {"[PAD]": 0}}), r"it lacks \[UNK\]"),
+    (set_value("model", value={"vocab": {"a": 0}, "merges": []}), "holds a word or byte-pair model"),
+    (set_value("model", value=None), "describes no tokenizer"),
+    (set_value("model", "vocab", value=None), "holds a list|no list of pieces"),
+    (set_value("model", "vocab", value=[]), "is not an ALBERT vocabulary"),
+    (set_value("model", "vocab", 4, value=["<mask>", 0.0]), r"its first pieces must be <pad> <unk> \[CLS\]"),
+    (set_value("model", "vocab", 50, value=["x", "y"]), "entry 50"),
+    (set_value("model", "vocab", 50, value=["x", float("nan")]), "piece 50 has the score nan"),
+    (set_value("model", "vocab", 50, value=["x", 10**400]), "piece 50 has the score"),
+    (set_value("model", "vocab", 50, value=["\ud800", -1.0]), "not text"),
+    (set_value("model", "vocab", 50, value=["(", -1.0]), "SentencePiece cannot read it"),
+    (set_value("model", "vocab", 50, value=["2010,", -8.0]), "pieces such as '2010,'"),
+    (set_value("model", "unk_id", value=0), "<unk>"),
+    (set_value("model", "byte_fallback", value=True), "<unk>"),
+    (set_value("added_tokens", value=[{"id": 300, "content": "[NEW]"}]), r"added tokens .*\[NEW\].*spiece\.model"),
+    (set_value("added_tokens", value=7), "added tokens"),
+    (set_value("normalizer", value={"type": "Precompiled", "precompiled_charsmap": "?"}), "not base64"),
     (lambda content: [1], "an object is expected"),
 ]
 
 
-@pytest.mark.parametrize(("change", "why"), UNUSABLE)
-def test_what_is_no_albert_tokenizer_is_refused_in_one_line(described, change, why):
-    with pytest.raises(DamagedData, match=why) as caught:
-        load_tokenizer(described(change))
-    assert "tokenizer.json" in str(caught.value)
-    assert "\n" not in str(caught.value)
+@pytest.mark.parametrize(("change", "why"), INVALID)
+def test_file_of_another_tokenizer_is_refused(write_changed, change, why):
+    with pytest.raises(DamagedData, match=why) as error:
+        load_tokenizer(write_changed(change))
+    assert "tokenizer.json" in str(error.value)
+    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(
     "config", [{"tokenizer_class": "T5Tokenizer"}, {"add_prefix_space": False}, {"keep_accents": "no"}]
 )
-def test_settings_that_albert_has_not_are_refused(described, config):
+def test_settings_of_another_tokenizer_are_refused(write_changed, config):
     with pytest.raises(InvalidConfiguration, match=next(iter(config))):
-        load_tokenizer(described(lambda content: None, **config))
+        load_tokenizer(write_changed(lambda content: None, **config))
 
 
 @settings(max_examples=40)
 @given(st.integers(0, 1 << 20), st.binary(max_size=4))
-def test_a_damaged_file_is_refused_or_harmless(tokenizer_directory, tmp_path_factory, place, inserted):
+def test_damaged_file_is_refused_or_harmless(tokenizer_directory, tmp_path_factory, position, inserted):
     data = (tokenizer_directory / "tokenizer.json").read_bytes()
-    character_map = data.index(b"precompiled_charsmap") + 30
-    place %= character_map  # and the vocabulary, behind it:
+    position %= data.index(b"precompiled_charsmap") + 30
     damaged = tmp_path_factory.mktemp("damaged") / "tokenizer.json"
-    for at in (place, len(data) - 1 - place % 9000):
-        damaged.write_bytes(data[:at] + inserted + data[at + len(inserted) :])
+    for start in (position, len(data) - 1 - position % 9000):  # before the character map, in the vocabulary after it
+        damaged.write_bytes(data[:start] + inserted + data[start + len(inserted) :])
         try:
             load_tokenizer(damaged).encode("bating 2010, foha")
         except AlbertError as error:
             assert "\n" not in str(error)
 
 
-def test_a_cut_file_is_refused(tokenizer_directory, tmp_path: Path):
-    data = (tokenizer_directory / "tokenizer.json").read_bytes()
-    (tmp_path / "tokenizer.json").write_bytes(data[: len(data) // 2])
-    with pytest.raises(DamagedData, match=r"tokenizer\.json: is not JSON"):
-        load_tokenizer(tmp_path)
-
-
-def test_old_layouts_of_the_normalizer_are_read(described, tokenizer):
-    def alone(content):
+def test_old_layout_of_the_normalizer_is_read(write_changed, tokenizer):
+    def change(content):
         content["normalizer"] = content["normalizer"]["normalizers"][-1]
         assert base64.b64decode(content["normalizer"]["precompiled_charsmap"])
         del content["model"]["type"]
         content["truncation"] = {"max_length": 4}
 
-    assert load_tokenizer(described(alone)).fingerprint == tokenizer.fingerprint
+    assert load_tokenizer(write_changed(change)).fingerprint == tokenizer.fingerprint
 
 
-def test_the_released_vocabulary_through_transformers(shared, tmp_path, documents):
+def test_released_vocabulary_survives_saving_by_transformers(shared, tmp_path, documents):
     released = load_tokenizer(shared / "data" / "checkpoints" / MODEL_NAME)
     (tmp_path / "ours").mkdir()
     released.save(tmp_path / "ours")
@@ -253,15 +242,13 @@ def test_the_released_vocabulary_through_transformers(shared, tmp_path, document
         assert loaded.encode(text) == released.encode(text) == theirs(text, add_special_tokens=False)["input_ids"]
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# Reference mode: the ids of the original code, step by step, and what transformers does otherwise.
-
+# ---- reference mode ------------------------------------------------------------------------------------------------
 
 DIGIT_COMMA = ["▁1,", "0,", "00,", "▁2010,", "10"]
 
 
 def original_ids(text, processor):
-    """`preprocess_text` and `encode_pieces` of the reference under Python 3, written a second time."""
+    """`preprocess_text` and `encode_pieces` of the reference under Python 3."""
     text = unicodedata.normalize("NFKD", " ".join(text.strip().split()))
     text = "".join(character for character in text if not unicodedata.combining(character)).lower()
     pieces = []
@@ -275,7 +262,7 @@ def original_ids(text, processor):
 
 @pytest.fixture(scope="module")
 def model(tokenizer):
-    """The tiny vocabulary with pieces such as "0,", which text chooses."""
+    """The tiny vocabulary with usable pieces such as "0,"."""
     proto = ModelProto()
     proto.ParseFromString(tokenizer.model)
     for entry, piece in zip(proto.pieces[-len(DIGIT_COMMA) :], DIGIT_COMMA, strict=True):
@@ -288,74 +275,68 @@ def reference(model):
     return ReferenceSentencePieceTokenizer(model)
 
 
-@pytest.fixture(scope="module")
-def kept(model):
-    return ReferenceSentencePieceTokenizer(model, lower_case=False, keep_accents=True)
-
-
 @given(text=texts)
 @example(text="bating 2010, 1,000, x100,, 00, ``foha'' ΟΔΟΣ ½")
 @example(text="５００， ΑΣ́ İΣ")
-def test_ids_are_those_of_the_original_steps(model, reference, text):
+def test_ids_are_those_of_the_original_code(model, reference, text):
     text = "".join(character for character in text if not "\ud800" <= character <= "\udfff")
     assert reference.encode(text) == original_ids(text, SentencePieceProcessor(model_proto=model))
 
 
 @given(text=texts)
 @example(text="bating 2010, 1,000, x100,, 00, ``foha'' cafe\u0301")
-def test_offsets_are_slices_of_the_original_text(kept, reference, text):
+def test_offsets_are_slices_of_the_text(model, reference, text):
     check_offsets(reference, text)
-    check_offsets(kept, text)
+    check_offsets(ReferenceSentencePieceTokenizer(model, lower_case=False, keep_accents=True), text)
 
 
-def test_a_number_before_a_comma_is_spelled_anew_with_a_stray_mark_within_a_word(model, reference):
+def test_number_before_a_comma_has_an_additional_mark_inside_a_word(model, reference):
     usual = SentencePieceTokenizer(model)
 
     def pieces(tokenizer, text):
         ids, offsets = tokenizer.encode_with_offsets(text)
-        return [(tokenizer.piece(number), text[slice(*place)]) for number, place in zip(ids, offsets, strict=True)]
+        return [(tokenizer.piece(number), text[slice(*span)]) for number, span in zip(ids, offsets, strict=True)]
 
     assert pieces(reference, "2010,") == pieces(usual, "2010,")  # "▁" belongs to a number that begins a word
-    within = pieces(reference, "x00,")
-    assert [piece for piece, _ in within].count("▁") == [piece for piece, _ in pieces(usual, "x00,")].count("▁") + 1
-    assert within[-1] == (",", ",")
-    assert "".join(surface for _, surface in within) == "x00,"
+    inside = pieces(reference, "x00,")
+    assert [piece for piece, _ in inside].count("▁") == [piece for piece, _ in pieces(usual, "x00,")].count("▁") + 1
+    assert inside[-1] == (",", ",")
+    assert "".join(surface for _, surface in inside) == "x00,"
 
 
-def test_many_texts_get_the_ids_that_each_gets_alone(reference):
-    """Also joined in one array, as a corpus is prepared."""
+def test_batch_has_the_ids_of_single_texts(reference):
     texts = ["x00, ``foha''", "", "ΟΔΟΣ 1,000,"]
-    alone = [reference.encode(text) for text in texts]
+    single = [reference.encode(text) for text in texts]
     joined, counts = reference.encode_joined(texts)
-    assert reference.encode_batch(texts) == alone
-    assert joined.tolist() == [number for ids in alone for number in ids] and counts.tolist() == list(map(len, alone))
+    assert reference.encode_batch(texts) == single
+    assert joined.tolist() == [number for ids in single for number in ids]
+    assert counts.tolist() == list(map(len, single))
 
 
-def test_doubled_quotes_stay_as_they_are(reference, tokenizer):
+def test_pairs_of_quotes_do_not_change(reference, tokenizer):
     assert reference.normalize("``CAFÉ''") == "``cafe''"
     assert tokenizer.normalize("``CAFÉ''") == '"cafe"'
 
 
-def test_the_mode_is_saved_and_is_part_of_the_fingerprint(model, reference, tmp_path):
+def test_mode_is_saved_and_part_of_the_fingerprint(model, reference, tmp_path):
     reference.save(tmp_path)
     config = json.loads((tmp_path / "tokenizer_config.json").read_text())
     assert config["preprocessing"] == "reference"
-    again = load_tokenizer(tmp_path)
-    assert again.reference
+    loaded = load_tokenizer(tmp_path)
+    assert loaded.reference
     text = "``x00,'' 2010, ΟΔΟΣ"
-    for other in (again, pickle.loads(pickle.dumps(reference))):
+    for other in (loaded, pickle.loads(pickle.dumps(reference))):
         assert (other.encode(text), other.fingerprint) == (reference.encode(text), reference.fingerprint)
     usual = load_tokenizer(tmp_path, reference=False)
     assert usual.encode(text) == SentencePieceTokenizer(model).encode(text) != reference.encode(text)
     assert usual.fingerprint == SentencePieceTokenizer(model).fingerprint != reference.fingerprint
     assert not usual.matches_fingerprint(reference.fingerprint)
     assert not reference.matches_fingerprint(usual.fingerprint)
-    assert reference.encode_batch([text, ""]) == [reference.encode(text), []]
-    theirs = AutoTokenizer.from_pretrained(tmp_path)  # which has no such mode
+    theirs = AutoTokenizer.from_pretrained(tmp_path)  # has no reference mode
     assert theirs("bating 2010, x00,", add_special_tokens=False)["input_ids"] == usual.encode("bating 2010, x00,")
 
 
-def test_a_model_without_its_own_scores_is_refused(model, tmp_path):
+def test_model_without_original_scores_is_refused(model, tmp_path):
     SentencePieceTokenizer(model).save(tmp_path)
     for name in ("spiece.model", "tokenizer.json"):
         with pytest.raises(DamagedData, match=rf"{name}: has lost the scores of pieces such as '▁1,'.*of the release"):
@@ -367,63 +348,37 @@ GOLDEN = {
     "He was a puppeteer": [24, 23, 21, 10956, 7911],
     "The quick brown fox jumps over the lazy dog.": [14, 2231, 886, 2385, 17659, 84, 14, 16792, 1952, 9],
     "BERT is designed to pre-train deep bidirectional": [11502, 25, 1006, 20, 782, 8, 11809, 855],
-    "Transformers (formerly known as pytorch-transformers": [
-        21970,
-        13,
-        5,
-        6092,
-        167,
-        28,
-        7103,
-        2153,
-        673,
-        8,
-        7028,
-        12051,
-    ],
+    "Transformers (formerly known as pytorch-transformers": [21970, 13, 5, 6092, 167, 28, 7103, 2153, 673, 8, 7028],
 }
-LAYOUT = {
-    13: "▁",
-    14: "▁the",
-    15: ",",
-    17: "▁and",
-    18: "s",
-    19: "▁in",
-    20: "▁to",
-    21: "▁a",
-    31: "▁i",
-    48: "▁this",
-    29_999: "▁eloquent",
-}
+PIECES = {13: "▁", 14: "▁the", 15: ",", 17: "▁and", 18: "s", 19: "▁in", 20: "▁to", 48: "▁this", 29_999: "▁eloquent"}
 
 
-def test_the_released_vocabulary_gives_its_golden_ids_in_both_modes(shared):
-    place = shared / "data" / "checkpoints" / "spiece.model"
-    for mode in (False, True):
-        released = load_tokenizer(place, reference=mode)
-        assert {number: released.piece(number) for number in LAYOUT} == LAYOUT
-        assert released.vocab_size == 30_000
-        for text, ids in GOLDEN.items():
-            assert released.encode(text)[: len(ids)] == ids, text
-        kept = load_tokenizer(place, keep_accents=True, reference=mode)
-        expected = [31, 23, 386, 19, 561, 3050, 15, 17, 48, 25, 8256, 18, 1, 9]
-        assert kept.encode("I was born in 92000, and this is falsé.") == expected
+@pytest.mark.parametrize("mode", [False, True])
+def test_released_vocabulary_has_its_published_ids(shared, mode):
+    path = shared / "data" / "checkpoints" / "spiece.model"
+    released = load_tokenizer(path, reference=mode)
+    assert {number: released.piece(number) for number in PIECES} == PIECES
+    assert released.vocab_size == 30_000
+    for text, ids in GOLDEN.items():
+        assert released.encode(text)[: len(ids)] == ids, text
+    with_accents = load_tokenizer(path, keep_accents=True, reference=mode)
+    expected = [31, 23, 386, 19, 561, 3050, 15, 17, 48, 25, 8256, 18, 1, 9]
+    assert with_accents.encode("I was born in 92000, and this is falsé.") == expected
 
 
 def test_released_pieces_of_digits_and_a_comma_all_begin_words(shared):
-    """So the stray mark of the reference under Python 3 never comes with the released vocabulary."""
+    """So the additional "▁" of the reference under Python 3 does not occur with the released vocabulary."""
     released = load_tokenizer(shared / "data" / "checkpoints" / "spiece.model")
     pieces = [released.piece(number) for number in range(released.vocab_size)]
-    found = [piece for piece in pieces if len(piece) > 1 and piece[-1] == "," and piece[-2].isdigit()]
-    assert len(found) == 141
-    assert all(piece.startswith("▁") for piece in found)
+    matches = [piece for piece in pieces if len(piece) > 1 and piece[-1] == "," and piece[-2].isdigit()]
+    assert len(matches) == 141
+    assert all(piece.startswith("▁") for piece in matches)
 
 
-def test_on_real_text_the_reference_mode_has_the_original_ids(shared):
-    """The ordinary mode differs from it as transformers does."""
-    place = shared / "data" / "checkpoints" / "spiece.model"
-    processor = SentencePieceProcessor(model_file=str(place))
-    ours, reference = load_tokenizer(place), load_tokenizer(place, reference=True)
+def test_reference_mode_has_the_original_ids_on_real_text(shared):
+    path = shared / "data" / "checkpoints" / "spiece.model"
+    processor = SentencePieceProcessor(model_file=str(path))
+    ours, reference = load_tokenizer(path), load_tokenizer(path, reference=True)
     with gzip.open(shared / "data/corpus/wikipedia.jsonl.gz", "rt", encoding="utf-8") as file:
         texts = [text for line in file for text in json.loads(line)["text"].split("\n")]
     with gzip.open(shared / "data/glue/STS-B/dev.tsv.gz", "rt", encoding="utf-8") as file:

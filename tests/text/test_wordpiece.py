@@ -1,4 +1,4 @@
-"""WordPiece: the same ids as transformers, and its files."""
+"""WordPiece: ids, offsets and files."""
 
 import json
 import random
@@ -17,10 +17,6 @@ from albert.text.sentencepiece import SentencePieceTokenizer
 from albert.text.tokenizer_loading import load_tokenizer, vocabulary_file
 from albert.text.wordpiece import WordPieceNormalization, WordPieceTokenizer, basic_words
 
-# --------------------------------------------------------------------------------------------------------------------
-# WordPiece: the ids of transformers' BertTokenizer, in reference mode those of BERT's own code; offsets; files.
-
-
 FLAGS = [
     WordPieceNormalization(),
     WordPieceNormalization(keep_accents=True),
@@ -32,32 +28,29 @@ FLAGS = [
 
 @pytest.fixture(scope="module")
 def pairs(wordpiece, tmp_path_factory):
-    """For each setting our tokenizer and transformers', opened from what ours wrote beside a model's configuration."""
-    opened = []
+    """For each setting our tokenizer, and that of transformers opened from our files beside a model's configuration."""
+    pairs = []
     for number, normalization in enumerate(FLAGS):
         directory = tmp_path_factory.mktemp(f"flags{number}")
         ours = WordPieceTokenizer(wordpiece.vocabulary, normalization)
         ours.save(directory)
         (directory / "config.json").write_text(json.dumps({"model_type": "albert", "architectures": ["AlbertModel"]}))
-        opened.append((ours, AutoTokenizer.from_pretrained(directory)))
-    return opened
+        pairs.append((ours, AutoTokenizer.from_pretrained(directory)))
+    return pairs
 
 
-def their_ids(theirs, text):
-    return theirs(text, add_special_tokens=False, split_special_tokens=True)["input_ids"]
-
-
-def words_of(theirs, text):
-    """What transformers makes of a text before WordPiece."""
+def transformers_words(theirs, text):
+    """Return the words of a text before WordPiece."""
     backend = theirs.backend_tokenizer
     normalized = backend.normalizer.normalize_str(text)
     return [word for word, _ in backend.pre_tokenizer.pre_tokenize_str(normalized)]
 
 
-def is_of_an_older_unicode(ours, theirs, character):
-    """Whether the tables of the tokenizers library, older than Python's, know a character as something else."""
-    framed = f"x{character}x"
-    return "\ud800" <= character <= "\udfff" or words_of(theirs, framed) != basic_words(framed, ours.normalization)
+def differs(ours, theirs, character):
+    """Return whether the older Unicode tables of the tokenizers library classify a character otherwise."""
+    if "\ud800" <= character <= "\udfff":
+        return True
+    return transformers_words(theirs, f"x{character}x") != basic_words(f"x{character}x", ours.normalization)
 
 
 @given(text=texts, setting=st.sampled_from(range(len(FLAGS))))
@@ -66,21 +59,22 @@ def is_of_an_older_unicode(ours, theirs, character):
 @example(text="한글 가\u0301 ΟΔΟΣ İ", setting=1)
 def test_ids_equal_those_of_transformers(pairs, text, setting):
     ours, theirs = pairs[setting]
-    text = "".join(character for character in text if not is_of_an_older_unicode(ours, theirs, character))
-    assert ours.encode(text) == their_ids(theirs, text)
-    assert basic_words(text, ours.normalization) == words_of(theirs, text)
+    check_offsets(ours, text)
+    text = "".join(character for character in text if not differs(ours, theirs, character))
+    assert ours.encode(text) == theirs(text, add_special_tokens=False, split_special_tokens=True)["input_ids"]
+    assert basic_words(text, ours.normalization) == transformers_words(theirs, text)
 
 
-def test_only_characters_younger_than_the_tables_of_transformers_differ(pairs):
+def test_only_recent_characters_differ_from_transformers(pairs):
     ours, theirs = pairs[0]
     characters = [*map(chr, range(0x3400)), *map(chr, range(0xA000, 0xAC00)), *ALPHABET]
-    differing = [c for c in characters if is_of_an_older_unicode(ours, theirs, c) and unicodedata.category(c) != "Cs"]
+    differing = [c for c in characters if differs(ours, theirs, c) and unicodedata.category(c) != "Cs"]
     assert len(differing) < 250
     assert {unicodedata.category(c)[0] for c in differing} <= {"M", "P", "C", "S", "L"}
     assert not any(ord(c) < 0x600 for c in differing)
 
 
-def test_transformers_opens_what_is_saved_with_its_class_for_bert(pairs):
+def test_transformers_opens_saved_files_as_bert_tokenizer(pairs):
     ours, theirs = pairs[0]
     assert type(theirs).__name__ == "BertTokenizer"
     assert theirs.model_max_length == 512
@@ -96,7 +90,7 @@ def test_transformers_opens_what_is_saved_with_its_class_for_bert(pairs):
 
 
 def original_words(text, lower_case):
-    """BasicTokenizer of the reference, step for step."""
+    """BasicTokenizer of the reference."""
 
     def alone(code):
         blocks = [(0x4E00, 0x9FFF), (0x3400, 0x4DBF), (0x20000, 0x2A6DF), (0x2A700, 0x2B73F), (0x2B740, 0x2B81F)]
@@ -123,17 +117,17 @@ def original_words(text, lower_case):
 
 
 def original_pieces(word, vocabulary):
-    """WordpieceTokenizer of the reference: the longest piece that fits, again and again."""
+    """WordpieceTokenizer of the reference."""
     if len(word) > 200:
         return ["[UNK]"]
     pieces, start = [], 0
     while start < len(word):
         ends = range(len(word), start, -1)
-        found = next((p for end in ends if (p := "##" * (start > 0) + word[start:end]) in vocabulary), None)
-        if found is None:
+        piece = next((p for end in ends if (p := "##" * (start > 0) + word[start:end]) in vocabulary), None)
+        if piece is None:
             return ["[UNK]"]
-        pieces.append(found)
-        start += len(found) - 2 * (start > 0)
+        pieces.append(piece)
+        start += len(piece) - 2 * (start > 0)
     return pieces
 
 
@@ -141,20 +135,15 @@ def original_pieces(word, vocabulary):
 @example(text="ΟΔΟΣ Σ\0Α ΑΣ\x0b ΑΣ中 ΑΣ. İΣ", lower_case=True)
 @example(text="x" * 101 + " " + "x" * 200 + " " + "x" * 201, lower_case=True)
 @example(text="\ue000a \U0002b820\U0002b821", lower_case=False)
-def test_in_reference_mode_ids_are_those_of_the_original_code(wordpiece, text, lower_case):
-    rules = WordPieceNormalization(lower_case=lower_case, keep_accents=not lower_case, reference=True)
-    ours = WordPieceTokenizer(wordpiece.vocabulary, rules)
+def test_reference_mode_has_the_ids_of_the_original_code(wordpiece, text, lower_case):
+    normalization = WordPieceNormalization(lower_case=lower_case, keep_accents=not lower_case, reference=True)
+    ours = WordPieceTokenizer(wordpiece.vocabulary, normalization)
     text = "".join(character for character in text if not "\ud800" <= character <= "\udfff")
     words = original_words(text, lower_case)
-    assert basic_words(text, rules) == words
+    assert basic_words(text, normalization) == words
     pieces = [piece for word in words for piece in original_pieces(word, set(ours.vocabulary))]
     assert [ours.piece(number) for number in ours.encode(text)] == pieces
     check_offsets(ours, text)
-
-
-@given(text=texts, setting=st.sampled_from(range(len(FLAGS))))
-def test_offsets_are_slices_of_the_original_text(pairs, text, setting):
-    check_offsets(pairs[setting][0], text)
 
 
 def test_an_accent_belongs_to_its_letter_in_the_slice(wordpiece):
@@ -183,28 +172,26 @@ def test_ids_of_special_pieces_come_from_the_vocabulary(wordpiece):
     assert turned.piece_to_id("no such piece") == turned.unk_id
 
 
-def test_a_piece_begins_a_word_unless_it_continues_one(wordpiece):
+def test_word_starts(wordpiece):
     starts = wordpiece.word_starts()
     assert starts.dtype == np.bool_
     assert [starts[wordpiece.piece_to_id(piece)] for piece in ("un", "##able", "中", ",")] == [True, False, True, True]
 
 
-def test_the_fingerprint_is_of_the_content(wordpiece, tmp_path):
+def test_fingerprint_depends_on_pieces_and_settings(wordpiece, tmp_path):
     wordpiece.save(tmp_path)
-    forms = [tmp_path, tmp_path / "vocab.txt", tmp_path / "tokenizer.json"]
-    assert {load_tokenizer(form).fingerprint for form in forms} == {wordpiece.fingerprint}
-    others = [WordPieceTokenizer(wordpiece.vocabulary, flags).fingerprint for flags in FLAGS]
-    others.append(WordPieceTokenizer(wordpiece.vocabulary, WordPieceNormalization(reference=True)).fingerprint)
-    exchanged = list(wordpiece.vocabulary)
-    exchanged[-2:] = exchanged[:-3:-1]
-    others.append(WordPieceTokenizer(exchanged).fingerprint)
-    others.append(WordPieceTokenizer(wordpiece.vocabulary[:-1]).fingerprint)
+    paths = [tmp_path, tmp_path / "vocab.txt", tmp_path / "tokenizer.json"]
+    assert {load_tokenizer(path).fingerprint for path in paths} == {wordpiece.fingerprint}
+    *first, last, second = wordpiece.vocabulary
+    others = [WordPieceTokenizer(pieces).fingerprint for pieces in ([*first, second, last], [*first, last])]
+    for normalization in (*FLAGS, WordPieceNormalization(reference=True)):
+        others.append(WordPieceTokenizer(wordpiece.vocabulary, normalization).fingerprint)
     assert len(set(others)) == len(FLAGS) + 3
     assert wordpiece.matches_fingerprint(wordpiece.fingerprint)
-    assert not wordpiece.matches_fingerprint(others[-1])
+    assert not wordpiece.matches_fingerprint(others[0])
 
 
-def test_many_words_do_not_fill_the_memory(wordpiece, monkeypatch):
+def test_cache_is_bounded(wordpiece, monkeypatch):
     monkeypatch.setattr("albert.text.wordpiece._CACHE_SIZE", 100)
     numbers = random.Random(0)
     fresh = WordPieceTokenizer(wordpiece.vocabulary)
@@ -213,9 +200,7 @@ def test_many_words_do_not_fill_the_memory(wordpiece, monkeypatch):
     assert len(fresh._pieces) <= 100
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# Files of WordPiece tokenizers: which one of a directory is opened, what is understood, what is refused.
-
+# ---- files ---------------------------------------------------------------------------------------------------------
 
 SPECIALS = b"[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n"
 TEXT = "Hello CAFÉ 中国 unaffable 人人"
@@ -228,8 +213,8 @@ def saved(wordpiece, tmp_path):
 
 
 @pytest.fixture
-def changed(saved):
-    """Change `tokenizer.json`, alone in its directory but for what `tokenizer_config.json` shall say."""
+def write_changed(saved):
+    """Write a changed `tokenizer.json` beside a `tokenizer_config.json`, and return their directory."""
 
     def write(change, **config):
         content = json.loads((saved / "tokenizer.json").read_text())
@@ -241,19 +226,15 @@ def changed(saved):
     return write
 
 
-def test_what_transformers_saves_opens(wordpiece, saved, tmp_path_factory):
-    theirs = tmp_path_factory.mktemp("theirs")
+def test_files_of_transformers_and_a_single_vocabulary_open(wordpiece, saved, tmp_path_factory):
+    theirs, single = tmp_path_factory.mktemp("theirs"), tmp_path_factory.mktemp("single")
     AutoTokenizer.from_pretrained(saved).save_pretrained(theirs)
     assert not (theirs / "vocab.txt").exists()
-    assert load_tokenizer(theirs).fingerprint == wordpiece.fingerprint
-
-
-def test_a_vocabulary_alone_opens_as_bert_does(wordpiece, saved, tmp_path_factory):
-    alone = tmp_path_factory.mktemp("alone")
-    shutil.copy(saved / "vocab.txt", alone)
-    theirs = BertTokenizer.from_pretrained(alone)
-    assert load_tokenizer(alone).fingerprint == load_tokenizer(alone / "vocab.txt").fingerprint == wordpiece.fingerprint
-    assert load_tokenizer(alone).encode(TEXT) == theirs(TEXT, add_special_tokens=False)["input_ids"]
+    shutil.copy(saved / "vocab.txt", single)
+    for path in (theirs, single, single / "vocab.txt"):
+        assert load_tokenizer(path).fingerprint == wordpiece.fingerprint
+    expected = BertTokenizer.from_pretrained(single)(TEXT, add_special_tokens=False)["input_ids"]
+    assert load_tokenizer(single).encode(TEXT) == expected
 
 
 @pytest.mark.parametrize(
@@ -267,34 +248,34 @@ def test_a_vocabulary_alone_opens_as_bert_does(wordpiece, saved, tmp_path_factor
         ({"preprocessing": "reference"}, WordPieceNormalization(reference=True)),
     ],
 )
-def test_settings_are_those_of_tokenizer_config(saved, tmp_path_factory, config, expected):
+def test_settings_of_tokenizer_config_apply(saved, tmp_path_factory, config, expected):
     (saved / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "BertTokenizer", **config}))
     loaded = load_tokenizer(saved)
     assert isinstance(loaded, WordPieceTokenizer)
     assert loaded.normalization == expected
-    (saved / "vocab.txt").unlink()  # with BERT's class, what tokenizer.json says of the text does not count
+    (saved / "vocab.txt").unlink()  # with a class of BERT, the normaliser of tokenizer.json is ignored
     assert load_tokenizer(saved).fingerprint == loaded.fingerprint
     theirs = AutoTokenizer.from_pretrained(saved)
     assert loaded.encode(TEXT) == theirs(TEXT, add_special_tokens=False)["input_ids"]
-    again = tmp_path_factory.mktemp("again")
-    loaded.save(again)
-    assert load_tokenizer(again).fingerprint == loaded.fingerprint
+    saved_again = tmp_path_factory.mktemp("again")
+    loaded.save(saved_again)
+    assert load_tokenizer(saved_again).fingerprint == loaded.fingerprint
 
 
-def test_without_a_class_the_normaliser_of_tokenizer_json_counts(changed, wordpiece):
+def test_normaliser_of_tokenizer_json_applies_without_a_class_of_bert(write_changed):
     def keep_capitals(content):
         content["normalizer"]["lowercase"] = False
 
-    directory = changed(keep_capitals, tokenizer_class="PreTrainedTokenizerFast")
+    directory = write_changed(keep_capitals, tokenizer_class="PreTrainedTokenizerFast")
     loaded, theirs = load_tokenizer(directory), AutoTokenizer.from_pretrained(directory)
     assert not loaded.lower_case
     assert loaded.encode(TEXT) == theirs(TEXT, add_special_tokens=False)["input_ids"]
 
 
-def test_of_several_vocabularies_the_documented_one_is_opened(tokenizer, wordpiece, saved):
+def test_order_of_several_vocabulary_files(tokenizer, saved):
     assert vocabulary_file(saved).name == "vocab.txt"
     (saved / "spiece.model").write_bytes(tokenizer.model)
-    assert vocabulary_file(saved).name == "vocab.txt"  # its configuration names BERT's class
+    assert vocabulary_file(saved).name == "vocab.txt"  # its configuration names a class of BERT
     (saved / "tokenizer_config.json").unlink()
     assert vocabulary_file(saved).name == "spiece.model"
     assert isinstance(load_tokenizer(saved), SentencePieceTokenizer)
@@ -316,12 +297,12 @@ def test_of_several_vocabularies_the_documented_one_is_opened(tokenizer, wordpie
         b"\xef\xbb\xbf" + SPECIALS + b"hello\n",
     ],
 )
-def test_line_ends_make_no_pieces(tmp_path, text):
+def test_line_ends_of_the_vocabulary(tmp_path, text):
     (tmp_path / "vocab.txt").write_bytes(text)
     assert load_tokenizer(tmp_path).vocabulary == ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "hello")
 
 
-UNUSABLE = [
+INVALID = [
     (b"", "line 1 is blank"),
     (b"\n\n", "line 1 is blank"),
     (b"a\nb\n", r"lacks \[PAD\] \[UNK\] \[CLS\] \[SEP\] \[MASK\]$"),
@@ -337,29 +318,29 @@ UNUSABLE = [
 ]
 
 
-@pytest.mark.parametrize(("text", "why"), UNUSABLE)
-def test_what_is_no_wordpiece_vocabulary_is_refused_in_one_line(tmp_path, text, why):
+@pytest.mark.parametrize(("text", "why"), INVALID)
+def test_invalid_vocabulary_is_refused(tmp_path, text, why):
     (tmp_path / "vocab.txt").write_bytes(text)
-    with pytest.raises(DamagedData, match=why) as caught:
+    with pytest.raises(DamagedData, match=why) as error:
         load_tokenizer(tmp_path)
-    assert "vocab.txt" in str(caught.value)
-    assert "\n" not in str(caught.value)
+    assert "vocab.txt" in str(error.value)
+    assert "\n" not in str(error.value)
 
 
-def test_a_million_pieces_open_and_more_than_any_model_has_are_refused(tmp_path, monkeypatch):
-    place = tmp_path / "vocab.txt"
-    place.write_bytes(SPECIALS + b"".join(b"%d\n" % number for number in range(1_000_000)))
-    assert load_tokenizer(place).encode("77 999999") == [82, 1_000_004]
+def test_size_of_the_vocabulary_is_limited(tmp_path, monkeypatch):
+    path = tmp_path / "vocab.txt"
+    path.write_bytes(SPECIALS + b"".join(b"%d\n" % number for number in range(1_000_000)))
+    assert load_tokenizer(path).encode("77 999999") == [82, 1_000_004]
     monkeypatch.setattr("albert.text.wordpiece.MOST_PIECES", 999_999)
     with pytest.raises(DamagedData, match="has 1,000,005 pieces"):
-        load_tokenizer(place)
-    with place.open("r+b") as file:
-        file.truncate(1 << 40)  # takes no room on the disk, and must take none in memory
+        load_tokenizer(path)
+    with path.open("r+b") as file:
+        file.truncate(1 << 40)  # a sparse file, which must not be read into memory
     with pytest.raises(DamagedData, match="has 1,099,511,627,776 bytes"):
-        load_tokenizer(place)
+        load_tokenizer(path)
 
 
-def test_a_missing_vocabulary_is_named(tmp_path):
+def test_missing_vocabulary_is_named(tmp_path):
     with pytest.raises(MissingInput, match=r"words\.txt: No such file"):
         load_tokenizer(tmp_path / "words.txt")
     (tmp_path / "vocab.txt").mkdir()
@@ -367,33 +348,30 @@ def test_a_missing_vocabulary_is_named(tmp_path):
         load_tokenizer(tmp_path)
 
 
-def _model(**values):
-    def change(content):
-        content["model"] |= values
-
-    return change
+def set_model(**values):
+    return lambda content: content["model"].update(values)
 
 
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        (_model(vocab={"[PAD]": 0}), "lacks"),
-        (_model(vocab={"[PAD]": 0, "[UNK]": 2}), "without a gap"),
-        (_model(vocab={"[PAD]": "0"}), "no pieces with their ids"),
-        (_model(vocab={"[PAD]": 10**12}), "without a gap"),
-        (_model(vocab={"[PAD]": 0, "[UNK]": 1, "[CLS]": 2, "[SEP]": 3, "[MASK]": 4, "\ud800": 5}), "not text"),
-        (_model(unk_token="<unk>"), "BERT with"),
-        (_model(continuing_subword_prefix="@@"), "BERT with"),
+        (set_model(vocab={"[PAD]": 0}), "lacks"),
+        (set_model(vocab={"[PAD]": 0, "[UNK]": 2}), "without a gap"),
+        (set_model(vocab={"[PAD]": "0"}), "no pieces with their ids"),
+        (set_model(vocab={"[PAD]": 10**12}), "without a gap"),
+        (set_model(vocab={"[PAD]": 0, "[UNK]": 1, "[CLS]": 2, "[SEP]": 3, "[MASK]": 4, "\ud800": 5}), "not text"),
+        (set_model(unk_token="<unk>"), "BERT with"),
+        (set_model(continuing_subword_prefix="@@"), "BERT with"),
         (lambda content: content.update(added_tokens=[{"id": 7, "content": "[NEW]"}]), r"added tokens .*\[NEW\]"),
         (lambda content: content.update(normalizer={"type": "Lowercase"}), "does not normalise"),
         (lambda content: content.update(normalizer={**content["normalizer"], "clean_text": False}), "normalise"),
     ],
 )
-def test_a_description_of_another_tokenizer_is_refused_in_one_line(changed, change, why):
-    with pytest.raises(DamagedData, match=why) as caught:
-        load_tokenizer(changed(change))
-    assert "tokenizer.json" in str(caught.value)
-    assert "\n" not in str(caught.value)
+def test_tokenizer_json_of_another_tokenizer_is_refused(write_changed, change, why):
+    with pytest.raises(DamagedData, match=why) as error:
+        load_tokenizer(write_changed(change))
+    assert "tokenizer.json" in str(error.value)
+    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -406,7 +384,7 @@ def test_a_description_of_another_tokenizer_is_refused_in_one_line(changed, chan
         ({"preprocessing": "refrence"}, '"transformers" or "reference" is expected'),
     ],
 )
-def test_settings_that_bert_has_not_are_refused(saved, config, why):
+def test_settings_of_another_tokenizer_are_refused(saved, config, why):
     (saved / "tokenizer_config.json").write_text(json.dumps(config))
     with pytest.raises(InvalidConfiguration, match=why):
         load_tokenizer(saved)
@@ -414,12 +392,12 @@ def test_settings_that_bert_has_not_are_refused(saved, config, why):
 
 @settings(max_examples=60)
 @given(st.integers(0, 1 << 20), st.binary(max_size=4), st.sampled_from(["vocab.txt", "tokenizer.json"]))
-def test_a_damaged_file_is_refused_or_harmless(wordpiece, tmp_path_factory, place, inserted, name):
+def test_damaged_file_is_refused_or_harmless(wordpiece, tmp_path_factory, position, inserted, name):
     directory = tmp_path_factory.mktemp("damaged")
     wordpiece.save(directory)
     data = (directory / name).read_bytes()
-    place %= len(data)
-    (directory / name).write_bytes(data[:place] + inserted + data[place + len(inserted) :])
+    position %= len(data)
+    (directory / name).write_bytes(data[:position] + inserted + data[position + len(inserted) :])
     try:
         load_tokenizer(directory / name).encode(TEXT)
     except AlbertError as error:

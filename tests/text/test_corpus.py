@@ -66,7 +66,7 @@ def test_patterns_are_expanded_and_each_file_is_read_once(tmp_path):
     report = CorpusReport()
     assert texts(tmp_path / "*", tmp_path / "1.txt", tmp_path, report=report) == ["one", "two"]
     assert (report.files, report.files_repeated, report.files_ignored) == (2, 7, 2)
-    assert "7 files or folders met again by another path, read once" in report.remarks()
+    assert "7 files or folders found by two paths, read once" in report.remarks()
 
 
 def test_links_to_folders_are_followed_and_cycles_end(tmp_path):
@@ -228,7 +228,7 @@ def test_unusable_file_is_refused_with_its_name(tmp_path, create, code, message)
 
 
 @pytest.mark.parametrize(
-    ("pattern", "message"), [("*.txt", "matches no file"), ("o*/*", r"matches no file of a kind that")]
+    ("pattern", "message"), [("*.txt", "matches no file"), ("o*/*", r"matches no file of a known format")]
 )
 def test_pattern_without_readable_files_is_refused(tmp_path, pattern, message):
     write(tmp_path / "o" / "x.pdf", "a")
@@ -319,7 +319,7 @@ def test_file_that_changes_while_it_is_read(tmp_path, change):
                 ('{"text": "a"} {"text": "b"}', "is not JSON"),
                 ("[" * 100_000, "is not JSON"),
                 ('{"text": "a", "n": ' + "1" * 10_000 + "}", "is not JSON"),
-                ('["text"]', "is list, a JSON object is expected; JSON lines hold one object a line"),
+                ('["text"]', "is list, a JSON object is expected; JSON lines have one object per line"),
                 ('{"txt": "a"}', r"has no field 'text'; did you mean 'txt'\?"),
                 ("{}", "has no field 'text'$"),
                 ('{"text": 3}', "field 'text' is int"),

@@ -26,7 +26,7 @@ from albert.runtime.manifest import verify_directory
 from albert.text import prepare as prepare_module
 from albert.text import shards
 from albert.text.corpus import find_corpus_files
-from albert.text.executors import PreparationSettings, held_out_key, is_held_out, map_in_order, plan_units
+from albert.text.executors import PreparationSettings, held_out_key, is_held_out, map_in_order
 from albert.text.prepare import estimate_preparation, merge_corpora, prepare
 from albert.text.sentencepiece import train_tokenizer
 from albert.text.sentences import split_sentences
@@ -208,24 +208,6 @@ def test_corpus_without_tokens_is_refused(tokenizer, tmp_path):
 
 
 # ---- opening a prepared corpus -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "corpus.json",
-        "spiece.model",
-        "train/00000-00000.tokens.bin",
-        "train/00000-00000.sentences.npy",
-        "held_out/00000-00000.documents.npy",
-    ],
-)
-def test_changed_byte_is_detected(copy, name):
-    data = bytearray((copy / name).read_bytes())
-    data[len(data) // 2] ^= 1
-    (copy / name).write_bytes(data)
-    with pytest.raises(DamagedData, match=Path(name).name):
-        TokenCorpus.open(copy)
 
 
 @pytest.mark.parametrize("name", ["tokens.bin", "sentences.npy", "documents.npy"])
@@ -413,17 +395,6 @@ def at_once(folder, tokenizer, tmp_path_factory):
     output = tmp_path_factory.mktemp("prepared") / "data"
     prepare([folder], tokenizer, output, UNITS, workers=1)
     return directory_content(output)
-
-
-def test_units_hold_every_file_once_in_order(tmp_path):
-    numbers = random.Random(0)
-    for number in range(80):
-        (tmp_path / f"{number:02d}.txt").write_bytes(b"x" * numbers.choice([0, 1, 5, 30, 200]))
-    files = find_corpus_files([tmp_path]).files
-    units = plan_units(files, 100)
-    assert [file for unit in units for file in unit.files] == files
-    assert [unit.number for unit in units] == list(range(len(units)))
-    assert all(unit.size >= 100 for unit in units[:-1])
 
 
 @pytest.mark.parametrize("workers", [2, 8])

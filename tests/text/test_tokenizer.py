@@ -2,7 +2,6 @@
 
 import copy
 import json
-import os
 import random
 import shutil
 import unicodedata
@@ -16,7 +15,6 @@ from tokenizers import Tokenizer as HuggingFaceTokenizer
 from transformers import AutoTokenizer
 
 from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput
-from albert.runtime.files import new_directory
 from albert.text.sentencepiece import (
     ReferenceSentencePieceTokenizer,
     SentencePieceTokenizer,
@@ -70,20 +68,6 @@ def test_literal_special_piece_is_text(tokenizer, special):
     assert not special_ids & set(kept.encode(f"The {special} of France"))
 
 
-def test_transformers_can_read_literal_special_pieces_as_text(tokenizer, tokenizer_directory):
-    theirs = AutoTokenizer.from_pretrained(tokenizer_directory)
-
-    def encode(text):
-        return theirs(text, add_special_tokens=False, split_special_tokens=True)["input_ids"]
-
-    text = "The [MASK] of [SEP]France[CLS]"
-    assert encode(text) == tokenizer.encode(text)
-    assert theirs.mask_token_id in theirs(text)["input_ids"]  # its default, which fill-mask needs
-    # Its Unigram model has no control pieces, so a literal <pad> becomes one.
-    assert theirs.pad_token_id in encode("a <pad> b")
-    assert tokenizer.pad_id not in tokenizer.encode("a <pad> b")
-
-
 def test_special_pieces_have_the_ids_of_the_released_models(tokenizer):
     pieces = [tokenizer.piece(number) for number in range(13)]
     assert pieces == ["<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]", "(", ")", '"', "-", ".", "–", "£", "€"]
@@ -127,16 +111,6 @@ def test_ids_equal_those_of_transformers(tokenizer, tokenizer_directory, documen
     assert (theirs.mask_token_id, theirs.pad_token_id, theirs.unk_token_id) == (4, 0, 1)
 
 
-@pytest.mark.parametrize(("lower_case", "keep_accents"), [(True, True), (False, False), (False, True)])
-def test_ids_equal_those_of_transformers_with_case_and_accents(tokenizer, tmp_path, lower_case, keep_accents):
-    ours = SentencePieceTokenizer(tokenizer.model, lower_case, keep_accents)
-    ours.save(tmp_path)
-    theirs = AutoTokenizer.from_pretrained(tmp_path)
-    for text in ["Bating CAFÉ, naïve ½ ﬁne.", "``Don't'' 2010, (£3.50)"]:
-        assert theirs(text, add_special_tokens=False)["input_ids"] == ours.encode(text)
-    assert load_tokenizer(tmp_path).fingerprint == ours.fingerprint
-
-
 def test_saved_tokenizer_is_loaded_unchanged(tokenizer, tokenizer_directory):
     for path in (tokenizer_directory, tokenizer_directory / MODEL_NAME):
         loaded = load_tokenizer(path)
@@ -172,39 +146,11 @@ def test_invalid_model_is_refused(tmp_path, data):
         load_tokenizer(tmp_path / "30k-clean.vocab")
 
 
-@pytest.mark.parametrize("name", ["spiece.model", "tokenizer_config.json"])
-def test_files_beside_a_manifest_are_checked_against_it(tokenizer, tmp_path, name):
-    with new_directory(tmp_path / "tokenizer") as directory:
-        tokenizer.save(directory)
-    assert load_tokenizer(tmp_path / "tokenizer").fingerprint == tokenizer.fingerprint
-    file = tmp_path / "tokenizer" / name
-    content = bytearray(file.read_bytes())
-    content[content.index(b"a") if name.endswith("json") else len(content) // 2] ^= 1
-    file.write_bytes(content)
-    with pytest.raises(DamagedData, match=rf"{name}: SHA-256 differs from MANIFEST\.json"):
-        load_tokenizer(tmp_path / "tokenizer")
-
-
-@pytest.mark.parametrize("name", ["spiece.model", "vocab.txt", "tokenizer.json"])
-def test_pipe_is_refused_as_vocabulary(tmp_path, name):
-    os.mkfifo(tmp_path / name)
-    with pytest.raises(MissingInput, match=rf"{name}: is a pipe, a file is expected"):
-        load_tokenizer(tmp_path)
-
-
 def test_flag_that_is_not_boolean_is_refused(tokenizer_directory, tmp_path):
     shutil.copy(tokenizer_directory / MODEL_NAME, tmp_path)
     (tmp_path / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": "yes"}))
     with pytest.raises(InvalidConfiguration, match="do_lower_case"):
         load_tokenizer(tmp_path)
-
-
-def test_released_vocabulary_gives_the_ids_of_transformers(shared, tmp_path, documents):
-    released = load_tokenizer(shared / "data" / "checkpoints" / MODEL_NAME)
-    released.save(tmp_path)
-    theirs = AutoTokenizer.from_pretrained(tmp_path)
-    for text in [*documents, "``CAFÉ'' in 2010, ½ ﬁne – £3.50; Σίσυφος"]:
-        assert theirs(text, add_special_tokens=False)["input_ids"] == released.encode(text)
 
 
 def test_begins_word():

@@ -4,7 +4,7 @@ Needs `pyarrow`, and `datasets` for the Hub. A corpus is read in batches of rows
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from albert.runtime.json_files import read_json_object
 from albert.runtime.manifest import open_input
 from albert.text.corpus import HUB
 from albert.text.readers import (
+    Advance,
     CorpusFile,
     CorpusReport,
     RawDocuments,
@@ -74,13 +75,10 @@ def damage_error(error: Exception, path: object, kind: str) -> AlbertError:
     return DamagedData(path, f"damaged {kind} ({' '.join(str(error).split())[:200]})", "fetch or write it again")
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# Parquet files: one column for a corpus, all columns for a table.
+# ---- Parquet files: one column for a corpus, all columns for a table -----------------------------------------------
 
 
-def read_parquet(
-    file: CorpusFile, reading: Reading, report: CorpusReport, reached: Callable[[int], None]
-) -> RawDocuments:
+def read_parquet(file: CorpusFile, reading: Reading, report: CorpusReport, reached: Advance) -> RawDocuments:
     """Read a Parquet file (see `albert.text.readers.Reader`)."""
     row = 0
     for batch, parquet in _parquet_batches(file, file.path, ROWS_AT_A_TIME, reading.text_field):
@@ -89,9 +87,7 @@ def read_parquet(
         row += batch.num_rows
 
 
-def read_parquet_records(
-    file: CorpusFile, class_names: bool, reached: Callable[[int], None]
-) -> Iterator[tuple[str, dict[str, Any]]]:
+def read_parquet_records(file: CorpusFile, class_names: bool, reached: Advance) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield every row as Python values, with "FILE:ROW" (see `albert.text.readers.read_records`)."""
     row = 0
     for batch, parquet in _parquet_batches(file, file.name, RECORDS_AT_A_TIME):
@@ -149,9 +145,7 @@ DATASET_FORMATS = ("arrow", "csv", "json", "parquet", "text")
 """Formats that are read; others hold no text, or would have to be unpickled."""
 
 
-def read_hub_dataset(
-    file: CorpusFile, reading: Reading, report: CorpusReport, reached: Callable[[int], None]
-) -> RawDocuments:
+def read_hub_dataset(file: CorpusFile, reading: Reading, report: CorpusReport, reached: Advance) -> RawDocuments:
     """Read a data set of the Hub (see `albert.text.readers.Reader`)."""
     row = 0
     for column in _hub_batches(file, reading, report):
@@ -204,9 +198,7 @@ def _hub_error(error: Exception, name: str) -> AlbertError:
 _END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
 
 
-def read_saved_dataset(
-    file: CorpusFile, reading: Reading, report: CorpusReport, reached: Callable[[int], None]
-) -> RawDocuments:
+def read_saved_dataset(file: CorpusFile, reading: Reading, report: CorpusReport, reached: Advance) -> RawDocuments:
     """Read a saved data set (see `albert.text.readers.Reader`)."""
     row = offset = 0
     for part in _saved_parts(file.path):
@@ -255,8 +247,7 @@ def _saved_batches(part: Path, reading: Reading) -> Iterator[tuple[pa.Array, int
         raise damage_error(error, part, "Arrow file") from error
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# Parquet as output of predictions.
+# ---- Parquet as output of predictions ------------------------------------------------------------------------------
 
 _TYPE_ERRORS = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError)
 _TYPES = {"text": pa.string(), "number": pa.float64(), "count": pa.int64()}

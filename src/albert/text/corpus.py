@@ -6,7 +6,7 @@ import glob
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from io import BufferedIOBase
 from pathlib import Path
@@ -19,8 +19,9 @@ from albert.text.readers import (
     AFTER_LONE_RETURN,
     COMPRESSIONS,
     EMPTY,
-    ONE_A_LINE,
+    JSON_LINES_REMEDY,
     REPAIRED,
+    Advance,
     CorpusFile,
     CorpusReport,
     Document,
@@ -104,8 +105,7 @@ def kind_of(name: str) -> Kind | None:
     return next(kinds, None)
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# The files of a corpus: each once, in a fixed order.
+# ---- The files of a corpus: each once, in a fixed order ------------------------------------------------------------
 
 
 class CorpusFiles(NamedTuple):
@@ -152,7 +152,7 @@ class _FileSearch:
             readable = [match for match in matches if match.is_dir() or kind_of(match.name) is not None]
             self.ignored += len(matches) - len(readable)
             if not readable:
-                known = f" of a kind that is read: {describe_endings()}" if matches else ""
+                known = f" of a known format: {describe_endings()}" if matches else ""
                 raise MissingInput(path, f"matches no file{known}")
             for match in readable:
                 self._add_path(match)
@@ -236,8 +236,7 @@ def _disambiguate_names(files: list[CorpusFile]) -> list[CorpusFile]:
     return files
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# The documents of files.
+# ---- The documents of files ----------------------------------------------------------------------------------------
 
 
 def read_corpus(
@@ -245,7 +244,7 @@ def read_corpus(
     reading: Reading = DEFAULT_READING,
     *,
     report: CorpusReport | None = None,
-    advance: Callable[[int], None] | None = None,
+    advance: Advance | None = None,
 ) -> Iterator[Document]:
     """Read the documents of files, folders, glob patterns and `hf://` addresses, in a fixed order.
 
@@ -273,7 +272,7 @@ def read_files(
     reading: Reading = DEFAULT_READING,
     *,
     report: CorpusReport,
-    advance: Callable[[int], None] | None = None,
+    advance: Advance | None = None,
 ) -> Iterator[Document]:
     """Read the documents of files that `find_corpus_files` found; there may be none."""
     sources: list[SourceCounts] = []
@@ -297,8 +296,7 @@ def read_files(
     report.sources += tuple(sources)
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# Plain text: a document is a file, a block of lines, or a line.
+# ---- Plain text: a document is a file, a block of lines, or a line -------------------------------------------------
 
 
 Parts = Iterator[tuple[bytes, int, int]]
@@ -306,9 +304,7 @@ Parts = Iterator[tuple[bytes, int, int]]
 divided because it is too long."""
 
 
-def read_plain_text(
-    file: CorpusFile, reading: Reading, report: CorpusReport, reached: Callable[[int], None]
-) -> RawDocuments:
+def read_plain_text(file: CorpusFile, reading: Reading, report: CorpusReport, reached: Advance) -> RawDocuments:
     """Read a text file (see `albert.text.readers.Reader`)."""
     divide = {"file": _file_parts, "blank-line": _block_parts, "line": _line_parts}[reading.documents]
     offset = 0
@@ -371,13 +367,10 @@ def _lines(content: BufferedIOBase, limit: int) -> Iterator[tuple[bytes, bool]]:
             yield data, data.endswith(b"\n")
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# Tables and JSON lines: every row after the header, and every line, is a document.
+# ---- Tables and JSON lines: every row after the header, and every line, is a document ------------------------------
 
 
-def read_delimited(
-    file: CorpusFile, reading: Reading, report: CorpusReport, reached: Callable[[int], None]
-) -> RawDocuments:
+def read_delimited(file: CorpusFile, reading: Reading, report: CorpusReport, reached: Advance) -> RawDocuments:
     """Read a CSV or TSV file (see `albert.text.readers.Reader`)."""
     with open_corpus_file(file) as (content, raw):
         rows = table_rows(file, content, file.path, reading.max_record_bytes)
@@ -394,13 +387,11 @@ def read_delimited(
             reached(raw.tell())
 
 
-def read_json_lines(
-    file: CorpusFile, reading: Reading, report: CorpusReport, reached: Callable[[int], None]
-) -> RawDocuments:
+def read_json_lines(file: CorpusFile, reading: Reading, report: CorpusReport, reached: Advance) -> RawDocuments:
     """Read a file of JSON lines (see `albert.text.readers.Reader`)."""
     offset, limit, name = 0, reading.max_record_bytes, reading.text_field
     with open_corpus_file(file) as (content, raw):
-        for number, line in numbered_lines(content, file.path, limit, ONE_A_LINE):
+        for number, line in numbered_lines(content, file.path, limit, JSON_LINES_REMEDY):
             where = f"{file.path}:{number}"
             text = decode_with_bom(line, file.path, offset, reading, report)
             offset += len(line)

@@ -31,7 +31,7 @@ from albert.runtime.manifest import FileSum
 from albert.runtime.progress import Bar, progress
 from albert.runtime.random_streams import stream_key
 from albert.text.corpus import read_files
-from albert.text.readers import CorpusFile, CorpusReport, Document, Reading
+from albert.text.readers import Advance, CorpusFile, CorpusReport, Document, Reading
 from albert.text.sentences import split_sentences
 from albert.text.shards import (
     DOCUMENTS_NAME,
@@ -247,7 +247,7 @@ def _files_exist(result: Any, directory: Path) -> bool:
     return all(path.is_file() and path.stat().st_size == size for path, size in sizes.items())
 
 
-def read_unit(job: UnitJob, report: CorpusReport, advance: Callable[[int], None] | None = None) -> Iterator[Document]:
+def read_unit(job: UnitJob, report: CorpusReport, advance: Advance | None = None) -> Iterator[Document]:
     """Yield the documents of a unit without the duplicates; the report counts all of them."""
     documents = read_files(job.unit.files, job.settings, report=report, advance=advance)
     if not job.dropped:
@@ -262,7 +262,7 @@ def read_unit(job: UnitJob, report: CorpusReport, advance: Callable[[int], None]
             yield document
 
 
-def batches(job: UnitJob, report: CorpusReport, advance: Callable[[int], None] | None = None) -> Iterator[Batch]:
+def batches(job: UnitJob, report: CorpusReport, advance: Advance | None = None) -> Iterator[Batch]:
     """Yield the documents of a unit in batches of at least `shard_bytes` of text."""
     documents = (
         (document.source, document.text.encode("utf-8", "surrogatepass"))
@@ -273,8 +273,7 @@ def batches(job: UnitJob, report: CorpusReport, advance: Callable[[int], None] |
         yield Batch(f"{job.name}-{number:05d}", sources, texts, job.settings, job.tokenizer, job.directory)
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# Encoding: a batch of documents becomes the files of one shard.
+# ---- Encoding: a batch of documents becomes the files of one shard -------------------------------------------------
 
 KEY_RANGE = 2**64
 
@@ -383,8 +382,7 @@ def encode_shard(batch: Batch, also_held_out: int | None = None, divided: bool =
 ENCODING = Stage(RESULTS, ShardResult, encode_shard)
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# A process pool with results in order, bounded memory, and no orphans.
+# ---- A process pool with results in order, bounded memory, and no orphans ------------------------------------------
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")
@@ -438,8 +436,7 @@ def _exit_with_parent() -> None:
         threading.Thread(target=wait, daemon=True).start()
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# Running a stage on all units, by processes of this machine or an engine (Ray, Slurm).
+# ---- Running a stage on all units, by processes of this machine or an engine (Ray, Slurm) --------------------------
 
 Engine = Literal["processes", "datatrove", "ray", "slurm"]
 UNITS_PER_WORKER = 4

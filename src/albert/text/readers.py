@@ -162,8 +162,8 @@ class CorpusReport:
     def remarks(self) -> list[str]:
         lines = [f"{count:,} documents dropped: {reason}" for reason, count in self.dropped.items()]
         for count, what in (
-            (self.files_ignored, "files of other kinds, or hidden, ignored"),
-            (self.files_repeated, "files or folders met again by another path, read once"),
+            (self.files_ignored, "files of other formats, or hidden, ignored"),
+            (self.files_repeated, "files or folders found by two paths, read once"),
             (self.files_empty, "files without a document"),
             (self.cuts, "cuts in documents longer than --max-document-megabytes"),
         ):
@@ -187,12 +187,14 @@ def sum_counts(counts: Sequence[Any]) -> Any:
     return tuple(chain.from_iterable(counts)) if isinstance(first, tuple) else sum(counts)
 
 
+Advance = Callable[[int], None]
+"""Called with a number of bytes, to show progress."""
 RawDocuments = Iterator[tuple[str, str | bytes | None]]
 """The documents of a file as (position, text): position is ":12", or "" for a whole file; text may be undecoded UTF-8
 or null."""
 
 
-Reader = Callable[[CorpusFile, Reading, CorpusReport, Callable[[int], None]], RawDocuments]
+Reader = Callable[[CorpusFile, Reading, CorpusReport, Advance], RawDocuments]
 """A function that reads one format: yields all documents in order, also empty ones.
 
 It counts in the report what it drops or repairs itself; `albert.text.corpus.read_files` decodes, divides and counts
@@ -205,8 +207,7 @@ def utf8_length(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# Decoding of UTF-8, with the errors that `Reading.bad_utf8` allows.
+# ---- Decoding of UTF-8, with the errors that `Reading.bad_utf8` allows ---------------------------------------------
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
@@ -260,8 +261,7 @@ def check_column(source: object, columns: Sequence[str | None], name: str) -> No
         raise DamagedData(source, f"has no column {name!r}", suggest_name(name, columns))
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# Documents longer than the limit are cut after a paragraph, a line, a sentence or a word.
+# ---- Documents longer than the limit are cut after a paragraph, a line, a sentence or a word -----------------------
 
 _ENDS = tuple(
     tuple(end.encode("utf-8") for end in ends)
@@ -451,7 +451,7 @@ csv.field_size_limit(2**31 - 1)  # rows have their own limit
 
 LONGEST_RECORD = 128_000_000
 """Bytes; a longer record most likely means that the file has another format."""
-ONE_A_LINE = "JSON lines hold one object a line; of a list or indented objects `jq -c '.[]?' FILE` makes them"
+JSON_LINES_REMEDY = "JSON lines have one object per line; `jq -c '.[]?' FILE` converts lists and indented objects"
 AFTER_LONE_RETURN = re.compile(rb"(?<=\r)(?!\n|\Z)")
 
 Rows = Iterator[tuple[int, list[bytes]]]
@@ -472,7 +472,7 @@ def read_records(
     keep_empty_lines: bool = False,
     columns: tuple[str, ...] | None = None,
     class_names: bool = False,
-    reached: Callable[[int], None] = lambda position: None,
+    reached: Advance = lambda position: None,
 ) -> Iterator[Record]:
     """Yield every row of a file in order; empty lines of JSON and of tables are skipped.
 
@@ -531,7 +531,7 @@ def quoted_rows(content: BufferedIOBase, name: object, limit: int, keep_empty_li
             first, size = size == 0 and line == 1, size + len(data)
             if size > limit:
                 why = f"has a row longer than {limit / 1e6:,.0f} MB"
-                raise DamagedData(f"{name}:{line}", why, "look for a quote that nothing closes")
+                raise DamagedData(f"{name}:{line}", why, "look for a quote without its end")
             data = data.removeprefix(_BYTE_ORDER_MARK) if first else data
             end = -2 if data.endswith(b"\r\n") else -1
             for part in AFTER_LONE_RETURN.split(data) if data.find(b"\r", 0, end) >= 0 else (data,):
@@ -562,10 +562,10 @@ def json_object(text: str, where: str) -> dict[str, Any]:
         value = json.loads(text, object_pairs_hook=unique_keys)
     except (ValueError, RecursionError) as error:
         reason = getattr(error, "msg", None) or "too deep or too large a value"
-        remedy = ONE_A_LINE if text.strip() in ("{", "[") else None
+        remedy = JSON_LINES_REMEDY if text.strip() in ("{", "[") else None
         raise DamagedData(where, f"is not JSON ({reason})", remedy) from error
     if not isinstance(value, dict):
-        remedy = ONE_A_LINE if isinstance(value, list) else None
+        remedy = JSON_LINES_REMEDY if isinstance(value, list) else None
         raise DamagedData(where, f"is {type(value).__name__}, a JSON object is expected", remedy)
     return value
 

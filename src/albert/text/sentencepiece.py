@@ -181,8 +181,7 @@ def _training_error(vocab_size: int, message: str, report: TrainingReport) -> Al
     return InvalidConfiguration(subject, f"SentencePiece cannot train it ({message})")
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# The serialised SentencePiece model.
+# ---- The serialised SentencePiece model ----------------------------------------------------------------------------
 
 UNIGRAM = 1  # TrainerSpec.ModelType of the SentencePiece format
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED = 1, 2, 3, 4  # SentencePiece.Type of the format

@@ -55,8 +55,7 @@ def save_arrays(directory: Path, arrays: Mapping[str, np.ndarray]) -> dict[str, 
     return sums
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# The description of a prepared corpus.
+# ---- The description of a prepared corpus --------------------------------------------------------------------------
 
 DESCRIPTION_NAME = "corpus.json"
 DUPLICATES_NAME = "duplicates.jsonl"

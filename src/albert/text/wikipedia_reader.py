@@ -15,6 +15,7 @@ from mwparserfromhell.wikicode import Wikicode
 from albert.runtime.errors import DamagedData
 from albert.text.readers import (
     CHUNK,
+    Advance,
     CorpusFile,
     CorpusReport,
     RawDocuments,
@@ -114,7 +115,7 @@ REDIRECT, OTHER_NAMESPACE, NO_WIKITEXT, MARKUP = "redirect", "not an article", "
 _FILE, _CATEGORY, _MEDIA = "6", "14", "-2"
 
 
-def read(file: CorpusFile, reading: Reading, report: CorpusReport, reached: Callable[[int], None]) -> RawDocuments:
+def read(file: CorpusFile, reading: Reading, report: CorpusReport, reached: Advance) -> RawDocuments:
     """Read the articles of a dump (see `albert.text.readers.Reader`); the position of each is its title."""
     namespaces: set[str] = set(FILES_AND_CATEGORIES)
     with open_corpus_file(file) as (content, raw):

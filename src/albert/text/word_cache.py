@@ -192,8 +192,7 @@ def _is_long(word: str) -> bool:
     return len(word) >= LONG_WORD and not word.isascii()
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# Encoding many texts at once: one look-up for each word, everything else vectorised.
+# ---- Encoding many texts at once: one look-up for each word, everything else vectorised ----------------------------
 
 GROUP = 1 << 14  # characters: few enough that words are still in the processor's cache when they are looked up
 _END_ID = -1  # of a text; no piece has it

@@ -25,8 +25,7 @@ from albert.text.tokenizer import (
     wordpiece_fingerprint,
 )
 
-# --------------------------------------------------------------------------------------------------------------------
-# Greedy longest-match WordPiece (Devlin et al. 2018).
+# ---- Greedy longest-match WordPiece (Devlin et al. 2018) -----------------------------------------------------------
 
 CONTINUATION_MARK = "##"
 LONGEST_WORD = 100
@@ -184,8 +183,7 @@ def _character_table(normalization: WordPieceNormalization) -> CharacterTable:
     return CharacterTable(normalized)
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# A WordPiece vocabulary: `vocab.txt`, one piece on each line.
+# ---- A WordPiece vocabulary: `vocab.txt`, one piece on each line ---------------------------------------------------
 
 PAD, UNKNOWN, CLS, SEP, MASK = SPECIAL_PIECES = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 MOST_PIECES = 1 << 21
@@ -340,6 +338,7 @@ class WordPieceTokenizer(Tokenizer):
 
 # --------------------------------------------------------------------------------------------------------------------
 # A WordPiece vocabulary and its settings from `tokenizer.json`, the only vocabulary file that transformers 5 saves.
+
 
 BERT_CLASSES = ("BertTokenizer", "BertTokenizerFast")
 ORIGINAL = "put the vocab.txt that the model was trained with beside it"

@@ -1,6 +1,6 @@
-"""Whatever a command may be given, small and made once: text, tokenizers, prepared corpora, models, a run, tables.
+"""Small inputs for commands, made once: text, tokenizers, prepared corpora, models, a run, tables.
 
-`albert` is imported late: the hook on annotations comes first.
+`albert` is imported inside functions, after the hook on annotations.
 """
 
 import random
@@ -27,12 +27,12 @@ TINY = [
     *("--schedule.total-steps", "4", "--schedule.warmup-steps", "1", "--precision", "fp32", "--device", "cpu"),
     *("--checkpoint-every", "2"),
 ]
-"""Flags that make `albert pretrain quickstart` a matter of a second."""
+"""Flags with which `albert pretrain quickstart` takes a second."""
 
 
 @dataclass(frozen=True)
 class Scene:
-    """Places that tests read and never write."""
+    """Paths that tests read and never write."""
 
     text: Path
     """A folder of 40 documents."""
@@ -45,17 +45,17 @@ class Scene:
     classifier: Path
     """A model directory with the classes `negative` and `positive`."""
     run: Path
-    """A finished run of `albert pretrain quickstart` with `TINY`; it keeps the checkpoints of steps 2 and 4."""
+    """A finished run of `albert pretrain quickstart` with `TINY`, with checkpoints of steps 2 and 4."""
     tables: Path
     """A folder with train.csv and dev.csv: columns review and stars."""
 
     def fill(self, argument: str, here: Path) -> str:
-        """The argument with `{corpus}` and the like, and `{here}`, as paths."""
+        """The argument with paths for `{corpus}` and other fields, and for `{here}`."""
         return argument.format(**vars(self), here=here)
 
 
 def make_documents(count: int) -> list[str]:
-    """Documents of 4 to 12 sentences of 3 to 15 words; of 300 different words."""
+    """Documents of 4 to 12 sentences of 3 to 15 words, with 300 different words."""
     numbers = random.Random(0)
     words = ["".join(numbers.choices(SYLLABLES, k=numbers.randint(1, 3))) for _ in range(300)]
 
@@ -67,7 +67,6 @@ def make_documents(count: int) -> list[str]:
 
 @pytest.fixture(scope="session")
 def scene(tmp_path_factory) -> Scene:
-    """Everything of `Scene`."""
     from albert.checkpoints.model_directory import save_model_directory
     from albert.cli.main import run
     from albert.model.albert import AlbertForPreTraining, AlbertForSequenceClassification
@@ -77,40 +76,40 @@ def scene(tmp_path_factory) -> Scene:
     from albert.text.sentencepiece import train_tokenizer
 
     root = tmp_path_factory.mktemp("scene")
-    places = Scene(*(root / name for name in Scene.__dataclass_fields__))
+    scene = Scene(*(root / name for name in Scene.__dataclass_fields__))
     documents = make_documents(40)
-    places.text.mkdir()
+    scene.text.mkdir()
     for number, document in enumerate(documents):
-        (places.text / f"{number:02d}.txt").write_text(document, encoding="utf-8")
-    for size, corpus in ((180, places.corpus), (160, places.other_corpus)):
+        (scene.text / f"{number:02d}.txt").write_text(document, encoding="utf-8")
+    for size, corpus in ((180, scene.corpus), (160, scene.other_corpus)):
         tokenizer = train_tokenizer(documents, vocab_size=size)
-        prepare([places.text], tokenizer, corpus, PreparationSettings(held_out=0.2), workers=1)
-        if corpus == places.corpus:
-            places.tokenizer.mkdir()
-            tokenizer.save(places.tokenizer)
+        prepare([scene.text], tokenizer, corpus, PreparationSettings(held_out=0.2), workers=1)
+        if corpus == scene.corpus:
+            scene.tokenizer.mkdir()
+            tokenizer.save(scene.tokenizer)
     config = AlbertConfig(vocab_size=180, **SHAPE)
     torch.manual_seed(0)
-    save_model_directory(places.pretrained, AlbertForPreTraining(config), places.tokenizer)
+    save_model_directory(scene.pretrained, AlbertForPreTraining(config), scene.tokenizer)
     head = {"id2label": {0: "negative", 1: "positive"}, "problem_type": "single_label_classification"}
     model = AlbertForSequenceClassification(config, 2)
-    save_model_directory(places.classifier, model, places.tokenizer, extra=head)
-    assert run(["pretrain", "quickstart", "--data", str(places.corpus), "--output", str(places.run), *TINY]) == 0
-    places.tables.mkdir()
+    save_model_directory(scene.classifier, model, scene.tokenizer, extra=head)
+    assert run(["pretrain", "quickstart", "--data", str(scene.corpus), "--output", str(scene.run), *TINY]) == 0
+    scene.tables.mkdir()
     for name in ("train", "dev"):
         rows = "".join(
             f"{document[:60]},{('negative', 'positive')[n % 2]}\n" for n, document in enumerate(documents[:8])
         )
-        (places.tables / f"{name}.csv").write_text("review,stars\n" + rows, encoding="utf-8")
-    return places
+        (scene.tables / f"{name}.csv").write_text("review,stars\n" + rows, encoding="utf-8")
+    return scene
 
 
 @pytest.fixture
 def terminal(monkeypatch, capsys):
-    """A function: from now on the output is a terminal of so many columns, without colours."""
+    """A function that makes the output a terminal of a width, without colours."""
 
-    def of(columns: int) -> None:
+    def set_width(columns: int) -> None:
         monkeypatch.setenv("COLUMNS", str(columns))
         monkeypatch.setenv("TTY_COMPATIBLE", "0")
         monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
 
-    return of
+    return set_width

@@ -1,7 +1,7 @@
-"""A table that is killed and then finished by two processes at once; started by test_tables.py as a script.
+"""Kill `albert tables`, then finish it with two processes; test_tables.py runs this as a script.
 
-Imports once and forks: `killed_tables.py ROOT WORD…`, where the words are those of `albert`. What the two print goes to
-ROOT/said-0 and ROOT/said-1.
+Usage: `killed_tables.py ROOT WORD…` with the arguments of `albert`. The output of the two processes goes to
+ROOT/output-0 and ROOT/output-1.
 """
 
 import os
@@ -10,18 +10,18 @@ import sys
 import time
 from pathlib import Path
 
-import torch._dynamo  # noqa: F401 (torch's optimisers load it when they are used: here before the forks)
+import torch._dynamo  # noqa: F401 (imported before the forks, because torch's optimisers import it at their first use)
 from tests.experiments.tables.toy_scale import TOY
 
 from albert.cli.main import run
 from albert.experiments import execution, grids
 
 
-def start(words: list[str], said: Path) -> int:
-    """Run a command in a child; its process number."""
+def start(words: list[str], output: Path) -> int:
+    """Run a command in a child process; returns its id."""
     child = os.fork()
     if child == 0:
-        with open(said, "wb", buffering=0) as file:
+        with open(output, "wb", buffering=0) as file:
             os.dup2(file.fileno(), 1)
             os.dup2(file.fileno(), 2)
         os._exit(run(words))
@@ -29,10 +29,10 @@ def start(words: list[str], said: Path) -> int:
 
 
 def main(root: Path, words: list[str]) -> int:
-    """Kill one while it is at its second run, with a checkpoint; the exit codes of the other two."""
+    """Kill a process at a checkpoint of its second run, then run two; returns the larger exit code."""
     grids.SCALES["tiny"] = TOY
     execution.WAIT_SECONDS = 0.05
-    first = start(words, root / "said-first")
+    first = start(words, root / "output-first")
     while not (list(root.glob("runs/*/model")) and list(root.glob("runs/*/checkpoints/step-00000002"))):
         if os.waitpid(first, os.WNOHANG)[0]:
             return 1
@@ -40,7 +40,7 @@ def main(root: Path, words: list[str]) -> int:
     os.kill(first, signal.SIGKILL)
     os.waitpid(first, 0)
     assert len(list(root.glob("runs/*/model"))) < 3, "it was killed too late"
-    both = [start(words, root / f"said-{number}") for number in range(2)]
+    both = [start(words, root / f"output-{number}") for number in range(2)]
     return max(abs(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])) for child in both)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from albert.cli.main import run
 
-ASKED = {
+OFFERED = {
     "albert fine": {"finetune"},
     "albert tokenizer ": {"train", "encode", "decode", "convert"},
     "albert export o": {"onnx"},
@@ -23,12 +23,12 @@ ASKED = {
     "albert predict my_m": {"my_model"},
     "albert predict model --output my_m": {"my_model"},
 }
-"""What is typed -> what is offered, in a folder with my_model."""
+"""Typed words -> completions, in a folder with the file my_model."""
 
 
 @pytest.fixture
 def script(tmp_path, capsys, monkeypatch):
-    """Writes the script of a shell, and goes to a folder with my_model in it."""
+    """Writes the script of a shell in a folder with the file my_model."""
 
     def write(shell):
         assert run(["completion", shell]) == 0
@@ -40,37 +40,37 @@ def script(tmp_path, capsys, monkeypatch):
     return write
 
 
+def needs(shell):
+    return pytest.mark.skipif(shutil.which(shell) is None, reason=f"{shell} is not installed")
+
+
+@needs("bash")
 def test_bash_completes(script):
-    if shutil.which("bash") is None:
-        pytest.skip("bash is not installed")
-    place = script("bash")
-    lines = [f". {place}"]
-    for typed in ASKED:
+    lines = [f". {script('bash')}"]
+    for typed in OFFERED:
         words = typed.split(" ")
         quoted = " ".join(f"'{word}'" for word in words)
         lines += [f"COMP_WORDS=({quoted}); COMP_CWORD={len(words) - 1}; _albert", 'echo "${COMPREPLY[*]}"']
     done = subprocess.run(["bash", "--norc", "-u"], input="\n".join(lines), capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     offered = [set(line.split()) for line in done.stdout.split("\n")[:-1]]
-    assert dict(zip(ASKED, offered, strict=True)) == ASKED
+    assert dict(zip(OFFERED, offered, strict=True)) == OFFERED
 
 
+@needs("fish")
 def test_fish_completes(script):
-    if shutil.which("fish") is None:
-        pytest.skip("fish is not installed")
-    place = script("fish")
-    for typed, expected in ASKED.items():
-        command = f"source {place}; complete -C '{typed}'"
+    path = script("fish")
+    for typed, expected in OFFERED.items():
+        command = f"source {path}; complete -C '{typed}'"
         done = subprocess.run(["fish", "--no-config", "-c", command], capture_output=True, text=True, check=False)
         assert (done.returncode, done.stderr) == (0, "")
         assert expected <= {line.split("\t")[0] for line in done.stdout.splitlines()}, typed
 
 
-def test_zsh_reads_the_script(script):
-    if shutil.which("zsh") is None:
-        pytest.skip("zsh is not installed")
+@needs("zsh")
+def test_zsh_completes(script):
     lines = [f"source {script('zsh')}", "print $_comps[albert]"]
-    for typed in ASKED:
+    for typed in OFFERED:
         words = typed.split(" ")
         quoted = " ".join(f"'{word}'" for word in words)
         lines += [
@@ -79,8 +79,8 @@ def test_zsh_reads_the_script(script):
         ]
     done = subprocess.run(["zsh", "-f"], input="\n".join(lines), capture_output=True, text=True, check=False)
     assert done.returncode == 0 and "_bash_complete" in done.stdout.split("\n")[0], done.stderr
-    offered = [set(line.split()) for line in done.stdout.split("\n")[1:-1]]  # zsh filters by the prefix afterwards
-    assert all(expected <= found for expected, found in zip(ASKED.values(), offered, strict=True))
+    offered = [set(line.split()) for line in done.stdout.split("\n")[1:-1]]  # zsh filters by the prefix later
+    assert all(expected <= found for expected, found in zip(OFFERED.values(), offered, strict=True))
 
 
 def test_the_script_is_written_without_torch():

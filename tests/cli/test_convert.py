@@ -1,4 +1,4 @@
-"""`albert convert`: from what people have to a directory that every other command opens."""
+"""`albert convert`: TensorFlow checkpoints, Hugging Face models and archives to model directories."""
 
 import json
 import re
@@ -14,6 +14,7 @@ from safetensors.torch import load_file, save_file
 from albert.cli.main import run
 
 HERE = Path(__file__).resolve().parents[1] / "checkpoints" / "tensorflow"
+SIZES = {"hidden_size": 16, "embedding_size": 8, "intermediate_size": 32, "num_attention_heads": 2}
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(chr(0x4E00 + n) for n in range(35))]
 
 
@@ -25,7 +26,7 @@ def release(tmp_path) -> Path:
     folder = tmp_path / "albert_base"
     shutil.copytree(HERE / "shared", folder)
     (folder / "expected.npz").unlink()
-    tokenizer = train_tokenizer(["It was a day. It was another day, they said."] * 20, vocab_size=30)
+    tokenizer = train_tokenizer(["It was a day. It was another day, they report."] * 20, vocab_size=30)
     (tmp_path / "vocabulary").mkdir()
     tokenizer.save(tmp_path / "vocabulary")
     shutil.copy(tmp_path / "vocabulary" / "spiece.model", folder / "30k-clean.model")
@@ -33,63 +34,59 @@ def release(tmp_path) -> Path:
 
 
 def convert(capsys, *arguments: object) -> str:
-    """What the command printed, on one line."""
+    """The output of the command, on one line."""
     assert run(["convert", *map(str, arguments)]) == 0
     return re.sub(r"[\s│]+", " ", capsys.readouterr().out)
 
 
-def refused(capsys, code: int, says: str, *arguments: object) -> None:
+def refused(capsys, code: int, message: str, *arguments: object) -> None:
     assert run(["convert", *map(str, arguments)]) == code
-    said = capsys.readouterr().err
-    assert re.search(says, said) and said.count("\n") == 1
+    error = capsys.readouterr().err
+    assert re.search(message, error) and error.count("\n") == 1
 
 
 def test_a_release_becomes_a_model_that_predicts(release, tmp_path, capsys):
     output = tmp_path / "out"
-    said = convert(capsys, release, "--output", output)
-    assert "AlbertForPreTraining: V 60, E 8, H 16, L 3, A 2, F 32, gelu_new" in said
-    assert '"gelu" is the tanh form in the reference' in said and "gap_size" in said
-    assert "30 pieces, lower case, accents dropped" in said and "parameters 3,526" in said
-    assert f"next: albert predict {output} --fill-mask" in said
+    report = convert(capsys, release, "--output", output)
+    assert "AlbertForPreTraining: V 60, E 8, H 16, L 3, A 2, F 32, gelu_new" in report
+    assert '"gelu" is the tanh form in the reference' in report and "gap_size" in report
+    assert "30 pieces, lower case, accents dropped" in report and "parameters 3,526" in report
+    assert f"next: albert predict {output} --fill-mask" in report
     assert run(["predict", str(output), "--fill-mask", "It was a [MASK]."]) == 0
     assert run(["verify", str(output)]) == 0
 
 
-def test_an_archive_gives_the_same_model_and_is_what_the_report_speaks_of(release, tmp_path, capsys):
+def test_an_archive_gives_the_same_model_and_is_named_in_the_report(release, tmp_path, capsys):
     archive = tmp_path / "albert_base.tar.gz"
     with tarfile.open(archive, "w:gz") as file:
         file.add(release, "albert_base")
     convert(capsys, release, "--output", tmp_path / "from_directory")
-    said = convert(capsys, archive, "--output", tmp_path / "from_archive").replace(" ", "")
-    assert f"{archive}/albert_base/model.ckpt-best.index" in said
-    assert f"{archive}/albert_base/30k-clean.model" in said
+    report = convert(capsys, archive, "--output", tmp_path / "from_archive").replace(" ", "")
+    assert f"{archive}/albert_base/model.ckpt-best.index" in report
+    assert f"{archive}/albert_base/30k-clean.model" in report
     weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("from_directory", "from_archive")]
     assert weights[0] == weights[1]
 
 
-def test_an_archive_of_a_hugging_face_directory(scene, tmp_path, capsys):
+def test_an_archive_of_a_hugging_face_directory_is_converted(scene, tmp_path, capsys):
     archive = tmp_path / "model.tgz"
     with tarfile.open(archive, "w:gz") as file:
         file.add(scene.pretrained, "my-model")
     assert "Hugging Face directory" in convert(capsys, archive, "--output", tmp_path / "out")
 
 
-def test_a_hugging_face_directory_keeps_every_tensor_and_its_tokenizer(scene, tmp_path, capsys):
-    output = tmp_path / "out"
-    convert(capsys, scene.pretrained, "--output", output)
-    for name in ("model.safetensors", "spiece.model", "tokenizer.json", "README.md"):
-        assert (output / name).read_bytes() == (scene.pretrained / name).read_bytes()
-    configs = [json.loads((place / "config.json").read_text()) for place in (output, scene.pretrained)]
+@pytest.mark.parametrize("name", ["pretrained", "classifier"])
+def test_a_hugging_face_directory_keeps_tensors_tokenizer_and_labels(name, scene, tmp_path, capsys):
+    source, output = getattr(scene, name), tmp_path / "out"
+    convert(capsys, source, "--output", output)
+    for file in ("model.safetensors", "spiece.model", "tokenizer.json", "README.md"):
+        assert (output / file).read_bytes() == (source / file).read_bytes()
+    configs = [json.loads((path / "config.json").read_text()) for path in (output, source)]
     assert configs[0] == configs[1]
 
 
-def test_a_classifier_keeps_its_labels(scene, tmp_path, capsys):
-    convert(capsys, scene.classifier, "--output", tmp_path / "out")
-    assert json.loads((tmp_path / "out" / "config.json").read_text())["id2label"] == {"0": "negative", "1": "positive"}
-
-
 def test_a_masked_language_model_keeps_the_pooler_for_fine_tuning(scene, tmp_path, capsys):
-    """As the published ones have it; the class of that name has no use for it."""
+    """Published models have it, although AlbertForMaskedLM does not use it."""
     source, output = tmp_path / "source", tmp_path / "out"
     shutil.copytree(scene.pretrained, source)
     (source / "MANIFEST.json").unlink()
@@ -100,9 +97,8 @@ def test_a_masked_language_model_keeps_the_pooler_for_fine_tuning(scene, tmp_pat
     assert "albert.pooler.weight" in load_file(output / "model.safetensors")
 
 
-def test_what_transformers_saved_in_several_files(tmp_path, capsys):
-    sizes = {"hidden_size": 16, "embedding_size": 8, "intermediate_size": 32, "num_attention_heads": 2}
-    config = transformers.AlbertConfig(vocab_size=40, num_hidden_layers=2, **sizes)
+def test_a_model_in_several_files_is_converted(tmp_path, capsys):
+    config = transformers.AlbertConfig(vocab_size=40, num_hidden_layers=2, **SIZES)
     theirs = transformers.AlbertForQuestionAnswering(config)
     theirs.save_pretrained(tmp_path / "theirs", max_shard_size="5KB")
     assert (tmp_path / "theirs" / "model.safetensors.index.json").is_file()
@@ -112,13 +108,12 @@ def test_what_transformers_saved_in_several_files(tmp_path, capsys):
     assert all(torch.equal(tensor, theirs.state_dict()[name]) for name, tensor in written.items())
 
 
-def test_uneven_groups_of_transformers_become_one_a_layer(tmp_path, capsys):
-    sizes = {"hidden_size": 16, "embedding_size": 8, "intermediate_size": 32, "num_attention_heads": 2}
-    config = transformers.AlbertConfig(vocab_size=40, num_hidden_layers=3, num_hidden_groups=2, **sizes)
+def test_uneven_groups_become_one_group_for_each_layer(tmp_path, capsys):
+    config = transformers.AlbertConfig(vocab_size=40, num_hidden_layers=3, num_hidden_groups=2, **SIZES)
     theirs = transformers.AlbertModel(config).eval()
     theirs.save_pretrained(tmp_path / "theirs")
-    said = convert(capsys, tmp_path / "theirs", "--output", tmp_path / "out", "--without-tokenizer")
-    assert "2 groups do not divide 3 layers" in said
+    report = convert(capsys, tmp_path / "theirs", "--output", tmp_path / "out", "--without-tokenizer")
+    assert "2 groups do not divide 3 layers" in report
     again = transformers.AlbertModel.from_pretrained(tmp_path / "out").eval()
     ids = torch.arange(12).reshape(2, 6)
     with torch.inference_mode():
@@ -126,7 +121,7 @@ def test_uneven_groups_of_transformers_become_one_a_layer(tmp_path, capsys):
     assert torch.allclose(*outputs, rtol=0, atol=1e-6)
 
 
-def test_a_model_of_next_sentences_stays_one(scene, tmp_path, capsys):
+def test_a_next_sentence_model_is_copied(scene, tmp_path, capsys):
     from albert.checkpoints.model_directory import open_model, save_model_directory
 
     opened = open_model(scene.pretrained, "pretraining")
@@ -136,14 +131,13 @@ def test_a_model_of_next_sentences_stays_one(scene, tmp_path, capsys):
     assert (output / "model.safetensors").read_bytes() == (source / "model.safetensors").read_bytes()
 
 
-def test_a_classifier_of_pairs_stays_one(tmp_path, capsys):
+def test_a_pair_classifier_keeps_its_class(tmp_path, capsys):
     from albert.checkpoints.model_directory import write_model
     from albert.model.albert import AlbertForPairClassification
     from albert.model.config import AlbertConfig
 
-    sizes = {"hidden_size": 16, "embedding_size": 8, "intermediate_size": 32, "num_attention_heads": 2}
     (source := tmp_path / "source").mkdir()
-    write_model(source, AlbertForPairClassification(AlbertConfig(vocab_size=40, num_hidden_layers=2, **sizes), 3), None)
+    write_model(source, AlbertForPairClassification(AlbertConfig(vocab_size=40, num_hidden_layers=2, **SIZES), 3), None)
     convert(capsys, source, "--output", tmp_path / "out", "--without-tokenizer", "--labels", "a", "b", "c")
     config = json.loads((tmp_path / "out" / "config.json").read_text())
     assert config["architectures"] == ["AlbertForPairClassification"] and config["id2label"] == dict(
@@ -151,19 +145,19 @@ def test_a_classifier_of_pairs_stays_one(tmp_path, capsys):
     )
 
 
-def test_of_several_vocabularies_the_one_that_is_named_counts(release, tmp_path, capsys):
+def test_of_several_vocabularies_one_must_be_named(release, tmp_path, capsys):
     shutil.copy(release / "30k-clean.model", release / "other.model")
     refused(capsys, 66, "holds 2 vocabularies: .*choose with --tokenizer", release, "--output", tmp_path / "out")
-    said = convert(capsys, release, "--output", tmp_path / "out", "--tokenizer", release / "other.model")
-    assert "other.model: 30 pieces" in said
+    report = convert(capsys, release, "--output", tmp_path / "out", "--tokenizer", release / "other.model")
+    assert "other.model: 30 pieces" in report
 
 
-def test_a_chinese_vocabulary(tmp_path, capsys):
+def test_a_chinese_vocabulary_is_converted(tmp_path, capsys):
     folder, output = tmp_path / "albert_base_zh", tmp_path / "out"
     shutil.copytree(HERE / "unfactorised", folder)
     (folder / "vocab_chinese.txt").write_text("\n".join(PIECES) + "\n", encoding="utf-8")
-    said = convert(capsys, folder, "--output", output)
-    assert "relu" in said and "40 pieces" in said and "the identity is written" in said
+    report = convert(capsys, folder, "--output", output)
+    assert "relu" in report and "40 pieces" in report and "the identity is written" in report
     config = json.loads((output / "config.json").read_text())
     assert (config["pad_token_id"], config["bos_token_id"], config["eos_token_id"]) == (0, 2, 3)
     assert (output / "vocab.txt").is_file()
@@ -172,15 +166,15 @@ def test_a_chinese_vocabulary(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("flag", "lower", "accents"), [("--no-lower-case", False, False), ("--keep-accents", True, True)]
 )
-def test_a_vocabulary_alone_is_told_what_becomes_of_letters(release, tmp_path, capsys, flag, lower, accents):
+def test_flags_set_the_case_and_accents_of_a_vocabulary(release, tmp_path, capsys, flag, lower, accents):
     output = tmp_path / "out"
     convert(capsys, release, "--output", output, flag)
-    said = json.loads((output / "tokenizer_config.json").read_text())
-    assert (said["do_lower_case"], said["keep_accents"]) == (lower, accents)
+    report = json.loads((output / "tokenizer_config.json").read_text())
+    assert (report["do_lower_case"], report["keep_accents"]) == (lower, accents)
     refused(capsys, 2, f"{flag}: .*tokenizer_config.json has its own", output, "--output", tmp_path / "again", flag)
 
 
-def test_settings_that_the_weights_do_not_show(release, tmp_path, capsys):
+def test_flags_set_what_the_weights_do_not_show(release, tmp_path, capsys):
     output = tmp_path / "out"
     convert(
         capsys, release, "--output", output, "--hidden-act", "gelu", "--num-attention-heads", "4",
@@ -192,7 +186,7 @@ def test_settings_that_the_weights_do_not_show(release, tmp_path, capsys):
     assert {tensor.dtype for tensor in load_file(output / "model.safetensors").values()} == {torch.bfloat16}
 
 
-def test_labels_of_a_classifier(tmp_path, capsys):
+def test_labels_name_the_outputs_of_a_classifier(tmp_path, capsys):
     labels = ("contradiction", "entailment", "neutral")
     source = HERE / "classifier"
     convert(capsys, source, "--output", tmp_path / "out", "--without-tokenizer", "--labels", *labels)
@@ -213,7 +207,7 @@ def test_labels_of_a_classifier(tmp_path, capsys):
     ("kind", "architecture"),
     [("regression", "AlbertForSequenceClassification"), ("multiple_choice", "AlbertForMultipleChoice")],
 )
-def test_a_head_with_one_output_is_what_one_says(one_output, tmp_path, capsys, kind, architecture):
+def test_one_output_selects_the_kind_of_head(one_output, tmp_path, capsys, kind, architecture):
     output = tmp_path / "out"
     refused(capsys, 78, "one output.*add --one-output", one_output, "--output", output, "--without-tokenizer")
     convert(capsys, one_output, "--output", output, "--without-tokenizer", "--one-output", kind)
@@ -224,7 +218,7 @@ def test_a_head_with_one_output_is_what_one_says(one_output, tmp_path, capsys, k
 
 @pytest.fixture
 def one_output(tmp_path) -> Path:
-    """The classifier of three classes with its first output alone."""
+    """The classifier of three classes, reduced to its first output."""
     from tests.checkpoints.tensorflow import writer
 
     from albert.checkpoints.tensor_bundle import TensorBundle
@@ -239,25 +233,25 @@ def one_output(tmp_path) -> Path:
     return folder
 
 
-def test_what_is_dropped_and_what_has_no_place_is_counted(tmp_path, capsys):
-    said = convert(capsys, HERE / "classifier", "--output", tmp_path / "a", "--without-tokenizer")
-    assert "55 that are not part of the model" in said
-    said = convert(capsys, HERE / "squad_v2", "--output", tmp_path / "b", "--without-tokenizer")
-    assert "11: belongs to the joint head of SQuAD 2.0" in said and "AlbertModel" in said
+def test_dropped_and_unconverted_tensors_are_counted(tmp_path, capsys):
+    report = convert(capsys, HERE / "classifier", "--output", tmp_path / "a", "--without-tokenizer")
+    assert "55 that are not part of the model" in report
+    report = convert(capsys, HERE / "squad_v2", "--output", tmp_path / "b", "--without-tokenizer")
+    assert "11: belongs to the joint head of SQuAD 2.0" in report and "AlbertModel" in report
     assert not any(name.startswith("albert.") for name in load_file(tmp_path / "b" / "model.safetensors"))
 
 
-def damage(folder: Path, name: str, place: int) -> None:
+def damage(folder: Path, name: str, index: int) -> None:
     content = bytearray((folder / name).read_bytes())
-    content[place] ^= 1
+    content[index] ^= 1
     (folder / name).write_bytes(content)
 
 
 def test_bad_input_leaves_nothing(release, scene, tmp_path, capsys):
     output, data = tmp_path / "out", "model.ckpt-best.data-00000-of-00001"
 
-    def refuses(code: int, says: str, *arguments: object) -> None:
-        refused(capsys, code, says, *arguments, "--output", output)
+    def refuses(code: int, message: str, *arguments: object) -> None:
+        refused(capsys, code, message, *arguments, "--output", output)
         assert not output.exists() and not list(tmp_path.glob(".out*"))
 
     refuses(66, "nowhere.ckpt: no such file or directory", tmp_path / "nowhere.ckpt")
@@ -285,7 +279,7 @@ def test_bad_input_leaves_nothing(release, scene, tmp_path, capsys):
     refused(capsys, 73, "exists already.*--replace", HERE / "shared", "--output", output)
 
 
-def test_another_tokenizer_than_the_models_own_is_refused(scene, tmp_path, capsys):
+def test_a_foreign_tokenizer_is_refused(scene, tmp_path, capsys):
     arguments = (scene.pretrained, "--tokenizer", scene.other_corpus, "--output", tmp_path / "out")
     refused(capsys, 65, "the model was trained with", *arguments)
 

@@ -1,4 +1,4 @@
-"""`albert evaluate` says what is doubtful about a model, scores no random head, and sets what weights do not show."""
+"""`albert evaluate`: notes on doubtful models, settings that weights do not show, pre-training figures, precisions."""
 
 import csv
 import io
@@ -9,19 +9,44 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
+from rich.console import Console
 from safetensors.torch import load_file, save_file
 
 import albert
+from albert.api.results import precision_rows
+from albert.api.tasks import check_precisions
 from albert.checkpoints.model_directory import open_model, write_model
 from albert.cli.main import run
+from albert.cli.render import table_of_rows
+from albert.experiments.layers import PrecisionScore
+from albert.finetuning.evaluation import Evaluation
+from albert.inference.engine import check_int8
 from albert.model.albert import AlbertForPreTraining
+from albert.runtime.errors import CheckFailed, Unavailable
 
-DEV = ["evaluate", "--text", "review", "--label", "stars", "--device", "cpu"]
+try:
+    check_int8(torch.device("cpu"))
+    LACKS_INT8 = False
+except Unavailable:
+    LACKS_INT8 = True
+
+
+def on_table(scene, model: Path, *flags: object) -> list[str]:
+    """The command for a model on the table of the scene."""
+    table = ["--dev", scene.tables / "dev.csv", "--text", "review", "--label", "stars", "--device", "cpu"]
+    return [*map(str, ["evaluate", *table, "--model", model, *flags])]
+
+
+def on_corpus(scene, *models: Path, flags: tuple[str, ...] = ("--sequences", "40")) -> list[str]:
+    """The command for models on the tasks of pre-training."""
+    words = ["evaluate", "pretraining", "--data", str(scene.corpus), "--device", "cpu", *flags]
+    return [*words, "--model", *map(str, models)]
 
 
 @pytest.fixture
 def changed(scene, tmp_path: Path) -> Callable[..., Path]:
-    """A copy of a model of the scene without its manifest, with other keys in its configuration."""
+    """A copy of a model without its manifest, with other keys in its configuration."""
 
     def change(model: Path, **keys: object) -> Path:
         path = tmp_path / "changed"
@@ -34,92 +59,81 @@ def changed(scene, tmp_path: Path) -> Callable[..., Path]:
     return change
 
 
-@pytest.mark.parametrize("door", ["predict", "evaluate", "pretraining", "python"])
-def test_a_model_without_a_manifest_is_said_once(scene, changed, door, monkeypatch, capsys):
-    monkeypatch.setattr(logging.getLogger(), "handlers", [])  # pytest's own: logging then writes to standard error
-    model = str(changed(scene.pretrained if door == "pretraining" else scene.classifier))
-    dev = str(scene.tables / "dev.csv")
-    for _ in range(2):
-        match door:
-            case "predict":
-                assert run(["predict", model, "--classify", "It was good"]) == 0
-            case "evaluate":
-                assert run([*DEV, "--dev", dev, "--model", model]) == 0
-            case "pretraining":
-                assert run(["evaluate", "pretraining", "--data", str(scene.corpus), "--model", model]) == 0
-            case "python":
-                albert.load(model)
-    said = [line for line in capsys.readouterr().err.splitlines() if "unverified" in line]
-    assert said == [
-        f"albert: note: {model}/model.safetensors: unverified: there is no MANIFEST.json to check it against"
-    ]
-    albert.load(scene.classifier)
-    assert "unverified" not in capsys.readouterr().err
-
-
-def test_doubts_are_said_and_settings_change_the_scores(scene, changed, tmp_path, capsys):
-    model = changed(scene.classifier, hidden_act="gelu", net_structure_type=0)
-    probabilities = []
-    for flags in ([], ["--hidden-act", "gelu_new", "--num-attention-heads", "4"]):
-        out = tmp_path / f"predictions-{len(flags)}.jsonl"
-        dev = ["--dev", str(scene.tables / "dev.csv"), "--precision", "fp32"]
-        command = [*DEV, *dev, "--model", str(model), "--predictions", str(out), *flags]
-        assert run(command) == 0
-        assert ("Google trained with the tanh form" in capsys.readouterr().out) == (not flags)
-        probabilities.append([json.loads(line)["probabilities"] for line in out.read_text().splitlines()])
-    assert probabilities[0] != probabilities[1]
-
-
-def test_doubts_are_said_before_the_figures_of_pre_training(scene, changed, capsys):
-    model = changed(scene.pretrained, hidden_act="gelu", down_scale_factor=1)
-    command = ["evaluate", "pretraining", "--model", str(model), "--data", str(scene.corpus), "--sequences", "4"]
-    for flags in ([], ["--hidden-act", "gelu_new"]):
-        assert run([*command, "--device", "cpu", *flags]) == 0
-        assert ("Google trained with the tanh form" in capsys.readouterr().out) == (not flags)
-    assert run([*command, "--device", "cpu", "--num-attention-heads", "5"]) == 78
-    assert "5 heads do not divide" in capsys.readouterr().err
-
-
 @pytest.fixture
-def learnt(scene, tmp_path: Path) -> Callable[[str], Path]:
-    """The model of the scene as one whose sentence head learnt an objective."""
+def with_objective(scene, tmp_path: Path) -> Callable[[str], Path]:
+    """A copy of the pre-trained model whose sentence head was trained with an objective."""
 
-    def write(objective: str) -> Path:
+    def save(objective: str) -> Path:
         model = open_model(scene.pretrained, "pretraining").model
         assert isinstance(model, AlbertForPreTraining)
         (tmp_path / objective).mkdir()
         write_model(tmp_path / objective, model, scene.tokenizer, extra={"sentence_objective": objective})
         return tmp_path / objective
 
-    return write
+    return save
 
 
-def asked(scene, *models: Path) -> list[str]:
-    names = [str(model) for model in models]
-    words = ["evaluate", "pretraining", "--data", str(scene.corpus), "--sequences", "40", "--device", "cpu"]
-    return [*words, "--model", *names]
+@pytest.mark.parametrize("door", ["predict", "evaluate", "pretraining", "python"])
+def test_a_missing_manifest_is_reported_once(scene, changed, door, monkeypatch, capsys):
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])  # pytest's; without them logging writes to stderr
+    model = changed(scene.pretrained if door == "pretraining" else scene.classifier)
+    commands = {
+        "predict": ["predict", str(model), "--classify", "It was good"],
+        "evaluate": on_table(scene, model),
+        "pretraining": on_corpus(scene, model),
+    }
+    for _ in range(2):
+        if door == "python":
+            albert.load(model)
+        else:
+            assert run(commands[door]) == 0
+    notes = [line for line in capsys.readouterr().err.splitlines() if "unverified" in line]
+    assert notes == [
+        f"albert: note: {model}/model.safetensors: unverified: there is no MANIFEST.json to check it against"
+    ]
+    albert.load(scene.classifier)
+    assert "unverified" not in capsys.readouterr().err
 
 
-def test_what_models_know_of_all_tasks_is_one_table(scene, learnt, monkeypatch, capsys):
+def test_a_doubtful_activation_is_reported_and_settings_change_the_scores(scene, changed, tmp_path, capsys):
+    model = changed(scene.classifier, hidden_act="gelu", net_structure_type=0)
+    probabilities = []
+    for flags in ([], ["--hidden-act", "gelu_new", "--num-attention-heads", "4"]):
+        out = tmp_path / f"predictions-{len(flags)}.jsonl"
+        assert run(on_table(scene, model, "--precision", "fp32", "--predictions", out, *flags)) == 0
+        assert ("Google trained with the tanh form" in capsys.readouterr().out) == (not flags)
+        probabilities.append([json.loads(line)["probabilities"] for line in out.read_text().splitlines()])
+    assert probabilities[0] != probabilities[1]
+
+
+def test_a_doubtful_activation_is_reported_for_pretraining(scene, changed, capsys):
+    model = changed(scene.pretrained, hidden_act="gelu", down_scale_factor=1)
+    for flags in ((), ("--hidden-act", "gelu_new")):
+        assert run(on_corpus(scene, model, flags=("--sequences", "4", *flags))) == 0
+        assert ("Google trained with the tanh form" in capsys.readouterr().out) == (not flags)
+    assert run(on_corpus(scene, model, flags=("--num-attention-heads", "5"))) == 78
+    assert "5 heads do not divide" in capsys.readouterr().err
+
+
+def test_several_models_are_compared_in_one_table(scene, with_objective, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "200")
-    assert run(asked(scene, scene.run, learnt("nsp"), learnt("none"))) == 0
-    said = capsys.readouterr().out.splitlines()
-    assert said[0].split() == ["right,", "%", "head", "learnt", "MLM", "NSP", "SOP", "loss"]
-    rows = {line.split()[0]: line.split()[1:] for line in said[2:] if line[:1] == "/"}
-    assert [row[0] for row in rows.values()] == ["sop", "nsp", "none"]
-    numbers = {name: [cell != "-" for cell in row[1:]] for name, row in rows.items()}
-    assert [all(cells) for cells in numbers.values()] == [True, True, False]
-    assert list(numbers.values())[2] == [True, False, False, True]
-    assert any(line.startswith("a constant answer") for line in said)
-    assert "no sentence head; the paper's 52.4 (NSP) and 53.3 (SOP)" in said[-1]
+    assert run(on_corpus(scene, scene.run, with_objective("nsp"), with_objective("none"))) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == ["right,", "%", "head", "learnt", "MLM", "NSP", "SOP", "loss"]
+    rows = [line.split()[1:] for line in lines[2:] if line[:1] == "/"]
+    assert [row[0] for row in rows] == ["sop", "nsp", "none"]
+    has_score = [[cell != "-" for cell in row[1:]] for row in rows]
+    assert all(has_score[0]) and all(has_score[1]) and has_score[2] == [True, False, False, True]
+    assert any(line.startswith("a constant answer") for line in lines)
+    assert "no sentence head; the paper's 52.4 (NSP) and 53.3 (SOP)" in lines[-1]
 
 
-def test_the_figures_for_programs_are_those_of_the_table(scene, learnt, tmp_path, capsys):
-    command = [*asked(scene, scene.pretrained, learnt("none")), "--results", str(tmp_path / "figures.json")]
-    assert run([*command, "--json"]) == 0
+def test_json_csv_and_results_have_the_same_figures(scene, with_objective, tmp_path, capsys):
+    command = on_corpus(scene, scene.pretrained, with_objective("none"))
+    assert run([*command, "--json", "--results", str(tmp_path / "figures.json")]) == 0
     figures = json.loads(capsys.readouterr().out)
     assert json.loads((tmp_path / "figures.json").read_text()) == {"task": "pretraining", **figures}
-    assert run([*asked(scene, scene.pretrained, tmp_path / "none"), "--csv"]) == 0
+    assert run([*command, "--csv"]) == 0
     rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
     assert [(row["sentence_objective"], row["test"]) for row in rows] == [
         (objective, test)
@@ -127,68 +141,140 @@ def test_the_figures_for_programs_are_those_of_the_table(scene, learnt, tmp_path
         for test in ("masked_tokens", "next_sentence", "sentence_order")
     ]
     for row in rows:
-        scores = next(one for one in figures["models"] if one["model"] == row["model"])["scores"]
+        scores = next(model for model in figures["models"] if model["model"] == row["model"])["scores"]
         for name in ("accuracy", "low", "high", "baseline", "loss"):
             assert row[name] == str(scores.get(row["test"], {}).get(name, ""))
         assert int(row["sequences"]) == figures["sequences"] and int(row["count"]) > 0
 
 
-def test_masked_tokens_alone_are_asked_where_nothing_else_is_wanted(scene, capsys):
-    assert run([*asked(scene, scene.pretrained), "--objective", "none"]) == 0
-    said = capsys.readouterr().out
-    assert "MLM" in said and "NSP" not in said and "SOP" not in said
+def test_objective_none_scores_masked_tokens_alone(scene, capsys):
+    assert run([*on_corpus(scene, scene.pretrained), "--objective", "none"]) == 0
+    output = capsys.readouterr().out
+    assert "MLM" in output and "NSP" not in output and "SOP" not in output
 
 
-def test_where_nothing_can_be_asked_it_is_said(scene, capsys):
-    assert run([*asked(scene, scene.pretrained), "--max-length", "8"]) == 0
+def test_sequences_without_a_second_segment_are_reported(scene, capsys):
+    assert run([*on_corpus(scene, scene.pretrained), "--max-length", "8"]) == 0
     assert "none of these sequences has two segments" in capsys.readouterr().out
 
 
-def test_a_model_of_another_tokenizer_is_refused_by_its_name(scene, changed, tmp_path, capsys):
+def test_a_model_of_another_tokenizer_is_refused_by_name(scene, tmp_path, capsys):
     foreign = tmp_path / "foreign"
-    model = open_model(scene.pretrained, "pretraining").model
     foreign.mkdir()
-    write_model(foreign, model, scene.other_corpus)
-    assert run(asked(scene, scene.pretrained, foreign)) == 78
-    said = capsys.readouterr()
-    assert f"{foreign}: has tokenizer" in said.err and not said.out
+    write_model(foreign, open_model(scene.pretrained, "pretraining").model, scene.other_corpus)
+    assert run(on_corpus(scene, scene.pretrained, foreign)) == 78
+    output = capsys.readouterr()
+    assert f"{foreign}: has tokenizer" in output.err and not output.out
 
 
-def test_masks_are_those_that_are_asked_for_and_the_same_for_any_model(scene, changed, capsys):
-    """--max-ngram 1 gives the figures of a card; which tokens are masked does not depend on the model."""
+def test_masks_depend_on_max_ngram_and_not_on_the_model(scene, changed, capsys):
     other = changed(scene.pretrained)
-    held = load_file(other / "model.safetensors")
-    held["albert.pooler.bias"] += 1
-    held["albert.embeddings.word_embeddings.weight"] *= 0.9
-    save_file(held, other / "model.safetensors")
-    found = {}
+    tensors = load_file(other / "model.safetensors")
+    tensors["albert.pooler.bias"] += 1
+    tensors["albert.embeddings.word_embeddings.weight"] *= 0.9
+    save_file(tensors, other / "model.safetensors")
+    reports = {}
     for ngram in (1, 3):
         flags = ["--max-ngram", str(ngram), "--max-length", "24", "--json"]
-        alone = [run([*asked(scene, model), *flags]) or json.loads(capsys.readouterr().out) for model in (other,)]
-        assert run([*asked(scene, scene.pretrained, other), *flags]) == 0
-        found[ngram] = json.loads(capsys.readouterr().out)
-        assert found[ngram]["max_ngram"] == ngram and alone[0]["models"] == found[ngram]["models"][1:]
-        scores = [one["scores"]["masked_tokens"] for one in found[ngram]["models"]]
+        assert run([*on_corpus(scene, other), *flags]) == 0
+        alone = json.loads(capsys.readouterr().out)
+        assert run([*on_corpus(scene, scene.pretrained, other), *flags]) == 0
+        reports[ngram] = json.loads(capsys.readouterr().out)
+        assert reports[ngram]["max_ngram"] == ngram and alone["models"] == reports[ngram]["models"][1:]
+        scores = [model["scores"]["masked_tokens"] for model in reports[ngram]["models"]]
         assert scores[0]["baseline"] == scores[1]["baseline"] and scores[0]["loss"] != scores[1]["loss"]
-    assert found[1]["models"][0]["scores"]["masked_tokens"] != found[3]["models"][0]["scores"]["masked_tokens"]
-    assert run([*asked(scene, scene.pretrained), "--max-ngram", "1"]) == 0
+    assert reports[1]["models"][0]["scores"]["masked_tokens"] != reports[3]["models"][0]["scores"]["masked_tokens"]
+    assert run([*on_corpus(scene, scene.pretrained), "--max-ngram", "1"]) == 0
     assert "single words masked" in capsys.readouterr().out
 
 
-def test_a_classifier_on_a_random_pooler_is_not_scored(scene, changed, capsys):
+def test_a_classifier_with_a_random_pooler_is_refused(scene, changed, capsys):
     model = changed(scene.classifier)
-    held = load_file(model / "model.safetensors")
+    tensors = load_file(model / "model.safetensors")
     for name in ("albert.pooler.weight", "albert.pooler.bias"):
-        del held[name]
-    save_file(held, model / "model.safetensors")
-    assert run([*DEV, "--dev", str(scene.tables / "dev.csv"), "--model", str(model)]) == 78
+        del tensors[name]
+    save_file(tensors, model / "model.safetensors")
+    assert run(on_table(scene, model)) == 78
     refusal = capsys.readouterr().err
     assert "has no head for this task (albert.pooler.weight, albert.pooler.bias would be random)" in refusal
     assert run(["predict", str(model), "--classify", "a"]) == 78
     assert "has no trained head to classify texts" in capsys.readouterr().err
 
 
-def test_a_foreign_tokenizer_is_not_scored(scene, changed, capsys):
+def test_a_model_with_a_foreign_tokenizer_is_refused(scene, changed, capsys):
     model = changed(scene.classifier, tokenizer_fingerprint="pieces-0")
-    assert run([*DEV, "--dev", str(scene.tables / "dev.csv"), "--model", str(model)]) == 65
+    assert run(on_table(scene, model)) == 65
     assert "the model was trained with pieces-0" in capsys.readouterr().err
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Precisions.
+
+
+@pytest.mark.skipif(LACKS_INT8, reason="no 8-bit products on this processor")
+def test_one_table_compares_precisions(scene, tmp_path, capsys):
+    results = tmp_path / "scores.json"
+    flags = ("--precision", "bf16", "int8", "--tolerance", "100", "--results", results)
+    assert run(on_table(scene, scene.classifier, *flags)) == 0
+    first = [line.split()[:1] for line in capsys.readouterr().out.splitlines()]
+    assert [words for words in first if words in (["fp32"], ["bf16"], ["int8"])] == [["fp32"], ["bf16"], ["int8"]]
+    written = json.loads(results.read_text())
+    assert list(written["precisions"]) == ["fp32", "bf16", "int8"]
+    assert written["precisions"]["fp32"]["answers_changed"] == 0
+    assert all(row["holds"] for row in written["precisions"].values())
+
+
+def precision_score(precision: str, score: float, answers: str) -> PrecisionScore:
+    predictions = [{"id": str(number), "prediction": letter} for number, letter in enumerate(answers)]
+    evaluation = Evaluation({"accuracy": score}, None, predictions, {}, 1.0)
+    changed, holds = answers.count("b"), abs(score - 90) <= 0.5
+    return PrecisionScore(precision, evaluation, "accuracy", score, score - 90, changed, holds)
+
+
+def test_a_score_that_moves_beyond_the_tolerance_fails():
+    results = [
+        precision_score("fp32", 90.0, "aaaa"),
+        precision_score("bf16", 90.4, "aaab"),
+        precision_score("int8", 88.0, "abba"),
+    ]
+    screen = Console(width=120, file=io.StringIO())
+    screen.print(table_of_rows(precision_rows(results)))
+    rows = [line.split() for line in screen.file.getvalue().splitlines()]
+    assert ["bf16", "90.40", "+0.40", "1", "of", "4", "1.0", "yes"] in rows
+    assert ["int8", "88.00", "-2.00", "2", "of", "4", "1.0", "NO"] in rows
+    with pytest.raises(CheckFailed, match="accuracy: moves with int8 by -2.00, more than 0.50; use fp32 or bf16"):
+        check_precisions(results, 0.5)
+    check_precisions(results[:2], 0.5)
+
+
+@pytest.mark.parametrize(("capabilities", "precision"), [({"avx512_bf16": True}, "bf16"), ({"avx2": True}, "fp32")])
+def test_the_default_precision_is_that_of_predict(scene, tmp_path, capsys, monkeypatch, capabilities, precision):
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities)
+    results, predictions = tmp_path / "scores.json", tmp_path / "predictions.jsonl"
+    assert run(on_table(scene, scene.classifier, "--results", results, "--predictions", predictions)) == 0
+    assert f" s, in {precision}" in capsys.readouterr().out
+    assert json.loads(results.read_text())["precision"] == precision
+    model = albert.load(scene.classifier, "cpu")
+    assert model.precision == precision
+    rows = [line.split(",")[0] for line in (scene.tables / "dev.csv").read_text().splitlines()[1:]]
+    scored = [json.loads(line)["probabilities"] for line in predictions.read_text().splitlines()]
+    for answers, probabilities in zip(model.classify_batch(rows), scored, strict=True):
+        assert probabilities == pytest.approx({answer["label"]: answer["score"] for answer in answers}, abs=1e-5)
+
+
+def test_bf16_keeps_the_score_within_the_tolerance(scene, tmp_path):
+    results = tmp_path / "scores.json"
+    assert run(on_table(scene, scene.classifier, "--precision", "fp32", "bf16", "auto", "--results", results)) == 0
+    written = json.loads(results.read_text())
+    assert set(written["precisions"]) == {"fp32", "bf16"}
+    assert abs(written["precisions"]["bf16"]["difference"]) <= written["tolerance"]
+
+
+def test_pretraining_figures_name_their_precision_and_hardly_depend_on_it(scene, capsys):
+    losses = []
+    for precision in ("fp32", "bf16"):
+        assert run(on_corpus(scene, scene.pretrained, flags=("--json", "--precision", precision))) == 0
+        report = json.loads(capsys.readouterr().out)
+        assert report["precision"] == precision
+        losses.append(report["models"][0]["scores"]["masked_tokens"]["loss"])
+    assert losses[1] == pytest.approx(losses[0], abs=5e-3) and losses[1] != losses[0]

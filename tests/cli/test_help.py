@@ -1,4 +1,4 @@
-"""What `--help` and `--help-all` show: the common options in a page, all of them, and what each is."""
+"""`--help` shows the usual options on one page, `--help-all` all options."""
 
 import dataclasses
 import re
@@ -8,8 +8,8 @@ import typing
 
 import pytest
 
-from albert.cli import options as help_table
 from albert.cli.main import run
+from albert.cli.options import COMMON, all_commands, options_of
 
 COMMANDS = {
     "quickstart": "albert quickstart [OPTIONS]",
@@ -37,35 +37,33 @@ COMMANDS = {
     "tables plan": "TABLE...",
     "tables run": "TABLE...",
     "tables show": "TABLE...",
+    "tables export": "DIRECTORY",
     "info": "[WHAT]",
     "verify": "PATH...",
     "completion": "{bash,zsh,fish}",
 }
 
 
-def shown(command, word, capsys):
-    """What a command prints for `--help` or `--help-all`."""
+def shown(command, flag, capsys):
+    """The output of `--help` or `--help-all`."""
     capsys.readouterr()
     with pytest.raises(SystemExit) as end:
-        run([*command.split(), word])
+        run([*command.split(), flag])
     assert end.value.code == 0
     return capsys.readouterr().out
 
 
 def shape_of(command):
     """The dataclass of a command's options."""
-    known = {"pretrain base": "pretrain", "tables keep": "tables export"}
-    return help_table.all_commands()[known.get(command, command)].shape
+    return all_commands()["pretrain" if command == "pretrain base" else command].shape
 
 
 def every_option(shape, prefix=""):
-    """The names of all options as tyro has them, by another way than the help goes."""
+    """tyro's names of all options, computed independently of the help."""
     for field in dataclasses.fields(shape):
         hint = typing.get_type_hints(shape, include_extras=True)[field.name]
-        inner, markers = (
-            typing.get_args(hint)[0] if hasattr(hint, "__metadata__") else hint,
-            getattr(hint, "__metadata__", ()),
-        )
+        markers = getattr(hint, "__metadata__", ())
+        inner = typing.get_args(hint)[0] if markers else hint
         name = next((marker.name for marker in markers if getattr(marker, "name", None) is not None), field.name)
         if dataclasses.is_dataclass(inner):
             yield from every_option(inner, f"{prefix}{name}." if name else prefix)
@@ -87,58 +85,40 @@ def test_help_has_at_most_60_lines_that_fit_the_terminal(command, monkeypatch, c
         assert not [line for line in too_wide if "torchrun" not in line]
 
 
-@pytest.mark.parametrize("command", [*COMMANDS, "tables keep"])
-def test_help_all_lists_every_option_and_help_those_of_the_table(command, capsys):
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_all_lists_every_option_and_help_the_usual_ones(command, capsys):
     everything = re.findall(r"--[a-z][\w.-]*", shown(command, "--help-all", capsys))
     assert set(every_option(shape_of(command))) <= set(everything)
     text = shown(command, "--help", capsys)
-    common = help_table.COMMON.get(" ".join(["albert", *command.split()]), "").split()
+    common = COMMON.get(" ".join(["albert", *command.split()]), "").split()
     for option in common:
         assert re.search(rf"^  (--(\[no-\])?{re.escape(option)}\b|\[?{option.upper()}\b)", text, re.MULTILINE), option
     assert len(common) <= 24
+    assert [option.long or option.field for option in options_of(shape_of(command)) if not option.doc] == []
 
 
-@pytest.mark.parametrize("command", [*COMMANDS, "tables keep"])
-def test_every_option_says_what_it_is(command):
-    assert [option.long or option.field for option in help_table.options_of(shape_of(command)) if not option.doc] == []
-
-
-def test_the_lists_of_commands_are_short_too(capsys):
+def test_lists_of_commands_have_at_most_60_lines(capsys):
     for words in (["--help"], ["tokenizer", "--help"], ["export", "--help"], ["tables", "--help"], ["analyze", "-h"]):
         assert run(words) == 0
         assert len(capsys.readouterr().out.splitlines()) <= 60
 
 
-def test_an_option_of_several_commands_has_one_help_and_one_kind_of_value():
-    seen = {}
+DIFFERENT_VALUES = "split labels precision csv sentences text init optimizer words objective pooling"
+"""Options whose values depend on the command: the precisions of a command, the poolings of sentence-transformers."""
+
+
+def test_an_option_of_several_commands_has_one_help_text_and_one_type_of_value():
+    uses = {}
     for command in COMMANDS:
-        for option in help_table.options_of(shape_of(command)):
-            seen.setdefault(option.short, []).append((command, option.metavar, option.doc))
+        for option in options_of(shape_of(command)):
+            uses.setdefault(option.short, []).append((command, option.metavar, option.doc))
     for name in ("--revision", "--device"):
-        assert len({(metavar, doc) for command, metavar, doc in seen[name] if "pretrain" not in command}) == 1, name
-    kinds = {name: {metavar for _, metavar, _ in each} for name, each in seen.items() if name}
-    # A path and a switch, one value and several: the same word for the same thing, in as many as a command takes.
-    several = {name: metavars for name, metavars in kinds.items() if len({m.removesuffix("...") for m in metavars}) > 1}
-    assert several.keys() <= DIFFERENT_VALUES, several
+        assert len({(metavar, doc) for command, metavar, doc in uses[name] if "pretrain" not in command}) == 1, name
+    types = {name: {metavar.removesuffix("...") for _, metavar, _ in each} for name, each in uses.items() if name}
+    assert {name for name in types if len(types[name]) > 1} <= {f"--{name}" for name in DIFFERENT_VALUES.split()}
 
 
-DIFFERENT_VALUES = {
-    "--split",
-    "--labels",
-    "--precision",
-    "--csv",
-    "--sentences",
-    "--text",
-    "--init",
-    "--optimizer",
-    "--words",
-    "--objective",
-    "--pooling",
-}
-"""Precisions that a command has, poolings that sentence-transformers has, and the like."""
-
-
-def test_help_shows_the_defaults_of_the_recipe_that_is_named(capsys):
+def test_help_shows_the_defaults_of_the_named_recipe(capsys):
     for recipe, batch in (("small", 64), ("base", 4096)):
         page = " ".join(shown(f"pretrain {recipe}", "--help", capsys).split())
         assert f"Sequences per update, over all processes. (default: {batch})" in page
@@ -148,6 +128,7 @@ HEAVY = ("torch", "matplotlib", "tensorboard", "scipy", "sklearn", "pandas")
 LOADED = f"""
 import contextlib, io, sys
 from albert.cli.main import run
+from albert.cli.options import COMMON, all_commands, options_of
 for command in {list(COMMANDS)}:
     shown = io.StringIO()
     try:
@@ -162,7 +143,6 @@ for command in {list(COMMANDS)}:
 """
 
 
-def test_help_loads_no_library_that_only_the_work_needs():
-    """Each of them takes a second or more of processor time."""
+def test_help_does_not_import_slow_libraries():
     done = subprocess.run([sys.executable, "-c", LOADED], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

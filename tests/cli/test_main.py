@@ -1,4 +1,4 @@
-"""The command table and the error boundary."""
+"""The table of commands, and the handler of errors."""
 
 import errno
 import importlib.util
@@ -13,34 +13,19 @@ from hypothesis import strategies as st
 
 from albert import __version__
 from albert.cli import main as table
-from albert.runtime.errors import (
-    AlbertError,
-    CannotCreate,
-    CheckFailed,
-    DamagedData,
-    Diverged,
-    InvalidConfiguration,
-    MissingInput,
-    OutOfResources,
-    TryAgain,
-    Unavailable,
-    UsageError,
-    WriteFailed,
-)
+from albert.runtime import errors
+from albert.runtime.errors import AlbertError, MissingInput, TryAgain
 
 
-def in_a_new_process(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        env={**os.environ, **environment},
-        timeout=60,
-    )
+def python(code: str, *arguments: str, without: tuple[str, ...] = (), **environment: str):
+    """Run code in a new process."""
+    env = {name: value for name, value in os.environ.items() if name not in without} | environment
+    command = [sys.executable, "-c", code, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, env=env, timeout=60)
 
 
 def module_with(main) -> ModuleType:
-    """A module of a command."""
+    """A module in which every command is this function."""
     module = ModuleType("command")
     for name in ("fail_main", *(f"{name}_main" for name in table.COMMANDS)):
         vars(module)[name] = main
@@ -49,7 +34,7 @@ def module_with(main) -> ModuleType:
 
 @pytest.fixture
 def failing_command(monkeypatch):
-    """A command ``fail`` that raises what the test gives it."""
+    """Makes a command ``fail`` that raises an error."""
 
     def install(error: BaseException) -> None:
         def command(arguments: list[str]) -> int:
@@ -62,11 +47,11 @@ def failing_command(monkeypatch):
 
 
 @pytest.mark.parametrize("arguments", [[], ["--help"], ["-h"], ["help"]])
-def test_help_lists_all_commands_with_its_purpose(arguments, capsys):
+def test_help_lists_every_command_with_its_purpose(arguments, capsys):
     assert table.run(arguments) == 0
-    shown = capsys.readouterr().out
+    printed = capsys.readouterr().out
     for name, command in table.COMMANDS.items():
-        assert f"  {name} " in shown and command.purpose in shown
+        assert f"  {name} " in printed and command.purpose in printed
 
 
 def test_version_is_the_package_version(capsys):
@@ -74,67 +59,58 @@ def test_version_is_the_package_version(capsys):
     assert capsys.readouterr().out == f"albert {__version__}\n"
 
 
-@pytest.mark.parametrize("arguments", ["--help", "--version", "pretrian"])
-def test_help_imports_nothing_heavy(arguments):
+@pytest.mark.parametrize("argument", ["--help", "--version", "pretrian"])
+def test_help_imports_nothing_heavy(argument):
     heavy = "('torch', 'numpy', 'scipy', 'sklearn', 'sentencepiece', 'transformers', 'tyro', 'rich')"
-    done = in_a_new_process(
-        f"import sys; from albert.cli.main import run; run([{arguments!r}]); "
+    done = python(
+        f"import sys; from albert.cli.main import run; run([{argument!r}]); "
         f"print('LOADED', [name for name in {heavy} if name in sys.modules])"
     )
     assert done.stdout.endswith("LOADED []\n"), done.stderr
 
 
-def test_an_unknown_command_is_one_line_with_the_nearest_name(capsys):
-    assert table.run(["pretrian"]) == 2
-    assert capsys.readouterr().err == "albert: error: pretrian: no such command; did you mean 'pretrain'?\n"
-
-
-def test_a_command_gets_the_arguments_after_its_name_and_gives_the_exit_code(monkeypatch):
-    seen = []
-    module = module_with(lambda arguments: seen.append(arguments) or 4)
+@pytest.mark.parametrize(("result", "code"), [(4, 4), (None, 0)])
+def test_a_command_gets_the_arguments_after_its_name_and_returns_the_exit_code(result, code, monkeypatch):
+    calls = []
+    module = module_with(lambda arguments: calls.append(arguments) or result)
     monkeypatch.setattr(table.importlib, "import_module", lambda name: module)
-    assert table.run(["info", "--model", "m"]) == 4
-    assert seen == [["--model", "m"]]
-
-
-def test_a_command_that_returns_nothing_has_succeeded(monkeypatch):
-    monkeypatch.setattr(table.importlib, "import_module", lambda name: module_with(lambda arguments: None))
-    assert table.run(["info"]) == 0
+    assert table.run(["info", "--model", "m"]) == code
+    assert calls == [["--model", "m"]]
 
 
 @pytest.mark.parametrize(
     ("kind", "code"),
     [
-        (UsageError, 2),
-        (Diverged, 3),
-        (CheckFailed, 4),
-        (DamagedData, 65),
-        (MissingInput, 66),
-        (Unavailable, 69),
-        (OutOfResources, 71),
-        (CannotCreate, 73),
-        (WriteFailed, 74),
-        (TryAgain, 75),
-        (InvalidConfiguration, 78),
+        ("UsageError", 2),
+        ("Diverged", 3),
+        ("CheckFailed", 4),
+        ("DamagedData", 65),
+        ("MissingInput", 66),
+        ("Unavailable", 69),
+        ("OutOfResources", 71),
+        ("CannotCreate", 73),
+        ("WriteFailed", 74),
+        ("TryAgain", 75),
+        ("InvalidConfiguration", 78),
     ],
 )
 def test_every_error_for_users_is_one_line_and_its_own_exit_code(kind, code, failing_command, capsys):
-    failing_command(kind("corpus.txt", "is empty", "give a file with text"))
+    failing_command(getattr(errors, kind)("corpus.txt", "is empty", "give a file with text"))
     assert table.run(["fail"]) == code
-    shown = capsys.readouterr()
-    assert shown.err == "albert: error: corpus.txt: is empty; give a file with text\n" and shown.out == ""
+    output = capsys.readouterr()
+    assert output.err == "albert: error: corpus.txt: is empty; give a file with text\n" and output.out == ""
 
 
 class OutOfMemoryError(RuntimeError):
-    """Named as torch names it."""
+    """Has the name of torch's error."""
 
 
 class SafetensorError(Exception):
-    """Named as safetensors names it."""
+    """Has the name of safetensors' error."""
 
 
 class PanicException(BaseException):
-    """Named and derived as Rust libraries' panics are."""
+    """Has the name and base class of panics in Rust libraries."""
 
 
 @pytest.mark.parametrize(
@@ -158,11 +134,11 @@ class PanicException(BaseException):
 def test_failures_of_libraries_are_translated_at_the_boundary(error, code, failing_command, capsys):
     failing_command(error)
     assert table.run(["fail"]) == code
-    shown = capsys.readouterr().err
-    assert shown.startswith("albert: error: ") and shown.count("\n") == 1 and "Traceback" not in shown
+    stderr = capsys.readouterr().err
+    assert stderr.startswith("albert: error: ") and stderr.count("\n") == 1 and "Traceback" not in stderr
 
 
-def test_a_mistake_of_ours_says_so_and_how_to_see_the_traceback(failing_command, capsys, monkeypatch):
+def test_an_internal_error_explains_how_to_see_the_traceback(failing_command, capsys, monkeypatch):
     failing_command(ZeroDivisionError("division by zero"))
     assert table.run(["fail"]) == 1
     assert capsys.readouterr().err == (
@@ -174,26 +150,26 @@ def test_a_mistake_of_ours_says_so_and_how_to_see_the_traceback(failing_command,
     assert "Traceback (most recent call last)" in capsys.readouterr().err
 
 
-def test_an_exit_asked_for_by_a_command_passes_through(failing_command):
+def test_system_exit_passes_through(failing_command):
     failing_command(SystemExit(2))
     with pytest.raises(SystemExit) as raised:
         table.run(["fail"])
     assert raised.value.code == 2
 
 
-def test_a_reader_that_went_away_is_no_error_message():
+def test_a_closed_pipe_gives_no_message():
     writer = subprocess.Popen(
         [sys.executable, "-m", "albert", "--help"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     assert writer.stdout is not None and writer.stderr is not None
-    writer.stdout.close()  # long before the interpreter has started
-    shown = writer.stderr.read()
+    writer.stdout.close()  # before the interpreter has started
+    stderr = writer.stderr.read()
     writer.stderr.close()
-    assert writer.wait(timeout=60) == 141 and shown == ""
+    assert writer.wait(timeout=60) == 141 and stderr == ""
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no /dev/full")
-def test_a_full_disk_behind_standard_output_is_named():
+def test_standard_output_on_a_full_disk_is_named():
     with open("/dev/full", "w") as full:
         command = [sys.executable, "-m", "albert", "--help"]
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
@@ -205,15 +181,15 @@ def test_a_full_disk_behind_standard_output_is_named():
 INTERRUPTED_AT_AN_IMPORT = """
 import os, runpy, signal, sys
 
-_, asked, way = sys.argv
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
+_, module, way = sys.argv
+signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs of a shell ignore it
 
-class Interrupted:
+class Interrupt:
     def find_spec(name, *_):
-        if name == asked:
+        if name == module:
             os.kill(os.getpid(), signal.SIGINT)
 
-sys.meta_path.insert(0, Interrupted)
+sys.meta_path.insert(0, Interrupt)
 if way == "script":
     from albert.cli.main import run
     sys.exit(run(["info"]))
@@ -223,20 +199,35 @@ runpy.run_module("albert", run_name="__main__")
 
 
 @pytest.mark.parametrize("way", ["script", "module"])
-@pytest.mark.parametrize("name", ["albert.cli.main", "albert.runtime.errors", "albert.cli.info"])
-def test_an_interrupt_during_start_up_is_one_line(name, way):
-    """Wherever it comes while ours is imported: in the command's entry point, what that needs, the command itself."""
-    command = [sys.executable, "-c", INTERRUPTED_AT_AN_IMPORT, name, way]
-    environment = {key: value for key, value in os.environ.items() if key not in ("RANK", "LOCAL_RANK")}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
+@pytest.mark.parametrize("module", ["albert.cli.main", "albert.runtime.errors", "albert.cli.info"])
+def test_an_interrupt_while_our_modules_are_imported_is_one_line(module, way):
+    done = python(INTERRUPTED_AT_AN_IMPORT, module, way, without=("RANK", "LOCAL_RANK"))
+    assert (done.returncode, done.stderr) == (130, "albert: error: interrupted\n")
+
+
+def test_an_interrupt_that_a_library_would_swallow_is_one_line(tmp_path):
+    """Libraries in C turn KeyboardInterrupt into a failed import."""
+    (tmp_path / "slow.py").write_text(
+        "import os, signal\n"
+        "try:\n"
+        "    os.kill(os.getpid(), signal.SIGINT)\n"
+        "    for _ in range(1000): pass\n"
+        "except KeyboardInterrupt as error:\n"
+        "    raise ImportError('failed') from error\n"
+    )
+    program = (
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler);"  # background jobs ignore it
+        "from albert.cli import main; main.COMMANDS['slow'] = main.Command('slow', '');"
+        "raise SystemExit(main.run(['slow']))"
+    )
+    done = python(program, PYTHONPATH=os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])]))
     assert (done.returncode, done.stderr) == (130, "albert: error: interrupted\n")
 
 
 def test_importing_the_package_leaves_signals_alone():
-    code = (
+    done = python(
         "import signal as s; before = s.getsignal(2); import albert.cli.main, albert; print(s.getsignal(2) is before)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.stdout == "True\n", done.stderr
 
 
@@ -244,10 +235,6 @@ def test_importing_the_package_leaves_signals_alone():
 def test_any_message_is_one_printable_line_of_limited_length(message):
     line = table.one_line(message)
     assert line.isprintable() and len(line) <= 500
-
-
-def test_control_characters_cannot_forge_a_second_line():
-    assert table.one_line("a\nalbert: done\x1b[2J\r") == "a\\nalbert: done\\x1b[2J\\r"
 
 
 def test_a_long_message_keeps_its_subject_and_its_remedy():
@@ -261,57 +248,26 @@ def test_a_file_name_that_is_not_unicode_can_be_reported(failing_command, capsys
     assert capsys.readouterr().err == "albert: error: caf\\udce9.txt: is missing\n"
 
 
-def test_what_all_ranks_meet_is_said_once_per_machine(failing_command, capsys, monkeypatch):
+def test_an_error_of_all_ranks_is_printed_once_on_each_machine(failing_command, capsys, monkeypatch):
     failing_command(MissingInput("shards", "are missing"))
-    monkeypatch.setenv("RANK", "3")
-    monkeypatch.setenv("LOCAL_RANK", "3")
-    assert table.run(["fail"]) == 66
-    assert capsys.readouterr().err == ""
-    monkeypatch.setenv("RANK", "8")
-    monkeypatch.setenv("LOCAL_RANK", "0")  # first rank of a second machine: its disk may differ from the first's
-    assert table.run(["fail"]) == 66
-    assert capsys.readouterr().err == "albert: error: [rank 8] shards: are missing\n"
+    for rank, local_rank, line in ((3, 3, ""), (8, 0, "albert: error: [rank 8] shards: are missing\n")):
+        monkeypatch.setenv("RANK", str(rank))
+        monkeypatch.setenv("LOCAL_RANK", str(local_rank))
+        assert table.run(["fail"]) == 66
+        assert capsys.readouterr().err == line
 
 
-def test_what_one_rank_met_is_said_by_that_rank(failing_command, capsys, monkeypatch):
+@pytest.mark.parametrize(
+    "error", [TryAgain("rank 1", "was lost"), AlbertError("x", "y"), ZeroDivisionError("z"), MemoryError()]
+)
+def test_an_error_of_one_rank_is_printed_by_it(error, failing_command, capsys, monkeypatch):
     monkeypatch.setenv("RANK", "3")
     monkeypatch.setenv("LOCAL_RANK", "3")
-    for error in (
-        TryAgain("rank 1", "was lost"),
-        AlbertError("x", "y"),
-        ZeroDivisionError("z"),
-        MemoryError(),
-    ):
-        failing_command(error)
-        assert table.run(["fail"]) != 0
-        assert capsys.readouterr().err.startswith("albert: error: [rank 3] ")
+    failing_command(error)
+    assert table.run(["fail"]) != 0
+    assert capsys.readouterr().err.startswith("albert: error: [rank 3] ")
 
 
 @pytest.mark.parametrize("name", list(table.COMMANDS))
-def test_all_commands_of_the_table_has_a_module(name):
+def test_every_command_has_a_module(name):
     assert importlib.util.find_spec(table.COMMANDS[name].module) is not None
-
-
-def test_an_interrupt_during_imports_ends_at_once_with_one_line(tmp_path):
-    """Libraries in C turn the exception into a failed import; here it would be swallowed."""
-    (tmp_path / "slow.py").write_text(
-        "import os, signal\n"
-        "try:\n"
-        "    os.kill(os.getpid(), signal.SIGINT)\n"
-        "    for _ in range(1000): pass\n"
-        "except KeyboardInterrupt as error:\n"
-        "    raise ImportError('failed') from error\n"
-    )
-    program = (
-        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler);"  # a shell's job may ignore it
-        "from albert.cli import main; main.COMMANDS['slow'] = main.Command('slow', '');"
-        "raise SystemExit(main.run(['slow']))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        env={**os.environ, "PYTHONPATH": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (130, "albert: error: interrupted\n")

@@ -1,4 +1,4 @@
-"""Options under the names that people know from elsewhere, and under those that they had before."""
+"""Other names of options: those of transformers and of other commands, and earlier ones."""
 
 from pathlib import Path
 
@@ -16,16 +16,16 @@ WITH_OPTIONS = [name for name in COMMANDS if name not in ("tokenizer", "analyze"
 WITH_OPTIONS += ["tokenizer train", "tokenizer convert", "analyze layers", "export onnx", "tables run"]
 
 
-def test_the_names_that_users_of_transformers_type_are_taken():
+def test_finetune_takes_names_of_transformers():
     words = "sst-2 --model-name-or-path tiny --lr 1e-3 --num_train_epochs=3 --output-dir out --max-steps 5"
     words += " --per-device-train-batch-size 8 --max-seq-length 64 --warmup-ratio 0.1"
-    asked = parse(Finetune, words.split(), "albert finetune")
-    assert (asked.task, asked.model, asked.learning_rate, asked.epochs) == ("sst-2", "tiny", 1e-3, 3)
-    assert (asked.batch_size, asked.max_length, asked.warmup_share, asked.steps) == (8, 64, 0.1, 5)
-    assert asked.output == Path("out")
+    options = parse(Finetune, words.split(), "albert finetune")
+    assert (options.task, options.model, options.learning_rate, options.epochs) == ("sst-2", "tiny", 1e-3, 3)
+    assert (options.batch_size, options.max_length, options.warmup_share, options.steps) == (8, 64, 0.1, 5)
+    assert options.output == Path("out")
 
 
-def test_pretraining_takes_them_for_the_values_of_its_recipe(capsys):
+def test_pretrain_takes_names_of_transformers_for_values_of_its_recipe(capsys):
     words = ["--data", "nowhere", "--output", "out", "--lr", "1e-3", "--max-seq-length", "64", "--warmup-steps", "-1"]
     assert run(["pretrain", "small", *words]) != 0
     assert "warmup_steps" in capsys.readouterr().err
@@ -61,12 +61,12 @@ def test_pretraining_takes_them_for_the_values_of_its_recipe(capsys):
         ("evaluate", "pretraining --model m --evaluation-objectives sop nsp", {"objective": ("sop", "nsp")}),
     ],
 )
-def test_one_thing_has_one_name_in_all_commands(command, words, expected):
-    asked = parse(all_commands()[command].shape, words.split(), f"albert {command}")
-    assert {name: getattr(asked, name) for name in expected} == expected
+def test_other_names_set_the_same_field(command, words, expected):
+    options = parse(all_commands()[command].shape, words.split(), f"albert {command}")
+    assert {name: getattr(options, name) for name in expected} == expected
 
 
-def test_options_inside_of_others_have_a_short_name():
+def test_options_in_groups_have_short_names():
     words = "--data d --output o --hidden-size 8 --steps 7 --warmup-steps 3 --objective nsp --max-ngram 1 --optim adamw"
     recipe = parse(PretrainCommand, [*words.split(), "--no-favor-shorter", "--model", "m"], "albert pretrain")
     assert recipe.init == "m" and recipe.recipe.model.hidden_size == 8
@@ -86,37 +86,36 @@ def test_options_inside_of_others_have_a_short_name():
         (["--torch-compile"], True),
     ],
 )
-def test_a_switch_that_may_be_left_unset_is_said_as_any_other(words, expected):
-    asked = parse(PretrainCommand, ["--data", "d", *words, "--output", "o"], "albert pretrain")
-    assert asked.recipe.compile is expected and str(asked.output) == "o"
+def test_a_switch_that_may_be_unset_is_set_like_others(words, expected):
+    options = parse(PretrainCommand, ["--data", "d", *words, "--output", "o"], "albert pretrain")
+    assert options.recipe.compile is expected and str(options.output) == "o"
 
 
-def test_no_near_miss_of_an_option_is_left_without_an_answer():
-    """Each option of each command without its last letter, and in capitals."""
-    tried = 0
+def test_every_misspelt_option_gets_a_suggestion():
+    """Each option of each command, without its last letter and in capitals."""
+    count = 0
     for shape in (all_commands()[words].shape for words in WITH_OPTIONS):
-        options = [option for option in options_of(shape) if option.long]
-        known = {name for option in options for name in (option.short, option.long)}
-        for option in options:
+        named = [option for option in options_of(shape) if option.long]
+        known = {name for option in named for name in (option.short, option.long)}
+        for option in named:
             for typed in {option.short[:-1], option.short.upper()} - known:
                 if len(option.short) < 7 or canonical_name(typed, known):
                     continue
                 with pytest.raises(UsageError, match="did you mean"):
                     canonical_arguments(shape, [typed, "1"], "albert")
-                tried += 1
-    assert tried > 600
+                count += 1
+    assert count > 600
 
 
 @pytest.mark.parametrize("words", [["--model", "m"], ["--model=m"], ["--model-name-or-path", "m"], ["m"]])
 @pytest.mark.parametrize("shape", [Predict, Serve])
-def test_a_positional_model_may_be_called_by_its_name(shape, words):
+def test_a_positional_model_may_be_given_as_an_option(shape, words):
     assert parse(shape, ["--device", "cpu", *words], "albert").model == "m"
 
 
-def test_earlier_names_work_and_say_the_present_one(capsys):
+def test_earlier_names_work_with_a_note(capsys):
     assert parse(Predict, ["m", "--ask", "embed"], "albert predict").task == "embed"
     assert parse(Finetune, ["race", "--model", "m", "--second-release"], "albert finetune").v2_recipe
-    said = capsys.readouterr().err
-    assert said == (
+    assert capsys.readouterr().err == (
         "albert: note: --ask is now called --task\nalbert: note: --second-release is now called --v2-recipe\n"
     )

@@ -1,4 +1,4 @@
-"""Where the output is no terminal, its lines depend neither on COLUMNS nor on the length of a path."""
+"""Without a terminal, lines depend neither on COLUMNS nor on the length of a path."""
 
 import re
 import shutil
@@ -31,15 +31,15 @@ COMMANDS = [
 @pytest.fixture(scope="module")
 def long_scene(scene, tmp_path_factory):
     """A copy of the scene in a folder whose path has more than 200 characters."""
-    place = tmp_path_factory.mktemp("long") / ("a-long-name-" * 9) / ("another-long-name-" * 6)
-    shutil.copytree(scene.text.parent, place)
-    return place
+    path = tmp_path_factory.mktemp("long") / ("a-long-name-" * 9) / ("another-long-name-" * 6)
+    shutil.copytree(scene.text.parent, path)
+    return path
 
 
-def shown(command, place, capsys):
-    """What a command prints on both streams, without times."""
+def shown(command, path, capsys):
+    """The output of a command on both streams, without times."""
     try:
-        code = run([word.format(scene=place) for word in command.split()])
+        code = run([word.format(scene=path) for word in command.split()])
     except SystemExit as end:
         code = end.code
     out, error = capsys.readouterr()
@@ -48,7 +48,7 @@ def shown(command, place, capsys):
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_what_is_printed_is_the_same_at_any_width(command, long_scene, capsys, monkeypatch):
+def test_output_does_not_depend_on_columns(command, long_scene, capsys, monkeypatch):
     monkeypatch.delenv("COLUMNS", raising=False)
     expected = shown(command, long_scene, capsys)
     assert not [line for line in expected[0].splitlines() if line.endswith(" ")]
@@ -59,7 +59,7 @@ def test_what_is_printed_is_the_same_at_any_width(command, long_scene, capsys, m
         assert "long-name-/" not in "".join(expected).replace(str(long_scene), "")
 
 
-def test_on_a_terminal_a_recipe_is_wrapped_at_its_width_and_no_line_ends_in_blanks(scene, capsys, terminal):
+def test_a_recipe_is_wrapped_at_the_width_of_a_terminal(scene, capsys, terminal):
     terminal(64)
     assert run(["pretrain", "quickstart", "--data", str(scene.corpus), "--output", str(scene.run), *TINY]) == 0
     lines = capsys.readouterr().out.partition("going on with")[0].splitlines()

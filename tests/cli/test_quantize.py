@@ -1,4 +1,4 @@
-"""`albert quantize` on models without a projection between embeddings and layers: reopened, they answer as before."""
+"""`albert quantize` on models without a projection between embeddings and layers: predictions stay close."""
 
 import shutil
 from pathlib import Path
@@ -12,20 +12,18 @@ from albert.runtime.manifest import verify_directory
 TEXTS = ["The capital of France is [MASK].", "She opened the [MASK] and went into the house.", "He was born in [MASK]."]
 
 
-def test_the_model_that_comes_along_is_quantised_and_answers_alike(checkout, tmp_path):
+def test_quantised_tiny_fills_masks_alike(checkout, tmp_path):
     source = checkout / "models" / "tiny"
     assert run(["quantize", str(source), "--output", str(tmp_path / "int8")]) == 0
-    whole, small = (albert.load(path, "cpu", precision="fp32") for path in (source, tmp_path / "int8"))
+    original, quantised = (albert.load(path, "cpu", precision="fp32") for path in (source, tmp_path / "int8"))
     for text in TEXTS:
-        likely = {guess["token"]: guess["score"] for guess in whole.fill_mask(text, top_k=3)}
-        found = {guess["token"]: guess["score"] for guess in small.fill_mask(text, top_k=20)}
+        likely = {guess["token"]: guess["score"] for guess in original.fill_mask(text, top_k=3)}
+        scores = {guess["token"]: guess["score"] for guess in quantised.fill_mask(text, top_k=20)}
         for token, score in likely.items():
-            assert found[token] == pytest.approx(score, abs=0.05)
+            assert scores[token] == pytest.approx(score, abs=0.05)
 
 
-def test_a_classifier_made_of_it_is_quantised_or_converted_with_its_examples_and_answers_alike(
-    checkout, scene, tmp_path, capsys
-):
+def test_a_quantised_or_converted_classifier_keeps_its_examples_and_answers_alike(checkout, scene, tmp_path, capsys):
     model = tmp_path / "run" / "model"
     rows = ("--train", str(scene.tables / "train.csv"), "--dev", str(scene.tables / "dev.csv"))
     flags = ("--text", "review", "--label", "stars", "--device", "cpu", "--epochs", "2", "--batch-size", "4")
@@ -33,15 +31,15 @@ def test_a_classifier_made_of_it_is_quantised_or_converted_with_its_examples_and
     assert run(["finetune", *base, *rows, *flags]) == 0
     assert run(["quantize", str(model), "--output", str(tmp_path / "int8")]) == 0
     shutil.make_archive(str(tmp_path / "packed"), "gztar", model)
-    for source, made in ((model, "copy"), (tmp_path / "packed.tar.gz", "unpacked")):
-        assert run(["convert", str(source), "--output", str(tmp_path / made)]) == 0
-    for made in ("int8", "copy", "unpacked"):
-        assert (tmp_path / made / "examples.json").read_bytes() == (model / "examples.json").read_bytes()
-        verify_directory(tmp_path / made)
+    for source, name in ((model, "copy"), (tmp_path / "packed.tar.gz", "unpacked")):
+        assert run(["convert", str(source), "--output", str(tmp_path / name)]) == 0
+    for name in ("int8", "copy", "unpacked"):
+        assert (tmp_path / name / "examples.json").read_bytes() == (model / "examples.json").read_bytes()
+        verify_directory(tmp_path / name)
     assert run(["evaluate", "--model", str(tmp_path / "int8"), *rows[2:], *flags[:6]]) == 0
     assert "accuracy" in capsys.readouterr().out
-    whole, small = (albert.load(path, "cpu", precision="fp32") for path in (model, tmp_path / "int8"))
-    for before, after in zip(whole.classify_batch(TEXTS), small.classify_batch(TEXTS), strict=True):
+    original, quantised = (albert.load(path, "cpu", precision="fp32") for path in (model, tmp_path / "int8"))
+    for before, after in zip(original.classify_batch(TEXTS), quantised.classify_batch(TEXTS), strict=True):
         expected = {answer["label"]: answer["score"] for answer in before}
         assert {answer["label"]: answer["score"] for answer in after} == pytest.approx(expected, abs=0.02)
 
@@ -57,7 +55,7 @@ def test_a_damaged_quantised_directory_is_refused(scene, tmp_path: Path, capsys)
         assert "SHA-256 differs" in capsys.readouterr().err
 
 
-def test_an_onnx_directory_is_no_model_to_predict_with(scene, tmp_path: Path, capsys):
+def test_predict_refuses_an_onnx_directory(scene, tmp_path: Path, capsys):
     assert run(["export", "onnx", str(scene.classifier), "--output", str(tmp_path / "onnx")]) == 0
     capsys.readouterr()
     assert run(["predict", str(tmp_path / "onnx"), "--classify", "It was a day."]) == 66

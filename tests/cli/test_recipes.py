@@ -1,4 +1,4 @@
-"""Recipes as files: printed with comments, read back from TOML and JSON, and refused with the key that was meant."""
+"""Recipe files: printed with comments, read from TOML and JSON."""
 
 import dataclasses
 import json
@@ -14,21 +14,21 @@ from .conftest import TINY
 
 
 def printed(capsys, *words):
-    """What a command prints that succeeds."""
+    """The output of a command."""
     capsys.readouterr()
     assert run([*words]) == 0
     return capsys.readouterr().out
 
 
 @pytest.mark.parametrize("name", RECIPES)
-def test_a_printed_recipe_reads_back_equal(name, tmp_path, capsys):
-    printing = ("pretrain", name, "--print-recipe")  # `continue` is the recipe of the model that --init names
-    text = to_toml(RECIPES[name]) if name == "continue" else printed(capsys, *printing)
+def test_a_printed_recipe_is_read_back(name, tmp_path, capsys):
+    # `continue` is the recipe of the model that --init names.
+    text = to_toml(RECIPES[name]) if name == "continue" else printed(capsys, "pretrain", name, "--print-recipe")
     (tmp_path / "mine.toml").write_text(text, encoding="utf-8")
     assert read_recipe(tmp_path / "mine.toml") == find_recipe(str(tmp_path / "mine.toml")) == RECIPES[name]
 
 
-def test_flags_and_files_change_single_values_and_flags_go_first(tmp_path, capsys):
+def test_files_change_single_values_and_flags_override_them(tmp_path, capsys):
     (tmp_path / "mine.toml").write_text("batch_size = 64\n[optimizer]\nlearning_rate = 1\n", encoding="utf-8")
     (tmp_path / "mine.json").write_text(json.dumps({"batch_size": 64, "optimizer": {"learning_rate": 1}}))
     for file in ("mine.toml", "mine.json"):
@@ -61,14 +61,14 @@ def test_every_value_of_a_recipe_has_a_comment(capsys):
     assert max(map(len, lines)) <= 102
 
 
-def test_a_renamed_recipe_works_and_says_its_new_name(capsys):
+def test_a_renamed_recipe_works_with_a_note(capsys):
     assert run(["pretrain", "two-cores", "--print-recipe"]) == 0
     old = capsys.readouterr()
     assert "the recipe two-cores is now called small" in old.err
     assert tomllib.loads(old.out) == tomllib.loads(printed(capsys, "pretrain", "small", "--print-recipe"))
 
 
-def test_a_run_of_a_printed_recipe_is_the_same_run(scene, tmp_path, capsys):
+def test_a_printed_recipe_gives_the_same_run(scene, tmp_path, capsys):
     (tmp_path / "mine.toml").write_text(printed(capsys, "pretrain", "quickstart", *TINY, "--print-recipe"))
     for words in (["quickstart", *TINY], ["--recipe", str(tmp_path / "mine.toml"), "--device", "cpu"]):
         output = tmp_path / words[0].strip("-")
@@ -77,7 +77,7 @@ def test_a_run_of_a_printed_recipe_is_the_same_run(scene, tmp_path, capsys):
         assert (tmp_path / "quickstart" / file).read_bytes() == (tmp_path / "recipe" / file).read_bytes()
 
 
-def test_options_of_finetune_are_kept_in_a_file(tmp_path, capsys):
+def test_options_of_finetune_are_printed_and_read_back(tmp_path, capsys):
     words = ["--train", "my.csv", "--text", "review", "--model", "tiny", "--lr", "1e-3", "--num-hidden-layers", "3"]
     (tmp_path / "mine.toml").write_text(printed(capsys, "finetune", *words, "--print-recipe"), encoding="utf-8")
     again = printed(capsys, "finetune", "--recipe", str(tmp_path / "mine.toml"), "--seed", "7", "--print-recipe")
@@ -87,7 +87,7 @@ def test_options_of_finetune_are_kept_in_a_file(tmp_path, capsys):
     assert (values["text"], values["learning_rate"], values["num_hidden_layers"]) == ("review", 0.001, 3)
 
 
-def test_fine_tuning_from_a_file_gives_the_same_scores(scene, tmp_path, capsys):
+def test_fine_tuning_from_a_file_gives_the_same_weights(scene, tmp_path, capsys):
     words = ["--train", str(scene.tables / "train.csv"), "--text", "review", "--label", "stars", "--steps", "2"]
     words += ["--model", str(scene.pretrained), "--max-length", "16", "--device", "cpu"]
     (tmp_path / "mine.toml").write_text(printed(capsys, "finetune", *words, "--print-recipe"), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""`albert show`: samples as text, whose every mark is true."""
+"""`albert show`: training samples as text, and counts."""
 
 import re
 
@@ -39,7 +39,7 @@ def shown(capsys, *arguments):
     return capsys.readouterr().out
 
 
-def test_what_is_shown_is_what_a_run_sees(corpus, capsys):
+def test_shown_samples_are_those_of_a_run(corpus, capsys):
     out = shown(capsys, corpus, "--number", "20", "--first", "3", "--epoch", "1", "--seed", "7", "--max-length", "64",
                 "--count", "0")  # fmt: skip
     opened = TokenCorpus.open(corpus, verify=False)
@@ -52,8 +52,8 @@ def test_what_is_shown_is_what_a_run_sees(corpus, capsys):
         assert samples.per_epoch + 3 <= int(number.replace(",", "")) < samples.per_epoch + 23
         plain = " ".join(text.split())
         assert plain.startswith(f"{len(sample.token_ids)} tokens, {len(sample.masked_labels)} masked")
-        said = {0: "label 0: in order", 1: "label 1: swapped", -100: "nothing is asked of the order"}
-        assert said[sample.order_label] in plain
+        labels = {0: "label 0: in order", 1: "label 1: swapped", -100: "nothing is asked of the order"}
+        assert labels[sample.order_label] in plain
         body = " ".join(line.strip() for line in text.splitlines() if line.startswith("      "))
         seen = re.sub(r"\{([^{}]*) → ([^{}]*)\}", r"\1", body).replace(" ¦", "")
         ids = sample.token_ids.copy()
@@ -64,7 +64,7 @@ def test_what_is_shown_is_what_a_run_sees(corpus, capsys):
         assert masks == int((sample.token_ids == tokenizer.mask_id).sum())
 
 
-def test_it_is_readable_at_100_columns_and_without_colour(corpus, capsys, terminal):
+def test_lines_have_at_most_100_columns_without_colour(corpus, capsys, terminal):
     terminal(140)
     out = shown(capsys, corpus, "--max-length", "128")
     assert max(map(len, out.splitlines()[1:])) <= 100  # the first line names the corpus
@@ -72,7 +72,7 @@ def test_it_is_readable_at_100_columns_and_without_colour(corpus, capsys, termin
 
 
 @pytest.mark.parametrize("objective", ["sop", "nsp", "none", "sop-reference"])
-def test_every_option_of_a_recipe_can_be_shown(corpus, capsys, objective):
+def test_options_of_a_recipe_change_the_samples(corpus, capsys, objective):
     out = shown(capsys, corpus, "--objective", objective, "--max-length", "96", "--unit", "token", "--max-ngram", "1",
                 "--replacement", "span", "--max-predictions", "2", "--no-favor-shorter", "--number", "30")  # fmt: skip
     labels = {
@@ -87,7 +87,7 @@ def test_every_option_of_a_recipe_can_be_shown(corpus, capsys, objective):
     assert "draws of n = 1" in plain and "draws of n = 2" not in plain
 
 
-def test_samples_are_counted_beside_what_is_expected(corpus, capsys):
+def test_counts_are_shown_beside_their_expectations(corpus, capsys):
     out = shown(capsys, corpus, "--number", "0", "--count", "50", "--max-length", "64")
     assert "50 samples, counted" in out and "sample 0" not in out
     assert re.search(r"padding, of all tokens computed +0\.0000 +0\.0000 +exact", out)

@@ -1,4 +1,4 @@
-"""`albert tables`, on a toy scale: from the plan to the report; killed it goes on; two processes divide it."""
+"""`albert tables` at a toy scale: plan, runs, report, resumption after a kill, two processes at once."""
 
 import csv
 import json
@@ -22,13 +22,13 @@ KILLED = Path(__file__).with_name("killed_tables.py")
 
 @pytest.fixture(autouse=True)
 def toy_scale(monkeypatch):
-    """The scale tiny, made a matter of seconds."""
+    """Replace the scale tiny by one that takes seconds."""
     monkeypatch.setitem(grids.SCALES, "tiny", TOY)
 
 
 @pytest.fixture(scope="module")
 def sentences(tmp_path_factory) -> Path:
-    """A folder of GLUE with SST-2 alone, of 16 rows."""
+    """A folder of GLUE with 16 rows of SST-2."""
     folder = tmp_path_factory.mktemp("glue")
     (folder / "SST-2").mkdir()
     rows = "".join(f"{word} bale mo du\t{number % 2}\n" for number, word in enumerate(["ba", "co"] * 8))
@@ -48,7 +48,7 @@ def weights(root: Path) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def finished(scene, sentences, tmp_path_factory) -> Path:
-    """The root of Table 5, run to its end."""
+    """The root directory of a finished Table 5."""
     root = tmp_path_factory.mktemp("finished")
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(grids.SCALES, "tiny", TOY)
@@ -75,7 +75,7 @@ def test_a_finished_table_has_every_figure(finished, scene, sentences, capsys):
     assert not list(finished.glob("scores/*/*/checkpoints"))
 
 
-def test_nothing_is_done_twice(finished, scene, sentences, capsys):
+def test_a_finished_table_is_not_run_again(finished, scene, sentences, capsys):
     before = {path: path.stat().st_mtime_ns for path in finished.glob("*/**/*") if "tables" not in path.parts}
     assert run(words("run", scene, sentences, finished)) == 0
     assert "0.00 hours left" in capsys.readouterr().out
@@ -83,9 +83,7 @@ def test_nothing_is_done_twice(finished, scene, sentences, capsys):
     assert after == before
 
 
-def test_without_its_weights_a_folder_is_shown_and_what_needs_them_has_them_made_again(
-    finished, scene, sentences, tmp_path, capsys
-):
+def test_exported_results_are_shown_and_missing_weights_are_trained_again(finished, scene, sentences, tmp_path, capsys):
     root = tmp_path / "kept"
     assert run(["tables", "export", str(root), "--output", str(finished)]) == 0
     assert f"{root}: " in capsys.readouterr().out
@@ -107,17 +105,15 @@ def test_without_its_weights_a_folder_is_shown_and_what_needs_them_has_them_made
         assert (root / "tables" / name).read_text() == (finished / "tables" / name).read_text()
 
 
-def test_killed_in_the_middle_it_goes_on_and_two_processes_divide_what_is_left(
-    finished, scene, sentences, checkout, tmp_path
-):
+def test_after_a_kill_two_processes_finish_the_runs(finished, scene, sentences, checkout, tmp_path):
     environment = {**os.environ, "PYTHONPATH": str(checkout)}
     command = [sys.executable, str(KILLED), str(tmp_path), *words("run", scene, sentences, tmp_path)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
-    said = [(tmp_path / f"said-{number}").read_text(encoding="utf-8") for number in range(2)]
-    assert done.returncode == 0, done.stderr + "".join(said)
+    outputs = [(tmp_path / f"output-{number}").read_text(encoding="utf-8") for number in range(2)]
+    assert done.returncode == 0, done.stderr + "".join(outputs)
     assert weights(tmp_path) == weights(finished) and len(weights(tmp_path)) == 3
     titles = [
-        {line for line in text.splitlines() if line.startswith("albert-base") and ", seed " in line} for text in said
+        {line for line in text.splitlines() if line.startswith("albert-base") and ", seed " in line} for text in outputs
     ]
     assert titles[0] and titles[1] and not titles[0] & titles[1]
     for name in ("5.md", "5.csv"):
@@ -133,10 +129,10 @@ def test_a_plan_starts_nothing_and_writes_nothing(scene, sentences, tmp_path, ca
     assert not root.exists()
 
 
-def test_what_another_table_has_run_is_not_planned_again(finished, scene, sentences, capsys, monkeypatch):
-    """Ten models of six updates in all, an hour each; the three of Table 5 are there, of which Table 3 has one too."""
-    pace = execution.StepTiming(tokens=1.0, update_seconds=3600.0, flops_per_second=1e9, memory=1, measured=False)
-    monkeypatch.setattr(execution, "time_step", lambda *_: pace)  # the test above measures
+def test_runs_of_another_table_are_not_planned_again(finished, scene, sentences, capsys, monkeypatch):
+    """Ten runs of six updates, an hour each; the three of Table 5 are finished, and Table 3 shares one of them."""
+    timing = execution.StepTiming(tokens=1.0, update_seconds=3600.0, flops_per_second=1e9, memory=1, measured=False)
+    monkeypatch.setattr(execution, "time_step", lambda *_: timing)  # the test above measures
     words_of_both = words("plan", scene, sentences, finished)
     words_of_both.insert(3, "3")
     assert run(words_of_both) == 0

@@ -1,4 +1,4 @@
-"""`albert verify`: damage is found in whatever was written, and named."""
+"""`albert verify` finds and names damage."""
 
 import pytest
 
@@ -16,17 +16,17 @@ def written(tmp_path):
     return tmp_path
 
 
-def test_what_is_whole_is_said_to_be(written, capsys):
+def test_intact_directories_are_reported(written, capsys):
     assert run(["verify", str(written / "one"), str(written / "runs/mine")]) == 0
     printed = capsys.readouterr().out
     assert printed.replace(str(written), "").count(" intact ") == 3
     assert "1 records" in printed
 
 
-@pytest.mark.parametrize("place", ["one", "runs/mine/model", "runs/mine/checkpoints/step-00000010"])
+@pytest.mark.parametrize("directory", ["one", "runs/mine/model", "runs/mine/checkpoints/step-00000010"])
 @pytest.mark.parametrize("file", ["part/numbers.bin", "MANIFEST.json"])
-def test_a_flipped_bit_is_found_and_the_others_still_checked(written, capsys, place, file):
-    damaged = written / place / file
+def test_a_flipped_bit_is_found_and_other_directories_are_checked(written, capsys, directory, file):
+    damaged = written / directory / file
     data = bytearray(damaged.read_bytes())
     data[len(data) // 2] ^= 1
     damaged.write_bytes(bytes(data))

@@ -1,4 +1,4 @@
-"""A small table, a clock that both doors see alike, and folders compared byte for byte."""
+"""A small table, a reproducible clock, and the bytes of folders."""
 
 import random
 import resource
@@ -19,25 +19,25 @@ def make_reviews(number: int = 40) -> list[dict[str, str]]:
     """Rows of `review` and `stars`."""
     numbers = random.Random(0)
     rows = []
-    for place in range(number):
-        stars, words = ("up", GOOD) if place % 2 else ("down", BAD)
-        rows.append({"review": f"film {place} is {numbers.choice(words)} and {numbers.choice(words)}", "stars": stars})
+    for index in range(number):
+        stars, words = ("up", GOOD) if index % 2 else ("down", BAD)
+        rows.append({"review": f"film {index} is {numbers.choice(words)} and {numbers.choice(words)}", "stars": stars})
     return rows
 
 
 @pytest.fixture
 def reviews(tmp_path) -> Path:
     """A CSV file."""
-    place = tmp_path / "reviews.csv"
-    place.write_text("review,stars\n" + "".join(f"{row['review']},{row['stars']}\n" for row in make_reviews()))
-    return place
+    path = tmp_path / "reviews.csv"
+    path.write_text("review,stars\n" + "".join(f"{row['review']},{row['stars']}\n" for row in make_reviews()))
+    return path
 
 
 REAL = {name: getattr(time, name) for name in ("time", "monotonic", "perf_counter")}
 
 
-def tell(real: Callable[[], float], ticks: Iterator[int]) -> float:
-    """The time: for albert's own modules it goes on a hundredth of a second a call, for curves it stands still."""
+def read_clock(real: Callable[[], float], ticks: Iterator[int]) -> float:
+    """The time: a hundredth of a second later at each call from albert, and constant for TensorBoard."""
     caller = str(sys._getframe(1).f_globals["__name__"])
     if caller.startswith("albert."):
         return next(ticks) / 100
@@ -46,11 +46,11 @@ def tell(real: Callable[[], float], ticks: Iterator[int]) -> float:
 
 @pytest.fixture
 def clock(monkeypatch):
-    """A function that sets the clocks back to the same start: equal work then takes equal time."""
+    """A function that resets the clocks, so that equal work takes equal time."""
 
     def start() -> None:
         for name, real in REAL.items():
-            monkeypatch.setattr(time, name, partial(tell, real, count(1_000_000)))
+            monkeypatch.setattr(time, name, partial(read_clock, real, count(1_000_000)))
         usage = resource.getrusage(resource.RUSAGE_SELF)
         monkeypatch.setattr(resource, "getrusage", lambda who: usage)
         monkeypatch.setattr(socket, "gethostname", lambda: "machine")
@@ -62,5 +62,5 @@ def clock(monkeypatch):
 
 
 def files_of(folder: Path) -> dict[str, bytes]:
-    """Every file below a folder, by its path from there."""
+    """Relative path -> content of every file below a folder."""
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}

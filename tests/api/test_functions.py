@@ -1,4 +1,4 @@
-"""The functions of the package beside the commands: the same keywords, results and files; and what only Python has."""
+"""The functions of the package have the keywords, defaults and files of the commands."""
 
 import dataclasses
 import inspect
@@ -28,7 +28,7 @@ FUNCTIONS = {
     "tokenizer.train": (albert.tokenizer.train, options.TrainTokenizer),
 }
 PRINTING = {"evaluate": {"json", "csv"}}
-"""Options on how a command prints, which a function does not."""
+"""Options for printing, which functions lack."""
 STARS = {"text": "review", "label": "stars", "model": "tiny", "device": "cpu", "steps": 3, "evaluate_every": 2}
 MODEL = {"embedding_size": 16, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
 MODEL |= {"intermediate_size": 64}
@@ -36,14 +36,14 @@ RECIPE = {"batch_size": 2, "micro_batch_size": 2, "evaluation_sequences": 4, "pr
 
 
 def words(**keywords: object) -> list[str]:
-    """Keywords as words of a command line."""
-    found: list[str] = []
+    """Keywords as arguments of a command."""
+    arguments: list[str] = []
     for name, value in keywords.items():
         if isinstance(value, dict):
-            found += words(**{f"{name}.{inner}": each for inner, each in value.items()})
+            arguments += words(**{f"{name}.{inner}": each for inner, each in value.items()})
         else:
-            found += [f"--{name.replace('_', '-')}", *map(str, value if isinstance(value, list) else [value])]
-    return found
+            arguments += [f"--{name.replace('_', '-')}", *map(str, value if isinstance(value, list) else [value])]
+    return arguments
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -58,16 +58,16 @@ def test_a_function_has_the_keywords_and_defaults_of_its_command(name):
     for parameter in signature.values():
         if parameter.name in fields and parameter.name not in more:
             field = fields[parameter.name]
-            made = field.default if field.default_factory is options.MISSING else field.default_factory()
-            assert parameter.default == (inspect.Parameter.empty if made is options.MISSING else made)
+            default = field.default if field.default_factory is options.MISSING else field.default_factory()
+            assert parameter.default == (inspect.Parameter.empty if default is options.MISSING else default)
         assert str(parameter.annotation) != "Any"
 
 
-def test_the_types_that_editors_see_are_those_of_the_options():
+def test_the_stub_file_is_up_to_date():
     assert PLACE.read_text(encoding="utf-8") == stub(), "run python scripts/write_stub.py"
 
 
-def test_what_is_public_is_seen_and_nothing_else():
+def test_dir_lists_the_public_names():
     public = ["AlbertEmbedding", "AlbertError", "evaluate", "finetune", "load", "open_model", "pack", "prepare"]
     assert dir(albert) == sorted([*public, "pretrain", "push", "tokenizer", "__version__"])
     assert sorted(albert.__all__) == sorted([*public, "pretrain", "push", "tokenizer"])
@@ -76,19 +76,19 @@ def test_what_is_public_is_seen_and_nothing_else():
     assert "    held_out: Your own tables without dev: the share" in help_text
 
 
-def test_importing_the_package_loads_nothing_heavy():
+def test_importing_the_package_imports_no_slow_library():
     heavy = ("torch", "pandas", "matplotlib")
     loaded = f"print(*(name for name in {heavy} if name in sys.modules))"
     code = f"import sys, albert, albert.api.options; albert.prepare; {loaded}"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout.strip() == b""
 
 
-def test_both_doors_write_the_same_bytes(reviews, tmp_path, monkeypatch, clock):
-    """A whole life: tokenizer, corpus, pre-training, fine-tuning with two seeds and one, evaluation."""
+def test_functions_and_commands_write_the_same_bytes(reviews, tmp_path, monkeypatch, clock):
+    """Tokenizer, corpus, pre-training, fine-tuning with one and with two seeds, evaluation."""
     text = tmp_path / "text.jsonl"
     text.write_text("".join(f'{{"text": "{row["review"]}. It is long."}}\n' for row in make_reviews(60)))
-    learnt = {**STARS, "model": "runs/small", "train": str(reviews), "output": "runs/stars"}
-    seeds = {**learnt, "output": "runs/seeds", "seeds": 2, "steps": 1}
+    tuned = {**STARS, "model": "runs/small", "train": str(reviews), "output": "runs/stars"}
+    seeds = {**tuned, "output": "runs/seeds", "seeds": 2, "steps": 1}
     pieces = {"output": "tokenizer", "vocab_size": 50}
     corpus = {"tokenizer": "tokenizer", "output": "corpus", "held_out": 0.2, "workers": 1}
     recipe = {**RECIPE, "data": "corpus", "output": "runs/small", "model": MODEL, "sequences": {"max_length": 32}}
@@ -98,7 +98,7 @@ def test_both_doors_write_the_same_bytes(reviews, tmp_path, monkeypatch, clock):
         (["tokenizer", "train", str(text)], albert.tokenizer.train, text, pieces),
         (["prepare", str(text)], albert.prepare, [text], corpus),
         (["pretrain", "quickstart"], albert.pretrain, "quickstart", recipe),
-        (["finetune"], albert.finetune, None, learnt),
+        (["finetune"], albert.finetune, None, tuned),
         (["finetune"], albert.finetune, None, seeds),
         (["evaluate"], albert.evaluate, None, scored),
     ]
@@ -126,26 +126,25 @@ def test_both_doors_write_the_same_bytes(reviews, tmp_path, monkeypatch, clock):
         (options.Finetune, {"model": "m", "exits": 3}, (3,)),
     ],
 )
-def test_one_value_is_taken_where_several_may_be_given(shape, given, expected):
+def test_a_single_value_is_accepted_for_a_sequence(shape, given, expected):
     assert getattr(options_from(shape, given, "albert"), [*given][-1]) == expected
 
 
-def test_every_short_name_of_the_command_is_a_keyword():
+def test_every_short_option_is_a_keyword():
     for name, (_, shape) in FUNCTIONS.items():
         known = {one.name: one for one in keywords_of(shape)}
         for option in options_of(shape):
             word, (outer, _, inner) = option.name.replace("-", "_"), option.long[2:].replace("-", "_").partition(".")
-            if "." in word:  # another part has such a field, so it has no short name
-                continue
-            taken = by_keyword([(word, "1")], known, name)
-            assert taken == ({outer: {inner: "1"}} if inner else {word: "1"})
+            if "." not in word:  # otherwise several groups have such a field
+                expected = {outer: {inner: "1"}} if inner else {word: "1"}
+                assert by_keyword([(word, "1")], known, name) == expected
 
 
-def test_values_of_a_recipe_are_taken_by_the_names_that_the_command_takes():
+def test_values_of_a_recipe_have_the_names_of_options():
     known = {one.name: one for one in keywords_of(options.Pretrain)}
     given = {"lr": 1e-3, "hidden_size": 8, "steps": 7, "optimizer": "adamw", "bf16": True, "model_name_or_path": "m"}
-    taken = by_keyword([*given.items(), ("schedule", {"warmup_steps": 2}), ("output_dir", "o")], known, "")
-    assert taken == {
+    values = by_keyword([*given.items(), ("schedule", {"warmup_steps": 2}), ("output_dir", "o")], known, "")
+    assert values == {
         "optimizer": {"learning_rate": 1e-3, "kind": "adamw"},
         "model": {"hidden_size": 8},
         "schedule": {"warmup_steps": 2, "total_steps": 7},
@@ -168,7 +167,7 @@ def test_values_of_a_recipe_are_taken_by_the_names_that_the_command_takes():
         ({"steps": "many"}, "schedule: total_steps: is a string, int is expected"),
     ],
 )
-def test_a_name_that_is_wrong_or_given_twice_is_answered_with_the_right_one(given, line, tmp_path):
+def test_unknown_and_repeated_keywords_are_refused_with_a_remedy(given, line, tmp_path):
     with pytest.raises(albert.AlbertError) as caught:
         albert.pretrain("small", **{"data": tmp_path, "output": tmp_path / "run", **given})
     assert str(caught.value) == f"albert.pretrain: {line}"
@@ -186,17 +185,17 @@ def test_a_name_that_is_wrong_or_given_twice_is_answered_with_the_right_one(give
         (lambda: albert.evaluate(), "albert.evaluate: model: is missing; it is a model directory, a run"),
     ],
 )
-def test_what_is_missing_is_said_with_what_it_is(call, line):
+def test_a_missing_keyword_is_described(call, line):
     with pytest.raises(albert.AlbertError) as caught:
         call()
     assert str(caught.value).startswith(line)
 
 
-def test_a_recipe_is_a_file_or_a_dict_as_for_the_command(reviews, tmp_path, monkeypatch):
-    asked = []
-    monkeypatch.setattr("albert.api.tasks.run_finetune", lambda args: asked.append(args))
+def test_a_recipe_may_be_a_file_or_a_dict(reviews, tmp_path, monkeypatch):
+    calls = []
+    monkeypatch.setattr("albert.api.tasks.run_finetune", lambda args: calls.append(args))
     monkeypatch.setattr(
-        "albert.api.functions.run_pretrain", lambda args: asked.append(args) or object.__new__(PretrainResult)
+        "albert.api.functions.run_pretrain", lambda args: calls.append(args) or object.__new__(PretrainResult)
     )
     recipe = {"train": str(reviews), "text": "review", "model": "tiny", "learning_rate": 0.5, "depth": 1}
     (tmp_path / "mine.json").write_text(json.dumps(recipe))
@@ -205,12 +204,12 @@ def test_a_recipe_is_a_file_or_a_dict_as_for_the_command(reviews, tmp_path, monk
         albert.finetune(recipe=given, lr=0.25, output=tmp_path / "out")
         words = ["--recipe", str(tmp_path / "mine.toml"), "--lr", "0.25", "--output", str(tmp_path / "out")]
         by_command = parse(options.Finetune, words[2:], "", defaults_from_file(FinetuneCommand, words))
-        assert vars(asked.pop()) == vars(by_command)
+        assert vars(calls.pop()) == vars(by_command)
     (tmp_path / "pre.toml").write_text("batch_size = 64\n[optimizer]\nlearning_rate = 1\n")
     for given in (tmp_path / "pre.toml", {"batch_size": 64, "optimizer": {"learning_rate": 1}}):
         albert.pretrain(recipe=given, data=["corpus"], output="run", batch_size=32)
         expected = dataclasses.replace(read_recipe(tmp_path / "pre.toml"), batch_size=32)
-        assert asked.pop().recipe == expected
+        assert calls.pop().recipe == expected
     (tmp_path / "bad.toml").write_text("learning_rat = 3\n")
     with pytest.raises(albert.AlbertError, match=r"bad.toml: learning_rat: unknown key; did you mean 'learning_rate'"):
         albert.finetune(recipe=tmp_path / "bad.toml", output=tmp_path / "out")

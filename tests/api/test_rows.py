@@ -1,4 +1,4 @@
-"""Rows in memory, bad input, the notebook's view of a result, and a training loop of one's own."""
+"""Rows in memory, bad input, results in notebooks, and your own training loop."""
 
 import subprocess
 import sys
@@ -24,40 +24,46 @@ TABLE = {"text": "review", "label": "stars", "device": "cpu", "steps": 3, "evalu
 @pytest.fixture(scope="module")
 def model(tmp_path_factory) -> Path:
     """An untrained model, and its tokenizer."""
-    place = tmp_path_factory.mktemp("model")
+    directory = tmp_path_factory.mktemp("model")
     tokenizer = train_tokenizer([row["review"] for row in make_reviews()], vocab_size=50)
-    (place / "tokenizer").mkdir()
-    tokenizer.save(place / "tokenizer")
+    (directory / "tokenizer").mkdir()
+    tokenizer.save(directory / "tokenizer")
     shape = {"embedding_size": 16, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
     config = AlbertConfig(vocab_size=50, intermediate_size=64, max_position_embeddings=64, **shape)
     torch.manual_seed(0)
-    save_model_directory(place / "model", AlbertForPreTraining(config), place / "tokenizer")
-    return place / "model"
+    save_model_directory(directory / "model", AlbertForPreTraining(config), directory / "tokenizer")
+    return directory / "model"
 
 
-def test_rows_in_memory_are_learnt_as_those_of_a_file(model, reviews, tmp_path):
+def inner_frames(error: BaseException) -> list[str]:
+    """The modules of the package in a traceback."""
+    paths = [Path(frame.filename) for frame in traceback.extract_tb(error.__traceback__)]
+    return [path.name for path in paths if path.parts[-4:-2] == ("src", "albert")]
+
+
+def test_rows_in_memory_give_the_weights_of_a_file(model, reviews, tmp_path):
     pandas = pytest.importorskip("pandas")
     rows = make_reviews()
-    given = {"file": reviews, "dicts": rows, "frame": pandas.DataFrame(rows), "generator": (row for row in rows)}
+    inputs = {"file": reviews, "dicts": rows, "frame": pandas.DataFrame(rows), "generator": (row for row in rows)}
     results = {
-        name: albert.finetune(train=taken, model=model, output=tmp_path / name, **TABLE)
-        for name, taken in given.items()
+        name: albert.finetune(train=rows_or_file, model=model, output=tmp_path / name, **TABLE)
+        for name, rows_or_file in inputs.items()
     }
-    weights = {files_of(tmp_path / name)["model/model.safetensors"] for name in given}
+    weights = {files_of(tmp_path / name)["model/model.safetensors"] for name in inputs}
     assert len(weights) == 1
-    assert all(each.scores == results["file"].scores for each in results.values())
-    assert albert.evaluate(model=results["dicts"].model).scores == results["file"].scores  # its rows are kept
+    assert all(result.scores == results["file"].scores for result in results.values())
+    assert albert.evaluate(model=results["dicts"].model).scores == results["file"].scores  # on the saved rows
     again = albert.finetune(train=rows, model=model, output=tmp_path / "dicts", **TABLE)
     assert again.found.already_complete
     assert len(list((tmp_path / "dicts" / "data").iterdir())) == 1
     other = albert.evaluate(model=results["file"].model, dev=rows[:10])
     assert len(other.predictions) == 10
-    shown, accuracy = results["dicts"]._repr_html_(), results["dicts"].scores["accuracy"]
-    assert shown.count("<svg") == 1 and "best constant" in shown and f"{accuracy:.2f}" in shown
+    notebook, accuracy = results["dicts"]._repr_html_(), results["dicts"].scores["accuracy"]
+    assert notebook.count("<svg") == 1 and "best constant" in notebook and f"{accuracy:.2f}" in notebook
     assert "best constant" in repr(results["dicts"]) and str(results["dicts"].model) in repr(results["dicts"])
 
 
-def test_what_is_missing_or_of_numpy_is_read_as_json():
+def test_missing_values_and_numpy_values_become_json():
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame({"text": ["a", None], "stars": [5, 4], "when": pandas.to_datetime(["2020-01-02"] * 2)})
     lines = '{"text": "a", "stars": 5, "when": "2020-01-02 00:00:00"}\n{"stars": 4, "when": "2020-01-02 00:00:00"}\n'
@@ -87,14 +93,13 @@ def test_what_is_missing_or_of_numpy_is_read_as_json():
         ),
     ],
 )
-def test_bad_input_is_one_line_in_words_of_python_and_leaves_nothing(changed, message, model, tmp_path, monkeypatch):
+def test_bad_input_is_one_line_with_keywords_and_leaves_no_files(changed, message, model, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     keywords = {"train": make_reviews(), "model": model, "output": "run", **TABLE, **changed}
     with pytest.raises(albert.AlbertError) as caught:
         albert.finetune(**keywords)
     assert str(caught.value).startswith(message) and "\n" not in str(caught.value)
-    frames = [Path(frame.filename) for frame in traceback.extract_tb(caught.value.__traceback__)]
-    assert [place.name for place in frames if place.parts[-4:-2] == ("src", "albert")] == ["errors.py"]
+    assert inner_frames(caught.value) == ["errors.py"]
     assert caught.value.__cause__ is None and caught.value.__suppress_context__
     assert list(tmp_path.iterdir()) == []
 
@@ -107,16 +112,15 @@ def test_bad_input_is_one_line_in_words_of_python_and_leaves_nothing(changed, me
         (lambda model: albert.load(model).embed("a"), "texts: is one text, a list of them is expected"),
     ],
 )
-def test_what_a_model_cannot_do_is_one_line_without_frames_of_ours(call, message, model):
+def test_errors_of_a_loaded_model_are_one_line_without_inner_frames(call, message, model):
     with pytest.raises(albert.AlbertError) as caught:
         call(model)
     assert message in str(caught.value) and "\n" not in str(caught.value)
-    frames = [Path(frame.filename) for frame in traceback.extract_tb(caught.value.__traceback__)]
-    assert [place.name for place in frames if place.parts[-4:-2] == ("src", "albert")] == ["errors.py"]
+    assert inner_frames(caught.value) == ["errors.py"]
 
 
-def test_a_choice_that_there_is_not_is_one_line(model):
-    """In a process of its own: here the tests check the types of arguments first."""
+def test_an_unknown_choice_is_one_line(model):
+    """In a process without the type checks of the tests."""
     program = f"""
 import sys, albert
 for function, choice in ((albert.open_model, dict(kind="clasification")), (albert.load, dict(precision="fp8"))):
@@ -125,13 +129,13 @@ for function, choice in ((albert.open_model, dict(kind="clasification")), (alber
     except albert.AlbertError as error:
         sys.excepthook(type(error), error, error.__traceback__)
 """
-    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True)
-    lines = [line for line in said.stderr.splitlines() if "is not a choice" in line]
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True)
+    lines = [line for line in done.stderr.splitlines() if "is not a choice" in line]
     assert lines[0].endswith("albert.open_model: kind: 'clasification' is not a choice; did you mean 'classification'?")
     assert lines[1].endswith("precision: 'fp8' is not a choice; known: auto, fp32, bf16, int8")
 
 
-def test_texts_in_memory_become_a_tokenizer_and_a_corpus(tmp_path):
+def test_tokenizer_and_corpus_are_made_from_texts_in_memory(tmp_path):
     texts = [{"text": f"{row['review']}. It is long."} for row in make_reviews()]
     trained = albert.tokenizer.train(texts, output=tmp_path / "tokenizer", vocab_size=45)
     assert albert.tokenizer.load(trained.output).fingerprint == trained.tokenizer.fingerprint
@@ -143,7 +147,7 @@ def test_texts_in_memory_become_a_tokenizer_and_a_corpus(tmp_path):
     assert planned.estimate is not None and not (tmp_path / "later").exists()
 
 
-def test_a_training_loop_of_ones_own_learns(model):
+def test_your_own_training_loop_learns(model):
     rows = make_reviews(16)
     torch.manual_seed(0)
     network, tokenizer = albert.open_model(model, "classification", num_labels=2)
@@ -162,7 +166,7 @@ def test_a_training_loop_of_ones_own_learns(model):
     assert ids == [tokenizer.cls_id, *tokenizer.encode(rows[0]["review"])[:30], tokenizer.sep_id]
 
 
-def test_pairs_are_packed_with_their_segments_and_cut_together(model):
+def test_pairs_are_packed_with_segments_and_cut(model):
     _, tokenizer = albert.open_model(model)
     batch = albert.pack(tokenizer, ["good film " * 9, "bad"], ["dull " * 3, "fine"], max_length=12)
     assert batch.lengths[0] == 12 and batch.lengths[1] < 12
@@ -173,7 +177,7 @@ def test_pairs_are_packed_with_their_segments_and_cut_together(model):
             albert.pack(tokenizer, texts, pairs)
 
 
-def test_a_curve_keeps_within_its_picture():
+def test_a_curve_stays_within_its_picture():
     drawn = svg_curve("loss <1>", [(0, 3.0), (10, 1.0), (20, 2.0)])
     assert "loss &lt;1&gt;" in drawn and "step 20" in drawn and ">3<" in drawn and ">1<" in drawn
     points = [pair.split(",") for pair in drawn.split('points="')[1].split('"')[0].split()]

@@ -284,7 +284,7 @@ def test_a_foreign_tokenizer_is_refused(scene, tmp_path, capsys):
     refused(capsys, 65, "the model was trained with", *arguments)
 
 
-def test_help_says_why_there_is_no_way_back(capsys):
+def test_help_explains_why_there_is_no_to_tensorflow(capsys):
     with pytest.raises(SystemExit):
         run(["convert", "--help"])
     assert "no --to tensorflow" in re.sub(r"\s+", " ", capsys.readouterr().out)

@@ -58,17 +58,17 @@ def finished(scene, sentences, tmp_path_factory) -> Path:
 
 def test_a_finished_table_has_every_figure(finished, scene, sentences, capsys):
     assert run(words("show", scene, sentences, finished)) == 0
-    shown = capsys.readouterr().out
-    assert "complete: 3 of 3 pre-trainings, 3 of 3 evaluations on held-out text, 3 of 3 fine-tunings" in shown
+    output = capsys.readouterr().out
+    assert "complete: 3 of 3 pre-trainings, 3 of 3 evaluations on held-out text, 3 of 3 fine-tunings" in output
     with open(finished / "tables" / "5.csv", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
-    found = {(row["row"], row["column"]): row for row in rows}
-    assert found["sop", "sop"]["paper"] == "86.5" and found["sop", "mnli"]["paper"] == "82"
+    cells = {(row["row"], row["column"]): row for row in rows}
+    assert cells["sop", "sop"]["paper"] == "86.5" and cells["sop", "mnli"]["paper"] == "82"
     for objective in ("none", "nsp", "sop"):
         for column in ("masked tokens", "sst-2"):
-            row = found[objective, column]
+            row = cells[objective, column]
             assert row["seeds"] == row["wanted"] == "1" and 0 <= float(row["median"]) <= 100
-    assert found["none", "sop"]["median"] == ""  # it has no head for it
+    assert cells["none", "sop"]["median"] == ""  # it has no head for it
     report = (finished / "tables" / "5.md").read_text(encoding="utf-8")
     assert "NSP training does not help sentence order" in report and "![" in report
     assert (finished / "tables" / "5.png").read_bytes().startswith(b"\x89PNG")
@@ -123,9 +123,9 @@ def test_after_a_kill_two_processes_finish_the_runs(finished, scene, sentences, 
 def test_a_plan_starts_nothing_and_writes_nothing(scene, sentences, tmp_path, capsys):
     root = tmp_path / "root"
     assert run([*words("plan", scene, sentences, root), "--price-per-hour", "2", "--watts", "100"]) == 0
-    shown = capsys.readouterr().out
-    assert "albert-base-nsp" in shown and "hours left of" in shown and "0% done" in shown
-    assert "memory: " in shown and "disk: " in shown and "dollars at 2 an hour" in shown and "kWh" in shown
+    output = capsys.readouterr().out
+    assert "albert-base-nsp" in output and "hours left of" in output and "0% done" in output
+    assert "memory: " in output and "disk: " in output and "dollars at 2 an hour" in output and "kWh" in output
     assert not root.exists()
 
 
@@ -136,11 +136,11 @@ def test_runs_of_another_table_are_not_planned_again(finished, scene, sentences,
     words_of_both = words("plan", scene, sentences, finished)
     words_of_both.insert(3, "3")
     assert run(words_of_both) == 0
-    shown = capsys.readouterr().out
-    line = next(line for line in shown.splitlines() if line.startswith("albert-base "))
+    output = capsys.readouterr().out
+    line = next(line for line in output.splitlines() if line.startswith("albert-base "))
     assert line.split()[1:3] == ["1", "1"] and line.split()[-2:] == ["5,", "3"]
-    assert "42.0 hours left of 60.0 (30% done)" in shown and "hours: 5 0.00, 3 42.0" in shown
-    assert "memory: 1 B at the peak" in shown and "* not measured" in shown and " MB more below" in shown
+    assert "42.0 hours left of 60.0 (30% done)" in output and "hours: 5 0.00, 3 42.0" in output
+    assert "memory: 1 B at the peak" in output and "* not measured" in output and " MB more below" in output
 
 
 def test_the_list_has_every_table(capsys):
@@ -151,37 +151,37 @@ def test_the_list_has_every_table(capsys):
 
 def test_a_table_without_runs_is_shown_with_the_papers_figures(tmp_path, capsys):
     assert run(["tables", "show", "5", "1", "cost", "--output", str(tmp_path)]) == 0
-    shown = capsys.readouterr().out
-    assert "partial: 0 of 3 pre-trainings" in shown and "86.5" in shown and "11,683,584" in shown
-    assert "not known yet" in shown
+    output = capsys.readouterr().out
+    assert "partial: 0 of 3 pre-trainings" in output and "86.5" in output and "11,683,584" in output
+    assert "not known yet" in output
 
 
-def test_another_corpus_below_the_same_root_is_refused(finished, scene, sentences, capsys):
+def test_another_corpus_in_the_same_root_is_refused(finished, scene, sentences, capsys):
     arguments = ["tables", "run", "5", "--data", str(scene.other_corpus), "--output", str(finished)]
     assert run(arguments) == 78
     assert "holds runs on corpus" in capsys.readouterr().err
 
 
-def test_figure_1_from_the_first_update_to_the_verdict(scene, tmp_path, monkeypatch, capsys):
+def test_figure_1_is_run_and_its_claims_are_checked(scene, tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(grids.SCALES, "tiny", replace(TOY, seeds=(0, 1)))
     root = tmp_path / "root"
     words = ["figure-1", "--data", str(scene.corpus), "--output", str(root), "--device", "cpu", "--threads", "1"]
     assert run(["tables", "run", *words]) == 0
-    shown = capsys.readouterr().out
-    assert "complete: 4 of 4 pre-trainings" in shown and "against a fixed point" in shown
+    output = capsys.readouterr().out
+    assert "complete: 4 of 4 pre-trainings" in output and "against a fixed point" in output
     assert len(list(root.glob("scores/*/layers.json"))) == 4
-    for path in root.glob("scores/*/intrinsic.json"):  # asked as they learnt: pairs are kept
-        asked = json.loads(path.read_text(encoding="utf-8"))
-        assert asked["models"][0]["scores"]["sentence_order"]["count"] > 0.9 * asked["sequences"]
+    for path in root.glob("scores/*/intrinsic.json"):
+        scored = json.loads(path.read_text(encoding="utf-8"))  # with --keep-pairs, as in training
+        assert scored["models"][0]["scores"]["sentence_order"]["count"] > 0.9 * scored["sequences"]
     with open(root / "tables" / "figure-1.csv", encoding="utf-8") as file:
-        found = {(row["row"], row["column"]): row for row in csv.DictReader(file)}
+        cells = {(row["row"], row["column"]): row for row in csv.DictReader(file)}
     for model in ("bert-large", "albert-large"):
         for column in SMOOTHNESS:
-            row = found[model, column]
+            row = cells[model, column]
             assert row["seeds"] == "2" and float(row["median"]) >= 0
     report = (root / "tables" / "figure-1.md").read_text(encoding="utf-8")
     assert "do not come to rest" in report and "not tested" not in report
     assert (root / "tables" / "figure-1.png").is_file() and (root / "tables" / "figure-1-layers.csv").is_file()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("albert.experiments.layers.measure_layers", None)  # measured once
+        patch.setattr("albert.experiments.layers.measure_layers", None)  # it is not measured again
         assert run(["tables", "show", *words]) == 0

@@ -1,4 +1,4 @@
-"""`albert pretrain --init` and `--change-dropout` as typed: what runs, what it says, and mistakes in one line."""
+"""`albert pretrain --init` and `--change-dropout`."""
 
 import json
 import shutil
@@ -13,12 +13,12 @@ SHORT = [
     *("--batch-size", "2", "--evaluation-sequences", "4", "--schedule.total-steps", "2"),
     *("--schedule.warmup-steps", "1", "--precision", "fp32", "--device", "cpu"),
 ]
-"""What makes a run a matter of a second, without a word about the architecture."""
+"""Flags with which a run takes a second; they do not change the architecture."""
 
 
 @pytest.fixture
 def pretrain(scene, tmp_path, capsys):
-    """Run `albert pretrain` on the scene's corpus: the code, and both outputs."""
+    """Runs `albert pretrain` on a corpus; returns exit code, stdout and stderr."""
 
     def call(*words, corpus=None):
         capsys.readouterr()
@@ -29,20 +29,20 @@ def pretrain(scene, tmp_path, capsys):
     return call
 
 
-def test_the_recipe_continue_takes_the_architecture_of_the_model(scene, pretrain, tmp_path):
+def test_continue_has_the_architecture_of_the_model(scene, pretrain, tmp_path):
     code, out, notes = pretrain("continue", "--init", scene.run, *SHORT)
     assert code == 0 and "started from" in out and f"started from {scene.run.parts[-2]}/run (weights " in notes
     recipe = load_json(PretrainingRecipe, tmp_path / "run/recipe.json")
     source = load_json(PretrainingRecipe, scene.run / "recipe.json")
     assert recipe.model == source.model and recipe.sequences.max_length == source.sequences.max_length
     assert recipe.schedule.total_steps == 2
-    # The same run goes on, or is found finished, with the same words and without the model.
+    # The finished run is recognised with the same arguments, and without the model.
     assert pretrain("continue", "--init", scene.run, *SHORT)[0] == 0
     code, out, _ = pretrain("continue")
     assert code == 0 and "is complete already" in " ".join(out.split())
 
 
-def test_flags_change_the_architecture_on_the_way(scene, pretrain, tmp_path):
+def test_flags_change_the_architecture(scene, pretrain, tmp_path):
     words = ["--model.num-hidden-layers", "4", "--model.sharing", "none", "--model.max-position-embeddings", "96"]
     code, _, notes = pretrain("continue", f"--init={scene.run}", *SHORT, *words, "--extend-positions", "interpolate")
     assert code == 0
@@ -54,16 +54,16 @@ def test_flags_change_the_architecture_on_the_way(scene, pretrain, tmp_path):
     assert "started from" in card and "extended by interpolate" in card
 
 
-def test_another_tokenizer_takes_one_flag(scene, pretrain, tmp_path):
-    code, _, said = pretrain("continue", "--init", scene.run, *SHORT, corpus=scene.other_corpus)
-    assert code == 78 and "--resize-vocabulary" in said and said.count("\n") == 1
+def test_another_tokenizer_requires_resize_vocabulary(scene, pretrain, tmp_path):
+    code, _, error = pretrain("continue", "--init", scene.run, *SHORT, corpus=scene.other_corpus)
+    assert code == 78 and "--resize-vocabulary" in error and error.count("\n") == 1
     assert not (tmp_path / "run").exists()
     words = ["--init", scene.run, *SHORT, "--resize-vocabulary", "--drop-heads", "sentence_order"]
     code, _, notes = pretrain("continue", *words, corpus=scene.other_corpus)
     assert code == 0 and "180 → 160 pieces: " in notes and "new, drawn at random: sop_classifier" in notes
 
 
-def test_dropout_changes_by_one_flag_on_a_run_that_goes_on(scene, pretrain, tmp_path):
+def test_change_dropout_resumes_with_another_dropout(scene, pretrain, tmp_path):
     shutil.copytree(scene.run, tmp_path / "run")
     for place in ("model", "checkpoints/step-00000004"):
         shutil.rmtree(tmp_path / "run" / place)
@@ -75,17 +75,17 @@ def test_dropout_changes_by_one_flag_on_a_run_that_goes_on(scene, pretrain, tmp_
     assert json.loads((tmp_path / "run/model/config.json").read_text())["attention_probs_dropout_prob"] == 0.1
 
 
-def test_a_dense_model_goes_on_with_a_window_over_longer_sequences(scene, pretrain, tmp_path, capsys):
+def test_a_dense_model_is_continued_with_an_attention_window(scene, pretrain, tmp_path, capsys):
     words = ["--model.attention-window", "40", "--extend-positions", "tile", "--model.max-position-embeddings", "256"]
     code, _, notes = pretrain("continue", "--init", scene.run, *SHORT, *words, "--sequences.max-length", "256")
     change = "attention_window None → 40 (what fits into the narrower window is computed as before)"
     assert code == 0 and change in " ".join(notes.split())
-    said = json.loads((tmp_path / "run/model/config.json").read_text())
-    assert (said["model_type"], said["attention_window"]) == ("albert_window", 40)
+    config = json.loads((tmp_path / "run/model/config.json").read_text())
+    assert (config["model_type"], config["attention_window"]) == ("albert_window", 40)
     card = (tmp_path / "run/model/README.md").read_text(encoding="utf-8")
     assert "40 tokens to either side" in card and "from_pretrained" not in card
     assert run(["info", str(tmp_path / "run/model"), "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["configuration"]["attention_window"] == 40
-    # two layers, width 32: 2·2·2·32 for each token that is seen
-    assert told["flops_per_token"]["attention_scores"] < 2 * 2 * 2 * 32 * (2 * 40 + 1 + 2)
+    report = json.loads(capsys.readouterr().out)
+    assert report["configuration"]["attention_window"] == 40
+    # two layers, width 32: 2·2·2·32 for each visible token
+    assert report["flops_per_token"]["attention_scores"] < 2 * 2 * 2 * 32 * (2 * 40 + 1 + 2)

@@ -1,7 +1,4 @@
-"""A model with a WordPiece vocabulary, from text to answers: what holds for SentencePiece holds for the Chinese ones.
-
-And a tokenizer that is not the model's, or not the corpus's, is refused wherever it would matter.
-"""
+"""A model with a WordPiece vocabulary, from text to predictions; foreign tokenizers are refused."""
 
 import random
 import shutil
@@ -10,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from tests.cli.conftest import TINY
 
 from albert.checkpoints.model_directory import open_model
 from albert.cli.main import run
@@ -35,17 +33,11 @@ PIECES = [
     *"，。！？：.,!?[]",
 ]
 MASK = 63
-TINY = [
-    *("--model.embedding-size", "16", "--model.hidden-size", "32", "--model.num-hidden-layers", "2"),
-    *("--model.num-attention-heads", "2", "--model.intermediate-size", "64", "--sequences.max-length", "32"),
-    *("--batch-size", "2", "--micro-batch-size", "2", "--evaluation-sequences", "4", "--precision", "fp32"),
-    *("--schedule.total-steps", "2", "--schedule.warmup-steps", "1", "--device", "cpu"),
-]
 
 
 @pytest.fixture(scope="module")
-def places(tmp_path_factory):
-    """A vocabulary, text, a prepared corpus and a run of two updates, all by commands."""
+def root(tmp_path_factory):
+    """A folder with a vocabulary, text, a prepared corpus and a run, made by commands."""
     root = tmp_path_factory.mktemp("chinese")
     numbers = random.Random(0)
 
@@ -69,31 +61,31 @@ def places(tmp_path_factory):
 
 @pytest.fixture
 def foreign(tmp_path):
-    """A copy of a directory, whole by its manifest, in whose vocabulary two pieces changed places."""
+    """A copy of a directory with a valid manifest and two pieces of the vocabulary swapped."""
 
     def copy(source):
         with new_directory(tmp_path / source.name) as directory:
             shutil.copytree(source, directory, dirs_exist_ok=True)
             (directory / "MANIFEST.json").unlink()
-            (directory / "vocab.txt").write_text("\n".join(turned(PIECES)), encoding="utf-8")
+            (directory / "vocab.txt").write_text("\n".join(swapped(PIECES)), encoding="utf-8")
         return tmp_path / source.name
 
     return copy
 
 
-def turned(pieces):
-    """The same pieces, two of them in each other's place."""
+def swapped(pieces):
+    """The pieces with two of them swapped."""
     first = pieces.index("中")
     return [*pieces[:first], pieces[first + 1], pieces[first], *pieces[first + 2 :]]
 
 
-def test_masks_lie_on_words_and_special_pieces_are_left_alone(places):
-    corpus = TokenCorpus.open(places / "corpus", "train")
+def test_whole_words_are_masked_and_no_special_pieces(root):
+    corpus = TokenCorpus.open(root / "corpus", "train")
     tokenizer = corpus.tokenizer()
     assert (tokenizer.pad_id, tokenizer.unk_id, tokenizer.mask_id) == (1, 60, MASK)
     samples = PretrainingSamples(corpus, SequenceRecipe(max_length=32), MaskingRecipe(), seed=0)
     starts = tokenizer.word_starts()
-    continuing = 0
+    continuations = 0
     for number in range(60):
         sample = samples.sample(number)
         ids = sample.token_ids.copy()
@@ -103,15 +95,15 @@ def test_masks_lie_on_words_and_special_pieces_are_left_alone(places):
         assert not set(sample.masked_labels.tolist()) & set(tokenizer.special_ids)
         assert len(sample.masked_positions) >= 1
         masked = set(sample.masked_positions.tolist())
-        for place in range(2, len(ids)):
-            if not starts[ids[place]] and ids[place - 1] not in tokenizer.special_ids:
-                assert (place in masked) == (place - 1 in masked)
-                continuing += 1
-    assert continuing > 20
+        for i in range(2, len(ids)):
+            if not starts[ids[i]] and ids[i - 1] not in tokenizer.special_ids:
+                assert (i in masked) == (i - 1 in masked)
+                continuations += 1
+    assert continuations > 20
 
 
-def test_transformers_opens_the_model_with_its_tokenizer(places):
-    model = places / "run" / "model"
+def test_transformers_opens_the_model_with_its_tokenizer(root):
+    model = root / "run" / "model"
     theirs = transformers.AutoTokenizer.from_pretrained(model)
     ours = load_tokenizer(model)
     text = "他们在GPU上说话，Café。"
@@ -121,24 +113,24 @@ def test_transformers_opens_the_model_with_its_tokenizer(places):
     assert (config.pad_token_id, config.bos_token_id, config.eos_token_id) == (1, ours.cls_id, ours.sep_id)
 
 
-def test_a_mask_is_filled_as_transformers_fills_it(places, capsys):
-    model = places / "run" / "model"
+def test_masks_are_filled_as_by_transformers(root, capsys):
+    model = root / "run" / "model"
     text = "中国人[MASK]在GPU上。"
     filled = Predictor.open(model, precision="fp32").fill_mask(text, top_k=3)
     ids = encode_with_masks(load_tokenizer(model), [text], 64)[0]
     masked = torch.from_numpy(np.flatnonzero(ids == MASK))
     logits = open_model(model, "pretraining").model(pack([ids], [np.zeros_like(ids)]), masked).masked_tokens
     theirs = transformers.pipeline("fill-mask", model=str(model), device="cpu")(text, top_k=3)
-    for mine, other in zip(filled, theirs, strict=True):
-        assert (mine["token"], mine["sequence"]) == (other["token"], other["sequence"])
-        assert mine["score"] == pytest.approx(other["score"], abs=1e-6)
+    for ours, expected in zip(filled, theirs, strict=True):
+        assert (ours["token"], ours["sequence"]) == (expected["token"], expected["sequence"])
+        assert ours["score"] == pytest.approx(expected["score"], abs=1e-6)
     assert filled[0]["token"] == int(logits[0].argmax())
     assert run(["predict", str(model), "--fill-mask", text]) == 0
     assert "中 国 人" in capsys.readouterr().out
 
 
-def test_features_have_the_special_pieces_of_the_vocabulary(places):
-    tokenizer = load_tokenizer(places / "corpus")
+def test_features_have_special_pieces_of_the_vocabulary(root):
+    tokenizer = load_tokenizer(root / "corpus")
     texts = text_features([Example("a", "a", ("中国", "大人gpu"), 0)], tokenizer, 16)
     cls, sep = tokenizer.cls_id, tokenizer.sep_id
     first, second = tokenizer.encode("中国"), tokenizer.encode("大人gpu")
@@ -147,74 +139,71 @@ def test_features_have_the_special_pieces_of_the_vocabulary(places):
     question = Example("q", "q", ("在上？", context), answers=(Answer("GPU", context.index("GPU")),))
     spans = span_features([question], tokenizer, 32, 8, 8)
     start, end = spans.targets[0] - spans.windows[0].offset
-    places_of = spans.character_spans[0]
-    assert context[places_of[start][0] : places_of[end][1]] == "GPU"
+    characters = spans.character_spans[0]
+    assert context[characters[start][0] : characters[end][1]] == "GPU"
     assert spans.sequences.token_ids(0)[0] == cls
 
 
-def test_it_learns_a_task_and_answers(places, tmp_path):
-    rows = "".join(f"{first}{second}人,{'是' if n % 2 else '否'}\n" for n, (first, second) in enumerate(_words()))
+def test_the_model_is_fine_tuned_and_predicts(root, tmp_path):
+    pairs = enumerate(zip(IDEOGRAPHS[:16], IDEOGRAPHS[16:32], strict=True))
+    rows = "".join(f"{first}{second}人,{'是' if n % 2 else '否'}\n" for n, (first, second) in pairs)
     for name in ("train", "dev"):
         (tmp_path / f"{name}.csv").write_text("text,label\n" + rows, encoding="utf-8")
     arguments = ["--train", str(tmp_path / "train.csv"), "--dev", str(tmp_path / "dev.csv"), "--text", "text"]
-    arguments += ["--label", "label", "--model", str(places / "run"), "--output", str(tmp_path / "task")]
+    arguments += ["--label", "label", "--model", str(root / "run"), "--output", str(tmp_path / "task")]
     assert run(["finetune", *arguments, "--epochs", "1", "--device", "cpu"]) == 0
     answer = Predictor.open(tmp_path / "task").classify("中国人")
     assert {entry["label"] for entry in answer} == {"是", "否"}
 
 
-def _words():
-    return zip(IDEOGRAPHS[:16], IDEOGRAPHS[16:32], strict=True)
-
-
 def refused(capsys, *arguments):
     code = run([str(argument) for argument in arguments])
-    said = capsys.readouterr().err.strip()
-    assert "\n" not in said
-    return code, said
+    error = capsys.readouterr().err.strip()
+    assert "\n" not in error
+    return code, error
 
 
-def test_pretraining_refuses_a_corpus_with_a_foreign_tokenizer(foreign, places, tmp_path, capsys):
-    corpus = foreign(places / "corpus")
-    code, said = refused(capsys, "pretrain", "quickstart", "--data", corpus, "--output", tmp_path / "r", *TINY)
-    assert (code, "its tokenizer files are not those it was made with" in said) == (65, True)
+def test_pretraining_refuses_a_corpus_with_a_foreign_tokenizer(foreign, root, tmp_path, capsys):
+    corpus = foreign(root / "corpus")
+    code, error = refused(capsys, "pretrain", "quickstart", "--data", corpus, "--output", tmp_path / "r", *TINY)
+    assert (code, "its tokenizer files are not those it was made with" in error) == (65, True)
 
 
-def test_a_corpus_takes_no_text_of_a_foreign_tokenizer(foreign, places, tmp_path, capsys):
+def test_prepare_append_refuses_a_foreign_tokenizer(foreign, root, tmp_path, capsys):
     for name in ("corpus", "words"):
         (tmp_path / name).mkdir()
-    shutil.copytree(places / "corpus", tmp_path / "data")
+    shutil.copytree(root / "corpus", tmp_path / "data")
     (tmp_path / "words" / "vocab.txt").write_text("\n".join([*PIECES, "more"]), encoding="utf-8")
     arguments = ["--tokenizer", tmp_path / "words", "--language", "zh", "--held-out", "0.2", "--workers", "1"]
     output = tmp_path / "data"
-    code, said = refused(capsys, "prepare", places / "text", *arguments, "--output", output, "--append")
+    code, error = refused(capsys, "prepare", root / "text", *arguments, "--output", output, "--append")
     assert code == 78
-    assert "tokenizer" in said
+    assert "tokenizer" in error
 
 
-def test_finetuning_refuses_a_model_with_a_foreign_tokenizer(foreign, places, tmp_path, capsys):
+def test_finetuning_refuses_a_model_with_a_foreign_tokenizer(foreign, root, tmp_path, capsys):
     (tmp_path / "t.csv").write_text("text,label\n中,1\n国,0\n", encoding="utf-8")
-    model = foreign(places / "run" / "model")
+    model = foreign(root / "run" / "model")
     arguments = ["--train", tmp_path / "t.csv", "--dev", tmp_path / "t.csv", "--text", "text", "--label", "label"]
-    code, said = refused(capsys, "finetune", *arguments, "--model", model, "--output", tmp_path / "task")
-    assert (code, "vocab.txt: has fingerprint" in said) == (65, True)
+    code, error = refused(capsys, "finetune", *arguments, "--model", model, "--output", tmp_path / "task")
+    assert (code, "vocab.txt: has fingerprint" in error) == (65, True)
     assert not (tmp_path / "task").exists()
 
 
-def test_prediction_refuses_a_model_with_a_foreign_tokenizer(foreign, places, capsys):
-    model = foreign(places / "run" / "model")
-    code, said = refused(capsys, "predict", model, "--fill-mask", "中[MASK]")
-    assert (code, "vocab.txt: has fingerprint" in said) == (65, True)
+def test_prediction_refuses_a_model_with_a_foreign_tokenizer(foreign, root, capsys):
+    model = foreign(root / "run" / "model")
+    code, error = refused(capsys, "predict", model, "--fill-mask", "中[MASK]")
+    assert (code, "vocab.txt: has fingerprint" in error) == (65, True)
 
 
-def test_a_run_does_not_go_on_with_a_corpus_of_another_tokenizer(places, tmp_path, capsys):
-    """The same text and the same number of pieces: only the fingerprint tells them apart."""
-    (tmp_path / "vocab.txt").write_text("\n".join(turned(PIECES)), encoding="utf-8")
-    prepare = ["prepare", places / "text", "--tokenizer", tmp_path / "vocab.txt", "--language", "zh"]
+def test_a_run_is_not_resumed_with_a_corpus_of_another_tokenizer(root, tmp_path, capsys):
+    """Text and number of pieces are equal; only the fingerprint differs."""
+    (tmp_path / "vocab.txt").write_text("\n".join(swapped(PIECES)), encoding="utf-8")
+    prepare = ["prepare", root / "text", "--tokenizer", tmp_path / "vocab.txt", "--language", "zh"]
     prepare += ["--output", tmp_path / "corpus", "--held-out", "0.2", "--workers", "1"]
     assert run([str(argument) for argument in prepare]) == 0
-    shutil.copytree(places / "run", tmp_path / "run")
+    shutil.copytree(root / "run", tmp_path / "run")
     shutil.rmtree(tmp_path / "run" / "model")
     arguments = ["--data", tmp_path / "corpus", "--output", tmp_path / "run", *TINY]
-    code, said = refused(capsys, "pretrain", "quickstart", *arguments)
-    assert (code, "this run was started with the corpus" in said, "now it is" in said) == (78, True, True)
+    code, error = refused(capsys, "pretrain", "quickstart", *arguments)
+    assert (code, "this run was started with the corpus" in error, "now it is" in error) == (78, True, True)

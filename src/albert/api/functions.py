@@ -180,11 +180,7 @@ def run_pretrain(options: Pretrain) -> PretrainResult:
 
 
 def init_of(options: Pretrain) -> Any:
-    """The model to start from, as an `Init`, or None.
-
-    Raises:
-        UsageError: an option of --init is given without it.
-    """
+    """The model to start from, as an `Init`, or None."""
     init_options = {name: getattr(options, name) for name in _INIT_OPTIONS if getattr(options, name)}
     if options.init is not None:
         return load_by_name(_WARM_START).Init(model=options.init, **init_options)
@@ -196,11 +192,7 @@ def init_of(options: Pretrain) -> Any:
 def recipe_of(
     name: str, output: Path | None = None, init: str | None = None, revision: str | None = None
 ) -> PretrainingRecipe:
-    """The recipe of a name or a file; for `continue`, that of the model `init`, or of the run in `output`.
-
-    Raises:
-        UsageError: it is unknown, or there is no model to continue with.
-    """
+    """The recipe of a name or a file; for `continue`, that of the model `init`, or of the run in `output`."""
     if name != CONTINUE:
         return find_recipe(name)
     if init is not None:
@@ -213,11 +205,7 @@ def recipe_of(
 
 
 def scale_recipe(recipe: PretrainingRecipe, batch_size: int) -> tuple[PretrainingRecipe, tuple[str, ...]]:
-    """The recipe at another batch size, and lines that explain its learning rate and steps.
-
-    Raises:
-        UsageError: the batch size is not positive.
-    """
+    """The recipe at another batch size, and lines that explain its learning rate and steps."""
     if batch_size < 1:
         raise UsageError("--scale-batch", f"is {batch_size}, a number of sequences from 1 is needed")
     changed = scaled_recipe(recipe, batch_size)

@@ -197,11 +197,7 @@ def option_paths(known: Mapping[str, Keyword]) -> dict[str, tuple[str, ...]]:
 
 
 def by_keyword(arguments: Iterable[tuple[str, Any]], known: Mapping[str, Keyword], name: str) -> dict[str, Any]:
-    """The values of arguments under any accepted name, by keyword.
-
-    Raises:
-        UsageError: a name is unknown, or two arguments set the same value.
-    """
+    """The values of arguments under any accepted name, by keyword."""
     paths, found = option_paths(known), dict[tuple[str, ...], tuple[str, Any]]()
     for word, value in arguments:
         option, is_text = option_name(word), isinstance(value, str | os.PathLike)
@@ -232,12 +228,7 @@ def by_keyword(arguments: Iterable[tuple[str, Any]], known: Mapping[str, Keyword
 
 
 def read_options(shape: type, path: Path, omit: Collection[str] = ()) -> dict[str, Any]:
-    """The options in a TOML or JSON file, by keyword.
-
-    Raises:
-        MissingInput, DamagedData: the file cannot be read.
-        InvalidConfiguration: an unknown key, or a wrong type.
-    """
+    """The options in a TOML or JSON file, by keyword."""
     known = {keyword.name: keyword.hint for keyword in keywords_of(shape) if keyword.name not in omit}
     options = {option_name(name): name for name in known}
     values = {}
@@ -309,10 +300,6 @@ def options_from(shape: type[T], values: Mapping[str, Any], name: str, **bases: 
 
     Args:
         bases: group -> the recipe of which the keywords of the group change single values.
-
-    Raises:
-        UsageError: a required value is missing.
-        InvalidConfiguration: a value has the wrong type.
     """
     known = {keyword.name: keyword for keyword in keywords_of(shape)}
     plain: dict[str | None, dict[str, Any]] = {None: {}}  # group -> its values
@@ -350,12 +337,7 @@ def is_rows(value: object) -> bool:
 
 
 def rows_as_json_lines(value: Any, name: str) -> str:
-    """The rows of a data frame, or dicts, as JSON lines; missing values (None, NaN) are left out.
-
-    Raises:
-        MissingInput: there are no rows.
-        UsageError: the value is not rows, a row is not a dict, or a value cannot be written as JSON.
-    """
+    """The rows of a data frame, or dicts, as JSON lines; missing values (None, NaN) are left out."""
     if hasattr(value, "to_dicts"):  # polars
         value = value.to_dicts()
     elif hasattr(value, "to_dict") and hasattr(value, "columns"):  # pandas

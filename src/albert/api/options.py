@@ -153,12 +153,7 @@ class TableOptions:
         return flags_set(self)
 
     def task(self, base: TableTask | None = None, train: Path | None = None, dev: Path | None = None) -> TableTask:
-        """The task that the flags describe; other fields come from the task file, or from `base`.
-
-        Raises:
-            UsageError: flags contradict each other.
-            MissingInput, DamagedData, InvalidConfiguration: the task file cannot be read.
-        """
+        """The task that the flags describe; other fields come from the task file, or from `base`."""
         if self.task_file is not None:
             base = load_table_task(self.task_file)
         base = base or TableTask()

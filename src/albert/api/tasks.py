@@ -47,9 +47,6 @@ def run_finetune(
     Args:
         on_rows: called with a report on the rows before training.
         on_start: see `announce` of `albert.finetuning.run.finetune`.
-
-    Raises:
-        UsageError: options contradict each other; for other errors see `albert.finetuning.run.finetune`.
     """
     if options.init == "random" and options.keep_head:
         raise UsageError("--keep-head", "and --init random contradict each other", "give one of them")
@@ -234,11 +231,6 @@ def evaluations(options: Evaluate) -> Iterator[EvaluateResult]:
     """Run `albert.evaluate` or `albert evaluate`: one result, or with `submission` one for each split.
 
     A result is yielded after its files are written.
-
-    Raises:
-        UsageError: options contradict each other.
-        CheckFailed: another precision moves the score by more than the tolerance.
-        MissingInput, DamagedData, InvalidConfiguration: see `evaluate_models`.
     """
     if not options.model:
         raise UsageError("--model", "names no model", "give a directory, or a Hub id")
@@ -440,12 +432,7 @@ def _task(options: Evaluate) -> Task:
 
 
 def _task_of_model(model: str, revision: str | None, options: TableOptions, dev: Path | None) -> Task:
-    """The task that a model learnt from a table, on the file `dev` or on the one it was scored on.
-
-    Raises:
-        UsageError: the model has no saved task, and the options do not describe one.
-        MissingInput, DamagedData, InvalidConfiguration: see `read_task`; or the model names no labels.
-    """
+    """The task that a model learnt from a table, on the file `dev` or on the one it was scored on."""
     directory = find_model(model, revision)
     saved = table_task_of(directory)
     if saved is None and options.task_file is None:

@@ -53,11 +53,6 @@ def run_train_tokenizer(options: TrainTokenizer, on_accents: Callable[[int], Non
 
     Args:
         on_accents: called with the number of accents and vowel signs in a million characters, if they are dropped.
-
-    Raises:
-        CannotCreate: the output exists, and `replace` is false.
-        MissingInput, UsageError, DamagedData: the text cannot be read.
-        InvalidConfiguration: there is too little text for this number of pieces.
     """
     settings = VocabularySettings(
         **common_fields(VocabularySettings, options),

@@ -55,12 +55,7 @@ class Resolved:
 
 
 def resolve(name: str, revision: str | None = None) -> Resolved:
-    """The directory, preset or Hub repository of a name, in this order.
-
-    Raises:
-        MissingInput, Unavailable: there is none.
-        InvalidConfiguration: the model is not an ALBERT.
-    """
+    """The directory, preset or Hub repository of a name, in this order."""
     path = Path(name)
     preset = None if path.is_dir() else preset_name(name)
     if preset is not None:
@@ -369,14 +364,7 @@ def run(args: Info) -> int:
 
 
 def describe(args: Info, console: Console) -> dict[str, Any]:
-    """Print the description, and return it as plain values.
-
-    Raises:
-        MissingInput, Unavailable: the name is unknown.
-        DamagedData: a directory does not match its manifest.
-        UsageError: an option does not apply.
-        OutOfResources: the model is too large to be measured here.
-    """
+    """Print the description, and return it as plain values."""
     if args.what is None:
         return _machine(console)
     found = resolve(args.what, args.revision)

@@ -82,11 +82,7 @@ def overview() -> str:
 
 
 def dispatch(arguments: list[str]) -> int:
-    """Run the command named by the first argument, and return its exit code.
-
-    Raises:
-        UsageError: the command is unknown.
-    """
+    """Run the command named by the first argument, and return its exit code."""
     if not arguments or arguments[0] in ("-h", "--help", "--help-all", "help"):
         print(overview())
         return 0

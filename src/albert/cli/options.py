@@ -160,11 +160,7 @@ def _default_text(default: Any, is_switch: bool) -> str:
 
 
 def canonical_arguments(shape: type[Any], arguments: Sequence[str], program: str) -> list[str]:
-    """The arguments with tyro's names of options, and positional arguments without a name.
-
-    Raises:
-        UsageError: an unknown option, with the most similar one.
-    """
+    """The arguments with tyro's names of options, and positional arguments without a name."""
     index: dict[str, tuple[str, str | None]] = {}  # name -> tyro's argument, and the value that the name stands for
     positional: dict[str, Option] = {}
     for option in options_of(shape):
@@ -352,9 +348,6 @@ def parse(
     Args:
         shape: a dataclass, whose docstring is the help text if `help.toml` has none.
         defaults: field -> a default that replaces the class's own, such as a recipe.
-
-    Raises:
-        UsageError: an unknown option, a missing or an invalid value; SystemExit(0) after `--help`.
     """
     if defaults:  # a default instance for tyro would need values for the required fields too
         hints = typing.get_type_hints(shape, include_extras=True)
@@ -406,12 +399,7 @@ NOT_IN_RECIPES = ("recipe_file", "print_recipe")
 
 
 def defaults_from_file(shape: type[Any], arguments: Sequence[str]) -> dict[str, Any]:
-    """The defaults for `parse` in the file after --recipe: TOML or JSON, options with _ for -.
-
-    Raises:
-        MissingInput, DamagedData: the file cannot be read.
-        InvalidConfiguration: an unknown key, or a wrong type.
-    """
+    """The defaults for `parse` in the file after --recipe: TOML or JSON, options with _ for -."""
     path = raw_value(arguments, "--recipe")
     if path is None:
         return {}

@@ -44,11 +44,7 @@ class TablesOptions(TablesArguments):
         return jobs.Folders(self.output or default_root(self.scale))
 
     def names(self) -> list[str]:
-        """The named tables, each once.
-
-        Raises:
-            UsageError: none is named, or one is unknown.
-        """
+        """The named tables, each once."""
         known = [*GRIDS, *report.STATIC_TABLES]
         if not self.tables:
             raise UsageError("albert tables", "no table is named", "`albert tables list` has their names, all is each")
@@ -65,12 +61,7 @@ class TablesOptions(TablesArguments):
         return jobs.open_study(self.folders.root, self.scale, self.data, self.device)
 
     def task_data(self, grids: Sequence[Grid]) -> tuple[dict[str, tuple[Task, Path]], list[str]]:
-        """The tasks that tables need, each with its folder, and a line for each task that is left out.
-
-        Raises:
-            MissingInput: a path is not a folder.
-            DamagedData: a file is damaged.
-        """
+        """The tasks that tables need, each with its folder, and a line for each task that is left out."""
         sources = (
             ("--glue-data", self.glue_data, glue.TASKS),
             ("--squad-data", self.squad_data, squad.TASKS),

@@ -197,10 +197,7 @@ CASES: dict[str, list[tuple]] = {
     "pretrain small --recipe {here}/bad.toml --data nowhere --output {here}/out": [
         ("", code, r"bad\.toml: (.*: )?" + message, {"bad.toml": content.encode("latin-1")})
         for content, code, message in (
-            ("batch_sise = 3", 78, r"batch_sise: unknown key; did you mean 'batch_size'\?"),
             ("learning_rate = 3", 78, r"learning_rate: unknown key; did you mean 'optimizer.learning_rate'\?"),
-            ("[model]\nhidden_sise = 3", 78, r"model: hidden_sise: unknown key; did you mean 'hidden_size'\?"),
-            ("batch_size = '3'", 78, "batch_size: is a string, int is expected"),
             ("batch_size = 2020-01-01", 78, "batch_size: is date "),
             ("batch_size =", 65, r"is not TOML \(Invalid value"),
             ("\xff", 65, "is not UTF-8"),
@@ -243,15 +240,10 @@ CASES: dict[str, list[tuple]] = {
                 ("continue --init {tokenizer}", 66, "{tokenizer}/config.json: "),
                 ("continue --init {run} --revision main", 2, "revision: 'main' of {run}, which is a directory"),
                 ("quickstart --resize-vocabulary", 2, "--resize-vocabulary: goes with --init MODEL"),
-                ("quickstart --extend-positions tile", 2, "--extend-positions: goes with --init MODEL"),
-                ("quickstart --drop-heads masked_tokens", 2, "--drop-heads: goes with --init MODEL"),
                 ("quickstart --revision main", 2, "--revision: goes with --init MODEL"),
-                ("continue --init {run} --drop-heads both", 2, "albert pretrain continue: "),
-                ("continue --init {run} --extend-positions cut", 2, "albert pretrain continue: "),
                 ("quickstart --init {run}", 78, "embedding_size: is 16 in the trained model and 64 here"),
                 ("continue --init {run} --model.intermediate-size 96", 78, "intermediate_size: is 64 in the"),
                 ("quickstart --change-dropout 0.1", 78, "--change-dropout: {here}/out has no checkpoint to go on from"),
-                ("quickstart --change-dropout 1.5", 78, "--change-dropout: {here}/out has no checkpoint to go on from"),
                 ("quickstart --dropout-changes 5 0.1 2 0", 78, r"dropout_changes: are at updates \[5, 2\]"),
             )
         ),
@@ -312,7 +304,6 @@ CASES: dict[str, list[tuple]] = {
         ("--batch-size 0", 78, "batch_size: must be above 0", TABLE),
         ("--steps 0", 78, "steps: must be above 0", TABLE),
         ("--max-length 3", 78, "max_length: must be at least 8", TABLE),
-        ("--lerning-rate 1", 2, ".+unknown option; did you mean '--learning-rate"),
         ("--temperature 0.1", 2, "--temperature: goes with --objective contrastive", TABLE),
         ("--micro-batch-tokens 0", 78, "micro_batch_tokens: is 0", TABLE),
         ("--workers -1", 78, "workers: is -1", TABLE),
@@ -337,11 +328,8 @@ CASES: dict[str, list[tuple]] = {
         ("--model m --max_sequence_len 1", 2, r"unknown option; did you mean '--max-length'\?"),
         ("--model m --fp16", 2, "--fp16: unknown option; --precision bf16"),
         ("--model m --gradient_accumulation_steps 2", 2, r"--micro-batch-tokens \(finetune\)"),
-        ("--model m --max-eval-samples 3", 2, "leave it out; an evaluation takes all rows of its file"),
         ("--model m --resume-from-checkpoint c", 2, "the same command resumes from the last checkpoint"),
         ("--model m --tokenizer-name t", 2, "leave it out; the tokenizer is in the directory of --model"),
-        ("--model m --report-to none", 2, "leave it out; the run's folder contains TensorBoard events"),
-        ("--model m --push-to-hub", 2, "albert push MODEL USER/NAME does that"),
         ("sst-2", 2, "--model: is missing; it is a model directory, a run that made one, or a Hub id; see albert "),
     ],
     GLUE: [
@@ -433,16 +421,13 @@ CASES: dict[str, list[tuple]] = {
         ("onnx {pretrained} --output {here}/out.onnx", 73, r"out\.onnx: exists already", {"out.onnx": "mine"}),
         ("onnx {corpus} --output {here}/out", 66, r"config\.json"),
         ("sentence-transformers {here}/none --output {here}/out", 66, "none: no such directory"),
-        ("sentence-transformers {corpus} --output {here}/out", 66, r"config\.json"),
     ],
     "quantize": [
         ("{corpus} --output {here}/out", 66, r"config\.json"),
-        ("{here}/none --output {here}/out", 66, "none: no such directory"),
         ("{pretrained} --output {here}", 73, "exists already"),
         ("m --output o --fp16", 2, "--fp16: unknown option; --help shows the usual options"),
         ("m --OUTPUT o", 2, r"did you mean '--output'\?"),
         ("m --output o --zzz", 2, "unknown option; --help shows the usual options"),
-        ("m --output o --lr 1", 2, "albert quantize: --lr: unknown option"),
     ],
     "plot": [
         ("{here}/absent --output {here}/out.png", 66, "{here}/absent: "),
@@ -466,8 +451,6 @@ CASES: dict[str, list[tuple]] = {
         ("{corpus} --compare albert-base", 2, "--compare: goes with a model, {corpus} is a corpus"),
         ("{tokenizer} --measure", 2, "--measure: goes with a model, {tokenizer} is a tokenizer"),
         ("albert-base --compare {corpus}", 2, "--compare: {corpus} is a corpus, an architecture is needed"),
-        ("--compare albert-base", 2, "--compare: needs a model or preset before it"),
-        ("--measure", 2, "--measure: needs a model or preset before it"),
         ("{pretrained} --revision main", 2, "revision: 'main' of {pretrained}, which is a directory"),
     ],
     "show": [

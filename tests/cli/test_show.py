@@ -52,7 +52,7 @@ def test_shown_samples_are_those_of_a_run(corpus, capsys):
         assert samples.per_epoch + 3 <= int(number.replace(",", "")) < samples.per_epoch + 23
         plain = " ".join(text.split())
         assert plain.startswith(f"{len(sample.token_ids)} tokens, {len(sample.masked_labels)} masked")
-        labels = {0: "label 0: in order", 1: "label 1: swapped", -100: "nothing is asked of the order"}
+        labels = {0: "label 0: in order", 1: "label 1: swapped", -100: "no order label"}
         assert labels[sample.order_label] in plain
         body = " ".join(line.strip() for line in text.splitlines() if line.startswith("      "))
         seen = re.sub(r"\{([^{}]*) → ([^{}]*)\}", r"\1", body).replace(" ¦", "")
@@ -78,7 +78,7 @@ def test_options_of_a_recipe_change_the_samples(corpus, capsys, objective):
     labels = {
         "sop": "label 1: swapped",
         "nsp": "label 1: the second is from elsewhere",
-        "none": "nothing is asked of the order",
+        "none": "no order label",
         "sop-reference": "label 1: swapped or from elsewhere",
     }
     plain = " ".join(out.split())

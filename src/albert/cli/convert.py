@@ -1,4 +1,4 @@
-"""`albert convert`, `export`, `quantize` and `push`: a model in another format or place."""
+"""`albert convert`, `export`, `quantize` and `push`: a model in another format, or on the Hub."""
 
 import shlex
 from collections.abc import Iterable, Mapping, Sequence

@@ -367,13 +367,13 @@ def describe(args: Info, console: Console) -> dict[str, Any]:
     """Print the description, and return it as plain values."""
     if args.what is None:
         return _machine(console)
-    found = resolve(args.what, args.revision)
-    if found.config is None:
-        _refuse_options(args, found, "compare", "measure", "memory", "self_check", "max_length")
-        return _data(found, console)
-    if found.kind == "preset":
-        _refuse_options(args, found, "self_check", "revision")
-    architectures = {found.name: found.config}
+    target = resolve(args.what, args.revision)
+    if target.config is None:
+        _refuse_options(args, target, "compare", "measure", "memory", "self_check", "max_length")
+        return _data(target, console)
+    if target.kind == "preset":
+        _refuse_options(args, target, "self_check", "revision")
+    architectures = {target.name: target.config}
     if args.compare is not None:
         other = resolve(args.compare)
         if other.config is None:
@@ -381,37 +381,37 @@ def describe(args: Info, console: Console) -> dict[str, Any]:
         architectures[other.name] = other.config
     length = _length(args, architectures.values(), MEASURED_LENGTH) if args.measure else 0
     # Whatever may fail comes before the first output.
-    plan = _plan(args, found.config) if args.memory else None
-    check = inspection.check_settings(found.directory, device=args.device) if args.self_check else None
+    plan = _plan(args, target.config) if args.memory else None
+    check = inspection.check_settings(target.directory, device=args.device) if args.self_check else None
     reports = [sizes.size_report(name, config, args.max_length) for name, config in architectures.items()]
-    values = _architectures(found, reports if args.compare is None else [reports[0], reports[-1]], console)
+    values = _architectures(target, reports if args.compare is None else [reports[0], reports[-1]], console)
     if check is not None:
         show_self_check(console, check)
         values["self_check"] = {**asdict(check), "verdict": check.verdict}
     if plan is not None:
         console.print()
-        show_memory_plan(console, plan, len(sharing_plan(found.config)))
+        show_memory_plan(console, plan, len(sharing_plan(target.config)))
         values["memory_plan"] = plan.to_json()
     if args.measure:
         values["measured"] = _measure(args, architectures, length, console)
     return values
 
 
-def _architectures(found: Resolved, reports: list[sizes.SizeReport], console: Console) -> dict[str, Any]:
+def _architectures(target: Resolved, reports: list[sizes.SizeReport], console: Console) -> dict[str, Any]:
     """Print a preset, a model, or two of them side by side."""
     report, *others = reports
     if others:
         comparison = sizes.Comparison(report, others[0])
         show_comparison(console, comparison)
         return {"kind": "comparison", **comparison.to_json()}
-    values: dict[str, Any] = {"kind": found.kind}
-    if found.kind == "preset":
+    values: dict[str, Any] = {"kind": target.kind}
+    if target.kind == "preset":
         group = next(title for title, presets in PRESET_GROUPS.items() if report.name in presets)
         aliases = ", ".join(aliases_of(report.name))
         console.print(in_bold(report.name, f"   {group}"))
         say(console, *(f"  {line}" for line in (aliases and f"also {aliases}", report.remark) if line), "")
     else:
-        model = inspection.model_report(found.directory)
+        model = inspection.model_report(target.directory)
         show_model(console, model, report)
         values["model"] = model.to_json()
     show_size(console, report)
@@ -430,14 +430,14 @@ def _machine(console: Console) -> dict[str, Any]:
     return {"kind": "machine", "machine": machine, "presets": presets, "other_names": PRESET_ALIASES}
 
 
-def _data(found: Resolved, console: Console) -> dict[str, Any]:
-    if found.kind == "corpus":
-        corpus = inspection.corpus_report(found.directory)
+def _data(target: Resolved, console: Console) -> dict[str, Any]:
+    if target.kind == "corpus":
+        corpus = inspection.corpus_report(target.directory)
         show_corpus(console, corpus)
         return {"kind": "corpus", **corpus.to_json()}
-    tokenizer = inspection.tokenizer_report(found.directory)
+    tokenizer = inspection.tokenizer_report(target.directory)
     show(console, _tokenizer(tokenizer))
-    return {"kind": "tokenizer", "directory": str(found.directory), "tokenizer": to_json(tokenizer)}
+    return {"kind": "tokenizer", "directory": str(target.directory), "tokenizer": to_json(tokenizer)}
 
 
 def _length(args: Info, configs: Iterable[AlbertConfig], default: int | None = None) -> int:
@@ -489,9 +489,9 @@ def _check(args: Info) -> None:
         raise UsageError(flags[0], "needs a model or preset before it", "see albert info --help")
 
 
-def _refuse_options(args: Info, found: Resolved, *options: str) -> None:
+def _refuse_options(args: Info, target: Resolved, *options: str) -> None:
     if flags := flags_set(args, *options):
-        raise UsageError(flags[0], f"goes with a model, {found.name} is a {found.kind}", "see albert info --help")
+        raise UsageError(flags[0], f"goes with a model, {target.name} is a {target.kind}", "see albert info --help")
 
 
 def show_throughput(console: Console, measurement: sizes.Measurement) -> None:

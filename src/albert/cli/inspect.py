@@ -103,7 +103,7 @@ class RenderedSamples:
 
     def _order(self, label: int) -> str:
         if label == NO_LABEL:
-            return "nothing is asked of the order"
+            return "no order label"
         if label == IN_ORDER:
             return "label 0: in order"
         meaning = {"sop": "swapped", "nsp": "the second is from elsewhere"}

@@ -240,7 +240,7 @@ def _figures(outcome: seeds.TaskOutcome, score: str) -> tuple[str, ...]:
 
 
 def _published(outcome: seeds.TaskOutcome, score: str) -> Published | None:
-    return next((each for each in outcome.task.published if each.metric == score), None)
+    return next((published for published in outcome.task.published if published.metric == score), None)
 
 
 def _remarks(result: seeds.BenchmarkResult) -> Iterator[str]:
@@ -263,7 +263,7 @@ def _remarks(result: seeds.BenchmarkResult) -> Iterator[str]:
         yield from (f"missing: {diagnosed.task.name}: {line}" for line in diagnosed.missing)
     if result.missing_tasks:
         yield f"Avg is of all {len(result.average.parts)} tasks; it lacks {', '.join(result.missing_tasks)}"
-    yield from dict.fromkeys(each.result.selection for each in result.outcomes if each.result is not None)
+    yield from dict.fromkeys(o.result.selection for o in result.outcomes if o.result is not None)
 
 
 def _sources(result: seeds.BenchmarkResult) -> Iterator[str]:
@@ -282,33 +282,33 @@ def _sources(result: seeds.BenchmarkResult) -> Iterator[str]:
 # Runs with several seeds as tables: the scores of each, then the distribution of every score.
 
 
-def show_seeds(console: Console, task: Task, found: seeds.SeedsResult, output: Path) -> None:
+def show_seeds(console: Console, task: Task, result: seeds.SeedsResult, output: Path) -> None:
     """Print the runs, the spread of their scores, failed runs, and published scores."""
     rows: list[tuple[object, ...]] = [
-        (name, *(shown_if_known(run.scores, name) for run in found.runs)) for name in found.spreads
+        (name, *(shown_if_known(run.scores, name) for run in result.runs)) for name in result.spreads
     ]
-    if any(run.step is not None for run in found.runs):
-        rows.append(styled("dim", "after step", *("-" if run.step is None else run.step for run in found.runs)))
-    runs = table(None, ("score", *(run.directory.name for run in found.runs)), rows)
-    linear = found.linear_baseline if found.linear_baseline and found.linear_baseline["scores"] else None
-    places = []
-    for name, spread in found.spreads.items():
+    if any(run.step is not None for run in result.runs):
+        rows.append(styled("dim", "after step", *("-" if run.step is None else run.step for run in result.runs)))
+    runs = table(None, ("score", *(run.directory.name for run in result.runs)), rows)
+    linear = result.linear_baseline if result.linear_baseline and result.linear_baseline["scores"] else None
+    distribution = []
+    for name, spread in result.spreads.items():
         quartiles = f"{spread.lower_quartile:.2f}–{spread.upper_quartile:.2f}"
         median, lowest, highest = map(format_score, (spread.median, spread.lowest, spread.highest))
-        beside = [shown_if_known(linear["scores"], name)] if linear else []
-        places.append(
-            (name, median, lowest, quartiles, highest, spread.runs, shown_if_known(found.baseline, name), *beside)
+        compared = [shown_if_known(linear["scores"], name)] if linear else []
+        distribution.append(
+            (name, median, lowest, quartiles, highest, spread.runs, shown_if_known(result.baseline, name), *compared)
         )
     columns = ["score", "median", "lowest", "quartiles", "highest", "runs", "constant"]
-    spreads = table(None, columns + ([linear["method"]] if linear else []), places)
-    lines = [f"seed {run.seed} failed: {run.failure}" for run in found.failed]
-    if found.failed:
+    spreads = table(None, columns + ([linear["method"]] if linear else []), distribution)
+    lines = [f"seed {run.seed} failed: {run.failure}" for run in result.failed]
+    if result.failed:
         lines.append("medians include failed runs")
-    if found.baseline is None:
+    if result.baseline is None:
         lines.append("there is no constant answer for this task, so failed runs are not detected")
-    if hint := advice(found.medians, found.baseline, found.linear_baseline):
+    if hint := advice(result.medians, result.baseline, result.linear_baseline):
         lines.append(f"median: {hint}")
-    say(console, *found.notes, found.selection, runs, spreads, *lines, *published_lines(task))
+    say(console, *result.notes, result.selection, runs, spreads, *lines, *published_lines(task))
     say(console, in_bold(output / seeds.SUMMARY_NAME, " has all of it"))
 
 
@@ -335,11 +335,11 @@ def finetune(args: Finetune) -> None:
 
 def show_evaluation(console: Console, result: EvaluateResult, scored: ScoredSplit) -> None:
     """Print notes on the models, what was cut, and the scores."""
-    task, models, found = scored.task, scored.models, scored.found
-    evaluation = found.together
-    lines: list[RenderableType] = [note for member in found.members for note in member.notes]
+    task, models, evaluated = scored.task, scored.models, scored.found
+    evaluation = evaluated.together
+    lines: list[RenderableType] = [note for member in evaluated.members for note in member.notes]
     lines.append(f"{len(evaluation.predictions):,} examples in {evaluation.seconds:,.1f} s, in {scored.precision}")
-    for model, member in zip(models, found.members, strict=True):
+    for model, member in zip(models, evaluated.members, strict=True):
         cut = data_warnings(member.evaluation.counts)
         lines += cut if len(models) == 1 else [f"{model}: {line}" for line in cut]
     if evaluation.scores and len(models) == 1:
@@ -361,17 +361,17 @@ def show_curve(console: Console, result: EvaluateResult, curve: DepthCurve) -> N
 _CSV_COLUMNS = ("model", "sentence_objective", "test", "accuracy", "low", "high", "baseline", "loss", "count")
 
 
-def remarks(found: CrossEvaluation) -> list[str]:
+def remarks(evaluation: CrossEvaluation) -> list[str]:
     """Lines below the table of pre-trained models."""
-    masked = "single words" if found.max_ngram == 1 else f"1 to {found.max_ngram} words at a time"
+    masked = "single words" if evaluation.max_ngram == 1 else f"1 to {evaluation.max_ngram} words at a time"
     lines = [
-        f"{found.sequences:,} held-out sequences of at most {found.max_length} tokens, {masked} masked, the same for "
-        "all; below a share its 95 % interval; loss: of masked tokens, in nats"
+        f"{evaluation.sequences:,} held-out sequences of at most {evaluation.max_length} tokens, {masked} masked, the "
+        "same for all; below a share its 95 % interval; loss: of masked tokens, in nats"
     ]
-    if not all(found.counts.values()):
+    if not all(evaluation.counts.values()):
         lines.append("none of these sequences has two segments: raise --sequences, or --max-length")
-    headless = [model.model for model in found.models if model.learnt == "none"]
-    if headless and len(found.counts) > 1:
+    headless = [model.model for model in evaluation.models if model.learnt == "none"]
+    if headless and len(evaluation.counts) > 1:
         verb = "has" if len(headless) == 1 else "have"
         lines.append(
             f"-: {', '.join(headless)} {verb} no sentence head; the paper's 52.4 (NSP) and 53.3 (SOP) for such a model "
@@ -380,16 +380,16 @@ def remarks(found: CrossEvaluation) -> list[str]:
     return lines
 
 
-def as_csv(found: CrossEvaluation) -> str:
+def as_csv(evaluation: CrossEvaluation) -> str:
     """A line for each model and test; without figures if the model has no head for it."""
     lines = io.StringIO()
     writer = csv.writer(lines, lineterminator="\n")
     writer.writerow([*_CSV_COLUMNS, "sequences", "max_length", "max_ngram"])
-    for model in found.models:
-        for test, count in found.counts.items():
+    for model in evaluation.models:
+        for test, count in evaluation.counts.items():
             figures = model.scores[test].to_json() if test in model.scores else {"count": count}
             cells = [figures.get(name, "") for name in _CSV_COLUMNS[3:]]
-            sizes = [found.sequences, found.max_length, found.max_ngram]
+            sizes = [evaluation.sequences, evaluation.max_length, evaluation.max_ngram]
             writer.writerow([model.model, model.learnt, test, *cells, *sizes])
     return lines.getvalue()
 

@@ -126,7 +126,7 @@ def test_next_sentence_prediction_refuses_a_single_document(corpus, tmp_path, ca
     words = ["--data", str(tmp_path / "alone"), "--output", str(tmp_path / "out"), "--sequences.objective", "nsp"]
     assert run(["pretrain", "quickstart", *words, *TINY]) == 78
     error = capsys.readouterr().err
-    assert '"nsp" needs a second train document' in error and error.count("\n") == 1
+    assert '"nsp" needs at least two train documents' in error and error.count("\n") == 1
     assert not list(tmp_path.glob("out*"))
 
 

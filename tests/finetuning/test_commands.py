@@ -123,12 +123,12 @@ GLUE_RUN = "finetune glue --model MODEL --data EMPTY --output OUT"
         ("finetune sst-2 --model MODEL --data x --output OUT", (66,), "has no train.tsv"),
         ("finetune sst-2 --model absent/m --data x --output OUT", (66, 69), "no such directory"),
         ("finetune --train x.csv --model MODEL --output OUT", (66,), "x.csv: No such file"),
-        ("finetune sst-2 --model MODEL --data DATA", (2,), "--output: is needed"),
+        ("finetune sst-2 --model MODEL --data DATA", (2,), "--output: is missing"),
         ("finetune ax --model MODEL --data DATA --output OUT", (78,), "has no training set"),
         (f"{SST2_RUN} --text a", (2,), "own columns"),
         (f"{SST2_RUN} --epochs -1", (78,), "epochs: must be above 0"),
         (f"{SST2_RUN} --epochs 1 --steps 1", (2,), "say the same thing twice"),
-        (f"{SST2_RUN} --span-head joint", (2,), "--span-head: goes with tasks whose answers are spans"),
+        (f"{SST2_RUN} --span-head joint", (2,), "--span-head: requires a task whose answers are spans"),
         (f"{SST2_RUN} --v2-recipe", (2,), "has one recipe for both releases"),
         # Changes of the model.
         (f"{SST2_RUN} --keep-head", (78,), "has no head to keep"),
@@ -141,20 +141,20 @@ GLUE_RUN = "finetune glue --model MODEL --data EMPTY --output OUT"
         # Exits, teachers and frozen encoders.
         (f"{SST2_RUN} --exits 2 7", (78,), "exits: names 7, the model has 2 layers"),
         (f"{SST2_RUN} --teacher nowhere/at/all", (66,), "nowhere/at/all"),
-        (f"{SST2_RUN} --distillation-weight 0.3", (2,), "--distillation-weight: goes with --teacher"),
-        (f"{SST2_RUN} --teacher-revision v2", (2,), "--teacher-revision: goes with --teacher"),
+        (f"{SST2_RUN} --distillation-weight 0.3", (2,), "--distillation-weight: requires --teacher"),
+        (f"{SST2_RUN} --teacher-revision v2", (2,), "--teacher-revision: requires --teacher"),
         (f"{SST2_RUN} --freeze-encoder --encoder-dropout 0.1", (2,), "has no effect with --freeze-encoder"),
         # Benchmarks.
         ("finetune glue --model MODEL --output OUT", (2,), "--data: is missing; the tasks' files are looked for there"),
         (GLUE_RUN, (66,), "has no task of glue with training and development files"),
-        (f"{GLUE_RUN} --text a", (2,), "--text: goes with one task, glue has many"),
-        (f"{GLUE_RUN} --keep-head", (2,), "--keep-head: goes with one task"),
-        (f"{SST2_RUN} --intermediate m", (2,), "--intermediate: goes with a benchmark"),
+        (f"{GLUE_RUN} --text a", (2,), "--text: requires a single task, glue has many"),
+        (f"{GLUE_RUN} --keep-head", (2,), "--keep-head: requires a single task"),
+        (f"{SST2_RUN} --intermediate m", (2,), "--intermediate: requires a benchmark"),
         # Evaluation.
         ("evaluate sst-2 --model MODEL --data DATA", (78,), "has no head for this task"),
         ("evaluate sst-2 --model MODEL", (2,), "--data: is missing"),
         ("evaluate --model MODEL", (2,), "your own file needs --dev, --text, --label"),
-        ("evaluate pretraining --model MODEL", (2,), "--data: is needed"),
+        ("evaluate pretraining --model MODEL", (2,), "--data: is missing"),
         ("evaluate sst-2 --model PAIRS --data DATA", (78,), "compares two texts"),
         ("predict PAIRS --classify ship", (2,), "this model compares two texts"),
         # Pairs of texts.
@@ -165,6 +165,36 @@ GLUE_RUN = "finetune glue --model MODEL --data EMPTY --output OUT"
             (78,),
             "reads pairs separately",
         ),
+<<<<<<< HEAD
+=======
+        (["finetune", "--train", "x.csv", "--model", "MODEL", "--output", "OUT"], 66, "x.csv: No such file"),
+        (["finetune", "sst-2", "--model", "MODEL", "--data", "DATA"], 2, "--output: is missing"),
+        (
+            ["finetune", "sst-2", "--model", "MODEL", "--data", "DATA", "--output", "OUT", "--epochs", "-1"],
+            78,
+            "epochs: must be above 0",
+        ),
+        (
+            shlex.split("finetune sst-2 --model MODEL --data DATA --output OUT --epochs 1 --steps 1"),
+            2,
+            "say the same thing twice",
+        ),
+        (
+            ["finetune", "sst-2", "--model", "MODEL", "--data", "DATA", "--output", "OUT", "--span-head", "joint"],
+            2,
+            "--span-head: requires a task whose answers are spans",
+        ),
+        (
+            ["finetune", "sst-2", "--model", "MODEL", "--data", "DATA", "--output", "OUT", "--v2-recipe"],
+            2,
+            "has one recipe for both releases",
+        ),
+        (["finetune", "ax", "--model", "MODEL", "--data", "DATA", "--output", "OUT"], 78, "has no training set"),
+        (["evaluate", "sst-2", "--model", "MODEL", "--data", "DATA"], 78, "has no head for this task"),
+        (["evaluate", "sst-2", "--model", "MODEL"], 2, "--data: is missing"),
+        (["evaluate", "--model", "MODEL"], 2, "your own file needs --dev, --text, --label"),
+        (["evaluate", "pretraining", "--model", "MODEL"], 2, "--data: is missing"),
+>>>>>>> 984900f (Messages of commands: requires, cannot be combined with; is missing, with what to give)
     ],
 )
 def test_errors_are_one_line_with_their_exit_code(

@@ -85,21 +85,21 @@ def test_masks_are_filled(saved, config, capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "nothing is asked"),
+        ([], "there is no input"),
         (["--classify", "a", "--fill-mask", "b"], "--fill-mask, --classify together"),
         (["--question", "a"], "give --context"),
-        (["--context", "a", "--classify", "b"], "--context: goes with --question or --choose"),
+        (["--context", "a", "--classify", "b"], "--context: requires --question or --choose"),
         (["--choose", "a", "b"], "--choose: needs a text to answer from; give --context"),
         (["--choose", "a", "--context", "b"], "needs at least two options"),
         (["--choose", "a", "b", "--tag", "c"], "--tag, --choose together"),
-        (["--pair", "a", "--fill-mask", "b"], "--pair: goes with --classify"),
-        (["--output", "a", "--classify", "b"], "--output: goes with --input"),
+        (["--pair", "a", "--fill-mask", "b"], "--pair: requires --classify"),
+        (["--output", "a", "--classify", "b"], "--output: requires --input"),
         (["--fill-mask", "[MASK]", "--top-k", "0"], "at least 1"),
         (["--input", "a.jsonl", "--output", "b.tsv"], "b.tsv: unknown kind of output; use .jsonl, .csv"),
-        (["--classify", "a", "--task", "tag"], "--task: goes with --input"),
+        (["--classify", "a", "--task", "tag"], "--task: requires --input"),
         (["--input", "a.jsonl", "--options-field"], "names no field"),
-        (["--classify", "a", "--words"], "--words: goes with --tag, or with --input where words are tagged"),
-        (["--input", "a.txt", "--task", "embed", "--words"], "--words: goes with --tag"),
+        (["--classify", "a", "--words"], "--words: requires --tag, or --input with a model that tags words"),
+        (["--input", "a.txt", "--task", "embed", "--words"], "--words: requires --tag"),
     ],
 )
 def test_contradictory_options_are_refused_before_the_model_is_read(arguments, message):
@@ -114,7 +114,7 @@ def test_error_is_one_line_with_its_exit_code(capsys):
 
 def test_text_without_words_is_noted(saved, config, capsys):
     main([str(saved(AlbertForTokenClassification(config, 3))), "--tag", " "])
-    assert "note: the text holds no words\n" in capsys.readouterr().err
+    assert "note: the text has no words\n" in capsys.readouterr().err
 
 
 def test_ambiguous_activation_is_noted_and_can_be_overridden(saved, config, capsys):

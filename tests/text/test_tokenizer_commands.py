@@ -122,7 +122,7 @@ def test_control_characters_are_printed_as_escapes(run, path):
         (["encdoe"], UsageError, "did you mean 'encode'"),
         (["decode", "--tokenizer", "{here}", "300"], UsageError, "id 300: is not an id of this vocabulary, 0 to 299"),
         (["decode", "--tokenizer", "{here}", "x"], UsageError, "'x'"),
-        (["encode", "--tokenizer", "{here}"], MissingInput, "standard input: holds no line"),
+        (["encode", "--tokenizer", "{here}"], MissingInput, "standard input: is empty"),
         (["convert", "{here}", "--output", "{here}"], CannotCreate, "exists already"),
         (["convert", "{here}", "--output", "{nowhere}", "--case", "uper"], UsageError, "uper"),
     ],

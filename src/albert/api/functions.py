@@ -185,7 +185,7 @@ def init_of(options: Pretrain) -> Any:
     if options.init is not None:
         return load_by_name(_WARM_START).Init(model=options.init, **init_options)
     if init_options:
-        raise UsageError(option_name(next(iter(init_options))), "goes with --init MODEL")
+        raise UsageError(option_name(next(iter(init_options))), "requires --init MODEL")
     return None
 
 

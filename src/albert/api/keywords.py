@@ -237,7 +237,7 @@ def read_options(shape: type, path: Path, omit: Collection[str] = ()) -> dict[st
             raise InvalidConfiguration(f"{path}: {key}", "unknown key", did_you_mean(key, known))
         name = options[usual]
         if name in values:
-            raise InvalidConfiguration(f"{path}: {key}", f"says the same as {name}", "give one of them")
+            raise InvalidConfiguration(f"{path}: {key}", f"sets the same value as {name}", "give one of them")
         values[name] = convert_value(known[name], value, f"{path}: {key}")
     return values
 
@@ -357,7 +357,7 @@ def rows_as_json_lines(value: Any, name: str) -> str:
         try:
             lines.append(json.dumps(present, ensure_ascii=False, allow_nan=False, default=_json_value) + "\n")
         except (TypeError, ValueError) as error:
-            raise UsageError(f"{name}:{number}", f"holds a value that cannot be read ({error})") from error
+            raise UsageError(f"{name}:{number}", f"has a value that cannot be written as JSON ({error})") from error
     if not lines:
         raise MissingInput(name, "has no rows")
     return "".join(lines)

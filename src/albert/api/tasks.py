@@ -53,13 +53,14 @@ def run_finetune(
     if options.objective == "contrastive":
         return _finetune_contrastive(options, on_start)
     if options.temperature is not None:
-        raise UsageError("--temperature", "goes with --objective contrastive", "leave it out")
+        raise UsageError("--temperature", "requires --objective contrastive", "leave it out")
     if options.output is None and not options.statistics_only:
-        raise UsageError("--output", "is needed: the run's directory", "or --statistics-only, to see the rows first")
+        remedy = "give the run's directory, or --statistics-only to see the rows first"
+        raise UsageError("--output", "is missing", remedy)
     if options.task is not None and options.task.lower() in BENCHMARKS:
         return _finetune_benchmark(options, options.task.lower())
     if options.intermediate is not None:
-        raise UsageError("--intermediate", "goes with a benchmark", "name the model with --model")
+        raise UsageError("--intermediate", "requires a benchmark", "name the model with --model")
     read = _own_task(options) if options.task is None else None
     task = read.task if read is not None else _declared_task(options)
     recipe = options.recipe()
@@ -116,7 +117,7 @@ def _finetune_contrastive(options: Finetune, on_start: Callable[[Mapping[str, An
     elif options.held_out is None:
         dev_pairs = read_text_pairs(options.dev, *columns)
     else:
-        raise UsageError("--held-out", "goes without --dev", "give one of them")
+        raise UsageError("--held-out", "cannot be combined with --dev", "give one of them")
     temperature = TEMPERATURE if options.temperature is None else options.temperature
     arguments = (_start(options), options.output, options.recipe(), _settings(options), temperature)
     return _result(options, finetune_contrastive(pairs, dev_pairs, *arguments, on_start))
@@ -131,7 +132,7 @@ _NOT_CONTRASTIVE = (
 def _finetune_benchmark(options: Finetune, name: str) -> FinetuneResult:
     flags = flags_set(options, "train", "dev", "span_head", "keep_head", "v2_recipe", "statistics_only")
     if flags := options.table.flags() + flags:
-        raise UsageError(flags[0], f"goes with one task, {name} has many")
+        raise UsageError(flags[0], f"requires a single task, {name} has many")
     if options.data is None:
         raise UsageError("--data", "is missing; the tasks' files are looked for there", "see albert finetune --help")
     assert options.output is not None
@@ -160,7 +161,7 @@ def _declared_task(options: Finetune) -> Task:
     assert options.task is not None
     files = values_set(options, "train", "dev")
     if flags := options.table.flags() + flags_set(options, "held_out"):
-        raise UsageError(flags[0], f"goes with your own tables, the task {options.task} has its own columns")
+        raise UsageError(flags[0], f"requires your own tables, the task {options.task} has its own columns")
     if options.data is None and len(files) < 2:
         raise UsageError("--data", "is missing; the task's files are looked for there", "see albert finetune --help")
     task = find_task(options.task)
@@ -177,7 +178,7 @@ def _own_task(options: Finetune) -> ReadTask:
         remedy = "name a declared task, or your own file with --train"
         raise UsageError("albert finetune", "no training file" if options.table.flags() else "no task", remedy)
     if table.dev is not None and options.held_out is not None:
-        raise UsageError("--held-out", "goes without --dev", "give one of them")
+        raise UsageError("--held-out", "cannot be combined with --dev", "give one of them")
     share = table.held_out.share if options.held_out is None else options.held_out
     read = read_task(replace(table, held_out=HeldOut(share=share, seed=options.seed)))
     return replace(read, task=replace(read.task, target=_target(read.task, options)))
@@ -197,7 +198,7 @@ def _target(task: Task, options: Finetune) -> Target:
     if options.span_head is None:
         return task.target
     if not isinstance(task.target, Span):
-        raise UsageError("--span-head", f"goes with tasks whose answers are spans, {task.name} has none")
+        raise UsageError("--span-head", f"requires a task whose answers are spans, {task.name} has none")
     return replace(task.target, head=options.span_head)
 
 
@@ -218,7 +219,7 @@ def _settings(options: Finetune) -> FinetuningSettings:
     names = ("distillation_temperature", "distillation_weight", "teacher_revision")
     values = {name.rpartition("_")[2]: value for name, value in values_set(options, *names).items()}
     if values and options.teacher is None:
-        raise UsageError(flags_set(options, *names)[0], "goes with --teacher", "name a fine-tuned model with it")
+        raise UsageError(flags_set(options, *names)[0], "requires --teacher", "name a fine-tuned model with it")
     distillation = None if options.teacher is None else Distillation(teacher=options.teacher, **values)
     return FinetuningSettings(**common_fields(FinetuningSettings, options), distillation=distillation)
 
@@ -233,7 +234,7 @@ def evaluations(options: Evaluate) -> Iterator[EvaluateResult]:
     A result is yielded after its files are written.
     """
     if not options.model:
-        raise UsageError("--model", "names no model", "give a directory, or a Hub id")
+        raise UsageError("--model", "is empty", "give a directory, or a Hub id")
     if options.task == PRETRAINING:
         results = iter([_evaluate_pretraining(options)])
     elif options.depths.makes_table:
@@ -248,11 +249,11 @@ def evaluations(options: Evaluate) -> Iterator[EvaluateResult]:
 
 def _evaluate_pretraining(options: Evaluate) -> EvaluateResult:
     if options.data is None:
-        raise UsageError("--data", "is needed: what `albert prepare` wrote", "see albert evaluate --help")
+        raise UsageError("--data", "is missing", "give a corpus from `albert prepare`")
     if options.json and options.csv:
-        raise UsageError("--csv", "goes without --json", "choose one of them")
+        raise UsageError("--csv", "cannot be combined with --json", "choose one of them")
     if options.depths.depth or options.depths.makes_table:
-        raise UsageError("--depth, --patience and --curve", "go with a task", f"leave {PRETRAINING} out")
+        raise UsageError("--depth, --patience and --curve", "require another task", f"leave {PRETRAINING} out")
     precision = _single_precision(options)
     found = evaluate_pretraining(
         options.model,
@@ -272,7 +273,7 @@ def _evaluate_pretraining(options: Evaluate) -> EvaluateResult:
 
 def _evaluate_task(options: Evaluate) -> Iterator[EvaluateResult]:
     if flags := flags_set(options, "json", "csv"):
-        raise UsageError(flags[0], f"goes with {PRETRAINING}", "--results writes the scores of a task as JSON")
+        raise UsageError(flags[0], f"requires the task {PRETRAINING}", "--results writes the scores of a task as JSON")
     task = _task(options)
     splits = _splits(options, task)
     if len(options.precision) == 1 and options.precision != ("int8",):
@@ -328,14 +329,14 @@ def _evaluate_split(options: Evaluate, task: Task, split: str, precision: Precis
 
 def _compare_precisions(options: Evaluate, task: Task, split: str) -> Iterator[EvaluateResult]:
     if flags := flags_set(options, "predictions", "submission"):
-        raise UsageError(flags[0], "goes with one precision, fp32 or bf16", "compare precisions without it")
+        raise UsageError(flags[0], "requires a single precision, fp32 or bf16", "compare precisions without it")
     model, *others = options.model
     if others:
         raise UsageError("--precision", "several are compared for one model", "name one model")
     if options.depths.depth:
-        raise UsageError("--depth", "goes with one precision", "name fp32 or bf16")
+        raise UsageError("--depth", "requires a single precision", "name fp32 or bf16")
     if not options.precision:
-        raise UsageError("--precision", "names none", "choose among fp32, bf16 and int8")
+        raise UsageError("--precision", "is empty", "choose among fp32, bf16 and int8")
     found = precision_scores(
         task,
         model,
@@ -423,7 +424,7 @@ def _task(options: Evaluate) -> Task:
     if options.task is None:
         return _task_of_model(options.model[0], options.revision, options.table, options.dev)
     if flags := options.table.flags():
-        raise UsageError(flags[0], f"goes with your own file, the task {options.task} has its own columns")
+        raise UsageError(flags[0], f"requires your own file, the task {options.task} has its own columns")
     if options.data is None and options.dev is None:
         raise UsageError("--data", "is missing; the task's files are looked for there", "see albert evaluate --help")
     task = find_task(options.task)

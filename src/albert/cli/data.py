@@ -174,7 +174,7 @@ def manifest_directories(path: Path) -> list[Path]:
     inside = [run.model_path, *(checkpoint for _, checkpoint in run.checkpoints())]
     directories = [directory for directory in inside if directory.is_dir()]
     if not directories:
-        why = f"holds no {MANIFEST_NAME} and no run" if path.is_dir() else "no such directory"
+        why = f"has no {MANIFEST_NAME} and is not a run" if path.is_dir() else "no such directory"
         raise MissingInput(path, why, "name a directory that albert wrote")
     return directories
 
@@ -407,7 +407,7 @@ def _lines(argument: str) -> Iterator[str]:
         except UnicodeDecodeError as error:
             raise DamagedData(f"{STANDARD_INPUT}:{number}", "is not UTF-8") from error
     if not number:
-        raise MissingInput(STANDARD_INPUT, "holds no line", f"give {argument}, or lines on standard input")
+        raise MissingInput(STANDARD_INPUT, "is empty", f"give {argument}, or lines on standard input")
 
 
 def _numbers(line: str) -> list[int]:

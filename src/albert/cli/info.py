@@ -491,7 +491,7 @@ def _check(args: Info) -> None:
 
 def _refuse_options(args: Info, target: Resolved, *options: str) -> None:
     if flags := flags_set(args, *options):
-        raise UsageError(flags[0], f"goes with a model, {target.name} is a {target.kind}", "see albert info --help")
+        raise UsageError(flags[0], f"requires a model, {target.name} is a {target.kind}", "see albert info --help")
 
 
 def show_throughput(console: Console, measurement: sizes.Measurement) -> None:

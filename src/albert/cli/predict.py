@@ -27,7 +27,7 @@ def show(predictions: list[Any], columns: tuple[str, ...], as_json: bool) -> Non
     if as_json:
         sys.stdout.writelines(json.dumps(entry, ensure_ascii=False) + "\n" for entry in predictions)
     elif not predictions:
-        _note("the text holds no words")
+        _note("the text has no words")
     else:
         console = open_console()
         for group in predictions if isinstance(predictions[0], list) else [predictions]:
@@ -117,7 +117,7 @@ def _check(options: Predict) -> None:
     if "--choose" in flags and "--question" in flags:  # a question about the options
         flags.remove("--question")
     if len(flags) != 1:
-        why = f"{', '.join(flags)} together" if flags else "nothing is asked"
+        why = f"{', '.join(flags)} together" if flags else "there is no input"
         inputs = "--fill-mask, --order, --classify, --tag, --question with --context, --choose with --context, --input"
         raise UsageError("albert predict", why, f"give one of {inputs}")
     (flag,) = flags
@@ -129,9 +129,9 @@ def _check(options: Predict) -> None:
     }
     for name, others in required.items():
         if getattr(options, name) is not None and flag not in others:
-            raise UsageError(f"--{name}", f"goes with {' or '.join(others)}, not with {flag}")
+            raise UsageError(f"--{name}", f"requires {' or '.join(others)}, not {flag}")
     if options.words and flag != "--tag" and (flag != "--input" or options.task not in (None, "tag")):
-        raise UsageError("--words", "goes with --tag, or with --input where words are tagged")
+        raise UsageError("--words", "requires --tag, or --input with a model that tags words")
     if flag in ("--question", "--choose") and options.context is None:
         raise UsageError(flag, "needs a text to answer from", "give --context")
     if len(options.choose) == 1:

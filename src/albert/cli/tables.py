@@ -229,7 +229,7 @@ def run(options: TablesArguments) -> None:
     args.set_threads()
     grids = args.grids()
     if not args.data:
-        raise UsageError("--data", "is needed: what `albert prepare` wrote", "albert tables run TABLE --data CORPUS")
+        raise UsageError("--data", "is missing", "give a corpus from `albert prepare`")
     study = args.study()
     data, _ = args.task_data(grids)
     planned = _planned(args, study)

@@ -65,7 +65,7 @@ def _columns_table(title: str, rows: Rows, task: TableTask) -> Table:
         lines.append((name, _content(values, len(rows.rows)), short, ", ".join(uses.get(name, ["-"]))))
     if len(names) > SHOWN_COLUMNS:
         lines.append((f"and {len(names) - SHOWN_COLUMNS} more", "", "", "-"))
-    return table(title, ("column", "holds", "first", "used as"), lines, words=range(4))
+    return table(title, ("column", "content", "first", "used as"), lines, words=range(4))
 
 
 def _content(values: Sequence[Field], n_rows: int) -> str:

@@ -84,7 +84,7 @@ def test_missing_values_and_numpy_values_become_json():
         ({"train": []}, "train: has no rows"),
         (
             {"train": [{"review": "a"}, {"review": {1}}]},
-            "train:2: has a value that cannot be written as JSON (set is neither",
+            "train:2: has a value that cannot be written as JSON (set",
         ),
         ({"train": "absent.csv"}, "absent.csv: No such file or directory"),
         ({"train": 5}, "train: is 5, not rows; give a file, a data frame, or a list of dicts"),

@@ -163,10 +163,24 @@ def refused(capsys, *arguments):
     return code, error
 
 
-def test_pretraining_refuses_a_corpus_with_a_foreign_tokenizer(foreign, root, tmp_path, capsys):
-    corpus = foreign(root / "corpus")
-    code, error = refused(capsys, "pretrain", "quickstart", "--data", corpus, "--output", tmp_path / "r", *TINY)
-    assert (code, "its tokenizer files are not those it was made with" in error) == (65, True)
+@pytest.mark.parametrize(
+    ("source", "command", "message"),
+    [
+        ("corpus", "pretrain quickstart --data {copy} --output {out}", "its tokenizer files are not those it was made"),
+        ("run/model", "predict {copy} --fill-mask 中[MASK]", "vocab.txt: has fingerprint"),
+        (
+            "run/model",
+            "finetune --train {table} --dev {table} --text text --label label --model {copy} --output {out}",
+            "vocab.txt: has fingerprint",
+        ),
+    ],
+)
+def test_a_foreign_tokenizer_is_refused(source, command, message, foreign, root, tmp_path, capsys):
+    (tmp_path / "t.csv").write_text("text,label\n中,1\n国,0\n", encoding="utf-8")
+    paths = {"copy": foreign(root / source), "out": tmp_path / "out", "table": tmp_path / "t.csv"}
+    code, error = refused(capsys, *(word.format(**paths) for word in command.split()))
+    assert (code, message in error) == (65, True), error
+    assert not (tmp_path / "out").exists()
 
 
 def test_prepare_append_refuses_a_foreign_tokenizer(foreign, root, tmp_path, capsys):
@@ -179,21 +193,6 @@ def test_prepare_append_refuses_a_foreign_tokenizer(foreign, root, tmp_path, cap
     code, error = refused(capsys, "prepare", root / "text", *arguments, "--output", output, "--append")
     assert code == 78
     assert "tokenizer" in error
-
-
-def test_finetuning_refuses_a_model_with_a_foreign_tokenizer(foreign, root, tmp_path, capsys):
-    (tmp_path / "t.csv").write_text("text,label\n中,1\n国,0\n", encoding="utf-8")
-    model = foreign(root / "run" / "model")
-    arguments = ["--train", tmp_path / "t.csv", "--dev", tmp_path / "t.csv", "--text", "text", "--label", "label"]
-    code, error = refused(capsys, "finetune", *arguments, "--model", model, "--output", tmp_path / "task")
-    assert (code, "vocab.txt: has fingerprint" in error) == (65, True)
-    assert not (tmp_path / "task").exists()
-
-
-def test_prediction_refuses_a_model_with_a_foreign_tokenizer(foreign, root, capsys):
-    model = foreign(root / "run" / "model")
-    code, error = refused(capsys, "predict", model, "--fill-mask", "中[MASK]")
-    assert (code, "vocab.txt: has fingerprint" in error) == (65, True)
 
 
 def test_a_run_is_not_resumed_with_a_corpus_of_another_tokenizer(root, tmp_path, capsys):

@@ -246,7 +246,7 @@ class Pretrain:
     data: tuple[Path, ...]
     """A corpus from `albert prepare`; several are mixed (--mixture 0.7 0.3)."""
     output: Path
-    """The run's directory; an existing run is resumed."""
+    """The run's directory, resumed if it exists."""
     init: str | None = None
     """Start from a trained model instead of random weights: a model directory, a run, or a Hub id. A resumed run does
     not need it."""

@@ -38,9 +38,9 @@ class PretrainCommand(Pretrain):
     """Data, output, starting point, and the values of the recipe, also from a file."""
 
     recipe_file: Annotated[Path | None, tyro.conf.arg(name="recipe")] = None
-    """A TOML or JSON file with values of a recipe that replace RECIPE's, or base's without RECIPE."""
+    """A TOML or JSON file with values that replace RECIPE's, or base's without RECIPE."""
     print_recipe: bool = False
-    """Print the recipe as a TOML file with comments, for --recipe, and do not train."""
+    """Print the recipe as TOML for --recipe; do not train."""
 
 
 def pretrain(arguments: list[str]) -> None:
@@ -69,7 +69,7 @@ def pretrain(arguments: list[str]) -> None:
     run = RunFolder(options.output)
     last_step = run.checkpoints()[-1][0] if run.checkpoints() else None
     if last_step is not None:
-        console.print(f"going on with {run.path} after step {last_step:,}")
+        console.print(f"resuming {run.path} after step {last_step:,}")
     result = run_pretrain(options).found
     if result.training.steps == last_step:
         console.print(f"{run.path} is complete already; nothing was trained")

@@ -78,7 +78,7 @@ def test_change_dropout_resumes_with_another_dropout(scene, pretrain, tmp_path):
 def test_a_dense_model_is_continued_with_an_attention_window(scene, pretrain, tmp_path, capsys):
     words = ["--model.attention-window", "40", "--extend-positions", "tile", "--model.max-position-embeddings", "256"]
     code, _, notes = pretrain("continue", "--init", scene.run, *SHORT, *words, "--sequences.max-length", "256")
-    change = "attention_window None → 40 (what fits into the narrower window is computed as before)"
+    change = "attention_window None → 40 (sequences that fit into the narrower window give the same results)"
     assert code == 0 and change in " ".join(notes.split())
     config = json.loads((tmp_path / "run/model/config.json").read_text())
     assert (config["model_type"], config["attention_window"]) == ("albert_window", 40)

@@ -165,36 +165,6 @@ GLUE_RUN = "finetune glue --model MODEL --data EMPTY --output OUT"
             (78,),
             "reads pairs separately",
         ),
-<<<<<<< HEAD
-=======
-        (["finetune", "--train", "x.csv", "--model", "MODEL", "--output", "OUT"], 66, "x.csv: No such file"),
-        (["finetune", "sst-2", "--model", "MODEL", "--data", "DATA"], 2, "--output: is missing"),
-        (
-            ["finetune", "sst-2", "--model", "MODEL", "--data", "DATA", "--output", "OUT", "--epochs", "-1"],
-            78,
-            "epochs: must be above 0",
-        ),
-        (
-            shlex.split("finetune sst-2 --model MODEL --data DATA --output OUT --epochs 1 --steps 1"),
-            2,
-            "say the same thing twice",
-        ),
-        (
-            ["finetune", "sst-2", "--model", "MODEL", "--data", "DATA", "--output", "OUT", "--span-head", "joint"],
-            2,
-            "--span-head: requires a task whose answers are spans",
-        ),
-        (
-            ["finetune", "sst-2", "--model", "MODEL", "--data", "DATA", "--output", "OUT", "--v2-recipe"],
-            2,
-            "has one recipe for both releases",
-        ),
-        (["finetune", "ax", "--model", "MODEL", "--data", "DATA", "--output", "OUT"], 78, "has no training set"),
-        (["evaluate", "sst-2", "--model", "MODEL", "--data", "DATA"], 78, "has no head for this task"),
-        (["evaluate", "sst-2", "--model", "MODEL"], 2, "--data: is missing"),
-        (["evaluate", "--model", "MODEL"], 2, "your own file needs --dev, --text, --label"),
-        (["evaluate", "pretraining", "--model", "MODEL"], 2, "--data: is missing"),
->>>>>>> 984900f (Messages of commands: requires, cannot be combined with; is missing, with what to give)
     ],
 )
 def test_errors_are_one_line_with_their_exit_code(

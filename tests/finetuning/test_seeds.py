@@ -224,7 +224,6 @@ def test_failed_model_is_no_start(tmp_path):
     assert TaskOutcome(task=DECLARED["mnli"], missing="no file").best_model is None
 
 
-<<<<<<< HEAD
 def test_benchmark_continues_after_a_diverged_task_from_a_given_model(glue, start, tmp_path, diverging):
     diverging(lambda task, settings: task.name == "mnli")
     small = RecipeChanges(steps=3, batch_size=4, max_length=16)
@@ -235,41 +234,3 @@ def test_benchmark_continues_after_a_diverged_task_from_a_given_model(glue, star
     assert outcomes["rte"].started_from == start.model
     assert outcomes["sst-2"].started_from is None
     assert result.diagnostics[0].missing == ("there is no model of the task that it belongs to",)
-=======
-def test_a_task_that_diverges_ends_no_other_and_another_model_may_be_given(glue, pretrained, tmp_path, monkeypatch):
-    def diverges(task, start, data, output, recipe, settings, *more):
-        if task.name == "mnli":
-            raise Diverged("step 3", "the loss is nan")
-        return finetune(task, start, data, output, recipe, settings, *more)
-
-    monkeypatch.setattr(seeds, "finetune", diverges)
-    settings, small = FinetuningSettings(device="cpu"), RecipeChanges(steps=3, batch_size=4, max_length=16)
-    start = PretrainedEncoder(str(pretrained))
-    result = finetune_benchmark(
-        "glue", GLUE_AVERAGE, start, glue, tmp_path / "runs", small, settings, 1, str(pretrained)
-    )
-    found = {each.task.name: each for each in result.outcomes}
-    assert "all 1 runs diverged" in found["mnli"].missing
-    assert found["rte"].started_from == str(pretrained)
-    assert found["sst-2"].started_from is None
-    assert result.diagnostics[0].missing == ("no model has learnt the task that it belongs to",)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code", "message"),
-    [
-        (["glue"], 2, "--data: is missing; the tasks' files are looked for there"),
-        (["glue", "--data", "EMPTY"], 66, "has no task of glue with training and development files"),
-        (["glue", "--data", "EMPTY", "--text", "a"], 2, "--text: requires a single task, glue has many"),
-        (["glue", "--data", "EMPTY", "--keep-head"], 2, "--keep-head: requires a single task"),
-        (["sst-2", "--data", "EMPTY", "--intermediate", "m"], 2, "--intermediate: requires a benchmark"),
-    ],
-)
-def test_mistakes_are_one_line(arguments, code, message, pretrained, tmp_path, capsys):
-    (tmp_path / "empty").mkdir()
-    given = [str(tmp_path / "empty") if each == "EMPTY" else each for each in arguments]
-    assert run(["finetune", *given, "--model", str(pretrained), "--output", str(tmp_path / "out")]) == code
-    said = capsys.readouterr().err.strip()
-    assert message in said and said.count("\n") == 0
-    assert not (tmp_path / "out").exists()
->>>>>>> 984900f (Messages of commands: requires, cannot be combined with; is missing, with what to give)

@@ -244,7 +244,7 @@ class AlbertForPairClassification(_TaskModel):
 
 def shared_tokens(split: PackedSequences) -> Bool[Tensor, " split_tokens"]:
     """Whether each token occurs in the other text of its pair; sequences 2i and 2i + 1 of `split` are a pair."""
-    ids = nn.utils.rnn.pad_sequence(split.token_ids.split(split.lengths), batch_first=True, padding_value=-1)
+    ids = nn.utils.rnn.pad_sequence(list(split.token_ids.split(split.lengths)), batch_first=True, padding_value=-1)
     equal = ids[0::2, :, None] == ids[1::2, None, :]
     is_shared = torch.stack([equal.any(dim=2), equal.any(dim=1)], dim=1).flatten(0, 1)
     return is_shared[ids >= 0]

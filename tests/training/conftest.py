@@ -137,12 +137,6 @@ def events(run, name: str) -> list[dict]:
 
 
 @pytest.fixture
-def source_of():
-    """The class of the batch source."""
-    return PointSource
-
-
-@pytest.fixture
 def make_model():
     """Build the same model every time."""
 
@@ -151,11 +145,6 @@ def make_model():
         return PointModel(dropout)
 
     return make
-
-
-@pytest.fixture
-def objective():
-    return point_objective
 
 
 @pytest.fixture

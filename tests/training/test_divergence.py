@@ -37,13 +37,13 @@ CPU = torch.device("cpu")
 SKIP, ROLLBACK = {"on_divergence": "skip"}, {"on_divergence": "rollback"}
 
 
-def nan_at(objective, bad, factor=math.nan, calls=None):
-    """The objective with a NaN loss for batches whose first point is in `bad`."""
+def nan_at(bad, factor=math.nan, calls=None):
+    """An objective with a NaN loss for batches whose first point is in `bad`."""
 
     def wrapped(model, batch):
         if calls is not None:
             calls.append(batch.numbers[0])
-        return scaled(objective(model, batch), factor if batch.numbers[0] in bad else 1.0)
+        return scaled(point_objective(model, batch), factor if batch.numbers[0] in bad else 1.0)
 
     return wrapped
 
@@ -55,9 +55,9 @@ def incidents_of(run):
 # ---- skipping --------------------------------------------------------------------------------------------------------
 
 
-def test_a_skipped_update_is_recorded_and_the_run_continues(train, objective, run, capsys):
+def test_a_skipped_update_is_recorded_and_the_run_continues(train, run, capsys):
     calls = []
-    _, result = train(objective=nan_at(objective, {24}, calls=calls), **SKIP, dropout=0.2)
+    _, result = train(objective=nan_at({24}, calls=calls), **SKIP, dropout=0.2)
     assert calls == list(range(0, 80, 8))  # every batch once
     assert (result.steps, result.skipped, result.tokens) == (10, 1, 480)
     assert [(r["step"], r["why"], r["skipped"]) for r in events(run, "skip")] == [(4, "class is nan", 1)]
@@ -67,10 +67,10 @@ def test_a_skipped_update_is_recorded_and_the_run_continues(train, objective, ru
     assert incidents_of(run)["skipped"] == [3]
 
 
-def test_more_than_ten_skipped_updates_in_a_row_end_the_run(train, objective, run):
-    train("ten", objective=nan_at(objective, set(range(8, 88, 8))), **SKIP, total_steps=14)
+def test_more_than_ten_skipped_updates_in_a_row_end_the_run(train, run):
+    train("ten", objective=nan_at(set(range(8, 88, 8))), **SKIP, total_steps=14)
     with pytest.raises(Diverged, match="10 updates before it were skipped") as failure:
-        train(objective=nan_at(objective, set(range(8, 96, 8))), **SKIP, total_steps=14)
+        train(objective=nan_at(set(range(8, 96, 8))), **SKIP, total_steps=14)
     assert failure.value.exit_code == 3
     assert not run.checkpoints()
 
@@ -78,9 +78,9 @@ def test_more_than_ten_skipped_updates_in_a_row_end_the_run(train, objective, ru
 # ---- rollbacks -------------------------------------------------------------------------------------------------------
 
 
-def test_a_rollback_skips_the_data_since_the_checkpoint(train, objective, run, capsys):
+def test_a_rollback_skips_the_data_since_the_checkpoint(train, run, capsys):
     calls = []
-    _, result = train(objective=nan_at(objective, {48}, calls=calls), **ROLLBACK, checkpoint_every=4, dropout=0.2)
+    _, result = train(objective=nan_at({48}, calls=calls), **ROLLBACK, checkpoint_every=4, dropout=0.2)
     assert calls == list(range(0, 104, 8))  # batches 4 to 6 do not count
     assert (result.steps, result.rollbacks, result.tokens) == (10, 1, 480)
     assert "class is nan in step 7: back to step 4, skipping the data seen since then" in capsys.readouterr().err
@@ -88,15 +88,15 @@ def test_a_rollback_skips_the_data_since_the_checkpoint(train, objective, run, c
     assert [record["to_step"] for record in events(run, "rollback")] == [4]
 
 
-def test_a_rollback_before_the_first_checkpoint_returns_to_step_0(train, objective, run):
-    _, result = train(objective=nan_at(objective, {16}), **ROLLBACK, kind="adamw")
+def test_a_rollback_before_the_first_checkpoint_returns_to_step_0(train, run):
+    _, result = train(objective=nan_at({16}), **ROLLBACK, kind="adamw")
     assert (result.steps, result.rollbacks) == (10, 1)
     assert incidents_of(run)["rollbacks"] == [{"step": 0, "batches": 3}]
 
 
-def test_the_maximum_number_of_rollbacks_ends_the_run(train, objective, run):
+def test_the_maximum_number_of_rollbacks_ends_the_run(train, run):
     with pytest.raises(Diverged, match="2 rollbacks did not help"):
-        train(objective=nan_at(objective, set(range(32, 800, 8))), **ROLLBACK, max_rollbacks=2)
+        train(objective=nan_at(set(range(32, 800, 8))), **ROLLBACK, max_rollbacks=2)
     assert checkpoint_steps(run) == [0]
 
 
@@ -118,8 +118,8 @@ def train_until_signal(train, objective, call, **settings):
 
 
 @pytest.mark.parametrize("call", [3, 5, 6, 8])
-def test_skipped_updates_are_the_same_after_a_resume(train, objective, run, reference, call):
-    bad = nan_at(objective, {40, 48, 64})
+def test_skipped_updates_are_the_same_after_a_resume(train, run, reference, call):
+    bad = nan_at({40, 48, 64})
     settings = {**SKIP, "dropout": 0.3, "log_every": 3}
     train("reference", objective=bad, **settings)
     train_until_signal(train, bad, call, **settings)
@@ -130,11 +130,9 @@ def test_skipped_updates_are_the_same_after_a_resume(train, objective, run, refe
 
 
 @pytest.mark.parametrize("call", [3, 5, 6, 8, None])
-def test_the_weights_after_rollbacks_depend_on_the_skipped_batches_only(
-    train, objective, run, source_of, tmp_path, call
-):
+def test_the_weights_after_rollbacks_depend_on_the_skipped_batches_only(train, run, tmp_path, call):
     """A checkpoint that was saved for a signal may be the newest one; then fewer batches are skipped."""
-    bad, settings = nan_at(objective, {40, 56}), {"checkpoint_every": 2, "dropout": 0.3}
+    bad, settings = nan_at({40, 56}), {"checkpoint_every": 2, "dropout": 0.3}
     if call is not None:
         train_until_signal(train, bad, call, **ROLLBACK, **settings)
     _, result = train(objective=bad, **ROLLBACK, **settings)
@@ -144,14 +142,14 @@ def test_the_weights_after_rollbacks_depend_on_the_skipped_batches_only(
     class WithoutSkipped:
         def micro_batches(self, step, rank, world_size):
             offset = sum(rollback["batches"] for rollback in rollbacks if rollback["step"] <= step)
-            return source_of().micro_batches(step + offset, rank, world_size)
+            return PointSource().micro_batches(step + offset, rank, world_size)
 
     train("expected", source=WithoutSkipped(), objective=bad, **settings)
     assert final_bytes(run) == final_bytes(RunFolder(tmp_path / "expected"))
 
 
 @pytest.mark.parametrize("reaction", ["stop", "skip", "rollback"])
-def test_weights_that_are_not_finite_are_not_saved(train, objective, run, reaction):
+def test_weights_that_are_not_finite_are_not_saved(train, run, reaction):
     """Also in a weight that no loss depends on."""
     changed = []
 
@@ -162,7 +160,7 @@ def test_weights_that_are_not_finite_are_not_saved(train, objective, run, reacti
         return {}
 
     def without_size(model, batch):
-        return Sums(losses={"class": objective(model, batch).losses["class"]})
+        return Sums(losses={"class": point_objective(model, batch).losses["class"]})
 
     settings = {"before_step": set_nan, "objective": without_size, "on_divergence": reaction, "checkpoint_every": 3}
     if reaction == "rollback":
@@ -206,8 +204,8 @@ def test_the_spike_limit_is_above_the_median(logarithms, deviations):
     assert spike_limit(logarithms[:63], deviations) == math.inf
 
 
-def test_spikes_are_skipped_on_request(train, objective, run):
-    spiking = nan_at(objective, {8 * 90}, factor=1e6)
+def test_spikes_are_skipped_on_request(train, run):
+    spiking = nan_at({8 * 90}, factor=1e6)
     train(objective=spiking, **SKIP, spike_deviations=12.0, total_steps=95)
     assert incidents_of(run)["skipped"] == [90]
 
@@ -233,7 +231,7 @@ def run_one_rank(directory: Path) -> None:
                     build_optimizer(OptimizerRecipe(kind="adamw", learning_rate=0.05), model),
                     lambda step, used: 0.05,
                     PointSource(),
-                    nan_at(point_objective, {5 * 8 + 1}),
+                    nan_at({5 * 8 + 1}),
                     plan,
                     RunFolder(directory / name),
                     device=CPU,

@@ -7,7 +7,15 @@ import signal
 import pytest
 import torch
 from reliability.runs import journal_of
-from tests.training.conftest import Interrupting, checkpoint_steps, events, final_bytes, on_call
+from tests.training.conftest import (
+    Interrupting,
+    PointSource,
+    checkpoint_steps,
+    events,
+    final_bytes,
+    on_call,
+    point_objective,
+)
 
 from albert.optim.optimizer import OptimizerRecipe, build_optimizer
 from albert.runtime.environment import world
@@ -40,9 +48,9 @@ def train_with_evaluation(train):
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 @pytest.mark.parametrize("kind", ["lamb", "adamw", "muon"])
 def test_a_signal_saves_a_checkpoint_and_the_resumed_run_is_bit_identical(
-    train_with_evaluation, run, reference, source_of, number, code, kind
+    train_with_evaluation, run, reference, number, code, kind
 ):
-    settings, source = {"dropout": 0.3, "kind": kind}, source_of(micro_batch_size=4)
+    settings, source = {"dropout": 0.3, "kind": kind}, PointSource(micro_batch_size=4)
     expected_model, expected = train_with_evaluation("reference", source=source, **settings)
     handlers = [signal.getsignal(some) for some in (signal.SIGTERM, signal.SIGINT)]
     with pytest.raises(Stopped, match=f"{signal.Signals(number).name} after saving; run the same command") as stop:
@@ -76,8 +84,8 @@ def test_a_killed_run_resumes_bit_identically(train, run, reference, died_at):
     assert journal_of(run.path) == journal_of(reference.path)
 
 
-def test_a_second_interrupt_stops_at_once(train, source_of):
-    source = Interrupting(Interrupting(source_of(), 2, signal.SIGINT), 2, signal.SIGINT)
+def test_a_second_interrupt_stops_at_once(train):
+    source = Interrupting(Interrupting(PointSource(), 2, signal.SIGINT), 2, signal.SIGINT)
     with pytest.raises(KeyboardInterrupt):
         train(source=source)
 
@@ -108,15 +116,15 @@ def test_a_signal_interrupts_an_evaluation_and_the_resumed_run_evaluates_first(t
 
 
 @pytest.mark.filterwarnings("ignore:This DataLoader will create 4 worker processes")
-def test_batches_and_weights_do_not_depend_on_the_number_of_loading_processes(train, objective, tmp_path, source_of):
+def test_batches_and_weights_do_not_depend_on_the_number_of_loading_processes(train, tmp_path):
     numbers = {0: [], 1: [], 4: []}
     for workers, seen in numbers.items():
 
         def remember(model, batch, seen=seen):
             seen.append(batch.numbers)
-            return objective(model, batch)
+            return point_objective(model, batch)
 
-        source = source_of(micro_batch_size=4)
+        source = PointSource(micro_batch_size=4)
         train(str(workers), source=source, objective=remember, workers=workers, dropout=0.3, total_steps=6)
     assert numbers[0] == numbers[1] == numbers[4]
     assert [number for chunk in numbers[0] for number in chunk] == list(range(48))

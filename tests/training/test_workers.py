@@ -10,7 +10,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.training.conftest import events, final_bytes, weights_of
+from tests.training.conftest import PointSource, events, final_bytes, weights_of
 from tests.training.test_update import CPU, take
 from torch import nn
 
@@ -44,8 +44,8 @@ def test_equal_parts_are_consecutive_and_differ_by_less_than_the_longest_sequenc
     assert equal_parts(np.array(lengths), 1) == [slice(0, len(lengths))]
 
 
-def test_micro_batches_are_assigned_by_tokens(source_of):
-    batches = source_of(batch_size=9, micro_batch_size=4).micro_batches(0, 0, 1)
+def test_micro_batches_are_assigned_by_tokens():
+    batches = PointSource(batch_size=9, micro_batch_size=4).micro_batches(0, 0, 1)
     assert [batch.n_tokens for batch in batches] == [24, 24, 6]
     assert [[number for number, _ in worker] for worker in assign_batches(batches, 2)] == [[0, 2], [1]]
     assert [[number for number, _ in worker] for worker in assign_batches(batches[::-1], 2)] == [[1, 0], [2]]
@@ -53,12 +53,12 @@ def test_micro_batches_are_assigned_by_tokens(source_of):
 
 
 @pytest.mark.parametrize("clip_norm", [1e9, 0.01])
-def test_several_workers_compute_the_update_of_one(make_model, source_of, objective, workers, clip_norm):
-    batches, results = source_of(batch_size=11, micro_batch_size=3).micro_batches(0, 0, 1), []
+def test_several_workers_compute_the_update_of_one(make_model, workers, clip_norm):
+    batches, results = PointSource(batch_size=11, micro_batch_size=3).micro_batches(0, 0, 1), []
     for number in (1, 2, 3, 9):
         workers(number)
         model = make_model()
-        metrics = take(model, batches, objective, clip_norm=clip_norm, workers=number)
+        metrics = take(model, batches, clip_norm=clip_norm, workers=number)
         assert all(parameter.grad is None for parameter in model.parameters())
         results.append((metrics, weights_of(model)))
     (expected, expected_weights), *others = results
@@ -83,9 +83,9 @@ class SharedGradient(nn.Module):
         return inputs[:, :4] @ (self.first + self.second + torch.cat(list(self.halves)))
 
 
-def test_gradients_that_share_memory_are_summed_separately(source_of, workers):
+def test_gradients_that_share_memory_are_summed_separately(workers):
     workers(2)
-    batches, model = source_of(batch_size=8, micro_batch_size=2).micro_batches(0, 0, 1), SharedGradient()
+    batches, model = PointSource(batch_size=8, micro_batch_size=2).micro_batches(0, 0, 1), SharedGradient()
     take(model, batches, lambda m, batch: Sums({"class": m(batch.inputs).sum()}), learning_rate=1.0, workers=2)
     mean = torch.cat([batch.inputs for batch in batches])[:, :4].mean(0)
     torch.testing.assert_close(1 - weights_of(model), torch.cat((mean, mean, torch.zeros(3), mean)))
@@ -94,9 +94,9 @@ def test_gradients_that_share_memory_are_summed_separately(source_of, workers):
 @pytest.mark.parametrize("kind", ["lamb", "adamw", "muon"])
 @pytest.mark.parametrize("delayed", [False, True])
 def test_runs_with_several_workers_are_bit_identical_also_after_a_resume(
-    train_with_workers, run, tmp_path, source_of, kind, delayed
+    train_with_workers, run, tmp_path, kind, delayed
 ):
-    settings = {"source": source_of(batch_size=8, micro_batch_size=3), "dropout": 0.3, "kind": kind}
+    settings = {"source": PointSource(batch_size=8, micro_batch_size=3), "dropout": 0.3, "kind": kind}
     settings |= {"delay_metrics": delayed, "checkpoint_every": 5}
     for name in ("first", "second"):
         train_with_workers(3, name, **settings)
@@ -109,8 +109,8 @@ def test_runs_with_several_workers_are_bit_identical_also_after_a_resume(
     assert final_bytes(RunFolder(tmp_path / "one")) != first  # other draws of dropout
 
 
-def test_a_resume_with_another_number_of_workers_prints_a_note(train_with_workers, run, source_of, capsys):
-    source = source_of(batch_size=8, micro_batch_size=3)
+def test_a_resume_with_another_number_of_workers_prints_a_note(train_with_workers, run, capsys):
+    source = PointSource(batch_size=8, micro_batch_size=3)
     train_with_workers(1, source=source, total_steps=5, checkpoint_every=5)
     capsys.readouterr()
     train_with_workers(2, source=source)

@@ -301,8 +301,8 @@ class Training:
             self._save()  # a checkpoint to roll back to
         self.model.train()
         while self.ended_by is None:
-            ahead = self.state.incidents.batches_passed_over
-            numbers = range(self.state.step + ahead, plan.total_steps + ahead)
+            offset = self.state.incidents.skipped_batches
+            numbers = range(self.state.step + offset, plan.total_steps + offset)
             for batches in load_batches(self.source, self.ranks, numbers, plan.workers, self.device):
                 if not self._step(batches):
                     break
@@ -332,12 +332,12 @@ class Training:
             "flags": flags,
             "workers": self.compute_workers,
         }
-        taken = (self.parallel, self.optimizer, batches, self.objective)
+        args = (self.parallel, self.optimizer, batches, self.objective)
         flops = 0.0 if self.meter is None else sum(map(self.meter.flops, batches))
         if not plan.delays_metrics(self.device):
-            metrics = update(*taken, **settings, judge=Guard(state.incidents, plan.spike_deviations))
+            metrics = update(*args, **settings, judge=Guard(state.incidents, plan.spike_deviations))
             return self._finish_update(metrics, time.perf_counter() - started, flops, rate)
-        before, self.pending = self.pending, (update_without_waiting(*taken, **settings), flops, rate)
+        before, self.pending = self.pending, (update_without_waiting(*args, **settings), flops, rate)
         if before is not None and not self._read(*before):
             return False
         return self._read_pending() if self._reads_at_once(number + 1) else True
@@ -455,9 +455,9 @@ class Training:
         )
         state.window = MetricSums()
 
-    def _print_note(self, what: str) -> None:
+    def _print_note(self, note: str) -> None:
         if self.ranks.is_first:
-            print(f"albert: note: {what}", file=sys.stderr)
+            print(f"albert: note: {note}", file=sys.stderr)
 
     def _evaluate(self) -> bool:
         """Evaluate the present model; returns False, without a record, if a signal to any rank interrupted it."""

@@ -5,6 +5,7 @@ The losses of all micro-batches and ranks are summed and divided once; then grad
 
 import math
 import statistics
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -162,14 +163,19 @@ def update(
     return replace(metrics, alarm=alarm)
 
 
-@dataclass(frozen=True)
+@dataclass
 class _RankSums:
     """Sums over the micro-batches of a rank, on the device."""
 
-    losses: dict[str, Tensor]
-    correct: dict[str, Tensor]
-    norm: Tensor
+    losses: dict[str, Tensor] = field(default_factory=dict)
+    correct: dict[str, Tensor] = field(default_factory=dict)
+    norm: Tensor = field(init=False)
     """Gradient norm divided by the number of ranks: summed with the losses, it has the same bits on all ranks."""
+
+    def add(self, more: "Sums | _RankSums") -> None:
+        for sums, values in ((self.losses, more.losses), (self.correct, more.correct)):
+            for name, value in values.items():
+                sums[name] = sums[name] + value.detach() if name in sums else value.detach()
 
     @property
     def n_sums(self) -> int:
@@ -207,28 +213,21 @@ def _backward(
     """Compute and clip the gradients of all micro-batches."""
     if workers > 1 and len(batches) > 1:
         return _backward_by_workers(model, batches, objective, divisors, clip_norm, precision, device, workers)
-    losses: dict[str, Tensor] = {}
-    correct: dict[str, Tensor] = {}
+    total = _RankSums()
     for index, batch in enumerate(batches):
         with _communication(model, last=index == len(batches) - 1):
             with autocast(device, precision):
                 sums = objective(model, batch.to(device))
             # Data parallelism averages gradients over ranks; this gives their sum.
             (_mean_loss(sums, divisors) * ranks.size).backward()
-        _accumulate(losses, sums.losses)
-        _accumulate(correct, sums.correct)
-    norm = gather_full(nn.utils.clip_grad_norm_(model.parameters(), clip_norm))
-    return _RankSums(losses, correct, norm.double() / ranks.size)
+        total.add(sums)
+    total.norm = gather_full(nn.utils.clip_grad_norm_(model.parameters(), clip_norm)).double() / ranks.size
+    return total
 
 
 def _mean_loss(sums: Sums, divisors: Mapping[str, int | Tensor]) -> Tensor:
     """Loss of a micro-batch. Terms without items are 0 but included: every rank needs a gradient for every tensor."""
     return torch.stack([loss / divisors[name] for name, loss in sums.losses.items()]).sum()
-
-
-def _accumulate(sums: dict[str, Tensor], more: Mapping[str, Tensor]) -> None:
-    for name, value in more.items():
-        sums[name] = sums[name] + value.detach() if name in sums else value.detach()
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -286,9 +285,8 @@ def _backward_by_workers(
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     seed = int(torch.empty((), dtype=torch.int64).random_())
 
-    def compute(assigned: Sequence[tuple[int, Batch]]) -> tuple[dict[str, Tensor], dict[str, Tensor], list]:
-        losses: dict[str, Tensor] = {}
-        correct: dict[str, Tensor] = {}
+    def compute(assigned: Sequence[tuple[int, Batch]]) -> tuple[_RankSums, list[Tensor | None]]:
+        worker_total = _RankSums()
         gradients: list[Tensor | None] = [None] * len(parameters)
         for number, batch in assigned:
             with dropout_generator(stream_key("dropout", seed, number) >> 64):
@@ -296,18 +294,15 @@ def _backward_by_workers(
                     sums = objective(model, batch)
                 more = torch.autograd.grad(_mean_loss(sums, divisors), parameters, allow_unused=True)
             gradients = [_add(*pair) for pair in zip(gradients, _unshare(more), strict=True)]
-            _accumulate(losses, sums.losses)
-            _accumulate(correct, sums.correct)
-        return losses, correct, gradients
+            worker_total.add(sums)
+        return worker_total, gradients
 
-    losses: dict[str, Tensor] = {}
-    correct: dict[str, Tensor] = {}
-    gradients: list[list[Tensor | None]] = []
-    for worker_losses, worker_correct, worker_gradients in parallel_map(compute, assign_batches(batches, workers)):
-        _accumulate(losses, worker_losses)
-        _accumulate(correct, worker_correct)
+    total, gradients = _RankSums(), []
+    for worker_total, worker_gradients in parallel_map(compute, assign_batches(batches, workers)):
+        total.add(worker_total)
         gradients.append(worker_gradients)
-    return _RankSums(losses, correct, _sum_and_clip(parameters, gradients, clip_norm))
+    total.norm = _sum_and_clip(parameters, gradients, clip_norm)
+    return total
 
 
 def _add(total: Tensor | None, more: Tensor | None) -> Tensor | None:
@@ -421,10 +416,9 @@ def update_without_waiting(
 
 
 def _counts(batches: Sequence[Batch]) -> dict[str, int]:
-    counts = {"tokens": sum(batch.n_tokens for batch in batches)}
+    counts = Counter(tokens=sum(batch.n_tokens for batch in batches))
     for batch in batches:
-        for name, count in batch.counts.items():
-            counts[name] = counts.get(name, 0) + count
+        counts.update(batch.counts)
     return counts
 
 
@@ -475,7 +469,7 @@ class DivergenceHistory:
     log_norms: tuple[float, ...] = ()
 
     @property
-    def batches_passed_over(self) -> int:
+    def skipped_batches(self) -> int:
         """Offset from the number of a step to the number of its batch."""
         return sum(rollback.batches for rollback in self.rollbacks)
 

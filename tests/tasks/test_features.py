@@ -1,4 +1,6 @@
-"""Sequences have the reference's form, and what does not fit is cut from the longer text and counted."""
+"""Token sequences of one text, two texts, and words with tags."""
+
+from itertools import chain
 
 import numpy as np
 import pytest
@@ -6,19 +8,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from albert.runtime.errors import InvalidConfiguration
-from albert.tasks.examples import Example, join_sequences, keep_longest_first, text_features
-
-
-def by_removing_one_token_at_a_time(lengths, room):
-    lengths = list(lengths)
-    while sum(lengths) > room:
-        lengths[0 if len(lengths) == 1 or lengths[0] > lengths[1] else 1] -= 1
-    return lengths
+from albert.tasks.examples import (
+    IGNORE_INDEX,
+    Example,
+    join_sequences,
+    keep_longest_first,
+    tag_features,
+    text_features,
+    word_sequences,
+)
+from albert.text.wordpiece import WordPieceTokenizer
 
 
 @given(lengths=st.lists(st.integers(0, 40), min_size=1, max_size=2), room=st.integers(2, 60))
 def test_truncation_is_longest_first(lengths, room):
-    assert keep_longest_first(lengths, room) == by_removing_one_token_at_a_time(lengths, room)
+    expected = list(lengths)
+    while sum(expected) > room:  # remove tokens one by one
+        expected[0 if len(expected) == 1 or expected[0] > expected[1] else 1] -= 1
+    assert keep_longest_first(lengths, room) == expected
 
 
 def test_sequences_of_one_and_two_texts(tokenizer):
@@ -44,20 +51,18 @@ def test_truncation_is_counted_and_keeps_special_tokens(tokenizer):
     assert features.counts == {"truncated": 1, "tokens_cut": total - 9}
 
 
-def test_empty_text(tokenizer):
-    features = text_features([Example("0", "x", ("",), 0)], tokenizer, 8)
-    assert features.sequences.token_ids(0).tolist() == [tokenizer.cls_id, tokenizer.sep_id]
-
-
-def test_special_tokens_in_a_text_are_text(tokenizer):
-    features = text_features([Example("0", "x", ("[SEP] a [CLS] [MASK]",), 0)], tokenizer, 64)
-    ids = features.sequences.token_ids(0)
-    assert np.isin(ids, tokenizer.special_ids[2:]).sum() == 2
+def test_empty_texts_and_special_tokens_in_texts(tokenizer):
+    examples = [Example("0", "x", (text,), 0) for text in ("", "[SEP] a [CLS] [MASK]")]
+    sequences = text_features(examples, tokenizer, 64).sequences
+    assert sequences.token_ids(0).tolist() == [tokenizer.cls_id, tokenizer.sep_id]
+    assert np.isin(sequences.token_ids(1), tokenizer.special_ids[2:]).sum() == 2
 
 
 def test_too_small_max_length_is_refused(tokenizer):
     with pytest.raises(InvalidConfiguration, match="max_length: 4 leaves no room"):
         text_features([Example("0", "x", ("a", "b"), 0)], tokenizer, 4)
+    with pytest.raises(InvalidConfiguration, match="max_length: 2 leaves no room"):
+        word_sequences([["a"]], tokenizer, 2)
 
 
 @given(st.lists(st.lists(st.integers(0, 99), max_size=5), min_size=1, max_size=8), st.randoms())
@@ -66,3 +71,85 @@ def test_select(parts, random):
     members = np.array([random.randrange(len(parts)) for _ in range(5)])
     chosen = sequences.select(members)
     assert [chosen.token_ids(i).tolist() for i in range(5)] == [parts[m] for m in members]
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Words: every word is predicted once, at its first piece.
+
+COMBINING = "\u0301"
+WORDS = st.one_of(
+    st.sampled_from(["ship", "Sailor,", "the", COMBINING, "New York", "1,000", "naïve", "\u200b", "[MASK]", "``"]),
+    st.text(st.characters(exclude_categories=("Cs", "Zs", "Zl", "Zp", "Cc")), min_size=1, max_size=6),
+)
+SENTENCES = st.lists(st.lists(WORDS, max_size=14), max_size=5)
+
+
+@given(SENTENCES, st.integers(3, 20))
+def test_each_word_is_predicted_once_at_its_first_piece(tokenizer, sentences, max_length):
+    found = word_sequences(sentences, tokenizer, max_length)
+    words = [*chain(*sentences)]
+    assert len(found.first_pieces) == len(np.unique(found.first_pieces)) == len(words) == found.counts["words"]
+    firsts = [next(iter(tokenizer.encode(word)), tokenizer.unk_id) for word in words]
+    assert found.sequences.tokens[found.first_pieces].tolist() == firsts
+    assert found.sequences.lengths.max(initial=0) <= max_length
+    assert list(map(len, found.split_by_sentence(np.arange(len(words))))) == list(map(len, sentences))
+    assert found.counts["words_without_pieces"] == sum(not tokenizer.encode(word) for word in words)
+    assert found.counts["sentences_without_words"] == sentences.count([])
+
+
+@given(SENTENCES, st.integers(3, 20))
+def test_windows_contain_all_pieces_in_order(tokenizer, sentences, max_length):
+    found = word_sequences(sentences, tokenizer, max_length)
+    windows = iter(range(len(found.sequences)))
+    for words in sentences:
+        pieces = [piece for word in words for piece in tokenizer.encode(word) or [tokenizer.unk_id]]
+        start = 0
+        while True:
+            ids = found.sequences.token_ids(next(windows)).tolist()
+            assert (ids[0], ids[-1]) == (tokenizer.cls_id, tokenizer.sep_id)
+            assert ids[1:-1] == pieces[start : start + max_length - 2]
+            if start + max_length - 2 >= len(pieces):
+                break
+            start += max(1, (max_length - 2) // 2)
+    assert next(windows, None) is None
+
+
+def test_short_sentence_equals_the_joined_text(tokenizer):
+    words = ["The", "old", "sailors'", "ship"]
+    found = word_sequences([words], tokenizer, 64)
+    ids = tokenizer.encode(" ".join(words))
+    assert found.sequences.token_ids(0).tolist() == [tokenizer.cls_id, *ids, tokenizer.sep_id]
+    assert found.sequences.token_type_ids(0).tolist() == [0] * (len(ids) + 2)
+
+
+def test_word_pieces():
+    tokenizer = WordPieceTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "你", "好", "sh", "##ip", "s"])
+    found = word_sequences([["你", "ship", "好", COMBINING]], tokenizer, 64)
+    pieces = [tokenizer.piece(i) for i in found.sequences.token_ids(0).tolist()[1:-1]]
+    assert pieces == ["你", "sh", "##ip", "好", "[UNK]"]
+    assert found.first_pieces.tolist() == [1, 2, 4, 5]
+
+
+@given(SENTENCES.filter(any), st.integers(3, 12))
+def test_targets_are_at_first_pieces(tokenizer, sentences, max_length):
+    tags = [tuple(range(len(words))) for words in sentences]
+    examples = [Example(str(i), "x", tuple(words), tags[i]) for i, words in enumerate(sentences)]
+    features = tag_features(examples, tokenizer, max_length)
+    assert features.targets[features.words.first_pieces].tolist() == [*chain(*tags)]
+    tokens = features.sequences.token_indices(features.learnable)
+    for targets in (features.targets, features.targets[tokens]):
+        assert (targets != IGNORE_INDEX).sum() == features.words.counts["words"]
+    selected = features.sequences.select(features.learnable)
+    assert selected.tokens.tolist() == features.sequences.tokens[tokens].tolist()
+
+
+def test_unlabelled_sentences_have_no_targets(tokenizer):
+    features = tag_features([Example("0", "x", ("ship", "sang"))], tokenizer, 64)
+    assert set(features.targets.tolist()) == {IGNORE_INDEX}
+    assert len(features.learnable) == 0
+
+
+def test_outputs_are_gathered_by_word(tokenizer):
+    found = word_sequences([["ship"] * 9, ["sang"]], tokenizer, 6)
+    rows = np.split(np.arange(len(found.sequences.tokens))[:, None], found.sequences.starts[1:-1])
+    assert found.word_outputs(rows)[:, 0].tolist() == found.first_pieces.tolist()

@@ -1,4 +1,4 @@
-"""RACE is read as it is published, every question of it, and its options become sequences as the reference's do."""
+"""RACE: its files, and sequences of questions with options."""
 
 import gzip
 import json
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput
 from albert.tasks.examples import Example, to_examples
-from albert.tasks.race import PassageFolders, join_option, option_features
+from albert.tasks.race import join_option, option_features
 from albert.tasks.submission import DECLARED
 
 RACE = DECLARED["race"]
@@ -26,17 +26,16 @@ def passage(name, **changes):
     } | changes
 
 
-def write(folder, split, level, passages):
-    place = folder / split / level
-    place.mkdir(parents=True)
-    for each in passages:
-        (place / each["id"]).write_text(json.dumps(each) + "\n\n")
+def write(folder, passages):
+    folder.mkdir(parents=True)
+    for content in passages:
+        (folder / content["id"]).write_text(json.dumps(content) + "\n\n")
 
 
 @pytest.fixture
 def folder(tmp_path):
-    write(tmp_path / "RACE", "dev", "middle", [passage("middle2.txt"), passage("middle1.txt")])
-    write(tmp_path / "RACE", "dev", "high", [passage("high7.txt")])
+    write(tmp_path / "RACE/dev/middle", [passage("middle2.txt"), passage("middle1.txt")])
+    write(tmp_path / "RACE/dev/high", [passage("high7.txt")])
     return tmp_path
 
 
@@ -44,11 +43,11 @@ def folder(tmp_path):
 def test_published_folders_are_read(folder, inside):
     rows = RACE.source.read(folder / "RACE" if inside else folder, "dev")
     examples = to_examples(RACE, rows.rows)
-    assert [each.identifier for each in examples][:3] == ["middle1.txt-0", "middle1.txt-1", "middle2.txt-0"]
-    assert [each.group for each in examples] == ["middle"] * 4 + ["high"] * 2
+    assert [example.identifier for example in examples][:3] == ["middle1.txt-0", "middle1.txt-1", "middle2.txt-0"]
+    assert [example.group for example in examples] == ["middle"] * 4 + ["high"] * 2
     assert examples[1].texts == ("They sang of _ .", "Old sailors sang of storms.")
     assert examples[1].options == ("ships", "storms", "islands", "windows")
-    assert [each.target for each in examples] == [0, 1] * 3
+    assert [example.target for example in examples] == [0, 1] * 3
     assert rows.counts == {"rows": 6, "passages": 3}
     assert len(DECLARED["race-high"].source.read(folder, "dev").rows) == 2
 
@@ -82,28 +81,28 @@ def test_missing_folders_and_splits_are_refused(folder):
     ],
 )
 def test_damaged_passages_are_refused(tmp_path, changes, message):
-    write(tmp_path, "dev", "high", [passage("high1.txt", **changes)])
+    write(tmp_path / "dev/high", [passage("high1.txt", **changes)])
     with pytest.raises(DamagedData, match=message) as error:
-        to_examples(RACE, PassageFolders("RACE", ("high",)).read(tmp_path, "dev").rows)
-    assert "high1.txt:1" in str(error.value)
-    assert "\n" not in str(error.value)
+        to_examples(RACE, DECLARED["race-high"].source.read(tmp_path, "dev").rows)
+    assert "high1.txt:1" in str(error.value) and "\n" not in str(error.value)
 
 
 def test_duplicate_passages_and_broken_lines_are_refused(tmp_path):
-    file = tmp_path / "mine.jsonl"
-    source = RACE.source.with_files({"dev": file})
-    file.write_text(json.dumps(passage("high1.txt")) + "\n" + json.dumps(passage("high1.txt")))
-    with pytest.raises(DamagedData, match=r"mine\.jsonl:2.*second passage is called 'high1\.txt'"):
-        source.read(tmp_path, "dev")
-    for content, message in (("[]", "a JSON object is expected"), ("{", "not JSON"), ("\n", "holds no question"),
-                             ('{"id": "a", "id": "b"}', "the key 'id' occurs twice")):  # fmt: skip
+    file, line = tmp_path / "mine.jsonl", json.dumps(passage("high1.txt"))
+    for content, message in (
+        (f"{line}\n{line}", r"mine\.jsonl:2.*second passage is called 'high1\.txt'"),
+        ("[]", "a JSON object is expected"),
+        ("{", "not JSON"),
+        ("\n", "holds no question"),
+        ('{"id": "a", "id": "b"}', "the key 'id' occurs twice"),
+    ):
         file.write_text(content)
         with pytest.raises((DamagedData, MissingInput), match=message):
-            source.read(tmp_path, "dev")
+            RACE.source.with_files({"dev": file}).read(tmp_path, "dev")
 
 
 def test_sequence_is_passage_and_question_with_option(tokenizer):
-    question = Example("q", "here", ("who sang", "old sailors sang"), 1, options=("sailors", "storms"))
+    question = Example("q", "file:1", ("who sang", "old sailors sang"), 1, options=("sailors", "storms"))
     features = option_features([question], tokenizer, 64, 16)
     assert features.n_options == len(features.sequences) == 2
     assert features.targets.tolist() == [1]
@@ -120,18 +119,17 @@ def test_passage_is_cut_at_its_end_and_question_at_its_start(n_passage, n_questi
     length = room + kept + 3
     ids, first, passage_cut, question_cut = join_option(passage_ids, question_ids, tokenizer, length, kept)
     assert len(ids) <= length
-    seen_passage, seen_question = ids[1 : first - 1], ids[first:-1]
-    assert seen_passage == passage_ids[: n_passage - passage_cut]
-    assert seen_question == question_ids[question_cut:]
+    assert ids[1 : first - 1] == passage_ids[: n_passage - passage_cut]
+    assert ids[first:-1] == question_ids[question_cut:]
     assert question_cut == max(0, n_question - kept)
-    assert passage_cut == 0 or len(ids) == length  # nothing is cut while there is room
+    assert passage_cut == 0 or len(ids) == length
 
 
 def test_truncation_is_counted_by_question(tokenizer):
     long = "old sailors sang of storms " * 9
     examples = [
-        Example("a", "here", ("who sang", long), 0, options=("sailors", "storms")),
-        Example("b", "here", ("who sang", "old sailors"), 0, options=(long, "storms")),
+        Example("a", "file:1", ("who sang", long), 0, options=("sailors", "storms")),
+        Example("b", "file:1", ("who sang", "old sailors"), 0, options=(long, "storms")),
     ]
     counts = option_features(examples, tokenizer, 40, 12).counts
     assert (counts["passages_truncated"], counts["questions_truncated"]) == (1, 1)

@@ -1,4 +1,4 @@
-"""Real files: every row of them is an example, right answers score 100, and tokens can say the answers."""
+"""Published files of tasks: number of rows, scores of the gold answers, answers in tokens and windows."""
 
 from functools import cache
 from pathlib import Path
@@ -44,13 +44,13 @@ OTHERS = {  # in the layout of a task
 
 @cache
 def read(data: Path, name: str, file: str):
-    """The examples of a split or of a file in a task's layout, and what was counted."""
+    """The examples of a split, or of a file in a task's layout, and the counts of reading it."""
     task = DECLARED[name]
     if "/" in file:
-        found = task.source.with_files({"train": data / file}).read(data, "train")
+        rows = task.source.with_files({"train": data / file}).read(data, "train")
     else:
-        found = task.source.read(data / ("squad" if isinstance(task.target, Span) else "glue"), file)
-    return to_examples(task, found.rows), found.counts
+        rows = task.source.read(data / ("squad" if isinstance(task.target, Span) else "glue"), file)
+    return to_examples(task, rows.rows), rows.counts
 
 
 @pytest.mark.parametrize(("name", "file"), [*OFFICIAL, *OTHERS])
@@ -59,28 +59,28 @@ def test_all_rows_are_examples_and_gold_scores_100(shared, name, file):
     examples, counts = read(shared / "data", name, file)
     assert len(examples) == (OFFICIAL | OTHERS)[name, file]
     assert all(text.strip() for example in examples for text in example.texts)
-    gold = said = [example.target for example in examples]
+    gold = predicted = [example.target for example in examples]
     if isinstance(task.target, Span):
-        if "/" in file:  # some of their answers are nothing but punctuation, which no score sees
+        if "/" in file:  # some answers are only punctuation, which the scores ignore
             return
         gold = [[answer.text for answer in example.answers] for example in examples]
-        said = [answers[0] if answers else "" for answers in gold]
+        predicted = [answers[0] if answers else "" for answers in gold]
         if task.target.may_be_absent:
-            said = [OpenAnswer(text, 0.0, answered=bool(text)) for text in said]
+            predicted = [OpenAnswer(text, 0.0, answered=bool(text)) for text in predicted]
     else:
         assert {type(target) for target in gold} == {float if isinstance(task.target, Score) else int}
     if name == "race":
-        assert {each.group for each in examples} == {file.split(".")[1]}
+        assert {example.group for example in examples} == {file.split(".")[1]}
     if (name, file) == ("squad-1.1", "dev"):
         assert (counts["answers"], counts["answers_not_found"]) == (34726, 0)
-    scores = task_scores(task, gold, said)
+    scores = task_scores(task, gold, predicted)
     assert all(score == pytest.approx(100) for name, score in scores.items() if not name.endswith("thresh"))
 
 
 LONGER = {"5726ed6cf1498d1400e8f00d", "572fe60fb2c2fd140056858e", "572878942ca10214002da3a5"}
-"""Questions all of whose answers are longer than the 30 tokens of the paper's recipe."""
+"""Questions whose answers are all longer than the 30 tokens of the paper's recipe."""
 PART_OF_A_PIECE = {"56dfa1d34a1a83140091ebd4"}
-"""A question whose answer is "four", in a context that has it only in the piece of "fourth"."""
+"""The answer is "four", which is only part of the piece "fourth" in the context."""
 
 
 @cache
@@ -89,27 +89,25 @@ def released(shared: Path):
 
 
 @cache
-def places(shared: Path, context: str) -> np.ndarray:
+def character_spans(shared: Path, context: str) -> np.ndarray:
     return np.asarray(released(shared).encode_with_offsets(context)[1])
 
 
 @pytest.mark.parametrize(("name", "exceptions"), [("squad-1.1", LONGER | PART_OF_A_PIECE), ("squad-2.0", LONGER)])
 def test_all_answers_but_these_are_reachable_by_tokens(shared, name, exceptions):
-    """The best that any model can say, whose answers are tokens of the released vocabulary: exact but for a few."""
+    """Exact match with spans of tokens of the released vocabulary."""
     missed = set()
-    for example in read(shared / "data", name, "dev")[0]:
-        if not example.answers:
-            continue
+    for example in (example for example in read(shared / "data", name, "dev")[0] if example.answers):
         context = example.texts[1]
-        where = places(shared, context)
-        spans = [token_span(where, answer) for answer in example.answers]
-        said = [
-            context[where[first, 0] : where[last, 1]]
-            for first, last in filter(None, spans)
+        characters = character_spans(shared, context)
+        spans = filter(None, (token_span(characters, answer) for answer in example.answers))
+        texts = [
+            context[characters[first, 0] : characters[last, 1]]
+            for first, last in spans
             if last - first < DECLARED[name].target.max_answer_tokens
         ]
         gold = [answer.text for answer in example.answers]
-        if not any(answer_exact_match(gold, text) for text in said):
+        if not any(answer_exact_match(gold, text) for text in texts):
             missed.add(example.identifier)
     assert missed == exceptions
 
@@ -118,8 +116,9 @@ def test_windows_contain_the_gold_answers(shared):
     examples = read(shared / "data", "squad-1.1", "dev")[0][::60]
     features = span_features(examples, released(shared), 384, 64, 128)
     assert features.counts["answers_not_aligned"] == 0
-    predicted, held = [], {w.example for w, t in zip(features.windows, features.targets, strict=True) if t[0] >= 0}
-    assert held == set(range(len(examples)))
+    answered = {w.example for w, t in zip(features.windows, features.targets, strict=True) if t[0] >= 0}
+    assert answered == set(range(len(examples)))
+    predicted = []
     for index, question in enumerate(examples):
         gold, spans = question.answers[0], features.character_spans[index]
         first, last = token_span(spans, gold)
@@ -132,8 +131,8 @@ def test_windows_contain_the_gold_answers(shared):
 
 
 def test_constant_answer_scores_below_two(shared):
-    """Of every tenth question: of fewer, one may be answered by chance."""
+    """On every tenth question; with fewer, a constant answer may be right by chance."""
     questions = read(shared / "data", "squad-1.1", "dev")[0][::10]
-    answers = [tuple(answer.text for answer in each.answers) for each in questions]
+    answers = [tuple(answer.text for answer in question.answers) for question in questions]
     scores = baseline_scores(DECLARED["squad-1.1"], answers)
     assert scores["span_exact_match"] == pytest.approx(scores["span_f1"], abs=1) and 0 < scores["span_f1"] < 2

@@ -1,4 +1,4 @@
-"""Tables are read as they were written, whatever the format, and what is damaged is named with its line."""
+"""Reading tables: round trips in every format, and damaged files."""
 
 import csv
 import gzip
@@ -29,7 +29,7 @@ def test_csv_round_trip(rows, gz, tmp_path_factory):
     writer.writerows(rows)
     content = text.getvalue().encode()
     path.write_bytes(gzip.compress(content) if gz else content)
-    assert [(r.fields["review"], r.fields["stars"]) for r in read_table(path).rows] == rows
+    assert [(row.fields["review"], row.fields["stars"]) for row in read_table(path).rows] == rows
 
 
 @given(rows=st.lists(st.tuples(TEXT, st.integers(-9, 9)), min_size=1, max_size=6))
@@ -37,8 +37,7 @@ def test_json_lines_round_trip(rows, tmp_path_factory):
     path = tmp_path_factory.mktemp("table") / "x.jsonl"
     lines = (json.dumps({"review": text, "stars": stars}) for text, stars in rows)
     path.write_text("".join(line + "\n" for line in lines), encoding="utf-8", newline="")
-    found = read_table(path).rows
-    assert [(r.fields["review"], int(r.fields["stars"])) for r in found] == rows
+    assert [(row.fields["review"], int(row.fields["stars"])) for row in read_table(path).rows] == rows
 
 
 VALUE = st.one_of(TEXT, st.integers(-(2**40), 2**40), st.booleans(), st.lists(TEXT, max_size=3))
@@ -50,16 +49,12 @@ def test_json_and_parquet_give_the_same_fields(values, tmp_path_factory):
     for number, value in enumerate(values):
         row = {"plain": value, "object": {"inner": value}}
         (folder / "x.jsonl").write_text(json.dumps(row) + "\n", encoding="utf-8")
-        kinds = pa.list_(pa.string()) if isinstance(value, list) else None
-        column = pa.array([value], kinds)
-        pq.write_table(
-            pa.table({"plain": column, "object": pa.StructArray.from_arrays([column], ["inner"])}),
-            folder / f"{number}.parquet",
-        )
-        ours = [read_table(path).rows[0].fields for path in (folder / "x.jsonl", folder / f"{number}.parquet")]
-        assert ours[0] == ours[1]
-        wanted = tuple(value) if isinstance(value, list) else value if isinstance(value, str) else json.dumps(value)
-        assert ours[0] == {"plain": wanted, "object.inner": wanted}
+        column = pa.array([value], pa.list_(pa.string()) if isinstance(value, list) else None)
+        table = pa.table({"plain": column, "object": pa.StructArray.from_arrays([column], ["inner"])})
+        pq.write_table(table, folder / f"{number}.parquet")
+        text = tuple(value) if isinstance(value, list) else value if isinstance(value, str) else json.dumps(value)
+        for file in ("x.jsonl", f"{number}.parquet"):
+            assert read_table(folder / file).rows[0].fields == {"plain": text, "object.inner": text}
 
 
 @given(
@@ -73,12 +68,11 @@ def test_tagged_text_round_trip(sentences, separator, blank_lines, tmp_path_fact
     mark = separator.join(("-DOCSTART-", "-X-", "O"))
     path.write_text(f"{mark}\n\n" + ("\n" * (blank_lines + 1)).join(blocks), encoding="utf-8", newline="")
     rows = read_table(path)
-    found = [list(zip(*(row.fields[name] for name in ("words", "column 2", "tags")), strict=True)) for row in rows.rows]
-    assert found == sentences
+    names = ("words", "column 2", "tags")
+    assert [list(zip(*(row.fields[name] for name in names), strict=True)) for row in rows.rows] == sentences
     assert rows.counts["document_marks"] == 1
-    assert [row.fields for row in read_table(path.rename(path.with_suffix(".txt"))).rows] == [
-        row.fields for row in rows.rows
-    ]
+    renamed = read_table(path.rename(path.with_suffix(".txt")))
+    assert [row.fields for row in renamed.rows] == [row.fields for row in rows.rows]
 
 
 def test_unreadable_values_are_counted(tmp_path):
@@ -110,17 +104,18 @@ def test_parquet_classes_are_read_by_name(tmp_path):
         ("x.conll", "a O\nb\n", DamagedData, r"x\.conll:2: has 1 fields where the first word has 2"),
         ("x.conll", "a\tO\nb\t\n", DamagedData, r"x\.conll:2: an empty field"),
         ("x.conll", "\n\n", MissingInput, "has no rows"),
-        (
-            "x.txt",
-            "A line of prose.\nAnd another, which is longer.\n",
-            UsageError,
-            "not words with tags; a table is",
-        ),
+        ("x.txt", "A line of prose.\nAnd a longer one, too.\n", UsageError, "not words with tags; a table is"),
         ("x.txt", "word\nword\n\nword\n", UsageError, "not words with tags"),
         ("x.txt", "\n", UsageError, "not words with tags"),
         ("x.txt", "a O\n" * 30 + "b\n", DamagedData, r"x\.txt:31: has 1 fields where the first word has 2"),
         ("x.parquet", "PAR1 and no more", DamagedData, "damaged Parquet file"),
         ("x.jsonl", '{"a.b": 1, "a": {"b": 2}}\n', DamagedData, r"x\.jsonl:1: two values are called 'a\.b'"),
+        ("x.jsonl", '{"t": "a"\n', DamagedData, r"x\.jsonl:1: is not JSON"),
+        ("x.jsonl", '{"t": "a", "y": 1}\n[]\n', DamagedData, r"x\.jsonl:2: is list, a JSON object is expected"),
+        ("x.jsonl", '{"t": "\\ud800", "y": 1}\n', DamagedData, "surrogate"),
+        ("x.json", "{}", UsageError, "is JSON, not JSON lines; SQuAD's layout goes with the task squad-1.1"),
+        ("x.csv", "t,t\na,1\n", DamagedData, "same name"),
+        ("x.tsv", "t\ty\na\n", DamagedData, r"x\.tsv:2"),
     ],
 )
 def test_damaged_tables_are_refused(tmp_path, name, content, kind, message):

@@ -1,7 +1,8 @@
-"""What a table asks is inferred where that is possible, refused where it is not, and kept where it was said."""
+"""Tasks on tables: inference, held-out rows, saved tasks, statistics, mistakes."""
 
 import json
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,12 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from albert.runtime.errors import AlbertError, DamagedData, InvalidConfiguration, UsageError
-from albert.tasks.custom import TableSource, read_task
+from albert.tasks.custom import read_task
 from albert.tasks.infer import hold_out_rows, infer_option_labels, sort_labels
+from albert.tasks.submission import DECLARED
 from albert.tasks.table_task import HeldOut, TableTask, save_table_task, table_statistics, table_task_of
-from albert.tasks.task import Choice, Labels, Option, Row, Rows, Score, Single, Span, Tags, Task, TaskRecipe, Words
-
-RECIPE = TaskRecipe(learning_rate=1e-3, batch_size=4, epochs=1.0)
+from albert.tasks.task import Choice, Labels, Option, Row, Rows, Score, Single, Span, Tags, Words
 
 
 def table(folder: Path, rows: list[dict], name: str = "train.jsonl") -> Path:
@@ -25,6 +25,10 @@ def table(folder: Path, rows: list[dict], name: str = "train.jsonl") -> Path:
 
 def labelled(values: list) -> list[dict]:
     return [{"t": f"text {number}", "y": value} for number, value in enumerate(values)]
+
+
+def read_labels(folder: Path, values: list, **settings):
+    return read_task(TableTask(train=table(folder, labelled(values)), text="t", label="y", **settings))
 
 
 @pytest.mark.parametrize(
@@ -44,42 +48,40 @@ def labelled(values: list) -> list[dict]:
     ],
 )
 def test_kind_is_inferred_from_labels(values, target, tmp_path):
-    read = read_task(TableTask(train=table(tmp_path, labelled(values)), text="t", label="y"))
+    read = read_labels(tmp_path, values)
     assert read.task.target == target and read.task.inputs == Single("t")
     assert read.inferred[0].what == "task" and read.inferred[0].instead
 
 
 @pytest.mark.parametrize("first", [0, 1])
 def test_ambiguous_whole_numbers_are_refused(first, tmp_path):
-    path = table(tmp_path, labelled([*range(first, first + 91)] * 2))
+    values = [*range(first, first + 91)] * 2
     with pytest.raises(UsageError, match="column 'y': holds every whole number.*; say --classes or --regression"):
-        read_task(TableTask(train=path, text="t", label="y"))
-    assert isinstance(read_task(TableTask(train=path, text="t", label="y", kind="classification")).task.target, Choice)
-    assert read_task(TableTask(train=path, text="t", label="y", kind="regression")).task.target == Score("y")
+        read_labels(tmp_path, values)
+    assert isinstance(read_labels(tmp_path, values, kind="classification").task.target, Choice)
+    assert read_labels(tmp_path, values, kind="regression").task.target == Score("y")
 
 
 def test_settings_override_inference(tmp_path):
-    path = table(tmp_path, labelled([1, 2] * 3))
-    said = TableTask(train=path, text="t", label="y", kind="regression", metrics=("spearman",))
-    read = read_task(said)
-    assert read.task.target == Score("y") and [metric.__name__ for metric in read.task.metrics] == ["spearman"]
-    named = TableTask(train=path, text="t", label="y", labels=("2", "1"), label_names={"1": "bad", "2": "good"})
-    assert read_task(named).task.target == Choice(("2", "1"), "y", ("good", "bad"))
+    task = read_labels(tmp_path, [1, 2] * 3, kind="regression", metrics=("spearman",)).task
+    assert task.target == Score("y") and [metric.__name__ for metric in task.metrics] == ["spearman"]
+    task = read_labels(tmp_path, [1, 2] * 3, labels=("2", "1"), label_names={"1": "bad", "2": "good"}).task
+    assert task.target == Choice(("2", "1"), "y", ("good", "bad"))
 
 
 def test_tags_are_inferred(tmp_path):
     rows = [{"w": ["a", "ship", str(number)], "n": ["O", "B-X", "O"]} for number in range(5)]
     path = table(tmp_path, rows)
-    for asked in (TableTask(train=path, words="w", tags="n"), TableTask(train=path, text="w", label="n")):
-        read = read_task(asked)
-        assert (read.task.inputs, read.task.target) == (Words("w"), Tags(("B-X", "O"), "n"))
+    for names in ({"words": "w", "tags": "n"}, {"text": "w", "label": "n"}):
+        task = read_task(TableTask(train=path, **names)).task
+        assert (task.inputs, task.target) == (Words("w"), Tags(("B-X", "O"), "n"))
     (tmp_path / "x.conll").write_text("a O\nship B-X\n\nit O\n")
     assert read_task(TableTask(train=tmp_path / "x.conll")).task.target == Tags(("B-X", "O"), "tags")
 
 
 def test_answers_are_located_and_counted(tmp_path):
-    told = [("it is red", "red", 6), ("so red, red", "red", None), ("it is blue", "blue", 0), ("it", "", None)]
-    rows = [{"q": "?", "c": context, "a": answer, "s": start} for context, answer, start in told]
+    answers = [("it is red", "red", 6), ("so red, red", "red", None), ("it is blue", "blue", 0), ("it", "", None)]
+    rows = [{"q": "?", "c": context, "a": answer, "s": start} for context, answer, start in answers]
     read = read_task(TableTask(train=table(tmp_path, rows), question="q", context="c", answer="a", answer_start="s"))
     assert read.task.target == Span(may_be_absent=True, head="joint")
     rows = sorted((row for part in read.tables.values() for row in part.rows), key=lambda row: int(row.identifier))
@@ -122,36 +124,33 @@ def test_lists_of_options_become_columns(tmp_path):
 )
 def test_held_out_rows_are_deterministic_and_share_no_text(labels, seed, share, texts):
     rows = [Row(str(n), f"f:{n}", {"t": str(n % texts), "y": label}) for n, label in enumerate(labels)]
-    target = Choice(("a", "b", "c"), "y")
-    source = TableSource(TableTask(), {})
-    task = Task(name="t", source=source, inputs=Single("t"), target=target, metrics=(), recipe=RECIPE)
+    task = replace(DECLARED["sst-2"], inputs=Single("t"), target=Choice(("a", "b", "c"), "y"))
+    arguments = task, Rows(rows, {"rows": len(rows)}), HeldOut(share=share, seed=seed)
     try:
-        learnt, scored = hold_out_rows(task, Rows(rows, {"rows": len(rows)}), HeldOut(share=share, seed=seed))
+        train, dev = hold_out_rows(*arguments)
     except InvalidConfiguration:
         return
-    again = hold_out_rows(task, Rows(rows, {"rows": len(rows)}), HeldOut(share=share, seed=seed))
-    assert again == (learnt, scored)
-    assert sorted(int(row.identifier) for row in (*learnt.rows, *scored.rows)) == list(range(len(rows)))
-    assert learnt.rows and scored.rows
-    assert not {row.fields["t"] for row in learnt.rows} & {row.fields["t"] for row in scored.rows}
+    assert hold_out_rows(*arguments) == (train, dev)
+    assert sorted(int(row.identifier) for row in (*train.rows, *dev.rows)) == list(range(len(rows)))
+    assert train.rows and dev.rows
+    assert not {row.fields["t"] for row in train.rows} & {row.fields["t"] for row in dev.rows}
 
 
 def test_held_out_rows_are_stratified(tmp_path):
-    read = read_task(TableTask(train=table(tmp_path, labelled(["a"] * 90 + ["b"] * 10)), text="t", label="y"))
+    read = read_labels(tmp_path, ["a"] * 90 + ["b"] * 10)
     assert [row.fields["y"] for row in read.tables["dev"].rows] == ["a"] * 9 + ["b"]
 
 
 def test_saved_task_is_read_back_and_checks_its_file(tmp_path):
-    path = table(tmp_path, labelled([1, 2] * 9))
-    read = read_task(TableTask(train=path, text="t", label="y", held_out=HeldOut(seed=3)))
+    read = read_labels(tmp_path, [1, 2] * 9, held_out=HeldOut(seed=3))
     save_table_task(tmp_path, read.table_task)
-    kept = table_task_of(tmp_path / "model")
-    assert kept == read.table_task and kept is not None
-    again = read_task(kept)
+    saved = table_task_of(tmp_path / "model")
+    assert saved == read.table_task and saved is not None
+    again = read_task(saved)
     assert again.tables == read.tables and again.inferred == ()
     table(tmp_path, labelled([1, 2] * 10))
     with pytest.raises(InvalidConfiguration, match="has changed since its rows were held out"):
-        read_task(kept)
+        read_task(saved)
 
 
 def test_statistics_count_bad_rows(tmp_path):
@@ -162,10 +161,11 @@ def test_statistics_count_bad_rows(tmp_path):
         for split, rows in (("train", train), ("dev", dev))
     }
     read = read_task(TableTask(**files, text="t", label="y"))
-    found = table_statistics(read.task, read.tables)
-    assert found["train"].counts == {"empty texts": 1, "missing labels": 1, "duplicates": 1, "contradictions": 1}
-    assert (found["dev"].counts["in train"], found["dev"].counts["labels unknown to train"]) == (1, 1)
-    assert found["train"].labels == {"1": 2, "2": 2}
+    statistics = table_statistics(read.task, read.tables)
+    assert statistics["train"].counts == {"empty texts": 1, "missing labels": 1, "duplicates": 1, "contradictions": 1}
+    assert statistics["train"].labels == {"1": 2, "2": 2}
+    counts = statistics["dev"].counts
+    assert (counts["in train"], counts["labels unknown to train"]) == (1, 1)
 
 
 def test_numeric_labels_are_sorted_by_value():
@@ -178,12 +178,13 @@ TWO = labelled([1, 2])
 
 
 @pytest.mark.parametrize(
-    ("asked", "rows", "kind", "message"),
+    ("settings", "rows", "kind", "message"),
     [
         ({"label": None}, TWO, UsageError, r"--label must be said for classification; .+ columns t, y"),
         ({"text": "tt"}, TWO, DamagedData, "has no column 'tt'; did you mean 't'"),
         ({}, labelled([1, 2, "", ""]), DamagedData, "l:3: empty label in .+; 1 more row like"),
         ({}, [*TWO, {"t": ["x"], "y": 1}], DamagedData, "a list in column 't'"),
+        ({}, [*TWO, {"t": "x", "y": None}], DamagedData, "l:3: has no column 'y'"),
         ({"kind": "regression"}, labelled([1, float("nan")]), DamagedData, "not a finite num"),
         ({"id": "t"}, TWO[:1] * 2, InvalidConfiguration, "every row has the"),
         ({"id": "y"}, labelled([1, 2, 2]), DamagedData, "l:3: a second row has the id '2'"),
@@ -193,8 +194,8 @@ TWO = labelled([1, 2])
         ({"options": ("t",)}, TWO, UsageError, "--options: 't' has no lists of options"),
     ],
 )
-def test_mistakes_are_refused_in_one_line(asked, rows, kind, message, tmp_path):
-    task = TableTask(**{"train": table(tmp_path, rows), "text": "t", "label": "y", **asked})
+def test_mistakes_are_refused_in_one_line(settings, rows, kind, message, tmp_path):
+    task = TableTask(**{"train": table(tmp_path, rows), "text": "t", "label": "y", **settings})
     with pytest.raises(AlbertError, match=message) as error:
         read_task(task, hold_out=False).check()
     assert type(error.value) is kind and "\n" not in str(error.value)

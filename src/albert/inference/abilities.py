@@ -39,8 +39,7 @@ class UnansweredTexts(UsageError):
 # --------------------------------------------------------------------------------------------------------------------
 # Rows of files to inputs.
 
-Inputs = tuple[Any, ...]
-"""The texts (or lists of texts) of one example."""
+Inputs = tuple[Any, ...]  # The texts (or lists of texts) of one example
 
 
 @dataclass(frozen=True)
@@ -51,8 +50,7 @@ class Fields:
     pair: str = "text_pair"
     question: str = "question"
     context: str = "context"
-    options: tuple[str, ...] = ("options",)
-    """One field with a list of options, or one field per option."""
+    options: tuple[str, ...] = ("options",)  # One field with a list of options, or one field per option
 
 
 def _text_field(record: Record, field: str, flag: str) -> str:
@@ -103,8 +101,7 @@ def _options_in_context(record: Record, fields: Fields) -> Inputs:
 # --------------------------------------------------------------------------------------------------------------------
 # Definition of a task.
 
-ERROR = "error"
-"""Field with the reason why a row has no result; null if it has one."""
+ERROR = "error"  # Field with the reason why a row has no result; null if it has one
 Value = str | list[Any] | dict[str, Any]
 """Type of an output field: "text", "number", "count", a list of a type, or a dict of names and types. A name that ends
 in "?" is optional."""
@@ -114,12 +111,10 @@ in "?" is optional."""
 class Settings:
     """Options of `albert predict`, and fields of requests under the same names."""
 
-    top_k: int | None = None
-    """Number of predictions for a mask, or of answers to a question."""
+    top_k: int | None = None  # Number of predictions for a mask, or of answers to a question
     pooling: Literal["mean", "cls", "weighted"] = "mean"
     normalize: bool = False
-    words: bool = False
-    """Whether a text to tag is split into words at blanks."""
+    words: bool = False  # Whether a text to tag is split into words at blanks
 
 
 @dataclass(frozen=True)

@@ -24,8 +24,7 @@ Decision = Literal["class", "labels", "number", "option"]
 """What consecutive exits must agree on: the top class, the set of labels above 0.5, a number, or the top option."""
 TOLERANCE = 0.1
 """Numbers that differ by less agree; in standard deviations of the training labels, if `config.json` has it."""
-Members = tuple[int, ...]
-"""Indices of sequences that are decided together: one, or the options of a question."""
+Members = tuple[int, ...]  # Indices of sequences that are decided together: one, or the options of a question
 
 
 class EarlyExit:
@@ -55,8 +54,7 @@ class EarlyExit:
         self.packed_model, self.patience, self.tolerance = packed_model, patience, tolerance
         self.decision: Decision = "option" if isinstance(model, AlbertForMultipleChoice) else decision
         self._inner = model.config.inner_group_num
-        self.depth = len(model.albert.encoder.plan) // self._inner
-        """Layers that the model is set to run."""
+        self.depth = len(model.albert.encoder.plan) // self._inner  # Layers that the model is set to run
         self.exits = (*(depth for depth in sorted(set(exits)) if depth < self.depth), self.depth)
 
     def rows(

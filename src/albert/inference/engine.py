@@ -76,8 +76,7 @@ def dense_attention(
 # --------------------------------------------------------------------------------------------------------------------
 # Weights as 8-bit integers, one scale per output channel, symmetric around zero.
 
-INT8_MAX = 127
-"""−128 is not used, so that a weight and its negative are represented equally well."""
+INT8_MAX = 127  # −128 is not used, so that a weight and its negative are represented equally well
 _SCALE_BITS = 16
 """Significant bits of a scale: with the 7 of a value they fit a float32, so that a value times its scale is exact."""
 
@@ -141,14 +140,11 @@ def check_int8(device: torch.device) -> None:
 # --------------------------------------------------------------------------------------------------------------------
 # Linear layers with weights prepared once: cast, prepacked for the processor's kernels, or as 8-bit integers.
 #
-# Weights are prepared when a model is opened, and every layer that shares them gains. oneDNN reads weights in blocks
-# that fit its registers; with a prepacked weight a product is up to a third faster than `functional.linear`, and
-# elementwise operations that follow it (activation, residual) are fused.
+# oneDNN reads weights in blocks that fit its registers; with a prepacked weight a product is up to a third faster than
+# `functional.linear`, and elementwise operations that follow it (activation, residual) are fused.
 
-_ZERO_POINT = 128
-"""The unsigned byte of 0: oneDNN is fast only for unsigned bytes times signed ones."""
-_LEAST_MAXIMUM = 1e-30
-"""Lower bound on a row's largest absolute value, so that a row of zeros has a scale."""
+_ZERO_POINT = 128  # The unsigned byte of 0: oneDNN is fast only for unsigned bytes times signed ones
+_LEAST_MAXIMUM = 1e-30  # Lower bound on a row's largest absolute value, so that a row of zeros has a scale
 
 
 class LinearMap:
@@ -207,8 +203,7 @@ class Int8Map(LinearMap):
         self._weight = torch.ops.onednn.qlinear_prepack(values, None)
         self._zeros = torch.zeros(len(values), dtype=torch.int64)
         self._bias, self._rounded_bias, self._dtype = bias.float(), bias.to(dtype), dtype
-        # The tanh form is within 0.0005 of the exact one, below the resolution of int8, and takes torch three times as
-        # long.
+        # The tanh form is within 0.0005 of the exact one, below the resolution of int8, and takes three times as long.
         self._activation = nn.GELU() if isinstance(activation, nn.GELU) else activation
 
     def __call__(self, rows: Tensor) -> Tensor:
@@ -364,13 +359,11 @@ class _FastFeedForward:
 
 Result = TypeVar("Result")
 
-_TOKENS_A_THREAD = 512
-"""Tokens per CPU thread and batch: a layer's results for so many stay in the cache."""
+_TOKENS_A_THREAD = 512  # Tokens per CPU thread and batch: a layer's results for so many stay in the cache
 _LEAST_TOKENS_A_WORKER = 64
 """A batch with fewer tokens per worker is not divided among workers, but computed by torch's threads."""
 _TOKENS_ON_A_GPU = 16384
-_LOGIT_ROWS = 1024
-"""Rows of vocabulary logits that are computed at once: with 30,000 pieces they take 120 MB."""
+_LOGIT_ROWS = 1024  # Rows of vocabulary logits that are computed at once: with 30,000 pieces they take 120 MB
 
 
 def _no_op() -> None:

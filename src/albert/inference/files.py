@@ -77,8 +77,7 @@ def opened_input(source: str) -> Iterator[CorpusFile]:
 
 Row = Mapping[str, Any]
 ENDINGS = (".jsonl", ".csv", ".parquet", ".npy")
-_TYPED = "albert.text.arrow_files"
-"""The module for column types; it needs pyarrow."""
+_TYPED = "albert.text.arrow_files"  # The module for column types; it needs pyarrow
 
 
 class OutputFormat(ABC):
@@ -189,8 +188,7 @@ def _cell(value: Any) -> str:
 # OUTPUT.partial/journal.jsonl   inputs and settings, then commits with a checksum of all rows so far
 #                rows            the rows so far, possibly beyond the last commit
 
-COMMIT_SECONDS = 1.0
-"""Seconds between commits: a power cut loses at most this much work and one batch."""
+COMMIT_SECONDS = 1.0  # Seconds between commits: a power cut loses at most this much work and one batch
 
 
 @dataclass
@@ -358,8 +356,7 @@ def _write_errors(path: Path) -> Iterator[None]:
 
 BATCH_ROWS = 256
 BATCH_CHARACTERS = 1_000_000
-MAX_ERRORS_SHOWN = 3
-"""Rows without a prediction that are listed."""
+MAX_ERRORS_SHOWN = 3  # Rows without a prediction that are listed
 
 
 @dataclass(frozen=True)
@@ -372,8 +369,7 @@ class FilePrediction:
     fields: abilities.Fields = field(default_factory=abilities.Fields)
     settings: abilities.Settings = field(default_factory=abilities.Settings)
     prefix: str = "predicted_"
-    replace: bool = False
-    """Overwrite an existing output, or a partial one with other settings."""
+    replace: bool = False  # Overwrite an existing output, or a partial one with other settings
 
     def inputs(self, record: Record) -> abilities.Inputs:
         assert self.ability.row is not None, f"{self.ability.name} is not available for files"

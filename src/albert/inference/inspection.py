@@ -1,8 +1,7 @@
 """Inspection of a model: what each layer does to a text, a check of its settings, and the contents of its directory.
 
-Layers: attention, how far they move every token, and what a head would predict from their output. The heads were
-trained on the last layer's output; applied to earlier ones they show how a prediction forms (the "logit lens").
-ALBERT's layers share their parameters, so the heads can read every layer's output.
+Layers: attention, how far they move every token, and what a head would predict from their output (the "logit lens").
+The heads were trained on the last layer's output; earlier layers share its parameters, so the heads can read theirs.
 
 Settings: two leave no trace in the shapes of the weights, so a wrong value loads without an error. "gelu" in Google's
 configurations is the tanh form, transformers' "gelu" the exact one; and ALBERT-xlarge is published with 16 heads and
@@ -44,8 +43,7 @@ from albert.text.tokenizer_loading import load_tokenizer, vocabulary_file
 # --------------------------------------------------------------------------------------------------------------------
 # Distance between a layer's input and output, as in the paper's Figure 1 (Lan et al. 2019, §3.1).
 
-_SHORTEST = 1e-12
-"""Lower bound on a vector's length when it is normalised."""
+_SHORTEST = 1e-12  # Lower bound on a vector's length when it is normalised
 
 
 def layer_movement(
@@ -63,8 +61,7 @@ def layer_movement(
     return distance.float(), angle.rad2deg().float()
 
 
-MASK_TOP_K = 5
-"""Predictions shown for a mask after each layer."""
+MASK_TOP_K = 5  # Predictions shown for a mask after each layer
 
 
 def show_layers(predictor: Predictor, text: str, pair: str | None, max_tokens: int) -> dict[str, Any]:
@@ -159,8 +156,7 @@ MASK_EVERY, MASK_OFFSETS = 7, (0, 2, 4)
 MIN_MASKED_TOKENS = 10
 HEAD_SIZE = 64
 PUBLISHED_HEADS = (16, 32)
-CERTAIN = 2.0
-"""Standard errors by which two settings must differ for one of them to be called better."""
+CERTAIN = 2.0  # Standard errors by which two settings must differ for one of them to be called better
 _GELUS: tuple[Activation, ...] = ("gelu", "gelu_new")
 
 
@@ -173,10 +169,8 @@ class CheckedSetting:
     stated: bool
     loss: float
     accuracy: float
-    excess: float
-    """Mean paired difference from the lowest loss, nats per masked token."""
-    excess_error: float
-    """Its standard error."""
+    excess: float  # Mean paired difference from the lowest loss, nats per masked token
+    excess_error: float  # Its standard error
 
     @property
     def as_good_as_the_best(self) -> bool:
@@ -339,8 +333,7 @@ class TokenizerReport:
     lower_case: bool
     keep_accents: bool
     fingerprint: str
-    belongs: bool | None
-    """Whether `config.json` or `corpus.json` has its fingerprint; None if they have none."""
+    belongs: bool | None  # Whether `config.json` or `corpus.json` has its fingerprint; None if they have none
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -31,14 +31,12 @@ from albert.text.tokenizer_loading import load_tokenizer, vocabulary_file
 # --------------------------------------------------------------------------------------------------------------------
 # Outputs of a model for random batches of mixed lengths, named as in transformers' exports.
 
-LONGEST = 512
-"""Tokens; memory for longer sequences grows with their square in other runtimes."""
+LONGEST = 512  # Tokens; memory for longer sequences grows with their square in other runtimes
 _LENGTHS = ((1 / 64, 1 / 16), (1 / 64, 1 / 8, 1 / 16, 1 / 4, 1 / 32, 3 / 16, 1 / 8, 1 / 4), (1.0, 1 / 3))
 """Lengths of the sequences of each batch, as fractions of the longest."""
 SHORTEST = 5
 
-Outputs = dict[str, list[np.ndarray]]
-"""Name -> an array for each sequence."""
+Outputs = dict[str, list[np.ndarray]]  # Name -> an array for each sequence
 
 
 class SampleBatch(NamedTuple):

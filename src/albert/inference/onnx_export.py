@@ -53,13 +53,11 @@ LOWEST_OPSET, HIGHEST_OPSET = 17, 24
 """LayerNormalization is an operator from 17 on; every runtime of the extra `onnx` supports opsets up to 24."""
 GELU_OPSET = 20
 _AXES_ARE_INPUTS = 18
-_SMALLEST_SCALE = 1e-30
-"""Lower bound on a token's largest absolute value, so that a token of zeros has a scale."""
+_SMALLEST_SCALE = 1e-30  # Lower bound on a token's largest absolute value, so that a token of zeros has a scale
 _ZERO_POINT = 128
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 OnnxPrecision = Literal["fp32", "int8"]
-Axes = tuple[str | int, ...]
-"""Names of dynamic axes, and fixed lengths."""
+Axes = tuple[str | int, ...]  # Names of dynamic axes, and fixed lengths
 
 
 class Output(NamedTuple):
@@ -287,8 +285,7 @@ def _attention(graph: GraphWriter, block: AttentionBlock, name: str, hidden: str
 # --------------------------------------------------------------------------------------------------------------------
 # The outputs of each kind of model: names and axes are those of transformers' and Optimum's exports.
 
-_PADDED = -1e35
-"""Start logit of padding: below `IMPOSSIBLE`, so that it comes last."""
+_PADDED = -1e35  # Start logit of padding: below `IMPOSSIBLE`, so that it comes last
 
 
 def _encoder(graph: GraphWriter, model: Any, hidden: str) -> list[Output]:
@@ -422,8 +419,7 @@ def export_graph(
     return graph.model(axes, outputs, metadata), {output.name: output.axes for output in outputs}
 
 
-TOLERANCE = 1e-4
-"""Largest allowed difference of a float32 output from ours."""
+TOLERANCE = 1e-4  # Largest allowed difference of a float32 output from ours
 
 
 class RuntimeCheck(NamedTuple):
@@ -438,8 +434,7 @@ class ExportReport:
     """An ONNX file that was written and checked."""
 
     kind: Kind
-    left_out: str
-    """The untrained head that was left out; empty if there is none."""
+    left_out: str  # The untrained head that was left out; empty if there is none
     precision: OnnxPrecision
     opset: int
     depth: int
@@ -546,8 +541,7 @@ def run_unpadded(run: Run, batch: int8.SampleBatch, kind: Kind, axes: Mapping[st
 
 
 MODEL_NAME = "model.onnx"
-EXPORT_KEY = "albert_onnx"
-"""Key in `config.json`."""
+EXPORT_KEY = "albert_onnx"  # Key in `config.json`
 
 
 def export_onnx(

@@ -1,8 +1,7 @@
 """`Predictor`: a trained model that classifies, scores, answers, tags, chooses, fills masks, predicts order, embeds.
 
-Results have the keys of transformers' pipelines. Sequences are packed, so texts of any number and lengths are computed
-together without padding, and each result is the same as for its text alone. The result of a text that was cut has
-`tokens_cut`."""
+Results have the keys of transformers' pipelines, and `tokens_cut` if the text was cut. Sequences are packed: texts of
+any number and lengths are computed together without padding, and each result is the same as for its text alone."""
 
 import shutil
 from collections.abc import Mapping, Sequence
@@ -363,10 +362,8 @@ def open_trained(directory: Path) -> TrainedModel:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Export to sentence-transformers: the files it needs beside those of transformers.
-#
-# As in its documentation of saved models: `modules.json` lists the modules, each with a folder of settings. The vectors
-# are those of `Predictor.embed`.
+# Export to sentence-transformers: `modules.json` lists the modules, each with a folder of settings, as in its
+# documentation of saved models. The vectors are those of `Predictor.embed`.
 
 _MODES = {"mean": "mean_tokens", "cls": "cls_token"}
 _ALL_MODES = ("cls_token", "mean_tokens", "max_tokens", "mean_sqrt_len_tokens", "weightedmean_tokens", "lasttoken")

@@ -31,8 +31,7 @@ from albert.tasks.examples import Example, best_windows, cut_windows, keep_longe
 from albert.tasks.race import join_option, question_with_option
 from albert.text.tokenizer import Tokenizer
 
-Prediction = dict[str, Any]
-"""One result, with the keys of transformers' pipelines."""
+Prediction = dict[str, Any]  # One result, with the keys of transformers' pipelines
 
 
 def abilities_of(kind: Kind, opened: OpenedModel) -> tuple[str, ...]:

@@ -10,7 +10,6 @@ import re
 import string
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -28,18 +27,14 @@ from albert.inference.server.limits import LOOPBACK, Hosts, Limits
 # Admission control: the queue is limited in texts (memory) and in estimated seconds (tokens), because a small model
 # computes in a second what takes a large one minutes, and a text that would miss its deadline is better refused.
 
-BATCH_SECONDS = 1.0
-"""Estimated seconds that a batch may take, while others wait."""
+BATCH_SECONDS = 1.0  # Estimated seconds that a batch may take, while others wait
 LEAST_TOKENS = 64
 """Smallest number of tokens that a batch is counted as: a small batch takes a constant time. If it were higher, single
 texts would suggest a speed that batches do not reach."""
-FIRST_TOKENS = 512
-"""Tokens of a batch before the speed is known."""
-DECAY = 0.9
-"""Decay of the moving averages of speed."""
+FIRST_TOKENS = 512  # Tokens of a batch before the speed is known
+DECAY = 0.9  # Decay of the moving averages of speed
 
-Size = tuple[int, int]
-"""Number of texts, and estimated number of tokens."""
+Size = tuple[int, int]  # Number of texts, and estimated number of tokens
 
 
 class Backlog:
@@ -126,12 +121,9 @@ class Metrics:
         self.failures = counter("batch_failures", "Failed computations of batches, by cause.", ("cause",))
 
 
-LONG_TEXT_THREADS = 2
-"""Threads for texts that take longer than a batch should."""
-MAX_FAILURES = 16
-"""Failures after which a batch is no longer divided to find the texts that cause them."""
-MEMORY_PARTS = 4
-"""A batch that runs out of memory is computed again once, in so many parts."""
+LONG_TEXT_THREADS = 2  # Threads for texts that take longer than a batch should
+MAX_FAILURES = 16  # Failures after which a batch is no longer divided to find the texts that cause them
+MEMORY_PARTS = 4  # A batch that runs out of memory is computed again once, in so many parts
 
 
 class QueueFull(Exception):
@@ -162,14 +154,10 @@ class Call(NamedTuple):
 class Input(NamedTuple):
     """The texts of one result."""
 
-    texts: tuple[Any, ...]
-    """Arguments of the call, such as a question and its context."""
-    text_count: int = 1
-    """Number of texts that it counts as in the queue."""
-    tokens: int = 1
-    """Estimated number of tokens."""
-    longest: int = 0
-    """Characters of its longest text."""
+    texts: tuple[Any, ...]  # Arguments of the call, such as a question and its context
+    text_count: int = 1  # Number of texts that it counts as in the queue
+    tokens: int = 1  # Estimated number of tokens
+    longest: int = 0  # Characters of its longest text
 
     @property
     def size(self) -> Size:
@@ -187,8 +175,7 @@ class Request:
     deadline: float
     started: float | None = None
     ended: float | None = None
-    dropped: str | None = None
-    """Why it was dropped."""
+    dropped: str | None = None  # Why it was dropped
 
 
 class _Item(NamedTuple):
@@ -202,27 +189,21 @@ class _Item(NamedTuple):
 
 
 class FairLock:
-    """A first-in, first-out lock."""
+    """A first-in, first-out lock: every thread takes a ticket and waits until it is served."""
 
     def __init__(self) -> None:
-        self._lock, self._waiting, self._locked = threading.Lock(), deque[threading.Lock](), False
+        self._changed, self._tickets, self._served = threading.Condition(), 0, 0
 
     def __enter__(self) -> None:
-        with self._lock:
-            if not self._locked:
-                self._locked = True
-                return
-            turn = threading.Lock()
-            turn.acquire()
-            self._waiting.append(turn)
-        turn.acquire()
+        with self._changed:
+            ticket = self._tickets
+            self._tickets += 1
+            self._changed.wait_for(lambda: self._served == ticket)
 
     def __exit__(self, *_: object) -> None:
-        with self._lock:
-            if self._waiting:
-                self._waiting.popleft().release()
-            else:
-                self._locked = False
+        with self._changed:
+            self._served += 1
+            self._changed.notify_all()
 
     def reacquire(self) -> None:
         """Let the waiting threads run first."""
@@ -473,8 +454,7 @@ def is_finite(answer: Any) -> bool:
 LETTERS_PER_TOKEN = 3
 """Low, so that batches rather stay below their budget; digits, punctuation and letters beyond ASCII count as a token
 each."""
-OVERLAP = 3
-"""Largest number of windows in which a token of a long text is read."""
+OVERLAP = 3  # Largest number of windows in which a token of a long text is read
 _LETTERS = (string.ascii_letters + string.whitespace).encode()
 
 

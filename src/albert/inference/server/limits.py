@@ -10,11 +10,7 @@ from albert.runtime.errors import InvalidConfiguration
 
 @dataclass(frozen=True)
 class Limits:
-    """Sizes, counts and seconds.
-
-    Raises:
-        InvalidConfiguration: one of them is not above zero, or a request could ask for more than the queue holds.
-    """
+    """Sizes, counts and seconds."""
 
     body_bytes: int = 1_000_000
     """Bytes of a request's body (413)."""
@@ -59,15 +55,10 @@ class Hosts:
 
     Against DNS rebinding: a malicious page can make its own domain resolve to this machine, so that the browser lets it
     read the replies, but its requests still carry that domain.
-
-    Attributes:
-        names: allowed names and addresses.
-        any_address: allow every IP address; rebinding needs a name.
-        any_host: allow everything.
     """
 
     names: frozenset[str]
-    any_address: bool = False
+    any_address: bool = False  # allow every IP address; rebinding needs a name
     any_host: bool = False
 
     def allow(self, header: str) -> bool:
@@ -81,18 +72,15 @@ LOOPBACK = Hosts(frozenset({"localhost", "127.0.0.1", "::1"}))
 def allowed_hosts(host: str, also: Iterable[str] = ()) -> Hosts:
     """Loopback, the listening address, and further names; `*` allows everything.
 
-    If the server listens on all addresses (0.0.0.0 or ::), clients may use any of them, through a published port of a
-    container, say: then every IP address is allowed, and this machine's own name.
-
-    Raises:
-        InvalidConfiguration: a name with a scheme, a path or a port.
+    A server that listens on all addresses (0.0.0.0 or ::), as in a container, can be reached by any of them: then every
+    IP address is allowed, and this machine's own name.
     """
     names = {*LOOPBACK.names, host.lower()}
     for name in also:
         plain = _without_port(name)
         if not plain or "/" in name or plain != name.lower().strip("[]").removesuffix("."):
-            remedy = "--allowed-host models.example.org"
-            raise InvalidConfiguration(f"allowed-host {name!r}", "is not a name or an address, without a port", remedy)
+            why = "is not a name or an address, without a port"
+            raise InvalidConfiguration(f"allowed-host {name!r}", why, "--allowed-host models.example.org")
         names.add(plain)
     address = _address(host)
     any_address = not host or (address is not None and address.is_unspecified)

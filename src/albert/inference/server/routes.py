@@ -8,7 +8,7 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
 from http import HTTPStatus
 from importlib.resources import files
@@ -24,6 +24,7 @@ from pydantic_core import PydanticCustomError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Send
 
 from albert import __version__
 from albert.checkpoints.hub import EXAMPLES_NAME
@@ -50,13 +51,7 @@ from albert.tasks.submission import DECLARED
 from albert.tasks.table_task import table_task_of
 from albert.tasks.task import Pair
 
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-Application = Callable[[Message, Receive, Send], Awaitable[None]]
-
-ACCEPTED = "albert.accepted"
-"""Key of the ASGI scope that an endpoint sets when it has queued its request."""
+ACCEPTED = "albert.accepted"  # Key of the ASGI scope that an endpoint sets when it has queued its request
 _HEADERS = [
     (
         b"content-security-policy",
@@ -100,7 +95,7 @@ class RequestMiddleware:
     """ASGI middleware that checks requests by their headers; `addresses` are those that take a body and need the
     model."""
 
-    def __init__(self, inner: Application, service: batching.Service, addresses: frozenset[str]) -> None:
+    def __init__(self, inner: ASGIApp, service: batching.Service, addresses: frozenset[str]) -> None:
         self._inner, self._service, self._addresses = inner, service, addresses
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:

@@ -30,8 +30,7 @@ from albert.runtime.errors import AlbertError, Unavailable
 
 DRAINED_BYTES = 65_536
 """Bytes of a body that are read after its reply, so that the client gets the reply rather than a reset connection."""
-LINGER_SECONDS = 0.5
-"""Time for the last reply of a connection to be sent before it is aborted."""
+LINGER_SECONDS = 0.5  # Time for the last reply of a connection to be sent before it is aborted
 
 
 class Waiting(Enum):
@@ -220,8 +219,7 @@ class DrainingServer(uvicorn.Server):
         self._loading: asyncio.Task[None] | None = None
         self._end = float("inf")
         self._signal = 0
-        self.failure: BaseException | None = None
-        """Why the server ended with an error."""
+        self.failure: BaseException | None = None  # Why the server ended with an error
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)

@@ -3,9 +3,9 @@
 import pytest
 from tests.tiny import tiny_config
 
+from albert.checkpoints.huggingface import build_model
 from albert.checkpoints.model_directory import save_model_directory
 from albert.inference.predictor import Predictor
-from albert.model.albert import AlbertForSequenceClassification
 
 
 @pytest.fixture(scope="session")
@@ -22,10 +22,12 @@ def config(tokenizer):
 
 
 @pytest.fixture
-def saved(tmp_path, tokenizer_directory):
-    """Save a model with the tiny tokenizer and return its directory."""
+def saved(tmp_path, tokenizer_directory, config):
+    """Save a model, or a new one of some kind, with the tiny tokenizer and return its directory."""
 
-    def save(model, **extra):
+    def save(model, labels=None, config=config, **extra):
+        if isinstance(model, str):
+            model = build_model(model, config, labels)
         path = tmp_path / f"model-{len(list(tmp_path.iterdir()))}"
         save_model_directory(path, model, tokenizer_directory, extra=extra)
         return path
@@ -35,10 +37,10 @@ def saved(tmp_path, tokenizer_directory):
 
 @pytest.fixture
 def opened(saved):
-    """Save a model and open it in fp32."""
-    return lambda model, **extra: Predictor.open(saved(model, **extra), precision="fp32")
+    """Save a model as `saved` does and open it in fp32."""
+    return lambda *model, **extra: Predictor.open(saved(*model, **extra), precision="fp32")
 
 
 @pytest.fixture
 def classifier(saved, config) -> str:
-    return str(saved(AlbertForSequenceClassification(config, 2), id2label={0: "dull", 1: "[bold]"}))
+    return str(saved("classification", 2, id2label={0: "dull", 1: "[bold]"}))

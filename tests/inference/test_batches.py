@@ -8,18 +8,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import albert
+from albert.checkpoints.huggingface import build_model
 from albert.checkpoints.model_directory import save_model_directory
 from albert.inference.abilities import UnansweredTexts
 from albert.inference.engine import Autotuner
 from albert.inference.predictor import Predictor
 from albert.inference.tasks import check_texts
-from albert.model.albert import (
-    AlbertForMultipleChoice,
-    AlbertForPreTraining,
-    AlbertForQuestionAnswering,
-    AlbertForSequenceClassification,
-    AlbertForTokenClassification,
-)
 from albert.runtime.errors import InvalidConfiguration, UsageError
 
 WORDS = ["the", "Cat", "saw", "café", "…", "猫", "dog.", " ", "\n", "1,000", "it's", "\u200b", "🐈", "[MASK]"]
@@ -31,17 +25,17 @@ texts = st.lists(
 @pytest.fixture(scope="module")
 def predictors(tmp_path_factory, config, tokenizer_directory) -> dict[str, Predictor]:
     models = {
-        "classify": (AlbertForSequenceClassification(config, 3), {}),
-        "score": (AlbertForSequenceClassification(config, 1), {"id2label": {0: "x"}, "problem_type": "regression"}),
-        "answer": (AlbertForQuestionAnswering(config), {}),
-        "tag": (AlbertForTokenClassification(config, 3), {}),
-        "choose": (AlbertForMultipleChoice(config), {}),
-        "pretrained": (AlbertForPreTraining(config), {"sentence_objective": "sop"}),
+        "classify": ("classification", 3, {}),
+        "score": ("classification", 1, {"id2label": {0: "x"}, "problem_type": "regression"}),
+        "answer": ("question_answering", None, {}),
+        "tag": ("token_classification", 3, {}),
+        "choose": ("multiple_choice", None, {}),
+        "pretrained": ("pretraining", None, {"sentence_objective": "sop"}),
     }
     opened = {}
-    for name, (model, extra) in models.items():
+    for name, (kind, labels, extra) in models.items():
         path = tmp_path_factory.mktemp(name) / "model"
-        save_model_directory(path, model, tokenizer_directory, extra=extra)
+        save_model_directory(path, build_model(kind, config, labels), tokenizer_directory, extra=extra)
         opened[name] = Predictor.open(path, precision="fp32")
     return opened
 
@@ -116,27 +110,27 @@ def test_only_regression_models_score(predictors):
         predictors["classify"].score("the cat")
 
 
-def test_albert_load_opens_a_predictor(saved, config):
-    model = albert.load(saved(AlbertForSequenceClassification(config, 2)), precision="fp32")
+def test_albert_load_opens_a_predictor(saved):
+    model = albert.load(saved("classification", 2), precision="fp32")
     assert isinstance(model, Predictor)
     assert (model.precision, model.depth, model.patience) == ("fp32", 2, None)
     with pytest.raises(AttributeError, match="no attribute 'lode'"):
         albert.lode  # noqa: B018
 
 
-def test_lengths_are_those_of_fine_tuning(opened, config):
+def test_lengths_are_those_of_fine_tuning(opened):
     lengths = {"task": "own", "max_length": 32, "question_length": 4, "stride": 8}
     question, context = "Who saw the old dog and the king?", "The cat saw the old dog. " * 9
-    assert "tokens_cut" not in opened(AlbertForQuestionAnswering(config)).answer(question, context)
-    predictor = opened(AlbertForQuestionAnswering(config), finetuning=lengths)
+    assert "tokens_cut" not in opened("question_answering").answer(question, context)
+    predictor = opened("question_answering", finetuning=lengths)
     assert predictor.max_length == 32
     assert predictor.answer(question, context)["tokens_cut"] == len(predictor.tokenizer.encode(question)) - 4
     with pytest.raises(InvalidConfiguration, match="finetuning: stride: is 0, at least 1"):
-        opened(AlbertForQuestionAnswering(config), finetuning=lengths | {"stride": 0})
+        opened("question_answering", finetuning=lengths | {"stride": 0})
 
 
-def test_depth_is_the_number_of_times_a_shared_layer_is_applied(saved, config):
-    path = saved(AlbertForSequenceClassification(config, 2))
+def test_depth_is_the_number_of_times_a_shared_layer_is_applied(saved):
+    path = saved("classification", 2)
     scores = {}
     for depth in (1, 2, 5):
         predictor = Predictor.open(path, precision="fp32", depth=depth)
@@ -150,7 +144,7 @@ def test_depth_is_the_number_of_times_a_shared_layer_is_applied(saved, config):
 
 
 def test_depth_of_layers_that_differ_is_at_most_their_number(saved, config):
-    path = saved(AlbertForSequenceClassification(replace(config, num_hidden_layers=4, num_hidden_groups=4), 2))
+    path = saved("classification", 2, replace(config, num_hidden_layers=4, num_hidden_groups=4))
     full, short = (Predictor.open(path, precision="fp32", depth=depth) for depth in (None, 3))
     encoder = full._network.model.model.albert.encoder
     encoder.plan = encoder.plan[:3]
@@ -162,7 +156,7 @@ def test_depth_of_layers_that_differ_is_at_most_their_number(saved, config):
 
 def test_early_exit_reports_the_depth_of_each_text(saved, config):
     deep = replace(config, num_hidden_layers=6)
-    path = saved(AlbertForSequenceClassification(deep, 2), exit_depths=[1, 2, 3, 4, 5, 6])
+    path = saved("classification", 2, deep, exit_depths=[1, 2, 3, 4, 5, 6])
     texts = ["The cat " * n for n in range(12)]
     for text, ranked in zip(
         texts, Predictor.open(path, precision="fp32", patience=1).classify_batch(texts), strict=True
@@ -171,8 +165,8 @@ def test_early_exit_reports_the_depth_of_each_text(saved, config):
         expected = Predictor.open(path, precision="fp32", depth=ranked[0]["depth"]).classify(text)
         assert_close(ranked[0]["score"], expected[0]["score"])
     with pytest.raises(InvalidConfiguration, match="was trained to answer only after its last layer"):
-        Predictor.open(saved(AlbertForSequenceClassification(deep, 2)), patience=1)
-    chooser = Predictor.open(saved(AlbertForMultipleChoice(deep), exit_depths=[1, 2, 3]), patience=1)
+        Predictor.open(saved("classification", 2, deep), patience=1)
+    chooser = Predictor.open(saved("multiple_choice", None, deep, exit_depths=[1, 2, 3]), patience=1)
     assert {entry["depth"] for entry in chooser.choose("The cat", ["a", "b"])} <= {2, 3, 6}
 
 

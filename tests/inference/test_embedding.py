@@ -14,7 +14,6 @@ from sklearn.pipeline import make_pipeline
 import albert
 from albert.inference.embedding import AlbertEmbedding
 from albert.inference.predictor import Predictor, check_pooling, piece_weights
-from albert.model.albert import AlbertForPreTraining, AlbertForTokenClassification, AlbertModel
 from albert.runtime.errors import UsageError
 from albert.text.wordpiece import WordPieceTokenizer
 
@@ -22,8 +21,8 @@ TEXTS = ["The cat saw the old dog.", "", "A letter", "the old river followed the
 
 
 @pytest.mark.parametrize("pooling", ["mean", "cls", "weighted"])
-def test_vectors_equal_those_of_transformers(saved, config, pooling):
-    path = saved(AlbertModel(config))
+def test_vectors_equal_those_of_transformers(saved, pooling):
+    path = saved("encoder")
     actual = Predictor.open(path, precision="fp32").embed(TEXTS, pooling)
     model = transformers.AutoModel.from_pretrained(path).eval()
     inputs = transformers.AutoTokenizer.from_pretrained(path)(TEXTS, return_tensors="pt", padding=True)
@@ -42,9 +41,9 @@ def test_vectors_equal_those_of_transformers(saved, config, pooling):
     np.testing.assert_allclose(actual, expected, atol=1e-5)
 
 
-@pytest.mark.parametrize(("kind", "labels"), [(AlbertForPreTraining, ()), (AlbertForTokenClassification, (2,))])
-def test_every_head_embeds_and_normalises(opened, config, kind, labels):
-    predictor = opened(kind(config, *labels))
+@pytest.mark.parametrize(("kind", "labels"), [("pretraining", None), ("token_classification", 2)])
+def test_every_head_embeds_and_normalises(opened, kind, labels):
+    predictor = opened(kind, labels)
     vectors = predictor.embed(TEXTS)
     unit_vectors = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     np.testing.assert_allclose(predictor.embed(TEXTS, normalize=True), unit_vectors, atol=1e-6)
@@ -59,8 +58,8 @@ def test_pooling_is_refused_where_it_is_unknown_or_has_no_probabilities():
         check_pooling("max")
 
 
-def test_pipeline_of_scikit_learn_trains_on_vectors(saved, config):
-    path, labels = str(saved(AlbertModel(config))), [0] * 4 + [1] * 4
+def test_pipeline_of_scikit_learn_trains_on_vectors(saved):
+    path, labels = str(saved("encoder")), [0] * 4 + [1] * 4
     texts = ["the cat saw the dog"] * 4 + ["a letter to the king, again"] * 4
     pipeline = make_pipeline(albert.AlbertEmbedding(path, normalize=True, precision="fp32"), LogisticRegression())
     assert pipeline.fit(texts, labels).predict(texts).tolist() == labels
@@ -69,8 +68,8 @@ def test_pipeline_of_scikit_learn_trains_on_vectors(saved, config):
     assert copy.fit(texts, labels).predict(np.array(texts[:1])).tolist() == [0]
 
 
-def test_settings_are_copied_and_pickled_without_weights(saved, config):
-    embedding = AlbertEmbedding(str(saved(AlbertModel(config))), precision="fp32").fit(TEXTS)
+def test_settings_are_copied_and_pickled_without_weights(saved):
+    embedding = AlbertEmbedding(str(saved("encoder")), precision="fp32").fit(TEXTS)
     expected = embedding.transform(TEXTS)
     content = pickle.dumps(embedding)
     assert len(content) < 1000

@@ -11,12 +11,12 @@ import pytest
 import torch
 import transformers
 
-from albert.checkpoints.huggingface import ARCHITECTURES, MODELS, build_model
+from albert.checkpoints.huggingface import ARCHITECTURES, MODELS
 from albert.checkpoints.model_directory import save_model_directory
 from albert.cli.main import run
 from albert.inference import onnx_export as exporting
 from albert.inference.onnx_export import HIGHEST_OPSET, LOWEST_OPSET, export_onnx
-from albert.model.albert import AlbertForMaskedLM, AlbertForPreTraining, AlbertForSequenceClassification, AlbertModel
+from albert.model.albert import AlbertForMaskedLM, AlbertModel
 from albert.model.packing import pack
 from albert.runtime.errors import CannotCreate, CheckFailed, InvalidConfiguration
 from albert.runtime.manifest import verify_directory
@@ -52,9 +52,8 @@ def runtime_outputs(file, inputs):
 
 
 @pytest.mark.parametrize("kind", OUTPUTS)
-def test_outputs_of_every_head_equal_ours_in_both_runtimes(kind, config, saved, tmp_path):
-    model = build_model(kind, config, 3 if "classification" in kind else None)
-    report = export_onnx(saved(model), tmp_path / "onnx")
+def test_outputs_of_every_head_equal_ours_in_both_runtimes(kind, saved, tmp_path):
+    report = export_onnx(saved(kind, 3 if "classification" in kind else None), tmp_path / "onnx")
     assert [check.runtime.split()[0] for check in report.checks] == ["ONNX", "OpenVINO"]
     for check in report.checks:
         assert max(check.differences.largest.values()) <= 1e-4
@@ -69,8 +68,8 @@ def test_outputs_of_every_head_equal_ours_in_both_runtimes(kind, config, saved, 
 
 
 @pytest.mark.parametrize("kind", ["masked_lm", "classification", "question_answering", "multiple_choice", "encoder"])
-def test_inputs_and_outputs_are_those_of_transformers(kind, config, saved, tmp_path):
-    directory = saved(build_model(kind, config, 3 if kind == "classification" else None))
+def test_inputs_and_outputs_are_those_of_transformers(kind, saved, tmp_path):
+    directory = saved(kind, 3 if kind == "classification" else None)
     export_onnx(directory, tmp_path / "model.onnx")
     inputs = padded_batch()
     if kind == "multiple_choice":
@@ -100,8 +99,8 @@ def test_shared_weights_are_stored_once(config, tmp_path):
     assert small.bytes <= 0.4 * report.bytes
 
 
-def test_int8_outputs_do_not_depend_on_the_batch(config, saved, tmp_path):
-    directory = saved(AlbertModel(config))
+def test_int8_outputs_do_not_depend_on_the_batch(saved, tmp_path):
+    directory = saved("encoder")
     report = export_onnx(directory, tmp_path / "model.onnx", precision="int8")
     assert 1e-4 < report.checks[0].differences.largest["last_hidden_state"] < 1
     together, alone = (
@@ -133,26 +132,26 @@ def test_attention_window_and_depth(config, tmp_path):
     np.testing.assert_allclose(outputs, expected, atol=1e-4)
 
 
-def test_untrained_head_is_left_out(config, saved, tmp_path):
-    directory = saved(AlbertForPreTraining(config), sentence_objective="none")
+def test_untrained_head_is_left_out(saved, tmp_path):
+    directory = saved("pretraining", sentence_objective="none")
     report = export_onnx(directory, tmp_path / "model.onnx")
     assert list(report.outputs) == ["logits"]
-    following = saved(AlbertForPreTraining(config), sentence_objective="nsp")
+    following = saved("pretraining", sentence_objective="nsp")
     export_onnx(following, tmp_path / "onnx")
     assert "0 the next segment, 1 a foreign one" in (tmp_path / "onnx/README.md").read_text()
 
 
-def test_nothing_is_written_if_outputs_differ(config, saved, tmp_path, monkeypatch):
+def test_nothing_is_written_if_outputs_differ(saved, tmp_path, monkeypatch):
     monkeypatch.setattr(exporting, "TOLERANCE", -1.0)
-    directory, before = saved(AlbertModel(config)), set(tmp_path.rglob("*"))
+    directory, before = saved("encoder"), set(tmp_path.rglob("*"))
     for output in ("onnx", "model.onnx"):
         with pytest.raises(CheckFailed, match="differs by"):
             export_onnx(directory, tmp_path / output)
     assert {path for path in tmp_path.rglob("*") if directory not in path.parents} <= before | {directory}
 
 
-def test_example_on_the_card_runs(config, saved, tmp_path, capsys):
-    directory = saved(AlbertForSequenceClassification(config, 3))
+def test_example_on_the_card_runs(saved, tmp_path, capsys):
+    directory = saved("classification", 3)
     export_onnx(directory, tmp_path / "onnx")
     card = (tmp_path / "onnx/README.md").read_text()
     example = card.split("```python\n")[1].split("```")[0].replace("path/to/this/directory", str(tmp_path / "onnx"))
@@ -161,7 +160,7 @@ def test_example_on_the_card_runs(config, saved, tmp_path, capsys):
 
 
 def test_invalid_settings_and_existing_outputs_are_refused(config, saved, tmp_path):
-    directory = saved(AlbertModel(replace(config, sharing="none")))
+    directory = saved("encoder", config=replace(config, sharing="none"))
     for settings in ({"opset": 16}, {"opset": 99}, {"depth": 3}):
         with pytest.raises(InvalidConfiguration, match="opset|depth"):
             export_onnx(directory, tmp_path / "onnx", **settings)
@@ -170,11 +169,11 @@ def test_invalid_settings_and_existing_outputs_are_refused(config, saved, tmp_pa
         export_onnx(directory, tmp_path / "there.onnx")
 
 
-def test_missing_extra_is_named(config, saved, tmp_path, monkeypatch, capsys):
+def test_missing_extra_is_named(saved, tmp_path, monkeypatch, capsys):
     for module in [name for name in sys.modules if name.startswith("albert.inference.onnx_")]:
         monkeypatch.delitem(sys.modules, module)
         monkeypatch.delattr(module)
     monkeypatch.setitem(sys.modules, "onnx", None)
-    code = run(["export", "onnx", str(saved(AlbertModel(config))), "--output", str(tmp_path / "onnx")])
+    code = run(["export", "onnx", str(saved("encoder")), "--output", str(tmp_path / "onnx")])
     assert code == 69
     assert "onnx: is not installed; pip install 'albert-encoder[onnx]'" in capsys.readouterr().err

@@ -1,6 +1,7 @@
 """`albert predict` prints one prediction as a table or as JSON lines."""
 
 import json
+import shlex
 from dataclasses import replace
 
 import pytest
@@ -8,62 +9,36 @@ import pytest
 from albert.cli import main as commands
 from albert.cli.commands import predict_main as main
 from albert.inference.predictor import Predictor
-from albert.model.albert import (
-    AlbertForMultipleChoice,
-    AlbertForPreTraining,
-    AlbertForQuestionAnswering,
-    AlbertForSequenceClassification,
-    AlbertForTokenClassification,
-)
 from albert.runtime.errors import InvalidConfiguration, UsageError
 
-CONTEXT = "The letter was written by Ada."
-PAIR = ("He came.", "He saw.")
-TAGS = {"id2label": {0: "O", 1: "[B-X]", 2: "I-X"}}
+CONTEXT, PAIR, WORDS = "--context Ada.", "'He came.' 'He saw.'", ["He", "saw,", "."]
 
 
 @pytest.mark.parametrize(
-    ("kind", "labels", "extra", "arguments", "method", "key"),
+    ("kind", "arguments", "method", "key"),
     [
-        (AlbertForPreTraining, (), {}, ["--order", *PAIR], lambda p: [p.order(*PAIR)], "label"),
+        ("pretraining", f"--order {PAIR}", lambda p: [p.order("He came.", "He saw.")], "label"),
         (
-            AlbertForSequenceClassification,
-            (3,),
-            TAGS,
-            ["--classify", PAIR[0], "--pair", PAIR[1]],
-            lambda p: p.classify(*PAIR),
+            "classification",
+            "--classify 'He came.' --pair 'He saw.'",
+            lambda p: p.classify("He came.", "He saw."),
             "label",
         ),
+        ("question_answering", f"--question Who? {CONTEXT} --top-k 2", lambda p: p.answer("Who?", "Ada.", 2), "answer"),
         (
-            AlbertForQuestionAnswering,
-            (),
-            {},
-            ["--question", "Who wrote it?", "--context", CONTEXT, "--top-k", "2"],
-            lambda p: p.answer("Who wrote it?", CONTEXT, 2),
-            "answer",
-        ),
-        (
-            AlbertForMultipleChoice,
-            (),
-            {},
-            ["--context", CONTEXT, "--question", "Did she?", "--choose", "yes", "no"],
-            lambda p: p.choose(CONTEXT, ["yes", "no"], "Did she?"),
+            "multiple_choice",
+            f"{CONTEXT} --question Did? --choose a b",
+            lambda p: p.choose("Ada.", ["a", "b"], "Did?"),
             "option",
         ),
-        (AlbertForTokenClassification, (3,), TAGS, ["--tag", "He came."], lambda p: p.tag("He came."), "entity"),
-        (
-            AlbertForTokenClassification,
-            (3,),
-            TAGS,
-            ["--tag", "He  came, .", "--words"],
-            lambda p: p.tag_sentences([["He", "came,", "."]])[0],
-            "word",
-        ),
+        ("token_classification", "--tag 'He came.'", lambda p: p.tag("He came."), "entity"),
+        ("token_classification", "--tag 'He  saw, .' --words", lambda p: p.tag_sentences([WORDS])[0], "word"),
     ],
 )
-def test_prediction_is_that_of_the_method(kind, labels, extra, arguments, method, key, saved, config, capsys):
-    path = str(saved(kind(config, *labels), **extra))
-    expected = method(Predictor.open(path, "cpu"))
+def test_prediction_is_that_of_the_method(kind, arguments, method, key, saved, capsys):
+    labelled = kind.endswith("classification")
+    path = str(saved(kind, 3, id2label={0: "O", 1: "[B-X]", 2: "I-X"}) if labelled else saved(kind))
+    expected, arguments = method(Predictor.open(path, "cpu")), shlex.split(arguments)
     assert main([path, *arguments, "--json"]) == 0
     assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == expected
     assert main([path, *arguments]) == 0
@@ -71,8 +46,8 @@ def test_prediction_is_that_of_the_method(kind, labels, extra, arguments, method
     assert all(entry[key] in shown for entry in expected)
 
 
-def test_masks_are_filled(saved, config, capsys):
-    path = str(saved(AlbertForPreTraining(config)))
+def test_masks_are_filled(saved, capsys):
+    path = str(saved("pretraining"))
     assert main([path, "--fill-mask", "The [MASK] sat.", "--top-k", "3"]) == 0
     shown = capsys.readouterr().out
     assert "sequence" in shown and shown.count("sat.") == 3
@@ -112,13 +87,13 @@ def test_error_is_one_line_with_its_exit_code(capsys):
     assert capsys.readouterr().err == "albert: error: absent: no such directory\n"
 
 
-def test_text_without_words_is_noted(saved, config, capsys):
-    main([str(saved(AlbertForTokenClassification(config, 3))), "--tag", " "])
+def test_text_without_words_is_noted(saved, capsys):
+    main([str(saved("token_classification", 3)), "--tag", " "])
     assert "note: the text has no words\n" in capsys.readouterr().err
 
 
 def test_ambiguous_activation_is_noted_and_can_be_overridden(saved, config, capsys):
-    path = str(saved(AlbertForPreTraining(replace(config, hidden_act="gelu")), net_structure_type=0))
+    path = str(saved("pretraining", config=replace(config, hidden_act="gelu"), net_structure_type=0))
     arguments = [path, "--fill-mask", "The [MASK] sat.", "--json"]
     main(arguments)
     first = capsys.readouterr()

@@ -14,14 +14,6 @@ import pytest
 
 from albert.cli.commands import predict_main as main
 from albert.inference.predictor import Predictor
-from albert.model.albert import (
-    AlbertForMultipleChoice,
-    AlbertForPreTraining,
-    AlbertForQuestionAnswering,
-    AlbertForSequenceClassification,
-    AlbertForTokenClassification,
-    AlbertModel,
-)
 from albert.runtime.errors import CannotCreate, DamagedData, InvalidConfiguration, MissingInput, UsageError
 
 EXACT = ("--precision", "fp32")
@@ -119,15 +111,15 @@ def test_columns_of_only_some_rows_are_kept(classifier, predicted, tmp_path):
         assert [row["n"] for row in csv.DictReader(file)] == ["1", "", "2.5"]
 
 
-def test_pairs_are_scored(saved, config, predicted):
-    model = saved(AlbertForSequenceClassification(config, 1), id2label={0: "x"}, problem_type="regression")
+def test_pairs_are_scored(saved, predicted):
+    model = saved("classification", 1, id2label={0: "x"}, problem_type="regression")
     (row,) = predicted(model, lines({"a": "He came.", "b": "He saw."}), "--text-field", "a", "--pair-field", "b")
     expected = Predictor.open(model, precision="fp32").score("He came.", "He saw.")
     assert row["predicted_score"] == pytest.approx(expected, rel=1e-4)
 
 
-def test_questions_are_answered(saved, config, predicted):
-    model = saved(AlbertForQuestionAnswering(config))
+def test_questions_are_answered(saved, predicted):
+    model = saved("question_answering")
     context = "The letter was written by Ada."
     rows = predicted(model, lines(*({"question": "Who?", "context": text} for text in (context, " "))))
     assert rows[0]["predicted_answer"] == context[rows[0]["predicted_start"] : rows[0]["predicted_end"]]
@@ -136,8 +128,8 @@ def test_questions_are_answered(saved, config, predicted):
     assert len(row["predicted_others"]) == 2
 
 
-def test_options_are_chosen(saved, config, predicted):
-    model = saved(AlbertForMultipleChoice(config))
+def test_options_are_chosen(saved, predicted):
+    model = saved("multiple_choice")
     (row,) = predicted(model, lines({"context": "He came.", "options": ["yes", "no"]}))
     assert row["predicted_option"] == row["options"][row["predicted_index"]]
     assert sum(row["predicted_scores"]) == pytest.approx(1)
@@ -146,8 +138,8 @@ def test_options_are_chosen(saved, config, predicted):
     assert row["predicted_option"] in ("Ada", "nobody")
 
 
-def test_words_are_tagged(saved, config, predicted):
-    model = saved(AlbertForTokenClassification(config, 2), id2label={0: "O", 1: "X"})
+def test_words_are_tagged(saved, predicted):
+    model = saved("token_classification", 2, id2label={0: "O", 1: "X"})
 
     def words(*args, **settings):
         return [[tag["word"] for tag in row["predicted_tags"]] for row in predicted(model, *args, **settings)]
@@ -158,8 +150,8 @@ def test_words_are_tagged(saved, config, predicted):
     assert words(rows) == [["He", "came."], ["He", "came", "."], []]
 
 
-def test_pretrained_model_fills_masks_and_predicts_orders(saved, config, predicted, capsys):
-    model = saved(AlbertForPreTraining(config), sentence_objective="sop")
+def test_pretrained_model_fills_masks_and_predicts_orders(saved, predicted, capsys):
+    model = saved("pretraining", sentence_objective="sop")
     text = "The [MASK] saw [MASK].\nNo mask.\nA [MASK]\n" + "[MASK] it" * 60 + "\n"
     rows = predicted(model, text, "--task", "fill-mask", "--top-k", "2", name="in.txt")
     assert [len(mask) for mask in rows[0]["predicted_masks"]] == [2, 2]
@@ -176,8 +168,8 @@ def test_pretrained_model_fills_masks_and_predicts_orders(saved, config, predict
         predicted(model, pair, "--task", "tag")
 
 
-def test_vectors_are_written_as_lists_columns_and_arrays(saved, config, classifier, predicted, tmp_path):
-    model = str(saved(AlbertModel(config)))
+def test_vectors_are_written_as_lists_columns_and_arrays(saved, classifier, predicted, tmp_path):
+    model = str(saved("encoder"))
     expected = Predictor.open(model, precision="fp32").embed(TEXTS, "cls", normalize=True)
     flags = ("--pooling", "cls", "--normalize")
     rows = predicted(model, lines(*({"text": text} for text in TEXTS)), *flags)

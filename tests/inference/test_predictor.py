@@ -12,12 +12,7 @@ from albert.inference.engine import PackedModel
 from albert.inference.predictor import Predictor
 from albert.inference.tasks import Lengths, Network, encode_with_masks, fill_masks
 from albert.model.albert import (
-    AlbertForMultipleChoice,
     AlbertForPreTraining,
-    AlbertForQuestionAnswering,
-    AlbertForSequenceClassification,
-    AlbertForTokenClassification,
-    AlbertModel,
 )
 from albert.runtime.errors import DamagedData, InvalidConfiguration, UsageError
 from albert.text.wordpiece import WordPieceTokenizer
@@ -49,8 +44,8 @@ def values(entries, key):
 
 
 @pytest.mark.parametrize("text", MASKED)
-def test_masks_are_filled_as_by_the_pipeline(saved, config, text):
-    path = saved(AlbertForPreTraining(config))
+def test_masks_are_filled_as_by_the_pipeline(saved, text):
+    path = saved("pretraining")
     expected = pipeline("fill-mask", path)(text, top_k=7)
     actual = Predictor.open(path, precision="fp32").fill_mask(text, top_k=7)
     several = text.count("[MASK]") > 1
@@ -119,8 +114,8 @@ def test_text_around_a_mask_is_decoded_once(tokenizer, monkeypatch):
     assert len(lengths) <= 3 * 300 + 3 * 5 and sum(length > 3 for length in lengths) <= 3 * 5
 
 
-def test_order_equals_sentence_order_head_of_transformers(saved, config):
-    path = saved(AlbertForPreTraining(config), sentence_objective="sop")
+def test_order_equals_sentence_order_head_of_transformers(saved):
+    path = saved("pretraining", sentence_objective="sop")
     texts = "The cat saw the dog.", "And it followed the bird again."
     actual = Predictor.open(path, precision="fp32").order(*texts)
     inputs, outputs = transformers_outputs(transformers.AlbertForPreTraining, path, *texts)
@@ -133,14 +128,14 @@ def test_order_equals_sentence_order_head_of_transformers(saved, config):
     }
 
 
-def test_next_sentence_model_predicts_next_or_foreign(opened, config):
-    predictor = opened(AlbertForPreTraining(config), sentence_objective="nsp")
+def test_next_sentence_model_predicts_next_or_foreign(opened):
+    predictor = opened("pretraining", sentence_objective="nsp")
     actual = predictor.order("The cat saw the dog.", "And it followed the bird again.")
     assert actual["label"] == ("next" if actual["probability_next"] >= 0.5 else "foreign")
 
 
-def test_untrained_order_head_is_no_ability(opened, config):
-    predictor = opened(AlbertForPreTraining(config), sentence_objective="none")
+def test_untrained_order_head_is_no_ability(opened):
+    predictor = opened("pretraining", sentence_objective="none")
     assert predictor.abilities == ("fill masks",) and ": fill masks; depth=" in repr(predictor)
     with pytest.raises(InvalidConfiguration, match="no trained head to judge the order"):
         predictor.order("a", "b")
@@ -148,7 +143,7 @@ def test_untrained_order_head_is_no_ability(opened, config):
 
 def test_classes_equal_those_of_the_pipeline(saved, config):
     labels = ["calm", "angry", "glad"]
-    path = saved(AlbertForSequenceClassification(config, 3), id2label=dict(enumerate(labels)))
+    path = saved("classification", 3, id2label=dict(enumerate(labels)))
     predictor, theirs = Predictor.open(path, precision="fp32"), pipeline("text-classification", path)
     assert predictor.labels == labels
     assert repr(predictor) == (
@@ -164,32 +159,32 @@ def test_classes_equal_those_of_the_pipeline(saved, config):
         np.testing.assert_allclose(values(mine, "score"), values(other, "score"), rtol=1e-4)
 
 
-def test_max_length_of_fine_tuning_is_kept(opened, config):
-    predictor = opened(AlbertForSequenceClassification(config, 2), max_sequence_length=16)
+def test_max_length_of_fine_tuning_is_kept(opened):
+    predictor = opened("classification", 2, max_sequence_length=16)
     assert predictor.max_length == 16
     assert predictor.classify("the cat saw the dog " * 5)[0]["tokens_cut"] > 0
     with pytest.raises(InvalidConfiguration, match="max_sequence_length: is 'long'"):
-        opened(AlbertForSequenceClassification(config, 2), max_sequence_length="long")
+        opened("classification", 2, max_sequence_length="long")
 
 
-def test_regression_gives_the_logit(saved, config):
-    path = saved(AlbertForSequenceClassification(config, 1), id2label={0: "similarity"}, problem_type="regression")
+def test_regression_gives_the_logit(saved):
+    path = saved("classification", 1, id2label={0: "similarity"}, problem_type="regression")
     (actual,) = Predictor.open(path, precision="fp32").classify("the cat", "the dog")
     _, outputs = transformers_outputs(transformers.AlbertForSequenceClassification, path, "the cat", "the dog")
     assert actual == {"label": "similarity", "score": pytest.approx(float(outputs.logits), rel=1e-4)}
 
 
-def test_long_context_is_read_in_windows(opened, config):
+def test_long_context_is_read_in_windows(opened):
     context = "The cat saw the old dog. " * 30
-    answers = opened(AlbertForQuestionAnswering(config)).answer("Who saw it?", context, top_k=10_000)
+    answers = opened("question_answering").answer("Who saw it?", context, top_k=10_000)
     scores = values(answers, "score")
     assert scores == sorted(scores, reverse=True) and 0 < sum(scores) <= 1 + 1e-9
     assert {answer["start"] // 25 for answer in answers} == set(range(30))
     assert all(answer["answer"] == context[answer["start"] : answer["end"]] for answer in answers)
 
 
-def test_answer_score_equals_that_of_transformers(saved, config):
-    path = saved(AlbertForQuestionAnswering(config))
+def test_answer_score_equals_that_of_transformers(saved):
+    path = saved("question_answering")
     texts = "Who saw it?", "The cat saw the old dog."
     inputs, outputs = transformers_outputs(transformers.AlbertForQuestionAnswering, path, *texts)
     inside = inputs["token_type_ids"][0].bool().clone()
@@ -201,13 +196,13 @@ def test_answer_score_equals_that_of_transformers(saved, config):
     assert actual["score"] == pytest.approx(float(expected), rel=1e-3)
 
 
-def test_task_without_a_head_is_refused(opened, config):
-    classifier = opened(AlbertForSequenceClassification(config, 2))
+def test_task_without_a_head_is_refused(opened):
+    classifier = opened("classification", 2)
     for call, message in (
         (lambda: classifier.fill_mask("the [MASK]"), "no trained head to fill masks; this model can classify"),
         (lambda: classifier.answer("Who?", "the cat"), "no trained head to answer"),
-        (lambda: opened(AlbertModel(config)).classify("the cat"), "nothing yet"),
-        (lambda: opened(AlbertForPreTraining(config)).labels, "fill masks and judge the order of segments"),
+        (lambda: opened("encoder").classify("the cat"), "nothing yet"),
+        (lambda: opened("pretraining").labels, "fill masks and judge the order of segments"),
     ):
         with pytest.raises(InvalidConfiguration, match=message):
             call()
@@ -220,9 +215,9 @@ def test_pieces_beyond_the_tokenizer_are_never_offered(opened, config):
     assert len(opened(model).fill_mask("the [MASK]", top_k=1000)) == config.vocab_size
 
 
-def test_words_are_tagged_as_by_the_pipeline(saved, config):
+def test_words_are_tagged_as_by_the_pipeline(saved):
     names = ["O", "B-PER", "I-PER"]
-    path = saved(AlbertForTokenClassification(config, 3), id2label=dict(enumerate(names)))
+    path = saved("token_classification", 3, id2label=dict(enumerate(names)))
     predictor, text = Predictor.open(path, precision="fp32"), "The old  sailor saw Ada, again."
     # The first piece that begins at a position; it may be the piece of the blank before it.
     theirs = reversed(pipeline("token-classification", path)(text, ignore_labels=[]))
@@ -238,8 +233,8 @@ def test_words_are_tagged_as_by_the_pipeline(saved, config):
         predictor.classify("a")
 
 
-def test_every_word_of_a_long_text_is_tagged(opened, config):
-    predictor = opened(AlbertForTokenClassification(config, 4))
+def test_every_word_of_a_long_text_is_tagged(opened):
+    predictor = opened("token_classification", 4)
     text = " ".join(f"the sailor saw {'it ' * (n % 5)}again ." for n in range(60))
     actual = predictor.tag(text)
     assert values(actual, "word") == text.split()
@@ -249,8 +244,8 @@ def test_every_word_of_a_long_text_is_tagged(opened, config):
 
 
 @pytest.mark.parametrize("question", ["", "Who was it?", "It was the _ that sang."])
-def test_option_scores_equal_those_of_transformers(saved, config, question):
-    path = saved(AlbertForMultipleChoice(config))
+def test_option_scores_equal_those_of_transformers(saved, question):
+    path = saved("multiple_choice")
     context, options = "The cat saw the dog.", ["a bird", "the old king", "nobody", "a bird"]
     actual = Predictor.open(path, precision="fp32").choose(context, options, question)
     theirs = transformers.AlbertForMultipleChoice.from_pretrained(path).eval()
@@ -266,15 +261,15 @@ def test_option_scores_equal_those_of_transformers(saved, config, question):
         assert entry["score"] == pytest.approx(float(expected[entry["index"]]), rel=1e-4)
 
 
-def test_cut_context_of_options_is_reported_and_one_option_refused(opened, config):
-    predictor = opened(AlbertForMultipleChoice(config))
+def test_cut_context_of_options_is_reported_and_one_option_refused(opened):
+    predictor = opened("multiple_choice")
     assert all(entry["tokens_cut"] > 0 for entry in predictor.choose("The cat " * 60, ["yes", "no"]))
     with pytest.raises(UsageError, match="1 of them; give at least two"):
         predictor.choose("The cat", ["yes"])
 
 
-def test_overrides_change_the_configuration(saved, config):
-    path = saved(AlbertForSequenceClassification(config, 2))
+def test_overrides_change_the_configuration(saved):
+    path = saved("classification", 2)
     overrides = {"hidden_act": "gelu", "num_attention_heads": 2}
     kind = transformers.AlbertForSequenceClassification
     _, outputs = transformers_outputs(kind, path, "The cat", **overrides)
@@ -290,9 +285,9 @@ def test_overrides_change_the_configuration(saved, config):
         ("config.json", {"tokenizer_fingerprint": "pieces-0"}, "the model was trained with pieces-0"),
     ],
 )
-def test_a_foreign_tokenizer_is_refused(name, changed, message, saved, config):
+def test_a_foreign_tokenizer_is_refused(name, changed, message, saved):
     """Before a weight is read."""
-    path = saved(AlbertForPreTraining(config))
+    path = saved("pretraining")
     (path / "MANIFEST.json").unlink()
     (path / name).write_text(json.dumps(json.loads((path / name).read_text()) | changed))
     (path / "model.safetensors").write_bytes(b"not read")

@@ -14,7 +14,6 @@ from albert.checkpoints.model_directory import open_model, read_config, save_mod
 from albert.inference.inspection import model_report
 from albert.inference.int8 import quantize_directory
 from albert.inference.predictor import Predictor
-from albert.model.albert import AlbertForPreTraining, AlbertForSequenceClassification, AlbertModel
 from albert.runtime.errors import DamagedData, UsageError
 from albert.runtime.manifest import MANIFEST_NAME, verify_directory
 
@@ -23,8 +22,8 @@ from albert.runtime.manifest import MANIFEST_NAME, verify_directory
 def quantized(saved, tmp_path):
     """Save a model and quantise it: both directories, and the report."""
 
-    def quantize(model, **extra):
-        source, output = saved(model, **extra), tmp_path / "int8"
+    def quantize(*model, **extra):
+        source, output = saved(*model, **extra), tmp_path / "int8"
         return source, output, quantize_directory(source, output)
 
     return quantize
@@ -53,7 +52,7 @@ def test_restored_weights_of_every_head_err_by_half_a_step(kind, sharing, projec
 
 def test_size_and_differences_are_reported(quantized, config):
     large = replace(config, embedding_size=128, hidden_size=256, intermediate_size=1024)
-    _, directory, report = quantized(AlbertForPreTraining(large))
+    _, directory, report = quantized("pretraining", config=large)
     assert report.bytes_after == (directory / INT8_WEIGHTS_NAME).stat().st_size < 0.27 * report.bytes_before
     opened = model_report(directory)
     assert opened.weight_bytes == report.bytes_after and opened.verified
@@ -63,8 +62,8 @@ def test_size_and_differences_are_reported(quantized, config):
     assert f"{max(report.moved.largest.values()):.3g} at most" in card
 
 
-def test_predictions_are_close_and_transformers_finds_no_weights(quantized, config):
-    *directories, _ = quantized(AlbertForSequenceClassification(config, 2), id2label={0: "bad", 1: "good"})
+def test_predictions_are_close_and_transformers_finds_no_weights(quantized):
+    *directories, _ = quantized("classification", 2, id2label={0: "bad", 1: "good"})
     predictors = [Predictor.open(path, "cpu", precision="fp32") for path in directories]
     answers = [predictor.classify("It was a dark and stormy night.") for predictor in predictors]
     before, after = ({answer["label"]: answer["score"] for answer in ranked} for ranked in answers)
@@ -75,16 +74,16 @@ def test_predictions_are_close_and_transformers_finds_no_weights(quantized, conf
             opener.from_pretrained(directories[1])
 
 
-def test_integers_have_no_name_of_a_weight_in_transformers(quantized, config):
-    source, directory, _ = quantized(AlbertModel(config))
+def test_integers_have_no_name_of_a_weight_in_transformers(quantized):
+    source, directory, _ = quantized("encoder")
     theirs = transformers.AlbertModel.from_pretrained(source).state_dict()
     common = {name: tensor for name, tensor in load_file(directory / INT8_WEIGHTS_NAME).items() if name in theirs}
     assert all(tensor.is_floating_point() for tensor in common.values())
     assert not [name for name in common if theirs[name].ndim == 2 and min(theirs[name].shape) >= 16]
 
 
-def test_saving_it_again_gives_an_ordinary_model(quantized, config, tmp_path):
-    source, directory, _ = quantized(AlbertForPreTraining(config), sentence_objective="none")
+def test_saving_it_again_gives_an_ordinary_model(quantized, tmp_path):
+    source, directory, _ = quantized("pretraining", sentence_objective="none")
     opened = open_model(directory, "pretraining")
     untrained = open_model(source, "pretraining").loading_report.newly_initialised
     assert opened.loading_report.newly_initialised == untrained != ()
@@ -109,8 +108,8 @@ NAME = "embeddings.word_embeddings.weight"
     ],
     ids=["no scales", "no integers", "short scales", "integers without scales", "unknown format"],
 )
-def test_inconsistent_tensors_are_refused(change, message, quantized, config):
-    _, directory, _ = quantized(AlbertModel(config))
+def test_inconsistent_tensors_are_refused(change, message, quantized):
+    _, directory, _ = quantized("encoder")
     (directory / MANIFEST_NAME).unlink()
     if change is None:
         content = json.loads((directory / "config.json").read_text())

@@ -9,7 +9,6 @@ import transformers
 from albert.checkpoints.model_directory import FINGERPRINT_KEY, open_model, save_model_directory
 from albert.finetuning.model import PretrainedEncoder, start_model
 from albert.inference.predictor import Predictor
-from albert.model.albert import AlbertForPreTraining, AlbertForSequenceClassification
 from albert.runtime.errors import DamagedData
 from albert.tasks.submission import DECLARED
 from albert.text.tokenizer import byte_fingerprint
@@ -37,7 +36,7 @@ def edit_json(path, change):
 
 @pytest.fixture
 def ours(saved, config):
-    return saved(AlbertForPreTraining(config), sentence_objective="sop")
+    return saved("pretraining", sentence_objective="sop")
 
 
 @pytest.fixture
@@ -48,13 +47,13 @@ def theirs(ours, tmp_path):
     return path
 
 
-def test_predictions_are_the_same(ours, theirs, saved, config, tmp_path):
+def test_predictions_are_the_same(ours, theirs, saved, tmp_path):
     before, after = open_exactly(ours), open_exactly(theirs)
     assert after.fill_mask(TEXT) == before.fill_mask(TEXT)
     assert after.order("The cat saw.", "A dog!") == before.order("The cat saw.", "A dog!")
     assert after.tokenizer.fingerprint == before.tokenizer.fingerprint
     torch.manual_seed(3)
-    classifier = saved(AlbertForSequenceClassification(config, 3))
+    classifier = saved("classification", 3)
     again = save_again(transformers.AlbertForSequenceClassification, classifier, tmp_path / "classifier")
     assert open_exactly(again).classify("A dog", "a cat") == open_exactly(classifier).classify("A dog", "a cat")
 

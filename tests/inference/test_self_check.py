@@ -11,7 +11,7 @@ from tests.tiny import tiny_config
 from torch.nn import functional
 
 from albert.inference.inspection import check_settings, plausible_settings
-from albert.model.albert import AlbertForMaskedLM, AlbertForPreTraining, AlbertForSequenceClassification
+from albert.model.albert import AlbertForMaskedLM
 from albert.model.config import PRESETS
 from albert.model.packing import pack
 from albert.runtime.errors import InvalidConfiguration
@@ -71,7 +71,7 @@ def test_best_setting_is_the_trained_number_of_heads(trained, saved, stated):
 
 
 def test_untrained_model_has_no_better_setting(saved, config):
-    check = check_settings(saved(AlbertForPreTraining(replace(config, initializer_range=1e-4))))
+    check = check_settings(saved("pretraining", config=replace(config, initializer_range=1e-4)))
     assert check.stated.as_good_as_the_best
     assert "cannot be told apart from it by this text" in check.verdict
 
@@ -86,9 +86,9 @@ def test_text_can_be_replaced(trained, saved):
     assert train_tokenizer([TEXT], vocab_size=120).encode(TEXT)
 
 
-def test_model_without_a_masked_token_head_is_refused(saved, config):
+def test_model_without_a_masked_token_head_is_refused(saved):
     with pytest.raises(InvalidConfiguration, match="has no masked-token head"):
-        check_settings(saved(AlbertForSequenceClassification(config, 2)))
+        check_settings(saved("classification", 2))
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ import transformers
 from albert.cli.main import run
 from albert.inference.int8 import quantize_directory
 from albert.inference.predictor import Predictor, save_for_sentence_transformers
-from albert.model.albert import AlbertForPreTraining, AlbertForSequenceClassification
 from albert.runtime.errors import CannotCreate, InvalidConfiguration
 from albert.runtime.manifest import verify_directory
 
@@ -20,7 +19,7 @@ def read(path):
 
 
 def test_modules_and_their_settings(saved, config, tmp_path):
-    model = saved(AlbertForSequenceClassification(config, 2), max_sequence_length=48)
+    model = saved("classification", 2, max_sequence_length=48)
     output = tmp_path / "vectors"
     save_for_sentence_transformers(model, output, "cls", normalize=True)
     verify_directory(output)
@@ -47,7 +46,7 @@ def test_modules_and_their_settings(saved, config, tmp_path):
 
 
 def test_command_prints_dimension_and_maximum_length(saved, config, tmp_path, capsys):
-    model, output = saved(AlbertForPreTraining(config), max_sequence_length=32), tmp_path / "vectors"
+    model, output = saved("pretraining", max_sequence_length=32), tmp_path / "vectors"
     assert run(["export", "sentence-transformers", str(model), "--output", str(output), "--normalize"]) == 0
     verify_directory(output)
     shown = capsys.readouterr().out
@@ -56,8 +55,8 @@ def test_command_prints_dimension_and_maximum_length(saved, config, tmp_path, ca
 
 
 def test_models_that_sentence_transformers_cannot_open_are_refused(saved, config, tmp_path):
-    quantize_directory(saved(AlbertForPreTraining(config)), tmp_path / "int8")
-    windowed = saved(AlbertForPreTraining(replace(config, attention_window=4)))
+    quantize_directory(saved("pretraining"), tmp_path / "int8")
+    windowed = saved("pretraining", config=replace(config, attention_window=4))
     for model, why in ((tmp_path / "int8", "integers"), (windowed, "its attention window")):
         with pytest.raises(InvalidConfiguration, match=why):
             save_for_sentence_transformers(model, tmp_path / "vectors")

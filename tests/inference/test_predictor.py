@@ -201,7 +201,7 @@ def test_task_without_a_head_is_refused(opened):
     for call, message in (
         (lambda: classifier.fill_mask("the [MASK]"), "no trained head to fill masks; this model can classify"),
         (lambda: classifier.answer("Who?", "the cat"), "no trained head to answer"),
-        (lambda: opened("encoder").classify("the cat"), "nothing yet"),
+        (lambda: opened("encoder").classify("the cat"), "has no trained head to classify texts; fine-tune it first"),
         (lambda: opened("pretraining").labels, "fill masks and judge the order of segments"),
     ):
         with pytest.raises(InvalidConfiguration, match=message):

@@ -91,7 +91,7 @@ def _options_in_context(record: Record, fields: Fields) -> Inputs:
     question, context = _text_fields("question?", "context")(record, fields)
     field, *others = fields.options
     if others or field not in record.fields:
-        return context, [_text_field(record, each, "--options-field") for each in fields.options], question or ""
+        return context, [_text_field(record, name, "--options-field") for name in fields.options], question or ""
     options = record.fields[field]
     if not isinstance(options, list) or len(options) < 2 or not all(isinstance(option, str) for option in options):
         raise DamagedData(record.where, f"field {field!r} must be a list of at least two strings")
@@ -192,7 +192,7 @@ class Ability:
 
 def columns(inputs: Sequence[Inputs]) -> list[list[Any]]:
     """Transpose inputs: the list of all first texts, of all second texts, and so on."""
-    return [list(each) for each in zip(*inputs, strict=True)]
+    return [list(column) for column in zip(*inputs, strict=True)]
 
 
 def tokens_cut_field(cut: int) -> dict[str, Any]:
@@ -209,9 +209,9 @@ def _compute_by_kind(
     """Results for inputs of two kinds, in input order; each kind is computed together."""
     results = {}
     for kind, compute in ((True, first), (False, second)):
-        members = [each for each in inputs if is_first(each) is kind]
+        members = [entry for entry in inputs if is_first(entry) is kind]
         results[kind] = iter(compute(members) if members else [])
-    return [next(results[is_first(each)]) for each in inputs]
+    return [next(results[is_first(entry)]) for entry in inputs]
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -233,7 +233,7 @@ def _paired_inputs(body: Mapping[str, Any]) -> Iterable[Inputs]:
 def _classify(predictor: Any, inputs: Sequence[Inputs], settings: Settings) -> list[Any]:
     return _compute_by_kind(
         inputs,
-        lambda each: each[1] is None,
+        lambda entry: entry[1] is None,
         lambda alone: predictor.classify_batch([text for text, _ in alone]),
         lambda paired: predictor.classify_batch(*columns(paired)),
     )
@@ -317,7 +317,7 @@ _ANSWER = Ability(
         ],
         "top_k": 1,
     },
-    inputs=lambda body: [(each["question"], each["context"]) for each in body["questions"]],
+    inputs=lambda body: [(question["question"], question["context"]) for question in body["questions"]],
     compute=lambda predictor, inputs, settings: predictor.answer_batch(*columns(inputs), settings.top_k or 1),
     reply=[{**_SPAN, "tokens_cut?": "count"}],
     reply_about="For each question, its answers, most likely first; an empty one means that there is no answer.",
@@ -344,7 +344,9 @@ _CHOOSE = Ability(
             }
         ]
     },
-    inputs=lambda body: [(each["context"], tuple(each["options"]), each["question"]) for each in body["questions"]],
+    inputs=lambda body: [
+        (question["context"], tuple(question["options"]), question["question"]) for question in body["questions"]
+    ],
     compute=lambda predictor, inputs, settings: predictor.choose_batch(*columns(inputs)),
     reply=[{**_OPTION, "tokens_cut?": "count", "depth?": "count"}],
     reply_about="For each question, its options, most likely first.",
@@ -511,11 +513,11 @@ ABOUT_FIELDS = {
 """Descriptions of fields of replies."""
 
 ABILITIES: dict[str, Ability] = {
-    each.name: each for each in (_CLASSIFY, _SCORE, _ANSWER, _CHOOSE, _TAG, _FILL_MASK, _ORDER, _EMBED, _LAYERS)
+    task.name: task for task in (_CLASSIFY, _SCORE, _ANSWER, _CHOOSE, _TAG, _FILL_MASK, _ORDER, _EMBED, _LAYERS)
 }
 """Name -> task."""
 
 
 def possible_abilities(needs: Sequence[str]) -> list[Ability]:
     """The tasks open to a model with these abilities."""
-    return [each for each in ABILITIES.values() if each.needs is None or each.needs in needs]
+    return [task for task in ABILITIES.values() if task.needs is None or task.needs in needs]

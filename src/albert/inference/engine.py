@@ -460,7 +460,7 @@ class PackedModel:
                 return logits.masked_tokens, logits.sentence_order
             return logits, None
 
-        counts = [len(each) for each in positions]
+        counts = [len(row) for row in positions]
         for members, (masked, order) in self._compute(compute, token_ids, token_types, counts):
             parts = masked.split([counts[member] for member in members])
             for row, (member, part) in enumerate(zip(members, parts, strict=True)):

@@ -500,10 +500,10 @@ def _identity(predictor: Predictor, args: FilePrediction, checked: CheckedInput)
 
 def ability_for(predictor: Predictor, name: str | None) -> abilities.Ability:
     """The task of this name, or the model's only one; raises UsageError if it supports several."""
-    possible = [each for each in abilities.ABILITIES.values() if each.row and each.needs in predictor.abilities]
+    possible = [task for task in abilities.ABILITIES.values() if task.row and task.needs in predictor.abilities]
     if name is None:
         if len(possible) > 1:
-            known = " or ".join(each.name for each in possible)
+            known = " or ".join(task.name for task in possible)
             raise UsageError("--task", f"{predictor.name} supports several tasks", f"choose {known}")
         return possible[0] if possible else abilities.ABILITIES["embed"]
     ability = abilities.ABILITIES[name]

@@ -75,7 +75,9 @@ def model_outputs(model: nn.Module, kind: Kind, batch: SampleBatch) -> Outputs:
         if kind == "encoder":
             encoder: Any = model
             pooled = {} if encoder.pooler is None else {"pooler_output": encoder.pool(outputs, packed).unbind(0)}
-            return {"last_hidden_state": rows} | {name: [row.numpy() for row in each] for name, each in pooled.items()}
+            return {"last_hidden_state": rows} | {
+                name: [row.numpy() for row in values] for name, values in pooled.items()
+            }
     if kind == "question_answering":
         return {"start_logits": [row[:, 0] for row in rows], "end_logits": [row[:, 1] for row in rows]}
     if kind == "joint_question_answering":
@@ -179,7 +181,7 @@ def quantize_directory(
             matrices=matrices,
             bytes_before=sum(tensor.n_bytes for tensor in stored.by_name.values()),
             bytes_after=(copy / loading.INT8_WEIGHTS_NAME).stat().st_size,
-            moved=output_differences(*(_sample_outputs(each) for each in (before, open_trained(copy)))),
+            moved=output_differences(*(_sample_outputs(model) for model in (before, open_trained(copy)))),
         )
         write_text(copy / CARD_NAME, _card(output.name, before, directory, report))
         copy_examples(directory, copy)

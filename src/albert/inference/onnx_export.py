@@ -102,7 +102,7 @@ class GraphWriter:
         """Add a node. Inputs are names of values; integers become int64 constants, floats float32."""
         name = "/".join([*self._scope, f"{operator}_{len(self._nodes)}"])
         names = [name] if outputs == 1 else [f"{name}.{number}" for number in range(outputs)]
-        values = [each if isinstance(each, str) else self.constant(each) for each in inputs]
+        values = [value if isinstance(value, str) else self.constant(value) for value in inputs]
         self._nodes.append(helper.make_node(operator, values, names, name=name, **attributes))
         return names
 
@@ -354,7 +354,7 @@ def _joint_question_answering(graph: GraphWriter, model: Any, hidden: str) -> li
     by_token = graph.node("Unsqueeze", hidden, [2])
     bounds = ((hidden, {"end": 2}), (beam, {"start": 1}), (hidden, {"start": 2}))
     shape = graph.node("Concat", *(graph.node("Shape", value, **part) for value, part in bounds), axis=0)
-    pair = [graph.node("Expand", each, shape) for each in (by_token, from_start)]
+    pair = [graph.node("Expand", state, shape) for state in (by_token, from_start)]
     dense = graph.layer(graph.node("Concat", *pair, axis=-1), "joint.end_dense", head.end_dense)
     dense = graph.layer_norm(graph.node("Tanh", dense), "joint.end_layer_norm", head.end_layer_norm)
     ends = graph.node("Squeeze", graph.layer(dense, "joint.end", head.end), [3])
@@ -415,7 +415,7 @@ def export_graph(
     outputs = HEADS[kind](graph, model, encoder_nodes(graph, encoder))
     if kind == "multiple_choice":
         shape = graph.node("Shape", INPUTS[0], start=0, end=2)
-        outputs = [Output(each.name, graph.node("Reshape", each.value, shape), axes[:2]) for each in outputs]
+        outputs = [Output(output.name, graph.node("Reshape", output.value, shape), axes[:2]) for output in outputs]
     return graph.model(axes, outputs, metadata), {output.name: output.axes for output in outputs}
 
 

@@ -174,8 +174,8 @@ class Predictor:
 
     def _require(self, *abilities: str) -> None:
         if not any(ability in self.abilities for ability in abilities):
-            can = " and ".join(self.abilities) or "nothing yet: fine-tune it first"
-            raise InvalidConfiguration(self.name, f"has no trained head to {abilities[0]}", f"this model can {can}")
+            remedy = f"this model can {' and '.join(self.abilities)}" if self.abilities else "fine-tune it first"
+            raise InvalidConfiguration(self.name, f"has no trained head to {abilities[0]}", remedy)
 
     def classify(self, text: str, pair: str | None = None) -> list[tasks.Prediction]:
         """`classify_batch` of one text."""
@@ -257,10 +257,10 @@ class Predictor:
         tasks.check_pairs("questions", questions, "contexts", contexts)
         if len(options) != len(contexts):
             raise UsageError("options", f"{len(options)} lists for {len(contexts)} contexts", "give one for each")
-        for each in options:
-            tasks.check_texts("options", each)
-            if len(each) < 2:
-                raise UsageError("options", f"{len(each)} of them", "give at least two to choose from")
+        for choices in options:
+            tasks.check_texts("options", choices)
+            if len(choices) < 2:
+                raise UsageError("options", f"{len(choices)} of them", "give at least two to choose from")
         return tasks.rank_options(self._network, contexts, questions, options)
 
     def fill_mask(self, text: str, top_k: int = 5) -> list[tasks.Prediction] | list[list[tasks.Prediction]]:

@@ -1,4 +1,4 @@
-"""The page in a real browser: typed into, clicked, read, by keyboard and on a phone, with nothing from elsewhere."""
+"""The web page in a browser: input, results, keyboard, phone width, and no requests to other hosts."""
 
 import csv
 import json
@@ -13,17 +13,9 @@ import pytest
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright, and a Chromium")
 
-ARGUMENTS = [
-    "--headless=new",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--hide-scrollbars",
-]
+DISABLED = ("gpu", "quic", "background-networking", "component-update", "sync")
+ARGUMENTS = ["--headless=new", "--no-sandbox", "--no-first-run", "--hide-scrollbars"]
+ARGUMENTS += [f"--disable-{name}" for name in DISABLED]
 SLOW = 60_000  # milliseconds; a browser on a busy machine
 
 
@@ -37,7 +29,7 @@ def browser(tmp_path_factory) -> Iterator[sync_api.BrowserContext]:
         context = playwright.chromium.launch_persistent_context(
             tmp_path_factory.mktemp("browser"),
             executable_path=chromium,
-            headless=False,  # the argument says so, in the new way
+            headless=False,  # --headless=new replaces it
             args=ARGUMENTS,
             env={**os.environ, "TMPDIR": short},
             timeout=2 * SLOW,
@@ -50,19 +42,18 @@ def browser(tmp_path_factory) -> Iterator[sync_api.BrowserContext]:
 
 @pytest.fixture
 def opened(browser, predictors, serve):
-    """Open the page of a model of some kind; it may ask nobody else, and complain of nothing."""
-    complaints: list[str] = []
-    pages: list[sync_api.Page] = []
+    """Open the page of a model of some kind; errors, warnings and requests to other hosts fail the test."""
+    problems, pages = [], []
 
     def open_page(kind: str, address: str = "/", width: int = 1280) -> sync_api.Page:
         server = serve(predictors(kind))
         page = browser.new_page()
         pages.append(page)
         page.set_viewport_size({"width": width, "height": 800})
-        page.on("console", lambda message: complaints.append(message.text) if is_complaint(message) else None)
-        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("console", lambda message: problems.append(message.text) if is_problem(message) else None)
+        page.on("pageerror", lambda error: problems.append(str(error)))
         host = f"127.0.0.1:{server.port}"
-        page.on("request", lambda request: urlsplit(request.url).netloc == host or complaints.append(request.url))
+        page.on("request", lambda request: urlsplit(request.url).netloc == host or problems.append(request.url))
         page.goto(f"http://{host}{address}")
         page.wait_for_selector("[role=tab], article")
         return page
@@ -70,11 +61,11 @@ def opened(browser, predictors, serve):
     yield open_page
     for page in pages:
         page.close()
-    assert complaints == []
+    assert problems == []
 
 
-def is_complaint(message: sync_api.ConsoleMessage) -> bool:
-    """Whether the browser minds something; that a request was refused is what a test wanted."""
+def is_problem(message: sync_api.ConsoleMessage) -> bool:
+    """Errors and warnings, but for the refused request of a test."""
     return message.type in ("error", "warning") and "status of 422" not in message.text
 
 
@@ -82,7 +73,7 @@ def fits(page: sync_api.Page) -> bool:
     return page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
-def test_a_text_is_typed_and_its_probabilities_shown(opened, tmp_path):
+def test_probabilities_of_a_text_are_shown(opened, tmp_path):
     page = opened("classify")
     page.get_by_label("Text", exact=True).fill("the ship in a storm")
     page.get_by_role("button", name="Run", exact=True).click()
@@ -96,7 +87,7 @@ def test_a_text_is_typed_and_its_probabilities_shown(opened, tmp_path):
     assert (tmp_path / "page.png").stat().st_size > 5_000
 
 
-def test_it_works_from_the_keyboard_alone(opened):
+def test_page_works_by_keyboard_alone(opened):
     page = opened("pretrain")
     page.get_by_role("tab", name="Fill a mask").focus()
     page.keyboard.press("ArrowRight")
@@ -110,11 +101,10 @@ def test_it_works_from_the_keyboard_alone(opened):
     assert page.locator("#answer li").count() == 5
     assert page.evaluate("document.activeElement.id") == "field-text"
     assert page.locator("#answer").get_attribute("aria-live") == "polite"
-    outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
-    assert outline == "solid"
+    assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
 
 
-def test_the_layers_are_looked_into(opened):
+def test_layers_are_shown(opened):
     page = opened("pretrain")
     page.get_by_label("Text").fill("the [MASK] of the ship")
     page.get_by_role("button", name="Show layers").click()
@@ -136,7 +126,7 @@ def test_the_layers_are_looked_into(opened):
 
 
 @pytest.mark.parametrize("kind", ["answer", "tag", "choose", "score"])
-def test_every_kind_of_answer_is_shown_on_a_phone(kind, opened):
+def test_every_kind_of_result_fits_a_phone(kind, opened):
     page = opened(kind, width=360)
     page.locator("#examples button").first.click()
     page.wait_for_selector("#answer .bars, #answer .passage, #answer .big")
@@ -150,7 +140,7 @@ def test_every_kind_of_answer_is_shown_on_a_phone(kind, opened):
     assert fits(page)
 
 
-def test_texts_are_compared_and_put_in_order(opened):
+def test_texts_are_compared_and_ordered(opened):
     page = opened("pretrain", "/#embed")
     page.get_by_label("One text").fill("a storm")
     page.get_by_label("Another").fill("a storm")
@@ -163,7 +153,7 @@ def test_texts_are_compared_and_put_in_order(opened):
     assert page.locator(".segments li").count() == 2
 
 
-def test_it_begins_with_an_answer_and_names_model_and_labels(opened, predictors, monkeypatch):
+def test_page_opens_with_a_result_and_names_model_and_labels(opened, predictors, monkeypatch):
     monkeypatch.setitem(predictors("classify").extra, "finetuning", {"task": "sst-2"})
     page = opened("classify")
     page.wait_for_selector("#answer .bars")
@@ -190,7 +180,7 @@ def test_it_begins_with_an_answer_and_names_model_and_labels(opened, predictors,
         ("tag", {"text": "the captain of the ship"}),
     ],
 )
-def test_the_examples_are_rows_that_the_model_keeps(kind, row, opened, predictors):
+def test_examples_are_those_of_the_model_folder(kind, row, opened, predictors):
     examples = Path(predictors(kind).name) / "examples.json"
     examples.write_text(json.dumps({"examples": [row, {**row, "context" if "context" in row else "text": "x" * 200}]}))
     try:
@@ -207,12 +197,11 @@ def test_the_examples_are_rows_that_the_model_keeps(kind, row, opened, predictor
     assert page.locator("#copies").is_hidden()
 
 
-def test_a_csv_file_is_answered_and_comes_back(opened, classifier):
+def test_csv_file_gets_columns_of_predictions(opened, classifier):
     page = opened("classify")
     texts = ["the ship", 'a storm, and "a wreck"', "the sea\nis calm"] * 4
-    rows = "".join(
-        f'{number},"{quoted}"\r\n' for number, quoted in enumerate(text.replace('"', '""') for text in texts)
-    )
+    quoted = (text.replace('"', '""') for text in texts)
+    rows = "".join(f'{number},"{text}"\r\n' for number, text in enumerate(quoted))
     with page.expect_download() as download:
         content = f"number,Text\r\n{rows}".encode()
         page.locator("#file").set_input_files({"name": "mine.csv", "mimeType": "text/csv", "buffer": content})
@@ -225,13 +214,13 @@ def test_a_csv_file_is_answered_and_comes_back(opened, classifier):
     sync_api.expect(page.locator("#file-state")).to_contain_text("12 rows answered")
 
 
-def test_a_file_without_rows_is_refused_in_one_sentence(opened):
+def test_file_without_rows_is_refused(opened):
     page = opened("classify")
     page.locator("#file").set_input_files({"name": "a.csv", "mimeType": "text/csv", "buffer": b"text\n"})
     sync_api.expect(page.get_by_role("alert")).to_contain_text("no rows")
 
 
-def test_entities_are_merged_and_explained(opened, predictors, monkeypatch):
+def test_adjacent_words_of_an_entity_are_merged(opened, predictors, monkeypatch):
     words = [("Nemo", "B-PER"), ("Ahab", "I-PER"), ("saw", "O"), ("Lisbon", "B-LOC")]
     text = " ".join(word for word, _ in words)
     tags = [
@@ -248,7 +237,7 @@ def test_entities_are_merged_and_explained(opened, predictors, monkeypatch):
     assert page.locator("#answer .legend li").all_inner_texts() == ["LOC (1)", "PER (1)"]
 
 
-def test_the_exit_of_an_early_decision_is_shown(opened, predictors, monkeypatch):
+def test_depth_of_an_early_exit_is_shown(opened, predictors, monkeypatch):
     labels = [{"label": "calm", "score": 1.0, "depth": 1}]
     monkeypatch.setattr(predictors("classify"), "classify_batch", lambda texts: [labels] * len(texts))
     page = opened("classify")
@@ -257,7 +246,7 @@ def test_the_exit_of_an_early_decision_is_shown(opened, predictors, monkeypatch)
     assert "Decided after 1 of 2 layers." in page.locator(".exits").inner_text()
 
 
-def test_what_the_server_refuses_is_said_and_markup_is_text(opened):
+def test_refusal_is_shown_and_markup_is_text(opened):
     page = opened("pretrain")
     page.get_by_label("Text").fill("<b onclick=alert(1)>no mask</b>")
     page.get_by_role("button", name="Run", exact=True).click()
@@ -269,7 +258,7 @@ def test_what_the_server_refuses_is_said_and_markup_is_text(opened):
     assert page.locator("#answer b").count() == 0 and error.is_hidden()
 
 
-def test_colours_change_and_the_documentation_reads(opened):
+def test_dark_colours_and_documentation(opened):
     page = opened("classify", "/docs", width=360)
     assert page.locator("article").count() >= 5 and fits(page)
     assert "curl http://127.0.0.1" in page.locator("pre").first.inner_text()

@@ -246,16 +246,16 @@ class Batcher:
         """Queue a request; raises QueueFull if there is no room for all of its inputs, or they would wait too long."""
         now, count = self._clock(), len(inputs)
         request = Request(self._loop.create_future(), [None] * count, count, now, now + self._request_seconds)
-        sizes = [each.size for each in inputs]
+        sizes = [entry.size for entry in inputs]
         with self._changed:
             if not self.backlog.has_room(sizes):
                 raise QueueFull(self.backlog.retry_after)
             self.backlog.add(sizes)
             turns, limit = self._begun_tokens.copy(), self.backlog.batch_tokens
-            for number, each in enumerate(inputs):
-                is_long = each.tokens > limit
-                self._waiting.append(_Item(call, each, request, number, is_long, turns[is_long]))
-                turns[is_long] += each.tokens
+            for number, entry in enumerate(inputs):
+                is_long = entry.tokens > limit
+                self._waiting.append(_Item(call, entry, request, number, is_long, turns[is_long]))
+                turns[is_long] += entry.tokens
             self._waiting.sort(key=lambda item: item.turn)
             self._metrics.queued.set(self.backlog.texts)
             self._changed.notify_all()
@@ -423,7 +423,7 @@ def _deliver(batch: Sequence[_Item], outcomes: Sequence[Any]) -> None:
         request.pending -= 1
         if request.pending == 0 and not request.answers.done():
             request.ended = time.perf_counter()
-            failed = next((each for each in request.outcomes if isinstance(each, BaseException)), None)
+            failed = next((outcome for outcome in request.outcomes if isinstance(outcome, BaseException)), None)
             if failed is None:
                 request.answers.set_result(request.outcomes)
             else:

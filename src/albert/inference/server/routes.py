@@ -280,10 +280,10 @@ async def _disconnected(request: Request) -> None:
 
 def refuse_too_much(limits: Limits, inputs: Sequence[batching.Input]) -> None:
     """Raises Refused for too many texts, or a text that is too long."""
-    texts = sum(each.text_count for each in inputs)
+    texts = sum(entry.text_count for entry in inputs)
     if texts > limits.texts:
         raise Refused("texts", f"{texts} texts in a request, at most {limits.texts} are allowed")
-    longest = max((each.longest for each in inputs), default=0)
+    longest = max((entry.longest for entry in inputs), default=0)
     if longest > limits.text_characters:
         why = f"a text of {longest} characters, at most {limits.text_characters} are allowed"
         raise Refused("characters", why)
@@ -435,11 +435,13 @@ def _add_ability(router: APIRouter, service: batching.Service, ability: Ability)
         content = body.model_dump()
         refuse_missing_head(predictor, ability)
         texts = list(ability.inputs(content | {"layer_tokens": limits.layer_tokens}))
-        settings = Settings(**{each.name: content[each.name] for each in fields(Settings) if each.name in content})
+        settings = Settings(
+            **{option.name: content[option.name] for option in fields(Settings) if option.name in content}
+        )
         if ability.masked:
             refuse_too_many_candidates(limits, texts, content["top_k"])
-        inputs = [batching.as_input(predictor, each, ability.windowed) for each in texts]
-        call = batching.Call(ability.name, settings, tuple(each is None for each in texts[0]))
+        inputs = [batching.as_input(predictor, parts, ability.windowed) for parts in texts]
+        call = batching.Call(ability.name, settings, tuple(text is None for text in texts[0]))
         return await respond(service, request, call, inputs)
 
     replies: dict[int | str, dict[str, Any]] = {
@@ -521,8 +523,8 @@ def page_routes(service: batching.Service) -> APIRouter:
     @router.get("/page/tasks.json")
     async def tasks() -> Response:
         """The tasks that have a tab; page/tasks.js has their fields and views."""
-        tabs = sorted((each for each in ABILITIES.values() if each.row), key=lambda each: each.name != "fill-mask")
-        return JSONResponse([{"address": f"/{each.name}", "title": each.name, "hint": each.about} for each in tabs])
+        tabs = sorted((task for task in ABILITIES.values() if task.row), key=lambda task: task.name != "fill-mask")
+        return JSONResponse([{"address": f"/{task.name}", "title": task.name, "hint": task.about} for task in tabs])
 
     @router.get("/page/examples.json")
     async def examples() -> Response:

@@ -58,7 +58,7 @@ class BoundedConnection(H11Protocol):
         super().connection_made(transport)
         self._metrics.connections.set(len(self.connections))
         self._wait_for(Waiting.HEADER)
-        connections = [each for each in self.connections if isinstance(each, BoundedConnection)]
+        connections = [connection for connection in self.connections if isinstance(connection, BoundedConnection)]
         active = [connection for connection in connections if not connection.transport.is_closing()]
         if len(active) > self._limits.connections:
             states = (Waiting.REQUEST, Waiting.HEADER, Waiting.BODY)

@@ -1,6 +1,6 @@
-"""What every test stands on: a fixed number of threads, no network, fixed seeds, and real data.
+"""Settings and fixtures of all tests: number of threads, no network, seeds, real data.
 
-Nothing here imports `albert`: the hook that executes the package's annotations must be installed first.
+This file must not import `albert`, because the hook that checks its annotations is installed later.
 """
 
 import dataclasses
@@ -15,8 +15,8 @@ import typing
 from collections.abc import Callable
 from pathlib import Path
 
-# Before anything imports them: workers share the cores, and nothing may be fetched.
-os.environ["OMP_NUM_THREADS"] = "1"  # also of processes that tests start: the number of threads is that of workers
+# Set before these libraries are imported, also for processes that tests start.
+os.environ["OMP_NUM_THREADS"] = "1"
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 os.environ["MPLBACKEND"] = "Agg"
@@ -29,7 +29,7 @@ from hypothesis import HealthCheck, settings
 
 torch.set_num_threads(1)
 
-# Other examples every time, so that many runs try many; `--hypothesis-profile=thorough` tries many in one.
+# Other examples in every run; `--hypothesis-profile=thorough` tries more in one run.
 settings.register_profile("here", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=40)
 settings.register_profile("thorough", parent=settings.get_profile("here"), max_examples=1000)
 settings.register_profile("ci", parent=settings.get_profile("here"), derandomize=True)
@@ -39,9 +39,9 @@ check_shapes = jaxtyping.jaxtyped
 
 
 def check_annotations(decorated, typechecker: Callable):
-    """What the import hook puts onto every function and class, in place of `jaxtyped`: the same checks in less time.
+    """The import hook's decorator of all functions and classes, with the same checks as `jaxtyped` in less time.
 
-    Annotations without shapes are left to the type checker alone, and nothing is prepared before the first call.
+    Functions without shapes use the type checker only, and checks are prepared at the first call.
     """
     if inspect.isclass(decorated):
         if dataclasses.is_dataclass(decorated) and "__init__" in vars(decorated):
@@ -61,7 +61,7 @@ def check_annotations(decorated, typechecker: Callable):
 
 
 def has_shape(annotation: object) -> bool:
-    """Whether jaxtyping is needed: for an array with a shape, or for a name that is looked up later."""
+    """Whether an annotation needs jaxtyping: it has an array shape, or is a string."""
     if isinstance(annotation, str | typing.ForwardRef):
         return True
     if isinstance(annotation, type) and issubclass(annotation, jaxtyping.AbstractArray):
@@ -75,23 +75,23 @@ def has_shape(annotation: object) -> bool:
 jaxtyping.jaxtyped = lambda typechecker: functools.partial(check_annotations, typechecker=typechecker)
 
 
-flush_to_disk = os.fsync
+real_fsync = os.fsync
 
 
-def flush(descriptor: int) -> None:
-    """`os.fsync` without waiting for the disk, whose content no test can see to be flushed; in this process only."""
+def fsync_without_disk(descriptor: int) -> None:
+    """Skip files and directories, to save time: tests cannot observe a flush."""
     if not (stat.S_ISREG(mode := os.fstat(descriptor).st_mode) or stat.S_ISDIR(mode)):
-        flush_to_disk(descriptor)
+        real_fsync(descriptor)
 
 
-os.fsync = flush
+os.fsync = fsync_without_disk
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 
 
 @pytest.fixture(autouse=True)
 def seeds():
-    """Every test starts from the same state of the global generators, whatever ran before it."""
+    """Seed the global generators before every test."""
     random.seed(0)
     np.random.seed(0)
     torch.manual_seed(0)
@@ -99,7 +99,7 @@ def seeds():
 
 @pytest.fixture
 def workers():
-    """Sets the number of torch's threads, which is that of the workers, until the test ends."""
+    """Returns a function that sets the number of torch's threads (and workers) until the test ends."""
     before = torch.get_num_threads()
     yield torch.set_num_threads
     torch.set_num_threads(before)
@@ -107,14 +107,14 @@ def workers():
 
 @pytest.fixture(autouse=True)
 def outside_a_launcher(monkeypatch):
-    """No test sees the ranks of a launcher that happens to have started the suite."""
+    """Remove the environment of a launcher such as torchrun."""
     for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
         monkeypatch.delenv(name, raising=False)
 
 
 @pytest.fixture(scope="session", autouse=True)
 def end_of_forks():
-    """The process that trials and tests fork from is started by the first that needs it and ends with the tests."""
+    """End the fork server, which the first test that needs it starts."""
     yield
     if runs := sys.modules.get("reliability.runs"):
         runs.close_fork_server()
@@ -122,7 +122,7 @@ def end_of_forks():
 
 @pytest.fixture(scope="session")
 def fork_server():
-    """Starts `albert` in children of a process that has imported everything."""
+    """Runs `albert` in forks of a process that has imported everything."""
     from reliability.runs import fork_server
 
     return fork_server()
@@ -130,11 +130,15 @@ def fork_server():
 
 @pytest.fixture(scope="session")
 def tokenizer():
-    """A vocabulary of 400 pieces over the embedded sample."""
+    """A tokenizer of 400 pieces, trained on the embedded sample."""
+    return train_on_chapters(slice(4), 400)
+
+
+def train_on_chapters(chapters: slice, vocab_size: int):
     from albert.experiments.quickstart import load_chapters
     from albert.text.sentencepiece import train_tokenizer
 
-    return train_tokenizer([chapter.text[:20_000] for chapter in load_chapters()[:4]], vocab_size=400)
+    return train_tokenizer([chapter.text[:20_000] for chapter in load_chapters()[chapters]], vocab_size=vocab_size)
 
 
 @pytest.fixture(scope="session")
@@ -146,12 +150,9 @@ def tokenizer_directory(tokenizer, tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="session")
 def other_tokenizer_directory(tmp_path_factory) -> Path:
-    """One of 300 pieces over other chapters."""
-    from albert.experiments.quickstart import load_chapters
-    from albert.text.sentencepiece import train_tokenizer
-
+    """A tokenizer of 300 pieces, trained on other chapters."""
     directory = tmp_path_factory.mktemp("other-tokenizer")
-    train_tokenizer([chapter.text[:20_000] for chapter in load_chapters()[4:8]], vocab_size=300).save(directory)
+    train_on_chapters(slice(4, 8), 300).save(directory)
     return directory
 
 
@@ -171,7 +172,7 @@ def script() -> Callable:
         spec = importlib.util.spec_from_file_location(f"script_{name}", file)
         module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
         with pytest.MonkeyPatch.context() as patch:
-            patch.syspath_prepend(file.parent)  # where scripts find each other
+            patch.syspath_prepend(file.parent)  # scripts import each other
             spec.loader.exec_module(module)
         return module
 
@@ -181,7 +182,7 @@ def script() -> Callable:
 @pytest.fixture(scope="session")
 def shared() -> Path:
     """Real corpora and task data, in ``$ALBERT_SHARED`` or ``../shared``; skipped without them."""
-    place = Path(os.environ.get("ALBERT_SHARED") or CHECKOUT.parent / "shared")
-    if not place.is_dir():
+    folder = Path(os.environ.get("ALBERT_SHARED") or CHECKOUT.parent / "shared")
+    if not folder.is_dir():
         pytest.skip("needs the shared material (set ALBERT_SHARED, or put it beside the checkout)")
-    return place
+    return folder

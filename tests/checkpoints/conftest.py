@@ -1,4 +1,4 @@
-"""A small configuration, and a way to change what a model directory holds."""
+"""A small configuration, and a fixture that changes files of a model directory."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -42,8 +42,8 @@ def rewrite() -> Callable[..., None]:
         content = json.loads(path.read_text()) | dict(keys or {})
         path.write_text(json.dumps({key: value for key, value in content.items() if value is not None}))
         if tensors is not None:
-            held = load_file(directory / "model.safetensors")
-            tensors(held)
-            save_file({name: tensor.clone() for name, tensor in held.items()}, directory / "model.safetensors")
+            content = load_file(directory / "model.safetensors")
+            tensors(content)
+            save_file({name: tensor.clone() for name, tensor in content.items()}, directory / "model.safetensors")
 
     return change

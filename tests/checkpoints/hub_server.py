@@ -1,4 +1,4 @@
-"""A Hub of one's own: the few answers that `snapshot_download` needs, over HTTP on this machine."""
+"""A local Hub over HTTP with the endpoints that `snapshot_download` and uploads need."""
 
 import base64
 import hashlib
@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 
 @dataclass
 class Repository:
-    """Commits by name, branches and tags by the commit they mean."""
+    """Folders by commit; commits by branch or tag."""
 
     commits: Mapping[str, Path]
     names: Mapping[str, str]
@@ -22,19 +22,19 @@ class Repository:
 
 @dataclass
 class HubServer:
-    """Repositories by id; `asked` collects the paths of every request."""
+    """Repositories by id; `requests` has the paths of all requests."""
 
     repositories: Mapping[str, Repository]
-    asked: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
     endpoint: str = ""
     written: dict[str, dict[str, bytes]] = field(default_factory=dict)
-    """What was uploaded: the files of each repository."""
+    """Uploaded files by repository."""
     private: dict[str, bool] = field(default_factory=dict)
 
 
 @contextmanager
 def hub_server(repositories: Mapping[str, Repository]) -> Iterator[HubServer]:
-    """Serve repositories while the context lasts; HF_ENDPOINT is to be its `endpoint`."""
+    """Serve repositories for the length of the block at `endpoint`."""
     hub = HubServer(repositories)
 
     class Handler(BaseHTTPRequestHandler):
@@ -47,7 +47,7 @@ def hub_server(repositories: Mapping[str, Repository]) -> Iterator[HubServer]:
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
             path = urlsplit(self.path).path.strip("/")
-            hub.asked.append(path)
+            hub.requests.append(path)
             status, content = _written(hub, path, body, self.headers.get("Authorization"))
             answer = json.dumps(content).encode()
             self.send_response(status)
@@ -57,11 +57,11 @@ def hub_server(repositories: Mapping[str, Repository]) -> Iterator[HubServer]:
             self.wfile.write(answer)
 
         def log_message(self, *_: object) -> None:
-            """Say nothing."""
+            """Log nothing."""
 
         def _answer(self, with_body: bool) -> None:
             parts = [unquote(part) for part in urlsplit(self.path).path.strip("/").split("/")]
-            hub.asked.append("/".join(parts))
+            hub.requests.append("/".join(parts))
             uploaded = hub.written.get("/".join(parts[2:4])) if parts[4:5] in (["tree"], ["revision"]) else None
             if uploaded is None:
                 status, headers, body = _response(hub.repositories, parts)
@@ -88,20 +88,20 @@ def hub_server(repositories: Mapping[str, Repository]) -> Iterator[HubServer]:
 
 
 def _written(hub: HubServer, path: str, body: bytes, token: str | None) -> tuple[int, dict[str, object]]:
-    """What the Hub does when a repository is made and files are committed to it; `hf_right` may write for `someone`."""
+    """Create a repository or commit files; the token `hf_right` may write to `someone/…`."""
     if path == "api/validate-yaml":
         return 200, {"warnings": [], "errors": []}
     if token != "Bearer hf_right":
         return 401, {"error": "Invalid username or password."}
     if path == "api/repos/create":
-        asked = json.loads(body)
-        name = f"{asked.get('organization', 'someone')}/{asked['name']}"
+        request = json.loads(body)
+        name = f"{request.get('organization', 'someone')}/{request['name']}"
         if not name.startswith("someone/"):
             return 403, {"error": "You don't have the rights to create a model under this namespace"}
         if name in hub.written:
             return 409, {"error": "You already created this model repo", "url": f"{hub.endpoint}/{name}"}
         hub.written[name] = {}
-        hub.private[name] = bool(asked.get("private")) or asked.get("visibility") == "private"
+        hub.private[name] = bool(request.get("private")) or request.get("visibility") == "private"
         return 200, {"url": f"{hub.endpoint}/{name}", "name": name, "id": name}
     _, _, owner, name, what, *_ = path.split("/")
     if what == "preupload":

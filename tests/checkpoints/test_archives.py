@@ -1,4 +1,4 @@
-"""An archive's names, kinds and sizes are checked before anything is written, and nothing stays behind."""
+"""Archives: names, types and sizes are checked before writing, and no temporary files stay behind."""
 
 import gzip
 import io
@@ -20,15 +20,15 @@ FILES = {"model/model.index": b"index", "model/albert_config.json": b"{}", "mode
 
 @pytest.fixture(autouse=True)
 def temporary(tmp_path, monkeypatch) -> Path:
-    """Where archives are unpacked; empty again after every test."""
-    place = tmp_path / "temporary"
-    place.mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(place))
-    return place
+    """The directory for unpacking, which must be empty after every test."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    return folder
 
 
 def write_archive(path: Path, files: dict[str, bytes]) -> None:
-    """An archive of files, name -> content, of the kind that its own name says."""
+    """Write files (name -> content) as an archive of the type of its suffix."""
     if path.suffix == ".zip":
         with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
             for name, content in files.items():
@@ -59,16 +59,16 @@ def refused(path: Path, temporary: Path, why: str, kind: type[AlbertError] = Dam
     assert not list(temporary.iterdir())
 
 
-def test_the_files_of_a_model_are_written_and_vanish(pack, temporary):
+def test_model_files_are_unpacked_temporarily(pack, temporary):
     path = pack(FILES)
     assert is_archive(path)
     with unpacked(path) as directory:
-        found = {str(file.relative_to(directory)): file.read_bytes() for file in directory.rglob("*") if file.is_file()}
-    assert found == {name: content for name, content in FILES.items() if not name.endswith(".txt")}
+        files = {str(file.relative_to(directory)): file.read_bytes() for file in directory.rglob("*") if file.is_file()}
+    assert files == {name: content for name, content in FILES.items() if not name.endswith(".txt")}
     assert not list(temporary.iterdir())
 
 
-def test_an_error_speaks_of_the_archive(pack):
+def test_error_names_the_archive(pack):
     path = pack(FILES)
     with pytest.raises(MissingInput) as caught, unpacked(path) as directory:
         raise MissingInput(directory / "model", "is not enough")
@@ -87,27 +87,27 @@ def test_an_error_speaks_of_the_archive(pack):
         ({f"{number}.index": b"" for number in range(9)}, "more than 8 files"),
     ],
 )
-def test_what_no_model_has_is_refused(pack, temporary, monkeypatch, files, why):
+def test_unexpected_content_is_refused(pack, temporary, monkeypatch, files, why):
     monkeypatch.setattr(archives, "_MOST_MEMBERS", 8)
     refused(pack(files), temporary, why)
 
 
-def test_what_does_not_fit_on_the_disk_is_refused(pack, temporary, monkeypatch):
+def test_archive_larger_than_the_disk_is_refused(pack, temporary, monkeypatch):
     monkeypatch.setattr(archives.shutil, "disk_usage", lambda _: type("usage", (), {"free": 3})())
     refused(pack(FILES), temporary, "set TMPDIR", OutOfResources)
 
 
-def test_a_cut_archive_or_none_is_refused(pack, temporary):
+def test_incomplete_archive_is_refused(pack, temporary):
     path = pack({"model.index": bytes(range(256)) * 40})
     content = path.read_bytes()
-    for bytes_there in (*(content[:length] for length in (0, 10, len(content) // 2)), b"not an archive at all" * 40):
-        path.write_bytes(bytes_there)
+    for damaged in (*(content[:length] for length in (0, 10, len(content) // 2)), b"not an archive at all" * 40):
+        path.write_bytes(damaged)
         refused(path, temporary, "is not a complete archive|none of which")
 
 
 @given(st.data())
 @settings(max_examples=60)
-def test_a_damaged_byte_is_refused_or_harmless(tmp_path_factory, data):
+def test_damaged_byte_is_refused_or_harmless(tmp_path_factory, data):
     folder = tmp_path_factory.mktemp("damaged")
     content = {"model/é.index": bytes(range(200)), "model/albert_config.json": b"{}"}
     path = folder / data.draw(st.sampled_from(["a.zip", "a.tar", "a.tar.gz"]))
@@ -123,7 +123,7 @@ def test_a_damaged_byte_is_refused_or_harmless(tmp_path_factory, data):
 
 
 @pytest.mark.parametrize("pack", [".tar.gz", ".zip"], indirect=True)
-def test_a_bomb_is_refused_by_what_it_claims(pack, temporary, monkeypatch):
+def test_archive_bomb_is_refused(pack, temporary, monkeypatch):
     path = pack({"model.index": b"", **{f"{n}.index": bytes(200_000) for n in range(5)}})
     monkeypatch.setattr(archives, "_ALWAYS_ALLOWED", 1000)
     refused(path, temporary, "weights do not compress that much")
@@ -157,6 +157,6 @@ def damaged_zip() -> bytes:
     ],
 )
 def test_devices_and_damaged_members_are_refused(tmp_path, temporary, name, content, why):
-    """Links and other devices are given to `albert convert` by reliability/hostile_files.py."""
+    """reliability/hostile_files.py has links and other devices."""
     (tmp_path / name).write_bytes(content)
     refused(tmp_path / name, temporary, why)

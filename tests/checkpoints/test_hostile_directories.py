@@ -1,4 +1,4 @@
-"""Model directories and files that somebody made up are refused."""
+"""Damaged and hostile model directories are opened or refused in one line."""
 
 import json
 import os
@@ -22,10 +22,6 @@ from albert.model.albert import AlbertForPreTraining
 from albert.model.config import AlbertConfig
 from albert.runtime.errors import AlbertError, DamagedData, InvalidConfiguration, MissingInput, OutOfResources
 
-# --------------------------------------------------------------------------------------------------------------------
-# Whatever stands in a model directory, opening it ends with a model or with one line.
-
-
 KEYS = [field.name for field in fields(AlbertConfig)]
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(10**20), 10**20) | st.floats() | st.text(max_size=8),
@@ -36,7 +32,7 @@ FUZZ = settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 
 
 class Victim:
-    """A model directory, and what to put into it."""
+    """A model directory whose files tests replace."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -70,22 +66,22 @@ def victim(tmp_path_factory: pytest.TempPathFactory) -> Victim:
     ),
     value=JSON | st.sampled_from([0, -1, 10**9, 10**20, "all", "none", True, None, {"0": "a"}]),
 )
-def test_any_configuration_is_opened_or_refused(victim: Victim, key: str, value: object) -> None:
+def test_any_configuration_is_opened_or_refused(victim, key, value):
     victim.put(json.dumps({**victim.content, key: value}), victim.weights)
     victim.opens_or_is_refused()
 
 
 @FUZZ
-@given(place=st.floats(0, 1, exclude_max=True), value=st.integers(0, 255), in_header=st.booleans())
-def test_any_byte_of_the_weights_may_be_wrong(victim: Victim, place: float, value: int, in_header: bool) -> None:
+@given(position=st.floats(0, 1, exclude_max=True), value=st.integers(0, 255), in_header=st.booleans())
+def test_any_damaged_byte_is_opened_or_refused(victim, position, value, in_header):
     (header,) = struct.unpack("<Q", victim.weights[:8])
     damaged = bytearray(victim.weights)
-    damaged[int(place * (8 + header if in_header else len(damaged)))] = value
+    damaged[int(position * (8 + header if in_header else len(damaged)))] = value
     victim.put(json.dumps(victim.content), damaged)
     victim.opens_or_is_refused()
 
 
-def test_integers_where_numbers_belong_are_refused(victim: Victim) -> None:
+def test_integer_weights_are_refused(victim):
     tensors = load(victim.weights)
     tensors["albert.pooler.weight"] = tensors["albert.pooler.weight"].to(torch.int32)
     victim.put(json.dumps(victim.content), save(tensors))
@@ -97,7 +93,7 @@ def test_integers_where_numbers_belong_are_refused(victim: Victim) -> None:
     ("key", "value"),
     [("vocab_size", 10**12), ("hidden_size", 2**24 + 1), ("num_hidden_layers", 10**6), ("inner_group_num", 2**20)],
 )
-def test_sizes_that_no_model_has_are_refused_before_anything_is_made(victim: Victim, key: str, value: int) -> None:
+def test_huge_sizes_are_refused_before_weights_are_read(victim, key, value):
     victim.put(json.dumps({**victim.content, key: value}), b"not opened")
     with pytest.raises(InvalidConfiguration, match=rf"{key}|gives \d+ layers, the limit"):
         open_model(victim.path, "pretraining")
@@ -114,46 +110,38 @@ def test_sizes_that_no_model_has_are_refused_before_anything_is_made(victim: Vic
         ({"type_vocab_size": 2**24}, "token_type_embeddings"),
     ],
 )
-def test_a_configuration_that_contradicts_its_tensors_costs_no_memory(
-    victim: Victim, changes: dict, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The shapes stand in the header: nothing of the data is read, and no tensor is made."""
+def test_contradicting_sizes_are_refused_before_weights_are_read(victim, changes, name, monkeypatch):
+    """By the shapes in the header, without reading or allocating tensors."""
     monkeypatch.setattr(StoredTensors, "read", lambda *_: pytest.fail("the data were read"))
     victim.put(json.dumps({**victim.content, **changes}), victim.weights)
     with pytest.raises(InvalidConfiguration, match=rf"{name}\S* has shape .*, the model needs"):
         open_model(victim.path, "pretraining")
 
 
-def test_more_labels_than_any_head_has_are_refused(victim: Victim) -> None:
+def test_too_many_labels_are_refused(victim):
     labels = {str(index): f"label {index}" for index in range(2**16 + 1)}
     victim.put(json.dumps({**victim.content, "id2label": labels}), victim.weights)
     with pytest.raises(InvalidConfiguration, match="num_labels"):
         open_model(victim.path, "classification")
-    open_model(victim.path, "encoder")  # which has no use for them
+    open_model(victim.path, "encoder")  # has no labels
 
 
 @pytest.mark.parametrize("file", ["config.json", "model.safetensors"])
 @pytest.mark.parametrize("kind", ["pipe", "device", "loop", "directory"])
-def test_what_is_no_file_is_not_waited_for(victim: Victim, tmp_path: Path, file: str, kind: str) -> None:
+def test_special_files_are_refused_without_blocking(victim, tmp_path, file, kind):
     victim.put(json.dumps(victim.content), victim.weights)
     shutil.copytree(victim.path, tmp_path / "model")
-    place = tmp_path / "model" / file
-    place.unlink()
-    match kind:
-        case "pipe":
-            os.mkfifo(place)
-        case "device":
-            place.symlink_to("/dev/zero")
-        case "loop":
-            place.symlink_to(place)
-        case "directory":
-            place.mkdir()
+    path = tmp_path / "model" / file
+    path.unlink()
+    create = {"pipe": os.mkfifo, "device": lambda path: path.symlink_to("/dev/zero")}
+    create |= {"loop": lambda path: path.symlink_to(path), "directory": os.mkdir}
+    create[kind](path)
     with pytest.raises(MissingInput) as refusal:
         open_model(tmp_path / "model", "pretraining")
     assert "\n" not in str(refusal.value)
 
 
-def test_links_to_files_are_followed_as_in_the_cache_of_the_hub(victim: Victim, tmp_path: Path) -> None:
+def test_symlinks_to_files_are_followed(victim, tmp_path):
     victim.put(json.dumps(victim.content), victim.weights)
     for file in ("config.json", "model.safetensors"):
         (tmp_path / file).symlink_to(victim.path / file)
@@ -163,27 +151,25 @@ def test_links_to_files_are_followed_as_in_the_cache_of_the_hub(victim: Victim, 
 @pytest.mark.parametrize(
     "name", ["../model.safetensors", "/etc/passwd", "a/b.safetensors", "..", ".", "", "model.safetensors/"]
 )
-def test_an_index_names_files_of_its_own_directory_alone(victim: Victim, tmp_path: Path, name: str) -> None:
+def test_index_with_files_of_other_directories_is_refused(victim, tmp_path, name):
     (tmp_path / "config.json").write_text(json.dumps(victim.content))
     (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": name}}))
     with pytest.raises(AlbertError, match=r"not a file of this directory|is listed in .* but missing"):
         open_model(tmp_path, "pretraining")
 
 
-def test_shards_that_hold_the_same_tensor_are_refused(victim: Victim, tmp_path: Path) -> None:
+def test_shards_with_the_same_tensor_are_refused(victim, tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(victim.content))
     names = ("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors")
     for name in names:
         (tmp_path / name).write_bytes(victim.weights)
-    index = {"weight_map": {str(place): name for place, name in enumerate(names)}}
+    index = {"weight_map": {str(number): name for number, name in enumerate(names)}}
     (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
     with pytest.raises(DamagedData, match=r"00002-of-00002\.safetensors: holds .* which .*00001-of-00002"):
         open_model(tmp_path, "pretraining")
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# A header is believed only where the file bears it out; what we accept, safetensors accepts and sees alike.
-
+# ---- headers of safetensors ----------------------------------------------------------------------------------------
 
 SHAPES = st.lists(st.integers(0, 4), max_size=3).map(tuple)
 TENSORS = st.dictionaries(
@@ -194,7 +180,7 @@ GOOD = {"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}
 
 
 def file_of(header: object, data: bytes = b"", length: int | None = None) -> bytes:
-    """A file with this header, in JSON unless it is bytes already."""
+    """The bytes of a file with this header, which is JSON-encoded unless it is bytes."""
     text = header if isinstance(header, bytes) else json.dumps(header).encode()
     return struct.pack("<Q", len(text) if length is None else length) + text + data
 
@@ -205,31 +191,29 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @settings(max_examples=60)
-@given(described=TENSORS)
-def test_what_safetensors_wrote_is_seen_and_read_as_it_is(described: dict, tmp_path_factory) -> None:
+@given(specs=TENSORS)
+def test_files_of_safetensors_are_read_exactly(specs, tmp_path_factory):
     tensors = {
-        name: torch.randint(0, 2, shape, dtype=torch.int64).to(DTYPES[kind])
-        for name, (shape, kind) in described.items()
+        name: torch.randint(0, 2, shape, dtype=torch.int64).to(DTYPES[kind]) for name, (shape, kind) in specs.items()
     }
     path = tmp_path_factory.mktemp("header") / "model.safetensors"
     path.write_bytes(save(tensors, metadata={"format": "pt"}))
-    found = read_header(path)
-    assert {name: (stored.shape, stored.dtype) for name, stored in found.items()} == {
-        name: (tuple(tensor.shape), tensor.dtype) for name, tensor in tensors.items()
-    }
-    read = StoredTensors(str(path), found).read(found)
+    header = read_header(path)
+    expected = {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in tensors.items()}
+    assert {name: (stored.shape, stored.dtype) for name, stored in header.items()} == expected
+    read = StoredTensors(str(path), header).read(header)
     for name, tensor in load_file(path).items():
         assert torch.equal(read[name], tensor) and read[name].dtype == tensor.dtype
 
 
 @settings(max_examples=200)
-@given(described=TENSORS, data=st.data())
-def test_what_is_accepted_is_what_safetensors_sees(described: dict, data: st.DataObject, tmp_path_factory) -> None:
-    """One entry of a whole file is changed, or the length of the file."""
-    tensors = {name: torch.zeros(shape, dtype=DTYPES[kind]) for name, (shape, kind) in described.items()}
-    whole = save(tensors)
-    (length,) = struct.unpack("<Q", whole[:8])
-    header, content = json.loads(whole[8 : 8 + length]), whole[8 + length :]
+@given(specs=TENSORS, data=st.data())
+def test_accepted_files_are_those_that_safetensors_reads(specs, data, tmp_path_factory):
+    """For files with one changed entry or another length."""
+    tensors = {name: torch.zeros(shape, dtype=DTYPES[kind]) for name, (shape, kind) in specs.items()}
+    saved = save(tensors)
+    (length,) = struct.unpack("<Q", saved[:8])
+    header, content = json.loads(saved[8 : 8 + length]), saved[8 + length :]
     if header and data.draw(st.booleans()):
         entry = header[data.draw(st.sampled_from(sorted(header)))]
         key = data.draw(st.sampled_from(["dtype", "shape", "data_offsets"]))
@@ -241,15 +225,15 @@ def test_what_is_accepted_is_what_safetensors_sees(described: dict, data: st.Dat
     path = tmp_path_factory.mktemp("header") / "model.safetensors"
     path.write_bytes(file_of(header, content))
     try:
-        found = read_header(path)
+        ours = read_header(path)
     except AlbertError as refusal:
         assert "\n" not in str(refusal)
         return
     event("accepted")
-    assert StoredTensors(str(path), found).on_meta().keys() == found.keys()
+    assert StoredTensors(str(path), ours).on_meta().keys() == ours.keys()
     with safe_open(path, framework="pt") as theirs:
-        assert set(theirs.keys()) == found.keys()
-        assert all(tuple(theirs.get_slice(name).get_shape()) == stored.shape for name, stored in found.items())
+        assert set(theirs.keys()) == ours.keys()
+        assert all(tuple(theirs.get_slice(name).get_shape()) == stored.shape for name, stored in ours.items())
 
 
 @pytest.mark.parametrize(
@@ -269,8 +253,8 @@ def test_what_is_accepted_is_what_safetensors_sees(described: dict, data: st.Dat
         (file_of({"a": {**GOOD["a"], "dtype": "F8_E5M2"}}, b"\0" * 8), "holds numbers of type 'F8_E5M2'"),
     ],
 )
-def test_what_is_wrong_is_said_in_one_line(path: Path, content: bytes, message: str) -> None:
-    """More of the kind, and pickles, are given to `albert predict` by reliability/hostile_files.py."""
+def test_invalid_header_is_refused_in_one_line(path, content, message):
+    """reliability/hostile_files.py has more such files, and pickles."""
     path.write_bytes(content)
     with pytest.raises(DamagedData, match=message) as refusal:
         read_header(path)
@@ -278,7 +262,7 @@ def test_what_is_wrong_is_said_in_one_line(path: Path, content: bytes, message: 
     assert str(refusal.value).startswith(f"{path}: ")
 
 
-def test_a_file_that_shrinks_after_its_header_was_read_is_refused(path: Path) -> None:
+def test_file_cut_after_its_header_was_read_is_refused(path):
     path.write_bytes(save({"a": torch.zeros(1000)}))
     stored = stored_tensors(path.parent)
     with open(path, "r+b") as file:
@@ -287,7 +271,7 @@ def test_a_file_that_shrinks_after_its_header_was_read_is_refused(path: Path) ->
         stored.read(["a"])
 
 
-def test_memory_that_is_not_there_is_one_line(path: Path) -> None:
+def test_failed_allocation_is_one_line(path):
     path.write_bytes(b"")
     huge = StoredTensors(str(path), {"a": StoredTensor(path, 0, torch.float32, (2**55,))})
     with pytest.raises(OutOfResources, match=r"needs 144,115,188,075,855,872 bytes of memory for one tensor"):

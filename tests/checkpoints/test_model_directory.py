@@ -1,4 +1,4 @@
-"""Model directories: written whole, opened checked, in little memory, with a card."""
+"""Model directories: writing, opening and checking them, memory, windowed models, model cards."""
 
 import contextlib
 import io
@@ -20,7 +20,7 @@ import torch
 import transformers
 import yaml
 from huggingface_hub import ModelCard as HubCard
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from tests.tiny import tiny_config
 
 from albert.checkpoints.huggingface import MODELS, Kind, kind_of
@@ -35,15 +35,10 @@ from albert.model.albert import (
 )
 from albert.model.config import PRESETS, AlbertConfig
 from albert.model.packing import PackedSequences, pack
-from albert.runtime.errors import AlbertError, CannotCreate, DamagedData, InvalidConfiguration, MissingInput
+from albert.runtime.errors import CannotCreate, DamagedData, InvalidConfiguration, MissingInput
 from albert.runtime.manifest import verify_directory
 from albert.text.sentencepiece import train_tokenizer
 
-# --------------------------------------------------------------------------------------------------------------------
-# A model directory is whole, says everything, and is refused in one line when it is not what it says.
-
-
-Rewrite = Callable[..., None]
 TRANSFORMERS_KEYS = {
     "architectures", "model_type", "vocab_size", "embedding_size", "hidden_size", "num_hidden_layers",
     "num_hidden_groups", "inner_group_num", "num_attention_heads", "intermediate_size", "hidden_act",
@@ -54,7 +49,7 @@ TRANSFORMERS_KEYS = {
 
 
 @pytest.mark.parametrize("name", PRESETS)
-def test_every_key_is_written_out_and_read_back(name: str, tmp_path: Path) -> None:
+def test_config_round_trip_writes_every_key(name, tmp_path):
     config = replace(
         PRESETS[name], vocab_size=7, embedding_size=4, hidden_size=4, num_attention_heads=2, intermediate_size=3,
         classifier_dropout_prob=0.25, layer_norm_eps=1e-6,
@@ -64,42 +59,39 @@ def test_every_key_is_written_out_and_read_back(name: str, tmp_path: Path) -> No
     )
     content = json.loads((tmp_path / "config.json").read_text())
     assert content.keys() >= TRANSFORMERS_KEYS
-    found, extra = read_config(tmp_path)
-    assert found == config
+    read, extra = read_config(tmp_path)
+    assert read == config
     assert (extra["sentence_objective"], extra["max_sequence_length"]) == ("sop", 128)
     assert content["architectures"] == ["AlbertForPreTraining"]
 
 
 @pytest.mark.parametrize("mask", [0o022, 0o007, 0o077], ids=oct)
-def test_every_file_has_the_permissions_that_the_user_gives_new_ones(
-    config: AlbertConfig, tmp_path: Path, mask: int
-) -> None:
+def test_files_have_the_permissions_of_the_umask(config, tmp_path, mask):
     before = os.umask(mask)
     try:
         save_model_directory(tmp_path / "model", AlbertModel(config), None)
     finally:
         os.umask(before)
-    found = {file.name: stat.S_IMODE(file.stat().st_mode) for file in (tmp_path / "model").iterdir()}
-    assert found.pop("model.safetensors") == 0o666 & ~mask
-    assert set(found.values()) == {0o666 & ~mask}
+    modes = {stat.S_IMODE(file.stat().st_mode) for file in (tmp_path / "model").iterdir()}
+    assert modes == {0o666 & ~mask}
 
 
-def test_the_bytes_of_a_directory_depend_on_the_model_alone(config: AlbertConfig, tmp_path: Path) -> None:
+def test_equal_models_give_equal_bytes(config, tmp_path):
     model = AlbertForPreTraining(config)
-    for name in ("one", "two"):
+    for name in ("first", "second"):
         save_model_directory(tmp_path / name, model, None, extra={"sentence_objective": "sop"})
     for file in ("config.json", "model.safetensors"):
-        assert (tmp_path / "one" / file).read_bytes() == (tmp_path / "two" / file).read_bytes()
+        assert (tmp_path / "first" / file).read_bytes() == (tmp_path / "second" / file).read_bytes()
 
 
 @pytest.mark.parametrize("labels", [{0: "a"}, {0: "a", 1: "a"}, {1: "a", 2: "b"}, ["a", "b"]])
-def test_labels_that_do_not_name_each_output_are_refused(config: AlbertConfig, tmp_path: Path, labels: object) -> None:
+def test_incomplete_labels_are_refused(config, tmp_path, labels):
     with pytest.raises(InvalidConfiguration, match="id2label"):
         write_model(tmp_path, AlbertForSequenceClassification(config, 2), None, extra={"id2label": labels})
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_existing_directory_is_not_overwritten(directory: Path, config: AlbertConfig) -> None:
+def test_existing_directory_is_not_overwritten(directory, config):
     before = (directory / "model.safetensors").read_bytes()
     with pytest.raises(CannotCreate):
         save_model_directory(directory, AlbertForPreTraining(config), None)
@@ -108,17 +100,16 @@ def test_an_existing_directory_is_not_overwritten(directory: Path, config: Alber
     verify_directory(directory)
 
 
-def test_a_head_that_the_file_lacks_is_drawn_and_said(directory: Path) -> None:
+def test_missing_head_is_drawn_and_reported(directory):
     report = open_model(directory, "classification", num_labels=4).loading_report
     assert report.newly_initialised == report.missing == ("classifier.weight", "classifier.bias")
     assert any(name.startswith("predictions.") for name in report.unexpected)
-    assert not report.verified
     text = "\n".join(report.lines())
-    assert "unverified" in text
+    assert not report.verified and "unverified" in text
     assert "newly initialised, at random: 2 (classifier.weight, classifier.bias)" in text
 
 
-def test_another_number_of_labels_needs_a_new_head(config: AlbertConfig, tmp_path: Path) -> None:
+def test_other_number_of_labels_needs_a_new_head(config, tmp_path):
     model = AlbertForSequenceClassification(config, 3)
     write_model(tmp_path, model, None)
     with pytest.raises(InvalidConfiguration, match=r"classifier.* \(3,.*needs \(2.*or a new head"):
@@ -128,16 +119,13 @@ def test_another_number_of_labels_needs_a_new_head(config: AlbertConfig, tmp_pat
     assert opened.loading_report.newly_initialised == ("classifier.weight", "classifier.bias")
     assert opened.loading_report.missing == ()
     assert torch.equal(opened.model.albert.pooler.weight, model.albert.pooler.weight)
-    same = open_model(tmp_path, "classification", num_labels=3, new_head=True).model
-    assert not torch.equal(same.classifier.weight, model.classifier.weight)
+    new = open_model(tmp_path, "classification", num_labels=3, new_head=True).model
+    assert not torch.equal(new.classifier.weight, model.classifier.weight)
 
 
-def test_dropout_heads_and_depth_can_be_set_anew(directory: Path) -> None:
-    opened = open_model(
-        directory,
-        "pretraining",
-        overrides={"hidden_dropout_prob": 0.1, "num_attention_heads": 4, "num_hidden_layers": 7},
-    )
+def test_dropout_heads_and_depth_can_be_overridden(directory):
+    overrides = {"hidden_dropout_prob": 0.1, "num_attention_heads": 4, "num_hidden_layers": 7}
+    opened = open_model(directory, "pretraining", overrides=overrides)
     assert opened.config.hidden_dropout_prob == 0.1
     assert len(opened.model.albert.encoder.plan) == 7
     assert opened.model.albert.encoder.attentions[0].heads == 4
@@ -145,7 +133,7 @@ def test_dropout_heads_and_depth_can_be_set_anew(directory: Path) -> None:
         open_model(directory, "pretraining", overrides={"hiden_size": 3})
 
 
-def test_damage_is_found_before_anything_is_read(config: AlbertConfig, tmp_path: Path) -> None:
+def test_damaged_file_is_refused_by_its_hash(config, tmp_path):
     path = tmp_path / "model"
     save_model_directory(path, AlbertForPreTraining(config), None)
     for file in ("config.json", "model.safetensors", "README.md"):
@@ -159,13 +147,13 @@ def test_damage_is_found_before_anything_is_read(config: AlbertConfig, tmp_path:
     open_model(path, "pretraining")
 
 
-def test_weights_that_are_not_finite_are_refused(directory: Path, rewrite: Rewrite) -> None:
-    rewrite(directory, tensors=lambda held: held["albert.pooler.bias"].__setitem__(3, float("nan")))
+def test_non_finite_weights_are_refused(directory, rewrite):
+    rewrite(directory, tensors=lambda tensors: tensors["albert.pooler.bias"].__setitem__(3, float("nan")))
     with pytest.raises(DamagedData, match=r"albert\.pooler\.bias holds numbers that are not finite"):
         open_model(directory, "pretraining")
 
 
-def test_a_pickle_is_never_loaded(directory: Path) -> None:
+def test_pickle_is_never_loaded(directory):
     class Bomb:
         def __reduce__(self):
             return (pytest.fail, ("the pickle was executed",))
@@ -177,13 +165,13 @@ def test_a_pickle_is_never_loaded(directory: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "framework"), [("tf_model.h5", "TensorFlow"), ("flax_model.msgpack", "Flax")])
-def test_other_frameworks_weights_are_named(directory: Path, name: str, framework: str) -> None:
+def test_weights_of_other_frameworks_are_named(directory, name, framework):
     (directory / "model.safetensors").rename(directory / name)
     with pytest.raises(MissingInput, match=framework):
         open_model(directory, "pretraining")
 
 
-def test_a_directory_without_weights_or_configuration_says_so(directory: Path, tmp_path: Path) -> None:
+def test_missing_weights_or_configuration_are_named(directory, tmp_path):
     (directory / "model.safetensors").unlink()
     with pytest.raises(MissingInput, match=r"holds no model\.safetensors"):
         open_model(directory, "pretraining")
@@ -200,20 +188,20 @@ def test_a_directory_without_weights_or_configuration_says_so(directory: Path, t
         ({"weight_map": 3}, DamagedData, "no weight_map"),
     ],
 )
-def test_a_strange_index_is_refused(directory: Path, change: dict, error: type[AlbertError], message: str) -> None:
-    _shard(directory)
+def test_invalid_index_is_refused(directory, change, error, message):
+    (directory / "model.safetensors").unlink()
     (directory / "model.safetensors.index.json").write_text(json.dumps(change))
     with pytest.raises(error, match=message):
         open_model(directory, "pretraining")
 
 
-def test_missing_layers_are_refused(directory: Path, rewrite: Rewrite) -> None:
+def test_missing_layers_are_refused(directory, rewrite):
     rewrite(directory, {"num_hidden_groups": 3})
     with pytest.raises(DamagedData, match=r"lacks 32 of the encoder's tensors \(albert.encoder"):
         open_model(directory, "pretraining")
 
 
-def test_leaving_keys_out_means_transformers_defaults(directory: Path, rewrite: Rewrite) -> None:
+def test_missing_keys_have_transformers_defaults(directory, rewrite):
     rewrite(directory, dict.fromkeys(("hidden_size", "intermediate_size", "num_attention_heads")))
     config, _ = read_config(directory)
     assert (config.hidden_size, config.intermediate_size, config.num_attention_heads) == (4096, 16384, 64)
@@ -237,23 +225,14 @@ def test_leaving_keys_out_means_transformers_defaults(directory: Path, rewrite: 
         ({"model_type": "albert_window"}, "attention_window: is missing from a model of type 'albert_window'"),
     ],
 )
-def test_a_configuration_that_no_albert_has_is_refused(
-    directory: Path, rewrite: Rewrite, keys: dict, message: str
-) -> None:
+def test_invalid_configuration_is_refused(directory, rewrite, keys, message):
     rewrite(directory, keys)
     with pytest.raises(InvalidConfiguration, match=message) as refusal:
         open_model(directory, "pretraining")
     assert "\n" not in str(refusal.value)
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"null", b"\xed\xa0\x80", b"x" * 100, b"[" * 100_000])
-def test_a_configuration_that_is_not_json_is_refused(directory: Path, content: bytes) -> None:
-    (directory / "config.json").write_bytes(content)
-    with pytest.raises(DamagedData):
-        open_model(directory, "pretraining")
-
-
-def test_a_foreign_model_of_equal_sizes_keeps_its_map(tmp_path: Path, config: AlbertConfig, rewrite: Rewrite) -> None:
+def test_model_of_equal_sizes_keeps_transformers_map(tmp_path, config, rewrite):
     wide = replace(config, embedding_size=16)
     write_model(tmp_path, AlbertForPreTraining(wide), None)
     assert read_config(tmp_path)[0] == wide
@@ -263,12 +242,10 @@ def test_a_foreign_model_of_equal_sizes_keeps_its_map(tmp_path: Path, config: Al
     assert torch.equal(opened.model.albert.embeddings.projection.weight, torch.eye(16))
 
 
-def test_weights_trained_apart_are_not_shared_again_in_silence(
-    tmp_path: Path, config: AlbertConfig, rewrite: Rewrite
-) -> None:
+def test_different_copies_of_a_shared_block_are_refused(tmp_path, config, rewrite):
     write_model(tmp_path, AlbertForPreTraining(replace(config, sharing="attention")), None)
     name = "albert.encoder.albert_layer_groups.2.albert_layers.0.attention.query.bias"
-    rewrite(tmp_path, tensors=lambda held: held[name].add_(0.5))
+    rewrite(tmp_path, tensors=lambda tensors: tensors[name].add_(0.5))
     with pytest.raises(DamagedData, match='"sharing": "none"'):
         open_model(tmp_path, "pretraining")
     rewrite(tmp_path, {"sharing": "none"})
@@ -277,7 +254,7 @@ def test_weights_trained_apart_are_not_shared_again_in_silence(
     assert opened.loading_report.missing == ()
 
 
-def test_the_opened_model_does_not_hang_on_the_file(directory: Path) -> None:
+def test_opened_model_does_not_depend_on_its_file(directory):
     model = open_model(directory, "pretraining").model
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     with open(directory / "model.safetensors", "r+b") as file:
@@ -288,28 +265,13 @@ def test_the_opened_model_does_not_hang_on_the_file(directory: Path) -> None:
         assert torch.equal(tensor, before[name])
 
 
-def test_the_tokenizer_must_be_there_and_fit(config: AlbertConfig, tmp_path: Path) -> None:
+def test_missing_tokenizer_is_refused(config, tmp_path):
     with pytest.raises(MissingInput, match=r"spiece\.model"):
         save_model_directory(tmp_path / "model", AlbertForPreTraining(config), tmp_path)
     assert not (tmp_path / "model").exists()
 
 
-def _shard(directory: Path) -> None:
-    """Divide the weights among two files as transformers does."""
-    held = load_file(directory / "model.safetensors")
-    (directory / "model.safetensors").unlink()
-    names = sorted(held)
-    placed = {}
-    for index, part in enumerate((names[::2], names[1::2]), start=1):
-        file = f"model-0000{index}-of-00002.safetensors"
-        save_file({name: held[name] for name in part}, directory / file, metadata={"format": "pt"})
-        placed |= dict.fromkeys(part, file)
-    (directory / "model.safetensors.index.json").write_text(json.dumps({"weight_map": placed}))
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# Opening a model takes the memory of its weights, once, and imports nothing that only compilers need.
-
+# ---- memory --------------------------------------------------------------------------------------------------------
 
 MEASURE = """
 import json, sys
@@ -318,17 +280,17 @@ def memory(key):
     with open("/proc/self/status") as file:
         return next(1024 * int(line.split()[1]) for line in file if line.startswith(key + ":"))
 small, large = sys.argv[1:]
-open_model(small, "pretraining")  # code that is used for the first time takes memory too
+open_model(small, "pretraining")  # the first call needs memory for code
 before = memory("VmRSS")
-with open("/proc/self/clear_refs", "w") as file:  # forgets the peak so far
+with open("/proc/self/clear_refs", "w") as file:  # resets the peak
     file.write("5")
 model = open_model(large, "pretraining").model
 print(json.dumps({"peak": memory("VmHWM") - before, "compiler": "torch._dynamo" in sys.modules}))
 """
 
 
-@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="Linux alone tells a peak of memory")
-def test_the_weights_are_in_memory_once(config: AlbertConfig, tmp_path: Path) -> None:
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="only Linux reports peak memory")
+def test_weights_are_in_memory_once_and_no_compiler_is_imported(config, tmp_path):
     large = AlbertConfig(vocab_size=100_000, num_hidden_layers=2, hidden_size=256, num_attention_heads=4,
                          intermediate_size=1024)  # fmt: skip
     for name, shape in (("small", config), ("large", large)):
@@ -338,12 +300,12 @@ def test_the_weights_are_in_memory_once(config: AlbertConfig, tmp_path: Path) ->
         write_model(tmp_path / name, model.to_empty(device="cpu").apply(_zeros), None)
     size = (tmp_path / "large" / "model.safetensors").stat().st_size
     assert size > 50_000_000
-    arguments = [sys.executable, "-c", MEASURE, str(tmp_path / "small"), str(tmp_path / "large")]
-    done = subprocess.run(arguments, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert 0.9 * size < found["peak"] < 1.1 * size
-    assert not found["compiler"]
+    command = [sys.executable, "-c", MEASURE, str(tmp_path / "small"), str(tmp_path / "large")]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert result.returncode == 0, result.stderr
+    measured = json.loads(result.stdout)
+    assert 0.9 * size < measured["peak"] < 1.1 * size
+    assert not measured["compiler"]
 
 
 def _zeros(module: torch.nn.Module) -> None:
@@ -351,9 +313,7 @@ def _zeros(module: torch.nn.Module) -> None:
         torch.nn.init.zeros_(parameter)
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# transformers' only sentence head means sentence order; a head that learnt something else is never taken for it.
-
+# ---- sentence objectives ---------------------------------------------------------------------------------------------
 
 HEAD = ("sop_classifier.classifier.weight", "sop_classifier.classifier.bias")
 POOLER = ("albert.pooler.weight", "albert.pooler.bias")
@@ -361,7 +321,7 @@ POOLER = ("albert.pooler.weight", "albert.pooler.bias")
 
 @pytest.fixture
 def written(tmp_path: Path, config: AlbertConfig) -> Callable[[str], tuple[AlbertForPreTraining, Path]]:
-    """Writes a model that was pre-trained with an objective."""
+    """Writes a pre-training model with a sentence objective."""
 
     def write(objective: str) -> tuple[AlbertForPreTraining, Path]:
         model = AlbertForPreTraining(config).eval()
@@ -374,7 +334,7 @@ def written(tmp_path: Path, config: AlbertConfig) -> Callable[[str], tuple[Alber
     return write
 
 
-def test_a_next_sentence_head_comes_back_and_is_no_order_to_transformers(written: Callable, config: AlbertConfig):
+def test_next_sentence_head_round_trip_is_not_sentence_order_in_transformers(written, config):
     model, path = written("nsp")
     assert json.loads((path / "config.json").read_text())["architectures"] == ["AlbertForMaskedLM"]
     assert "nsp_classifier.classifier.bias" in open_model(path, "masked_lm").loading_report.unexpected
@@ -389,10 +349,10 @@ def test_a_next_sentence_head_comes_back_and_is_no_order_to_transformers(written
     masked, report = transformers.AlbertForMaskedLM.from_pretrained(path, output_loading_info=True)
     assert not report["missing_keys"]
     assert set(report["unexpected_keys"]) == {*POOLER, *(name.replace("sop", "nsp") for name in HEAD)}
-    _assert_the_same_masked_tokens(masked, model, config)
+    _assert_equal_masked_tokens(masked, model, config)
 
 
-def test_heads_that_nothing_trained_are_not_written(written: Callable, config: AlbertConfig):
+def test_untrained_heads_are_not_written(written, config):
     model, path = written("none")
     assert not {*HEAD, *POOLER} & load_file(path / "model.safetensors").keys()
     assert kind_of(read_config(path)[1]) == "masked_lm"
@@ -402,37 +362,35 @@ def test_heads_that_nothing_trained_are_not_written(written: Callable, config: A
     assert set(drawn) == {*HEAD, *POOLER}
     masked, report = transformers.AlbertForMaskedLM.from_pretrained(path, output_loading_info=True)
     assert not report["missing_keys"] and not report["unexpected_keys"]
-    _assert_the_same_masked_tokens(masked, model, config)
+    _assert_equal_masked_tokens(masked, model, config)
 
 
-def test_the_objective_of_pre_training_takes_nothing_from_a_model_of_a_task(tmp_path: Path, config: AlbertConfig):
+def test_sentence_objective_does_not_change_a_fine_tuned_model(tmp_path, config):
     model = AlbertForSequenceClassification(config, 2)
     write_model(tmp_path, model, None, extra={"sentence_objective": "none"})
     assert read_config(tmp_path)[1]["architectures"] == ["AlbertForSequenceClassification"]
     assert set(POOLER) < load_file(tmp_path / "model.safetensors").keys()
 
 
-def test_an_unknown_objective_is_refused_before_anything_is_written(tmp_path: Path, config: AlbertConfig):
+def test_unknown_objective_is_refused_before_writing(tmp_path, config):
     with pytest.raises(InvalidConfiguration, match=r"sentence_objective: is 'nps'; known: sop, nsp, none"):
         write_model(tmp_path, AlbertForPreTraining(config), None, extra={"sentence_objective": "nps"})
     assert list(tmp_path.iterdir()) == []
 
 
-def _assert_the_same_masked_tokens(theirs: torch.nn.Module, ours: AlbertForPreTraining, config: AlbertConfig) -> None:
+def _assert_equal_masked_tokens(theirs: torch.nn.Module, ours: AlbertForPreTraining, config: AlbertConfig) -> None:
     ids = torch.arange(5, 17)
     packed = pack([ids.numpy()], [torch.zeros_like(ids).numpy()])
-    alone = AlbertForMaskedLM(config)
-    alone.load_state_dict(ours.state_dict(), strict=False)
+    masked_lm = AlbertForMaskedLM(config)
+    masked_lm.load_state_dict(ours.state_dict(), strict=False)
     with torch.inference_mode():
         expected = theirs.eval()(ids[None]).logits[0]
-        found = ours(packed, torch.arange(12)).masked_tokens
-        assert torch.equal(alone.eval()(packed, torch.arange(12)), found)
-    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+        logits = ours(packed, torch.arange(12)).masked_tokens
+        assert torch.equal(masked_lm.eval()(packed, torch.arange(12)), logits)
+    torch.testing.assert_close(logits, expected, rtol=1e-5, atol=1e-5)
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# A model with an attention window comes back with it, and transformers never runs it with dense attention.
-
+# ---- windowed models -------------------------------------------------------------------------------------------------
 
 LABELLED = ("classification", "pair_classification", "token_classification")
 
@@ -448,63 +406,59 @@ def batch(lengths: tuple[int, ...]) -> PackedSequences:
     return pack([draws.integers(5, 50, n) for n in lengths], types)
 
 
-def numbers(model: torch.nn.Module, kind: Kind, packed: PackedSequences) -> list[torch.Tensor]:
+def outputs(model: torch.nn.Module, kind: Kind, packed: PackedSequences) -> list[torch.Tensor]:
     with torch.inference_mode():
-        asked = (packed, torch.arange(20)) if kind in ("pretraining", "masked_lm") else (packed,)
-        found = model(*asked)
-    return list(found) if isinstance(found, tuple) else [found]
+        args = (packed, torch.arange(20)) if kind in ("pretraining", "masked_lm") else (packed,)
+        result = model(*args)
+    return list(result) if isinstance(result, tuple) else [result]
 
 
 @pytest.mark.parametrize("kind", MODELS)
-def test_every_head_sees_through_the_window_and_comes_back(kind: Kind, windowed: AlbertConfig, tmp_path: Path) -> None:
-    outputs = (3,) if kind in LABELLED else ()
-    model = MODELS[kind](windowed, *outputs).eval()
+def test_windowed_round_trip_of_every_head(kind, windowed, tmp_path):
+    num_labels = (3,) if kind in LABELLED else ()
+    model = MODELS[kind](windowed, *num_labels).eval()
     save_model_directory(tmp_path / "model", model, None)
     opened = open_model(tmp_path / "model", kind)
     assert opened.config == windowed
     dense = open_model(tmp_path / "model", kind, overrides={"attention_window": None}).model
     packed = batch((200, 180, 5))
-    written, read, other = (numbers(each, kind, packed) for each in (model, opened.model, dense))
-    assert all(map(torch.equal, written, read))
-    assert not all(torch.allclose(mine, theirs, atol=1e-4) for mine, theirs in zip(read, other, strict=True))
+    before, after, without_window = (outputs(each, kind, packed) for each in (model, opened.model, dense))
+    assert all(map(torch.equal, before, after))
+    assert not all(torch.allclose(a, b, atol=1e-4) for a, b in zip(after, without_window, strict=True))
 
 
 @pytest.mark.parametrize("dense", [False, True])
-def test_transformers_opens_what_it_can_compute_and_nothing_else(
-    dense: bool, windowed: AlbertConfig, tmp_path: Path
-) -> None:
+def test_transformers_refuses_windowed_models(dense, windowed, tmp_path):
     config = replace(windowed, attention_window=198 if dense else 197)
     save_model_directory(tmp_path / "model", AlbertForMaskedLM(config), None)
-    said = json.loads((tmp_path / "model/config.json").read_text())
-    assert said["attention_window"] == config.attention_window
+    content = json.loads((tmp_path / "model/config.json").read_text())
+    assert content["attention_window"] == config.attention_window
     if dense:
         packed = batch((200,))
         theirs = transformers.AlbertForMaskedLM.from_pretrained(tmp_path / "model").eval()
         with torch.inference_mode():
             expected = theirs(packed.token_ids[None], token_type_ids=packed.token_type_ids[None]).logits[0, :20]
-        (found,) = numbers(open_model(tmp_path / "model", "masked_lm").model, "masked_lm", packed)
-        assert torch.allclose(found, expected, atol=1e-4)
+        (logits,) = outputs(open_model(tmp_path / "model", "masked_lm").model, "masked_lm", packed)
+        assert torch.allclose(logits, expected, atol=1e-4)
     else:
         for auto in (transformers.AutoModel, transformers.AutoModelForMaskedLM, transformers.AutoConfig):
             with pytest.raises(ValueError, match="albert_window"):
                 auto.from_pretrained(tmp_path / "model")
-        for named in (transformers.AlbertModel, transformers.AlbertForMaskedLM):
+        for model_class in (transformers.AlbertModel, transformers.AlbertForMaskedLM):
             with pytest.raises(ValueError, match="sliding_window"):
-                named.from_pretrained(tmp_path / "model")
+                model_class.from_pretrained(tmp_path / "model")
 
 
-def test_a_dense_model_says_nothing_of_windows(config: AlbertConfig, windowed: AlbertConfig, tmp_path: Path) -> None:
+def test_dense_model_has_no_window_keys(config, windowed, tmp_path):
     save_model_directory(tmp_path / "windowed", AlbertForPreTraining(windowed), None)
     opened = open_model(tmp_path / "windowed", "pretraining", overrides={"attention_window": None})
     save_model_directory(tmp_path / "dense", opened.model, None, extra=opened.extra)
-    said = json.loads((tmp_path / "dense/config.json").read_text())
-    assert said["model_type"] == "albert" and not {"attention_window", "attn_implementation"} & said.keys()
+    content = json.loads((tmp_path / "dense/config.json").read_text())
+    assert content["model_type"] == "albert" and not {"attention_window", "attn_implementation"} & content.keys()
     assert transformers.AlbertForPreTraining.from_pretrained(tmp_path / "dense").config.max_position_embeddings == 200
 
 
-def test_the_example_on_the_card_runs_and_names_no_class_of_transformers(
-    windowed: AlbertConfig, tmp_path: Path
-) -> None:
+def test_card_of_a_windowed_model_has_a_working_example_without_transformers(windowed, tmp_path):
     tokenizer = train_tokenizer(["the quick brown fox jumps over the lazy dog " * 20], vocab_size=41)
     (tmp_path / "tokenizer").mkdir()
     tokenizer.save(tmp_path / "tokenizer")
@@ -518,7 +472,7 @@ def test_the_example_on_the_card_runs_and_names_no_class_of_transformers(
     exec(example.replace("path/to/this/directory", str(tmp_path / "model")), {})
 
 
-def test_a_dense_model_goes_on_with_a_window_and_more_positions(config: AlbertConfig, windowed: AlbertConfig) -> None:
+def test_warm_start_of_a_windowed_model_from_a_dense_one(config, windowed):
     source = AlbertForPreTraining(replace(config, initializer_range=0.3)).eval()
     target = AlbertForPreTraining(windowed).eval()
     result = warm_start(
@@ -527,21 +481,17 @@ def test_a_dense_model_goes_on_with_a_window_and_more_positions(config: AlbertCo
     assert not result.drawn and not result.unused and result.trained_positions == 200
     assert any("attention_window None → 4" in note for note in result.notes)
     target.load_state_dict(result.tensors)
-    fitting, longer = batch((6, 3, 5)), batch((20,))
-    for one, other in zip(*(numbers(each, "encoder", fitting) for each in (source.albert, target.albert)), strict=True):
-        assert torch.allclose(one, other, atol=1e-6)
-    for one, other in zip(*(numbers(each, "encoder", longer) for each in (source.albert, target.albert)), strict=True):
-        assert not torch.allclose(one, other, atol=1e-3)
+    for lengths, is_equal in (((6, 3, 5), True), ((20,), False)):
+        (before,), (after,) = (outputs(each.albert, "encoder", batch(lengths)) for each in (source, target))
+        assert torch.allclose(before, after, atol=1e-6 if is_equal else 1e-3) == is_equal
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# The card's front matter is YAML that the Hub accepts, and its examples run.
-
+# ---- model cards -----------------------------------------------------------------------------------------------------
 
 HOSTILE = 'no: "yes" | {x} \\ # --- \n---\nlicense: evil'
 
 
-def test_everything_passed_in_is_shown() -> None:
+def test_card_shows_all_fields():
     card = ModelCard(
         name="tiny",
         architecture="AlbertForPreTraining",
@@ -581,7 +531,7 @@ def test_everything_passed_in_is_shown() -> None:
     assert HubCard(text).data.license == "apache-2.0"
 
 
-def test_hostile_values_break_neither_yaml_nor_tables() -> None:
+def test_special_characters_are_escaped_in_yaml_and_tables():
     text = ModelCard(
         name=HOSTILE,
         architecture="AlbertModel",
@@ -591,12 +541,12 @@ def test_hostile_values_break_neither_yaml_nor_tables() -> None:
         language=[HOSTILE],
         tags=[HOSTILE],
     ).render()
-    matter = re.match(r"---\n(.*?)\n---\n", text, re.DOTALL)
-    assert matter is not None
-    found = yaml.safe_load(matter.group(1))
-    assert found["license"] == HOSTILE
-    assert found["tags"] == ["albert", HOSTILE]
-    assert found["library_name"] == "transformers"
+    match = re.match(r"---\n(.*?)\n---\n", text, re.DOTALL)
+    assert match is not None
+    matter = yaml.safe_load(match[1])
+    assert matter["license"] == HOSTILE
+    assert matter["tags"] == ["albert", HOSTILE]
+    assert matter["library_name"] == "transformers"
     rows = [line for line in text.splitlines() if line.startswith("| ")]
     assert all(len(re.findall(r"(?<!\\)\|", row)) == 3 for row in rows)
 
@@ -604,21 +554,18 @@ def test_hostile_values_break_neither_yaml_nor_tables() -> None:
 @pytest.mark.parametrize(
     ("kind", "objective"), [*((kind, "sop") for kind in MODELS), ("pretraining", "nsp"), ("pretraining", "none")]
 )
-def test_the_example_on_the_card_runs(kind: Kind, objective: str, tmp_path: Path) -> None:
+def test_card_example_runs(kind, objective, tmp_path):
     tokenizer = train_tokenizer([load_chapters()[0].text[:20_000]], vocab_size=200)
     (tmp_path / "tokenizer").mkdir()
     tokenizer.save(tmp_path / "tokenizer")
     config = tiny_config(tokenizer.vocab_size)
     path = tmp_path / "model"
-    labelled = kind in LABELLED
-    model = MODELS[kind](config, 2) if labelled else MODELS[kind](config)
+    model = MODELS[kind](config, 2) if kind in LABELLED else MODELS[kind](config)
     save_model_directory(path, model, tmp_path / "tokenizer", extra={"sentence_objective": objective})
     (code,) = re.findall(r"```python\n(.*?)```", (path / "README.md").read_text(), re.DOTALL)
     assert "path/to/this/directory" in code
-    said = io.StringIO()
-    with contextlib.redirect_stdout(said):
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
         exec(compile(code.replace("path/to/this/directory", str(path)), "card", "exec"), {})
-    assert said.getvalue()
-    assert (
-        f"| all | {sum(parameter.numel() for parameter in model.parameters()):,} |" in (path / "README.md").read_text()
-    )
+    assert printed.getvalue()
+    assert f"| all | {sum(p.numel() for p in model.parameters()):,} |" in (path / "README.md").read_text()

@@ -1,4 +1,4 @@
-"""`albert push`: the real code of huggingface_hub over HTTP, to a Hub on this machine; its refusals in one line."""
+"""`albert push` with the real code of huggingface_hub over HTTP, to a Hub on this machine."""
 
 import shutil
 from pathlib import Path
@@ -21,7 +21,7 @@ def hub():
 
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
-    """A copy of the small model, with files beside it that are nobody else's business."""
+    """A copy of the small model in the folder of a run."""
     directory = tmp_path / "run" / "model"
     shutil.copytree(ROOT / "models" / "tiny", directory)
     (tmp_path / "run" / "journal.jsonl").write_text("{}\n")
@@ -30,7 +30,7 @@ def model(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def push(hub: HubServer, tmp_path: Path, monkeypatch, capfd):
-    """Runs the command: exit code, standard output and standard error."""
+    """Runs the command and returns exit code, standard output and standard error."""
     monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "no token"))
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
 
@@ -46,26 +46,26 @@ def push(hub: HubServer, tmp_path: Path, monkeypatch, capfd):
     return call
 
 
-def test_a_run_s_model_is_put_on_the_hub_with_its_card_and_nothing_else(hub, model, push):
-    code, shown, said = push(str(model.parent), "someone/mine", "--private")
-    assert code == 0 and "error" not in said
-    assert f"{hub.endpoint}/someone/mine is ready" in shown
+def test_push_uploads_only_the_model_of_a_run_with_its_card(hub, model, push):
+    code, output, error = push(str(model.parent), "someone/mine", "--private")
+    assert code == 0 and "error" not in error
+    assert f"{hub.endpoint}/someone/mine is ready" in output
     assert hub.private == {"someone/mine": True}
     expected = {file.name: file.read_bytes() for file in model.iterdir() if not file.name.startswith(".")}
     assert hub.written["someone/mine"] == expected and "README.md" in expected
-    code, _, said = push("--model", str(model), "--repository", "someone/mine")
-    assert code == 69 and said.count("\n") == 1
-    assert "someone/mine: exists already on the Hub; choose another name, or add --replace" in said
+    code, _, error = push("--model", str(model), "--repository", "someone/mine")
+    assert code == 69 and error.count("\n") == 1
+    assert "someone/mine: exists already on the Hub; choose another name, or add --replace" in error
 
 
-def test_the_example_rows_of_a_model_go_with_it(hub, model, push):
+def test_push_uploads_example_rows(hub, model, push):
     (model / "MANIFEST.json").unlink()
     (model / "examples.json").write_text('{"examples": [{"text": "the ship"}]}')
     assert push(str(model), "someone/mine")[0] == 0
     assert "examples.json" in hub.written["someone/mine"]
 
 
-def test_a_model_is_put_on_the_hub_from_python_and_replaced(hub, model, push):
+def test_push_from_python_and_replace(hub, model, push):
     push(str(model), "someone/other")  # sets the environment
     pushed = albert.push(model.parent, "someone/mine", private=True)
     assert pushed.address == f"{hub.endpoint}/someone/mine" and hub.private["someone/mine"]
@@ -92,22 +92,22 @@ def test_a_model_is_put_on_the_hub_from_python_and_replaced(hub, model, push):
         ("a/b/c", "hf_right", 2, "a/b/c: is not the name of a repository; give USER/NAME"),
     ],
 )
-def test_what_the_hub_refuses_is_one_line(repository, token, code, line, hub, model, push):
-    found, _, said = push(str(model), repository, token=token)
-    assert (found, said.count("\n"), hub.written) == (code, 1, {}) and line in said
+def test_refusal_of_the_hub_is_one_line(repository, token, code, line, hub, model, push):
+    actual, _, error = push(str(model), repository, token=token)
+    assert (actual, error.count("\n"), hub.written) == (code, 1, {}) and line in error
 
 
-def test_without_a_network_and_offline(model, push, monkeypatch):
+def test_push_without_a_connection_is_one_line(model, push, monkeypatch):
     words = (str(model), "someone/mine")
-    code, _, said = push(*words, endpoint="http://127.0.0.1:9")
-    assert (code, said.count("\n")) == (69, 1) and "the Hub cannot be written to (" in said
+    code, _, error = push(*words, endpoint="http://127.0.0.1:9")
+    assert (code, error.count("\n")) == (69, 1) and "the Hub cannot be written to (" in error
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    code, _, said = push(*words)
-    assert (code, said.count("\n")) == (69, 1) and "while HF_HUB_OFFLINE is set; unset it" in said
+    code, _, error = push(*words)
+    assert (code, error.count("\n")) == (69, 1) and "while HF_HUB_OFFLINE is set; unset it" in error
 
 
-def test_a_damaged_model_is_not_put_on_the_hub(hub, model, push):
+def test_damaged_model_is_not_pushed(hub, model, push):
     with open(model / "model.safetensors", "ab") as file:
         file.write(b"\0")
-    code, _, said = push(str(model), "someone/mine")
-    assert (code, said.count("\n"), hub.asked) == (65, 1, []) and "model.safetensors" in said
+    code, _, error = push(str(model), "someone/mine")
+    assert (code, error.count("\n"), hub.requests) == (65, 1, []) and "model.safetensors" in error

@@ -1,7 +1,6 @@
-"""Models go to transformers and back; doubtful ones are opened with a note."""
+"""Round trips through transformers; notes on doubtful models."""
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,20 +22,22 @@ from albert.checkpoints.huggingface import (
     to_transformers,
 )
 from albert.checkpoints.loading import checkpoint_warnings, groups_of_layers
-from albert.checkpoints.model_directory import config_to_json, open_model, read_config, write_model
+from albert.checkpoints.model_directory import (
+    config_to_json,
+    open_model,
+    read_config,
+    save_model_directory,
+    write_model,
+)
 from albert.model.albert import AlbertForMaskedLM, AlbertForPreTraining, AlbertForTokenClassification
 from albert.model.config import PRESETS, AlbertConfig
 from albert.model.packing import pack
 from albert.runtime.errors import DamagedData, InvalidConfiguration
 
-# --------------------------------------------------------------------------------------------------------------------
-# What we save transformers opens, what it saves we open, and what comes back has every byte and every key.
-
-
 BASE = tiny_config(
     40, num_hidden_layers=3, num_attention_heads=4, max_position_embeddings=16, classifier_dropout_prob=0.0
 )
-OURS = {
+CONFIGS = {
     "all shared": BASE,
     "erf": replace(BASE, hidden_act="gelu"),
     "two groups of two": replace(BASE, num_hidden_layers=4, num_hidden_groups=2, inner_group_num=2),
@@ -47,16 +48,16 @@ OURS = {
     "E equals H, a map": replace(BASE, embedding_size=16, embedding_projection=True, hidden_act="relu"),
 }
 LABELS = 3
-THEIR_KEYS = {"vocab_size", "embedding_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "hidden_act",
+SHARED_KEYS = {"vocab_size", "embedding_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "hidden_act",
               "intermediate_size", "inner_group_num", "max_position_embeddings", "layer_norm_eps", "type_vocab_size",
               "initializer_range", "classifier_dropout_prob", "hidden_dropout_prob"}  # fmt: skip
 
 
-# Every head on one architecture, and every architecture under one head: they know nothing of each other.
-OURS_ALONE = {"AlbertForJointQuestionAnswering", "AlbertForPairClassification"}
-SHARED_KINDS = [kind for kind in MODELS if MODELS[kind].__name__ not in OURS_ALONE]
+# Every head on one architecture, and every architecture with one head: they are independent.
+ONLY_OURS = {"AlbertForJointQuestionAnswering", "AlbertForPairClassification"}
+SHARED_KINDS = [kind for kind in MODELS if MODELS[kind].__name__ not in ONLY_OURS]
 CASES = {f"{kind}, all shared": (kind, BASE) for kind in SHARED_KINDS} | {
-    f"pretraining, {name}": ("pretraining", config) for name, config in OURS.items()
+    f"pretraining, {name}": ("pretraining", config) for name, config in CONFIGS.items()
 }
 DTYPES = [torch.float32, torch.bfloat16, torch.float16]
 
@@ -66,7 +67,7 @@ def case(request: pytest.FixtureRequest) -> tuple[Kind, AlbertConfig]:
     return request.param
 
 
-def test_ours_opens_in_theirs_and_gives_the_same(case: tuple[Kind, AlbertConfig], tmp_path: Path) -> None:
+def test_transformers_gives_the_same_outputs(case, tmp_path):
     kind, config = case
     ours = _ours(kind, config)
     write_model(tmp_path, ours, None)
@@ -75,23 +76,21 @@ def test_ours_opens_in_theirs_and_gives_the_same(case: tuple[Kind, AlbertConfig]
     ids = [np.random.default_rng(length).integers(1, config.vocab_size, length) for length in lengths]
     types = [(np.arange(length) > length // 2).astype(np.int64) for length in lengths]
     packed = pack(ids, types)
-    arguments = (torch.arange(packed.n_tokens),) if kind in ("pretraining", "masked_lm") else ()
+    args = (torch.arange(packed.n_tokens),) if kind in ("pretraining", "masked_lm") else ()
     with torch.inference_mode():
-        found = ours(packed, *arguments)
-        for place, row in enumerate(ids):
-            inputs = {"input_ids": torch.tensor(row)[None], "token_type_ids": torch.tensor(types[place])[None]}
+        outputs = ours(packed, *args)
+        for index, row in enumerate(ids):
+            inputs = {"input_ids": torch.tensor(row)[None], "token_type_ids": torch.tensor(types[index])[None]}
             if kind == "multiple_choice":
                 inputs = {name: tensor[None] for name, tensor in inputs.items()}
             expected = theirs(**inputs)
-            tokens = slice(sum(lengths[:place]), sum(lengths[: place + 1]))
-            for mine, other in _paired(kind, found, expected, tokens, place):
-                torch.testing.assert_close(mine, other, rtol=1e-5, atol=1e-5)
+            tokens = slice(sum(lengths[:index]), sum(lengths[: index + 1]))
+            for our, their in _paired(kind, outputs, expected, tokens, index):
+                torch.testing.assert_close(our, their, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_ours_comes_back_from_theirs_with_every_byte(
-    case: tuple[Kind, AlbertConfig], dtype: torch.dtype, tmp_path: Path
-) -> None:
+def test_round_trip_through_transformers_is_exact(case, dtype, tmp_path):
     kind, config = case
     first, second, third = (tmp_path / name for name in ("ours", "theirs", "ours-again"))
     first.mkdir()
@@ -108,10 +107,9 @@ def test_ours_comes_back_from_theirs_with_every_byte(
     write_model(third, opened.model, None, extra=opened.extra)
     _assert_the_same_tensors(first, second)
     _assert_the_same_tensors(first, third)
-    stated = [json.loads((folder / "config.json").read_text())["dtype"] for folder in (first, second, third)]
-    assert stated == [str(dtype).removeprefix("torch.")] * 3
-    keys = [json.loads((folder / "config.json").read_text()) for folder in (first, third)]
-    assert keys[0].items() <= keys[1].items()
+    contents = [json.loads((folder / "config.json").read_text()) for folder in (first, second, third)]
+    assert {content["dtype"] for content in contents} == {str(dtype).removeprefix("torch.")}
+    assert contents[0].items() <= contents[2].items()
 
 
 @pytest.mark.parametrize("kind", SHARED_KINDS)
@@ -126,12 +124,10 @@ def test_ours_comes_back_from_theirs_with_every_byte(
     ],
     ids=str,
 )
-def test_theirs_comes_back_from_ours_with_every_byte(
-    kind: Kind, fields: dict, dtype: torch.dtype, tmp_path: Path
-) -> None:
+def test_round_trip_of_transformers_models_is_exact(kind, fields, dtype, tmp_path):
     first, second, third = (tmp_path / name for name in ("theirs", "ours", "theirs-again"))
     second.mkdir()
-    sizes = {key: getattr(BASE, key) for key in THEIR_KEYS} | {"num_labels": _labels(kind), **fields}
+    sizes = {key: getattr(BASE, key) for key in SHARED_KEYS} | {"num_labels": _labels(kind), **fields}
     config = transformers.AlbertConfig(**sizes, pad_token_id=None, bos_token_id=7, problem_type="regression")
     theirs = getattr(transformers, MODELS[kind].__name__)(config).to(dtype)
     theirs.save_pretrained(first)
@@ -145,23 +141,20 @@ def test_theirs_comes_back_from_ours_with_every_byte(
     assert before.items() <= after.items()
 
 
-def test_a_file_of_several_types_keeps_each(tmp_path: Path) -> None:
+def test_file_of_several_dtypes_keeps_them(tmp_path):
     model = AlbertForPreTraining(BASE).to(torch.bfloat16)
     model.albert.encoder.attentions[0].layer_norm.float()
-    (tmp_path / "one").mkdir()
-    (tmp_path / "two").mkdir()
-    write_model(tmp_path / "one", model, None)
-    opened = open_model(tmp_path / "one", "pretraining", dtype=None)
-    write_model(tmp_path / "two", opened.model, None, extra=opened.extra)
-    _assert_the_same_tensors(tmp_path / "one", tmp_path / "two")
-    assert json.loads((tmp_path / "two" / "config.json").read_text())["dtype"] == "float32"
-    assert {parameter.dtype for parameter in open_model(tmp_path / "one", "pretraining").model.parameters()} == {
-        torch.float32
-    }
+    first, second = (tmp_path / name for name in ("first", "second"))
+    save_model_directory(first, model, None)
+    opened = open_model(first, "pretraining", dtype=None)
+    save_model_directory(second, opened.model, None, extra=opened.extra)
+    _assert_the_same_tensors(first, second)
+    assert json.loads((second / "config.json").read_text())["dtype"] == "float32"
+    assert {parameter.dtype for parameter in open_model(first, "pretraining").model.parameters()} == {torch.float32}
 
 
-def test_what_they_save_in_shards_is_opened(tmp_path: Path) -> None:
-    config = transformers.AlbertConfig(**{key: getattr(BASE, key) for key in THEIR_KEYS})
+def test_sharded_files_are_opened(tmp_path):
+    config = transformers.AlbertConfig(**{key: getattr(BASE, key) for key in SHARED_KEYS})
     theirs = transformers.AlbertForPreTraining(config)
     theirs.save_pretrained(tmp_path, max_shard_size="4KB")
     assert len(list(tmp_path.glob("model-*.safetensors"))) > 2
@@ -171,17 +164,17 @@ def test_what_they_save_in_shards_is_opened(tmp_path: Path) -> None:
     assert torch.equal(opened.model.albert.pooler.weight, theirs.albert.pooler.weight)
 
 
-def test_what_is_drawn_has_the_type_of_the_file(tmp_path: Path) -> None:
+def test_drawn_parameters_have_the_dtype_of_the_file(tmp_path):
     write_model(tmp_path, AlbertForPreTraining(BASE).to(torch.bfloat16), None)
     opened = open_model(tmp_path, "classification", 4, dtype=None)
     assert opened.model.classifier.weight.dtype == torch.bfloat16
 
 
-@pytest.mark.parametrize("config", OURS.values(), ids=OURS)
-def test_their_configuration_reads_back_what_ours_wrote(config: AlbertConfig, tmp_path: Path) -> None:
+@pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
+def test_transformers_reads_our_config(config, tmp_path):
     write_model(tmp_path, AlbertForPreTraining(config), None)
     theirs = transformers.AlbertConfig.from_pretrained(tmp_path)
-    for field in THEIR_KEYS:
+    for field in SHARED_KEYS:
         assert getattr(theirs, field) == getattr(config, field)
     groups = config.num_hidden_groups if config.sharing == "all" else config.num_hidden_layers
     assert theirs.num_hidden_groups == groups
@@ -189,27 +182,25 @@ def test_their_configuration_reads_back_what_ours_wrote(config: AlbertConfig, tm
     assert read_config(tmp_path)[0] == config
 
 
-@pytest.mark.parametrize("asked", ["classification", "token_classification", "multiple_choice"])
-def test_a_classifier_of_another_task_is_not_taken_for_this_one(asked: Kind, tmp_path: Path) -> None:
+@pytest.mark.parametrize("opened_as", ["classification", "token_classification", "multiple_choice"])
+def test_classifier_of_another_task_is_not_loaded(opened_as, tmp_path):
     """Three heads are called `classifier`, and their shapes can agree."""
     for kind in ("classification", "token_classification", "multiple_choice"):
         path = tmp_path / kind
         path.mkdir()
         write_model(path, _ours(kind, BASE, labels=1), None)
-        report = open_model(path, asked, None if asked == "multiple_choice" else 1).loading_report
-        assert ("classifier.weight" in report.newly_initialised) == (kind != asked)
-        assert ("classifier.weight" in report.unexpected) == (kind != asked)
+        report = open_model(path, opened_as, None if opened_as == "multiple_choice" else 1).loading_report
+        assert ("classifier.weight" in report.newly_initialised) == (kind != opened_as)
+        assert ("classifier.weight" in report.unexpected) == (kind != opened_as)
 
 
-def test_architectures_are_those_of_transformers_and_two_that_it_has_not() -> None:
+def test_architectures_are_those_of_transformers_and_two_more():
     theirs = set(transformers.models.albert.modeling_albert.__all__) - {"AlbertPreTrainedModel"}
-    assert KINDS.keys() == theirs | OURS_ALONE
+    assert KINDS.keys() == theirs | ONLY_OURS
 
 
 @pytest.mark.parametrize(("kind", "head"), [("joint_question_answering", "joint_"), ("pair_classification", "pair_")])
-def test_a_head_that_is_ours_is_kept_and_transformers_opens_the_encoder_under_it(
-    kind: Kind, head: str, tmp_path: Path
-) -> None:
+def test_transformers_opens_the_encoder_under_a_head_of_ours(kind, head, tmp_path):
     ours: Any = _ours(kind, BASE)
     write_model(tmp_path, ours, None)
     again = open_model(tmp_path, kind_of(read_config(tmp_path)[1]))
@@ -228,16 +219,12 @@ def test_a_head_that_is_ours_is_kept_and_transformers_opens_the_encoder_under_it
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
 @pytest.mark.parametrize("kind", ["pretraining", "masked_lm"])
-def test_the_bias_of_masked_tokens_is_written_under_both_of_its_names(
-    kind: Kind, dtype: torch.dtype, tmp_path: Path
-) -> None:
-    """transformers 4.46 needs the second name, and newer ones say nothing about it.
+def test_masked_token_bias_is_written_under_both_names(kind, dtype, tmp_path):
+    """transformers 4.46 needs the second name: it ties `predictions.bias` to it after loading.
 
-    4.46.3 makes `predictions.bias` the parameter `predictions.decoder.bias` after loading. Where the type of the file
-    is the one that is asked for (fp32 by default, fp16 with torch_dtype="auto") it assigns parameters rather than
-    copying into them, so without `predictions.decoder.bias` in the file both were zero. Seen with torch 2.13 on
-    models/tiny in fp32 and fp16, for AlbertForMaskedLM and AlbertForPreTraining: with both names 4.46.3, 4.57.3 and
-    5.23.0 hold the bias exactly, and report no missing, unexpected or mismatched tensors on its account.
+    If the dtype of the file is the requested one, 4.46.3 assigns parameters instead of copying, so both biases were
+    zero without `predictions.decoder.bias`. With both names 4.46.3, 4.57.3 and 5.23.0 load the bias exactly and report
+    no missing, unexpected or mismatched tensors (torch 2.13, models/tiny in fp32 and fp16).
     """
     ours = _ours(kind, BASE).to(dtype)
     write_model(tmp_path, ours, None)
@@ -246,7 +233,7 @@ def test_the_bias_of_masked_tokens_is_written_under_both_of_its_names(
     assert _open_in_theirs(kind, tmp_path).predictions.decoder.bias.equal(ours.predictions.bias.float())
     report = open_model(tmp_path, kind, dtype=None).loading_report
     assert report.missing == report.unexpected == report.dropped == report.newly_initialised == ()
-    del held["predictions.decoder.bias"]  # as models were written before
+    del held["predictions.decoder.bias"]  # as in earlier versions
     save_file(held, tmp_path / "model.safetensors", metadata={"format": "pt"})
     opened = open_model(tmp_path, kind, dtype=None)
     assert opened.loading_report.missing == () and _same(opened.model.predictions.bias, ours.predictions.bias)
@@ -257,8 +244,7 @@ def _labels(kind: Kind) -> int:
 
 
 def _ours(kind: Kind, config: AlbertConfig, labels: int = LABELS) -> nn.Module:
-    named = MODELS[kind]
-    model = named(config, labels) if kind.endswith("classification") else named(config)
+    model = MODELS[kind](config, labels) if kind.endswith("classification") else MODELS[kind](config)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             parameter.normal_(1.0 if name.endswith("norm.weight") else 0.0, 0.3 if parameter.ndim == 1 else 0.2)
@@ -266,31 +252,32 @@ def _ours(kind: Kind, config: AlbertConfig, labels: int = LABELS) -> nn.Module:
 
 
 def _open_in_theirs(kind: Kind, directory: Path) -> transformers.PreTrainedModel:
-    named = getattr(transformers, MODELS[kind].__name__)
-    model, report = named.from_pretrained(directory, output_loading_info=True)
+    model_class = getattr(transformers, MODELS[kind].__name__)
+    model, report = model_class.from_pretrained(directory, output_loading_info=True)
     assert not any(report.values())
     return model.eval()
 
 
-def _paired(kind: Kind, found: object, expected: object, tokens: slice, place: int) -> list[tuple]:
+def _paired(kind: Kind, ours: object, theirs: object, tokens: slice, index: int) -> list[tuple]:
+    """Our output and transformers' for sequence `index`, which has these tokens of the batch."""
     match kind:
         case "encoder":
-            return [(found[tokens], expected.last_hidden_state[0])]
+            return [(ours[tokens], theirs.last_hidden_state[0])]
         case "pretraining":
-            return [(found[0][tokens], expected.prediction_logits[0]), (found[1][place], expected.sop_logits[0])]
+            return [(ours[0][tokens], theirs.prediction_logits[0]), (ours[1][index], theirs.sop_logits[0])]
         case "masked_lm" | "token_classification":
-            return [(found[tokens], expected.logits[0])]
+            return [(ours[tokens], theirs.logits[0])]
         case "classification":
-            return [(found[place], expected.logits[0])]
+            return [(ours[index], theirs.logits[0])]
         case "multiple_choice":
-            return [(found[place], expected.logits[0, 0])]
+            return [(ours[index], theirs.logits[0, 0])]
         case "question_answering":
-            return [(found[0][tokens], expected.start_logits[0]), (found[1][tokens], expected.end_logits[0])]
+            return [(ours[0][tokens], theirs.start_logits[0]), (ours[1][tokens], theirs.end_logits[0])]
     raise AssertionError(kind)
 
 
-def _assert_the_same_tensors(one: Path, other: Path) -> None:
-    first, second = (load_file(folder / "model.safetensors") for folder in (one, other))
+def _assert_the_same_tensors(*folders: Path) -> None:
+    first, second = (load_file(folder / "model.safetensors") for folder in folders)
     for tensors in (first, second):
         tensors.pop("predictions.decoder.bias", None)  # transformers 5 writes a tied tensor once
     assert first.keys() == second.keys()
@@ -298,18 +285,16 @@ def _assert_the_same_tensors(one: Path, other: Path) -> None:
         assert _same(tensor, second[name]), name
 
 
-def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
-    return one.dtype == other.dtype and torch.equal(one, other)
+def _same(a: torch.Tensor, b: torch.Tensor) -> bool:
+    return a.dtype == b.dtype and torch.equal(a, b)
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# The table of names is reversible for every architecture, and refuses what it would have to guess.
-
+# ---- names of tensors ----------------------------------------------------------------------------------------------
 
 MAP = "albert.encoder.embedding_hidden_mapping_in"
 
 
-def test_a_map_that_is_no_identity_is_not_thrown_away() -> None:
+def test_non_identity_map_is_not_dropped():
     config = _square()
     written = to_transformers(AlbertForPreTraining(config).state_dict(), config)
     assert torch.equal(written[f"{MAP}.weight"], torch.eye(8))
@@ -320,7 +305,7 @@ def test_a_map_that_is_no_identity_is_not_thrown_away() -> None:
             from_transformers(changed, config, "file")
 
 
-def test_equal_copies_of_tied_tensors_and_old_buffers_are_dropped() -> None:
+def test_equal_copies_of_tied_tensors_and_buffers_are_dropped():
     config = _square()
     state = AlbertForPreTraining(config).state_dict()
     written = to_transformers(state, config)
@@ -332,12 +317,12 @@ def test_equal_copies_of_tied_tensors_and_old_buffers_are_dropped() -> None:
     assert renamed.tensors.keys() == state.keys()
 
 
-def test_one_of_a_tied_pair_is_enough() -> None:
+def test_one_tensor_of_a_tied_pair_is_enough():
     config = _square()
     written = to_transformers(AlbertForPreTraining(config).state_dict(), config)
     for name in ("predictions.bias", "predictions.decoder.bias"):
-        one = {key: tensor for key, tensor in written.items() if key != name}
-        renamed = from_transformers(one, config, "file")
+        without = {key: tensor for key, tensor in written.items() if key != name}
+        renamed = from_transformers(without, config, "file")
         assert torch.equal(renamed.tensors["predictions.bias"], written["predictions.bias"])
 
 
@@ -345,17 +330,14 @@ def _square() -> AlbertConfig:
     return tiny_config(9, hidden_size=8, intermediate_size=12)
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# Where files disagree with each other or with what trained them, we give transformers' numbers, and say so.
+# ---- doubtful and old models ---------------------------------------------------------------------------------------
 
-
-Rewrite = Callable[..., None]
-RELICS = {"net_structure_type": 0, "gap_size": 0, "num_memory_blocks": 0, "down_scale_factor": 1}
+GOOGLE_KEYS = {"net_structure_type": 0, "gap_size": 0, "num_memory_blocks": 0, "down_scale_factor": 1}
 IDS = torch.arange(5, 17)
 
 
-def test_version_one_computes_what_transformers_does_and_says_what_google_did(directory: Path, rewrite: Rewrite):
-    rewrite(directory, {"hidden_act": "gelu", **RELICS})
+def test_exact_gelu_of_googles_models_gives_a_note(directory, rewrite):
+    rewrite(directory, {"hidden_act": "gelu", **GOOGLE_KEYS})
     opened = open_model(directory, "pretraining")
     (note,) = opened.loading_report.notes
     assert "use --hidden-act gelu_new for the same results as Google" in note
@@ -370,20 +352,20 @@ def test_version_one_computes_what_transformers_does_and_says_what_google_did(di
     assert not torch.equal(_masked_tokens(tanh.model), exact)
 
 
-def test_a_model_of_ours_with_the_exact_form_is_not_doubted(directory: Path, rewrite: Rewrite):
+def test_exact_gelu_of_our_models_gives_no_note(directory, rewrite):
     rewrite(directory, {"hidden_act": "gelu"})
     assert open_model(directory, "pretraining").loading_report.notes == ()
 
 
 @pytest.mark.parametrize("heads", [16, 32])
-def test_xlarge_is_doubted_with_either_number_of_heads(heads: int):
+def test_xlarge_gives_a_note_on_its_number_of_heads(heads):
     xlarge = replace(PRESETS["albert-xlarge"], num_attention_heads=heads)
-    (note,) = checkpoint_warnings(xlarge, RELICS)
+    (note,) = checkpoint_warnings(xlarge, GOOGLE_KEYS)
     assert f"is {heads}, and ALBERT-xlarge is published with 16 and with 32" in note
-    assert checkpoint_warnings(xlarge, {}) == checkpoint_warnings(PRESETS["albert-large"], RELICS) == ()
+    assert checkpoint_warnings(xlarge, {}) == checkpoint_warnings(PRESETS["albert-large"], GOOGLE_KEYS) == ()
 
 
-def test_another_number_of_heads_is_another_model_of_the_same_weights(directory: Path):
+def test_number_of_heads_changes_the_outputs(directory):
     outputs = {}
     for heads in (2, 4):
         opened = open_model(directory, "pretraining", overrides={"num_attention_heads": heads})
@@ -394,39 +376,45 @@ def test_another_number_of_heads_is_another_model_of_the_same_weights(directory:
 
 
 @pytest.mark.parametrize("name", ["gelu_pytorch_tanh", "gelu_python"])
-def test_other_names_of_the_same_activations_are_known(name: str, directory: Path, rewrite: Rewrite):
+def test_other_names_of_activations_are_read(name, directory, rewrite):
     rewrite(directory, {"hidden_act": name})
     theirs = transformers.AlbertForPreTraining.from_pretrained(directory).eval()
     ours = open_model(directory, "pretraining").model
     torch.testing.assert_close(_masked_tokens(ours), theirs(IDS[None]).prediction_logits[0], rtol=1e-5, atol=1e-5)
 
 
-def test_old_names_of_layer_norms_are_read(directory: Path, rewrite: Rewrite):
+def test_old_names_of_layer_norms_are_read(directory, rewrite):
     expected = _masked_tokens(open_model(directory, "pretraining").model)
 
-    def older(held: dict) -> None:
-        for name in [name for name in held if "LayerNorm." in name]:
+    def use_old_names(tensors: dict) -> None:
+        for name in [name for name in tensors if "LayerNorm." in name]:
             old = name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta")
-            held[old] = held.pop(name)
+            tensors[old] = tensors.pop(name)
 
-    rewrite(directory, tensors=older)
+    rewrite(directory, tensors=use_old_names)
     opened = open_model(directory, "pretraining")
     assert opened.loading_report.missing == opened.loading_report.unexpected == ()
     assert torch.equal(_masked_tokens(opened.model), expected)
 
 
-def test_a_layer_norm_under_both_names_is_not_chosen_from(directory: Path, rewrite: Rewrite):
-    def doubled(held: dict) -> None:
-        held["albert.embeddings.LayerNorm.gamma"] = held["albert.embeddings.LayerNorm.weight"] + 1
+def test_layer_norm_with_both_names_uses_the_current_one(directory, rewrite):
+    def add_old_name(tensors: dict) -> None:
+        tensors["albert.embeddings.LayerNorm.gamma"] = tensors["albert.embeddings.LayerNorm.weight"] + 1
 
-    rewrite(directory, tensors=doubled)
+    rewrite(directory, tensors=add_old_name)
     opened = open_model(directory, "pretraining")
     assert opened.loading_report.unexpected == ("albert.embeddings.LayerNorm.gamma",)
     assert not (opened.model.albert.embeddings.layer_norm.weight - 1).any()
 
 
-def test_what_old_configurations_leave_out_or_hold_besides(directory: Path, rewrite: Rewrite):
-    keys = {"classifier_dropout_prob": None, "layer_norm_eps": None, "dtype": None, "torch_dtype": "float32", **RELICS}
+def test_old_configurations_are_read(directory, rewrite):
+    keys = {
+        "classifier_dropout_prob": None,
+        "layer_norm_eps": None,
+        "dtype": None,
+        "torch_dtype": "float32",
+        **GOOGLE_KEYS,
+    }
     rewrite(directory, {**keys, "output_past": True, "pruned_heads": {}, "num_labels": 2, "_num_labels": 2})
     config, extra = read_config(directory)
     assert (config.classifier_dropout_prob, config.layer_norm_eps) == (0.1, 1e-12)
@@ -434,13 +422,13 @@ def test_what_old_configurations_leave_out_or_hold_besides(directory: Path, rewr
     content = json.loads((directory / "config.json").read_text()) | {"classifier_dropout_prob": None}
     (directory / "config.json").write_text(json.dumps(content | {"hidden_dropout_prob": 0.25, "pad_token_id": None}))
     config, extra = read_config(directory)
-    assert config.classifier_dropout_prob == 0.25  # as transformers' token classification takes null
+    assert config.classifier_dropout_prob == 0.25  # as in transformers' token classification
     assert extra["pad_token_id"] is None
     written = config_to_json(config, "AlbertModel", torch.float32, None, extra)
     assert written["pad_token_id"] is None and "torch_dtype" not in written
 
 
-def test_a_number_of_labels_without_names_makes_a_head_of_that_size(directory: Path, rewrite: Rewrite):
+def test_num_labels_without_names_sets_the_size_of_the_head(directory, rewrite):
     rewrite(directory, {"id2label": None, "label2id": None, "num_labels": 5})
     assert open_model(directory, "token_classification").model.classifier.out_features == 5
     for number in (0, 2**40, "3"):
@@ -450,7 +438,7 @@ def test_a_number_of_labels_without_names_makes_a_head_of_that_size(directory: P
 
 
 @pytest.mark.parametrize(("layers", "groups"), [(5, 2), (3, 2), (7, 3), (18, 14), (2, 3), (2, 5)])
-def test_uneven_groups_give_what_transformers_gives(layers: int, groups: int, tmp_path: Path):
+def test_uneven_groups_give_transformers_outputs(layers, groups, tmp_path):
     sizes = {"vocab_size": 30, "embedding_size": 8, "hidden_size": 16, "intermediate_size": 24, "inner_group_num": 2,
              "num_attention_heads": 2, "max_position_embeddings": 20}  # fmt: skip
     config = transformers.AlbertConfig(**sizes, num_hidden_layers=layers, num_hidden_groups=groups)
@@ -467,7 +455,7 @@ def test_uneven_groups_give_what_transformers_gives(layers: int, groups: int, tm
     assert ("are left out" in note) == (groups > len(set(groups_of_layers(layers, groups))))
     expected = theirs(IDS[None]).logits[0]
     torch.testing.assert_close(_masked_tokens(opened.model), expected, rtol=1e-4, atol=1e-4)
-    with torch.no_grad():  # each layer has memory of its own
+    with torch.no_grad():  # layers do not share memory
         opened.model.albert.encoder.attentions[0].query.weight.fill_(0.0)
     assert opened.model.albert.encoder.attentions[2].query.weight.any()
     (tmp_path / "again").mkdir()
@@ -477,7 +465,7 @@ def test_uneven_groups_give_what_transformers_gives(layers: int, groups: int, tm
     assert "uneven_groups" not in json.loads((tmp_path / "again" / "config.json").read_text())
 
 
-def test_digits_that_do_not_fit_are_said(config: AlbertConfig, tmp_path: Path):
+def test_loss_of_precision_gives_a_note(config, tmp_path):
     write_model(tmp_path, AlbertForTokenClassification(config, 2).double(), None)
     (note,) = open_model(tmp_path, "token_classification").loading_report.notes
     assert note == "torch.float64 in the file, torch.float32 in memory: precision is lost"
@@ -487,15 +475,15 @@ def test_digits_that_do_not_fit_are_said(config: AlbertConfig, tmp_path: Path):
 @pytest.mark.parametrize(
     ("tied", "original"), [("weight", "albert.embeddings.word_embeddings.weight"), ("bias", "predictions.bias")]
 )
-def test_a_decoder_that_is_not_tied_has_no_place_here(directory: Path, rewrite: Rewrite, tied: str, original: str):
+def test_untied_decoder_is_refused(directory, rewrite, tied, original):
     name = f"predictions.decoder.{tied}"
-    rewrite(directory, {"tie_word_embeddings": False}, lambda held: held.update({name: held[original] + 1}))
+    rewrite(directory, {"tie_word_embeddings": False}, lambda content: content.update({name: content[original] + 1}))
     with pytest.raises(DamagedData, match=f"{name} and {original} are tied in ALBERT but differ"):
         open_model(directory, "pretraining")
 
 
 @pytest.mark.parametrize("value", ["gleu", 3, None])
-def test_an_override_that_is_none_is_refused(value: object, directory: Path):
+def test_invalid_override_is_refused(value, directory):
     with pytest.raises(InvalidConfiguration, match="overrides: hidden_act"):
         open_model(directory, "pretraining", overrides={"hidden_act": value})
 
@@ -503,5 +491,5 @@ def test_an_override_that_is_none_is_refused(value: object, directory: Path):
 def _masked_tokens(model: AlbertForPreTraining | AlbertForMaskedLM) -> torch.Tensor:
     packed = pack([IDS.numpy()], [np.zeros(len(IDS), np.int64)])
     with torch.inference_mode():
-        found = model(packed, torch.arange(len(IDS)))
-    return found if isinstance(found, torch.Tensor) else found.masked_tokens
+        outputs = model(packed, torch.arange(len(IDS)))
+    return outputs if isinstance(outputs, torch.Tensor) else outputs.masked_tokens

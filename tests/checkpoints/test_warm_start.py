@@ -1,4 +1,4 @@
-"""Starting from a trained model: layers and positions."""
+"""Warm start: layers, positions, embedding map, token types."""
 
 from dataclasses import replace
 
@@ -15,15 +15,11 @@ from albert.model.config import sharing_plan
 from albert.model.packing import pack
 from albert.runtime.errors import InvalidConfiguration
 
-# --------------------------------------------------------------------------------------------------------------------
-# What a warm start keeps: outputs where sharing is undone, tensors where depth changes; what it refuses.
-
-
 BASE = tiny_config(50, num_hidden_layers=6, max_position_embeddings=20, initializer_range=0.3)
 
 
 def model_of(config, seed):
-    """A model whose biases and LayerNorms are not at their initial values either."""
+    """A model whose biases and LayerNorms do not have their initial values."""
     torch.manual_seed(seed)
     model = AlbertForPreTraining(config).double()
     with torch.no_grad():
@@ -33,24 +29,23 @@ def model_of(config, seed):
 
 
 def started(source, target, **options):
-    """The trained model, the one that begins from it, and what was said."""
-    trained, fresh = model_of(source, 1), model_of(target, 2)
-    result = warm_start(trained.state_dict(), source, fresh.state_dict(), target, **options)
-    fresh.load_state_dict(result.tensors)
-    return trained, fresh, result
+    """The trained model, the model initialised from it, and the result of `warm_start`."""
+    trained, model = model_of(source, 1), model_of(target, 2)
+    result = warm_start(trained.state_dict(), source, model.state_dict(), target, **options)
+    model.load_state_dict(result.tensors)
+    return trained, model, result
 
 
 def outputs(model):
     draws = np.random.default_rng(0)
     ids = [draws.integers(0, 50, length) for length in (13, 5, 9)]
-    packed = pack(ids, [np.zeros_like(some) for some in ids])
+    packed = pack(ids, [np.zeros_like(sequence) for sequence in ids])
     logits = model(packed, torch.tensor([2, 7, 20]))
     return logits.masked_tokens, logits.sentence_order
 
 
-def same_outputs(one, two):
-    for a, b in zip(outputs(one), outputs(two), strict=True):
-        torch.testing.assert_close(a, b, rtol=0, atol=1e-12)
+def assert_same_outputs(a, b):
+    torch.testing.assert_close(outputs(a), outputs(b), rtol=0, atol=1e-12)
 
 
 UNSHARED = [
@@ -70,29 +65,29 @@ UNSHARED = [
 
 
 @pytest.mark.parametrize(("before", "after"), UNSHARED)
-def test_undoing_sharing_changes_no_output_and_gradients_sum_to_the_shared_one(before, after):
+def test_undoing_sharing_keeps_outputs_and_gradients_sum_to_the_shared_one(before, after):
     source = replace(BASE, **before)
     target = replace(BASE, **after)
     trained, model, result = started(source, target)
-    same_outputs(trained, model)
+    assert_same_outputs(trained, model)
     assert not result.drawn and not result.unused
-    for some in (trained, model):
-        sum(part.square().sum() for part in outputs(some)).backward()
-    gradients = dict(model.named_parameters())
-    for room in ("attentions", "feed_forwards"):
-        origins = block_origins(source, target, room)
+    for each in (trained, model):
+        sum(logits.square().sum() for logits in outputs(each)).backward()
+    parameters = dict(model.named_parameters())
+    for blocks in ("attentions", "feed_forwards"):
+        origins = block_origins(source, target, blocks)
         for name, parameter in trained.named_parameters():
-            if not name.startswith(f"albert.encoder.{room}."):
+            if not name.startswith(f"albert.encoder.{blocks}."):
                 continue
-            block, _, rest = name.removeprefix(f"albert.encoder.{room}.").partition(".")
+            block, _, rest = name.removeprefix(f"albert.encoder.{blocks}.").partition(".")
             copies = [new for new, old in enumerate(origins) if old == [int(block)]]
-            summed = sum(gradients[f"albert.encoder.{room}.{new}.{rest}"].grad for new in copies)
+            total = sum(parameters[f"albert.encoder.{blocks}.{new}.{rest}"].grad for new in copies)
             assert len(copies) >= 1
-            torch.testing.assert_close(summed, parameter.grad, rtol=1e-9, atol=1e-11)
+            torch.testing.assert_close(total, parameter.grad, rtol=1e-9, atol=1e-11)
 
 
 @pytest.mark.parametrize("after", [{"sharing": "attention"}, {"sharing": "none"}, {"num_hidden_groups": 3}])
-def test_sharing_is_undone_and_done_again_without_loss(after):
+def test_sharing_can_be_undone_and_redone(after):
     trained, model, _ = started(BASE, replace(BASE, **after))
     back = warm_start(model.state_dict(), model.config, model_of(BASE, 3).state_dict(), BASE)
     state = trained.state_dict()
@@ -110,7 +105,7 @@ def test_sharing_is_undone_and_done_again_without_loss(after):
         ({"num_hidden_groups": 2}, {"num_hidden_groups": 3}),
     ],
 )
-def test_layers_that_differ_never_become_one(before, after):
+def test_different_layers_cannot_be_shared(before, after):
     with pytest.raises(InvalidConfiguration, match="layers that differ would have to be one"):
         started(replace(BASE, **before), replace(BASE, **after))
 
@@ -119,18 +114,18 @@ def test_layers_that_differ_never_become_one(before, after):
     ("depth", "origins"),
     [(12, [0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5]), (3, [0, 2, 4]), (4, [0, 1, 3, 4]), (1, [0])],
 )
-def test_unshared_layers_repeat_in_place_and_are_left_out_evenly(depth, origins):
+def test_depth_repeats_layers_in_place_or_takes_evenly_spaced_ones(depth, origins):
     source = replace(BASE, sharing="none")
     trained, model, _ = started(source, replace(source, num_hidden_layers=depth))
     for layer, origin in enumerate(origins):
-        for room in ("attentions", "feed_forwards"):
-            ours = getattr(model.albert.encoder, room)[layer].state_dict()
-            theirs = getattr(trained.albert.encoder, room)[origin].state_dict()
-            assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+        for blocks in ("attentions", "feed_forwards"):
+            actual = getattr(model.albert.encoder, blocks)[layer].state_dict()
+            expected = getattr(trained.albert.encoder, blocks)[origin].state_dict()
+            assert all(torch.equal(actual[name], expected[name]) for name in actual)
 
 
 @given(groups=st.integers(1, 6), few=st.integers(1, 8), many=st.integers(1, 8), inner=st.integers(1, 3))
-def test_a_layer_stays_in_its_group_at_every_depth(groups, few, many, inner):
+def test_layers_stay_in_their_group_at_every_depth(groups, few, many, inner):
     shape = {"num_hidden_groups": groups, "inner_group_num": inner}
     source = replace(BASE, num_hidden_layers=groups * few, **shape)
     target = replace(BASE, num_hidden_layers=groups * many, **shape)
@@ -138,23 +133,23 @@ def test_a_layer_stays_in_its_group_at_every_depth(groups, few, many, inner):
     assert [before[step] for step in layer_origins(source, target)] == list(sharing_plan(target))
 
 
-def test_inner_layers_and_depth_do_not_change_together():
+def test_inner_layers_and_depth_cannot_change_together():
     with pytest.raises(InvalidConfiguration, match="inner_group_num: is 1 in the trained model and 2 here"):
         started(BASE, replace(BASE, inner_group_num=2))
 
 
-def test_a_map_of_embeddings_appears_as_the_identity_and_vanishes_only_then():
+def test_embedding_map_is_added_as_identity_and_removed_only_if_identity():
     equal = replace(BASE, embedding_size=16)
     mapped = replace(equal, embedding_projection=True)
     trained, model, _ = started(equal, mapped)
-    same_outputs(trained, model)
+    assert_same_outputs(trained, model)
     back = warm_start(model.state_dict(), mapped, model_of(equal, 3).state_dict(), equal)
     assert all(torch.equal(tensor, trained.state_dict()[name]) for name, tensor in back.tensors.items())
     with pytest.raises(InvalidConfiguration, match="map from E to H is not the identity"):
         started(mapped, equal)
 
 
-def test_a_third_token_type_is_drawn_and_fewer_are_the_first():
+def test_token_types_are_added_or_cut():
     trained, model, result = started(BASE, replace(BASE, type_vocab_size=3))
     table = "albert.embeddings.token_type_embeddings.weight"
     before, after = trained.state_dict()[table], model.state_dict()[table]
@@ -163,35 +158,33 @@ def test_a_third_token_type_is_drawn_and_fewer_are_the_first():
     assert torch.equal(back.tensors[table], before)
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# More positions by tiling or interpolation, fewer by cutting; rows that training never reached are not built on.
-
+# ---- positions -----------------------------------------------------------------------------------------------------
 
 TABLE = torch.randn(6, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 BETWEEN = [0, 0.5, 1, 1.5, 2, 2.5, 3, 3.5, 4, 4.5, 5]
 
 
 @pytest.mark.parametrize(
-    ("wanted", "trained", "how", "rows"),
+    ("length", "trained", "how", "rows"),
     [
         *((4, 6, how, [0, 1, 2, 3]) for how in (None, "tile", "interpolate")),  # fewer are the first
         *((14, 6, how, [*range(6), *range(6), 0, 1]) for how in (None, "tile")),
         (11, 6, "interpolate", BETWEEN),
-        (6, 2, None, list(range(6))),  # rows that were never trained stay unless they are asked for
+        (6, 2, None, list(range(6))),  # untrained rows are kept unless `how` is given
         (6, 2, "tile", [0, 1, 0, 1, 0, 1]),
         (8, 2, None, [0, 1, 0, 1, 0, 1, 0, 1]),
         (3, 2, "interpolate", [0, 0.5, 1]),
         (3, 1, "interpolate", [0, 0, 0]),
     ],
 )
-def test_positions_are_cut_repeated_or_interpolated(wanted, trained, how, rows):
-    """A half is the row between two neighbours."""
+def test_positions_are_cut_tiled_or_interpolated(length, trained, how, rows):
+    """Row i + 0.5 is the mean of rows i and i + 1."""
     expected = [(TABLE[int(row)] + TABLE[int(row + 0.5)]) / 2 for row in rows]
-    torch.testing.assert_close(resize_positions(TABLE, wanted, trained, how), torch.stack(expected))
+    torch.testing.assert_close(resize_positions(TABLE, length, trained, how), torch.stack(expected))
 
 
 @pytest.mark.parametrize(
-    ("arguments", "note"),
+    ("args", "note"),
     [
         ((512, 512, 512, None), None),
         ((512, 512, 512, "tile"), None),
@@ -200,5 +193,5 @@ def test_positions_are_cut_repeated_or_interpolated(wanted, trained, how, rows):
         ((512, 512, 128, "interpolate"), "512 → 512 positions, 128 trained ones extended by interpolate"),
     ],
 )
-def test_the_change_in_words(arguments, note):
-    assert positions_note(*arguments) == note
+def test_positions_note(args, note):
+    assert positions_note(*args) == note

@@ -1,4 +1,4 @@
-"""Another tokenizer: a piece keeps its embedding and bias by its text, and a new one begins as what it was cut into."""
+"""Warm start with another tokenizer."""
 
 import pytest
 import torch
@@ -28,7 +28,7 @@ def model_of(pieces, seed):
     return model
 
 
-def test_pieces_keep_embedding_and_bias_by_text_and_new_ones_begin_as_the_mean_of_their_parts(tokenizers):
+def test_old_pieces_keep_their_rows_and_new_ones_get_the_mean_of_their_parts(tokenizers):
     old, new = tokenizers
     trained, fresh = model_of(300, 1), model_of(500, 2)
     origins = pieces_by_text(old, 300, new)
@@ -52,19 +52,19 @@ def test_pieces_keep_embedding_and_bias_by_text_and_new_ones_begin_as_the_mean_o
     assert origins.left_out == 300 - origins.kept
 
 
-def test_what_is_in_no_old_piece_keeps_its_initial_value(tokenizers):
+def test_unknown_text_keeps_its_initial_value(tokenizers):
     old, _ = tokenizers
     foreign = train_tokenizer(["Ж Щ Ю ЖЩЮ ЖЩ ЩЮ. " * 40, "the ship and the sea. " * 40], vocab_size=30)
     origins = pieces_by_text(old, 300, foreign)
     unknown = [n for n in range(foreign.vocab_size) if foreign.piece(n).removeprefix("▁") in ("ж", "щ", "ю")]
     assert unknown and all(not origins.rows[number] for number in unknown)
     assert origins.drawn >= len(unknown)
-    fresh = torch.randn(foreign.vocab_size, 4)
-    made = rows_of_pieces(torch.randn(300, 4), fresh, origins)
-    assert torch.equal(made[unknown], fresh[unknown])
+    initial = torch.randn(foreign.vocab_size, 4)
+    rows = rows_of_pieces(torch.randn(300, 4), initial, origins)
+    assert torch.equal(rows[unknown], initial[unknown])
 
 
-def test_a_piece_inside_words_begins_as_the_inside_of_words(tokenizers):
+def test_pieces_inside_words_come_from_pieces_inside_words(tokenizers):
     old, new = tokenizers
     origins = pieces_by_text(old, 300, new)
     inside = [n for n in range(500) if not new.piece(n).startswith("▁") and len(origins.rows[n]) > 1]
@@ -76,22 +76,24 @@ def test_a_piece_inside_words_begins_as_the_inside_of_words(tokenizers):
         assert pieces[0] == alternative or old.piece_to_id(alternative) == old.unk_id
 
 
-def test_pieces_are_matched_across_the_two_kinds_of_vocabulary(tokenizers):
+def test_pieces_of_sentencepiece_and_wordpiece_are_matched(tokenizers):
     sentence_pieces, _ = tokenizers
     words = ["[UNK]", "[PAD]", "the", "##s", "##ing", "sea", "(", "theing", "日", "[CLS]", "[MASK]", "[SEP]"]
     word_pieces = WordPieceTokenizer(words)
     origins = pieces_by_text(sentence_pieces, 300, word_pieces)
-    found = {word: [sentence_pieces.piece(row) for row in rows] for word, rows in zip(words, origins.rows, strict=True)}
-    assert found["the"] == ["▁the"] and found["##s"] == ["s"] and found["##ing"] == ["ing"]
-    assert found["("] == ["("] and found["theing"] == ["▁the", "ing"] and found["日"] == []
+    sources = {
+        word: [sentence_pieces.piece(row) for row in rows] for word, rows in zip(words, origins.rows, strict=True)
+    }
+    assert sources["the"] == ["▁the"] and sources["##s"] == ["s"] and sources["##ing"] == ["ing"]
+    assert sources["("] == ["("] and sources["theing"] == ["▁the", "ing"] and sources["日"] == []
     roles = {"[PAD]": "<pad>", "[UNK]": "<unk>", "[CLS]": "[CLS]", "[SEP]": "[SEP]", "[MASK]": "[MASK]"}
-    assert {word: found[word] for word in roles} == {word: [piece] for word, piece in roles.items()}
+    assert {word: sources[word] for word in roles} == {word: [piece] for word, piece in roles.items()}
     back = pieces_by_text(word_pieces, len(words), sentence_pieces)
     kept = {sentence_pieces.piece(n): words[rows[0]] for n, rows in enumerate(back.rows) if len(rows) == 1}
     assert kept["▁the"] == "the" and kept["ing"] == "##ing" and kept["<unk>"] == "[UNK]"
 
 
-def test_the_same_tokenizer_keeps_every_row_and_leaves_out_those_without_a_piece():
+def test_same_tokenizer_keeps_every_row_with_a_piece():
     assert same_pieces(300, 300).note(300) is None
     origins = same_pieces(304, 300)
     assert (origins.kept, origins.left_out, origins.drawn) == (300, 4, 0)
@@ -99,12 +101,12 @@ def test_the_same_tokenizer_keeps_every_row_and_leaves_out_those_without_a_piece
     assert torch.equal(rows_of_pieces(table, torch.zeros(300, 4), origins), table[:300])
 
 
-def test_the_vocabulary_of_the_same_pieces_in_another_order_is_a_permutation(tokenizers):
+def test_equal_vocabulary_is_the_identity(tokenizers):
     old, _ = tokenizers
     assert [list(rows) for rows in pieces_by_text(old, 300, old).rows] == [[number] for number in range(300)]
 
 
-def test_a_table_of_another_size_without_another_tokenizer_is_padded_with_initial_values():
+def test_larger_table_is_padded_with_initial_values():
     trained, fresh = model_of(300, 1), model_of(310, 2)
     result = warm_start(trained.state_dict(), trained.config, fresh.state_dict(), fresh.config)
     assert torch.equal(result.tensors[WORDS][:300], trained.state_dict()[WORDS])

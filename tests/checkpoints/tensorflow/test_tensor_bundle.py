@@ -13,37 +13,25 @@ from albert.checkpoints import tensor_bundle as module
 from albert.checkpoints.tensor_bundle import TensorBundle, crc32c, masked_crc32c
 from albert.runtime.errors import AlbertError, DamagedData, MissingInput
 
-# --------------------------------------------------------------------------------------------------------------------
-# What is written comes back; what is damaged, cut or a lie is refused in one line, before anything is allocated.
-# The files in `formats` are TensorFlow's own: they hold the reader to it, and the reader holds the writer.
+# TensorFlow wrote the files in `formats`: they test the reader, and the reader tests the writer.
 
-
-DTYPES = (
-    torch.float32,
-    torch.float64,
-    torch.float16,
-    torch.bfloat16,
-    torch.int8,
-    torch.uint8,
-    torch.int16,
-    torch.int32,
-    torch.int64,
-)
+DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
+DTYPES += (torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64)
 NUMBERS = np.arange(6).reshape(2, 3)
 
 
 @st.composite
 def tensors(draw) -> dict[str, torch.Tensor]:
-    """Some tensors of any type, small shape and bits, under any names that can be printed."""
+    """Tensors of any dtype, small shape and bits, with any printable names."""
     names = draw(st.lists(st.text(min_size=1, max_size=12).filter(str.isprintable), unique=True, max_size=6))
-    made = {}
+    result = {}
     for name in names:
         dtype = draw(st.sampled_from(DTYPES))
         shape = draw(st.lists(st.integers(1, 4), max_size=3))
         size = int(np.prod(shape)) * dtype.itemsize
         octets = bytearray(draw(st.binary(min_size=size, max_size=size)))
-        made[name] = torch.frombuffer(octets, dtype=torch.uint8).view(dtype).reshape(shape)
-    return made
+        result[name] = torch.frombuffer(octets, dtype=torch.uint8).view(dtype).reshape(shape)
+    return result
 
 
 def same(bundle: TensorBundle, written: dict[str, torch.Tensor], writer) -> bool:
@@ -56,7 +44,7 @@ def same(bundle: TensorBundle, written: dict[str, torch.Tensor], writer) -> bool
 
 
 @given(tensors(), st.integers(1, 3), st.integers(1, 400), st.integers(1, 17))
-def test_what_was_written_comes_back(writer, tmp_path_factory, written, shards, block_size, restart_every):
+def test_round_trip_is_exact(writer, tmp_path_factory, written, shards, block_size, restart_every):
     prefix = tmp_path_factory.mktemp("bundle") / "any"
     writer.write_bundle(prefix, written, shards=shards, block_size=block_size, restart_every=restart_every)
     assert same(TensorBundle(prefix), written, writer)
@@ -64,7 +52,7 @@ def test_what_was_written_comes_back(writer, tmp_path_factory, written, shards, 
 
 @pytest.fixture(scope="module")
 def small(writer, tmp_path_factory):
-    """A bundle of two shards and several blocks, with what it holds and the bytes of its three files."""
+    """The prefix of a bundle with two shards and several blocks, its tensors, and the bytes of its three files."""
     prefix = tmp_path_factory.mktemp("small") / "model"
     written = {f"layer_{n}/kernel": torch.arange(n + 2, dtype=torch.float32) + 1 for n in range(5)}
     writer.write_bundle(prefix, written, shards=2, block_size=40, restart_every=2)
@@ -72,7 +60,7 @@ def small(writer, tmp_path_factory):
 
 
 def refused_or_harmless(prefix, written, writer) -> bool:
-    """Whether reading ends in one line, or in the values that were written."""
+    """Whether reading raises an error of one line, or returns the written values."""
     try:
         return same(TensorBundle(prefix), written, writer)
     except AlbertError as error:
@@ -81,13 +69,12 @@ def refused_or_harmless(prefix, written, writer) -> bool:
 
 @settings(max_examples=200)
 @given(st.data())
-def test_one_damaged_byte_is_refused_or_harmless(writer, small, data):
+def test_damaged_byte_is_refused_or_harmless(writer, small, data):
     prefix, written, files = small
     file = data.draw(st.sampled_from(list(files)))
-    place = data.draw(st.integers(0, len(files[file]) - 1))
-    value = data.draw(st.integers(0, 255).filter(lambda v: v != files[file][place]))
+    index = data.draw(st.integers(0, len(files[file]) - 1))
     damaged = bytearray(files[file])
-    damaged[place] = value
+    damaged[index] = data.draw(st.integers(0, 255).filter(lambda value: value != damaged[index]))
     try:
         file.write_bytes(damaged)
         assert refused_or_harmless(prefix, written, writer)
@@ -95,7 +82,7 @@ def test_one_damaged_byte_is_refused_or_harmless(writer, small, data):
         file.write_bytes(files[file])
 
 
-def test_every_cut_is_refused(writer, small):
+def test_every_truncation_is_refused(writer, small):
     prefix, written, files = small
     for file, content in files.items():
         try:
@@ -108,7 +95,7 @@ def test_every_cut_is_refused(writer, small):
 
 
 @given(st.binary(max_size=200))
-def test_bytes_that_are_no_table_are_refused(writer, tmp_path_factory, content):
+def test_arbitrary_bytes_are_refused(writer, tmp_path_factory, content):
     prefix = tmp_path_factory.mktemp("bytes") / "any"
     prefix.with_name("any.index").write_bytes(content)
     with pytest.raises(DamagedData):
@@ -119,7 +106,7 @@ def test_bytes_that_are_no_table_are_refused(writer, tmp_path_factory, content):
 
 
 @given(st.dictionaries(st.binary(max_size=8), st.binary(max_size=30), max_size=6))
-def test_a_sound_table_of_senseless_messages_is_refused_in_one_line(writer, tmp_path_factory, content):
+def test_table_of_arbitrary_messages_is_refused_in_one_line(writer, tmp_path_factory, content):
     prefix = tmp_path_factory.mktemp("messages") / "any"
     prefix.with_name("any.index").write_bytes(writer.table(sorted({b"": writer.header(), **content}.items())))
     try:
@@ -129,25 +116,25 @@ def test_a_sound_table_of_senseless_messages_is_refused_in_one_line(writer, tmp_
 
 
 ENTRY = {"dtype": 1, "shape": (2, 3), "shard": 0, "offset": 0, "size": 24, "crc": 0}
-LIES = {
-    "a size that its shape does not have": ({"size": 20}, "has 20 bytes"),
-    "more numbers than memory": ({"shape": (10**12, 10**6)}, "has 24 bytes"),
-    "more bytes than the file": ({"shape": (10**9, 10**6), "size": 4 * 10**15}, "has 24 bytes, w ends at byte"),
-    "a place beyond the file": ({"offset": 2**40}, "ends at byte 1,099,511,627,800"),
-    "a place before the file": ({"offset": -1}, "impossible shape or offset"),
-    "a negative axis": ({"shape": (-2, -3)}, "impossible shape or offset"),
-    "nothing in it": ({"shape": (0, 3), "size": 0}, "is empty"),
+INVALID_ENTRIES = {
+    "another size than its shape": ({"size": 20}, "has 20 bytes"),
+    "larger than memory": ({"shape": (10**12, 10**6)}, "has 24 bytes"),
+    "larger than the file": ({"shape": (10**9, 10**6), "size": 4 * 10**15}, "has 24 bytes, w ends at byte"),
+    "offset beyond the file": ({"offset": 2**40}, "ends at byte 1,099,511,627,800"),
+    "negative offset": ({"offset": -1}, "impossible shape or offset"),
+    "negative axis": ({"shape": (-2, -3)}, "impossible shape or offset"),
+    "empty": ({"shape": (0, 3), "size": 0}, "is empty"),
     "another data file": ({"shard": 1}, "is in data file 1 of 1"),
     "strings": ({"dtype": 7}, "holds string"),
-    "an unknown type": ({"dtype": 77}, "holds type 77"),
+    "unknown dtype": ({"dtype": 77}, "holds type 77"),
     "slices": ({"extra": b"\x3a\x00"}, "stored in slices"),
-    "another checksum": ({}, "the checksum of w is wrong"),
+    "wrong checksum": ({}, "the checksum of w is wrong"),
 }
 
 
-@pytest.mark.parametrize("lie", LIES)
-def test_an_entry_that_lies_is_refused(writer, tmp_path, lie):
-    change, why = LIES[lie]
+@pytest.mark.parametrize("case", INVALID_ENTRIES)
+def test_invalid_entry_is_refused(writer, tmp_path, case):
+    change, why = INVALID_ENTRIES[case]
     prefix = tmp_path / "model"
     entries = {b"": writer.header(), b"w": writer.entry(**{**ENTRY, **change})}
     prefix.with_name("model.index").write_bytes(writer.table(entries.items()))
@@ -159,12 +146,12 @@ def test_an_entry_that_lies_is_refused(writer, tmp_path, lie):
 COMPRESSED = "is compressed .{}.*save the checkpoint again"
 TABLES = {
     "big-endian": (lambda writer: [(b"", writer.header(big_endian=True))], {}, "big-endian"),
-    "a format of the future": (lambda writer: [(b"", writer.header(min_consumer=2))], {}, "version"),
+    "newer format": (lambda writer: [(b"", writer.header(min_consumer=2))], {}, "version"),
     "no shards": (lambda writer: [(b"", writer.header(shards=0))], {}, "lists 0 data files"),
     "too many shards": (lambda writer: [(b"", writer.header(shards=10**9))], {}, "lists 1000000000 data files"),
     "no header": (lambda writer: [(b"w", b"")], {}, "has no header"),
-    "out of order": (lambda writer: [(b"b", b""), (b"a", b"")], {"block_size": 1}, "unsorted keys"),
-    "a key twice": (lambda writer: [(b"a", b""), (b"a", b"")], {"block_size": 1}, "unsorted keys"),
+    "unsorted keys": (lambda writer: [(b"b", b""), (b"a", b"")], {"block_size": 1}, "unsorted keys"),
+    "repeated key": (lambda writer: [(b"a", b""), (b"a", b"")], {"block_size": 1}, "unsorted keys"),
     **{
         name: (lambda writer: [(b"", writer.header())], {"compression": number}, COMPRESSED.format(name))
         for number, name in ((1, "snappy"), (2, "zstandard"), (9, "method 9"))
@@ -173,21 +160,21 @@ TABLES = {
 
 
 @pytest.mark.parametrize("kind", TABLES)
-def test_a_table_of_another_kind_is_refused(writer, tmp_path, kind):
+def test_unsupported_table_is_refused(writer, tmp_path, kind):
     entries, layout, why = TABLES[kind]
     tmp_path.joinpath("model.index").write_bytes(writer.table(entries(writer), **layout))
     with pytest.raises(DamagedData, match=why):
         TensorBundle(tmp_path / "model")
 
 
-def test_an_index_of_a_gigabyte_is_refused_unread(tmp_path):
+def test_huge_index_is_refused_unread(tmp_path):
     with open(tmp_path / "model.index", "wb") as file:
         file.truncate(2**30)
     with pytest.raises(DamagedData, match="an index of ALBERT has far fewer"):
         TensorBundle(tmp_path / "model")
 
 
-def test_a_missing_data_file_is_named(writer, small):
+def test_missing_data_file_is_named(writer, small):
     prefix, _, files = small
     lost = prefix.with_name("model.data-00001-of-00002")
     lost.unlink()
@@ -198,7 +185,7 @@ def test_a_missing_data_file_is_named(writer, small):
         lost.write_bytes(files[lost])
 
 
-def test_number_types_are_those_of_tensorflow(checkpoints):
+def test_tensorflows_dtypes_are_read(checkpoints):
     bundle = TensorBundle(checkpoints / "formats" / "types" / "model.ckpt-best")
     for dtype in DTYPES:
         tensor = bundle.read(str(dtype).removeprefix("torch."))
@@ -208,42 +195,42 @@ def test_number_types_are_those_of_tensorflow(checkpoints):
     assert bundle.entries["string"].dtype is None and bundle.entries["bool"].dtype is None
 
 
-def test_two_data_files_of_tensorflow(checkpoints):
+def test_two_data_files_of_tensorflow_are_read(checkpoints):
     bundle = TensorBundle(checkpoints / "formats" / "two_shards" / "model.ckpt-best")
     for number in range(2):
         assert torch.equal(bundle.read(f"shard_{number}"), torch.tensor(NUMBERS + number, dtype=torch.float32))
 
 
-def test_a_partitioned_variable_of_tensorflow_is_refused_by_name(checkpoints):
+def test_partitioned_variable_is_refused(checkpoints):
     bundle = TensorBundle(checkpoints / "formats" / "partitioned" / "model.ckpt-best")
     assert list(bundle.entries) == ["sliced"]
     with pytest.raises(DamagedData, match="sliced is stored in slices.*without a partitioner"):
         bundle.read("sliced")
 
 
-def test_the_writer_makes_the_bytes_of_tensorflow(writer, checkpoints, tmp_path):
-    """For one block of entries; TensorFlow too leaves out what is zero."""
+def test_writer_gives_tensorflows_bytes(writer, checkpoints, tmp_path):
+    """For one block of entries."""
     theirs = checkpoints / "formats" / "two_shards"
     tensors = {f"shard_{number}": torch.tensor(NUMBERS + number, dtype=torch.float32) for number in range(2)}
     writer.write_bundle(tmp_path / "model.ckpt-best", tensors, shards=2)
     for file in sorted(theirs.iterdir()):
-        mine, given = (tmp_path / file.name).read_bytes(), file.read_bytes()
+        ours, expected = (tmp_path / file.name).read_bytes(), file.read_bytes()
         if file.suffix == ".index":
-            mine, given = table_content(mine), table_content(given)
-        assert mine == given
+            ours, expected = table_content(ours), table_content(expected)
+        assert ours == expected
 
 
 def table_content(data: bytes) -> bytes:
-    """A table up to its second block: in the third one keys may be any that separate two blocks."""
+    """A table up to its second block; keys in the third are any that separate two blocks."""
     offset, size = struct.unpack_from("<BB", data, len(data) - 48)
     return data[: offset + size]
 
 
-def test_the_released_index_reads_as_recorded(shared):
-    """Names, types, shapes, places and checksums of the TF-Hub release of ALBERT-base."""
+def test_released_index_is_read(shared):
+    """Names, types, shapes, offsets and checksums of the TF-Hub release of ALBERT-base."""
     folder = shared / "data" / "checkpoints" / "tfhub_albert_en_base_3"
     bundle = TensorBundle(folder / "variables")
-    found = {
+    entries = {
         name: {
             "dtype": 1 if entry.dtype is torch.float32 else None,
             "shape": list(entry.shape),
@@ -253,12 +240,10 @@ def test_the_released_index_reads_as_recorded(shared):
         }
         for name, entry in bundle.entries.items()
     }
-    assert found == json.loads((folder / "variables.index.json").read_text())
+    assert entries == json.loads((folder / "variables.index.json").read_text())
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# The checksum is CRC-32C, for every length, and however the buffer is cut into streams.
-
+# ---- CRC-32C -------------------------------------------------------------------------------------------------------
 
 # RFC 3720, B.4, and the check value of the catalogue of CRCs.
 KNOWN = {
@@ -281,16 +266,16 @@ def bit_by_bit(data: bytes) -> int:
 
 
 @pytest.mark.parametrize("data", KNOWN, ids=lambda data: f"{len(data)} bytes")
-def test_known_values(data):
+def test_crc_of_known_values(data):
     assert crc32c(data) == KNOWN[data] == bit_by_bit(data)
 
 
 @given(st.binary(max_size=700))
-def test_every_length_is_the_crc_bit_by_bit(data):
+def test_crc_of_every_length(data):
     assert crc32c(data) == bit_by_bit(data)
 
 
-def test_a_buffer_of_several_parts_is_the_crc_bit_by_bit(monkeypatch):
+def test_crc_of_several_parts(monkeypatch):
     monkeypatch.setattr(module, "_STREAMS", 8)
     monkeypatch.setattr(module, "_STEPS", 5)
     monkeypatch.setattr(module, "_PART", 8 * 5 * 4)
@@ -299,12 +284,12 @@ def test_a_buffer_of_several_parts_is_the_crc_bit_by_bit(monkeypatch):
         assert crc32c(memoryview(data)[:size]) == bit_by_bit(data[:size])
 
 
-def test_a_large_buffer_is_the_crc_of_its_halves_joined():
+def test_crc_of_a_large_buffer():
     data = np.random.default_rng(1).bytes(module._PART)
     half = len(data) // 2
-    joined = module._apply(module._zero_bytes(len(data) - half), np.array([crc32c(data[:half])], np.uint32))[0]
-    assert crc32c(data) == int(joined) ^ crc32c(data[half:])
+    first = module._apply(module._zero_bytes(len(data) - half), np.array([crc32c(data[:half])], np.uint32))[0]
+    assert crc32c(data) == int(first) ^ crc32c(data[half:])
 
 
-def test_the_mask_is_that_of_leveldb():
+def test_mask_is_that_of_leveldb():
     assert masked_crc32c(b"123456789") == ((0xE3069283 >> 15 | 0xE3069283 << 17) + 0xA282EAD8) % 2**32

@@ -1,7 +1,4 @@
-"""A small writer of TensorFlow's checkpoint format, for tests.
-
-It follows the format, not the reader: messages and tables are put together byte by byte.
-"""
+"""A small writer of TensorFlow's checkpoint format, byte by byte, independent of the reader."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -28,20 +25,20 @@ TYPES = {
 def write_bundle(
     prefix: Path, tensors: Mapping[str, Tensor], *, shards: int = 1, block_size: int = 4096, restart_every: int = 16
 ) -> None:
-    """Write tensors, one after the other into `shards` data files, and their index."""
+    """Write tensors into `shards` data files, and their index."""
     names = sorted(tensors, key=lambda name: name.encode())
-    places: dict[str, tuple[int, int]] = {}
+    offsets: dict[str, tuple[int, int]] = {}
     for shard in range(shards):
         offset = 0
         with open(f"{prefix}.data-{shard:05d}-of-{shards:05d}", "wb") as file:
             for name in names[shard::shards]:
                 content = octets(tensors[name])
                 file.write(content)
-                places[name] = (shard, offset)
+                offsets[name] = (shard, offset)
                 offset += len(content)
     entries = {b"": header(shards)}
     for name in names:
-        tensor, (shard, offset) = tensors[name], places[name]
+        tensor, (shard, offset) = tensors[name], offsets[name]
         content = octets(tensor)
         entries[name.encode()] = entry(
             TYPES[tensor.dtype], tensor.shape, shard, offset, len(content), masked_crc32c(content)
@@ -66,22 +63,22 @@ def header(shards: int = 1, big_endian: bool = False, min_consumer: int = 0) -> 
 def entry(dtype: int, shape: Iterable[int], shard: int, offset: int, size: int, crc: int, extra: bytes = b"") -> bytes:
     """A BundleEntryProto."""
     axes = b"".join(message(2, number(1, length)) for length in shape)
-    place = number(3, shard) + number(4, offset) + number(5, size)
-    return number(1, dtype) + message(2, axes) + place + b"\x35" + crc.to_bytes(4, "little") + extra
+    position = number(3, shard) + number(4, offset) + number(5, size)
+    return number(1, dtype) + message(2, axes) + position + b"\x35" + crc.to_bytes(4, "little") + extra
 
 
 def number(field: int, value: int) -> bytes:
-    """A varint field; like TensorFlow, a zero is left out."""
+    """A varint field; zeros are omitted, as in TensorFlow."""
     return varint(field << 3) + varint(value & (2**64 - 1)) if value else b""
 
 
 def message(field: int, content: bytes) -> bytes:
-    """A field with a message in it."""
+    """A field with a message."""
     return varint(field << 3 | 2) + varint(len(content)) + content
 
 
 def varint(value: int) -> bytes:
-    """Seven bits a byte, the lowest first."""
+    """Seven bits per byte, lowest first."""
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -111,15 +108,15 @@ def table(
 
 
 def add_block(file: bytearray, content: bytes, compression: int) -> bytes:
-    """Append a block with its trailer; returns its handle."""
+    """Append a block with its trailer and return its handle."""
     handle = varint(len(file)) + varint(len(content))
-    whole = content + bytes([compression])
-    file += whole + masked_crc32c(whole).to_bytes(4, "little")
+    record = content + bytes([compression])
+    file += record + masked_crc32c(record).to_bytes(4, "little")
     return handle
 
 
 def block(entries: Iterable[tuple[bytes, bytes]], restart_every: int) -> bytes:
-    """Entries that share what they can with the one before, and the restarts."""
+    """Prefix-compressed entries and the restarts."""
     out, restarts, last = bytearray(), [0], b""
     for count, (key, value) in enumerate(entries):
         shared = 0
@@ -130,4 +127,4 @@ def block(entries: Iterable[tuple[bytes, bytes]], restart_every: int) -> bytes:
             restarts.append(len(out))
         out += varint(shared) + varint(len(key) - shared) + varint(len(value)) + key[shared:] + value
         last = key
-    return bytes(out) + b"".join(place.to_bytes(4, "little") for place in (*restarts, len(restarts)))
+    return bytes(out) + b"".join(position.to_bytes(4, "little") for position in (*restarts, len(restarts)))

@@ -112,6 +112,7 @@ def test_own_files(regression, pretrained, tmp_path):
 
 SST2_RUN = "finetune sst-2 --model MODEL --data DATA --output OUT"
 GLUE_RUN = "finetune glue --model MODEL --data EMPTY --output OUT"
+TEXT_PAIRS = "finetune --objective contrastive --train TABLE --text a --pair b --model MODEL --output OUT"
 
 
 @pytest.mark.parametrize(
@@ -150,6 +151,15 @@ GLUE_RUN = "finetune glue --model MODEL --data EMPTY --output OUT"
         (f"{GLUE_RUN} --text a", (2,), "--text: requires a single task, glue has many"),
         (f"{GLUE_RUN} --keep-head", (2,), "--keep-head: requires a single task"),
         (f"{SST2_RUN} --intermediate m", (2,), "--intermediate: requires a benchmark"),
+        # Contrastive learning.
+        (f"{TEXT_PAIRS} --label b", (2,), "--label: has no meaning with --objective contrastive"),
+        (f"{TEXT_PAIRS} --seeds 2", (2,), "--seeds: has no meaning"),
+        (f"{TEXT_PAIRS} --pair reply", (65,), "has no column 'reply'"),
+        (f"{TEXT_PAIRS} --pair None", (2,), "--pair: is missing: the columns of the two texts must be named"),
+        (f"{TEXT_PAIRS} --temperature 0", (78,), "temperature: is 0.0, it must be above 0"),
+        (f"{TEXT_PAIRS} --batch-size 1", (78,), "batch_size: 1 leaves a process fewer than 2 pairs"),
+        (f"{TEXT_PAIRS} --held-out 1", (78,), "too few"),
+        (TEXT_PAIRS.replace("finetune", "finetune sts-b"), (2,), "learns from your own table, not from sts-b"),
         # Evaluation.
         ("evaluate sst-2 --model MODEL --data DATA", (78,), "has no head for this task"),
         ("evaluate sst-2 --model MODEL", (2,), "--data: is missing"),
@@ -170,9 +180,11 @@ GLUE_RUN = "finetune glue --model MODEL --data EMPTY --output OUT"
 def test_errors_are_one_line_with_their_exit_code(
     command, codes, message, data, pretrained, config, tokenizer_directory, tmp_path, capsys
 ):
-    pairs, empty = tmp_path / "pairs", tmp_path / "empty"
+    pairs, empty, table = (tmp_path / name for name in ("pairs", "empty", "table.csv"))
     paths = {"MODEL": pretrained, "DATA": data / "choice", "OUT": tmp_path / "run", "EMPTY": empty, "PAIRS": pairs}
+    paths["TABLE"] = table
     empty.mkdir()
+    table.write_text("a,b\n" + "".join(f"question {i},answer {i}\n" for i in range(8)))
     if "PAIRS" in command:
         save_model_directory(pairs, AlbertForPairClassification(config, 2), tokenizer_directory)
     code = run([str(paths.get(word, word)) for word in shlex.split(command)])

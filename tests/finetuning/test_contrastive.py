@@ -107,22 +107,3 @@ def test_training_and_scored_pairs_have_no_text_in_common(tmp_path):
     counts = train.counts
     kept = len(train.texts) + counts["kept_back_for_dev"] + counts["rows_that_share_a_text_with_dev"]
     assert kept == counts["rows"] == 40
-
-
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        (["--label", "answer"], "--label: has no meaning with --objective contrastive"),
-        (["--seeds", "2"], "--seeds: has no meaning"),
-        (["--pair", "reply"], "has no column 'reply'"),
-        (["--pair", "None"], "--pair: is missing: the columns of the two texts must be named"),
-        (["--temperature", "0"], "temperature: is 0.0, it must be above 0"),
-        (["--batch-size", "1"], "batch_size: 1 leaves a process fewer than 2 pairs"),
-        (["--held-out", "1"], "too few"),
-        (["sts-b"], "contrastive learns from your own table, not from sts-b"),
-    ],
-)
-def test_errors_are_one_line(more, message, table, pretrained, tmp_path, capsys):
-    assert run([*command(table, pretrained, tmp_path / "no", "--steps", "1"), *more]) != 0
-    assert message in capsys.readouterr().err.strip().splitlines()[-1]
-    assert not (tmp_path / "no").exists()

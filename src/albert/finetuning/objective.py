@@ -173,12 +173,12 @@ def precompute_states(frozen: FrozenEncoder, batches: TaskBatches, compute: Comp
     """
     if isinstance(frozen.model, AlbertForPairClassification):
         return None  # it encodes other sequences: each text of a pair separately
-    sequences = kept = batches.sequences
+    sequences = state_tokens = batches.sequences
     pooled = isinstance(frozen.model, AlbertForSequenceClassification | AlbertForMultipleChoice)
     if pooled:
         n = len(sequences)
-        kept = Sequences(sequences.tokens[sequences.starts[:-1]], np.arange(n + 1), np.ones(n, np.int32))
-    shape = (len(frozen.depths), len(kept.tokens), frozen.model.config.hidden_size)
+        state_tokens = Sequences(sequences.tokens[sequences.starts[:-1]], np.arange(n + 1), np.ones(n, np.int32))
+    shape = (len(frozen.depths), len(state_tokens.tokens), frozen.model.config.hidden_size)
     if 4 * np.prod(shape, dtype=np.int64) > MAX_STATE_BYTES:
         return None
     states = torch.empty(shape)
@@ -189,9 +189,9 @@ def precompute_states(frozen: FrozenEncoder, batches: TaskBatches, compute: Comp
             with autocast(compute.device, compute.precision):
                 computed = torch.stack([state.float() for state in frozen.states(packed)])
             rows = computed[:, packed.first_positions] if pooled else computed
-            states[:, torch.from_numpy(kept.token_indices(piece))] = rows.cpu()
+            states[:, torch.from_numpy(state_tokens.token_indices(piece))] = rows.cpu()
             bar.advance(len(piece))
-    return replace(batches, sequences=kept, states=states)
+    return replace(batches, sequences=state_tokens, states=states)
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -340,8 +340,8 @@ def finetune_benchmark(
     if not world().is_first:
         return save()
     diagnostics = (
-        diagnose(DECLARED[each], outcomes[task].best_model, data, output / each, settings)
-        for each, task in average.diagnostics.items()
+        diagnose(DECLARED[diagnostic], outcomes[task].best_model, data, output / diagnostic, settings)
+        for diagnostic, task in average.diagnostics.items()
     )
     return save(*diagnostics)
 

@@ -3,7 +3,7 @@
     python benchmarks/classical_baselines.py --data data data/glue \
         --files squad-1.1/train=squad/train.json race-middle/train=race/train.jsonl race-middle/dev=race/dev.jsonl
 
-Classes and numbers: the linear model over TF-IDF that `albert finetune` shows beside a score.
+Classes and numbers: the linear model over TF-IDF that `albert finetune` compares with.
 Options: the sliding window of RACE's authors. Spans: the nearest run of words in the sentence that shares most with the
 question. Files are read and scored as the tasks declare, on every row of the development set; the score of the best
 constant answer is added. The same files give the same figures. A few minutes on one core; models of `albert finetune`

@@ -1,4 +1,4 @@
-"""Fine-tuning and evaluation beside transformers' Trainer: the same weights, token ids, precision and optimiser.
+"""Fine-tuning and evaluation compared with transformers' Trainer: the same weights, token ids, precision and optimiser.
 
     python benchmarks/finetuning_speed.py --data data data/glue --tokenizer tokenizer --rounds 5
 

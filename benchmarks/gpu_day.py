@@ -3,8 +3,8 @@
     python benchmarks/gpu_day.py --data corpus --output gpu --minutes 45
     python benchmarks/gpu_day.py --data corpus --output toy --toy          # the same on a CPU, at toy size, in minutes
 
-Stages: the tests that need a GPU; pre-training steps of base and xxlarge at 128 and 512 beside transformers'; LAMB
-beside torch's AdamW; tokens a second by `albert info --measure`; a run that is killed and resumed, which must end
+Stages: the tests that need a GPU; pre-training steps of base and xxlarge at 128 and 512 and transformers'; LAMB
+and torch's AdamW; tokens per second by `albert info --measure`; a run that is killed and resumed, which must end
 bit-identical with --deterministic; and pre-training of ALBERT-base for the time that is left, whose weights (float16),
 journal and scores are copied into OUTPUT/home. The result of each stage is written to OUTPUT/stages.json. The same
 command skips finished stages and repeats failed ones.
@@ -125,7 +125,7 @@ def table_of(args: Day, name: str, script: str, *words: object) -> object:
 
 
 def pretraining_steps(preset: str, length: int, args: Day, _: float) -> object:
-    """Pre-training steps beside those of transformers."""
+    """Pre-training steps of ours and of transformers."""
     words: list[object] = ["--data", args.data.resolve(), "--lengths", length]
     if args.toy:
         words += ["--device", "cpu", "--fixed-shape", "True", "--compiler", "none", "--batch-size", 2, "--rounds", 1,

@@ -2,9 +2,9 @@
 
     python benchmarks/latency.py --seconds 20 --rounds 3 --threads 1
 
-`albert serve` beside transformers' pipeline and ONNX Runtime behind FastAPI and uvicorn: the same weights, texts and
-threads. Systems alternate; percentiles are over the answers of all rounds. The client shares the machine, so leave the
-models fewer threads than there are cores.
+`albert serve` compared with transformers' pipeline and ONNX Runtime behind FastAPI and uvicorn: the same weights, texts
+and threads. Systems alternate; percentiles are over the replies of all rounds. The client shares the machine, so give
+the models fewer threads than there are cores.
 """
 
 import asyncio

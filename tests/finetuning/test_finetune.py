@@ -341,14 +341,6 @@ def test_command_and_python_write_the_same_files(command, own_task, start, tmp_p
     assert run(["evaluate", "--model", str(two), "--device", "cpu"]) == 0
 
 
-def test_the_plan_is_shown_before_training(command, tmp_path, capsys):
-    assert command(tmp_path / "run", "--epochs", "1") == 0
-    out = capsys.readouterr().out
-    assert f"learning rate {rate_for_width(2e-5, 32):.3g}" in out and "batch size 16" in out
-    assert "1.33 epochs of 24 examples" in out
-    assert out.index("learning rate") < out.index("drawn at random: classifier.weight")
-
-
 def test_learning_rate_is_the_published_one_from_768_on_and_higher_below():
     for preset in ("albert-base", "albert-large", "albert-xlarge", "albert-xxlarge", "bert-base"):
         assert rate_for_width(2e-5, PRESETS[preset].hidden_size) == 2e-5

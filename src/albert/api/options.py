@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 import tyro
 from tyro.conf import Positional
 
-from albert.api.keywords import flags_set, option_name
+from albert.api.keywords import option_name
 from albert.model.config import Activation, ArchitectureChanges, Extension
 from albert.pretraining.recipe import RECIPES, Head, PretrainingRecipe
 from albert.pretraining.segments import SentenceObjective
@@ -94,10 +94,6 @@ class DepthOptions:
         """Whether several depths, or costs, are asked for."""
         return len(self.depth) > 1 or bool(self.patience) or self.curve is not None
 
-    @property
-    def single_depth(self) -> int | None:
-        return next(iter(self.depth), None)
-
 
 # --------------------------------------------------------------------------------------------------------------------
 # Options for the user's own tables, of `albert finetune` and `albert evaluate`.
@@ -147,10 +143,6 @@ class TableOptions:
     """What the label of a multiple choice is, if that is ambiguous."""
     metrics: tuple[str, ...] | None = None
     """Metrics of your own task, the main one first; the usual ones of its kind when not set."""
-
-    def flags(self) -> list[str]:
-        """The flags that are set."""
-        return flags_set(self)
 
     def task(self, base: TableTask | None = None, train: Path | None = None, dev: Path | None = None) -> TableTask:
         """The task that the flags describe; other fields come from the task file, or from `base`."""

@@ -103,7 +103,7 @@ def _finetune_contrastive(options: Finetune, on_start: Callable[[Mapping[str, An
     if options.task is not None:
         why = f"contrastive learns from your own table, not from {options.task}"
         raise UsageError("--objective", why, "use --train")
-    flags = [flag for flag in options.table.flags() if flag not in ("--text", "--pair")]
+    flags = [flag for flag in flags_set(options.table) if flag not in ("--text", "--pair")]
     if flags := flags + flags_set(options, *_NOT_CONTRASTIVE):
         raise UsageError(flags[0], "has no meaning with --objective contrastive", "leave it out")
     if options.train is None or options.output is None:
@@ -131,7 +131,7 @@ _NOT_CONTRASTIVE = (
 
 def _finetune_benchmark(options: Finetune, name: str) -> FinetuneResult:
     flags = flags_set(options, "train", "dev", "span_head", "keep_head", "v2_recipe", "statistics_only")
-    if flags := options.table.flags() + flags:
+    if flags := flags_set(options.table) + flags:
         raise UsageError(flags[0], f"requires a single task, {name} has many")
     if options.data is None:
         raise UsageError("--data", "is missing; the tasks' files are looked for there", "see albert finetune --help")
@@ -160,7 +160,7 @@ def _finetune_benchmark(options: Finetune, name: str) -> FinetuneResult:
 def _declared_task(options: Finetune) -> Task:
     assert options.task is not None
     files = values_set(options, "train", "dev")
-    if flags := options.table.flags() + flags_set(options, "held_out"):
+    if flags := flags_set(options.table) + flags_set(options, "held_out"):
         raise UsageError(flags[0], f"requires your own tables, the task {options.task} has its own columns")
     if options.data is None and len(files) < 2:
         raise UsageError("--data", "is missing; the task's files are looked for there", "see albert finetune --help")
@@ -176,7 +176,7 @@ def _own_task(options: Finetune) -> ReadTask:
     table = options.table.task(train=options.train, dev=options.dev)
     if table.train is None:
         remedy = "name a declared task, or your own file with --train"
-        raise UsageError("albert finetune", "no training file" if options.table.flags() else "no task", remedy)
+        raise UsageError("albert finetune", "no training file" if flags_set(options.table) else "no task", remedy)
     if table.dev is not None and options.held_out is not None:
         raise UsageError("--held-out", "cannot be combined with --dev", "give one of them")
     share = table.held_out.share if options.held_out is None else options.held_out
@@ -303,7 +303,7 @@ def _evaluate_split(options: Evaluate, task: Task, split: str, precision: Precis
         split,
         prepare=partial(use_fast_encoders, precision=precision),
         needs_labels=options.submission is None and options.predictions is None,
-        depth=options.depths.single_depth,
+        depth=next(iter(options.depths.depth), None),
         micro_batch_tokens=options.micro_batch_tokens,
         **_model_options(options),
     )
@@ -423,7 +423,7 @@ def _evaluate_depths(options: Evaluate) -> EvaluateResult:
 def _task(options: Evaluate) -> Task:
     if options.task is None:
         return _task_of_model(options.model[0], options.revision, options.table, options.dev)
-    if flags := options.table.flags():
+    if flags := flags_set(options.table):
         raise UsageError(flags[0], f"requires your own file, the task {options.task} has its own columns")
     if options.data is None and options.dev is None:
         raise UsageError("--data", "is missing; the task's files are looked for there", "see albert evaluate --help")

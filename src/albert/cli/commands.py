@@ -109,9 +109,6 @@ class Predict(OpenedModel):
     """Print JSON instead of a table."""
 
 
-predict_main = Subcommand(Predict, "albert predict", "predict:run_predict")
-
-
 @dataclass(frozen=True)
 class Serve(OpenedModel):
     """Serve a model over HTTP, with a page to try it in the browser.
@@ -135,9 +132,6 @@ class Serve(OpenedModel):
     drain_timeout: float = 30.0
     """Maximum seconds for accepted requests after SIGTERM."""
     limits: Limits = field(default_factory=Limits)
-
-
-serve_main = Subcommand(Serve, "albert serve", "predict:run_serve")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -182,9 +176,6 @@ class Convert:
     """Data type of the weights; that of SOURCE by default."""
     revision: str | None = None
     replace: bool = False
-
-
-convert_main = Subcommand(Convert, "albert convert", "convert:run_convert")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -235,17 +226,6 @@ class ExportSentenceTransformers(DerivedModel):
     """Scale embeddings to length 1."""
 
 
-_FORMATS = {
-    "onnx": Subcommand(ExportOnnx, "albert export onnx", "convert:onnx"),
-    "sentence-transformers": Subcommand(
-        ExportSentenceTransformers, "albert export sentence-transformers", "convert:sentence_transformers"
-    ),
-}
-
-
-export_main = CommandGroup("albert export", _FORMATS, "format")
-
-
 @dataclass(frozen=True, kw_only=True)
 class Quantize(DerivedModel):
     """Write a model with matrices as 8-bit integers, one scale for each row: about a quarter of the size.
@@ -255,9 +235,6 @@ class Quantize(DerivedModel):
 
     Example: albert quantize runs/stars/model --output models/stars-int8
     """
-
-
-quantize_main = Subcommand(Quantize, "albert quantize", "convert:run_quantize")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -282,11 +259,6 @@ class AnalyzeLayers:
     csv: Path | None = None
     """Also write the figures to this file, a row for each model and layer."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
-
-
-analyze_main = CommandGroup(
-    "albert analyze", {"layers": Subcommand(AnalyzeLayers, "albert analyze layers", "inspect:layers")}
-)
 
 
 @dataclass(frozen=True)
@@ -320,9 +292,6 @@ class Info:
     """Print one JSON object instead of tables."""
 
 
-info_main = Subcommand(Info, "albert info", "info:run")
-
-
 @dataclass(frozen=True, kw_only=True)
 class Quickstart:
     """The output."""
@@ -331,4 +300,19 @@ class Quickstart:
     """The directory for all files of the quickstart."""
 
 
+predict_main = Subcommand(Predict, "albert predict", "predict:run_predict")
+serve_main = Subcommand(Serve, "albert serve", "predict:run_serve")
+convert_main = Subcommand(Convert, "albert convert", "convert:run_convert")
+_EXPORT_FORMATS = {
+    "onnx": Subcommand(ExportOnnx, "albert export onnx", "convert:onnx"),
+    "sentence-transformers": Subcommand(
+        ExportSentenceTransformers, "albert export sentence-transformers", "convert:sentence_transformers"
+    ),
+}
+export_main = CommandGroup("albert export", _EXPORT_FORMATS, "format")
+quantize_main = Subcommand(Quantize, "albert quantize", "convert:run_quantize")
+analyze_main = CommandGroup(
+    "albert analyze", {"layers": Subcommand(AnalyzeLayers, "albert analyze layers", "inspect:layers")}
+)
+info_main = Subcommand(Info, "albert info", "info:run")
 quickstart_main = Subcommand(Quickstart, "albert quickstart", "inspect:run_quickstart")

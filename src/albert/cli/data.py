@@ -56,9 +56,6 @@ def prepare(args: Prepare) -> None:
     say(console, table(None, headings, rows, boxed=True), *lines, ready, _pretrain_next(args.output))
 
 
-prepare_main = Subcommand(Prepare, "albert prepare", prepare)
-
-
 def _pretrain_next(corpus: Path) -> str:
     return f"next: albert pretrain small --data {shlex.quote(str(corpus))} --output runs/small --max-minutes 60"
 
@@ -110,9 +107,6 @@ def merge(args: Merge) -> None:
     say(open_console(), *lines, f"{args.output} is ready", _pretrain_next(args.output))
 
 
-merge_main = Subcommand(Merge, "albert merge", merge)
-
-
 # --------------------------------------------------------------------------------------------------------------------
 # `albert verify`: files checked against their manifest.
 
@@ -161,9 +155,6 @@ def verify(args: Verify) -> None:
     if errors:
         remedy = f"{len(errors)} of {len(directories)} directories are damaged"
         raise DamagedData(errors[0].subject, errors[0].why, remedy)
-
-
-verify_main = Subcommand(Verify, "albert verify", verify)
 
 
 def manifest_directories(path: Path) -> list[Path]:
@@ -231,9 +222,6 @@ def plot(args: Plot) -> None:
         where = f"{last['step']:,} steps, {last['tokens']:,} tokens, {last['seconds'] / 60:,.1f} minutes"
         lines.append(f"{run.name}: {where}")
     say(open_console(), *lines, " and ".join(str(path) for path in (args.output, args.csv) if path))
-
-
-plot_main = Subcommand(Plot, "albert plot", plot)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -445,12 +433,14 @@ def _note_accents(per_million: int) -> None:
         print(f"note: {what}; --keep-accents keeps them, for languages that need them", file=sys.stderr)
 
 
-COMMANDS = {
+prepare_main = Subcommand(Prepare, "albert prepare", prepare)
+merge_main = Subcommand(Merge, "albert merge", merge)
+verify_main = Subcommand(Verify, "albert verify", verify)
+plot_main = Subcommand(Plot, "albert plot", plot)
+_TOKENIZER_COMMANDS = {
     "train": Subcommand(TrainTokenizer, "albert tokenizer train", train),
     "encode": Subcommand(Encode, "albert tokenizer encode", encode),
     "decode": Subcommand(Decode, "albert tokenizer decode", decode),
     "convert": Subcommand(ConvertTokenizer, "albert tokenizer convert", convert),
 }
-
-
-tokenizer_main = CommandGroup("albert tokenizer", COMMANDS)
+tokenizer_main = CommandGroup("albert tokenizer", _TOKENIZER_COMMANDS)

@@ -146,12 +146,6 @@ def finetune(arguments: list[str]) -> None:
         load_command("albert.cli.tasks").finetune(options)
 
 
-pretrain_main = Subcommand(PretrainCommand, "albert pretrain", pretrain, parses=False)
-finetune_main = Subcommand(FinetuneCommand, "albert finetune", finetune, parses=False)
-evaluate_main = Subcommand(Evaluate, "albert evaluate", "tasks:evaluate")
-push_main = Subcommand(Push, "albert push", "convert:run_push")
-
-
 SEQUENCES, MASKING = SequenceRecipe(max_length=128), MaskingRecipe()
 """Defaults; a sample of the paper's 512 tokens would fill a page."""
 
@@ -182,8 +176,6 @@ class Show:
     sequences: Annotated[SequenceRecipe, tyro.conf.arg(name="")] = SEQUENCES
     masking: Annotated[MaskingRecipe, tyro.conf.arg(name="")] = MASKING
 
-
-show_main = Subcommand(Show, "albert show", "inspect:run_show")
 
 ScaleName = Literal["tiny", "small", "base", "paper"]
 
@@ -237,18 +229,21 @@ class TablesArguments:
     """Price and power of the machine, for plans and for the table cost."""
 
 
-PARTS = {
+def default_root(scale: ScaleName) -> Path:
+    """The default root of a scale's tables."""
+    return Path("runs") / f"tables-{scale}"
+
+
+pretrain_main = Subcommand(PretrainCommand, "albert pretrain", pretrain, parses=False)
+finetune_main = Subcommand(FinetuneCommand, "albert finetune", finetune, parses=False)
+evaluate_main = Subcommand(Evaluate, "albert evaluate", "tasks:evaluate")
+push_main = Subcommand(Push, "albert push", "convert:run_push")
+show_main = Subcommand(Show, "albert show", "inspect:run_show")
+_TABLES_COMMANDS = {
     "list": Subcommand(ListTables, "albert tables list", "tables:list_tables"),
     "plan": Subcommand(TablesArguments, "albert tables plan", "tables:plan"),
     "run": Subcommand(TablesArguments, "albert tables run", "tables:run"),
     "show": Subcommand(TablesArguments, "albert tables show", "tables:show"),
     "export": Subcommand(ExportTables, "albert tables export", "tables:export"),
 }
-
-
-tables_main = CommandGroup("albert tables", PARTS, earlier={"keep": "export"})
-
-
-def default_root(scale: ScaleName) -> Path:
-    """The default root of a scale's tables."""
-    return Path("runs") / f"tables-{scale}"
+tables_main = CommandGroup("albert tables", _TABLES_COMMANDS, earlier={"keep": "export"})

@@ -107,15 +107,14 @@ def test_a_model_directory_is_described(scene, info) -> None:
         assert words in output
 
 
-def test_labels_of_a_classifier_are_listed(scene, info) -> None:
+def test_labels_runs_and_tokenizers_are_described(scene, info) -> None:
     assert "a label for each sequence (2: negative, positive)" in info(scene.classifier)
     assert info(scene.classifier, "--json")["model"]["labels"] == ["negative", "positive"]
-
-
-def test_a_run_is_described_as_its_model(scene, info) -> None:
-    report = info(scene.run, "--json")
-    assert report["model"]["directory"] == str(scene.run / "model")
-    assert report["model"]["other_keys"]["sentence_objective"] == "sop"
+    model = info(scene.run, "--json")["model"]
+    assert model["directory"] == str(scene.run / "model") and model["other_keys"]["sentence_objective"] == "sop"
+    report = info(scene.tokenizer, "--json")
+    assert report["kind"] == "tokenizer" and report["tokenizer"]["pieces"] == 180
+    assert "SentencePiece" in info(scene.tokenizer)
 
 
 def test_a_random_head_is_reported(scene, info, tmp_path: Path) -> None:
@@ -140,15 +139,6 @@ def test_another_tokenizer_is_reported(scene, info, tmp_path: Path) -> None:
     assert "NOT the one it was made with" in info(tmp_path)
 
 
-def test_damage_is_reported(scene, capsys, tmp_path: Path) -> None:
-    for file in scene.pretrained.iterdir():
-        (tmp_path / file.name).write_bytes(file.read_bytes())
-    (tmp_path / "README.md").write_text("other")
-    assert run(["info", str(tmp_path)]) == 65
-    output = capsys.readouterr()
-    assert output.out == "" and "README.md" in output.err and output.err.count("\n") == 1
-
-
 def test_the_preset_of_a_directory_and_differences_are_named(base_directory: Path, info) -> None:
     report = info(base_directory, "--compare", "bert-base", "--json")
     assert report["one"]["preset"] == "albert-base-v1"
@@ -164,12 +154,6 @@ def test_a_corpus_is_described_with_its_tokenizer(scene, info) -> None:
     output = info(scene.corpus)
     assert "held_out" in output and report["tokenizer"]["fingerprint"] in output
     assert f"{report['corpus']['counts']['train']['tokens']:,}" in output
-
-
-def test_a_tokenizer_is_described(scene, info) -> None:
-    report = info(scene.tokenizer, "--json")
-    assert report["kind"] == "tokenizer" and report["tokenizer"]["pieces"] == 180
-    assert "SentencePiece" in info(scene.tokenizer)
 
 
 def test_a_measurement_has_both_rates_and_its_settings(scene, info) -> None:

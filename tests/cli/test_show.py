@@ -2,8 +2,8 @@
 
 import re
 
-import numpy as np
 import pytest
+from tests.cli.conftest import make_documents
 
 from albert.cli.main import run
 from albert.pretraining.masking import MaskingRecipe
@@ -13,25 +13,16 @@ from albert.text.prepare import prepare
 from albert.text.sentencepiece import train_tokenizer
 from albert.text.shards import TokenCorpus
 
-SYLLABLES = [a + b for a in "bcdfghlmnprstvw" for b in "aeiou"]
-
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
-    draws = np.random.default_rng(0)
-    words = ["".join(draws.choice(SYLLABLES, draws.integers(1, 5))) for _ in range(500)]
-    texts = [
-        " ".join(
-            " ".join(draws.choice(words, draws.integers(3, 12))).capitalize() + "."
-            for _ in range(draws.integers(2, 12))
-        )
-        for _ in range(60)
-    ]
-    place = tmp_path_factory.mktemp("show")
-    (place / "text.txt").write_text("\n\n".join(texts), encoding="utf-8")
+    directory = tmp_path_factory.mktemp("show")
+    documents = make_documents(60)
+    (directory / "text.txt").write_text("\n\n".join(documents), encoding="utf-8")
     settings = PreparationSettings(held_out=0.1, documents="blank-line")
-    prepare([place / "text.txt"], train_tokenizer(texts, vocab_size=200), place / "corpus", settings, workers=1)
-    return place / "corpus"
+    tokenizer = train_tokenizer(documents, vocab_size=190)
+    prepare([directory / "text.txt"], tokenizer, directory / "corpus", settings, workers=1)
+    return directory / "corpus"
 
 
 def shown(capsys, *arguments):

@@ -151,14 +151,14 @@ def test_outputs_and_gradients_are_equal(head: Head, fields: dict, dtype: torch.
         _assert_close(parameter.grad, gradients[name])
 
 
-@pytest.mark.parametrize("place", ["ffn output", "sentence order"])
-def test_dropout_differs_from_transformers_as_documented(place: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("location", ["ffn output", "sentence order"])
+def test_dropout_differs_from_transformers_as_documented(location: str, tmp_path: Path) -> None:
     """transformers never applies its dropout after the feed-forward block, and has one before the sentence order."""
     sizes = {**SIZES, "hidden_dropout_prob": 0.5, "classifier_dropout_prob": 0.5}
     theirs, ours = _both(HEADS["pretraining"], sizes, torch.float32, tmp_path)
     batch = Batch()
     layer = theirs.albert.encoder.albert_layer_groups[0].albert_layers[0]
-    if place == "ffn output":
+    if location == "ffn output":
         active = (layer.dropout, ours.albert.encoder.feed_forwards[0].dropout)
     else:
         active = (theirs.sop_classifier.dropout,)
@@ -169,8 +169,8 @@ def test_dropout_differs_from_transformers_as_documented(place: str, tmp_path: P
     with torch.inference_mode():
         their_logits = [batch.outputs(HEADS["pretraining"], theirs)[1] for _ in range(2)]
         our_logits = [ours(batch.packed, _all_positions(batch.packed)).sentence_order for _ in range(2)]
-    assert torch.equal(*their_logits) == (place == "ffn output")
-    assert torch.equal(*our_logits) == (place == "sentence order")
+    assert torch.equal(*their_logits) == (location == "ffn output")
+    assert torch.equal(*our_logits) == (location == "sentence order")
 
 
 def _both(head: Head, sizes: dict, dtype: torch.dtype, directory: Path) -> tuple[Any, Any]:

@@ -208,8 +208,8 @@ def test_a_batch_has_at_most_the_size_of_the_buffer_or_one_tensor():
     parameters = [nn.Parameter(torch.zeros(size)) for size in (10, 10, 10, 40, 1, 0, 3)]
     slots = [Slot(p, *[p.detach()] * 4, step=torch.zeros(())) for p in parameters]  # only sizes matter
 
-    def sizes(some):
-        return [[slot.weight.numel() for slot in batch] for batch in batches(some)]
+    def sizes(slots):
+        return [[slot.weight.numel() for slot in batch] for batch in batches(slots)]
 
     assert sizes(slots) == [[10, 10, 10], [40], [1, 0, 3]]
     assert sizes(slots[:3]) == [[10, 10], [10]]

@@ -52,11 +52,11 @@ def test_a_signal_saves_a_checkpoint_and_the_resumed_run_is_bit_identical(
 ):
     settings, source = {"dropout": 0.3, "kind": kind}, PointSource(micro_batch_size=4)
     expected_model, expected = train_with_evaluation("reference", source=source, **settings)
-    handlers = [signal.getsignal(some) for some in (signal.SIGTERM, signal.SIGINT)]
+    handlers = [signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT)]
     with pytest.raises(Stopped, match=f"{signal.Signals(number).name} after saving; run the same command") as stop:
         train_with_evaluation(source=Interrupting(source, 5, number), **settings)
     assert stop.value.exit_code == code
-    assert [signal.getsignal(some) for some in (signal.SIGTERM, signal.SIGINT)] == handlers
+    assert [signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT)] == handlers
     assert checkpoint_steps(run) == [6]  # between the lines 4, 8 and 10 of the journal
     verify_directory(run.newest_checkpoint()[1])
 

@@ -206,7 +206,7 @@ def test_the_loss_of_a_process_ends_the_others_at_once(fork_server, recipe, tiny
     assert runs[lost].kill()
     other = runs[1 - lost]
     assert other.finish() == 75, other.printed
-    assert f"process {1 - lost}: lost another one; see its message; the same command goes on" in other.printed
+    assert f"process {1 - lost}: lost another process; see its message; the same command resumes" in other.printed
 
 
 def test_processes_that_were_started_differently_are_refused(fork_server, recipe, tiny_corpus, tmp_path):
@@ -245,7 +245,7 @@ def test_torchrun_brings_back_a_run_whose_process_was_killed(fork_server, recipe
         _, said = process.communicate(timeout=240)
     assert process.returncode == 0, said
     assert killed_at < 60
-    assert "lost another one" in said, said
+    assert "lost another process" in said, said
     assert final_files(run.path) == final_files(tmp_path / "undisturbed")
 
 

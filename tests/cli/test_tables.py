@@ -180,7 +180,7 @@ def test_figure_1_is_run_and_its_claims_are_checked(scene, tmp_path, monkeypatch
             row = cells[model, column]
             assert row["seeds"] == "2" and float(row["median"]) >= 0
     report = (root / "tables" / "figure-1.md").read_text(encoding="utf-8")
-    assert "do not come to rest" in report and "not tested" not in report
+    assert "do not converge" in report and "not tested" not in report
     assert (root / "tables" / "figure-1.png").is_file() and (root / "tables" / "figure-1-layers.csv").is_file()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("albert.experiments.layers.measure_layers", None)  # it is not measured again

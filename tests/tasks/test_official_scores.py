@@ -1,7 +1,7 @@
 """SQuAD's scores equal those of the official scripts on random and degenerate predictions.
 
-With `SQUAD_SCRIPTS` set to a folder with `evaluate-v1.1.py` and `evaluate-v2.0.py` (rajpurkar/SQuAD-explorer), these are
-run. Without it, their saved scores are compared, from `official_squad_scores.json`
+With `SQUAD_SCRIPTS` set to a folder with `evaluate-v1.1.py` and `evaluate-v2.0.py` (rajpurkar/SQuAD-explorer), the
+scripts are run. Without it, their saved scores are compared, from `official_squad_scores.json`
 (`SQUAD_SCRIPTS=… python tests/tasks/test_official_scores.py` writes it).
 """
 

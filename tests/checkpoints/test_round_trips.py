@@ -336,20 +336,23 @@ GOOGLE_KEYS = {"net_structure_type": 0, "gap_size": 0, "num_memory_blocks": 0, "
 IDS = torch.arange(5, 17)
 
 
+def _same_as_transformers(directory: Path, **overrides: object) -> torch.Tensor:
+    """Our masked-token logits, checked against those of transformers."""
+    ours = _masked_tokens(open_model(directory, "pretraining", overrides=overrides).model)
+    theirs = transformers.AlbertForPreTraining.from_pretrained(directory, **overrides).eval()
+    torch.testing.assert_close(ours, theirs(IDS[None]).prediction_logits[0], rtol=1e-5, atol=1e-5)
+    return ours
+
+
 def test_exact_gelu_of_googles_models_gives_a_note(directory, rewrite):
     rewrite(directory, {"hidden_act": "gelu", **GOOGLE_KEYS})
     opened = open_model(directory, "pretraining")
     (note,) = opened.loading_report.notes
     assert "use --hidden-act gelu_new for the same results as Google" in note
     assert note in opened.loading_report.lines()
-    theirs = transformers.AlbertForPreTraining.from_pretrained(directory).eval()
-    exact = _masked_tokens(opened.model)
-    torch.testing.assert_close(exact, theirs(IDS[None]).prediction_logits[0], rtol=1e-5, atol=1e-5)
-    tanh = open_model(directory, "pretraining", overrides={"hidden_act": "gelu_new"})
-    assert tanh.loading_report.notes == ()
-    theirs = transformers.AlbertForPreTraining.from_pretrained(directory, hidden_act="gelu_new").eval()
-    torch.testing.assert_close(_masked_tokens(tanh.model), theirs(IDS[None]).prediction_logits[0], rtol=1e-5, atol=1e-5)
-    assert not torch.equal(_masked_tokens(tanh.model), exact)
+    assert open_model(directory, "pretraining", overrides={"hidden_act": "gelu_new"}).loading_report.notes == ()
+    exact = _same_as_transformers(directory)
+    assert not torch.equal(_same_as_transformers(directory, hidden_act="gelu_new"), exact)
 
 
 def test_exact_gelu_of_our_models_gives_no_note(directory, rewrite):
@@ -366,21 +369,14 @@ def test_xlarge_gives_a_note_on_its_number_of_heads(heads):
 
 
 def test_number_of_heads_changes_the_outputs(directory):
-    outputs = {}
-    for heads in (2, 4):
-        opened = open_model(directory, "pretraining", overrides={"num_attention_heads": heads})
-        theirs = transformers.AlbertForPreTraining.from_pretrained(directory, num_attention_heads=heads).eval()
-        outputs[heads] = _masked_tokens(opened.model)
-        torch.testing.assert_close(outputs[heads], theirs(IDS[None]).prediction_logits[0], rtol=1e-5, atol=1e-5)
-    assert not torch.equal(outputs[2], outputs[4])
+    two, four = (_same_as_transformers(directory, num_attention_heads=heads) for heads in (2, 4))
+    assert not torch.equal(two, four)
 
 
 @pytest.mark.parametrize("name", ["gelu_pytorch_tanh", "gelu_python"])
 def test_other_names_of_activations_are_read(name, directory, rewrite):
     rewrite(directory, {"hidden_act": name})
-    theirs = transformers.AlbertForPreTraining.from_pretrained(directory).eval()
-    ours = open_model(directory, "pretraining").model
-    torch.testing.assert_close(_masked_tokens(ours), theirs(IDS[None]).prediction_logits[0], rtol=1e-5, atol=1e-5)
+    _same_as_transformers(directory)
 
 
 def test_old_names_of_layer_norms_are_read(directory, rewrite):

@@ -1,1 +1,1 @@
-"""Model directories in the Hugging Face layout: written whole, opened checked, names mapped both ways."""
+"""Model directories in the Hugging Face layout, TensorFlow checkpoints, warm starts and model cards."""

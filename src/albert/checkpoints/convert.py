@@ -96,10 +96,8 @@ class ConversionOptions:
 class ConversionSource:
     """A model in memory, with the paths that it was read from.
 
-    Args:
-        tensors: under our names, each in separate memory.
-        dropped: tensors that are not part of the model: those of the optimizer, equal copies, saved buffers.
-        unexpected: tensors that cannot be converted -> the reason.
+    `tensors` are under our names, `dropped` those that are not part of the model (of the optimizer, equal copies, saved
+    buffers); `unexpected` has those that cannot be converted, with the reasons.
     """
 
     kind: str
@@ -120,11 +118,7 @@ class ConversionSource:
 
 
 def read_source(source: str, options: ConversionOptions) -> ConversionSource:
-    """Read a model for conversion.
-
-    Args:
-        source: a directory, a file of a TensorFlow checkpoint or its prefix, or a Hub id.
-    """
+    """Read a directory, a file or prefix of a TensorFlow checkpoint, or a model of the Hub."""
     path = _single_directory_in(Path(source))
     if not _is_hugging_face(path) and holds_tensorflow(path):
         if options.revision is not None:
@@ -152,15 +146,7 @@ def _is_hugging_face(path: Path) -> bool:
 
 
 def read_tensorflow(path: Path, options: ConversionOptions) -> ConversionSource:
-    """Read a checkpoint of google-research/albert.
-
-    Names, shapes, configuration and file sizes are checked before tensors are read.
-
-    Raises:
-        MissingInput: a file is missing, or the number of layers or heads or the activation is not given.
-        DamagedData: a file is damaged, of another model or another format.
-        InvalidConfiguration: the configuration contradicts the tensors.
-    """
+    """Read a checkpoint of google-research/albert; everything else is checked before tensors are read."""
     files = find_checkpoint(path, options.config_file)
     tokenizer = None if options.tokenizer or options.without_tokenizer else files.tokenizer()
     bundle = TensorBundle(files.prefix)
@@ -279,12 +265,7 @@ class Conversion:
 
 
 def convert(source: str, output: Path, options: ConversionOptions, replace_output: bool = False) -> Conversion:
-    """Write a model directory from a TensorFlow checkpoint, a Hugging Face directory, or an archive of one.
-
-    Raises:
-        CannotCreate: `output` exists and `replace_output` is false.
-        AlbertError: the source is not valid, see `read_source`.
-    """
+    """Write a model directory from a TensorFlow checkpoint, a Hugging Face directory, or an archive of one."""
     if output.exists() and not replace_output:
         raise CannotCreate(output, "exists already", "choose another name, or add --replace")
     archive = Path(source)

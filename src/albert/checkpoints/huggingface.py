@@ -64,8 +64,7 @@ def current_names(names: Iterable[str], heads: Collection[str]) -> dict[str, str
 def drop_equal_ties(content: dict[str, Tensor], where: str) -> list[str]:
     """Remove copies of tied tensors from `content`, or rename them if the original is missing.
 
-    Returns:
-        the removed names, without `predictions.decoder.bias`, which every file of ours has.
+    Returns the removed names, without `predictions.decoder.bias`, which every file of ours has.
     """
     copies = []
     for copy, original in _TIED.items():
@@ -163,11 +162,7 @@ def backbone_names(config: AlbertConfig) -> Iterator[tuple[str, tuple[str, ...]]
 
 
 def to_transformers(tensors: Mapping[str, Tensor], config: AlbertConfig) -> dict[str, Tensor]:
-    """Tensors under transformers' names, with separate copies of shared blocks.
-
-    Args:
-        tensors: the state of one of our models; names of a bare `AlbertModel` have no prefix `albert.`.
-    """
+    """Tensors of one of our models under transformers' names, with separate copies of shared blocks."""
     bare = not any(name.startswith(BACKBONE_PREFIX) for name in tensors)
     prefix = "" if bare else BACKBONE_PREFIX
     backbone = backbone_names(config)
@@ -190,9 +185,7 @@ def to_transformers(tensors: Mapping[str, Tensor], config: AlbertConfig) -> dict
 def with_sentence_objective(tensors: Mapping[str, Tensor], objective: str) -> dict[str, Tensor]:
     """Tensors of a pre-training model, under transformers' names, as written for its sentence objective.
 
-    Args:
-        objective: "sop": unchanged; "nsp": the sentence head under a name of its own; "none": without the sentence
-            head and the pooler, which are not trained.
+    "sop": unchanged; "nsp": the sentence head under a name of its own; "none": without the untrained head and pooler.
     """
     if objective == "none":
         return {name: t for name, t in tensors.items() if not name.startswith(_UNTRAINED_WITHOUT_OBJECTIVE)}
@@ -205,11 +198,9 @@ _PAIR_WEIGHT = "pair_classifier.weight"
 
 
 def from_transformers(tensors: Mapping[str, Tensor], config: AlbertConfig, where: str) -> RenamedTensors:
-    """Tensors under our names, with copies of shared blocks merged.
+    """A file's tensors under our names, with copies of shared blocks merged; on the meta device copies count as equal.
 
-    Args:
-        tensors: a file's content, with or without the prefix `albert.`; copies on the meta device count as equal.
-        where: the subject of errors.
+    Names may lack the prefix `albert.`; `where` is the subject of errors.
     """
     originals = current_names(tensors, _HEAD_PREFIXES)
     content = {name: tensors[original] for name, original in originals.items()}

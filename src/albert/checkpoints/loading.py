@@ -369,10 +369,9 @@ def _warn_unverified(source: str) -> None:
 def fit_tensors(
     model: nn.Module, renamed: RenamedTensors, config: AlbertConfig, source: str, new_head: bool
 ) -> tuple[dict[str, str], LoadingReport]:
-    """Match tensors with the parameters of a model by names and shapes; tensors may be on the meta device.
+    """Match tensors, which may be on the meta device, with the parameters of a model by names and shapes.
 
-    Returns:
-        name of each renamed tensor that is loaded -> its name in the model; and the report.
+    Returns the names of loaded tensors -> their names in the model, and the report.
     """
     in_file = {BACKBONE_PREFIX + ours: BACKBONE_PREFIX + theirs[0] for ours, theirs in backbone_names(config)}
     in_file |= HEADS | renamed.in_file
@@ -403,8 +402,7 @@ def fill_model(
 ) -> None:
     """Load tensors into a model that was built on the meta device, and draw missing parameters.
 
-    Args:
-        dtype: of the parameters; None: as in `tensors`, and for drawn ones the most common of these.
+    Without `dtype` loaded parameters keep their types, and drawn ones get the most common type.
     """
     dtypes = Counter(tensor.dtype for tensor in tensors.values())
     model.load_state_dict({name: t.to(dtype or t.dtype) for name, t in tensors.items()}, strict=False, assign=True)
@@ -512,8 +510,7 @@ _WITHOUT_POOLER = ("AlbertForMaskedLM", *_ANSWERING, "AlbertForPairClassificatio
 def architecture_of(names: Iterable[str], stated: str | None = None) -> str:
     """The class to which tensors belong, by their heads; a task's head takes precedence over those of pre-training.
 
-    Args:
-        stated: the class in `config.json`, which decides between the classes with a `classifier`.
+    `stated` is the class in `config.json`, which decides between the classes with a `classifier`.
     """
     heads = {name.split(".", 1)[0] for name in names}
     for architecture in (_ANSWERING[1], "AlbertForPairClassification", _ANSWERING[0]):

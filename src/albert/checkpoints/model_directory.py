@@ -98,11 +98,7 @@ def config_to_json(
     num_labels: int | None,
     extra: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """The content of `config.json`.
-
-    Args:
-        num_labels: outputs of the head, which transformers derives from `id2label`; None: a fixed number.
-    """
+    """The content of `config.json`; `num_labels` is None for a head with a fixed number of outputs."""
     for key in extra:
         if key in _FIELDS:
             raise InvalidConfiguration(key, "is a field of the model's configuration", "set it there")
@@ -224,11 +220,10 @@ def write_model(
     extra: Mapping[str, Any] | None = None,
     card: str | None = None,
 ) -> None:
-    """Write a model into an existing directory.
+    """Write a model into an existing directory, with `extra` keys in `config.json`.
 
-    Args:
-        extra: further keys of `config.json`. With `sentence_objective` "nsp" or "none" a pre-training model is written
-            as a masked language model, which transformers can represent exactly.
+    With `sentence_objective` "nsp" or "none" in `extra` a pre-training model is written as a masked language model,
+    which transformers can represent exactly.
     """
     config = getattr(model, "config", None)
     if not isinstance(config, AlbertConfig) or type(model) not in ARCHITECTURES:
@@ -329,12 +324,7 @@ def open_model(
 
 @dataclass(frozen=True, kw_only=True)
 class DescribedModel:
-    """The configuration of a model directory and the headers of its weights.
-
-    Attributes:
-        stored: the tensors in its files.
-        renamed: the same under our names, on the meta device.
-    """
+    """The configuration and tensors of a model directory; `renamed` has them under our names, on the meta device."""
 
     directory: Path
     config: AlbertConfig
@@ -482,22 +472,14 @@ class ModelCard:
         if example:
             location = (self.location or self.name).replace("\\", "/").replace('"', "")
             sections.append("## Use\n\n" + example.replace("{name}", location))
-        if self.parameters:
-            rows = {key: f"{value:,}" for key, value in self.parameters.items()}
-            sections.append("## Parameters\n\n" + _table("part", "parameters", rows))
-        if self.scores:
-            rows = {key: f"{value:.4g}" for key, value in self.scores.items()}
-            sections.append("## Scores\n\n" + _table("metric", "score", rows))
-            sections += [self.scores_note] if self.scores_note else []
-        if self.data:
-            sections.append("## Data\n\n" + "\n".join(f"- {_line(item)}" for item in self.data))
-        if self.recipe:
-            rows = {key: _format(value) for key, value in self.recipe.items() if value not in _UNSET}
-            sections.append("## Recipe\n\n" + _table("setting", "value", rows))
-        if self.limits:
-            sections.append("## Limits\n\n" + "\n".join(f"- {_line(item)}" for item in self.limits))
-        if self.versions:
-            sections.append("## Versions\n\n" + _table("package", "version", dict(self.versions)))
+        recipe = {key: _format(value) for key, value in self.recipe.items() if value not in _UNSET}
+        sections += _table("Parameters", "part", "parameters", {k: f"{n:,}" for k, n in self.parameters.items()})
+        sections += _table("Scores", "metric", "score", {key: f"{value:.4g}" for key, value in self.scores.items()})
+        sections += [self.scores_note] if self.scores and self.scores_note else []
+        sections += _list("Data", self.data)
+        sections += _table("Recipe", "setting", "value", recipe)
+        sections += _list("Limits", self.limits)
+        sections += _table("Versions", "package", "version", self.versions)
         return "\n\n".join(sections) + "\n"
 
     def _front_matter(self) -> str:
@@ -533,10 +515,11 @@ def _line(text: str) -> str:
     return " ".join(str(text).split())
 
 
-def _table(key: str, value: str, rows: Mapping[str, str]) -> str:
-    body = [f"| {_cell(name)} | {_cell(text)} |" for name, text in rows.items()]
-    return "\n".join([f"| {key} | {value} |", "|---|---|", *body])
+def _list(title: str, items: Sequence[str]) -> list[str]:
+    return [f"## {title}\n\n" + "\n".join(f"- {_line(item)}" for item in items)] if items else []
 
 
-def _cell(text: str) -> str:
-    return _line(text).replace("|", "\\|")
+def _table(title: str, key: str, value: str, rows: Mapping[str, str]) -> list[str]:
+    cells = [[_line(text).replace("|", "\\|") for text in row] for row in rows.items()]
+    lines = [f"## {title}\n", f"| {key} | {value} |", "|---|---|", *(f"| {a} | {b} |" for a, b in cells)]
+    return ["\n".join(lines)] if rows else []

@@ -147,12 +147,7 @@ def is_table(path: Path) -> bool:
 
 
 def read_table(path: Path) -> dict[bytes, bytes]:
-    """All keys and values, in file order.
-
-    Raises:
-        MissingInput: no such file, or it cannot be read.
-        DamagedData: not a table, or damaged, cut, compressed, or too large.
-    """
+    """All keys and values, in file order; `DamagedData` if it is not a table, or damaged, compressed or too large."""
     try:
         with open_input(path) as file:
             data = file.read(_LARGEST + 1)
@@ -305,11 +300,7 @@ class StoredVariable:
 
 
 class TensorBundle:
-    """A checkpoint with its `entries` by the names of the variables.
-
-    Args:
-        prefix: common prefix of its files: `model.ckpt-best` for `model.ckpt-best.index`.
-    """
+    """A checkpoint with its `entries` by the names of the variables; `prefix` is that of `PREFIX.index`."""
 
     def __init__(self, prefix: Path) -> None:
         self.prefix = prefix

@@ -99,12 +99,9 @@ def _describe(config: AlbertConfig) -> str:
 def resize_positions(
     table: Float[Tensor, "positions E"], length: int, trained: int, how: Extension | None
 ) -> Float[Tensor, "length E"]:
-    """A position table of another length.
+    """A position table of `length` rows (P′) from one whose first `trained` rows (P) were trained.
 
-    Args:
-        length: rows of the result, P′.
-        trained: rows that were trained, P; the others have their initial values.
-        how: how to extend the trained rows; None: tile if the table is too short, else keep its rows.
+    Without `how` the trained rows are tiled if the table is too short; otherwise its rows are kept.
     """
     if length <= trained or (how is None and length <= len(table)):
         return table[:length]
@@ -124,11 +121,8 @@ def positions_note(before: int, after: int, trained: int, how: Extension | None)
 
 
 def trained_length(extra: Mapping[str, Any]) -> int | None:
-    """The number of trained positions according to `config.json`; None if unknown.
-
-    This is `max_sequence_length` of a pre-trained model and `trained_positions` of a fine-tuned one, whose
-    `max_sequence_length` is that of its task.
-    """
+    """The number of trained positions according to `config.json`; None if unknown."""
+    # The max_sequence_length of a fine-tuned model is that of its task.
     key = "trained_positions" if "finetuning" in extra else "max_sequence_length"
     length = extra.get(key)
     if length is not None and (not isinstance(length, int) or length < 1):
@@ -350,11 +344,7 @@ def _settings_notes(source: AlbertConfig, target: AlbertConfig) -> list[str]:
 
 
 def outputs_by_name(id2label: Mapping[int, str] | None, spellings: Sequence[Sequence[str]], model: str) -> list[int]:
-    """For each label, the index of the output with its name.
-
-    Args:
-        spellings: the labels as in files, and as displayed; all names must match one of the two.
-    """
+    """For each label, the index of the output with its name; `spellings` are the labels in files and as displayed."""
     names = [id2label[index] for index in sorted(id2label)] if id2label else []
     for labels in spellings:
         if sorted(names) == sorted(labels):

@@ -1,1 +1,1 @@
-"""The ground floor: errors, durable files, random streams, strict JSON, journal, progress, devices, ranks."""
+"""The lowest room: errors, durable files, random streams, JSON files, journal, progress, devices, ranks."""

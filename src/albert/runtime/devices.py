@@ -115,12 +115,7 @@ _INT8_PRODUCTS = ("avx512_vnni", "avx_vnni", "amx_int8")
 
 
 def pick_device(name: str = "auto", local_rank: int = 0) -> torch.device:
-    """The device for a name: "auto" is the GPU if there is one, else the CPU.
-
-    Raises:
-        Unavailable: "cuda" without a GPU.
-        InvalidConfiguration: an unknown name.
-    """
+    """The device for a name: "auto" is the GPU if there is one, else the CPU; `Unavailable` for "cuda" without one."""
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     if name == "cpu":

@@ -33,14 +33,10 @@ _GRACE_SECONDS = 5.0
 def process_group(
     device: torch.device, timeout_minutes: float = PEER_TIMEOUT_MINUTES, watch: bool | None = None
 ) -> Iterator[Ranks]:
-    """Join the process group for the length of the block; does nothing for a single process.
+    """Join the process group for the length of the block; raises `TryAgain` if another process ended.
 
-    Args:
-        watch: end this process with the exit code of `TryAgain` as soon as another one has died. None: on a GPU only,
-            where NCCL would notice after the timeout and abort; gloo raises by itself.
-
-    Raises:
-        TryAgain: another process ended or cannot be reached.
+    With `watch` this process ends with the exit code of `TryAgain` as soon as another one has died. The default is to
+    watch on a GPU only, where NCCL would notice after the timeout and abort; gloo raises by itself.
     """
     ranks = world()
     if ranks.size == 1:

@@ -129,11 +129,7 @@ _NOT_CREATABLE |= {errno.ENOTEMPTY, errno.ENAMETOOLONG}
 def new_file(path: Path) -> Iterator[Path]:
     """Yield a temporary path for the block to write, which becomes `path` if the block succeeds.
 
-    `path` always has either its old or its new content.
-
-    Raises:
-        CannotCreate: the folder is not writable.
-        WriteFailed: the disk is full or failed; `path` is unchanged.
+    `path` always has either its old or its new content, also after `WriteFailed`.
     """
     with writing(path):
         make_directory(path.parent)
@@ -198,14 +194,8 @@ def new_directory(
     """Yield a temporary directory that becomes `path`, with a manifest, if the block succeeds.
 
     Args:
-        path: the final name. Missing parents are created.
-        replace: replace an existing `path`, once the new one is complete.
-        known: sums of files, by name, that were flushed and hashed when they were written and so need not be read
-            again. The block may fill it.
-
-    Raises:
-        CannotCreate: `path` exists and `replace` is false, or the folder is not writable.
-        WriteFailed: the disk is full or failed, or another program removed files; nothing is left behind.
+        replace: replace an existing `path`, once the new one is complete; otherwise it is refused (`CannotCreate`).
+        known: sums of files that were flushed and hashed when they were written. The block may fill it.
     """
     with writing(path):
         make_directory(path.parent)
@@ -235,12 +225,8 @@ def make_directory(path: Path) -> None:
 
 
 def remove_directory(path: Path, release: Callable[[], None] | None = None) -> None:
-    """Remove a directory; under its own name it is never partly removed.
-
-    Args:
-        release: called after the renaming and before files are removed: releases the lock of a file in it, which a
-            network file system would keep as long as it is open.
-    """
+    """Remove a directory, which is renamed first. `release` is called before files are removed, to release a lock in
+    the directory: network file systems keep open files."""
     with writing(path), _temporary_names(path) as names:
         os.rename(path, names.new)
         _sync_directory(path.parent)  # otherwise a power loss could bring the name back without the files
@@ -252,11 +238,8 @@ def remove_directory(path: Path, release: Callable[[], None] | None = None) -> N
 def remove_leftovers(directory: Path, is_locked: bool = False) -> None:
     """Remove temporary names in `directory` whose writer is dead, that is, whose lock is free.
 
-    If it died between moving the old directory away and renaming the new one, the old one gets its name back.
-
-    Args:
-        is_locked: the caller's lock excludes every other writer in `directory`, so names without a lock (see above)
-            are removed as well.
+    If it died between moving the old directory away and renaming the new one, the old one gets its name back. If the
+    caller has locked `directory` (`is_locked`), names without a lock (see above) are removed as well.
     """
     matches = [match for entry in directory.iterdir() if (match := _TEMPORARY.match(entry.name))]
     for name, process, token in sorted({(match["name"], match["process"] or "", match["token"]) for match in matches}):
@@ -408,12 +391,9 @@ LOCK_NAME = ".lock"
 
 @contextmanager
 def locked(directory: Path, what: str) -> Iterator[Callable[[], None]]:
-    """Lock a directory against other processes and threads; it is created if missing.
+    """Lock a directory, which is created if missing; `CannotCreate` if another process or thread has locked it.
 
     Yields a function that releases the lock before the block ends, for `remove_directory`.
-
-    Raises:
-        CannotCreate: it is locked by another process or thread, or cannot be created or locked.
     """
     with try_locked(directory) as release:
         if release is None:

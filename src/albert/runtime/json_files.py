@@ -46,11 +46,7 @@ def to_json(value: Any) -> Any:
 
 
 def from_json(cls: type[T], data: Any, where: str) -> T:
-    """The inverse of `to_json`; `where` is the subject of errors.
-
-    Raises:
-        InvalidConfiguration: unknown key, missing key, wrong type, or a value that the class refuses.
-    """
+    """The inverse of `to_json`; `where` is the subject of errors (`InvalidConfiguration`)."""
     if not isinstance(data, dict):
         raise InvalidConfiguration(where, f"is {_kind(data)}, an object is expected")
     fields = {f.name: f for f in dataclasses.fields(cls) if f.init}  # type: ignore[arg-type]
@@ -78,12 +74,7 @@ def _suggest_key(cls: type, key: str, known: list[str]) -> str:
 
 
 def read_json_object(path: Path) -> dict[str, Any]:
-    """The object in a JSON file.
-
-    Raises:
-        MissingInput: no such file.
-        DamagedData: not JSON, not an object, or larger than `LARGEST_JSON`.
-    """
+    """The object in a JSON file; `DamagedData` if it is not JSON, not an object, or larger than `LARGEST_JSON`."""
     with open_input(path) as file:
         if (size := os.fstat(file.fileno()).st_size) > LARGEST_JSON:
             raise DamagedData(path, f"has {size:,} bytes, {LARGEST_JSON:,} are read at most")
@@ -226,11 +217,9 @@ def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 def identity_settings(
     settings: Mapping[str, Any], excluded: Collection[str], defaults: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The settings that must be equal in two calls of one run.
+    """The settings that must be equal in two calls of one run, without the keys `excluded`, which may differ.
 
-    Args:
-        excluded: keys that may differ.
-        defaults: values that are left out, because the records of older versions lack these keys.
+    Values equal to `defaults` are left out, because the records of older versions lack these keys.
     """
     return {k: v for k, v in settings.items() if k not in excluded and (k not in defaults or v != defaults[k])}
 
@@ -288,11 +277,7 @@ class Journal:
 
 
 def read_journal(path: Path) -> list[dict[str, Any]]:
-    """All events in order; the last record for an event and step wins.
-
-    Raises:
-        DamagedData: a line is not an event; an incomplete last line is ignored.
-    """
+    """All events in order; the last record for an event and step wins. An incomplete last line is ignored."""
     records: dict[Any, dict[str, Any]] = {}
     lines = read_input(path).split(b"\n")
     for number, line in enumerate(lines, start=1):
@@ -362,12 +347,8 @@ def read_toml_or_json(path: Path) -> dict[str, Any]:
 def to_toml(value: Any, inline: Collection[str] = (), leave_out: Collection[str] = (), prefix: str = "") -> str:
     """A dataclass tree as TOML with comments, which `read_toml_or_json` and `from_json` read back to an equal value.
 
-    A field that is None becomes a comment, because TOML has no null: None must be its default.
-
-    Args:
-        value: a dataclass whose fields are scalars, tuples, None or such dataclasses.
-        inline: fields whose dataclasses get no table of their own.
-        prefix: of its table, for example "model.".
+    A field that is None becomes a comment, because TOML has no null: None must be its default. Dataclasses in the
+    fields `inline` get no table of their own; `prefix` is that of the tables, for example "model.".
     """
     docs, hints = field_docs(type(value)), typing.get_type_hints(type(value))
     lines, tables = [], []

@@ -80,12 +80,8 @@ class FileSum:
 def verify_directory(path: Path, checked: Callable[[str, int], None] | None = None) -> None:
     """Check every file of a directory against its manifest; hidden files that it does not list are ignored.
 
-    Args:
-        checked: called with the name and the size of every correct file.
-
-    Raises:
-        MissingInput: no such directory, or one without a manifest; a file that cannot be read.
-        DamagedData: a file is missing, unlisted, not a file, of another size, or of another SHA-256.
+    `checked` is called with the name and the size of every correct file. Raises `DamagedData` for a missing, unlisted,
+    special or changed file, and `MissingInput` without a directory or manifest.
     """
     if not path.is_dir():
         raise MissingInput(path, "no such directory")

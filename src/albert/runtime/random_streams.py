@@ -10,12 +10,7 @@ import numpy as np
 
 
 def stream(name: str, seed: int, *position: int) -> np.random.Generator:
-    """A generator that depends on its arguments alone.
-
-    Args:
-        name: what the draws are for ("order", "masking", …); different names give independent streams.
-        position: where in the run: epoch, sample, step.
-    """
+    """A generator that depends only on a name ("order", "masking", …), a seed and a position (epoch, sample, step)."""
     return np.random.Generator(np.random.Philox(key=stream_key(name, seed, *position)))
 
 

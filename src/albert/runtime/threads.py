@@ -28,10 +28,8 @@ def configure_threads(environment: MutableMapping[str, str], groups: Path = Path
 def cores_of_quota(groups: Path, own: Path = Path("/proc/self/cgroup")) -> float | None:
     """The CPU quota of this process's control group, in cores; None without a limit.
 
-    Args:
-        groups: where control groups are mounted: version 2 (`cpu.max`) or 1 (`cpu/cpu.cfs_quota_us`).
-        own: names the group of this process. In a container that group may be mounted as the root, so all parents
-            are read.
+    Control groups of version 2 (`cpu.max`) or 1 (`cpu/cpu.cfs_quota_us`) are mounted at `groups`. All parents are read,
+    because the group that `own` names may be mounted as the root in a container.
     """
     try:
         lines = own.read_text().splitlines()

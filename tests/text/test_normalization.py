@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.text.helpers import normalize_with_alignment, texts
 
-from albert.text.normalization import maps_one_to_one, normalize, normalize_words
+from albert.text.normalization import normalize, normalize_words
 
 
 @pytest.mark.parametrize(
@@ -61,8 +61,8 @@ def normalize_by_characters(text, lower_case, keep_accents):
 @example("a´b ´ \u0301 c", True, False)
 def test_characters_and_words_are_normalised_as_in_their_text(text, lower_case, keep_accents):
     assert normalize(text, lower_case, keep_accents) == normalize_by_characters(text, lower_case, keep_accents)
-    words = normalize_words(text.split(), lower_case, keep_accents)
-    assert words == [normalize_words([word], lower_case, keep_accents)[0] for word in text.split()]
+    words = normalize_words(text.split(), lower_case, keep_accents, True)
+    assert words == [normalize_words([word], lower_case, keep_accents, True)[0] for word in text.split()]
     assert " ".join(" ".join(words).split()) == normalize(text, lower_case, keep_accents)
 
 
@@ -72,18 +72,6 @@ def test_blanks_stay_blanks_and_no_other_character_becomes_one(keep_accents):
     for code in range(sys.maxunicode + 1):
         character = chr(code)
         if character.isspace() or not unicodedata.is_normalized("NFKC", character):
-            (word,) = normalize_words(["x" + character.replace("\n", " ") + "x"], True, keep_accents)
+            (word,) = normalize_words(["x" + character.replace("\n", " ") + "x"], True, keep_accents, True)
             assert "\n" not in word.strip("\n") or character.isspace(), hex(code)
             assert len(word.split()) == 2 or not character.isspace(), hex(code)
-
-
-@given(texts, st.booleans(), st.booleans())
-def test_offsets_do_not_change_if_each_character_becomes_one(text, lower_case, keep_accents):
-    for word in text.split():
-        (normalized,) = normalize_words([word], lower_case, keep_accents)
-        is_simple = len(normalized) == len(word) and " " not in normalized
-        if is_simple and maps_one_to_one(word, lower_case, keep_accents):
-            aligned = normalize_with_alignment(word, lower_case, keep_accents)
-            assert aligned.text == normalized
-            assert aligned.starts.tolist() == list(range(len(word)))
-            assert aligned.ends.tolist() == list(range(1, len(word) + 1))

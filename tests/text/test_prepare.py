@@ -404,13 +404,6 @@ def test_bytes_do_not_depend_on_workers(folder, at_once, tokenizer, tmp_path, wo
     assert directory_content(tmp_path / "data") == at_once
 
 
-def test_bytes_do_not_depend_on_the_engine(folder, tokenizer_directory, at_once, tmp_path):
-    pytest.importorskip("datatrove", reason="the extra `corpus` is not installed")
-    command = preparation_command(folder, tokenizer_directory, tmp_path / "data", UNITS)
-    subprocess.run([*command, "2", "datatrove"], check=True, capture_output=True)
-    assert directory_content(tmp_path / "data") == at_once
-
-
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_killed_preparation_resumes_to_the_same_bytes(folder, tokenizer_directory, at_once, tmp_path, workers):
     """All processes are killed twice, each time after two more shards."""

@@ -18,7 +18,7 @@ from transformers import AutoTokenizer
 from albert.runtime.errors import DamagedData, InvalidConfiguration
 from albert.text.sentencepiece import USER_DEFINED, ReferenceSentencePieceTokenizer, SentencePieceTokenizer
 from albert.text.tokenizer import MODEL_NAME, byte_fingerprint
-from albert.text.tokenizer_loading import load_tokenizer, vocabulary_file
+from albert.text.tokenizer_loading import load_tokenizer
 
 # ---- a tokenizer that transformers saved ---------------------------------------------------------------------------
 
@@ -90,16 +90,6 @@ def test_loaded_tokenizer_has_the_same_fingerprint(forms, flags, tmp_path):
     assert load_tokenizer(tmp_path).fingerprint == ours.fingerprint
 
 
-def test_pieces_scores_and_types_are_restored(forms):
-    ours, loaded, _ = forms[FLAGS[0]]
-    protos = ModelProto(), ModelProto()
-    for proto, tokenizer in zip(protos, (ours, loaded), strict=True):
-        proto.ParseFromString(tokenizer.model)
-    pieces = [[(entry.piece, entry.score, entry.type) for entry in proto.pieces] for proto in protos]
-    assert pieces[0] == pieces[1]
-    assert sum(kind == USER_DEFINED for _, _, kind in pieces[1]) == 8
-
-
 def test_the_fingerprint_changes_with_every_piece_score_type_and_map(tokenizer):
     def change(**fields):
         proto = ModelProto()
@@ -121,13 +111,6 @@ def test_old_fingerprint_is_accepted(forms):
     assert not SentencePieceTokenizer(ours.model, lower_case=False).matches_fingerprint(old)
     assert loaded.matches_fingerprint(old)  # it has not got the bytes to compare
     assert not loaded.matches_fingerprint("v2:" + "0" * 64)
-
-
-def test_file_opens_by_its_path_and_the_model_comes_first(tokenizer_directory, write_changed):
-    loaded = load_tokenizer(tokenizer_directory / "tokenizer.json")
-    assert loaded.fingerprint == load_tokenizer(tokenizer_directory).fingerprint
-    assert vocabulary_file(tokenizer_directory).name == MODEL_NAME
-    assert vocabulary_file(write_changed(lambda content: None)).name == "tokenizer.json"
 
 
 @pytest.mark.parametrize("keep_accents", [True, False])

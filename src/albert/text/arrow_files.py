@@ -32,8 +32,8 @@ from albert.text.readers import (
     RawDocuments,
     Reading,
     Record,
-    changed_error,
     check_column,
+    check_unchanged,
     open_corpus_file,
     size_and_time,
 )
@@ -87,15 +87,15 @@ def read_parquet(file: CorpusFile, reading: Reading, report: CorpusReport, reach
         row += batch.num_rows
 
 
-def read_parquet_records(file: CorpusFile, class_names: bool, reached: Advance) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield every row as Python values, with "FILE:ROW" (see `albert.text.readers.read_records`)."""
+def read_parquet_records(file: CorpusFile, class_names: bool, reached: Advance) -> Iterator[Record]:
+    """Yield every row with Python values (see `albert.text.readers.read_records`)."""
     row = 0
     for batch, parquet in _parquet_batches(file, file.name, RECORDS_AT_A_TIME):
         classes = _class_names(parquet.schema_arrow.metadata or {}) if class_names else {}
         for fields in batch.to_pylist():
             row += 1
             named = {name: _name_classes(fields[name], classes[name]) for name in classes if name in fields}
-            yield f"{file.name}:{row}", fields | named
+            yield Record(f"{file.name}:{row}", fields | named)
         reached(file.size * row // parquet.metadata.num_rows)
 
 
@@ -207,8 +207,7 @@ def read_saved_dataset(file: CorpusFile, reading: Reading, report: CorpusReport,
             yield from _values(column, row + 1, file.path, reading)
             row += len(column)
         offset += part.stat().st_size
-    if size_and_time(file.path) != (file.size, file.modified):
-        raise changed_error(file)
+    check_unchanged(file, *size_and_time(file.path))
 
 
 def _saved_parts(folder: Path) -> list[Path]:

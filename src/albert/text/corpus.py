@@ -97,12 +97,10 @@ def kind_of(name: str) -> Kind | None:
     stem, ending = os.path.splitext(name.lower())
     compressed = ending in COMPRESSIONS
     ending = os.path.splitext(stem)[1] if compressed else ending
-    kinds = (
-        kind
-        for kind, format_ in FORMATS.items()
-        if ending in format_.endings and (format_.compressible or not compressed)
-    )
-    return next(kinds, None)
+    for kind, format_ in FORMATS.items():
+        if ending in format_.endings and (format_.compressible or not compressed):
+            return kind
+    return None
 
 
 # ---- The files of a corpus: each once, in a fixed order ------------------------------------------------------------

@@ -31,7 +31,7 @@ from albert.runtime.manifest import FileSum
 from albert.runtime.progress import Bar, progress
 from albert.runtime.random_streams import stream_key
 from albert.text.corpus import read_files
-from albert.text.readers import Advance, CorpusFile, CorpusReport, Document, Reading
+from albert.text.readers import Advance, CorpusFile, CorpusReport, Document, Reading, utf8_length
 from albert.text.sentences import split_sentences
 from albert.text.shards import (
     DOCUMENTS_NAME,
@@ -313,17 +313,12 @@ def is_held_out(key: int, share: float) -> bool:
     return key < share * float(KEY_RANGE)
 
 
-def held_out_sentences(n_sentences: int, share: float) -> int:
-    """Return how many sentences of a single document are held out: the share, at least two, at most half."""
-    return max(min(2, n_sentences // 2), min(round(share * n_sentences), n_sentences // 2))
-
-
 def encode_shard(batch: Batch, also_held_out: int | None = None, divided: bool = False) -> ShardResult:
     """Split, encode and write the documents of one shard into `batch.directory`.
 
     Args:
         also_held_out: the key of a document that is held out although it is beyond the share.
-        divided: hold out the last sentences of every document instead of whole documents.
+        divided: hold out the last sentences of every document: the share, at least two, at most half.
     """
     tokenizer, settings = batch.tokenizer, batch.settings
     documents: dict[str, list[tuple[np.ndarray, np.ndarray, int]]] = {split: [] for split in SPLITS}
@@ -340,13 +335,14 @@ def encode_shard(batch: Batch, also_held_out: int | None = None, divided: bool =
             bytes_dropped += size
             continue
         key = held_out_key(text, settings.seed)
-        n_last = held_out_sentences(len(filled), settings.held_out) if divided else 0
+        half = len(filled) // 2 if divided else 0
+        n_last = max(min(2, half), min(round(settings.held_out * len(filled)), half))
         if is_held_out(key, settings.held_out) or key == also_held_out:
             documents["held_out"].append((tokens, filled, size))
         elif n_last:
             tokens_before = int(filled[:-n_last].sum())
             first = int(np.flatnonzero(lengths > 0)[-n_last])
-            last_bytes = sum(len(sentence.encode("utf-8", "surrogatepass")) for sentence in sentences[first:])
+            last_bytes = sum(map(utf8_length, sentences[first:]))
             documents["train"].append((tokens[:tokens_before], filled[:-n_last], size - last_bytes))
             documents["held_out"].append((tokens[tokens_before:], filled[-n_last:], last_bytes))
         else:

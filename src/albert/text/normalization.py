@@ -45,9 +45,7 @@ def normalize(text: str, lower_case: bool = True, keep_accents: bool = False, co
     return " ".join(_normalize_characters(text, lower_case, keep_accents, compatibility).split())
 
 
-def normalize_words(
-    words: Sequence[str], lower_case: bool = True, keep_accents: bool = False, compatibility: bool = True
-) -> list[str]:
+def normalize_words(words: Sequence[str], lower_case: bool, keep_accents: bool, compatibility: bool) -> list[str]:
     """Normalise each word of a text, as `str.split` returns them; a result can hold blanks, or be empty.
 
     Together they are the normalised text: blanks stay blanks, and only quotes within a word make a pair.
@@ -57,7 +55,7 @@ def normalize_words(
     return _normalize_characters("\n".join(words), lower_case, keep_accents, compatibility).split("\n")
 
 
-def maps_one_to_one(word: str, lower_case: bool = True, keep_accents: bool = False, compatibility: bool = True) -> bool:
+def maps_one_to_one(word: str, lower_case: bool, keep_accents: bool, compatibility: bool) -> bool:
     """Return whether every character of a word becomes one character, except for pairs of quotes."""
     table = character_table(lower_case, keep_accents, compatibility)
     return word.isascii() or all(len(table[ord(character)]) == 1 for character in word)
@@ -73,7 +71,7 @@ def _normalize_characters(text: str, lower_case: bool, keep_accents: bool, compa
 
 
 def align_long_word(
-    word: str, lower_case: bool = True, keep_accents: bool = False, compatibility: bool = True
+    word: str, lower_case: bool, keep_accents: bool, compatibility: bool
 ) -> Iterator[tuple[str, list[int], list[int]]]:
     """Yield the parts between blanks of a normalised word, with starts and ends of their characters in the word.
 

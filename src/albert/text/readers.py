@@ -419,26 +419,23 @@ def open_corpus_file(file: CorpusFile) -> Iterator[tuple[BufferedIOBase, Buffere
     """Open a file; yields its decompressed content, and the raw file, whose position is the progress."""
     try:
         with open_input(file.path) as raw:
-            _check_unchanged(file, raw)
+            status = os.fstat(raw.fileno())
+            check_unchanged(file, status.st_size, status.st_mtime_ns)
             compression = COMPRESSIONS.get(file.path.suffix.lower())
             content = raw
             if compression is not None:
                 content = io.BufferedReader(DecompressedFile(raw, file.path, compression), LARGEST_PART)
             yield content, raw
-            _check_unchanged(file, raw)
+            status = os.fstat(raw.fileno())
+            check_unchanged(file, status.st_size, status.st_mtime_ns)
     except OSError as error:
         raise MissingInput(file.path, error.strerror or " ".join(str(error).split())) from error
 
 
-def changed_error(file: CorpusFile) -> DamagedData:
-    """Return the error for a source that changes while it is read."""
-    return DamagedData(file.path, "changed while it was read", "run again when nothing writes to it")
-
-
-def _check_unchanged(file: CorpusFile, raw: BufferedIOBase) -> None:
-    status = os.fstat(raw.fileno())
-    if (status.st_size, status.st_mtime_ns) != (file.size, file.modified):
-        raise changed_error(file)
+def check_unchanged(file: CorpusFile, size: int, modified: int) -> None:
+    """Raise DamagedData if a source has changed since it was found."""
+    if (size, modified) != (file.size, file.modified):
+        raise DamagedData(file.path, "changed while it was read", "run again when nothing writes to it")
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -489,8 +486,7 @@ def read_records(
         Unavailable: Parquet, without pyarrow.
     """
     if file.kind == "Parquet":
-        records = load_by_name("albert.text.arrow_files", "data").read_parquet_records
-        yield from (Record(where, values) for where, values in records(file, class_names, reached))
+        yield from load_by_name("albert.text.arrow_files", "data").read_parquet_records(file, class_names, reached)
         return
     with open_corpus_file(file) as (content, raw):
         if file.kind in ("CSV", "TSV"):

@@ -263,11 +263,6 @@ def build_model(vocabulary: Sequence[tuple[str, float]], character_map: bytes) -
     return proto.SerializeToString(deterministic=True)
 
 
-def is_rebuilt(proto: Any) -> bool:
-    """Return whether `build_model` built a model."""
-    return list(proto.trainer_spec.input) == [REBUILT_FROM]
-
-
 def _new_model() -> Any:
     return model_format.ModelProto()  # pyright: ignore[reportAttributeAccessIssue]  # generated at run time
 
@@ -315,7 +310,7 @@ class SentencePieceTokenizer(Tokenizer):
         """
         if fingerprint.startswith(CONTENT_PREFIX) or self.reference:
             return fingerprint == self.fingerprint
-        if is_rebuilt(parse_model(self.model, MODEL_NAME)):
+        if list(parse_model(self.model, MODEL_NAME).trainer_spec.input) == [REBUILT_FROM]:
             return True
         return fingerprint == byte_fingerprint(self.model, self.lower_case, self.keep_accents)
 

@@ -400,14 +400,11 @@ class CorpusPart:
     sums: Mapping[str, FileSum]
 
 
-def load_part(directory: Path, verify: bool = True) -> CorpusPart:
+def load_part(directory: Path) -> CorpusPart:
     """Load a prepared corpus as a part of a larger one."""
     description = read_description(directory)
-    if verify:
-        verify_directory(directory)
-    names = set(_shard_files(description))
-    sums = {name: entry for name, entry in read_manifest(directory).items() if name in names}
-    return CorpusPart(description, directory, sums)
+    verify_directory(directory)
+    return CorpusPart(description, directory, read_manifest(directory))
 
 
 def merge_corpora(directories: Sequence[Path], output: Path, replace: bool = False) -> CorpusDescription:

@@ -1,43 +1,43 @@
-"""What a start need not wait for: libraries that no answer of a model uses."""
+"""Opening a model does not import libraries that its predictions do not use."""
 
 import subprocess
 import sys
 
-USELESS = ("sklearn", "scipy", "pandas", "transformers", "tensorboard", "sympy", "torch._dynamo")
-SCRIPT = f"""
-import sys
+import pytest
+
+UNUSED = ("sklearn", "scipy", "pandas", "transformers", "tensorboard", "sympy", "torch._dynamo")
+PREDICTOR = """
 import albert, albert.cli.predict
 model = albert.load(sys.argv[1])
 assert model.fill_mask("The sea is [MASK].")[0]["score"] > 0
 assert len(model.embed(["one", "two sentences"])) == 2
-print(*(name for name in {USELESS} if name in sys.modules))
-import albert.cli.convert
-print(*(name for name in {USELESS[:5]} if name in sys.modules))
 """
-
-
-def test_a_model_answers_and_is_converted_without_libraries_of_training_and_scores(checkout):
-    """Each of them takes as long to import as a small model to open, or longer."""
-    command = [sys.executable, "-c", SCRIPT, str(checkout / "models" / "tiny")]
-    process = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (process.returncode, process.stdout.strip(), process.stderr) == (0, "", "")
-
-
 COMMAND = """
-import sys
 from albert.cli.main import run
 assert run(["predict", sys.argv[1], "--fill-mask", "The sea is [MASK].", "--json"]) == 0
-useless = ("albert.pretraining", "albert.finetuning", "albert.api.options", "albert.text.shards", "httpx", "httpx2",
-           "huggingface_hub.hf_api", "matplotlib", "torch.distributed.tensor", *sys.argv[2:])
-print(*(name for name in useless if name in sys.modules), file=sys.stderr)
 """
+UNUSED_BY_THE_COMMAND = (
+    *("albert.pretraining", "albert.finetuning", "albert.api.options", "albert.text.shards"),
+    *("httpx", "httpx2", "huggingface_hub.hf_api", "matplotlib", "torch.distributed.tensor"),
+)
 
 
-def test_predict_does_not_wait_for_modules_of_training_or_of_the_hub(checkout):
-    command = [sys.executable, "-c", COMMAND, str(checkout / "models" / "tiny"), *USELESS]
+@pytest.mark.parametrize(
+    ("code", "unused"),
+    [
+        (PREDICTOR, UNUSED),
+        (PREDICTOR + "import albert.cli.convert", UNUSED[:5]),
+        (COMMAND, UNUSED + UNUSED_BY_THE_COMMAND),
+    ],
+    ids=["predictor", "convert", "command"],
+)
+def test_unused_libraries_are_not_imported(code, unused, checkout):
+    """Each of them takes at least as long to import as a small model to open."""
+    code = f"import sys\n{code}\nprint('imported:', *(name for name in {unused} if name in sys.modules))"
+    command = [sys.executable, "-c", code, str(checkout / "models" / "tiny")]
     process = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (process.returncode, process.stderr.splitlines()[1:]) == (0, [""])
-    assert '"score"' in process.stdout
+    assert (process.returncode, process.stdout.splitlines()[-1].strip()) == (0, "imported:"), process.stderr
+    assert code.count(COMMAND) or process.stderr == ""
 
 
 def test_garbage_is_collected_again_once_a_command_is_imported():

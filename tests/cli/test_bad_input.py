@@ -220,7 +220,7 @@ CASES: dict[str, list[tuple]] = {
         ("--scale-batch half", 2, "--scale-batch: is half, a number of seque"),
         ("--scale-batch=0", 2, "--scale-batch: is 0, a number of sequences from 1"),
         ("--hard-examples.focus -1", 78, "hard_examples.focus: is -1.0, a number from 0 to 10"),
-        ("--sequences.objective none --evaluation-objectives sop", 78, "evaluation_objectives: ask a sentence head"),
+        ("--sequences.objective none --evaluation-objectives sop", 78, "evaluation_objectives: need a sentence head"),
         ("--model.attention-window 0", 78, "attention_window: is 0"),
         ("--schedule.total-steps 0", 78, "total_steps: is 0"),
         ("--schedule.total-steps 5", 78, "warmup_steps: "),
@@ -233,7 +233,7 @@ CASES: dict[str, list[tuple]] = {
             (f"{words} --data {{corpus}} --output {{here}}/out", code, message)
             for words, code, message in (
                 ("smal", 2, "recipe smal: .+; did you mean 'small'"),
-                ("no.json", 2, "recipe no.json: neither a"),
+                ("no.json", 2, "recipe no.json: is neither a"),
                 ("", 2, "albert pretrain: the first word is a recipe; one of"),
                 ("continue", 2, "albert pretrain continue: no model to continue with; albert pretrain continue --init"),
                 ("continue --init {here}/absent", 66, "{here}/absent: no such directory"),
@@ -376,7 +376,7 @@ CASES: dict[str, list[tuple]] = {
     ],
     "evaluate pretraining": [
         ("--model {pretrained} --data {here}/corpus", 65, r".+tokens\.bin: SHA-256 differs from MA", damaged_corpus),
-        ("--model {classifier} --data {corpus}", 78, "{classifier}: has no head for the tasks of pre-training, it is"),
+        ("--model {classifier} --data {corpus}", 78, "{classifier}: has no masked-token head, it is"),
         (
             "--model {pretrained} --data {other_corpus}",
             78,

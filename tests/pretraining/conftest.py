@@ -1,7 +1,6 @@
-"""A tiny prepared corpus, a recipe that suits it, and corpora made of given tokens.
+"""A tiny prepared corpus and a recipe for it, and corpora in memory.
 
-`albert` is imported late: the hook on annotations comes first.
-"""
+`albert` is imported late, after the hook that checks annotations."""
 
 import random
 from contextlib import contextmanager
@@ -15,18 +14,29 @@ SYLLABLES = [consonant + vowel for consonant in "bcdfghlmnprstvw" for vowel in "
 
 def make_documents(count: int, seed: int = 0) -> list[str]:
     """Documents of 2 to 14 sentences of 2 to 18 words; of 400 different words."""
-    numbers = random.Random(seed)
-    words = ["".join(numbers.choices(SYLLABLES, k=numbers.randint(1, 3))) for _ in range(400)]
+    rng = random.Random(seed)
+    words = ["".join(rng.choices(SYLLABLES, k=rng.randint(1, 3))) for _ in range(400)]
 
     def sentence() -> str:
-        return " ".join(numbers.choices(words, k=numbers.randint(2, 18))).capitalize() + numbers.choice(".?!")
+        return " ".join(rng.choices(words, k=rng.randint(2, 18))).capitalize() + rng.choice(".?!")
 
-    return [" ".join(sentence() for _ in range(numbers.randint(2, 14))) for _ in range(count)]
+    return [" ".join(sentence() for _ in range(rng.randint(2, 14))) for _ in range(count)]
+
+
+def events(run, name):
+    """The records of an event in a run's journal."""
+    from albert.runtime.json_files import read_journal
+
+    return [record for record in read_journal(run / "journal.jsonl") if record["event"] == name]
+
+
+def model_bytes(run):
+    return (run / "model" / "model.safetensors").read_bytes()
 
 
 @pytest.fixture
 def killed_at(monkeypatch):
-    """A block in which pre-training ends without saving, as by a kill, when the loss is asked for so many times."""
+    """A block in which pre-training ends without saving, as if killed, at a given call of the objective."""
     from albert.pretraining import run
 
     inner = run.pretraining_objective
@@ -49,7 +59,7 @@ def killed_at(monkeypatch):
 
 
 def prepare_texts(texts, tokenizer, directory, held_out):
-    """Write one file a text and prepare them."""
+    """Prepare a corpus of one file per text; returns its directory."""
     from albert.text.executors import PreparationSettings
     from albert.text.prepare import prepare
 
@@ -77,8 +87,19 @@ def tiny_tokenizer(tiny_texts):
 
 @pytest.fixture(scope="session")
 def tiny_corpus(tiny_texts, tiny_tokenizer, tmp_path_factory):
-    """The directory of a prepared corpus: 60 documents, about a fifth of them held out."""
+    """The directory of a prepared corpus: 60 documents, about a fifth held out."""
     return prepare_texts(tiny_texts, tiny_tokenizer, tmp_path_factory.mktemp("tiny"), held_out=0.2)
+
+
+@pytest.fixture(scope="session")
+def tiny_samples(tiny_corpus):
+    """Training samples of up to 32 tokens."""
+    from albert.pretraining.masking import MaskingRecipe
+    from albert.pretraining.sampling import PretrainingSamples, SequenceRecipe
+    from albert.text.shards import TokenCorpus
+
+    corpus = TokenCorpus.open(tiny_corpus, "train", verify=False)
+    return PretrainingSamples(corpus, SequenceRecipe(max_length=32), MaskingRecipe(), 0)
 
 
 @pytest.fixture(scope="session")
@@ -92,14 +113,12 @@ def tiny_recipe():
 
 @pytest.fixture(scope="session")
 def corpus_of(tiny_corpus):
-    """Makes a corpus of token ids, document by document and sentence by sentence, in memory."""
+    """A function that makes a corpus in memory from the token ids of documents and sentences."""
     from albert.text.shards import ShardDescription, ShardLengths, TokenCorpus
 
     real = TokenCorpus.open(tiny_corpus, "train", verify=False)
 
     class CorpusInMemory(TokenCorpus):
-        """As many shards as are asked for, the documents in turn."""
-
         def __init__(self, documents, shards=1):
             self.directory, self.split, self.description = real.directory, "train", real.description
             parts = [

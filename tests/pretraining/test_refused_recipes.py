@@ -96,7 +96,7 @@ REFUSED = {
         ),
         (
             {"sequences": SequenceRecipe(objective="none"), "evaluation_objectives": ("sop",)},
-            'evaluation_objectives: ask a sentence head, which sequences.objective "none" does not train',
+            'evaluation_objectives: need a sentence head, which sequences.objective "none" does not train',
         ),
         (
             {"sequences": SequenceRecipe(max_length=513)},

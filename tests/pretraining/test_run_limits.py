@@ -91,7 +91,7 @@ def test_guards_may_change_and_the_fingerprint_does_not(tiny_recipe):
 def test_runs_begun_before_a_field_was_there_go_on(tiny_recipe):
     """A field's value that means what its absence meant is no part of the fingerprint; another one is."""
     known = run_recipe.flatten(to_json(tiny_recipe))
-    for name, value in run_recipe._SINCE_THE_FIRST_RUNS.items():
+    for name, value in run_recipe._DEFAULTS_OF_NEW_FIELDS.items():
         assert known[name] == value, name
     windowed = replace(tiny_recipe, model=replace(tiny_recipe.model, attention_window=8))
     assert recipe_fingerprint(windowed) != recipe_fingerprint(tiny_recipe)

@@ -14,7 +14,7 @@ from albert.checkpoints.model_directory import open_model, save_model_directory
 from albert.model.albert import AlbertForPreTraining, AlbertForSequenceClassification
 from albert.pretraining import run as pretrain_module
 from albert.pretraining.run import pretrain
-from albert.pretraining.run_identity import Init, recipe_like
+from albert.pretraining.run_identity import Init, recipe_for_model
 from albert.runtime.errors import InvalidConfiguration, MissingInput
 from albert.runtime.json_files import load_json, read_journal
 from albert.text.sentencepiece import train_tokenizer
@@ -113,7 +113,7 @@ def test_a_run_goes_on_from_its_own_start_only(short, tiny_corpus, trained, tmp_
     before = (warm / "start.json").read_bytes()
     with pytest.raises(InvalidConfiguration, match=r"was started from .*source .*, now it is .*random"):
         pretrain(short, tiny_corpus, warm, "cpu", init=Init(model=str(tmp_path / "random")))
-    with pytest.raises(InvalidConfiguration, match="in another way, now it is"):
+    with pytest.raises(InvalidConfiguration, match="with other options, now it is"):
         pretrain(short, tiny_corpus, warm, "cpu", init=Init(model=str(trained), drop_heads=("sentence_order",)))
     assert (warm / "start.json").read_bytes() == before
     again = pretrain(short, tiny_corpus, warm, "cpu", init=Init(model=str(trained)))
@@ -138,7 +138,7 @@ def test_another_depth_is_the_same_tensors_and_new_positions_are_tiled(short, ti
 def test_another_tokenizer_is_refused_unless_the_vocabulary_is_to_be_resized(
     short, other_corpus, trained, tmp_path, capsys
 ):
-    with pytest.raises(InvalidConfiguration, match="or let --resize-vocabulary match the pieces"):
+    with pytest.raises(InvalidConfiguration, match="or match the pieces with --resize-vocabulary"):
         pretrain(short, other_corpus, tmp_path / "run", "cpu", init=Init(model=str(trained)))
     assert not (tmp_path / "run").exists()
     recipe, init = replace(short, keep_checkpoints=9), Init(model=str(trained), resize_vocabulary=True)
@@ -198,7 +198,7 @@ def test_another_width_is_refused_before_anything_is_written(short, tiny_corpus,
 
 def test_a_model_without_a_tokenizer_is_refused(short, tiny_corpus, tiny_recipe, tmp_path):
     save_model_directory(tmp_path / "bare", AlbertForPreTraining(tiny_recipe.model), None)
-    with pytest.raises(MissingInput, match="bare: has no tokenizer: nothing tells which embedding is whose"):
+    with pytest.raises(MissingInput, match="bare: has no tokenizer, so its embeddings cannot be matched"):
         pretrain(short, tiny_corpus, tmp_path / "run", "cpu", init=Init(model=str(tmp_path / "bare")))
 
 
@@ -209,7 +209,7 @@ def test_a_model_that_is_not_there_is_a_missing_input(short, tiny_corpus, tmp_pa
 
 
 def test_the_recipe_like_a_model_has_its_architecture_length_and_objective(trained, tiny_recipe):
-    recipe = recipe_like(Init(model=str(trained)))
+    recipe = recipe_for_model(Init(model=str(trained)))
     kept = load_json(type(tiny_recipe), trained / "recipe.json")
     assert recipe.model == kept.model
     assert (recipe.sequences.max_length, recipe.sequences.objective) == (32, "sop")

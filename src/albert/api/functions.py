@@ -22,7 +22,7 @@ from albert.api.keywords import (
     with_options,
 )
 from albert.api.options import Evaluate, Finetune, Prepare, Pretrain, Push, TrainTokenizer
-from albert.pretraining.recipe import PretrainingRecipe, find_recipe, kept_start, scaled_recipe
+from albert.pretraining.recipe import PretrainingRecipe, find_recipe, recorded_start, scaled_recipe
 from albert.runtime.environment import load_by_name
 from albert.runtime.errors import UsageError, without_inner_frames
 from albert.runtime.json_files import from_json, load_json, read_journal
@@ -197,8 +197,8 @@ def recipe_of(
         return find_recipe(name)
     if init is not None:
         warm_start = load_by_name(_WARM_START)
-        return warm_start.recipe_like(warm_start.Init(model=init, revision=revision))
-    if output is not None and kept_start(RunFolder(output)) is not None:
+        return warm_start.recipe_for_model(warm_start.Init(model=init, revision=revision))
+    if output is not None and recorded_start(RunFolder(output)) is not None:
         return load_json(PretrainingRecipe, RunFolder(output).recipe_path)
     remedy = "albert pretrain continue --init MODEL --data CORPUS --output RUN"
     raise UsageError("albert pretrain continue", "no model to continue with", remedy)

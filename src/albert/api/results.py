@@ -235,7 +235,8 @@ def pretrained_rows(found: CrossEvaluation) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = [("right, %", "head learnt", *(_HEADINGS[test] for test in found.counts), "loss")]
     for model in found.models:
         loss = f"{model.scores['masked_tokens'].loss:.3f}"
-        rows.append((model.model, model.learnt, *(_accuracy(model.scores.get(test)) for test in found.counts), loss))
+        accuracies = (_accuracy(model.scores.get(test)) for test in found.counts)
+        rows.append((model.model, model.sentence_objective, *accuracies, loss))
     baselines = {test: score.baseline for model in found.models for test, score in model.scores.items()}
     shares = (f"{100 * baselines[test]:.1f}" if test in baselines else "-" for test in found.counts)
     return [

@@ -370,7 +370,7 @@ def remarks(evaluation: CrossEvaluation) -> list[str]:
     ]
     if not all(evaluation.counts.values()):
         lines.append("none of these sequences has two segments: raise --sequences, or --max-length")
-    headless = [model.model for model in evaluation.models if model.learnt == "none"]
+    headless = [model.model for model in evaluation.models if model.sentence_objective == "none"]
     if headless and len(evaluation.counts) > 1:
         verb = "has" if len(headless) == 1 else "have"
         lines.append(
@@ -390,7 +390,7 @@ def as_csv(evaluation: CrossEvaluation) -> str:
             figures = model.scores[test].to_json() if test in model.scores else {"count": count}
             cells = [figures.get(name, "") for name in _CSV_COLUMNS[3:]]
             sizes = [evaluation.sequences, evaluation.max_length, evaluation.max_ngram]
-            writer.writerow([model.model, model.learnt, test, *cells, *sizes])
+            writer.writerow([model.model, model.sentence_objective, test, *cells, *sizes])
     return lines.getvalue()
 
 

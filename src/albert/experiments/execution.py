@@ -80,13 +80,13 @@ def time_step(recipe: PretrainingRecipe, batch: PretrainingBatch, device: torch.
         batch_size=recipe.micro_batch_size,
         sequence_length=recipe.sequences.max_length,
         device=kind,
-        precision=recipe.settled_precision,
+        precision=recipe.resolved_precision,
         optimizer=recipe.optimizer.kind,
         activation_checkpointing=recipe.activation_checkpointing,
     ).peak
     lengths = list(batch.packed.lengths)
     flops = pretraining_flops(recipe.model, lengths, batch.counts["masked_tokens"])
-    rate, free = ASSUMED_EFFICIENCY * measured_matmul_rate(device, recipe.settled_precision), free_memory(device)
+    rate, free = ASSUMED_EFFICIENCY * measured_matmul_rate(device, recipe.resolved_precision), free_memory(device)
     measured = flops / rate <= LONGEST_TRY and (free is None or memory <= free)
     first = further = flops / rate
     if measured:
@@ -106,7 +106,7 @@ def _update_seconds(recipe: PretrainingRecipe, batch: PretrainingBatch, device: 
     """Median seconds of an update of one micro-batch and of two; on a CPU, of processor time per thread."""
     model = untrained_model(recipe).to(device)
     model.albert.encoder.checkpointing = recipe.activation_checkpointing
-    step = training_step(model, recipe.optimizer, recipe.settled_precision, device)
+    step = training_step(model, recipe.optimizer, recipe.resolved_precision, device)
     step([batch])
     clock = time.perf_counter if device.type == "cuda" else lambda: time.process_time() / torch.get_num_threads()
     runs = {parts: partial(step, [batch] * parts) for parts in (1, 2)}

@@ -12,7 +12,7 @@ from typing import ClassVar
 from albert.experiments.grids import SCALES, Arm, Downstream, Grid, Scale, ScaleName, arm_key
 from albert.finetuning.run_record import RESULTS_NAME
 from albert.model.config import AlbertConfig
-from albert.pretraining.run_identity import CorpusRecord, record_of
+from albert.pretraining.run_identity import CorpusRecord, corpus_records
 from albert.runtime.devices import default_precision, pick_device
 from albert.runtime.environment import Precision
 from albert.runtime.errors import InvalidConfiguration, UsageError
@@ -310,7 +310,7 @@ def open_study(root: Path, scale: ScaleName, corpora: Sequence[Path], device: st
         MissingInput, DamagedData: a corpus cannot be opened.
     """
     opened = [TokenCorpus.open(corpus, verify=False) for corpus in corpora]
-    study = Study(scale=scale, corpora=record_of(opened).corpora)
+    study = Study(scale=scale, corpora=corpus_records(opened).corpora)
     if not (root / STUDY_NAME).is_file():
         return replace(study, precision=default_precision(pick_device(device)))
     saved = load_json(Study, root / STUDY_NAME)

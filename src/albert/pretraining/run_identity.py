@@ -1,11 +1,9 @@
-"""What identifies a pre-training run: recipe, corpora and starting weights, checked on resuming and across ranks.
+"""What identifies a pre-training run: recipe, corpora and initial weights, compared on resuming and across ranks.
 
-Starting from a trained model (`Init`) is here too: weights only, in the recipe's architecture and the corpus's pieces.
-"""
+Also the start from a trained model (`Init`): its weights, in the recipe's architecture and the corpus's vocabulary."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -37,7 +35,6 @@ from albert.pretraining.recipe import (
     StartRecord,
     continue_recipe,
     dropout_at,
-    with_change,
 )
 from albert.pretraining.segments import head_task
 from albert.runtime.devices import default_precision, seed_torch
@@ -58,7 +55,7 @@ from albert.text.shards import TokenCorpus
 from albert.text.tokenizer_loading import vocabulary_file
 from albert.training.run_folder import RunFolder
 
-FREE_TO_CHANGE = (
+CHANGEABLE = (
     "workers",
     "checkpoint_minutes",
     "checkpoint_every",
@@ -69,12 +66,12 @@ FREE_TO_CHANGE = (
     "compile",
     "deterministic",
 )
-"""What may differ when a run is resumed: it changes no number, or as parallelism the last bits alone."""
+"""Settings that may change when a run is resumed: they do not change the results, except in the last bits."""
 
-FREE_FROM_NOW_ON = ("max_tokens", "max_minutes", "on_divergence", "spike_deviations", "max_rollbacks")
-"""What may differ as well: it decides how a run goes on, and nothing about the updates it has taken."""
+CHANGEABLE_FOR_LATER_UPDATES = ("max_tokens", "max_minutes", "on_divergence", "spike_deviations", "max_rollbacks")
+"""Settings that may change as well: they affect later updates only."""
 
-_SINCE_THE_FIRST_RUNS: dict[str, Any] = {
+_DEFAULTS_OF_NEW_FIELDS: dict[str, Any] = {
     "model.attention_window": None,
     "sinusoidal_positions": None,
     "sequences.neighbours_probability": 0.0,
@@ -86,116 +83,116 @@ _SINCE_THE_FIRST_RUNS: dict[str, Any] = {
     "schedule.anneal": "steps",
     "schedule.decay_share": 1.0,
 }
-"""Values that mean what recipes without such a field meant: runs begun before it was there go on."""
+"""Fields that older recipes lack, with the values that mean the same: they are not part of the fingerprint then."""
 
 
 def resolve_recipe(
     recipe: PretrainingRecipe,
     corpus: TokenCorpus,
     run: RunFolder,
-    place: torch.device,
+    device: torch.device,
     ranks: Ranks,
     change_dropout: float | None = None,
 ) -> PretrainingRecipe:
-    """The recipe with nothing left open, the same on all ranks and for all time.
+    """The recipe with vocabulary, precision and changes of dropout filled in, the same on all ranks.
 
-    The vocabulary is the corpus's. The precision, and changes of dropout, are those of the run where it has begun.
+    The vocabulary is the corpus's. A resumed run keeps its precision and its changes of dropout.
 
     Raises:
-        InvalidConfiguration: other changes of dropout than the run has, or no point at which to change it.
+        InvalidConfiguration: the run has other changes of dropout, or none can be made at this point.
     """
-    kept = load_json(PretrainingRecipe, run.recipe_path) if run.recipe_path.exists() else None
     precision, changes = recipe.precision, recipe.dropout_changes
-    if kept is not None:
-        precision = kept.precision if precision == "auto" else precision
-        if kept.dropout_changes[: len(changes)] != changes:
-            why = f"this run was started with dropout_changes {kept.dropout_changes}, now it is {changes}"
-            raise InvalidConfiguration(run.path, why, "change it on the way with --change-dropout")
-        changes = kept.dropout_changes
+    if run.recipe_path.exists():
+        saved = load_json(PretrainingRecipe, run.recipe_path)
+        precision = saved.precision if precision == "auto" else precision
+        if saved.dropout_changes[: len(changes)] != changes:
+            why = f"this run was started with dropout_changes {saved.dropout_changes}, now it is {changes}"
+            raise InvalidConfiguration(run.path, why, "change dropout during a run with --change-dropout")
+        changes = saved.dropout_changes
     if change_dropout is not None:
-        changes = _changed_now(recipe, changes, run, change_dropout)
+        changes = _add_dropout_change(recipe, changes, run, change_dropout)
     if precision == "auto":
-        precision = default_precision(place)
-    against = sum_over_ranks(torch.tensor(float(precision == "fp32"), device=place), ranks)
-    precision = "fp32" if against > 0 else "bf16"
+        precision = default_precision(device)
+    in_fp32 = sum_over_ranks(torch.tensor(float(precision == "fp32"), device=device), ranks)
+    precision = "fp32" if in_fp32 > 0 else "bf16"
     model = replace(recipe.model, vocab_size=corpus.vocab_size)
     return replace(recipe, model=model, precision=precision, dropout_changes=changes)
 
 
-def keep_recipe(run: RunFolder, recipe: PretrainingRecipe) -> None:
-    """Save the recipe of a new run, and what is free to change; refuse to go on with a run of another.
+def check_and_save_recipe(run: RunFolder, recipe: PretrainingRecipe) -> None:
+    """Save the recipe of a new run; for a resumed run, compare the recipe and save what may change.
 
     Raises:
         InvalidConfiguration: the run has another recipe.
     """
     if run.recipe_path.exists():
-        recipe_kept = load_json(PretrainingRecipe, run.recipe_path)
-        kept = flatten(to_json(replace(recipe_kept, dropout_changes=recipe.dropout_changes)))
-        now = identity_settings(flatten(to_json(recipe)), (*FREE_TO_CHANGE, *FREE_FROM_NOW_ON), {})
-        for key, before, value in differences(kept, now):
-            why = f"this run was started with {key} {before}, now it is {value}"
+        saved = load_json(PretrainingRecipe, run.recipe_path)
+        before = flatten(to_json(replace(saved, dropout_changes=recipe.dropout_changes)))
+        now = identity_settings(flatten(to_json(recipe)), (*CHANGEABLE, *CHANGEABLE_FOR_LATER_UPDATES), {})
+        for key, old, new in differences(before, now):
+            why = f"this run was started with {key} {old}, now it is {new}"
             raise InvalidConfiguration(run.path, why, "choose another output, or the run's own recipe.json")
-        news = {name: getattr(recipe, name) for name in (*FREE_FROM_NOW_ON, "dropout_changes")}
-        recipe = replace(recipe_kept, **news)
-        if recipe == recipe_kept:
+        changed = {name: getattr(recipe, name) for name in (*CHANGEABLE_FOR_LATER_UPDATES, "dropout_changes")}
+        recipe = replace(saved, **changed)
+        if recipe == saved:
             return
     save_json(run.recipe_path, recipe)
 
 
 def recipe_fingerprint(recipe: PretrainingRecipe) -> str:
-    """A hash of everything that must not change under a run; dropout may, at a step that the recipe names."""
-    free = (*FREE_TO_CHANGE, *FREE_FROM_NOW_ON, "dropout_changes")
-    return fingerprint_of(identity_settings(flatten(to_json(recipe)), free, _SINCE_THE_FIRST_RUNS))
+    """A hash of the settings that must not change during a run; dropout may, as recorded in the recipe."""
+    changeable = (*CHANGEABLE, *CHANGEABLE_FOR_LATER_UPDATES, "dropout_changes")
+    return fingerprint_of(identity_settings(flatten(to_json(recipe)), changeable, _DEFAULTS_OF_NEW_FIELDS))
 
 
-def _changed_now(
+def _add_dropout_change(
     recipe: PretrainingRecipe, changes: DropoutChanges, run: RunFolder, probability: float
 ) -> DropoutChanges:
-    """The changes with one at the newest checkpoint, unless dropout is that there already."""
+    """The changes with one at the newest checkpoint, unless dropout has this value already."""
     checkpoints = run.checkpoints()
     if not checkpoints:
         remedy = "a new run takes --model.hidden-dropout-prob and --model.attention-probs-dropout-prob"
         raise InvalidConfiguration("--change-dropout", f"{run.path} has no checkpoint to go on from", remedy)
     step = checkpoints[-1][0]
-    own = {recipe.model.hidden_dropout_prob, recipe.model.attention_probs_dropout_prob}
+    initial = {recipe.model.hidden_dropout_prob, recipe.model.attention_probs_dropout_prob}
     now = dropout_at(changes, step)
-    if ({now} if now is not None else own) == {probability}:
+    if ({now} if now is not None else initial) == {probability}:
         return changes
     if step >= recipe.schedule.total_steps:
         remedy = f"start another run with --init {run.path}"
         raise InvalidConfiguration("--change-dropout", f"{run.path} has taken all its updates", remedy)
-    return with_change(changes, step, probability)
+    return tuple(sorted([change for change in changes if change[0] != step] + [(step, probability)]))
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Pre-training that starts from a trained model: weights only, in the recipe's architecture and the corpus's pieces.
+# Pre-training from the weights of a trained model, in the recipe's architecture and the corpus's vocabulary.
 #
-# The optimiser starts anew and the warm-up runs. What the run was started from stands in its `start.json`, as a
-# hash of the weights; the weights themselves are its checkpoint of step 0, so that the run needs the model no more.
+# Optimiser and schedule start from zero. The run's `start.json` has a hash of the weights, and its checkpoint of step 0
+# the weights themselves, so the run no longer needs the model.
 
 _HEADS: dict[Head, str] = {"masked_tokens": "predictions.", "sentence_order": "sop_classifier."}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Init:
-    """A trained model to start from, and what may become of it."""
+    """A trained model to start from, and how its weights may be changed."""
 
     model: str
-    """A model directory, a run that made one, or a Hub id."""
+    """A model directory, a pre-training run, or a Hub id."""
     revision: str | None = None
     """Of the Hub repository."""
     resize_vocabulary: bool = False
     """Whether the corpus may have another tokenizer than the model."""
     extend_positions: Extension | None = None
-    """How positions beyond the trained ones are made; None: tiled where the model has none."""
+    """How to initialise positions beyond the trained ones; None: tile them where the model has none."""
     drop_heads: tuple[Head, ...] = ()
-    """Heads to draw anew."""
+    """Heads to initialise randomly."""
 
 
 def warm_start_for_pretraining(
     init: Init, recipe: PretrainingRecipe, model: AlbertForPreTraining, corpus: TokenCorpus
 ) -> StartRecord:
-    """Put the weights of a trained model into one that was drawn at random.
+    """Load the weights of a trained model into a randomly initialised one.
 
     Raises:
         MissingInput, Unavailable, DamagedData: the trained model cannot be opened.
@@ -203,17 +200,17 @@ def warm_start_for_pretraining(
     """
     directory = find_model(init.model, init.revision)
     require_equal_widths(read_config(directory)[0], recipe.model)
-    seed_torch("warm start", recipe.seed)  # heads that the file lacks
+    seed_torch("warm start", recipe.seed)  # for heads missing in the file
     opened = open_model(directory, "pretraining")
-    origins, tokenizer = _origins(opened, corpus, init)
+    origins, tokenizer = _match_pieces(opened, corpus, init)
     tensors = opened.model.state_dict()
     weights = weights_fingerprint(tensors)
     dropped = {head: _HEADS[head] for head in init.drop_heads}
-    asked, objective = head_task(recipe.sequences.objective), sentence_objective(opened.extra)
+    objective, trained_objective = head_task(recipe.sequences.objective), sentence_objective(opened.extra)
     notes = []
-    if asked != objective and "none" not in (asked, objective):
+    if objective != trained_objective and "none" not in (objective, trained_objective):
         dropped["sentence_order"] = _HEADS["sentence_order"]
-        notes.append(f"the sentence head was trained for {objective}, this run asks for {asked}")
+        notes.append(f"the sentence head was trained for {trained_objective}, this run trains {objective}")
     result = warm_start(
         {name: tensor for name, tensor in tensors.items() if not name.startswith(tuple(dropped.values()))},
         opened.config,
@@ -225,8 +222,8 @@ def warm_start_for_pretraining(
     )
     model.load_state_dict(result.tensors)
     report = opened.loading_report
-    drawn = [*report.newly_initialised, *result.drawn]
-    notes += [*result.notes, *([f"new, drawn at random: {', '.join(drawn)}"] if drawn else [])]
+    initialised = [*report.newly_initialised, *result.drawn]
+    notes += [*result.notes, *([f"new, drawn at random: {', '.join(initialised)}"] if initialised else [])]
     notes += filter(None, [report.not_used])
     return StartRecord(
         source=model_name(init.model, init.revision),
@@ -239,8 +236,8 @@ def warm_start_for_pretraining(
     )
 
 
-def recipe_like(init: Init) -> PretrainingRecipe:
-    """The recipe `continue` for a model: nothing of its architecture changes.
+def recipe_for_model(init: Init) -> PretrainingRecipe:
+    """The recipe `continue` with the architecture of a model.
 
     Raises:
         MissingInput, Unavailable, DamagedData, InvalidConfiguration: its `config.json` cannot be read.
@@ -249,20 +246,20 @@ def recipe_like(init: Init) -> PretrainingRecipe:
     return continue_recipe(config, trained_length(extra), sentence_objective(extra))
 
 
-def _origins(opened: OpenedModel, corpus: TokenCorpus, init: Init) -> tuple[PieceOrigins, str | None]:
+def _match_pieces(opened: OpenedModel, corpus: TokenCorpus, init: Init) -> tuple[PieceOrigins, str | None]:
+    """The model's piece for each piece of the corpus; and the model's tokenizer fingerprint if it is another."""
     new, recorded = corpus.tokenizer(), opened.extra.get(FINGERPRINT_KEY)
     if recorded is not None and new.matches_fingerprint(str(recorded)):
         return same_pieces(opened.config.vocab_size, new.vocab_size), None
     if not vocabulary_file(opened.directory).is_file():
-        why = "has no tokenizer: nothing tells which embedding is whose"
+        why = "has no tokenizer, so its embeddings cannot be matched to the corpus's pieces"
         raise MissingInput(init.model, why, "put the model's tokenizer beside its weights")
     old = tokenizer_of(opened)
     if old.fingerprint == new.fingerprint:
         return same_pieces(opened.config.vocab_size, new.vocab_size), None
     if not init.resize_vocabulary:
-        ours, theirs = old.fingerprint[:12], new.fingerprint[:12]
-        why = f"has tokenizer {ours}, {corpus.directory} was prepared with {theirs}"
-        remedy = "prepare the corpus with the model's tokenizer, or let --resize-vocabulary match the pieces"
+        why = f"has tokenizer {old.fingerprint[:12]}, {corpus.directory} was prepared with {new.fingerprint[:12]}"
+        remedy = "prepare the corpus with the model's tokenizer, or match the pieces with --resize-vocabulary"
         raise InvalidConfiguration(init.model, why, remedy)
     return pieces_by_text(old, opened.config.vocab_size, new), old.fingerprint
 
@@ -271,19 +268,19 @@ def _origins(opened: OpenedModel, corpus: TokenCorpus, init: Init) -> tuple[Piec
 # All ranks of a pre-training run need identical arguments.
 
 
-def refuse_another_start_elsewhere(
+def require_same_arguments(
     recipe: PretrainingRecipe,
     corpora: Sequence[TokenCorpus],
     run: RunFolder,
     init: Init | None,
     change_dropout: float | None,
     ranks: Ranks,
-    place: torch.device,
+    device: torch.device,
 ) -> None:
-    """Compare code, recipe, data and the point to go on from over all ranks.
+    """Compare code, recipe, data and checkpoints across ranks.
 
     Raises:
-        InvalidConfiguration: a rank was given something else than the first, or sees other files.
+        InvalidConfiguration: a rank has other arguments than the first, or sees other files.
     """
     facts = {
         "code": code_fingerprint(),
@@ -294,11 +291,11 @@ def refuse_another_start_elsewhere(
         "model to start from": repr(init),
         "newest checkpoint": repr([step for step, _ in run.checkpoints()[-1:]]),
     }
-    require_same_on_ranks(facts, ranks, place)
+    require_same_on_ranks(facts, ranks, device)
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# What a run was trained on, kept in its `corpora.json`, so that another corpus is refused with what differs.
+# The corpora of a run, recorded in its `corpora.json`: another corpus is refused with the differences.
 
 RECORD_NAME = "corpora.json"
 
@@ -308,13 +305,13 @@ class CorpusRecord:
     """A prepared corpus."""
 
     name: str
-    """The end of its path; it may lie elsewhere now."""
+    """The last part of its path when the run was started."""
     documents: int
     tokens: int
     tokenizer: str
     """The fingerprint of its tokenizer."""
     manifest: str
-    """SHA-256 of its manifest, and so of all its bytes."""
+    """SHA-256 of its manifest, which has those of its files."""
 
     def __str__(self) -> str:
         size = f"{self.documents:,} documents, {self.tokens:,} tokens"
@@ -323,7 +320,7 @@ class CorpusRecord:
 
 @dataclass(frozen=True, kw_only=True)
 class CorpusRecords:
-    """All corpora of a run, in their order."""
+    """The corpora of a run, in order."""
 
     corpora: tuple[CorpusRecord, ...]
 
@@ -331,8 +328,8 @@ class CorpusRecords:
         return " and ".join(map(str, self.corpora))
 
 
-def record_of(corpora: Sequence[TokenCorpus]) -> CorpusRecords:
-    """The record of corpora as they are."""
+def corpus_records(corpora: Sequence[TokenCorpus]) -> CorpusRecords:
+    """The records of opened corpora."""
     records = [
         CorpusRecord(
             name=corpus.directory.resolve().name,
@@ -346,19 +343,19 @@ def record_of(corpora: Sequence[TokenCorpus]) -> CorpusRecords:
     return CorpusRecords(corpora=tuple(records))
 
 
-def keep_corpora(run: RunFolder, corpora: Sequence[TokenCorpus]) -> None:
-    """Save what a new run is trained on; refuse to go on with a run of other corpora.
+def check_and_save_corpora(run: RunFolder, corpora: Sequence[TokenCorpus]) -> None:
+    """Save the corpora of a new run; compare those of a resumed one.
 
-    A run that was begun before there were such records is left to the fingerprints of its checkpoints.
+    A run that is older than these records is checked by the fingerprints of its checkpoints alone.
 
     Raises:
-        InvalidConfiguration: the run was trained on others, or on these in another order.
+        InvalidConfiguration: the run was trained on other corpora, or in another order.
     """
-    now, path = record_of(corpora), run.path / RECORD_NAME
+    now, path = corpus_records(corpora), run.path / RECORD_NAME
     if path.exists():
-        kept = load_json(CorpusRecords, path)
-        if [each.manifest for each in kept.corpora] != [each.manifest for each in now.corpora]:
-            why = f"this run was started with the corpus {kept}, now it is {now}"
+        saved = load_json(CorpusRecords, path)
+        if [corpus.manifest for corpus in saved.corpora] != [corpus.manifest for corpus in now.corpora]:
+            why = f"this run was started with the corpus {saved}, now it is {now}"
             raise InvalidConfiguration(run.path, why, "give the run's own corpus, or choose another output")
     elif not run.checkpoints():
-        save_json(Path(path), now)
+        save_json(path, now)

@@ -1,4 +1,4 @@
-"""The loss is one graph that is compiled once, and a step neither waits for a GPU nor takes indices from the CPU."""
+"""The loss is one graph that is compiled once, and a step needs no synchronisation with the GPU."""
 
 import csv
 import subprocess
@@ -9,7 +9,7 @@ import pytest
 
 @pytest.fixture(scope="module")
 def rows(checkout, tiny_corpus, tmp_path_factory):
-    """What the benchmark counts, in a process without the hook on annotations, through which nothing is compiled."""
+    """The benchmark's counts, from a process without the hook on annotations, which prevents compilation."""
     output = tmp_path_factory.mktemp("counted") / "counted.csv"
     words = "--toy --batch-size 64 --micro-batch-size 16 --max-length 32"
     command = [sys.executable, str(checkout / "benchmarks" / "cuda_without_gpu.py"), "--data", str(tiny_corpus)]
@@ -23,12 +23,12 @@ def test_the_loss_is_compiled_once_for_all_batches(rows):
     assert [rows[what, "loss"] for what in ("graphs", "graph breaks", "recompilations")] == ["1", "0", "0"]
 
 
-def test_nothing_of_an_update_waits_for_the_device(rows):
+def test_no_operation_of_an_update_waits_for_the_device(rows):
     for what in ("read back", "indexed from the CPU"):
         assert rows[f"{what}, micro-batch", "after"] == rows[f"{what}, update", "clipping and LAMB"] == "0"
     assert rows["copied from the CPU, micro-batch", "after"] == "1"
 
 
-def test_the_fixed_shape_gives_the_losses_and_gradients_of_a_cpu(rows):
+def test_fixed_shapes_give_the_losses_and_gradients_of_packed_batches(rows):
     assert int(rows["operations, micro-batch", "after"]) > 0
     assert all(float(rows[f"difference of {what}", "fixed shape"]) < 1e-5 for what in ("losses", "gradients"))

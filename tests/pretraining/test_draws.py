@@ -1,4 +1,4 @@
-"""Random numbers by place: the published sequence, uniform, and unrelated between neighbours, keys and purposes."""
+"""Counter-based random numbers: the published sequence, uniform, and independent across counters, keys and names."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ ONE_IN_A_THOUSAND = 0.001
 
 
 def is_uniform(values, bins):
-    """Whether whole numbers below `bins` are evenly spread."""
+    """Chi-square test of integers below `bins`."""
     return stats.chisquare(np.bincount(values, minlength=bins)).pvalue > ONE_IN_A_THOUSAND
 
 
@@ -21,16 +21,16 @@ def test_the_numbers_are_those_of_splitmix64():
     assert draw(np.uint64(1234567), np.arange(5)).tolist() == expected
 
 
-def test_a_number_depends_on_its_key_and_place_alone():
+def test_a_number_depends_only_on_its_key_and_counter():
     keys, places = item_keys("masks", 1, 2, np.arange(40)), np.arange(40)[::-1].copy()
     together = draw(keys, places)
     for i in (0, 7, 39):
         assert draw(keys[i], int(places[i]))[0] == together[i]
     assert (draw(keys[:, None], places)[3] == draw(keys[3], places)).all()
-    assert places.tolist() == list(range(39, -1, -1))  # and what is given stays as it was
+    assert places.tolist() == list(range(39, -1, -1))  # the argument is unchanged
 
 
-def test_purposes_seeds_epochs_items_and_places_all_matter():
+def test_purposes_seeds_epochs_items_and_counters_give_different_numbers():
     items = np.arange(1000)
     different = [item_keys("masks", 0, 0, items), item_keys("swap", 0, 0, items), item_keys("masks", 1, 0, items),
                  item_keys("masks", 0, 1, items), draw(item_keys("masks", 0, 0, items), 0),
@@ -40,7 +40,7 @@ def test_purposes_seeds_epochs_items_and_places_all_matter():
 
 
 @pytest.mark.parametrize("half", [high_bits, low_bits])
-def test_both_halves_are_uniform_along_places_and_along_items(half):
+def test_both_halves_are_uniform_along_counters_and_items(half):
     along_places = half(draw(np.uint64(77), np.arange(200_000)))
     along_items = half(draw(item_keys("masks", 0, 0, np.arange(200_000)), 3))
     for bits in (along_places, along_items):
@@ -53,13 +53,13 @@ def test_both_halves_are_uniform_along_places_and_along_items(half):
 def test_neighbours_and_halves_are_independent():
     grid = draw(item_keys("masks", 0, 0, np.arange(600))[:, None], np.arange(600))
     pairs = [(grid[:, :-1], grid[:, 1:]), (grid[:-1], grid[1:]), (grid[:-1, :-1], grid[1:, 1:])]
-    for one, other in pairs:
-        together = bounded(high_bits(one), 16) * 16 + bounded(high_bits(other), 16)
+    for first, second in pairs:
+        together = bounded(high_bits(first), 16) * 16 + bounded(high_bits(second), 16)
         assert is_uniform(together.ravel(), 256)
     assert is_uniform((bounded(high_bits(grid), 16) * 16 + bounded(low_bits(grid), 16)).ravel(), 256)
 
 
-def test_every_bit_of_a_place_changes_half_of_the_bits():
+def test_every_bit_of_a_counter_changes_half_of_the_bits():
     places = np.arange(4000)
     before = draw(np.uint64(9), places)
     for bit in range(20):
@@ -68,7 +68,7 @@ def test_every_bit_of_a_place_changes_half_of_the_bits():
         assert min(shares) > 0.5 - 5 / np.sqrt(4 * 4000) and max(shares) < 0.5 + 5 / np.sqrt(4 * 4000)
 
 
-def test_below_stays_below():
+def test_bounded_stays_below_its_bound():
     ends = np.array([0, 2**32 - 1], dtype=np.uint64)
     assert bounded(ends, 7).tolist() == [0, 6]
     assert bounded(ends, np.array([1, 2**31])).tolist() == [0, 2**31 - 1]

@@ -1,16 +1,18 @@
-"""Micro-batches of one shape give the losses and gradients of packed ones, in one graph that is compiled once."""
+"""Micro-batches of a fixed shape give the losses and gradients of packed ones."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
 import torch
+from tests.pretraining.conftest import events
 
 from albert.checkpoints.loading import WEIGHTS_NAME
 from albert.model.albert import AlbertForPreTraining
 from albert.model.attention import plain_attention, varlen_attention
 from albert.model.packing import pack
-from albert.pretraining.batches import MixedSamples, PretrainingBatches, pretraining_objective
+from albert.pretraining.batches import PretrainingBatches, pretraining_objective
 from albert.pretraining.fixed_shape import (
     TERMS,
     FixedBatches,
@@ -22,116 +24,99 @@ from albert.pretraining.fixed_shape import (
 from albert.pretraining.masking import MaskingRecipe
 from albert.pretraining.recipe import HardExamplesRecipe
 from albert.pretraining.run import pretrain
-from albert.pretraining.sampling import PretrainingSamples, SequenceRecipe
 from albert.runtime.devices import autocast
 from albert.runtime.errors import InvalidConfiguration, Unavailable
-from albert.runtime.json_files import read_journal
-from albert.text.shards import TokenCorpus
 from albert.training.logging import MACHINE_METRICS
 
 
 @pytest.fixture(scope="module")
-def samples(tiny_corpus):
-    corpus = TokenCorpus.open(tiny_corpus, "train", verify=False)
-    return PretrainingSamples(corpus, SequenceRecipe(max_length=32), MaskingRecipe(), 0)
+def shape(tiny_samples):
+    return choose_shape(tiny_samples, MaskingRecipe().budgets, 24, 12, 1, 32)
 
 
-@pytest.fixture(scope="module")
-def shape(samples):
-    return choose_shape(samples, MaskingRecipe().budgets, 24, 12, 1, 32)
-
-
-def summed(model, called, objective, batches):
-    """Sums of losses and right answers, counts, and all gradients as one vector."""
+def total(model, loss, objective, batches):
+    """Sums of losses and correct predictions, counts, tokens, and all gradients as one vector."""
     model.zero_grad()
-    sums, counts = {}, {}
+    sums, counts = {name: np.zeros(2) for name in TERMS}, dict.fromkeys(TERMS, 0)
     for batch in batches:
-        found = objective(called, batch)
-        torch.stack([found.losses[name] for name in TERMS]).sum().backward()
+        result = objective(loss, batch)
+        torch.stack([result.losses[name] for name in TERMS]).sum().backward()
         for name in TERMS:
-            loss, right = found.losses[name].item(), int(found.correct[name])
-            sums[name] = [a + b for a, b in zip(sums.get(name, (0.0, 0)), (loss, right), strict=True)]
-            counts[name] = counts.get(name, 0) + batch.counts[name]
+            sums[name] += result.losses[name].item(), int(result.correct[name])
+            counts[name] += batch.counts[name]
     gradients = torch.cat([parameter.grad.flatten() for parameter in model.parameters()])
     return sums, counts, sum(batch.n_tokens for batch in batches), gradients
 
 
 @pytest.mark.parametrize("focus", [0.0, 2.0])
 @pytest.mark.parametrize("window", [None, 4])
-def test_losses_and_gradients_are_those_of_packed_batches(samples, shape, tiny_recipe, window, focus):
+def test_losses_and_gradients_equal_those_of_packed_batches(tiny_samples, shape, tiny_recipe, window, focus):
     torch.manual_seed(0)
     model = AlbertForPreTraining(replace(tiny_recipe.model, attention_window=window))
-    called, hard = PretrainingLoss(model, shape), HardExamplesRecipe(focus=focus)
-    fixed = FixedBatches(samples, 24, shape, hard)
+    loss, hard = PretrainingLoss(model, shape), HardExamplesRecipe(focus=focus)
+    packed, fixed = PretrainingBatches(tiny_samples, 24, 12, hard), FixedBatches(tiny_samples, 24, shape, hard)
     for step in range(3):
-        expected = summed(
-            model, model, pretraining_objective, PretrainingBatches(samples, 24, 12, hard).micro_batches(step, 0, 1)
-        )
-        found = summed(model, called, fixed_objective, fixed.micro_batches(step, 0, 1))
+        expected = total(model, model, pretraining_objective, packed.micro_batches(step, 0, 1))
+        result = total(model, loss, fixed_objective, fixed.micro_batches(step, 0, 1))
         for name in TERMS:
-            assert found[0][name] == pytest.approx(expected[0][name], rel=1e-5)
-        assert found[1:3] == expected[1:3]
-        assert (found[3] - expected[3]).norm() < 1e-5 * expected[3].norm()
+            assert result[0][name] == pytest.approx(expected[0][name], rel=1e-5)
+        assert result[1:3] == expected[1:3]
+        assert (result[3] - expected[3]).norm() < 1e-5 * expected[3].norm()
 
 
-def test_dropout_in_attention_takes_the_way_that_has_it(samples, shape, tiny_recipe):
+def test_attention_dropout_is_applied_in_training_only(tiny_samples, shape, tiny_recipe):
     torch.manual_seed(0)
     model = AlbertForPreTraining(replace(tiny_recipe.model, attention_probs_dropout_prob=0.5)).train()
-    batch = FixedBatches(samples, 24, shape).micro_batches(0, 0, 1)[0]
-    called = PretrainingLoss(model, shape)
-    dropped, again = called(batch.buffer)[0], called(batch.buffer)[0]
-    assert not torch.equal(dropped, again) and dropped.isfinite().all()
+    buffer = FixedBatches(tiny_samples, 24, shape).micro_batches(0, 0, 1)[0].buffer
+    loss = PretrainingLoss(model, shape)
+    first, second = loss(buffer)[0], loss(buffer)[0]
+    assert not torch.equal(first, second) and first.isfinite().all()
     model.eval()
-    assert torch.equal(called(batch.buffer)[0], called(batch.buffer)[0])
+    assert torch.equal(loss(buffer)[0], loss(buffer)[0])
 
 
-def test_every_sample_of_a_step_is_dealt_out_once(samples, shape):
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_a_step_has_every_sample_once(tiny_samples, shape, ranks):
     for step in range(4):
-        whole = PretrainingBatches(samples, 24, 24).micro_batches(step, 0, 1)[0].packed
-        sequences = sorted(tuple(ids.tolist()) for ids in whole.token_ids.split(list(whole.lengths)))
-        for ranks in (1, 2):
-            dealt = []
-            for rank in range(ranks):
-                for batch in FixedBatches(samples, 24, shape).micro_batches(step, rank, ranks):
-                    tokens = shape.parts(batch.buffer).token_ids[: batch.n_tokens]
-                    dealt += [tuple(ids.tolist()) for ids in tokens.split(list(batch.lengths))]
-            assert sorted(dealt) == sequences
+        whole = PretrainingBatches(tiny_samples, 24, 24).micro_batches(step, 0, 1)[0].packed
+        expected = [ids.tolist() for ids in whole.token_ids.split(list(whole.lengths))]
+        sequences = []
+        for rank in range(ranks):
+            for batch in FixedBatches(tiny_samples, 24, shape).micro_batches(step, rank, ranks):
+                tokens = shape.parts(batch.buffer).token_ids[: batch.n_tokens]
+                sequences += [ids.tolist() for ids in tokens.split(list(batch.lengths))]
+        assert sorted(sequences) == sorted(expected)
 
 
-def test_what_fills_empty_rows_is_short_and_counts_for_nothing(samples, shape):
-    for batch in FixedBatches(samples, 24, shape).micro_batches(0, 0, 1):
-        parts, n = shape.parts(batch.buffer), len(batch.lengths)
+def test_fillers_of_empty_rows_are_short_and_have_no_labels(tiny_samples, shape):
+    for batch in FixedBatches(tiny_samples, 24, shape).micro_batches(0, 0, 1):
+        parts, n, masked = shape.parts(batch.buffer), len(batch.lengths), batch.counts["masked_tokens"]
         lengths = parts.boundaries.diff()
         assert lengths[:n].tolist() == list(batch.lengths) and parts.boundaries[-1] == shape.rows
         assert lengths.min() >= 0 and lengths.max() <= shape.longest
-        assert (parts.order_labels[n:] == -100).all() and (
-            parts.masked_labels[batch.counts["masked_tokens"] :] == -100
-        ).all()
-        assert (parts.masked_labels != -100).sum() == batch.counts["masked_tokens"]
-        places = torch.cat([torch.arange(length) for length in lengths.tolist()])
-        assert torch.equal(parts.position_ids, places)
+        assert (parts.order_labels[n:] == -100).all() and (parts.masked_labels[masked:] == -100).all()
+        assert (parts.masked_labels != -100).sum() == masked
+        assert torch.equal(parts.position_ids, torch.cat([torch.arange(length) for length in lengths.tolist()]))
 
 
-def test_rows_are_filled_and_the_shape_is_a_function_of_the_data(tiny_corpus):
-    corpus = TokenCorpus.open(tiny_corpus, "train", verify=False)
-    samples = PretrainingSamples(corpus, SequenceRecipe(max_length=32), MaskingRecipe(), 0)
-    chosen = [choose_shape(samples, MaskingRecipe().budgets, 2048, 256, ranks, 32) for ranks in (1, 1, 2)]
-    assert chosen[0] == chosen[1] and max(shape.rows for shape in chosen) <= 256 * 32
-    source = FixedBatches(samples, 2048, chosen[0])
-    steps = [source.micro_batches(step, 0, 1) for step in range(3)]
-    assert sum(batch.n_tokens for step in steps for batch in step) >= 0.97 * chosen[0].rows * sum(map(len, steps))
+def test_rows_are_filled_and_the_shape_depends_on_the_data_only(tiny_samples):
+    shapes = [choose_shape(tiny_samples, MaskingRecipe().budgets, 2048, 256, ranks, 32) for ranks in (1, 1, 2)]
+    assert shapes[0] == shapes[1] and max(shape.rows for shape in shapes) <= 256 * 32
+    source = FixedBatches(tiny_samples, 2048, shapes[0])
+    batches = [batch for step in range(3) for batch in source.micro_batches(step, 0, 1)]
+    assert sum(batch.n_tokens for batch in batches) >= 0.97 * shapes[0].rows * len(batches)
 
 
-class Lengths:
-    """Lengths spread as those of English text in sequences of 512 tokens are."""
+class RandomLengths:
+    """Lengths distributed as those of English text in sequences of 512 tokens."""
 
     def __init__(self, seed: int) -> None:
         drawn = np.random.default_rng(seed).normal(340, 105, 1 << 18)
-        self._all = drawn.astype(np.int64).clip(16, 512)
+        self._lengths = drawn.astype(np.int64).clip(16, 512)
         self.per_epoch, self.preferred_batch = len(drawn), 64
 
     def lengths(self, numbers):
-        return self._all[numbers]
+        return self._lengths[numbers]
 
     def batch(self, numbers):
         raise AssertionError("a shape is chosen by lengths alone")
@@ -139,9 +124,9 @@ class Lengths:
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("batch_size", [256, 4096])
-def test_rows_of_steps_that_were_not_looked_at_are_filled_too(seed, batch_size):
-    """Batches of 512 tokens as those of the recipes "one-gpu" and "base"."""
-    source, masks = Lengths(seed), MaskingRecipe().budgets
+def test_rows_of_later_steps_are_filled_too(seed, batch_size):
+    """For batches of 512 tokens, as in the recipes "one-gpu" and "base"."""
+    source, masks = RandomLengths(seed), MaskingRecipe().budgets
     shape = choose_shape(source, masks, batch_size, 64, 1, 512)
     later = source.lengths(np.arange(1 << 17, 1 << 18)).reshape(-1, batch_size)[:256]
     rows = sum(len(shape.assign(step, masks(step))) for step in later) * shape.rows
@@ -150,103 +135,94 @@ def test_rows_of_steps_that_were_not_looked_at_are_filled_too(seed, batch_size):
 
 
 def test_a_small_batch_is_not_cut_into_tiny_micro_batches():
-    """Of 64 sequences fewer than 97 % of the rows are filled, unless micro-batches have a few sequences each."""
-    shape = choose_shape(Lengths(0), MaskingRecipe().budgets, 64, 64, 1, 512)
+    """With 64 sequences, 97 % of the rows are filled only if micro-batches have a few sequences each."""
+    shape = choose_shape(RandomLengths(0), MaskingRecipe().budgets, 64, 64, 1, 512)
     assert 4096 <= shape.rows <= 64 * 512
 
 
-def test_lengths_of_a_mixture_are_those_of_its_samples(samples):
-    mixture = MixedSamples([samples, samples], [1, 2])
-    numbers = np.arange(40)
-    assert mixture.lengths(numbers).tolist() == mixture.batch(numbers).lengths.tolist()
-
-
-def test_a_shape_that_holds_no_sequence_is_refused():
+def test_a_sequence_too_long_for_the_shape_is_refused():
     with pytest.raises(InvalidConfiguration, match="holds no sequence of 40 tokens"):
         FixedShape(32, 4, 8, 32).assign(np.array([40]), np.array([6]))
 
 
-def test_attention_by_boundaries_is_attention_of_each_sequence():
+def test_attention_by_boundaries_equals_attention_of_each_sequence():
     lengths = [5, 0, 1, 7, 3]
     boundaries = torch.tensor(np.cumsum([0, *lengths]), dtype=torch.int32)
-    rows = torch.randn(3, sum(lengths), 2, 4, dtype=torch.float64, requires_grad=True)
-    mixed, _ = varlen_attention(*rows, boundaries, 7, 0.5)
-    apart = [
-        plain_attention(*(each.transpose(0, 1)[None] for each in rows[:, first:last]), None)[0].transpose(0, 1)
-        for first, last in zip(boundaries[:-1].tolist(), boundaries[1:].tolist(), strict=True)
-        if first < last
-    ]
-    torch.testing.assert_close(mixed, torch.cat(apart))
-    weights = torch.randn_like(mixed)
-    (mine,) = torch.autograd.grad((mixed * weights).sum(), rows)
-    (theirs,) = torch.autograd.grad((torch.cat(apart) * weights).sum(), rows)
-    torch.testing.assert_close(mine, theirs, rtol=1e-5, atol=1e-6)
+    qkv = torch.randn(3, sum(lengths), 2, 4, dtype=torch.float64, requires_grad=True)
+    result, _ = varlen_attention(*qkv, boundaries, 7, 0.5)
+    expected = torch.cat(
+        [
+            plain_attention(*(part.transpose(0, 1)[None] for part in qkv[:, first:last]), None)[0].transpose(0, 1)
+            for first, last in pairwise(boundaries.tolist())
+            if first < last
+        ]
+    )
+    torch.testing.assert_close(result, expected)
+    weights = torch.randn_like(result)
+    gradients = [torch.autograd.grad((value * weights).sum(), qkv)[0] for value in (result, expected)]
+    torch.testing.assert_close(*gradients, rtol=1e-5, atol=1e-6)
 
 
-def test_on_another_device_a_batch_has_boundaries_for_groups(tiny_recipe):
+def test_packed_sequences_on_another_device_have_boundaries_instead_of_groups(tiny_recipe):
     packed = pack([np.arange(5), np.arange(9)], [np.zeros(5), np.zeros(9)])
-    there = packed.to(torch.device("meta"))
-    assert packed.has_groups and not there.has_groups and there.longest == 9
+    moved = packed.to(torch.device("meta"))
+    assert packed.has_groups and not moved.has_groups and moved.longest == 9
     assert packed.boundaries.tolist() == [0, 5, 14]
-    model = AlbertForPreTraining(tiny_recipe.model)
-    expected = model.albert(packed)
-    torch.testing.assert_close(model.albert(packed.without_groups(torch.device("cpu"))), expected, rtol=1e-5, atol=1e-5)
+    model = AlbertForPreTraining(tiny_recipe.model).albert
+    by_boundaries = model(packed.without_groups(torch.device("cpu")))
+    torch.testing.assert_close(by_boundaries, model(packed), rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU: there, attention is a kernel")
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU with its attention kernel")
 @pytest.mark.parametrize(("precision", "tolerance"), [("fp32", 1e-4), ("bf16", 2e-2)])
 @pytest.mark.parametrize("window", [None, 4])
-def test_on_a_gpu_losses_and_gradients_are_those_of_a_cpu(samples, shape, tiny_recipe, precision, tolerance, window):
+def test_losses_and_gradients_on_a_gpu_equal_those_on_a_cpu(
+    tiny_samples, shape, tiny_recipe, precision, tolerance, window
+):
     torch.manual_seed(0)
     config = replace(tiny_recipe.model, attention_window=window, hidden_size=64)
     model, gpu = AlbertForPreTraining(config), torch.device("cuda")
-    batches = FixedBatches(samples, 24, shape).micro_batches(0, 0, 1)
-    expected = summed(model, PretrainingLoss(model, shape), fixed_objective, batches)
-    called = PretrainingLoss(model.to(gpu), shape)
+    batches = FixedBatches(tiny_samples, 24, shape).micro_batches(0, 0, 1)
+    expected = total(model, PretrainingLoss(model, shape), fixed_objective, batches)
+    loss = PretrainingLoss(model.to(gpu), shape)
     with autocast(gpu, precision):
-        found = summed(model, called, fixed_objective, [batch.to(gpu) for batch in batches])
+        result = total(model, loss, fixed_objective, [batch.to(gpu) for batch in batches])
     for name in TERMS:
-        assert found[0][name][0] == pytest.approx(expected[0][name][0], rel=tolerance)
-    assert (found[3].cpu() - expected[3]).norm() < 10 * tolerance * expected[3].norm()
+        assert result[0][name][0] == pytest.approx(expected[0][name][0], rel=tolerance)
+    assert (result[3].cpu() - expected[3]).norm() < 10 * tolerance * expected[3].norm()
 
 
-def told(run):
-    return [
-        {key: value for key, value in record.items() if key not in (*MACHINE_METRICS, "event")}
-        for record in read_journal(run / "journal.jsonl")
-        if record["event"] in ("train", "evaluation")
-    ]
-
-
-def test_a_run_of_fixed_shape_learns_what_one_of_packed_batches_does(tiny_corpus, tiny_recipe, tmp_path):
-    """And checkpoints go from one to the other."""
+def test_a_run_of_fixed_shape_learns_the_same_and_can_switch(tiny_corpus, tiny_recipe, tmp_path):
     recipe = replace(tiny_recipe, checkpoint_every=6)
+    records = []
     for name, fixed in (("packed", False), ("fixed", True)):
-        pretrain(replace(recipe, fixed_shape=fixed), tiny_corpus, tmp_path / name, "cpu")
-    packed, fixed = (told(tmp_path / name) for name in ("packed", "fixed"))
-    assert len(packed) == len(fixed)
-    for one, other in zip(packed, fixed, strict=True):
-        assert one == pytest.approx(other, rel=1e-3)
+        run = pretrain(replace(recipe, fixed_shape=fixed), tiny_corpus, tmp_path / name, "cpu").run
+        figures = [*events(run, "train"), *events(run, "evaluation")]
+        records.append([{k: v for k, v in r.items() if k not in (*MACHINE_METRICS, "event")} for r in figures])
+    for packed, fixed in zip(*records, strict=True):
+        assert packed == pytest.approx(fixed, rel=1e-3)
     first = replace(recipe, fixed_shape=True, max_tokens=600)
     assert pretrain(first, tiny_corpus, tmp_path / "both", "cpu").training.steps < 12
     pretrain(replace(recipe, fixed_shape=False), tiny_corpus, tmp_path / "both", "cpu")
     assert (tmp_path / "both" / "model" / WEIGHTS_NAME).is_file()
 
 
-@pytest.mark.parametrize("own", [True, False])
-def test_a_machine_that_cannot_compile_is_told_what_to_do(samples, shape, tiny_recipe, monkeypatch, own):
-    """Other failures of a compiled step stay what they are."""
-    of_torch = type("InductorError", (RuntimeError,), {"__module__": "torch._inductor.exc"})
-    error = of_torch("no C++ compiler\nmore") if own else ValueError("another")
+@pytest.mark.parametrize(
+    ("module", "expected", "message"),
+    [
+        ("torch._inductor.exc", Unavailable, "^compile: .*no C.. compiler; use --compile False$"),
+        ("builtins", RuntimeError, "^no C.. compiler\nmore$"),
+    ],
+)
+def test_failed_compilation_names_the_remedy(tiny_samples, shape, tiny_recipe, monkeypatch, module, expected, message):
+    """Other errors of a compiled step are raised unchanged."""
+    error = type("CompilerError", (RuntimeError,), {"__module__": module})("no C++ compiler\nmore")
 
-    def failing(*_):
+    def fail(*_):
         raise error
 
-    monkeypatch.setattr(torch, "compile", lambda *_, **__: failing)
-    called = PretrainingLoss(AlbertForPreTraining(tiny_recipe.model), shape)
-    called.compile_graph()
-    expected, why = (
-        (Unavailable, "^compile: .*no C.. compiler; use --compile False$") if own else (ValueError, "another")
-    )
-    with pytest.raises(expected, match=why):
-        called(FixedBatches(samples, 24, shape).micro_batches(0, 0, 1)[0].buffer)
+    monkeypatch.setattr(torch, "compile", lambda *_, **__: fail)
+    loss = PretrainingLoss(AlbertForPreTraining(tiny_recipe.model), shape)
+    loss.compile_graph()
+    with pytest.raises(expected, match=message):
+        loss(FixedBatches(tiny_samples, 24, shape).micro_batches(0, 0, 1)[0].buffer)

@@ -1,4 +1,4 @@
-"""The script for a day with a GPU goes on where it was, and tells what failed; at toy size, on a CPU."""
+"""The script benchmarks/gpu_day.py resumes its stages and reports failures; at toy size, on a CPU."""
 
 import json
 
@@ -16,38 +16,35 @@ def day(script):
     return script("gpu_day")
 
 
-def test_stages_are_done_once_and_failed_ones_again(day, tiny_corpus, tmp_path, monkeypatch):
+def test_failed_stages_are_repeated_and_done_ones_are_not(day, tiny_corpus, tmp_path, monkeypatch):
     calls = []
 
-    def breaking(asked, left):
-        calls.append(left)
+    def failing_once(args, minutes_left):
+        calls.append(minutes_left)
         if len(calls) == 1:
             raise OSError("no space left")
-        return "found"
+        return "result"
 
-    monkeypatch.setitem(day.STAGES, "breaking", breaking)
-    words = ["--toy", "--data", str(tiny_corpus), "--output", str(tmp_path / "day")]
-    words += ["--stages", "corpus", "breaking"]
+    monkeypatch.setitem(day.STAGES, "failing", failing_once)
+    words = ["--toy", "--data", str(tiny_corpus), "--output", str(tmp_path / "day"), "--stages", "corpus", "failing"]
     assert day.main(words) == 1
     first = json.loads((tmp_path / "day" / "stages.json").read_text())["stages"]
     assert [name for name, stage in first.items() if stage["done"]] == ["corpus"]
-    assert "OSError: no space left" in first["breaking"]["why"]
+    assert "OSError: no space left" in first["failing"]["why"]
     assert day.main(words) == 0
     again = json.loads((tmp_path / "day" / "stages.json").read_text())["stages"]
-    assert again["corpus"] == first["corpus"] and again["breaking"]["found"] == "found" and calls[1] < calls[0] <= 45
+    assert again["corpus"] == first["corpus"] and again["failing"]["found"] == "result" and calls[1] < calls[0] <= 45
 
 
-def test_the_last_stage_is_given_the_time_that_is_left(day, tiny_corpus, tmp_path):
-    asked = day.Day(data=tiny_corpus, output=tmp_path)
+def test_the_last_stage_needs_enough_time(day, tiny_corpus, tmp_path):
     with pytest.raises(AssertionError, match="2.0 minutes are left"):
-        day.base(asked, 2.0)
+        day.base(day.Day(data=tiny_corpus, output=tmp_path), 2.0)
 
 
-def test_the_model_that_is_brought_home_opens_and_holds_float16(day, tiny_corpus, tmp_path, monkeypatch):
-    monkeypatch.setattr(day, "call", lambda asked, name, *words, **_: run([*map(str, words[2:])]))
-    asked = day.Day(data=tiny_corpus, output=tmp_path, toy=True)
-    found = day.base(asked, 45.0)
-    assert found["scores"] and {"journal.jsonl", "recipe.json", "model/spiece.model"} <= set(found["files"])
+def test_the_downloaded_model_opens_and_is_float16(day, tiny_corpus, tmp_path, monkeypatch):
+    monkeypatch.setattr(day, "call", lambda args, name, *words, **_: run([*map(str, words[2:])]))
+    result = day.base(day.Day(data=tiny_corpus, output=tmp_path, toy=True), 45.0)
+    assert result["scores"] and {"journal.jsonl", "recipe.json", "model/spiece.model"} <= set(result["files"])
     home, trained = (
         open_model(path / "model", "pretraining", dtype=None).model for path in (tmp_path / "home", tmp_path / "base")
     )
@@ -55,7 +52,7 @@ def test_the_model_that_is_brought_home_opens_and_holds_float16(day, tiny_corpus
         assert ours.dtype == torch.float16 and torch.equal(ours, theirs.half())
 
 
-def test_a_run_that_ends_before_it_is_killed_fails_the_stage(day, tiny_corpus, tmp_path, monkeypatch):
+def test_a_run_that_ends_before_the_kill_fails_the_stage(day, tiny_corpus, tmp_path, monkeypatch):
     (tmp_path / TENSORS_NAME).touch()
 
     class Folder:

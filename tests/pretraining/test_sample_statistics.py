@@ -1,18 +1,17 @@
-"""Samples are what theory says, under every combination of options; and the figures notice when they are not."""
+"""Sample statistics have their expected values under every combination of options, and deviations are detected."""
 
 import math
-from dataclasses import replace
 from itertools import product
 
 import numpy as np
 import pytest
 
 from albert.pretraining.masking import MaskingRecipe
-from albert.pretraining.sampling import CorpusBlocks, PretrainingSamples, SequenceRecipe, pack_documents
+from albert.pretraining.sampling import PretrainingSamples, SequenceRecipe
 from albert.pretraining.segments import NO_LABEL
 from albert.pretraining.statistics import Figure, measure, tokens_cut
 
-FAR = 4.5
+MAX_SCORE = 4.5
 OBJECTIVES = ("sop", "nsp", "none", "sop-reference")
 MASKINGS = [
     MaskingRecipe(),
@@ -25,9 +24,9 @@ MASKINGS = [
 @pytest.fixture(scope="module")
 def corpus(corpus_of):
     """Words of one to four pieces of 300, no two sentences alike."""
-    draws = np.random.default_rng(0)
+    rng = np.random.default_rng(0)
     return corpus_of(
-        [[draws.integers(20, 300, draws.integers(2, 12)) for _ in range(draws.integers(1, 30))] for _ in range(300)]
+        [[rng.integers(20, 300, rng.integers(2, 12)) for _ in range(rng.integers(1, 30))] for _ in range(300)]
     )
 
 
@@ -37,76 +36,53 @@ def figures_of(corpus, sequences, masking, seed=0):
 
 
 @pytest.mark.parametrize(("objective", "masking"), list(product(OBJECTIVES, MASKINGS)))
-def test_what_was_seen_is_what_is_expected(corpus, objective, masking):
+def test_statistics_have_their_expected_values(corpus, objective, masking):
     figures = figures_of(corpus, SequenceRecipe(max_length=64, objective=objective), masking)
     if objective == "none":
         figures.pop("swapped or foreign, of those asked")
-    if objective == "sop-reference":  # one-sentence documents are always "swapped"
+    if objective == "sop-reference":  # single sentences are always labelled as swapped
         assert figures.pop("swapped or foreign, of those asked").seen > 0.5
     scores = {name: figure.score for name, figure in figures.items() if figure.score is not None}
     assert len(scores) >= 8
-    assert {name: score for name, score in scores.items() if abs(score) > FAR} == {}
+    assert {name: score for name, score in scores.items() if abs(score) > MAX_SCORE} == {}
     masked = figures["masked, of all tokens"]
     assert masked.seen == pytest.approx(masked.expected, rel=0.02) and masked.seen <= masked.expected
 
 
-def test_masked_spans_are_shorter_than_drawn_where_budgets_and_segments_are_small(corpus):
+def test_budgets_and_segments_shorten_masked_spans(corpus):
     figures = figures_of(corpus, SequenceRecipe(max_length=128), MaskingRecipe())
     one, two, three = (figures[f"masked spans of n = {n}, shrunk to fit"].seen for n in (1, 2, 3))
     assert 6 / 11 < one < 0.65 and 2 / 11 > three > 0.1
     assert one + two + three == pytest.approx(1)
 
 
-def short_sequences(samples, seed):
-    """How many sequences of epoch 0 are halves of a longer one that would have fitted."""
-    asked, eligible, whole, cut = samples.recipe.short_probability, 0, 0, 0
-    blocks = CorpusBlocks(samples.corpus)
-    for documents in map(blocks.documents, range(len(blocks))):
-        longest = pack_documents(replace(samples.recipe, short_probability=0.0), seed, documents, 0)
-        begin, end = (np.searchsorted(documents.sentence_starts, place) for place in (longest.begin, longest.end))
-        eligible += int((end - begin > 1).sum())
-        whole += len(longest)
-        cut += len(pack_documents(samples.recipe, seed, documents, 0)) - len(longest)
-    chance, total = asked / (2 - asked), whole + cut
-    deviation = 2 * math.sqrt(eligible * chance * (1 - chance)) / total
-    return Figure("cut short, of all", 2 * cut / total, 2 * eligible * chance / total, deviation)
-
-
-def test_short_sequences_are_as_many_as_asked(corpus):
-    for share in (0.0, 0.1, 0.5):
-        samples = PretrainingSamples(corpus, SequenceRecipe(max_length=64, short_probability=share), MaskingRecipe(), 0)
-        figure = short_sequences(samples, 0)
-        assert figure.expected == pytest.approx(share, abs=0.03)
-        assert abs(figure.score) < FAR
-
-
-def test_tokens_that_are_cut_off_are_counted(corpus):
+def test_cut_tokens_are_counted(corpus):
     recipe = SequenceRecipe(max_length=16, keep_pairs=True, short_probability=0.0)
     samples = PretrainingSamples(corpus, recipe, MaskingRecipe(), 0)
-    made = samples.batch(np.arange(samples.per_epoch))
-    kept = int((made.lengths - np.where(made.order_labels == NO_LABEL, 2, 3)).sum())
+    batch = samples.batch(np.arange(samples.per_epoch))
+    kept = int((batch.lengths - np.where(batch.order_labels == NO_LABEL, 2, 3)).sum())
     assert tokens_cut([corpus], recipe, 0).seen == pytest.approx(1 - kept / corpus.n_tokens)
     assert 0.05 < 1 - kept / corpus.n_tokens < 0.9
     assert tokens_cut([corpus], SequenceRecipe(max_length=16), 0).seen == 0
 
 
-def test_a_coin_that_is_not_fair_is_noticed(corpus, monkeypatch):
-    def too_often(purpose, seed, epoch, items):
+def test_an_unfair_coin_is_detected(corpus, monkeypatch):
+    def biased_keys(purpose, seed, epoch, items):
         return np.where(items % 5, np.uint64(1 << 63), np.uint64(0)).astype(np.uint64)
 
-    monkeypatch.setattr("albert.pretraining.sampling.item_keys", too_often)
+    monkeypatch.setattr("albert.pretraining.sampling.item_keys", biased_keys)
     figures = figures_of(corpus, SequenceRecipe(max_length=64), MaskingRecipe())
     assert figures["swapped or foreign, of those asked"].score > 20
 
 
-def test_replacements_that_are_not_as_asked_are_noticed(corpus):
+def test_wrong_replacements_are_detected(corpus):
     samples = PretrainingSamples(corpus, SequenceRecipe(max_length=64), MaskingRecipe(), 0)
     samples.masking.replacements = samples.masking.replacements[100:]
     figures = {figure.name: figure for figure in measure(samples, np.arange(4000))}
     assert figures["chi-square of other tokens, by degree"].score > 20
 
 
-def test_a_figure_scores_in_standard_deviations():
+def test_a_score_is_in_standard_deviations():
     assert Figure("", 0.6, 0.5, 0.05).score == pytest.approx(2)
     assert Figure("", 0.0, 0.0, 0.0).score == 0 and Figure("", 1e-9, 0.0, 0.0).score == math.inf
     assert Figure("", 0.6, 0.5).score is None and Figure("", 0.6).score is None

@@ -1,4 +1,4 @@
-"""The job for Slurm, with the two commands of Slurm that it calls played by small scripts."""
+"""The Slurm job examples/pretrain.sbatch, with fake scripts in place of Slurm's commands."""
 
 import subprocess
 
@@ -7,16 +7,16 @@ import pytest
 
 @pytest.fixture
 def submit(checkout, tmp_path):
-    """Run the job; what it called, one line each. `happens` is what the run does, in shell."""
+    """Run the job; returns its calls of Slurm. `script` is what the run does, in shell."""
 
-    def submit(happens: str, *words: str, code: int = 0) -> list[str]:
-        called = tmp_path / "called"
-        called.write_text("")
+    def submit(script: str, *words: str, code: int = 0) -> list[str]:
+        calls = tmp_path / "calls"
+        calls.write_text("")
         commands = tmp_path / "commands"
         commands.mkdir(exist_ok=True)
         for name, body in {
-            "srun": f'echo "srun $*" >> {called}\n{happens}',
-            "scontrol": f'echo "scontrol $*" >> {called}\n[ "$1" = show ] && printf "node7\\nnode8\\n"',
+            "srun": f'echo "srun $*" >> {calls}\n{script}',
+            "scontrol": f'echo "scontrol $*" >> {calls}\n[ "$1" = show ] && printf "node7\\nnode8\\n"',
         }.items():
             (commands / name).write_text(f"#!/bin/bash\n{body}\n")
             (commands / name).chmod(0o755)
@@ -29,31 +29,31 @@ def submit(checkout, tmp_path):
             text=True,
         )
         assert (done.returncode, done.stderr) == (code, "")
-        return called.read_text().splitlines()
+        return calls.read_text().splitlines()
 
     return submit
 
 
-def test_every_node_starts_one_launcher_that_meets_the_others_on_the_first(submit):
-    asked, started = submit("mkdir -p run/model", "--schedule.total-steps", "7")
-    assert asked == "scontrol show hostnames node[7-8]"
-    assert started.startswith("srun --kill-on-bad-exit=1 torchrun --nnodes=2 --nproc-per-node=gpu")
-    assert "--rdzv-endpoint=node7:29500 --rdzv-id=12-0" in started
-    assert started.endswith(
+def test_every_node_starts_one_launcher_with_the_first_node_as_rendezvous(submit):
+    lookup, launch = submit("mkdir -p run/model", "--schedule.total-steps", "7")
+    assert lookup == "scontrol show hostnames node[7-8]"
+    assert launch.startswith("srun --kill-on-bad-exit=1 torchrun --nnodes=2 --nproc-per-node=gpu")
+    assert "--rdzv-endpoint=node7:29500 --rdzv-id=12-0" in launch
+    assert launch.endswith(
         "-m albert pretrain xxlarge --data corpus --output run --parallelism sharded --schedule.total-steps 7"
     )
 
 
-def test_a_job_whose_time_was_over_is_queued_again(submit):
+def test_an_unfinished_job_is_requeued_while_it_makes_progress(submit):
     assert submit("mkdir -p run/checkpoints/step-00000100; exit 1", code=1)[2:] == ["scontrol requeue 12"]
     assert submit("mkdir -p run/checkpoints/step-00000200; exit 1", code=1)[2:] == ["scontrol requeue 12"]
 
 
-def test_a_job_that_is_done_or_came_no_further_is_not_queued_again(submit):
+def test_a_finished_or_stuck_job_is_not_requeued(submit):
     assert not submit("exit 78", code=78)[2:]
     assert not submit("mkdir -p run/checkpoints/step-00000100 run/model")[2:]
 
 
-def test_slurm_is_told_to_signal_before_the_end_and_to_requeue(checkout):
+def test_the_job_requests_a_signal_before_its_end_and_requeueing(checkout):
     text = (checkout / "examples" / "pretrain.sbatch").read_text()
     assert "#SBATCH --signal=TERM@300\n" in text and "#SBATCH --requeue\n" in text

@@ -222,9 +222,8 @@ def test_negative_segment_has_equal_length_where_possible():
 def test_the_only_other_document_is_found_beside_a_large_one():
     table = table_of([(0, 5, 7)] * 200_000 + [(1, 5, 9)])
     rows = np.arange(0, 200_000, 20)
-    negative = NegativeSegments(table).sample(
-        table.document[rows], np.full(len(rows), 7), np.full(len(rows), 8), rows.astype(np.uint64)
-    )
+    room, keys = np.full(len(rows), 8), rows.astype(np.uint64)
+    negative = NegativeSegments(table).sample(table.document[rows], room - 1, room, keys)
     assert (negative.begin == table.split[-1]).all() and (negative.length == 8).all()
 
 

@@ -1,4 +1,4 @@
-"""The benchmark of the pre-training step: all systems learn from the same samples, and older rows stay readable."""
+"""The benchmark of the pre-training step: all systems get the same samples, and older rows stay readable."""
 
 import csv
 from pathlib import Path
@@ -21,14 +21,14 @@ def benchmark(script):
 
 
 def run(benchmark, corpus, rows, *words):
-    """The rows of the smallest measurement."""
+    """Run a minimal measurement; returns the rows."""
     benchmark.main(["--data", str(corpus), "--hidden-size", "64", "--layers", "1", "--batch-size", "3", "--rounds", "1",
                     "--precisions", "fp32", "--no-memory", "--output", str(rows), *words])  # fmt: skip
     with open(rows, encoding="utf-8") as file:
         return list(csv.DictReader(file))
 
 
-def test_rows_are_added_to_those_that_are_there(benchmark, tiny_corpus, tmp_path):
+def test_rows_are_appended_to_older_ones(benchmark, tiny_corpus, tmp_path):
     rows = tmp_path / "rows.csv"
     rows.write_text("date,shape,precision,ratio\n2026-01-01,H1,fp32,3.2\n", encoding="utf-8")
     words = ("--lengths", "16", "32", "--systems", "sdpa", "eager", "gathered")
@@ -41,8 +41,7 @@ def test_rows_are_added_to_those_that_are_there(benchmark, tiny_corpus, tmp_path
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_the_path_of_a_gpu_learns_on_a_cpu_too(benchmark, tiny_corpus, tmp_path, precision):
-    """Another device, a tiny model, nothing compiled to machine code."""
+def test_the_systems_for_gpus_run_on_a_cpu(benchmark, tiny_corpus, tmp_path, precision):
     words = ("--fixed-shape", "True", "--compiler", "none", "--lengths", "32", "--systems", "compiled", "sdpa", "eager")
     (row,) = run(benchmark, tiny_corpus, tmp_path / "rows.csv", *words, "--precisions", precision)
     assert row["fastest"] in ("compiled", "sdpa", "eager") and row["precision"] == precision
@@ -54,13 +53,12 @@ def test_cuda_graphs_need_a_gpu(benchmark, tiny_corpus, tmp_path):
         run(benchmark, tiny_corpus, tmp_path / "rows.csv", "--systems", "cuda-graphs")
 
 
-def test_what_is_compared_has_the_same_loss(benchmark):
-    """With the same weights, that is: padded everywhere, or gathered."""
+def test_all_systems_have_the_same_loss(benchmark):
     config = tiny_config(50, intermediate_size=32)
     case = benchmark.Case(Path(), config, 16, 2, "fp32", torch.device("cpu"), is_fixed=False, compiler="none")
-    draw = np.random.default_rng(0)
+    rng = np.random.default_rng(0)
     batch = [
-        Sample(draw.integers(5, 50, length), np.zeros(length, np.int64), np.array([1, 3]), draw.integers(5, 50, 2), 1)
+        Sample(rng.integers(5, 50, length), np.zeros(length, np.int64), np.array([1, 3]), rng.integers(5, 50, 2), 1)
         for length in (12, 7)
     ]
     losses = []
@@ -70,9 +68,9 @@ def test_what_is_compared_has_the_same_loss(benchmark):
     assert losses[1:] == pytest.approx(losses[:1] * 2, rel=1e-5)
 
 
-def test_padded_rows_hold_what_packed_samples_hold(benchmark):
+def test_padded_rows_have_the_values_of_the_samples(benchmark):
     sample = Sample(np.arange(5, 9), np.array([0, 0, 1, 1]), np.array([1, 3]), np.array([7, 2]), 1)
-    rows = {name: some.tolist() for name, some in benchmark.padded([sample], 6).items()}
+    rows = {name: values.tolist() for name, values in benchmark.padded([sample], 6).items()}
     assert rows == {
         "input_ids": [[5, 6, 7, 8, 0, 0]],
         "token_type_ids": [[0, 0, 1, 1, 0, 0]],

@@ -1,4 +1,4 @@
-"""What a run begins with: drawn by its seed; positions as sinusoids where the recipe says so."""
+"""The initial weights of a run: drawn by its seed, with sinusoidal positions if the recipe has them."""
 
 from dataclasses import replace
 
@@ -20,13 +20,13 @@ RECIPE = PretrainingRecipe(
 
 
 @given(st.integers(1, 60), st.integers(2, 33), st.floats(0.01, 2.0))
-def test_sinusoids_are_waves_of_the_size_that_was_asked_for(positions, width, size):
+def test_sinusoids_have_the_given_root_mean_square(positions, width, size):
     waves = sinusoids(positions, width, size)
     assert waves.shape == (positions, width)
     assert float(waves.square().mean().sqrt()) == pytest.approx(size, rel=1e-4)
 
 
-def test_a_place_and_its_neighbour_are_the_same_rotation_apart_everywhere():
+def test_neighbouring_positions_differ_by_the_same_rotation():
     waves = sinusoids(100, 32, 1.0).double()
     pairs = torch.complex(waves[:, 1::2], waves[:, ::2])
     turns = pairs[1:] / pairs[:-1]
@@ -34,9 +34,8 @@ def test_a_place_and_its_neighbour_are_the_same_rotation_apart_everywhere():
     torch.testing.assert_close(turns.abs(), torch.ones_like(turns.abs()), rtol=1e-4, atol=1e-4)
 
 
-def test_a_seed_gives_the_same_model_and_sinusoids_change_positions_alone():
-    plain = untrained_model(RECIPE).state_dict()
-    again = untrained_model(RECIPE).state_dict()
+def test_a_seed_gives_the_same_weights_and_sinusoids_change_only_positions():
+    plain, again = (untrained_model(RECIPE).state_dict() for _ in range(2))
     waves = untrained_model(replace(RECIPE, sinusoidal_positions=0.08)).state_dict()
     name = "albert.embeddings.position_embeddings.weight"
     torch.testing.assert_close(again, plain, rtol=0, atol=0)

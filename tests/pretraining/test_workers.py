@@ -1,4 +1,4 @@
-"""Pre-training by several workers of one thread: the run of one up to rounding, the same bytes every time."""
+"""Pre-training by several worker threads: one worker's results up to rounding, the same bytes every time."""
 
 import os
 import signal
@@ -8,106 +8,89 @@ from dataclasses import replace
 import pytest
 import torch
 from safetensors.torch import load_file
+from tests.pretraining.conftest import events
 
 from albert.cli.main import run
 from albert.pretraining import run as pretraining_run
-from albert.pretraining.batches import PretrainingBatches, pretraining_objective
-from albert.pretraining.sampling import PretrainingSamples
-from albert.runtime.json_files import read_journal, save_json
-from albert.text.shards import TokenCorpus
+from albert.pretraining.batches import pretraining_objective
+from albert.runtime.json_files import save_json
 from albert.training.run_folder import RunFolder
 
 
 @pytest.fixture
 def pretrain(tiny_recipe, tiny_corpus, tmp_path, workers):
-    """Pre-trains by a number of workers with the command; returns its exit code."""
+    """Pre-train with a number of workers by the command; returns its exit code."""
 
-    def start(name, number, dropout=0.0, **changes):
+    def pretrain(name, number, dropout=0.0, **changes):
         model = replace(tiny_recipe.model, hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout)
         recipe = tmp_path / "recipe.json"
         save_json(recipe, replace(tiny_recipe, model=model, **changes))
         workers(number)
         return run(["pretrain", str(recipe), "--data", str(tiny_corpus), "--output", str(tmp_path / name)])
 
-    return start
+    return pretrain
 
 
-def weights(directory):
-    return load_file(directory / "model" / "model.safetensors")
+@pytest.fixture
+def in_worker(monkeypatch):
+    """Call a function with the number of calls so far before each micro-batch that a worker computes."""
+
+    def patch(function):
+        calls = []
+
+        def objective(model, batch):
+            if threading.current_thread() is not threading.main_thread():
+                calls.append(batch)
+                function(len(calls))
+            return pretraining_objective(model, batch)
+
+        monkeypatch.setattr(pretraining_run, "pretraining_objective", objective)
+
+    return patch
 
 
-def state(directory):
-    return (RunFolder(directory).checkpoints()[-1][1] / "training_state.safetensors").read_bytes()
+def final_state(run):
+    return (RunFolder(run).checkpoints()[-1][1] / "training_state.safetensors").read_bytes()
 
 
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_several_workers_learn_what_one_learns(pretrain, tmp_path, precision):
-    for number in (1, 2, 3):
-        assert pretrain(f"by {number}", number, precision=precision) == 0
-    expected, tolerance = weights(tmp_path / "by 1"), {"fp32": 2e-4, "bf16": 2e-2}[precision]
+@pytest.mark.parametrize(("precision", "tolerance"), [("fp32", 2e-4), ("bf16", 2e-2)])
+def test_several_workers_learn_what_one_learns(pretrain, tmp_path, precision, tolerance):
+    runs = {number: tmp_path / str(number) for number in (1, 2, 3)}
+    for number in runs:
+        assert pretrain(str(number), number, precision=precision) == 0
+        assert events(runs[number], "circumstances")[0]["now"]["workers"] == number
+    expected = load_file(runs[1] / "model" / "model.safetensors")
     for number in (2, 3):
-        for name, tensor in weights(tmp_path / f"by {number}").items():
+        for name, tensor in load_file(runs[number] / "model" / "model.safetensors").items():
             torch.testing.assert_close(tensor, expected[name], rtol=tolerance, atol=tolerance)
-    told = [read_journal(tmp_path / f"by {number}" / "journal.jsonl") for number in (1, 2, 3)]
-    losses = [[line["loss"] for line in lines if line["event"] == "train"] for lines in told]
-    assert losses[1] == pytest.approx(losses[0], rel=tolerance)
-    scores = [[line["masked_tokens_loss"] for line in lines if line["event"] == "evaluation"] for lines in told]
-    assert scores[1] == pytest.approx(scores[0], rel=tolerance)
-    tokens = [[line["tokens"] for line in lines if line["event"] == "train"] for lines in told]
-    assert tokens[0] == tokens[1] == tokens[2]
-    recorded = [next(line for line in lines if line["event"] == "circumstances")["now"]["workers"] for lines in told]
-    assert recorded == [1, 2, 3]
+        for event, field in (("train", "loss"), ("evaluation", "masked_tokens_loss"), ("train", "tokens")):
+            values, reference = ([record[field] for record in events(runs[n], event)] for n in (number, 1))
+            assert values == pytest.approx(reference, rel=0 if field == "tokens" else tolerance)
 
 
 @pytest.mark.parametrize("checkpointing", [False, True])
 def test_dropout_of_several_workers_is_the_same_in_every_run(pretrain, tmp_path, checkpointing):
     for name in ("first", "second"):
         assert pretrain(name, 2, dropout=0.2, activation_checkpointing=checkpointing) == 0
-    assert state(tmp_path / "first") == state(tmp_path / "second")
+    assert final_state(tmp_path / "first") == final_state(tmp_path / "second")
 
 
-def test_a_signal_while_workers_compute_saves_and_the_run_goes_on_bit_identical(pretrain, tmp_path, monkeypatch):
-    assert pretrain("whole", 2, dropout=0.2) == 0
-    calls = []
-
-    def interrupted(model, batch):
-        if threading.current_thread() is not threading.main_thread():
-            calls.append(batch)
-            if len(calls) == 9:
-                os.kill(os.getpid(), signal.SIGTERM)
-        return pretraining_objective(model, batch)
-
-    monkeypatch.setattr(pretraining_run, "pretraining_objective", interrupted)
-    assert pretrain("stopped", 2, dropout=0.2) == 128 + signal.SIGTERM
-    steps = [step for step, _ in RunFolder(tmp_path / "stopped").checkpoints()]
-    assert len(steps) == 1
-    assert 0 < steps[0] < 12
-    assert pretrain("stopped", 2, dropout=0.2) == 0
-    assert state(tmp_path / "stopped") == state(tmp_path / "whole")
+def test_a_signal_while_workers_compute_saves_and_resumes_with_the_same_bytes(pretrain, tmp_path, in_worker):
+    assert pretrain("reference", 2, dropout=0.2) == 0
+    in_worker(lambda call: os.kill(os.getpid(), signal.SIGTERM) if call == 9 else None)
+    assert pretrain("run", 2, dropout=0.2) == 128 + signal.SIGTERM
+    [(step, _)] = RunFolder(tmp_path / "run").checkpoints()
+    assert 0 < step < 12
+    assert pretrain("run", 2, dropout=0.2) == 0
+    assert final_state(tmp_path / "run") == final_state(tmp_path / "reference")
 
 
 @pytest.mark.parametrize("error", [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory: 9 bytes")])
-def test_a_worker_without_memory_is_one_line(pretrain, tmp_path, monkeypatch, capsys, error):
-    def without_memory(model, batch):
-        if threading.current_thread() is not threading.main_thread():
-            raise error
-        return pretraining_objective(model, batch)
+def test_a_worker_without_memory_is_reported_in_one_line(pretrain, in_worker, capsys, error):
+    def fail(call):
+        raise error
 
-    monkeypatch.setattr(pretraining_run, "pretraining_objective", without_memory)
+    in_worker(fail)
     assert pretrain("run", 2) not in (0, 1)
     (line,) = [line for line in capsys.readouterr().err.splitlines() if "memory" in line]
-    assert "not enough for this" in line
-    assert "smaller batch" in line
-
-
-def test_every_worker_gets_a_part_of_each_micro_batch(tiny_recipe, tiny_corpus):
-    corpus = TokenCorpus.open(tiny_corpus, "train", verify=False)
-    samples = PretrainingSamples(corpus, tiny_recipe.sequences, tiny_recipe.masking, 3)
-    (whole,) = PretrainingBatches(samples, 8, 8).micro_batches(1, 0, 1)
-    parts = PretrainingBatches(samples, 8, 8, workers=2).micro_batches(1, 0, 1)
-    assert len(parts) == 2
-    assert torch.equal(torch.cat([part.packed.token_ids for part in parts]), whole.packed.token_ids)
-    assert torch.equal(torch.cat([part.masked_labels for part in parts]), whole.masked_labels)
-    assert abs(parts[0].n_tokens - parts[1].n_tokens) <= max(whole.lengths)
-    single = PretrainingBatches(samples, 8, 1, workers=2).micro_batches(1, 0, 1)
-    assert [batch.packed.n_sequences for batch in single] == [1] * 8
+    assert "not enough for this" in line and "smaller batch" in line

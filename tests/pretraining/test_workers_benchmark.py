@@ -1,14 +1,14 @@
-"""The benchmark of workers: it has a row for every system and load, and what it measures trains."""
+"""The benchmark of workers has a row for every system and load, and its cases run."""
 
 import csv
 
 
-def test_the_benchmark_of_workers_has_a_row_for_every_system_and_load(script, checkout, tmp_path, workers, monkeypatch):
+def test_there_is_a_row_for_every_system_and_load(script, checkout, tmp_path, workers, monkeypatch):
     rows_file, picture, measured = tmp_path / "rows.csv", tmp_path / "rates.png", script("workers")
-    workers(2)  # which compute nothing here, for beside a busy core that takes long
-    monkeypatch.setattr(measured, "update", lambda *given, **how: None)
-    asked = ["--hidden-sizes", "64", "--model", str(checkout / "models" / "tiny"), "--rounds", "1"]
-    measured.main([*asked, "--output", str(rows_file), "--picture", str(picture)])
+    workers(2)
+    monkeypatch.setattr(measured, "update", lambda *args, **options: None)  # training beside a busy core takes long
+    args = ["--hidden-sizes", "64", "--model", str(checkout / "models" / "tiny"), "--rounds", "1"]
+    measured.main([*args, "--output", str(rows_file), "--picture", str(picture)])
     with open(rows_file, encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     by_case = {"pre-training": 3, "fine-tuning": 3, "inference": 2}
@@ -18,10 +18,10 @@ def test_the_benchmark_of_workers_has_a_row_for_every_system_and_load(script, ch
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
-def test_the_benchmark_of_workers_trains(script, checkout):
+def test_the_training_cases_run(script, checkout):
     measured = script("workers")
     for case in (measured._pretraining(64, "fp32", [1]), measured._finetuning(checkout / "models" / "tiny", [1])):
-        ((way, run),) = case.systems.items()
-        assert way == ("workers", 1)
+        ((system, run),) = case.systems.items()
+        assert system == ("workers", 1)
         run()
         assert case.tokens > 1000

@@ -1,0 +1,92 @@
+"""Pre-training learns: a tiny model memorises a few documents; windows and activation checkpointing work in a run.
+
+Whatever separates gradients, labels or masks from each other would keep the accuracy low here.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from tests.pretraining.conftest import events, model_bytes
+
+from albert.checkpoints.model_directory import open_model
+from albert.model.albert import AlbertForPreTraining
+from albert.model.encoder import Encoder
+from albert.model.packing import pack
+from albert.optim.optimizer import OptimizerRecipe, build_optimizer
+from albert.pretraining.batches import PretrainingBatches, pretraining_objective
+from albert.pretraining.masking import MaskingRecipe
+from albert.pretraining.run import pretrain
+from albert.pretraining.sampling import PretrainingSamples, SequenceRecipe
+from albert.runtime.environment import world
+from albert.training.update import update
+
+DOCUMENTS, SENTENCES, TOKENS = 3, 3, 4
+STEPS, LAST_STEPS, RATE = 140, 20, 5e-3
+
+
+@pytest.mark.parametrize("objective", ["sop", "nsp", "none"])  # sop-reference is sop to the model
+def test_a_tiny_model_memorises_a_few_documents(objective, corpus_of, tiny_recipe):
+    """No two documents share a token, so each token predicts its neighbours."""
+    tokens = np.random.default_rng(0).permutation(np.arange(10, 10 + DOCUMENTS * SENTENCES * TOKENS))
+    corpus = corpus_of([list(np.split(document, SENTENCES)) for document in np.split(tokens, DOCUMENTS)])
+    sequences = SequenceRecipe(max_length=16, objective=objective)
+    samples = PretrainingSamples(corpus, sequences, MaskingRecipe(max_ngram=1), 0)
+    # An initializer range of 0.02, for thousands of dimensions, would keep so narrow a network on a plateau for long.
+    model = AlbertForPreTraining(replace(tiny_recipe.model, embedding_size=32, hidden_size=64, initializer_range=0.1))
+    optimizer = build_optimizer(OptimizerRecipe(kind="adamw", learning_rate=RATE, beta2=0.98), model)
+    batches = PretrainingBatches(samples, 24, 24)
+    correct = {"masked_tokens": 0.0, "sentence_order": 0.0}
+    counts = {"masked_tokens": 0, "sentence_order": 0}
+    for step in range(STEPS):
+        figures = update(
+            model,
+            optimizer,
+            batches.micro_batches(step, 0, 1),
+            pretraining_objective,
+            learning_rate=RATE * min(1, (step + 1) / 20) * min(1, 2 * (1 - step / STEPS)),
+            clip_norm=1.0,
+            precision="fp32",
+            device=torch.device("cpu"),
+            ranks=world(),
+        )
+        if step >= STEPS - LAST_STEPS:
+            for name, count in figures.counts.items():
+                correct[name] += figures.correct[name]
+                counts[name] += count
+    assert correct["masked_tokens"] > 0.9 * counts["masked_tokens"] > 400
+    if objective == "none":
+        assert counts["sentence_order"] == 0
+    else:
+        assert correct["sentence_order"] > 0.9 * counts["sentence_order"] > 200
+
+
+def test_a_model_with_an_attention_window_learns_and_opens_with_it(tiny_recipe, tiny_corpus, tmp_path):
+    model = replace(tiny_recipe.model, max_position_embeddings=128, attention_window=3)
+    recipe = replace(tiny_recipe, model=model, sequences=replace(tiny_recipe.sequences, max_length=128))
+    run = pretrain(recipe, tiny_corpus, tmp_path / "run", "cpu")
+    losses = [record["masked_tokens_loss"] for record in events(run.run, "evaluation")]
+    assert losses[-1] < losses[0]
+    opened = open_model(run.model, "pretraining")
+    dense = open_model(run.model, "pretraining", overrides={"attention_window": None})
+    assert opened.config.attention_window == 3
+    ids = np.arange(128) % 300
+    packed = pack([ids, ids[:110]], [np.zeros(128, np.int64), np.zeros(110, np.int64)])
+    with torch.inference_mode():
+        logits = [o.model(packed, torch.arange(200)).masked_tokens for o in (opened, dense)]
+    assert (logits[0] - logits[1]).abs().max() > 1e-4
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_activation_checkpointing_gives_the_same_bytes(tiny_recipe, tiny_corpus, tmp_path, monkeypatch, precision):
+    model = replace(tiny_recipe.model, hidden_dropout_prob=0.2, attention_probs_dropout_prob=0.2)
+    schedule = replace(tiny_recipe.schedule, total_steps=2, warmup_steps=1)
+    recipe = replace(tiny_recipe, model=model, schedule=schedule, precision=precision, evaluate_every=2)
+    calls, layer = [], Encoder._layer
+    monkeypatch.setattr(Encoder, "_layer", lambda *args: calls.append(1) or layer(*args))
+    pretrain(recipe, tiny_corpus, tmp_path / "plain", "cpu")
+    plain_calls = len(calls)
+    pretrain(replace(recipe, activation_checkpointing=True), tiny_corpus, tmp_path / "recomputed", "cpu")
+    assert len(calls) > 2 * plain_calls
+    assert model_bytes(tmp_path / "plain") == model_bytes(tmp_path / "recomputed")

@@ -1,0 +1,169 @@
+"""Runs: limits, resuming with changed settings, refused corpora, the paper's recipes, and Weights & Biases."""
+
+import shutil
+import sys
+import types
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from tests.pretraining.conftest import events, model_bytes, prepare_texts
+
+from albert.model.config import ALBERT_XXLARGE
+from albert.pretraining.recipe import PAPER_BASE, RECIPES, PretrainingRecipe, scaled_recipe
+from albert.pretraining.run import pretrain
+from albert.pretraining.run_identity import _DEFAULTS_OF_NEW_FIELDS, recipe_fingerprint
+from albert.runtime import environment
+from albert.runtime.errors import InvalidConfiguration, Unavailable
+from albert.runtime.json_files import flatten, load_json, read_json_object, save_json, to_json
+from albert.text.sentencepiece import train_tokenizer
+from albert.training.run_folder import RunFolder
+
+
+def test_a_finished_run_continues_when_given_more_tokens(tiny_recipe, tiny_corpus, tmp_path):
+    run, model = tmp_path / "run", replace(tiny_recipe.model, hidden_dropout_prob=0.1)
+    limited = replace(tiny_recipe, max_tokens=500, model=model)
+    unlimited = replace(limited, max_tokens=None)
+    first = pretrain(limited, tiny_corpus, run, "cpu")
+    assert first.training.ended_by == "tokens" and first.training.steps < 12
+    assert f"({first.training.ending})" in (first.model / "README.md").read_text(encoding="utf-8")
+    before = model_bytes(run)
+    pretrain(limited, tiny_corpus, run, "cpu")
+    assert model_bytes(run) == before
+    second = pretrain(unlimited, tiny_corpus, run, "cpu")
+    assert second.training.steps == 12
+    assert load_json(PretrainingRecipe, run / "recipe.json").max_tokens is None
+    reference = pretrain(unlimited, tiny_corpus, tmp_path / "reference", "cpu")
+    assert model_bytes(run) == model_bytes(tmp_path / "reference") != before
+    assert second.evaluation == reference.evaluation
+    assert [record["why"] for record in events(run, "end")] == [first.training.ending, "all 12 steps taken"]
+
+
+def test_annealing_by_budget_ends_at_rate_zero_and_resumes_with_the_same_bytes(tiny_recipe, tiny_corpus, tmp_path):
+    schedule = replace(tiny_recipe.schedule, total_steps=1000, warmup_steps=2, anneal="budget")
+    limits = {"max_tokens": 3000, "log_every": 1, "checkpoint_every": 3, "keep_checkpoints": 50}
+    recipe = replace(tiny_recipe, schedule=schedule, evaluate_every=1000, **limits)
+    result = pretrain(recipe, tiny_corpus, tmp_path / "reference", "cpu")
+    assert result.training.ended_by == "tokens"
+    records = events(tmp_path / "reference", "train")
+    peak = recipe.optimizer.learning_rate
+    for before, record in pairwise(records[2:]):
+        assert record["learning_rate"] == pytest.approx(peak * (1 - before["tokens"] / 3000))
+    assert records[-1]["learning_rate"] < 0.2 * peak
+    run = tmp_path / "run"
+    shutil.copytree(tmp_path / "reference", run)
+    for step, checkpoint in RunFolder(run).checkpoints():  # as if killed after step 3
+        if step > 3:
+            shutil.rmtree(checkpoint)
+    shutil.rmtree(run / "model")
+    pretrain(recipe, tiny_corpus, run, "cpu")
+    assert model_bytes(run) == model_bytes(tmp_path / "reference")
+
+
+def test_sop_reference_gives_a_sop_head_and_total_steps_may_not_change(tiny_recipe, tiny_corpus, tmp_path):
+    sequences = replace(tiny_recipe.sequences, objective="sop-reference")
+    recipe = replace(tiny_recipe, max_tokens=1, sequences=sequences)
+    result = pretrain(recipe, tiny_corpus, tmp_path / "run", "cpu")
+    assert read_json_object(result.model / "config.json")["sentence_objective"] == "sop"
+    longer = replace(recipe, schedule=replace(tiny_recipe.schedule, total_steps=20))
+    with pytest.raises(InvalidConfiguration, match="started with schedule.total_steps 12, now it is 20"):
+        pretrain(longer, tiny_corpus, tmp_path / "run", "cpu")
+
+
+def test_limits_and_guards_are_not_part_of_the_fingerprint(tiny_recipe):
+    guarded = replace(tiny_recipe, on_divergence="rollback", spike_deviations=20.0, max_rollbacks=3, max_minutes=5.0)
+    assert recipe_fingerprint(guarded) == recipe_fingerprint(tiny_recipe)
+    assert recipe_fingerprint(replace(tiny_recipe, clip_norm=2.0)) != recipe_fingerprint(tiny_recipe)
+
+
+def test_recipes_without_newer_fields_are_read_and_resumed(tiny_recipe, tmp_path):
+    """The default of a newer field is not part of the fingerprint; another value is."""
+    tree = to_json(tiny_recipe)
+    for name, value in _DEFAULTS_OF_NEW_FIELDS.items():
+        assert flatten(tree)[name] == value, name
+    windowed = replace(tiny_recipe, model=replace(tiny_recipe.model, attention_window=8))
+    assert recipe_fingerprint(windowed) != recipe_fingerprint(tiny_recipe)
+    for name in ("max_tokens", "max_minutes", "on_divergence", "spike_deviations", "max_rollbacks"):
+        del tree[name]
+    save_json(tmp_path / "old.json", tree)
+    assert load_json(PretrainingRecipe, tmp_path / "old.json") == tiny_recipe
+
+
+def test_another_corpus_is_refused_with_what_differs(tiny_recipe, tiny_corpus, tiny_texts, tmp_path):
+    pretrain(replace(tiny_recipe, max_tokens=1), tiny_corpus, tmp_path / "run", "cpu")
+    [saved] = read_json_object(tmp_path / "run" / "corpora.json")["corpora"]
+    tokenizer = train_tokenizer(tiny_texts, vocab_size=290)
+    prepare_texts(tiny_texts[:30], tokenizer, tmp_path, 0.2).rename(tmp_path / "other")
+    with pytest.raises(InvalidConfiguration) as refusal:
+        pretrain(tiny_recipe, tmp_path / "other", tmp_path / "run", "cpu")
+    message = str(refusal.value)
+    assert f"started with the corpus corpus ({saved['documents']} documents, {saved['tokens']:,} tokens" in message
+    assert f"tokenizer {saved['tokenizer'][:8]}" in message and f"tokenizer {tokenizer.fingerprint[:8]}" in message
+    assert "now it is other (" in message and "\n" not in message
+
+
+def test_the_recipes_of_the_paper_have_its_values():
+    """Lan et al. 2019, §4.1 and Table 1; dropout as in the released version 2."""
+    for name in ("base", "large", "xlarge", "xxlarge"):
+        recipe = RECIPES[name]
+        assert (recipe.batch_size, recipe.sequences.max_length) == (4096, 512)
+        assert (recipe.optimizer.kind, recipe.optimizer.learning_rate) == ("lamb", 0.00176)
+        assert (recipe.schedule.total_steps, recipe.schedule.warmup_steps) == (125_000, 3_125)
+        assert (recipe.masking.share, recipe.masking.max_ngram) == (0.15, 3)
+        assert (recipe.model.hidden_dropout_prob, recipe.model.attention_probs_dropout_prob) == (0.0, 0.0)
+    assert RECIPES["xxlarge"].model == ALBERT_XXLARGE and ALBERT_XXLARGE.num_hidden_layers == 12
+
+
+def test_the_learning_rate_is_scaled_by_the_root_of_the_batch_size():
+    scaled = scaled_recipe(PAPER_BASE, 256)
+    assert scaled.optimizer.learning_rate == pytest.approx(0.00044)
+    assert (scaled.batch_size, scaled.schedule) == (256, PAPER_BASE.schedule)
+    assert scaled_recipe(PAPER_BASE, 8).micro_batch_size == 8
+    assert scaled_recipe(scaled_recipe(PAPER_BASE, 64), 4096).optimizer.learning_rate == pytest.approx(0.00176)
+    assert RECIPES["one-gpu"].optimizer == RECIPES["continue"].optimizer == scaled.optimizer
+    for size in (0, -4):
+        with pytest.raises(InvalidConfiguration, match=f"batch_size: is {size}"):
+            scaled_recipe(PAPER_BASE, size)
+
+
+class FakeWandb:
+    """The part of Weights & Biases that we use; it records its runs."""
+
+    def __init__(self):
+        self.runs = []
+
+    def init(self, **settings):
+        run = types.SimpleNamespace(settings=settings, points=[], metrics=[], finished=False)
+        run.define_metric = lambda name, step_metric: run.metrics.append((name, step_metric))
+        run.log = run.points.append
+        run.finish = lambda: setattr(run, "finished", True)
+        self.runs.append(run)
+        return run
+
+
+def test_a_resumed_run_is_one_run_at_weights_and_biases(tiny_recipe, tiny_corpus, tmp_path, monkeypatch):
+    service = FakeWandb()
+    monkeypatch.setitem(sys.modules, "wandb", types.SimpleNamespace(init=service.init))
+    monkeypatch.delitem(sys.modules, "albert.training.wandb_logger", raising=False)
+    for limit in (300, None):
+        pretrain(replace(tiny_recipe, max_tokens=limit), tiny_corpus, tmp_path / "run", "cpu", wandb="albert")
+    first, second = service.runs
+    assert first.settings["id"] == second.settings["id"] and first.settings["resume"] == "allow"
+    assert (first.settings["project"], first.settings["name"]) == ("albert", "run")
+    assert first.settings["config"]["batch_size"] == 8
+    assert first.finished and second.finished
+    points = [point for run in service.runs for point in run.points if "train/loss" in point]
+    expected = [(record["step"], record["loss"]) for record in events(tmp_path / "run", "train")]
+    assert [(point["step"], point["train/loss"]) for point in points] == expected
+    assert first.metrics == [("*", "step")]
+    sys.modules.pop("albert.training.wandb_logger")
+
+
+def test_missing_wandb_is_refused_before_anything_is_written(tiny_recipe, tiny_corpus, tmp_path, monkeypatch):
+    def import_module(name):
+        raise ModuleNotFoundError("No module named 'wandb'", name="wandb")
+
+    monkeypatch.setattr(environment.importlib, "import_module", import_module)
+    with pytest.raises(Unavailable, match=r"wandb: is not installed; pip install 'albert-encoder\[wandb\]'"):
+        pretrain(tiny_recipe, tiny_corpus, tmp_path / "run", "cpu", wandb="albert")
+    assert not (tmp_path / "run").exists()

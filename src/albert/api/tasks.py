@@ -126,6 +126,7 @@ def _finetune_contrastive(options: Finetune, on_start: Callable[[Mapping[str, An
 _NOT_CONTRASTIVE = (
     *("keep_head", "statistics_only", "exits", "freeze_encoder", "encode_pairs", "teacher", "seeds", "intermediate"),
     *("question_length", "stride", "span_head", "v2_recipe", "select", "data", "head_dropout", "max_train_examples"),
+    "match_embedding",
 )
 
 

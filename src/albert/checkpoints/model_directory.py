@@ -63,7 +63,7 @@ from albert.text.tokenizer_loading import load_tokenizer, vocabulary_file
 # --------------------------------------------------------------------------------------------------------------------
 # config.json: our configuration under the keys of transformers' AlbertConfig. All keys are written, because its
 # defaults are the sizes of xxlarge. A model with an attention_window that does not cover all positions is written as
-# another model type: transformers refuses it, instead of running it with dense attention.
+# another model type, and so is one with a match embedding: transformers refuses them, instead of computing without.
 
 CONFIG_NAME = "config.json"
 _FIELDS = tuple(f.name for f in fields(AlbertConfig))
@@ -77,6 +77,8 @@ _ALWAYS_WRITTEN = {"pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3, "tie
 # The unknown type is refused by transformers' Auto classes; the unknown attention by its ALBERT classes.
 _DENSE = {"model_type": "albert"}
 _WINDOWED = {"model_type": "albert_window", "attn_implementation": "sliding_window"}
+_MATCHING = {"model_type": "albert_match", "attn_implementation": "match_embedding"}
+_TYPES = (_DENSE, _WINDOWED, _MATCHING)
 UNEVEN_GROUPS_KEY = "uneven_groups"
 _NOT_CARRIED = {
     UNEVEN_GROUPS_KEY,
@@ -110,13 +112,15 @@ def config_to_json(
         del values["embedding_projection"]
     if config.attention_window is None:
         del values["attention_window"]
+    if not config.match_embedding:
+        del values["match_embedding"]
     labels = {}
     if num_labels is not None:
         names = dict(enumerate(label_names(extra, num_labels)))
         labels = {"id2label": to_json(names), "label2id": {label: index for index, label in names.items()}}
     return {
         "architectures": [architecture],
-        **(_DENSE if config.effective_window is None else _WINDOWED),
+        **(_WINDOWED if config.effective_window else _MATCHING if config.match_embedding else _DENSE),
         **values,
         **_ALWAYS_WRITTEN,
         "dtype": str(dtype).removeprefix("torch."),
@@ -147,10 +151,12 @@ def read_config(directory: Path) -> tuple[AlbertConfig, dict[str, Any]]:
     path = directory / CONFIG_NAME
     content = read_json_object(path)
     kind = content.get("model_type", "albert" if "embedding_size" in content else "no model type")
-    if kind not in (_DENSE["model_type"], _WINDOWED["model_type"]):
+    if kind not in [each["model_type"] for each in _TYPES]:
         raise InvalidConfiguration(path, f"describes a model of type {kind!r}, not 'albert'")
     if kind == _WINDOWED["model_type"] and content.get("attention_window") is None:
         raise InvalidConfiguration(f"{path}: attention_window", f"is missing from a model of type {kind!r}")
+    if kind == _MATCHING["model_type"] and content.get("match_embedding") is not True:
+        raise InvalidConfiguration(f"{path}: match_embedding", f"is not true in a model of type {kind!r}")
     values = _TRANSFORMERS_DEFAULTS | {key: content[key] for key in _FIELDS if key in content}
     if values["classifier_dropout_prob"] is None:  # as in transformers' token classification
         values["classifier_dropout_prob"] = values["hidden_dropout_prob"]
@@ -386,6 +392,7 @@ def short_card(
         location="path/to/this/directory",
         architecture=architecture,
         attention_window=config.effective_window,
+        match_embedding=config.match_embedding,
         description=description,
         parameters={**parameters, "all": sum(parameters.values())},
     ).render()
@@ -433,7 +440,7 @@ class ModelCard:
     """The content of a model card.
 
     Args:
-        attention_window: of a model with windowed attention, which transformers does not open.
+        attention_window, match_embedding: of the architecture, if transformers does not open it.
         recipe: training settings; those that are None or empty are left out.
         scores: metric -> value; the evaluation set belongs in the metric's name.
         location: the directory or Hub id in the example; default: the name.
@@ -444,6 +451,7 @@ class ModelCard:
     name: str
     architecture: str
     attention_window: int | None = None
+    match_embedding: bool = False
     description: str = ""
     parameters: Mapping[str, int] = field(default_factory=dict)
     recipe: Mapping[str, object] = field(default_factory=dict)
@@ -467,6 +475,8 @@ class ModelCard:
             example = self.use
         elif self.attention_window is not None:
             example = _CARD["windowed"]["example"].replace("{window}", str(self.attention_window))
+        elif self.match_embedding:
+            example = _CARD["matching"]["example"]
         elif example := _CARD["examples"].get(self.architecture, ""):
             example = f"```python\n{example}\n```".replace("{question}", json.dumps(self.question, ensure_ascii=False))
         if example:
@@ -483,7 +493,8 @@ class ModelCard:
         return "\n\n".join(sections) + "\n"
 
     def _front_matter(self) -> str:
-        is_transformers = self.attention_window is None and not self.use and self.architecture not in _ONLY_HERE
+        ours = self.attention_window is not None or self.match_embedding or self.architecture in _ONLY_HERE
+        is_transformers = not (ours or self.use)
         lines = ["---", f"library_name: {'transformers' if is_transformers else 'albert'}"]
         if self.license:
             lines.append(f"license: {_yaml(self.license)}")

@@ -286,7 +286,10 @@ def warm_start(
     result = warm_start_layers(tensors, source, target, list(initial)) | _projection(tensors, source, target)
     result[_WORDS] = rows_of_pieces(tensors[_WORDS], initial[_WORDS], origins)
     result[_POSITIONS] = resize_positions(tensors[_POSITIONS], positions, trained, extend_positions)
-    result[_TYPES] = torch.cat((tensors[_TYPES], initial[_TYPES][len(tensors[_TYPES]) :]))[: target.type_vocab_size]
+    new_types = initial[_TYPES][len(tensors[_TYPES]) :]
+    if target.match_embedding:  # as large as the words that it is added to
+        new_types = new_types * (tensors[_WORDS].std() / target.initializer_range)
+    result[_TYPES] = torch.cat((tensors[_TYPES], new_types))[: target.type_vocab_size]
     if _DECODER_BIAS in tensors and _DECODER_BIAS in initial:
         columns = (tensors[_DECODER_BIAS][:, None], initial[_DECODER_BIAS][:, None])
         result[_DECODER_BIAS] = rows_of_pieces(*columns, origins)[:, 0]
@@ -338,7 +341,9 @@ def _settings_notes(source: AlbertConfig, target: AlbertConfig) -> list[str]:
         before, after = getattr(source, name), getattr(target, name)
         if before != after:
             notes.append(f"{name} {before} → {after}" + (f" ({meaning})" if meaning else ""))
-    if source.type_vocab_size != target.type_vocab_size:
+    if target.match_embedding and not source.match_embedding:
+        notes.append("a new embedding marks the tokens that occur in the other segment (--match-embedding)")
+    elif source.type_vocab_size != target.type_vocab_size:
         notes.append(f"{source.type_vocab_size} → {target.type_vocab_size} token types")
     return notes
 

@@ -58,6 +58,7 @@ class Downstream:
             select=self.select,
             max_train_examples=self.max_train_examples,
             encode_pairs="together",  # as in the paper, at every scale
+            match_embedding=False,
             null_threshold="dev" if self.select == "best" else "train",
         )
 

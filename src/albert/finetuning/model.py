@@ -140,8 +140,35 @@ def choose_pair_encoding(
     return requested or recorded or of_head or by_width
 
 
+def choose_match_embedding(
+    task: Task, start: Start, pairs: PairEncoding, requested: bool | None, record: Mapping[str, Any] | None
+) -> bool:
+    """Whether tokens that occur in the other segment are marked: as requested, as recorded, as the model has it, or,
+    if two segments are read in one sequence, by the width (results/README.md, "Match embedding").
+    """
+    two_segments = isinstance(task.target, Span | Option) or (isinstance(task.inputs, Pair) and pairs == "together")
+    if requested and not two_segments:
+        why = f"needs two texts in one sequence, {task.title} has none"
+        raise InvalidConfiguration("match_embedding", why, _LEAVE_OUT)
+    is_random = isinstance(start, RandomEncoder)
+    config = start.config if is_random else read_config(find_model(start.model, start.revision))[0]
+    if config.match_embedding and requested is False:
+        raise InvalidConfiguration("match_embedding", "cannot be removed from a model", _LEAVE_OUT)
+    if requested is not None or config.match_embedding:
+        return bool(requested) or config.match_embedding
+    if record is not None:
+        return record.get("settings", {}).get("match_embedding", False)
+    keeps_head = not is_random and start.keep_head
+    return two_segments and not keeps_head and config.hidden_size < FULL_WIDTH
+
+
 def start_model(
-    start: Start, target: Target | None, recipe: TaskRecipe, seed: int, pairs: PairEncoding = "together"
+    start: Start,
+    target: Target | None,
+    recipe: TaskRecipe,
+    seed: int,
+    pairs: PairEncoding = "together",
+    matching: bool = False,
 ) -> StartedModel:
     """Build the model for a target; random weights depend on the seed alone."""
     seed_torch("finetuning.head", seed)
@@ -151,6 +178,7 @@ def start_model(
     kind = head_kind(target, pairs)
     if isinstance(start, RandomEncoder):
         config, directory = replace(start.config, **dropouts), start.tokenizer_directory
+        config = config.with_match_embedding() if matching else config
         tokenizer = load_tokenizer(directory)
         if tokenizer.vocab_size > config.vocab_size:
             why = f"has {tokenizer.vocab_size} pieces, the model has {config.vocab_size} embeddings"
@@ -176,6 +204,7 @@ def start_model(
         order_kept_head(opened, target, start.model)
     tokenizer = tokenizer_of(opened)
     config = start.changes.applied_to(opened.config)
+    config = config.with_match_embedding() if matching else config
     trained = trained_length(opened.extra)
     model, changed, source = opened.model, (), model_name(start.model, start.revision)
     if config != opened.config or start.changes.extend_positions is not None:

@@ -41,6 +41,7 @@ from albert.finetuning.evaluation import (
 from albert.finetuning.model import (
     Start,
     StartedModel,
+    choose_match_embedding,
     choose_pair_encoding,
     exit_depths,
     fit_length,
@@ -275,6 +276,7 @@ class TaskRun:
             location="path/to/this/directory",
             architecture=ARCHITECTURES[type(self.model)],
             attention_window=started.config.effective_window,
+            match_embedding=started.config.match_embedding,
             description=task.description if own_table else f"{task.name}. {task.description}".strip(),
             parameters=parts | {"task head": head},
             recipe=to_json(self.plan.recipe),
@@ -461,8 +463,9 @@ def finetune(
     compute = ComputeOptions(device, precision, settings.micro_batch_tokens)
     with process_group(device) as ranks:
         pairs = choose_pair_encoding(task, start, settings.encode_pairs, settings.exits is not None, record)
-        settings = replace(settings, encode_pairs=pairs)
-        started = start_model(start, task.target, requested.recipe, settings.seed, pairs)
+        matching = choose_match_embedding(task, start, pairs, settings.match_embedding, record)
+        settings = replace(settings, encode_pairs=pairs, match_embedding=matching)
+        started = start_model(start, task.target, requested.recipe, settings.seed, pairs, matching)
         notes, positions = list(started.notes), started.config.max_position_embeddings
         requested = replace(requested, recipe=fit_length(requested.recipe, positions))
         wanted = requested_recipe(task, recipe).recipe.max_length  # the record of a resumed run has the fitted length

@@ -111,6 +111,7 @@ _LATER_SETTINGS = {
     "distillation": None,
     "page_examples": 5,
     "encode_pairs": "together",
+    "match_embedding": False,
 }
 """Settings that older runs lack, with the value they had. That value is not recorded, so that older runs resume."""
 
@@ -131,6 +132,7 @@ class FinetuningSettings:
         distillation: a teacher.
         page_examples: at most so many rows of the development set are written to `examples.json`.
         encode_pairs: how the two texts of a pair are encoded; None: as suits the model, see `choose_pair_encoding`.
+        match_embedding: mark tokens that occur in the other segment; None: see `choose_match_embedding`.
     """
 
     seed: int = 0
@@ -149,6 +151,7 @@ class FinetuningSettings:
     distillation: Distillation | None = None
     page_examples: int = 5
     encode_pairs: PairEncoding | None = None
+    match_embedding: bool | None = None
 
     def __post_init__(self) -> None:
         counts = {"max_train_examples": 1, "evaluate_every": 1, "checkpoint_every": 1, "micro_batch_tokens": 1}
@@ -186,6 +189,7 @@ def recorded_settings(settings: FinetuningSettings) -> dict[str, Any]:
     """Settings as plain values; a teacher is recorded by its name, not by its path."""
     values = to_json(settings)
     values["encode_pairs"] = settings.encode_pairs or "together"  # None: there are no pairs
+    values["match_embedding"] = bool(settings.match_embedding)
     if settings.distillation is not None:
         values["distillation"]["teacher"] = settings.distillation.source
         del values["distillation"]["revision"]  # is part of the source

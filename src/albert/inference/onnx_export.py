@@ -167,6 +167,11 @@ class GraphWriter:
             curve = self.node("Erf", self.node("Div", value, 2**0.5))
         return self.node("Mul", self.node("Mul", value, 0.5), self.node("Add", curve, 1.0))
 
+    def maximum(self, value: str) -> str:
+        """The largest value along the last axis, which is kept."""
+        inputs, attributes = ([[-1]], {}) if self.opset >= _AXES_ARE_INPUTS else ([], {"axes": [-1]})
+        return self.node("ReduceMax", value, *inputs, **attributes, keepdims=1)
+
     def model(self, axes: Axes, outputs: Sequence[Output], metadata: Mapping[str, str]) -> onnx.ModelProto:
         """The finished model, after `onnx.checker`."""
         for output in outputs:
@@ -202,9 +207,7 @@ class GraphWriter:
 
     def _integer_product(self, value: str, matrix: str, scales: str) -> str:
         """Activations are unsigned with zero point 128: runtimes are fast for unsigned times signed integers."""
-        axes_are_inputs = self.opset >= _AXES_ARE_INPUTS
-        inputs, attributes = ([[-1]], {}) if axes_are_inputs else ([], {"axes": [-1]})
-        largest = self.node("ReduceMax", self.node("Abs", value), *inputs, **attributes, keepdims=1)
+        largest = self.maximum(self.node("Abs", value))
         scale = self.node("Div", self.node("Max", largest, _SMALLEST_SCALE), float(INT8_MAX))
         rounded = self.node("Round", self.node("Div", value, scale))
         integers = self.cast(self.node("Add", rounded, float(_ZERO_POINT)), np.uint8)
@@ -250,9 +253,23 @@ def _embeddings(graph: GraphWriter, model: AlbertModel) -> str:
     types = graph.rows(graph.types, "embeddings.types", embeddings.token_type_embeddings.weight)
     positions = graph.rows(graph.columns(), "embeddings.places", embeddings.position_embeddings.weight)
     summed = graph.node("Add", graph.node("Add", words, positions), types)
+    if model.config.match_embedding:
+        mark = graph.weight("embeddings.match.weight", embeddings.token_type_embeddings.weight[-1])
+        summed = graph.node("Add", summed, graph.node("Mul", _matches(graph), mark))
     normal = graph.layer_norm(summed, "embeddings.layer_norm", embeddings.layer_norm)
     projection = embeddings.projection
     return normal if projection is None else graph.layer(normal, "embeddings.projection", projection)
+
+
+def _matches(graph: GraphWriter) -> str:
+    """1 for tokens that occur in the other segment, else 0: [batch, sequence, 1]."""
+    ids, types = (
+        graph.node("Equal", graph.node("Unsqueeze", value, [2]), graph.node("Unsqueeze", value, [1]))
+        for value in (graph.ids, graph.types)
+    )
+    seen = graph.node("Unsqueeze", graph.cast(graph.mask, np.bool_), [1])
+    matches = graph.node("And", graph.node("And", ids, graph.node("Not", types)), seen)
+    return graph.maximum(graph.cast(matches, np.float32))
 
 
 def _attention_bias(graph: GraphWriter, window: int | None) -> str:

@@ -390,6 +390,9 @@ def save_for_sentence_transformers(
     if QUANTIZATION_KEY in extra:
         why = "its matrices are integers, which sentence-transformers does not read"
         raise InvalidConfiguration(directory, why, "export the model that it was quantised from")
+    if config.match_embedding:
+        why = "its match embedding is not supported by sentence-transformers"
+        raise InvalidConfiguration(model, why, "export the model that was fine-tuned")
     if config.attention_window is not None:
         why = f"its attention window ({config.attention_window}) is not supported by sentence-transformers"
         raise InvalidConfiguration(directory, why, "use albert.load(...).embed")

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from albert.model.config import AlbertConfig, LayerApplication, sharing_plan
 from albert.model.encoder import Encoder, initialize
 from albert.model.heads import MaskedLanguageModelHead, SentenceOrderHead, SpanHead
-from albert.model.packing import PackedSequences, mean_states, pad_batch_rows, split_segments
+from albert.model.packing import PackedSequences, mean_states, pad_batch_rows, split_segments, tokens_in_other_segment
 from albert.runtime.devices import Dropout, linear
 from albert.runtime.errors import InvalidConfiguration
 
@@ -25,11 +25,16 @@ from albert.runtime.errors import InvalidConfiguration
 
 
 class FactorizedEmbedding(nn.Module):
-    """Word, position and segment embeddings in E dimensions, summed, normalised and mapped to H."""
+    """Word, position and segment embeddings in E dimensions, summed, normalised and mapped to H.
+
+    With `match_embedding` the last segment embedding is added to tokens that occur in the other segment: the exact
+    match of Chen et al. 2017 (arXiv 1704.00051, §3.2), for encoders that do not learn to match words by attention.
+    """
 
     def __init__(self, config: AlbertConfig) -> None:
         super().__init__()
         width = config.embedding_size
+        self.match_embedding = config.match_embedding
         self.word_embeddings = nn.Embedding(config.vocab_size, width)
         self.position_embeddings = nn.Embedding(config.max_position_embeddings, width)
         self.token_type_embeddings = nn.Embedding(config.type_vocab_size, width)
@@ -44,6 +49,9 @@ class FactorizedEmbedding(nn.Module):
             + self.position_embeddings(packed.position_ids)
             + self.token_type_embeddings(packed.token_type_ids)
         )
+        if self.match_embedding:
+            is_match = tokens_in_other_segment(packed)
+            embedded = embedded + is_match[:, None] * self.token_type_embeddings.weight[-1]
         embedded = self.dropout(self.layer_norm(embedded))
         if self.projection is None:
             return embedded

@@ -122,6 +122,8 @@ class AlbertConfig:
     """Whether there is a linear map from E to H; None: only if E differs from H (transformers always has one)."""
     attention_window: int | None = None
     """Number of tokens to either side that a token attends to, besides [CLS]; None: dense attention."""
+    match_embedding: bool = False
+    """Whether the last token type embedding is added to the tokens that occur in the other segment, too."""
 
     def __post_init__(self) -> None:
         def refuse(subject: str, why: str, remedy: str | None = None) -> None:
@@ -135,6 +137,8 @@ class AlbertConfig:
         if self.attention_window is not None and self.attention_window < 1:
             why = f"is {self.attention_window}, at least 1 is needed"
             refuse("attention_window", why, "without a window attention is dense")
+        if self.match_embedding and self.type_vocab_size < 3:
+            refuse("match_embedding", f"needs a third token type, type_vocab_size is {self.type_vocab_size}")
         for name in ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout_prob"):
             if not 0 <= getattr(self, name) < 1:
                 refuse(name, f"is {getattr(self, name)}, a share from 0 to below 1 is needed")
@@ -164,6 +168,12 @@ class AlbertConfig:
         """The window, or None for dense attention (also if the window covers all positions)."""
         window = self.attention_window
         return None if window is None or covers(window, self.max_position_embeddings) else window
+
+    def with_match_embedding(self) -> "AlbertConfig":
+        """The architecture with one more token type, which marks the tokens that occur in the other segment."""
+        if self.match_embedding:
+            return self
+        return replace(self, match_embedding=True, type_vocab_size=self.type_vocab_size + 1)
 
 
 # --------------------------------------------------------------------------------------------------------------------

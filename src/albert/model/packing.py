@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional
+from torch.nn.utils.rnn import pad_sequence
 
 from albert.runtime.errors import InvalidConfiguration
 
@@ -124,6 +125,16 @@ def pack_run(token_ids: np.ndarray, token_type_ids: np.ndarray, lengths: np.ndar
         boundaries=torch.from_numpy(np.append(starts, len(token_ids)).astype(np.int32)),
         longest=int(lengths.max(initial=1)),
     )
+
+
+def tokens_in_other_segment(packed: PackedSequences) -> Bool[Tensor, " tokens"]:
+    """Whether each token occurs in the other segment of its sequence."""
+    ids, types = (
+        pad_sequence(list(values.split(packed.lengths)), batch_first=True, padding_value=-1)
+        for values in (packed.token_ids, packed.token_type_ids)
+    )
+    equal = (ids[:, :, None] == ids[:, None, :]) & (types[:, :, None] != types[:, None, :])
+    return equal.any(dim=2)[ids >= 0]
 
 
 def split_segments(packed: PackedSequences) -> PackedSequences:

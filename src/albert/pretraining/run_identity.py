@@ -73,6 +73,7 @@ CHANGEABLE_FOR_LATER_UPDATES = ("max_tokens", "max_minutes", "on_divergence", "s
 
 _DEFAULTS_OF_NEW_FIELDS: dict[str, Any] = {
     "model.attention_window": None,
+    "model.match_embedding": False,
     "sinusoidal_positions": None,
     "sequences.neighbours_probability": 0.0,
     "sequences.keep_pairs": False,

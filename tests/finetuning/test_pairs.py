@@ -1,4 +1,4 @@
-"""`--encode-pairs separately`: each text of a pair is encoded by itself."""
+"""Pairs of texts: each encoded by itself, or both in one sequence, with and without a match embedding."""
 
 import json
 import random
@@ -15,9 +15,9 @@ from tests.finetuning.conftest import PLAIN_WORDS
 import albert
 from albert.cli.main import dispatch, run
 from albert.finetuning.model import RandomEncoder, choose_pair_encoding
-from albert.model.albert import AlbertForPairClassification
+from albert.model.albert import AlbertForPairClassification, AlbertModel
 from albert.model.config import AlbertConfig
-from albert.model.packing import pack, split_segments
+from albert.model.packing import pack, split_segments, tokens_in_other_segment
 from albert.runtime.json_files import read_json_object
 from albert.tasks.submission import DECLARED
 
@@ -48,10 +48,11 @@ def command(table, pretrained):
 
 @pytest.fixture(scope="module")
 def finetuned(command, tmp_path_factory):
-    """A run for each way to encode pairs."""
-    runs = {how: tmp_path_factory.mktemp("runs") / how for how in ("separately", "together")}
+    """A run for each way to encode pairs; a model this narrow has a match embedding by default."""
+    runs = {how: tmp_path_factory.mktemp("runs") / how for how in ("separately", "together", "matching")}
+    flags = {"together": ["together", "--no-match-embedding"], "matching": ["together"]}
     for how, path in runs.items():
-        assert dispatch([*command, "--output", str(path), "--encode-pairs", how, *LONG]) == 0
+        assert dispatch([*command, "--output", str(path), *LONG, "--encode-pairs", *flags.get(how, [how])]) == 0
     return runs
 
 
@@ -59,9 +60,10 @@ def rows_of(path):
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def test_words_are_matched_only_with_separate_encoding(finetuned):
+def test_words_are_matched_by_separate_encoding_or_a_match_embedding(finetuned):
     scores = {how: read_json_object(path / "results.json")["scores"] for how, path in finetuned.items()}
     assert scores["separately"]["accuracy"] >= 85
+    assert scores["matching"]["accuracy"] >= 85
     assert scores["together"]["accuracy"] <= 75
 
 
@@ -105,6 +107,63 @@ def test_head_reads_means_and_the_states_of_shared_tokens(config):
         u, v = a.mean(0), b.mean(0)
         expected = model.classifier(torch.cat([u, v, (u - v).abs(), u * v, *shared]))
         torch.testing.assert_close(model(packed)[0], expected)
+
+
+def test_match_embedding_is_added_to_tokens_of_the_other_segment(config):
+    model = AlbertModel(config.with_match_embedding()).eval()
+    packed = pack([np.array([2, 10, 11, 3, 11, 10, 12, 3]), np.array([2, 13, 3])], [np.arange(8) > 3, np.zeros(3)])
+    is_match = [False, True, True, True, True, True, False, True, False, False, False]
+    assert tokens_in_other_segment(packed).tolist() == is_match
+    embeddings = model.embeddings
+    with torch.inference_mode():
+        marked = embeddings(packed)
+        embeddings.match_embedding = False
+        plain = embeddings(packed)
+        assert (marked != plain).any(dim=1).tolist() == is_match
+        embeddings.match_embedding = True
+        embeddings.token_type_embeddings.weight[-1] = 0
+        assert torch.equal(embeddings(packed), plain)
+
+
+def test_model_with_a_match_embedding_predicts_as_it_was_scored_and_exports(finetuned, table, tmp_path):
+    path, dev = finetuned["matching"], rows_of(table / "dev.jsonl")
+    predictor = albert.load(path, precision="fp32")
+    ranked = predictor.classify_batch([row["a"] for row in dev], [row["b"] for row in dev])
+    for labels, entry in zip(ranked, rows_of(path / "predictions-dev.jsonl"), strict=True):
+        assert {row["label"]: row["score"] for row in labels} == pytest.approx(entry["probabilities"], abs=1e-5)
+    for export in (["export", "onnx"], ["quantize"]):  # both compare their outputs with the model's
+        assert dispatch([*export, str(path / "model"), "--output", str(tmp_path / export[0])]) == 0
+    int8 = albert.load(tmp_path / "quantize", precision="fp32").classify(dev[0]["a"], dev[0]["b"])[0]
+    assert int8["score"] == pytest.approx(ranked[0][0]["score"], abs=0.1)
+
+
+def test_transformers_refuses_a_match_embedding(finetuned):
+    transformers = pytest.importorskip("transformers")
+    folder = finetuned["matching"] / "model"
+    assert read_json_object(folder / "config.json")["model_type"] == "albert_match"
+    assert "transformers does not" in (folder / "README.md").read_text()
+    for opener in (transformers.AutoModel, transformers.AlbertForSequenceClassification):
+        with pytest.raises(ValueError, match="albert_match|match_embedding"):
+            opener.from_pretrained(folder)
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ("sst-2 --match-embedding", "needs two texts in one sequence"),
+        ("sts-b --match-embedding --encode-pairs separately", "needs two texts in one sequence"),
+        ("sts-b --no-match-embedding --encode-pairs together --model MATCHING", "cannot be removed"),
+    ],
+)
+def test_match_embedding_where_it_cannot_be(flags, message, data, finetuned, pretrained, tmp_path, capsys):
+    task, *flags = flags.replace("MATCHING", str(finetuned["matching"])).split()
+    model = [] if "--model" in flags else ["--model", str(pretrained)]
+    folder = data / ("choice" if task == "sst-2" else "score")
+    assert (
+        run(["finetune", task, "--data", str(folder), *model, "--output", str(tmp_path / "no"), *flags, *SHORT]) == 78
+    )
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "no").exists()
 
 
 def test_transformers_opens_the_encoder(finetuned):

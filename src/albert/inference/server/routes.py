@@ -433,7 +433,9 @@ def _add_ability(router: APIRouter, service: batching.Service, ability: Ability)
         refuse_unready(service)
         predictor, limits = service.predictor, service.limits
         content = body.model_dump()
-        refuse_missing_head(predictor, ability)
+        if ability.needs is not None and ability.needs not in predictor.abilities:
+            can = " and ".join(predictor.abilities) or "only embed texts"
+            raise Refused("inability", f"this model cannot {ability.needs}; it can {can}")
         texts = list(ability.inputs(content | {"layer_tokens": limits.layer_tokens}))
         settings = Settings(
             **{option.name: content[option.name] for option in fields(Settings) if option.name in content}
@@ -455,13 +457,6 @@ def _add_ability(router: APIRouter, service: batching.Service, ability: Ability)
 def addresses_of(predictor: Predictor) -> list[str]:
     """The endpoints that this model supports."""
     return [f"/{ability.name}" for ability in possible_abilities(predictor.abilities)]
-
-
-def refuse_missing_head(predictor: Predictor, ability: Ability) -> None:
-    """Raises Refused if the model has no head for a task."""
-    if ability.needs is not None and ability.needs not in predictor.abilities:
-        can = " and ".join(predictor.abilities) or "only embed texts"
-        raise Refused("inability", f"this model cannot {ability.needs}; it can {can}")
 
 
 def reads_pairs(predictor: Predictor) -> bool | None:

@@ -13,16 +13,16 @@ POUNDS_PER_KILOGRAM = 2.20462
 
 @dataclass(frozen=True, kw_only=True)
 class Rates:
-    """What an hour of the machine costs."""
+    """Price, power and CO2 of an hour of the machine."""
 
     price_per_hour: float = 0.0
-    """Dollars; the default says nothing about money."""
+    """Dollars; 0 leaves money out of the report."""
     watts: float = 0.0
-    """What processors, accelerators and memory draw under load; the default says nothing about electricity."""
+    """Power of processors, accelerators and memory under load; 0 leaves electricity out of the report."""
     overhead: float = 1.58
-    """What the data centre draws for a watt of its machines (its PUE)."""
+    """Power of the data centre per watt of its machines (PUE)."""
     co2_pounds_per_kwh: float = 0.954
-    """Pounds of CO2 that a kilowatt hour emits (Strubell et al., 2019)."""
+    """Pounds of CO2 per kilowatt-hour (Strubell et al., 2019)."""
 
     def __post_init__(self) -> None:
         for name, least in (("price_per_hour", 0), ("watts", 0), ("co2_pounds_per_kwh", 0), ("overhead", 1)):

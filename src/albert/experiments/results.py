@@ -198,7 +198,7 @@ def judge(claim: Claim, columns: Mapping[str, Scores]) -> ClaimResult:
     elif why is None and verdicts == {"reproduced"}:
         verdict = "reproduced"
     elif why is None and any(result.difference and not result.difference.degrees for result in results):
-        why = "one seed tells nothing of the spread"
+        why = "one seed does not show the spread"
     return ClaimResult(claim, column, tuple(results), verdict, why)
 
 

@@ -1,1 +1,1 @@
-"""The promises of docs/promises.md, put to the proof: each trial does one thing to the system, many times."""
+"""Trials of the promises in docs/promises.md: each tries many times to break one of them."""

@@ -1,8 +1,7 @@
-"""Tries in processes of their own, with a time, a memory and a folder, and watched: no code run, no network reached.
+"""Runs tries in child processes with limited time, memory and files, and detects code execution and network access.
 
-The parent is warm, so a start costs a fork. A child tells of each try; where nothing comes in time, or the child dies
-of a signal, the try it was at has failed and another child goes on behind it.
-"""
+The parent has imported everything, so a start costs a fork. A child reports each try; if no report comes in time, or a
+signal ends the child, the present try has failed and another child continues with the next one."""
 
 import os
 import resource
@@ -21,20 +20,20 @@ from reliability.trials import Tries
 
 @dataclass(frozen=True)
 class Limits:
-    """What one try may take."""
+    """Limits of one try."""
 
-    folder: Path  # the only place where it may write; temporary files go there
+    folder: Path  # the only folder it may write to; also for temporary files
     seconds: float = 10.0
-    memory: int = 512 << 20  # bytes beyond what the process had when it began
+    memory: int = 512 << 20  # bytes, in addition to the memory of the process at its start
 
 
 class Broken(Exception):
-    """A promise was broken; says how."""
+    """A promise was broken; the message says how."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """How one try ended: `kind` is what the work returned, `failure` how a promise was broken, or empty."""
+    """The result of one try: `kind` is the work's return value, `failure` how a promise was broken, if so."""
 
     number: int
     kind: str
@@ -43,7 +42,7 @@ class Verdict:
 
 
 def confined(work: Callable[[int], str], count: int, limits: Limits) -> Iterator[Verdict]:
-    """Do `work(0)` to `work(count - 1)` in order, each watched: its word for how it ended, or `Broken`."""
+    """Run `work(0)` to `work(count - 1)` in order; `work` returns the kind of result or raises `Broken`."""
     reached = 0
     while reached < count:
         for verdict in _one_process(work, range(reached, count), limits):
@@ -52,35 +51,35 @@ def confined(work: Callable[[int], str], count: int, limits: Limits) -> Iterator
 
 
 def record_all(
-    tries: Tries, work: Callable[[int], str], limits: Limits, told: Callable[[int], str], slowest: str
+    tries: Tries, work: Callable[[int], str], limits: Limits, describe: Callable[[int], str], slowest: str
 ) -> None:
-    """Make all tries of a trial, each counted by how it ended.
+    """Make all tries of a trial, counted by kind.
 
-    What failed is described by `told`, once all other processes have ended; `slowest` names the longest time.
+    `describe` is called for failed tries, after all processes have ended; `slowest` is the detail for the longest time.
     """
     broken = []
     for verdict in confined(work, tries.count, limits):
         tries.most(slowest, verdict.seconds)
         tries.record((), "" if verdict.failure else verdict.kind)
         broken += [verdict] if verdict.failure else []
-    tries.failures += [f"try {verdict.number}, {told(verdict.number)}: {verdict.failure}" for verdict in broken]
+    tries.failures += [f"try {verdict.number}, {describe(verdict.number)}: {verdict.failure}" for verdict in broken]
 
 
 def _one_process(work: Callable[[int], str], numbers: range, limits: Limits) -> Iterator[Verdict]:
-    """Verdicts up to the first try that ends the process, that one included."""
+    """Verdicts up to and including the first try that ends the process."""
     context = get_context("fork")
-    told, telling = context.Pipe(duplex=False)
-    child = context.Process(target=_work_through, args=(work, numbers, limits, telling))
+    receiver, sender = context.Pipe(duplex=False)
+    child = context.Process(target=_work_through, args=(work, numbers, limits, sender))
     child.start()
-    telling.close()
+    sender.close()
     reached = numbers.start
     try:
         while reached < numbers.stop:
-            if not told.poll(limits.seconds):
+            if not receiver.poll(limits.seconds):
                 yield Verdict(reached, "", f"it took longer than {limits.seconds:g} s", limits.seconds)
                 return
             try:
-                verdict = told.recv()
+                verdict = receiver.recv()
             except EOFError:
                 child.join()
                 yield Verdict(reached, "", f"the process ended with {child.exitcode}", 0.0)
@@ -88,16 +87,16 @@ def _one_process(work: Callable[[int], str], numbers: range, limits: Limits) -> 
             yield verdict
             reached = verdict.number + 1
     finally:
-        told.close()
+        receiver.close()
         child.kill()
         child.join()
 
 
-def _work_through(work: Callable[[int], str], numbers: range, limits: Limits, telling: Connection) -> None:
+def _work_through(work: Callable[[int], str], numbers: range, limits: Limits, sender: Connection) -> None:
     silence = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(silence, 1)  # progress, and what compiled libraries say of damage
+    os.dup2(silence, 1)  # progress bars, and messages of compiled libraries
     os.dup2(silence, 2)
-    if "torch" in sys.modules:  # its other threads did not come along
+    if "torch" in sys.modules:  # its other threads do not survive a fork
         sys.modules["torch"].set_num_threads(1)
     tempfile.tempdir = str(limits.folder)
     acts = ForbiddenActs(limits.folder).install()
@@ -105,7 +104,7 @@ def _work_through(work: Callable[[int], str], numbers: range, limits: Limits, te
     most = pages * resource.getpagesize() + limits.memory
     resource.setrlimit(resource.RLIMIT_AS, (most, most))
     for number in numbers:
-        telling.send(_watched(work, number, acts, limits.seconds))
+        sender.send(_watched(work, number, acts, limits.seconds))
     os._exit(0)  # without waiting for threads
 
 
@@ -124,13 +123,13 @@ def _watched(work: Callable[[int], str], number: int, acts: "ForbiddenActs", sec
         acts.watching = False
     took = time.monotonic() - started
     if acts.seen and not failure:
-        failure = f"it did what is forbidden: {acts.seen[0]}"
+        failure = f"a forbidden act: {acts.seen[0]}"
     if took > seconds and not failure:
         failure = f"it took {took:.1f} s"
     return Verdict(number, kind, failure[:1000], took)
 
 
-# ---- what no input may bring about -----------------------------------------------------------------------------------
+# ---- forbidden acts --------------------------------------------------------------------------------------------------
 
 _RUNS_CODE = {
     *("pickle.find_class", "marshal.loads", "ctypes.dlopen", "subprocess.Popen"),
@@ -139,21 +138,21 @@ _RUNS_CODE = {
 _REACHES_THE_NETWORK = {"socket.connect", "socket.getaddrinfo", "socket.gethostbyname", "socket.sendto"}
 _CHANGES_FILES = {
     **dict.fromkeys(("os.chmod", "os.chown", "os.mkdir", "os.remove", "os.rmdir", "os.truncate"), slice(1)),
-    **dict.fromkeys(("os.link", "os.symlink"), slice(1, 2)),  # what a link leads to is not changed
+    **dict.fromkeys(("os.link", "os.symlink"), slice(1, 2)),  # the target of a link is not changed
     "os.rename": slice(2),
 }
-"""Events that change what a folder holds, and which of their arguments are the paths."""
+"""Events that change the contents of a folder, and which of their arguments are paths."""
 _FOR_WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _SOURCES_OF_CODE = {"<string>", "<stdin>", "<unknown>"}
-"""What `exec` calls a program that came from no module."""
+"""The file names of code that does not come from a module."""
 _CHECK_ANNOTATIONS = ("beartype", "jaxtyping")
 
 
 class ForbiddenActs:
-    """Remembers what was forbidden, while `watching`: code run, a network reached, a file changed outside of a folder.
+    """Records forbidden acts while `watching`: code execution, network access, changed files outside of a folder.
 
-    Seen through Python's audit events (PEP 578), which tell of the interpreter's own calls and of none inside compiled
-    libraries. A hook stays for the life of its process, so this goes into processes that end.
+    Uses Python's audit events (PEP 578), which cover the interpreter's own calls but none inside compiled libraries. An
+    audit hook cannot be removed, so use this in child processes.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -162,7 +161,7 @@ class ForbiddenActs:
         self._folder = os.path.realpath(folder)
 
     def install(self) -> "ForbiddenActs":
-        """Hear of every event from now on, to the end of the process, in which Python keeps no compiled modules."""
+        """Receive all events until the process ends, and do not write compiled modules."""
         sys.dont_write_bytecode = True
         sys.addaudithook(self)
         return self
@@ -177,7 +176,7 @@ class ForbiddenActs:
             self.seen.append(f"{event} {arguments[1:]!r}"[:300])
         elif event == "exec" and getattr(arguments[0], "co_filename", "") in _SOURCES_OF_CODE and not _is_machinery():
             caller = sys._getframe(1).f_code
-            self.seen.append(f"exec of a text by {caller.co_name} in {caller.co_filename}")
+            self.seen.append(f"exec of a string by {caller.co_name} in {caller.co_filename}")
         elif event == "open":
             path, _, flags = arguments
             if flags & _FOR_WRITING and not isinstance(path, int) and self._is_outside(path):
@@ -187,7 +186,7 @@ class ForbiddenActs:
             self.seen += [f"{event} {path!r}" for path in changed if self._is_outside(path, arguments[-1])]
 
     def _is_outside(self, path: Any, folder: Any = None) -> bool:
-        """Args: path: a name or an open file; folder: the open folder that a name begins at, where it is one."""
+        """Whether a path or open file is outside of the allowed folder; `folder`: the directory it is relative to."""
         if isinstance(path, int):
             return False
         name = os.fsdecode(path)
@@ -195,13 +194,12 @@ class ForbiddenActs:
             return False
         if isinstance(folder, int) and folder > 2 and not os.path.isabs(name):
             name = os.path.join(os.readlink(f"/proc/self/fd/{folder}"), name)
-        place = os.path.join(os.path.realpath(os.path.dirname(name) or "."), os.path.basename(name))
-        return os.path.commonpath([place, self._folder]) != self._folder
+        real = os.path.join(os.path.realpath(os.path.dirname(name) or "."), os.path.basename(name))
+        return os.path.commonpath([real, self._folder]) != self._folder
 
 
 def _is_machinery() -> bool:
-    """Whether a module is being imported, as libraries do when they are first asked for something, or a check of
-    annotations is being written, as tests have it: the code is Python's or theirs, not the input's."""
+    """Whether the code comes from an import (libraries import modules late) or a checker of annotations (in tests)."""
     frame = sys._getframe(2)
     while frame is not None:
         file = frame.f_code.co_filename

@@ -1,8 +1,7 @@
-"""Directories damaged in every way that disks and hands know: read exactly as they were, or refused, in time.
+"""Damages directories in many ways; reading them must give exactly what was written, or be refused in time.
 
-A damaged directory may be read: a flipped bit in a byte that nobody looks at harms nobody. What is read must then be
-what was written, to the last bit of every tensor, token and setting.
-"""
+A damaged directory may be readable, if the damaged byte is never used. Then every tensor, token and setting must equal
+what was written."""
 
 import contextlib
 import hashlib
@@ -36,35 +35,35 @@ from reliability.trials import Tries, trial
 
 SECONDS = 10.0
 CODES = (65, 66, 78)
-"""Damaged, missing, or settings that cannot be: what docs/troubleshooting.md promises for such files."""
+"""Exit codes of docs/troubleshooting.md for damaged files, missing files and invalid settings."""
 
 
-# ---- what is damaged, and everything that reading it gives, as one hash ----------------------------------------------
+# ---- kinds of directories, and a hash of everything read from them ---------------------------------------------------
 
 PROBE = "It was a DAY, in 1,234 Zürichs: ﬁne “quotes” — …"
-"""Text whose pieces tell tokenizers apart."""
+"""A text that different tokenizers encode differently."""
 
 
 @dataclass(frozen=True)
-class KeptKind:
-    """A kind of directories that are kept and read again."""
+class DirectoryKind:
+    """A kind of saved directory."""
 
     name: str
     original: Callable[[Material], Path]
-    others: Callable[[Material], tuple[Path, ...]]  # of the same shapes, which must not be taken for it
-    reader: Callable[[Material], Callable[[Path], str]]  # reads as `albert` does, and hashes all that came of it
-    bound: bool = False  # whether something outside says which one is wanted: another whole one is a wrong load
+    others: Callable[[Material], tuple[Path, ...]]  # directories with the same shapes but other contents
+    reader: Callable[[Material], Callable[[Path], str]]  # reads as `albert` does, and hashes the result
+    bound: bool = False  # whether it must match other files: another intact directory is a wrong load
 
 
 def digest(*values: Any) -> str:
     """SHA-256 of arrays, tensors and plain values."""
-    whole = hashlib.sha256()
+    result = hashlib.sha256()
     for value in values:
         if isinstance(value, torch.Tensor):
             value = value.detach().contiguous().view(-1).view(torch.uint8).numpy()
         data = value.tobytes() if isinstance(value, np.ndarray) else repr(value).encode("utf-8", "surrogatepass")
-        whole.update(len(data).to_bytes(8, "little") + data)
-    return whole.hexdigest()
+        result.update(len(data).to_bytes(8, "little") + data)
+    return result.hexdigest()
 
 
 def _items(tensors: Iterable[tuple[str, torch.Tensor]]) -> list[Any]:
@@ -87,7 +86,7 @@ def _read_corpus(path: Path) -> str:
 
 def _model_reader(kind: Kind) -> Callable[[Material], Callable[[Path], str]]:
     def read(path: Path) -> str:
-        torch.manual_seed(0)  # a head that another model lacks is drawn
+        torch.manual_seed(0)  # for heads missing in another model
         opened = open_model(path, kind)
         tokenizer = tokenizer_of(opened)
         plain = to_json(opened.config), sorted(opened.extra.items(), key=str), tokenizer.encode(PROBE)
@@ -101,7 +100,7 @@ def _checkpoint(run: Path, step: int) -> Path:
 
 
 def _checkpoint_reader(material: Material) -> Callable[[Path], str]:
-    """As a run that goes on reads its newest checkpoint: whole, and its own."""
+    """Reads the newest checkpoint as a resumed run does."""
     run = material.pretraining_run
     recipe = load_json(PretrainingRecipe, run / "recipe.json")
     identity = load_json(TrainingState, _checkpoint(run, 4) / STATE_NAME).identity
@@ -122,17 +121,17 @@ def _checkpoint_reader(material: Material) -> Callable[[Path], str]:
 
 
 KINDS = (
-    KeptKind("tokenizer", lambda m: m.tokenizer, lambda m: (m.other_tokenizer,), lambda m: _read_tokenizer),
-    KeptKind("corpus", lambda m: m.corpus, lambda m: (m.other_corpus,), lambda m: _read_corpus),
-    KeptKind(
+    DirectoryKind("tokenizer", lambda m: m.tokenizer, lambda m: (m.other_tokenizer,), lambda m: _read_tokenizer),
+    DirectoryKind("corpus", lambda m: m.corpus, lambda m: (m.other_corpus,), lambda m: _read_corpus),
+    DirectoryKind(
         "model",
         lambda m: m.pretrained,
         lambda m: (m.other_pretrained, m.pretraining_run / "model"),
         _model_reader("pretraining"),
     ),
-    KeptKind("classifier", lambda m: m.classifier, lambda m: (m.pretrained,), _model_reader("classification")),
-    KeptKind("int8 model", lambda m: m.quantized, lambda m: (m.pretrained,), _model_reader("pretraining")),
-    KeptKind(
+    DirectoryKind("classifier", lambda m: m.classifier, lambda m: (m.pretrained,), _model_reader("classification")),
+    DirectoryKind("int8 model", lambda m: m.quantized, lambda m: (m.pretrained,), _model_reader("pretraining")),
+    DirectoryKind(
         "checkpoint",
         lambda m: _checkpoint(m.pretraining_run, 4),
         lambda m: (_checkpoint(m.other_run, 4), _checkpoint(m.pretraining_run, 2)),
@@ -143,25 +142,25 @@ KINDS = (
 _WHAT = f"corruptions of {len(KINDS)} kinds of directories: {', '.join(kind.name for kind in KINDS)}"
 
 
-# ---- what disks, copies and hands do to a directory ------------------------------------------------------------------
+# ---- damage ----------------------------------------------------------------------------------------------------------
 
 PAGE, BLOCK = 4096, 512
-"""In small files, which have no two pages, a block stands for one."""
+"""Files of less than two pages are damaged by blocks."""
 
 
 class Victim:
-    """A copy of a directory of a kind, damaged again and again, and what reading it gave when it was whole."""
+    """A copy of a directory to damage repeatedly, and the hash of the intact one."""
 
-    def __init__(self, kind: KeptKind, material: Material, folder: Path) -> None:
+    def __init__(self, kind: DirectoryKind, material: Material, folder: Path) -> None:
         self.kind, self.original, self.others = kind, kind.original(material), kind.others(material)
         self.path = folder / "checkpoints" / self.original.name
         self.files = sorted(files_below(self.original))
         shutil.copytree(self.original, self.path)
         self._read = kind.reader(material)
-        self._whole = self._read(self.path)
+        self._intact = self._read(self.path)
         self._other_readings = []
         for other in self.others:
-            with contextlib.suppress(AlbertError):  # one that cannot be read in this one's place
+            with contextlib.suppress(AlbertError):  # not readable in its place
                 self._other_readings.append(self._read(other))
 
     def judged(self) -> str:
@@ -173,14 +172,14 @@ class Victim:
             if "\n" in str(refusal):
                 raise Broken(f"refused in more than one line: {refusal}") from refusal
             return "refused"
-        if found == self._whole:
+        if found == self._intact:
             return "read_exactly"
         if found in self._other_readings and not self.kind.bound:
-            return "another_whole_one"  # not damage: someone put another model there
-        raise Broken("a wrong load: what was read is not what was written")
+            return "another_whole_one"  # an intact directory in its place is not damage
+        raise Broken("a wrong load: the result differs from what was written")
 
     def restore(self) -> None:
-        """Make the copy whole again, whatever was done to it."""
+        """Replace the damaged copy by a new one."""
         shutil.rmtree(self.path)
         shutil.copytree(self.original, self.path)
 
@@ -190,13 +189,13 @@ def _unit(data: bytes) -> int:
 
 
 def cut(data: bytes, numbers: random.Random) -> bytes:
-    """The end is missing, from anywhere or from a page's beginning."""
+    """Truncate at a random byte or page."""
     pages = range(0, len(data), PAGE)
     return data[: numbers.choice(pages) if numbers.random() < 0.3 and data else numbers.randrange(max(len(data), 1))]
 
 
 def _byte(instead: Callable[[int, random.Random], bytes]) -> Callable[[bytes, random.Random], bytes]:
-    """One byte is replaced; half of the time near the beginning, where headers are."""
+    """Replace one byte, half of the time near the beginning, where headers are."""
 
     def change(data: bytes, numbers: random.Random) -> bytes:
         if not data:
@@ -208,14 +207,14 @@ def _byte(instead: Callable[[int, random.Random], bytes]) -> Callable[[bytes, ra
 
 
 def zero_page(data: bytes, numbers: random.Random) -> bytes:
-    """A page of zeros, as a power cut leaves it."""
+    """Set a page to zeros, as after a power loss."""
     begin = numbers.randrange(0, max(len(data), 1), _unit(data))
     page = data[begin : begin + _unit(data)]
     return data[:begin] + bytes(len(page)) + data[begin + len(page) :]
 
 
 def swap_pages(data: bytes, numbers: random.Random) -> bytes:
-    """Two pages have changed places."""
+    """Swap two pages."""
     pages = [data[begin : begin + _unit(data)] for begin in range(0, len(data), _unit(data))]
     if len(pages) > 1:
         first, second = numbers.sample(range(len(pages)), 2)
@@ -224,12 +223,12 @@ def swap_pages(data: bytes, numbers: random.Random) -> bytes:
 
 
 def append(data: bytes, numbers: random.Random) -> bytes:
-    """Bytes that do not belong there stand behind the end."""
+    """Append bytes."""
     return data + numbers.choice([b"\0", b"\n", b"}", numbers.randbytes(7), bytes(PAGE)])
 
 
 def unlist(data: bytes, numbers: random.Random) -> bytes:
-    """An entry of the manifest is gone, its own hash as it was."""
+    """Remove an entry of the manifest, without updating its hash."""
     lines = data.split(b"\n")
     begin = 2 + 4 * numbers.randrange((len(lines) - 5) // 4)
     return b"\n".join(lines[:begin] + lines[begin + 4 :])
@@ -241,24 +240,24 @@ CONTENTS: dict[str, Callable[[bytes, random.Random], bytes]] = {
     "drop byte": _byte(lambda byte, numbers: b""),
     "cut": cut,
     "append": append,
-    "empty": lambda data, numbers: b"",  # as a full disk leaves it
+    "empty": lambda data, numbers: b"",  # as after a full disk
     "zero page": zero_page,
     "swap pages": swap_pages,
 }
-"""What becomes of the content of a file."""
+"""Damage to the contents of a file."""
 PLACES: dict[str, Callable[[Path], object]] = {
     "remove": lambda file: None,
     "link to itself": lambda file: file.symlink_to(file.name),
     "link to nothing": lambda file: file.symlink_to("nowhere"),
-    "pipe": os.mkfifo,  # nobody writes to it: whoever reads it waits for ever
-    "link to a device": lambda file: file.symlink_to("/dev/zero"),  # which never ends
+    "pipe": os.mkfifo,  # without a writer: reading it blocks
+    "link to a device": lambda file: file.symlink_to("/dev/zero"),  # endless
     "directory": Path.mkdir,
 }
-"""What stands in the place of a file."""
+"""Replacements of a file."""
 
 
 def swap_files(victim: Victim, numbers: random.Random) -> str:
-    """Two files have changed names."""
+    """Swap the names of two files."""
     first, second = (victim.path / name for name in numbers.sample(victim.files, 2))
     aside = victim.path / "aside"
     os.rename(first, aside)
@@ -268,17 +267,17 @@ def swap_files(victim: Victim, numbers: random.Random) -> str:
 
 
 def mix(victim: Victim, numbers: random.Random) -> str:
-    """One file, or several, of another step or run with the same shapes; its manifest with them, now and then."""
+    """Copy some files, possibly the manifest, from another step or run with the same shapes."""
     other = numbers.choice(victim.others)
     shared = [name for name in victim.files if (other / name).is_file()]
-    taken = numbers.sample(shared, numbers.randint(1, max(1, len(shared) - 1)))
-    for name in taken:
+    copied = numbers.sample(shared, numbers.randint(1, max(1, len(shared) - 1)))
+    for name in copied:
         shutil.copyfile(other / name, victim.path / name)
-    return f"{', '.join(sorted(taken))} of {other.name}"
+    return f"{', '.join(sorted(copied))} of {other.name}"
 
 
 def exchange(victim: Victim, numbers: random.Random) -> str:
-    """All of another run of the same shapes, under this one's name."""
+    """Replace the directory by that of another run with the same shapes."""
     other = numbers.choice(victim.others)
     shutil.rmtree(victim.path)
     shutil.copytree(other, victim.path)
@@ -286,7 +285,7 @@ def exchange(victim: Victim, numbers: random.Random) -> str:
 
 
 def add(victim: Victim, numbers: random.Random) -> str:
-    """A file that nobody wrote."""
+    """Add an unlisted file."""
     name = numbers.choice(["notes.txt", "model-00001-of-00002.safetensors", "pytorch_model.bin", "vocab.txt"])
     if not (victim.path / name).exists():
         (victim.path / name).write_bytes(numbers.randbytes(40))
@@ -294,17 +293,17 @@ def add(victim: Victim, numbers: random.Random) -> str:
 
 
 DIRECTORIES = {"swap files": swap_files, "mix in": mix, "exchange for": exchange, "add": add}
-"""What is done to the directory."""
+"""Damage to a directory."""
 DAMAGES = (
     *("flip bit", "flip bit", "flip bit", "set byte", "drop byte", "cut", "cut", "append", "empty", "zero page"),
     *("swap pages", "swap files", "mix in", "mix in", "exchange for", "remove", "add", "link to itself"),
     *("link to nothing", "pipe", "link to a device", "directory", "unlist"),
 )
-"""All of them; those of single bytes come more often, there being more bytes than files."""
+"""All kinds of damage; frequent ones several times."""
 
 
 def damage(victim: Victim, kind: str, numbers: random.Random) -> str:
-    """Do one of them, and say what; every file has the same chance."""
+    """Damage a random file or the directory; returns a description."""
     if kind in DIRECTORIES:
         return f"{kind} {DIRECTORIES[kind](victim, numbers)}"
     file = victim.path / (MANIFEST_NAME if kind == "unlist" else numbers.choice(victim.files))
@@ -318,12 +317,12 @@ def damage(victim: Victim, kind: str, numbers: random.Random) -> str:
     size = min(len(before), len(after))
     other = np.flatnonzero(np.frombuffer(before, np.uint8, size) != np.frombuffer(after, np.uint8, size))
     place = other[0] if len(other) else size
-    return f"{kind} in {file.name}: {len(before)} bytes became {len(after)}, other ones from {place} on"
+    return f"{kind} in {file.name}: {len(before)} bytes became {len(after)}, different from {place} on"
 
 
 @trial(NO_WRONG_LOAD, _WHAT, 120, 20_400, 200_000)
 def corruptions(tries: Tries) -> None:
-    """Damage the kinds in turn; a try is one damage to one directory."""
+    """Damage the kinds of directories in turn."""
     material, folder = Material(tries.folder / "material"), tries.folder / "victims"
     victims = [Victim(kind, material, folder / str(n)) for n, kind in enumerate(KINDS[: tries.count])]
 

@@ -1,21 +1,18 @@
-"""Deliberate defects of this project's own code (defects.txt): one after the other in a copy of it, a test must fail.
+"""Mutation testing: for each deliberate defect of the code (defects.txt), one of its tests must fail.
 
-A defect in defects.txt is a name, a definition in src/albert, tests of which one must fail, and the lines it changes:
+A defect in defects.txt is a name, a definition in src/albert, tests of which one must fail, and the changed lines:
 
     # an answer may end before it begins
     at answer_candidates: test_independent_logits_score_all_allowed_spans
     - last = first[:, None] + np.arange(max_tokens)
     + last = first[:, None] - np.arange(max_tokens)
 
-The old lines are searched for in the whole package, its tables in TOML included, at any indentation; they may be a part
-of a line. Where they occur more than once, the occurrence in the named definition counts. So code may move to another
-file, and what is around the lines may be renamed. Tests are named by function or by file (test_x.py), wherever they
-stand below tests/.
+The old lines, or parts of lines, are searched for in the whole package including TOML files, at any indentation. If
+they occur more than once, the occurrence in the named definition counts. So code may move to another file. Tests are
+named by function or by file (test_x.py), anywhere below tests/.
 
-A test that fails without any defect proves nothing, so all of them run once on the sound copy first. A defect counts as
-caught when a test that ran to its end or to an error of ours says so; not when nothing could be imported, and not when
-nothing ends.
-"""
+All tests are first run without any defect. A defect is caught if a test fails by an assertion or an error of the code,
+but not if nothing can be imported or a test does not end."""
 
 import ast
 import os
@@ -38,28 +35,28 @@ from reliability.trials import Tries, trial
 
 @dataclass(frozen=True)
 class Defect:
-    """A mistake that somebody could make."""
+    """A deliberate defect."""
 
-    name: str  # what it does wrong
-    symbol: str  # the function, method ("Class.method") or constant of src/albert that it changes
-    tests: tuple[str, ...]  # test functions or files (test_x.py), of which at least one must fail
-    old: tuple[str, ...]  # the right lines, without the indentation of the first one
-    new: tuple[str, ...]  # the wrong ones
+    name: str  # the wrong behaviour
+    symbol: str  # the changed function, method ("Class.method") or constant of src/albert
+    tests: tuple[str, ...]  # functions or files (test_x.py), at least one of which must fail
+    old: tuple[str, ...]  # the correct lines, without the indentation of the first one
+    new: tuple[str, ...]  # the wrong lines
 
     def put_into(self, source: Path) -> tuple[Path, str]:
-        """The file below src/albert that holds the old lines, and its text with the new ones.
+        """The file below src/albert with the old lines, and its text with the new ones.
 
-        InvalidConfiguration where the old ones are not there, or more than once, or the text cannot be compiled.
+        InvalidConfiguration if the old lines are missing or ambiguous, or the new text cannot be compiled.
         """
         pattern = re.compile(r"\n *".join(re.escape(line.strip()) for line in self.old))
         found = [(path, text, match) for path, text in _texts(source, "py", "toml") for match in pattern.finditer(text)]
-        here = found
+        matches = found
         if len(found) > 1:
-            here = [each for each in found if _symbol(each[0], each[1], each[2].start()) == self.symbol]
-        if len(here) != 1:
-            why = f"found {len(found)} times, {len(here)} times in {self.symbol}: {self.old[0]!r}"
-            raise InvalidConfiguration(f"defect {self.name}", why, "follow the code in reliability/defects.txt")
-        path, text, match = here[0]
+            matches = [item for item in found if _symbol(item[0], item[1], item[2].start()) == self.symbol]
+        if len(matches) != 1:
+            why = f"found {len(found)} times, {len(matches)} times in {self.symbol}: {self.old[0]!r}"
+            raise InvalidConfiguration(f"defect {self.name}", why, "update reliability/defects.txt")
+        path, text, match = matches[0]
         line = text[text.rfind("\n", 0, match.start()) + 1 : match.start()]
         indentation = line[: len(line) - len(line.lstrip())]
         wrong = text[: match.start()] + f"\n{indentation}".join(self.new) + text[match.end() :]
@@ -73,15 +70,15 @@ class Defect:
         return path, wrong
 
     def test_ids(self, tests: Path) -> list[str]:
-        """The tests as pytest names them, below a folder of tests."""
+        """The pytest ids of the tests, relative to a folder of tests."""
         ids = []
         for name in self.tests:
             if name.endswith(".py"):
                 found = [str(path.relative_to(tests)) for path in sorted(tests.rglob(name))]
             else:
                 definition = re.compile(rf"^(?:async )?def {name}\(", re.MULTILINE)
-                holding = [path for path, text in _texts(tests, "py") if definition.search(text)]
-                found = [f"{path.relative_to(tests)}::{name}" for path in holding]
+                paths = [path for path, text in _texts(tests, "py") if definition.search(text)]
+                found = [f"{path.relative_to(tests)}::{name}" for path in paths]
             if not found:
                 raise InvalidConfiguration(f"defect {self.name}", f"no test {name}", "name a test of tests/")
             ids += found
@@ -89,11 +86,11 @@ class Defect:
 
 
 def read_defects(path: Path) -> tuple[Defect, ...]:
-    """The defects of a file, in its order; lines before the first one and those with == are titles."""
+    """The defects of a file in order; lines before the first one and those with == are titles."""
     defects = []
     for part in re.split(r"^# ", path.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]:
-        name, place, *lines = [line for line in part.splitlines() if line and not line.startswith("==")]
-        at = re.fullmatch(r"at ([\w.]+): (.+)", place)
+        name, target, *lines = [line for line in part.splitlines() if line and not line.startswith("==")]
+        at = re.fullmatch(r"at ([\w.]+): (.+)", target)
         old = tuple(line[2:] for line in lines if line.startswith("- "))
         new = tuple(line[2:] for line in lines if line.startswith("+ "))
         if at is None or not old or len(old) + len(new) != len(lines):
@@ -107,11 +104,11 @@ def _texts(folder: Path, *endings: str) -> list[tuple[Path, str]]:
 
 
 def _symbol(path: Path, text: str, position: int) -> str:
-    """The function, method or constant around a position, by its qualified name; "" where there is none."""
+    """The qualified name of the function, method or constant at a position, or \"\"."""
     line = text.count("\n", 0, position) + 1
     name, body = "", ast.parse(text).body if path.suffix == ".py" else []
-    while around := [node for node in body if node.lineno <= line <= (node.end_lineno or node.lineno)]:
-        (node,) = around
+    while nodes := [node for node in body if node.lineno <= line <= (node.end_lineno or node.lineno)]:
+        (node,) = nodes
         body = node.body if isinstance(node, ast.ClassDef) else []
         if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             name += f".{node.name}" if name else node.name
@@ -121,12 +118,12 @@ def _symbol(path: Path, text: str, position: int) -> str:
 
 
 DEFECTS = read_defects(Path(__file__).with_name("defects.txt"))
-"""All of them; the first ones are the quickest to try."""
+"""All defects; the first ones have the fastest tests."""
 
 # ---- the trial -------------------------------------------------------------------------------------------------------
 
 SECONDS, SOUND_SECONDS = 300, 3600
-"""After which a defect counts as one that nothing catches, and the tests without any as a failure of the trial."""
+"""Time limits of the tests of a defect, and of all tests without a defect."""
 _BROKEN = re.compile(
     r'collection failure|(?:failed on \w+ with ")?(?:ImportError|ModuleNotFoundError|SyntaxError|NameError|Unbound)'
 )
@@ -135,35 +132,35 @@ _ASSERTED = re.compile(r"assert|AssertionError|Failed: ")
 
 @trial(TESTS_CATCH, "deliberate defects", 2, len(DEFECTS))
 def mutants(tries: Tries) -> None:
-    """Try the first so many defects."""
+    """Try the first `count` defects."""
     chosen = DEFECTS[: tries.count]
     tries.details |= {"by an assertion": 0, "by an error": 0}
     with CopiedProject(tries.folder) as project:
-        sound = {test for defect in chosen for test in defect.test_ids(project.place / "tests")}
-        unsound = project.not_passed(sound, SOUND_SECONDS)
-        if unsound:
-            told = "; ".join(f"{test}: {why}" for test, why in unsound)
-            raise CheckFailed("tests", f"fail or are skipped without any defect: {told}")
+        sound = {test for defect in chosen for test in defect.test_ids(project.root / "tests")}
+        failing = project.not_passed(sound, SOUND_SECONDS)
+        if failing:
+            listed = "; ".join(f"{test}: {why}" for test, why in failing)
+            raise CheckFailed("tests", f"fail or are skipped without any defect: {listed}")
         for defect in chosen:
             survived, way = try_defect(defect, project)
             tries.record([f"{defect.name} (in {defect.symbol}): {survived}"] if survived else [], way)
 
 
 def try_defect(defect: Defect, project: "CopiedProject") -> tuple[str, str]:
-    """Why a defect was not caught ("" where it was), and how it was."""
-    path, wrong = defect.put_into(project.place / "src" / "albert")
+    """Why a defect was not caught (\"\" if it was), and how it was caught."""
+    path, wrong = defect.put_into(project.root / "src" / "albert")
     sound, before = path.read_bytes(), path.stat()
     try:
         path.write_text(wrong, encoding="utf-8")
-        found = project.not_passed(defect.test_ids(project.place / "tests"), SECONDS, defect=True)
+        failing = project.not_passed(defect.test_ids(project.root / "tests"), SECONDS, defect=True)
     except TimeoutError:
         return f"its tests did not end within {SECONDS} seconds", ""
     finally:
         path.write_bytes(sound)
-        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))  # what was compiled of it is good again
-    if not found:
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))  # keeps the compiled file valid
+    if not failing:
         return "no test fails", ""
-    test, why = found[0]
+    test, why = failing[0]
     if _BROKEN.match(why):
         return f"{test} could not even run: {why}", ""
     return "", "by an assertion" if _ASSERTED.match(why) else "by an error"
@@ -174,33 +171,33 @@ def try_defect(defect: Defect, project: "CopiedProject") -> tuple[str, str]:
 COPIED = ("src", "tests", "reliability", "pyproject.toml")
 IMPORTED = ("matplotlib", "numpy", "rich.progress", "safetensors.torch", "scipy.stats", "sklearn.metrics",
             "sentencepiece", "torch.distributed", "torch.utils.tensorboard", "tyro", "pytest")  # fmt: skip
-"""What tests stand on, imported once: most of what a short test costs. No plug-ins of pytest, which wants to import
-those itself, and nothing of the project, which each test imports anew."""
+"""Imported once, as this takes most of the time of a short test. Without plug-ins of pytest, which imports them itself,
+and without the project, which each test imports again."""
 _RAN = (0, 1, 2)
-"""pytest's codes for tests that passed, failed or could not be imported; others are for tests that are not there."""
+"""pytest's exit codes for passed tests, failed tests and import errors; other codes mean missing tests."""
 
 
 class CopiedProject:
-    """A copy of this project, to be changed at will, and a process that runs its tests while the block lasts."""
+    """A copy of this project to change, and a process that runs its tests; a context manager."""
 
     def __init__(self, folder: Path) -> None:
-        self.place, self._folder = folder / "project", folder
-        self.place.mkdir()
+        self.root, self._folder = folder / "project", folder
+        self.root.mkdir()
         for name in COPIED:
-            original, copy = CHECKOUT / name, self.place / name
+            original, copy = CHECKOUT / name, self.root / name
             if original.is_dir():
                 shutil.copytree(original, copy, ignore=shutil.ignore_patterns("__pycache__"))
             else:
                 shutil.copy2(original, copy)
-        # The copy before what is installed, and Hypothesis's fixed examples.
-        environment = {"PYTHONPATH": str(self.place / "src"), "CI": "1", "PYTHONWARNINGS": ""}
+        # The copy takes precedence over the installed package; with CI, Hypothesis uses fixed examples.
+        environment = {"PYTHONPATH": str(self.root / "src"), "CI": "1", "PYTHONWARNINGS": ""}
         words = [sys.executable, "-c", "import albert; print(albert.__file__)"]
-        told = subprocess.run(
-            words, cwd=self.place, env={**os.environ, **environment}, capture_output=True, text=True, check=True
+        imported = subprocess.run(
+            words, cwd=self.root, env={**os.environ, **environment}, capture_output=True, text=True, check=True
         ).stdout.strip()
-        if not Path(told).is_relative_to(self.place):
-            raise CheckFailed("the copy", f"is not what is imported, but {told}")
-        self._server = ForkServer(folder, imported=IMPORTED, place=self.place, environment=environment)
+        if not Path(imported).is_relative_to(self.root):
+            raise CheckFailed("the copy", f"is not imported, but {imported}")
+        self._server = ForkServer(folder, imported=IMPORTED, directory=self.root, environment=environment)
 
     def __enter__(self) -> "CopiedProject":
         return self
@@ -209,25 +206,25 @@ class CopiedProject:
         self._server.close()
 
     def not_passed(self, tests: Iterable[str], seconds: float, defect: bool = False) -> list[tuple[str, str]]:
-        """Which tests do not pass in the copy, and the first line of why; TimeoutError when they take too long.
+        """Run tests in the copy: those that do not pass, with the first line of the reason; may raise TimeoutError.
 
-        With a defect, the first failure is the end, what is skipped says nothing, and nothing compiled is kept.
+        With a defect, stop at the first failure, ignore skipped tests, and write no compiled files.
         """
-        told = self._folder / "tests.xml"
-        told.unlink(missing_ok=True)
-        words = ["-q", "-p", "no:cacheprovider", f"--junitxml={told}", *(["-x"] if defect else [])]
+        report = self._folder / "tests.xml"
+        report.unlink(missing_ok=True)
+        words = ["-q", "-p", "no:cacheprovider", f"--junitxml={report}", *(["-x"] if defect else [])]
         words += [f"tests/{test}" for test in sorted(tests)]
         run = self._server.call("pytest:main", [words], {"PYTHONDONTWRITEBYTECODE": "1"} if defect else {})
         try:
             code = run.finish(seconds)
         finally:
-            run.signal(signal.SIGKILL)  # what the tests started ends with them
-        if code not in _RAN or not told.exists():
+            run.signal(signal.SIGKILL)  # also ends processes of the tests
+        if code not in _RAN or not report.exists():
             raise CheckFailed("pytest", f"ended with {code}", run.ending)
         kinds = ("failure", "error") if defect else ("failure", "error", "skipped")
         return [
             (f"{case.get('classname')}::{case.get('name')}", (found.get("message") or found.tag).split("\n")[0])
-            for case in ElementTree.parse(told).iter("testcase")
+            for case in ElementTree.parse(report).iter("testcase")
             for kind in kinds
             for found in case.findall(kind)
         ]

@@ -1,9 +1,7 @@
-"""The same commands in fresh processes that differ in all that must not matter, and in a forked one: the same bytes.
+"""Runs the same commands in different environments; they must give the same bytes.
 
-Tokenizer, corpus, pre-trained model, fine-tuned model and evaluation are made from text whose files lie in another
-order and have other times, with another hash seed, locale, time zone, umask and working directory, and with other
-numbers of workers.
-"""
+Tokenizer, corpus, pre-trained model, fine-tuned model and evaluation are made from files in another order and with
+other times, with another hash seed, locale, time zone, umask and working directory, and other numbers of workers."""
 
 import json
 import os
@@ -22,11 +20,11 @@ from reliability.runs import fork_server
 from reliability.trials import Tries, trial
 
 LOCALES = ("C", "C.UTF-8", "tr_TR.UTF-8", "de_DE.UTF-8")
-"""Those that the machine has are tried; Turkish has an i of its own."""
+"""Used if installed; Turkish changes the case of i differently."""
 TIME_ZONES = ("UTC", "Asia/Kathmandu", "Pacific/Apia")
 UMASKS = (0o022, 0o077, 0o002)
 EVERYTHING = """
-if __name__ == "__main__":  # processes that prepare a corpus import this file again
+if __name__ == "__main__":  # worker processes import this file again
     import json, os, sys
     from albert.cli.main import run
     umask, *commands = json.loads(sys.argv[1])
@@ -38,8 +36,8 @@ if __name__ == "__main__":  # processes that prepare a corpus import this file a
 
 
 @dataclass(frozen=True)
-class Surroundings:
-    """What must not matter."""
+class Environment:
+    """An environment."""
 
     hash_seed: int = 0
     locale: str = "C"
@@ -53,68 +51,70 @@ class Surroundings:
 
 @trial(SAME_BYTES, "sets of tokenizer, corpus, models and evaluation, made in other surroundings", 1, 30, 200)
 def determinism(tries: Tries) -> None:
-    """Make everything under other circumstances each time."""
-    draws = random.Random(tries.seed)
+    """Make everything in a different environment each time."""
+    rng = random.Random(tries.seed)
     material = Material(tries.folder / "material")
     locales = available_locales()
-    first, wrong = made(material, tries.folder, Surroundings(), forked=True)
-    if wrong:
-        raise RuntimeError(wrong)
-    tries.details |= {"files compared": len(first), "locales": ", ".join(locales)}
+    expected, error = make_everything(material, tries.folder, Environment(), forked=True)
+    if error:
+        raise RuntimeError(error)
+    tries.details |= {"files compared": len(expected), "locales": ", ".join(locales)}
     for number in range(tries.count):
-        around = Surroundings(
-            hash_seed=draws.randrange(1, 2**32),
+        environment = Environment(
+            hash_seed=rng.randrange(1, 2**32),
             locale=locales[number % len(locales)],
-            time_zone=draws.choice(TIME_ZONES),
-            umask=draws.choice(UMASKS),
+            time_zone=rng.choice(TIME_ZONES),
+            umask=rng.choice(UMASKS),
             folder=f"place-{number} of its own",
-            workers=draws.choice((1, 2)),
-            backwards=draws.random() < 0.5,
-            age=draws.randrange(10**9),
+            workers=rng.choice((1, 2)),
+            backwards=rng.random() < 0.5,
+            age=rng.randrange(10**9),
         )
-        found, wrong = made(material, tries.folder, around)
-        if not wrong and (different := differences(first, found)):
-            wrong = f"other bytes in {', '.join(different[:6])}"
-        tries.record([f"{around}: {wrong}"] if wrong else [])
+        results, error = make_everything(material, tries.folder, environment)
+        if not error and (different := differences(expected, results)):
+            error = f"other bytes in {', '.join(different[:6])}"
+        tries.record([f"{environment}: {error}"] if error else [])
 
 
-def made(material: Material, folder: Path, around: Surroundings, forked: bool = False) -> tuple[dict[str, str], str]:
-    """SHA-256 of everything that the commands make by its name, and what went wrong."""
-    place = folder / around.folder
-    text, tokenizer, corpus = place / "text", place / "tokenizer", place / "corpus"
+def make_everything(
+    material: Material, folder: Path, environment: Environment, forked: bool = False
+) -> tuple[dict[str, str], str]:
+    """The SHA-256 of each result of the commands, and the error if one failed."""
+    root = folder / environment.folder
+    text, tokenizer, corpus = root / "text", root / "tokenizer", root / "corpus"
     text.mkdir(parents=True)
-    for source in sorted(material.text.iterdir(), reverse=around.backwards):
+    for source in sorted(material.text.iterdir(), reverse=environment.backwards):
         shutil.copyfile(source, text / source.name)
-        os.utime(text / source.name, (around.age, around.age))
+        os.utime(text / source.name, (environment.age, environment.age))
     for table in material.tables.glob("*.jsonl"):
-        shutil.copyfile(table, place / table.name)
-    here = Material(place, text=text, tokenizer=tokenizer, corpus=corpus, tables=place)
-    workers = ["--workers", str(around.workers)]
+        shutil.copyfile(table, root / table.name)
+    copy = Material(root, text=text, tokenizer=tokenizer, corpus=corpus, tables=root)
+    workers = ["--workers", str(environment.workers)]
     commands = [
         ["tokenizer", "train", str(text), "--output", str(tokenizer), "--vocab-size", str(PIECES)],
-        [*here.prepare(corpus), *workers],
-        [*here.pretrain(place / "run", SAVES), *workers],
-        [*here.finetune(place / "run" / "model", place / "fine"), *workers],
-        ["evaluate", "--model", str(place / "fine"), "--predictions", str(place / "answers.jsonl")],
+        [*copy.prepare(corpus), *workers],
+        [*copy.pretrain(root / "run", SAVES), *workers],
+        [*copy.finetune(root / "run" / "model", root / "fine"), *workers],
+        ["evaluate", "--model", str(root / "fine"), "--predictions", str(root / "answers.jsonl")],
     ]
-    program = place / "everything.py"
+    program = root / "everything.py"
     program.write_text(EVERYTHING, encoding="utf-8")
-    words = [str(program), json.dumps([around.umask, *commands])]
+    words = [str(program), json.dumps([environment.umask, *commands])]
     if forked:
         child = fork_server().start(["python", *words])
-        wrong = "" if child.finish() == 0 else child.printed
+        error = "" if child.finish() == 0 else child.printed
     else:
-        working = place / "working directory"
+        working = root / "working directory"
         working.mkdir()
-        mine = {"PYTHONHASHSEED": str(around.hash_seed), "LC_ALL": around.locale, "TZ": around.time_zone}
-        environment = {**os.environ, **mine, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(CHECKOUT)}
-        done = subprocess.run([sys.executable, *words], cwd=working, env=environment, capture_output=True, check=False)
-        wrong = done.stderr.decode("utf-8", "replace") if done.returncode else ""
-    return sums(place, is_a_result), wrong[-500:]
+        own = {"PYTHONHASHSEED": str(environment.hash_seed), "LC_ALL": environment.locale, "TZ": environment.time_zone}
+        variables = {**os.environ, **own, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(CHECKOUT)}
+        done = subprocess.run([sys.executable, *words], cwd=working, env=variables, capture_output=True, check=False)
+        error = done.stderr.decode("utf-8", "replace") if done.returncode else ""
+    return sums(root, is_a_result), error[-500:]
 
 
 def is_a_result(name: str) -> bool:
-    """Whether a file holds what was computed, and not also where, when and how: cards and settings name the place."""
+    """Whether a file has only computed results; cards and settings also have paths and times."""
     path = Path(name)
     if path.parts[0] in ("tokenizer", "corpus"):
         return True
@@ -123,9 +123,9 @@ def is_a_result(name: str) -> bool:
 
 
 def available_locales() -> list[str]:
-    """Of those above, the ones that this machine has."""
+    """The installed ones of LOCALES."""
     if shutil.which("locale") is None:
         return ["C"]
     done = subprocess.run(["locale", "-a"], capture_output=True, text=True, check=True)
-    have = {name.lower().replace("utf8", "utf-8") for name in done.stdout.split()}
-    return [name for name in LOCALES if name.lower() in have]
+    installed = {name.lower().replace("utf8", "utf-8") for name in done.stdout.split()}
+    return [name for name in LOCALES if name.lower() in installed]

@@ -1,10 +1,8 @@
-"""Every call by which a process changes the disk, numbered, so that each can be the one at which something happens.
+"""Intercepts and numbers every call by which a process changes the disk, to inject a fault at any of them.
 
-The functions of `os` that the project and its libraries call, files opened for writing, and what is written to them,
-are replaced by ones that say what they do before and after they do it. What a C or Rust library writes by itself is
-seen as one call. Calls outside of a folder, and TensorBoard's, which come from a thread of its own, are not counted.
-Linux: open directories are looked up in /proc.
-"""
+Patches the functions of `os` that the project and its libraries call, opening files for writing, and writing to them.
+Writes of a C or Rust library are one call. Calls outside of a folder are not counted, nor TensorBoard's, which come
+from another thread. Needs Linux: open directories are looked up in /proc."""
 
 import builtins
 import contextlib
@@ -26,22 +24,22 @@ NOT_COUNTED = "tensorboard"
 _WRITER = "serialize_file"
 Moment = Literal["before", "after"]
 Watcher = Callable[[Moment, str, str], int | None]
-"""Is told the moment, the call's name and its place; of a write, may say how many bytes to take instead of all."""
+"""Called with the moment, the name of the call and its path; for a write, may return n to write 1/n of the bytes."""
 
 
 @dataclass(frozen=True)
 class Fault:
-    """What happens at one of the calls that change the disk below a folder."""
+    """A fault at one of the calls that change the disk below a folder."""
 
     below: str  # the folder
-    number: int = -1  # which call, counted from 0; -1 for none
+    number: int = -1  # of the call, from 0; -1 for none
     moment: Moment = "before"
-    what: str = "kill"  # SIGKILL, "short" for a write of half of the bytes, or the name of an error ("ENOSPC")
-    log: str | None = None  # a file that every call is appended to, a line each
+    what: str = "kill"  # "kill", "short" (write half of the bytes), or the name of an error ("ENOSPC")
+    log: str | None = None  # a file to log all calls to, one per line
 
 
-def meet(fault: Fault) -> None:
-    """Count the calls of this process from now on, and make the fault happen at its call."""
+def inject(fault: Fault) -> None:
+    """Count the calls of this process from now on, and inject the fault at its call."""
     calls = -1
     log = None if fault.log is None else os.open(fault.log, os.O_CREAT | os.O_WRONLY | os.O_APPEND)
 
@@ -64,9 +62,9 @@ def meet(fault: Fault) -> None:
 
 
 def watched(below: Path, watcher: Watcher) -> contextlib.ExitStack:
-    """Tell a watcher of every call that changes the disk below a folder, until the block ends, if there is one.
+    """Call a watcher at every call that changes the disk below a folder, until the returned stack is closed.
 
-    What the watcher itself does to the disk is not told.
+    The watcher's own calls are not reported.
     """
     busy = False
 
@@ -81,22 +79,22 @@ def watched(below: Path, watcher: Watcher) -> contextlib.ExitStack:
     def counted(place: str) -> bool:
         return not busy and place.startswith(str(below)) and NOT_COUNTED not in Path(place).parts
 
-    def told(name: str, place: str, call: Callable[[], Any]) -> Any:
+    def watched_call(name: str, place: str, call: Callable[[], Any]) -> Any:
         if not counted(place):
             return call()
         tell("before", name, place)
         try:
             return call()
         finally:
-            tell("after", name, place)  # of a call that failed, too: what is there already cannot be made
+            tell("after", name, place)  # also after a failed call, such as making an existing directory
 
-    def telling(name: str) -> Callable[..., Any]:
+    def patched(name: str) -> Callable[..., Any]:
         plain = getattr(os, name)
 
         @functools.wraps(plain)
         def call(path: Any, *rest: Any, **options: Any) -> Any:
             folder = options.get("dir_fd", options.get("src_dir_fd"))
-            return told(name, _place(path, folder), lambda: plain(path, *rest, **options))
+            return watched_call(name, _place(path, folder), lambda: plain(path, *rest, **options))
 
         return call
 
@@ -104,7 +102,7 @@ def watched(below: Path, watcher: Watcher) -> contextlib.ExitStack:
 
     @functools.wraps(plain_serialize)
     def serialize_file(data: Any, filename: Any, *rest: Any, **more: Any) -> None:
-        told("write", os.path.abspath(filename), lambda: plain_serialize(data, filename, *rest, **more))
+        watched_call("write", os.path.abspath(filename), lambda: plain_serialize(data, filename, *rest, **more))
 
     class Written(io.FileIO):
         def write(self, data: Any) -> int:  # type: ignore[override]
@@ -125,7 +123,7 @@ def watched(below: Path, watcher: Watcher) -> contextlib.ExitStack:
         if not counted(place) or not set(mode) & set("wax+"):
             return plain_open(file, mode, buffering, encoding, errors, newline, closefd, opener)
         letters = mode.replace("b", "").replace("t", "")
-        raw = told("open", place, lambda: Written(place, letters, closefd, opener))
+        raw = watched_call("open", place, lambda: Written(place, letters, closefd, opener))
         if buffering == 0:
             return raw
         buffered = io.BufferedRandom(raw) if "+" in mode else io.BufferedWriter(raw)
@@ -133,7 +131,7 @@ def watched(below: Path, watcher: Watcher) -> contextlib.ExitStack:
 
     with contextlib.ExitStack() as patches:
         for name in OF_OS:
-            patches.enter_context(patch.object(os, name, telling(name)))
+            patches.enter_context(patch.object(os, name, patched(name)))
         patches.enter_context(patch.object(safetensors.torch, _WRITER, serialize_file))
         for module in (builtins, io):
             patches.enter_context(patch.object(module, "open", opened))
@@ -141,7 +139,7 @@ def watched(below: Path, watcher: Watcher) -> contextlib.ExitStack:
 
 
 def _place(path: Any, folder: int | None) -> str:
-    """Where a call acts, whether it is given a name, a name in an open directory, or an open file."""
+    """The path of a call's argument: a name, a name relative to an open directory, or an open file."""
     if isinstance(path, int):
         return os.readlink(f"/proc/self/fd/{path}")
     if folder is not None:

@@ -1,11 +1,10 @@
-"""Imports modules once and calls functions in forked children: a start costs milliseconds, a death is no less one.
+"""Imports modules once and calls functions in forked children, so that a process starts within milliseconds.
 
-`python -m reliability.fork_server NAME...` imports modules, and calls functions named as `module:function`. It then
-reads lines of JSON: the name of a function, its arguments, the environment, and a file for what the child prints. It
-tells on standard output, a line each: `PROCESS started`, whatever the child tells, and `PROCESS ended CODE`.
+`python -m reliability.fork_server NAME...` imports modules, and calls functions given as `module:function`. It then
+reads lines of JSON: the name of a function, its arguments, the environment, and a file for the child's output. It
+writes events to standard output, one per line: `PROCESS started`, events of the child, and `PROCESS ended CODE`.
 
-Nothing here imports the project, whose copies (see mutants.py) are to be imported anew by each child.
-"""
+Nothing here imports the project, so that each child can import another copy of it (see defects.py)."""
 
 import json
 import os
@@ -13,17 +12,17 @@ import pkgutil
 import select
 import sys
 
-TOLD = 99
-"""The file descriptor on which children tell what they do; what they print goes elsewhere."""
+EVENTS = 99
+"""The file descriptor for events; the children's output goes to a file."""
 
 
 def serve(names: list[str]) -> None:
-    """Call a function for each line, until there are no more lines and no more children."""
-    os.dup2(1, TOLD, inheritable=False)
+    """Call a function for each line of the input, until the input and all children have ended."""
+    os.dup2(1, EVENTS, inheritable=False)
     for name in names:
-        found = pkgutil.resolve_name(name)
+        resolved = pkgutil.resolve_name(name)
         if ":" in name:
-            found()
+            resolved()
     waiting, children, more = b"", set(), True
     while more or children:
         if more and select.select([0], [], [], 0.002)[0]:
@@ -39,7 +38,7 @@ def serve(names: list[str]) -> None:
 
 
 def start(call: str, arguments: list, environment: dict[str, str], printed: str) -> int:
-    """Fork a child, in a process group of its own, that calls a function and ends with its exit code."""
+    """Fork a child, in its own process group, that calls a function and exits with its result."""
     child = os.fork()
     if child == 0:
         os.setsid()
@@ -60,8 +59,8 @@ def start(call: str, arguments: list, environment: dict[str, str], printed: str)
 
 
 def tell(what: str, process: int | None = None) -> None:
-    """One short line, written at once: lines of several processes do not mix."""
-    os.write(TOLD, f"{process or os.getpid()} {what}\n".encode())
+    """Write an event. One short write, so that lines of several processes do not mix."""
+    os.write(EVENTS, f"{process or os.getpid()} {what}\n".encode())
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""`albert` in a child of the fork server: it tells its phases, and meets the fault that it is given."""
+"""`albert` in a child of the fork server: reports the phases of a run, and injects a fault."""
 
 import functools
 import hashlib
@@ -17,16 +17,16 @@ from albert.pretraining import run as pretrain
 from albert.runtime.devices import measured_matmul_rate
 from albert.training import loop as steps
 from albert.training import run_folder
-from reliability.durable_calls import Fault, meet
+from reliability.durable_calls import Fault, inject
 from reliability.fork_server import tell
 
 COMMANDS = ("pretrain", "finetune", "evaluate", "predict", "prepare", "tokenizer")
 WORK = (
     *("albert.cli.tasks", "albert.cli.predict", "albert.inference.files", "albert.pretraining.run_identity"),
-    *("torch._dynamo", "torch.profiler", "typeguard"),  # which torch's optimisers and tyro load when they are used
-    *("sklearn.metrics", "rich._emoji_codes"),  # which the scores of a task and what is printed need
+    *("torch._dynamo", "torch.profiler", "typeguard"),  # imported late by torch's optimisers and tyro
+    *("sklearn.metrics", "rich._emoji_codes"),  # imported late for scores and tables
 )
-"""Imported before the first child is made: what reads the options, and what is loaded when there is work."""
+"""Modules that commands import late; imported before the first fork."""
 PHASES = (
     (steps, "update", "training"),
     (run_folder.RunFolder, "save_checkpoint", "save"),
@@ -34,30 +34,30 @@ PHASES = (
     (pretrain._Run, "_evaluate", "evaluation"),
     (pretrain, "save_model_directory", "end"),
 )
-"""Where functions live that are phases of a run; what comes before the first is its start."""
+"""(owner, function, phase): the functions that are phases of a run; before the first of them it is in \"start\"."""
 
 
 def warm_up() -> None:
-    """Load what commands need, before the first child is made."""
+    """Import what commands need, before the first fork."""
     for name in (*(main.COMMANDS[command].module for command in COMMANDS), *WORK):
         importlib.import_module(name)
-    measured_matmul_rate(torch.device("cpu"), "fp32")  # is measured once a process; children find it
+    measured_matmul_rate(torch.device("cpu"), "fp32")  # cached per process, so children need not measure it
 
 
-def run(words: list[str], stand_still: str, tell_samples: bool, diverge_at: int | None, fault: dict | None) -> int:
-    """Run a command; its exit code. Behind "python", `words` are a file that is run instead, and its words.
+def run(words: list[str], pause_at: str, tell_samples: bool, diverge_at: int | None, fault: dict | None) -> int:
+    """Run a command and return its exit code; if the first word is "python", run a Python file with arguments.
 
-    The process stops for good at the moment `stand_still`: `after-save 2`, say. After `diverge_at` micro-batches there
-    is no loss. `fault` has the fields of a `Fault`.
+    `pause_at` is an event at which the process stops itself: `after-save 2`, say. After `diverge_at` micro-batches the
+    loss is NaN. `fault` has the fields of a `Fault`.
     """
-    for place, name, phase in PHASES:
-        setattr(place, name, telling(phase, getattr(place, name), stand_still))
+    for owner, name, phase in PHASES:
+        setattr(owner, name, with_events(phase, getattr(owner, name), pause_at))
     if tell_samples:
-        batches.PretrainingBatches.micro_batches = telling_samples(batches.PretrainingBatches.micro_batches)
+        batches.PretrainingBatches.micro_batches = with_samples(batches.PretrainingBatches.micro_batches)
     if diverge_at is not None:
         pretrain.pretraining_objective = diverging(pretrain.pretraining_objective, diverge_at)
     if fault is not None:
-        meet(Fault(**fault))
+        inject(Fault(**fault))
     return _run_file(words[1:]) if words[0] == "python" else main.run(words)
 
 
@@ -71,34 +71,34 @@ def _run_file(words: list[str]) -> int:
     return 0
 
 
-def telling(phase: str, function, stand_still: str):
-    """The same function, which tells `PHASE` and `after-PHASE` around each call."""
+def with_events(phase: str, function, pause_at: str):
+    """The function with events `PHASE` and `after-PHASE` around each call."""
     calls = 0
 
-    def at(moment: str) -> None:
-        tell(moment)
-        if f"{moment} {calls}" == stand_still:
+    def report(event: str) -> None:
+        tell(event)
+        if f"{event} {calls}" == pause_at:
             os.kill(os.getpid(), signal.SIGSTOP)
 
     @functools.wraps(function)
-    def announced(*arguments, **options):
+    def wrapper(*arguments, **options):
         nonlocal calls
         calls += 1
-        at(phase)
+        report(phase)
         try:
             return function(*arguments, **options)
         finally:
-            at(f"after-{phase}")
+            report(f"after-{phase}")
 
-    return announced
+    return wrapper
 
 
 def diverging(objective, micro_batch: int):
-    """The same loss, which is no number from one micro-batch on."""
+    """The objective with a loss of NaN after a number of micro-batches."""
     calls = 0
 
     @functools.wraps(objective)
-    def diverged(model, batch):
+    def wrapper(model, batch):
         nonlocal calls
         calls += 1
         sums = objective(model, batch)
@@ -106,23 +106,23 @@ def diverging(objective, micro_batch: int):
             sums.losses["masked_tokens"] = sums.losses["masked_tokens"] * float("nan")
         return sums
 
-    return diverged
+    return wrapper
 
 
-def telling_samples(micro_batches):
-    """The same method, which tells of a step what its samples are, masks and labels included: `samples STEP HASH…`."""
+def with_samples(micro_batches):
+    """The method with an event `samples STEP HASH…` of the samples of each step, masks and labels included."""
 
     @functools.wraps(micro_batches)
-    def announced(self, step: int, rank: int, world_size: int):
-        made = micro_batches(self, step, rank, world_size)
-        tell(" ".join((f"samples {step}", *(digest for batch in made for digest in digests(batch)))))
-        return made
+    def wrapper(self, step: int, rank: int, world_size: int):
+        batches = micro_batches(self, step, rank, world_size)
+        tell(" ".join((f"samples {step}", *(digest for batch in batches for digest in digests(batch)))))
+        return batches
 
-    return announced
+    return wrapper
 
 
 def digests(batch) -> list[str]:
-    """Of each sample of a micro-batch."""
+    """A hash of each sample of a micro-batch."""
     found, begin = [], 0
     for number, length in enumerate(batch.packed.lengths):
         masked = (batch.masked_positions >= begin) & (batch.masked_positions < begin + length)

@@ -1,8 +1,7 @@
-"""Every parser given samples that were made wrong: one error of ours or an answer, in time, within memory, and no act.
+"""Fuzzing: every parser gets mutated samples and must return or raise an AlbertError, within time and memory limits.
 
-A parser is one file or body that somebody else may have written. Samples are mutated with fixed seeds, so
-a number is a sample, and each is read in a process that is watched (confined.py).
-"""
+A parser reads one file or request body from others. Mutations have fixed seeds, so a number identifies a sample; each
+is read in a confined process (confined.py)."""
 
 import asyncio
 import gzip
@@ -55,7 +54,7 @@ SECONDS = 5.0
 Form = Literal["bytes", "text", "table", "json", "json lines", "safetensors", "gzip", "tensorflow index"]
 
 
-# ---- small valid files of the formats that others write --------------------------------------------------------------
+# ---- small valid files -----------------------------------------------------------------------------------------------
 
 TEXT = "A first paragraph. It has two sentences.\n\nA second: “ﬁne”, é, 東京.\r\nA line.\n"
 ROWS = [{"text": f"It was day {n}.", "label": ("bad", "good")[n % 2], "id": f"r{n}"} for n in range(6)]
@@ -95,7 +94,7 @@ def parquet() -> bytes:
     return stream.getvalue()
 
 
-# ---- requests, given to the whole application as a server would, without a socket between ----------------------------
+# ---- requests to the server application, without sockets -------------------------------------------------------------
 
 SAMPLES: dict[str, dict[str, Any]] = {
     "/classify": {"texts": ["It was a day.", "Dull."]},
@@ -107,13 +106,13 @@ SAMPLES: dict[str, dict[str, Any]] = {
 }
 """Address -> a valid body."""
 MODELS = {"/classify": "classifier", "/answer": "answerer"}
-"""Which model of the material answers there; the pre-trained one otherwise."""
+"""The model of the material for an address; otherwise the pre-trained one."""
 
 
 def post(address: str, path: Path) -> str:
-    """Send a file's content to the model in its folder; the status and the beginning of the answer.
+    """Post the content of a file to the model in its folder; returns the status and the beginning of the reply.
 
-    A server's own mistake (500 and more), an answer that is no JSON, or one that tells of this machine is `Broken`.
+    A status of 500 or more, a reply that is not JSON, or one with paths of this machine raises `Broken`.
     """
     key = MODELS.get(address, "pretrained"), os.getpid()
     if key not in _servers:
@@ -125,14 +124,14 @@ def post(address: str, path: Path) -> str:
     try:
         json.loads(reply, parse_constant=_refuse_constant)
     except ValueError as error:
-        raise Broken(f"status {status} with an answer that is no JSON: {text[:200]}") from error
+        raise Broken(f"status {status} with a reply that is not JSON: {text[:200]}") from error
     if "Traceback" in text or str(path.parent.parent) in text:
-        raise Broken(f"status {status} tells of this machine: {text[:200]}")
+        raise Broken(f"status {status} with a path of this machine: {text[:200]}")
     return f"{status} {text[:80]}"
 
 
 def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")
 
 
 class _Server:
@@ -152,7 +151,7 @@ class _Server:
         scope |= {"path": address, "raw_path": address.encode(), "query_string": b"", "root_path": ""}
         scope |= {"headers": headers, "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 80), "state": {}}
         sent: list[Message] = []
-        received: asyncio.Queue[Message] = asyncio.Queue()  # after the body the caller waits for the answer
+        received: asyncio.Queue[Message] = asyncio.Queue()  # after the body the caller waits for the reply
         received.put_nowait({"type": "http.request", "body": body, "more_body": False})
 
         async def send(message: Message) -> None:
@@ -164,21 +163,21 @@ class _Server:
 
 
 _servers: dict[tuple[str, int], _Server] = {}
-"""By model and process: the worker of a server is a thread, which does not come along with a fork."""
+"""By model and process: the server's worker thread does not survive a fork."""
 
 # ---- the parsers -----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Parser:
-    """One way in."""
+    """A parser of files or request bodies."""
 
-    name: str  # of its folder in tests/museum, too
-    file: str  # what a sample is called on the disk
+    name: str  # also of its folder in tests/museum
+    file: str  # file name of a sample
     form: Form  # how it is mutated
     samples: Callable[[Material], Sequence[bytes]]
-    read: Callable[[Path], object]  # as `albert` does, to the last row
-    beside: Callable[[Material], Path] | None = None  # its other files, without the manifest, lie beside it
+    read: Callable[[Path], object]  # reads all of it, as `albert` does
+    beside: Callable[[Material], Path] | None = None  # a folder to copy, without its manifest
 
 
 def _fixed(name: str, file: str, form: Form, sample: str | bytes | dict, read: Callable[[Path], object]) -> Parser:
@@ -187,7 +186,7 @@ def _fixed(name: str, file: str, form: Form, sample: str | bytes | dict, read: C
 
 
 def _made(name: str, folder: str, file: str, form: Form, read: Callable[[Path], object], among: bool = True) -> Parser:
-    """A parser of a file of the material, by its folder; `among` the other files of that folder, or alone."""
+    """A parser of a file of the material; `among`: with the other files of its folder."""
 
     def place(material: Material) -> Path:
         part, _, rest = folder.partition("/")
@@ -211,7 +210,7 @@ def _tokens(path: Path) -> list[int]:
 
 
 def _split(path: Path) -> int:
-    """Whatever file of a prepared corpus it is."""
+    """Read the corpus that a file belongs to."""
     directory = next(place for place in path.parents if (place / "corpus.json").exists())
     corpus = TokenCorpus.open(directory, "train", verify=False)
     return int(corpus.read(0, corpus.n_tokens).sum() + corpus.sentence_starts[-1] + corpus.document_starts[-1])
@@ -304,13 +303,13 @@ BY_NAME = {parser.name: parser for parser in PARSERS}
 
 @trial(LOADING_RUNS_NOTHING, f"mutated inputs of {len(PARSERS)} parsers", 96, 24_000, 2_000_000)
 def fuzzing(tries: Tries) -> None:
-    """Mutate a sample for each parser in turn; inputs that failed are kept in the folder, for tests/museum."""
+    """Mutate samples for each parser in turn; failing inputs are kept in the folder, for tests/museum."""
     mutations = Mutations(Material(tries.folder / "material"), tries.folder, tries.seed)
     record_all(tries, mutations.work, Limits(tries.folder, SECONDS), mutations.keep, "slowest_seconds")
 
 
 class Mutations:
-    """A folder for each parser, with what lies beside its file."""
+    """Numbered mutations, and a folder for each parser."""
 
     def __init__(self, material: Material, folder: Path, seed: int, parsers: Sequence[Parser] = PARSERS) -> None:
         self._seed, self._folder, self._parsers = seed, folder, parsers
@@ -319,14 +318,14 @@ class Mutations:
             arrange(parser, material, folder / "read" / parser.name)
 
     def work(self, number: int) -> str:
-        """One try: a sample made wrong, and read."""
+        """Read a mutated sample."""
         parser = self._parsers[number % len(self._parsers)]
         path = self._folder / "read" / parser.name / parser.file
         path.write_bytes(self._mutated(number))
         return read_watched(parser, path)
 
     def keep(self, number: int) -> str:
-        """Write what a try read to a place where it stays, by the name of its parser; the place."""
+        """Save the input of a try; returns its path."""
         path = self._folder / "failing" / self._parsers[number % len(self._parsers)].name / f"{self._seed}-{number}"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(self._mutated(number))
@@ -339,7 +338,7 @@ class Mutations:
 
 
 def arrange(parser: Parser, material: Material, folder: Path) -> None:
-    """Make the folder that a parser's file is to lie in."""
+    """Make the folder for a parser's file."""
     if parser.beside is None:
         folder.mkdir(parents=True)
     else:
@@ -349,7 +348,7 @@ def arrange(parser: Parser, material: Material, folder: Path) -> None:
 
 
 def read_watched(parser: Parser, path: Path) -> str:
-    """Read a file: "read" or "refused", in one line."""
+    """Read a file; returns "read" or "refused"."""
     try:
         parser.read(path)
     except AlbertError as refusal:
@@ -359,12 +358,12 @@ def read_watched(parser: Parser, path: Path) -> str:
     return "read"
 
 
-# ---- valid samples made wrong: bytes anywhere, and, knowing the form, values, lines, headers and checksums -----------
+# ---- mutations of bytes and, depending on the form, of values, lines, headers and checksums --------------------------
 
-# Bytes alone find the outer door of a parser; what stands behind a checksum or a bracket is reached only by a sample
-# that is still of its form.
+# Mutated bytes are mostly refused early; code behind a checksum or a bracket is reached only by samples that still have
+# the right form.
 LONGEST = 1 << 20
-"""Bytes of a mutated sample."""
+"""Most bytes of a mutated sample."""
 _RAW = "raw-token-"
 _NUMBERS = ("1e999", "-1e999", "NaN", "-Infinity", "9" * 5000, "1" + "0" * 12, "-1", "0", "1.5", "2147483648", "-0.0")
 _TEXTS = ("", "\ud800", "\0", "../../x", "/etc/passwd", "a\nb", "\x1b[31m", "0" * 3000, "éﬁ½İ\u202e", "[MASK]", "nan")
@@ -374,12 +373,12 @@ _CHUNKS = (
     *(b"\n", b"\n\n", b"\t", b",", b'"', b"'", b"{", b"[", b"]" * 99, b"\x80\x05", b"PK\x03\x04", b"\x1f\x8b", b"-1"),
     *(struct.pack("<q", number) for number in (-1, 0, 2**31, 2**62, 2**63 - 1)),
     *(struct.pack("<i", number) for number in (-1, 2**31 - 1)),
-    b"\xff" * 10,  # a protocol buffer's number without an end
+    b"\xff" * 10,  # an endless varint of a protocol buffer
 )
 
 
 def mutated(samples: Sequence[bytes], form: Form, numbers: random.Random) -> bytes:
-    """One of the samples, made wrong in one to four places."""
+    """One of the samples with one to four mutations."""
     sample = numbers.choice(samples)
     for _ in range(numbers.choice((1, 1, 1, 2, 4))):
         change = _bytes_changed if numbers.random() < 0.3 else _BY_FORM[form]
@@ -388,7 +387,7 @@ def mutated(samples: Sequence[bytes], form: Form, numbers: random.Random) -> byt
 
 
 def _bytes_changed(sample: bytes, samples: Sequence[bytes], numbers: random.Random) -> bytes:
-    """Bytes set, put in, taken out, doubled, cut, zeroed, or taken from another sample."""
+    """Flip, insert, replace, remove, repeat, truncate or zero bytes, or append those of another sample."""
     begin, end = sorted(numbers.randrange(len(sample) + 1) for _ in range(2))
     if numbers.random() < 0.6:
         end = min(end, begin + numbers.choice((1, 2, 8, 64)))
@@ -414,7 +413,7 @@ def _bytes_changed(sample: bytes, samples: Sequence[bytes], numbers: random.Rand
 
 
 def _lines_changed(sample: bytes, samples: Sequence[bytes], numbers: random.Random) -> bytes:
-    """Lines left out, doubled, swapped, joined, or of another kind."""
+    """Remove, repeat, swap, join or replace lines."""
     lines = sample.split(b"\n")
     place = numbers.randrange(len(lines))
     match numbers.randrange(6):
@@ -435,7 +434,7 @@ def _lines_changed(sample: bytes, samples: Sequence[bytes], numbers: random.Rand
 
 
 def _fields_changed(sample: bytes, samples: Sequence[bytes], numbers: random.Random) -> bytes:
-    """A field of one row is another, or missing, or there twice."""
+    """Replace, remove or repeat a field of one row."""
     if numbers.random() < 0.4:
         return _lines_changed(sample, samples, numbers)
     lines = sample.split(b"\n")
@@ -450,10 +449,10 @@ def _fields_changed(sample: bytes, samples: Sequence[bytes], numbers: random.Ran
 
 
 def _json_changed(sample: bytes, samples: Sequence[bytes], numbers: random.Random) -> bytes:
-    """A value of the tree is another, or its key is another, missing, or there twice."""
+    """Replace a value of the tree, or rename, remove or repeat its key."""
     try:
         tree = json.loads(sample)
-    except (ValueError, RecursionError):  # an earlier change left no JSON
+    except (ValueError, RecursionError):  # not JSON after an earlier mutation
         return _bytes_changed(sample, samples, numbers)
     places = list(_places(tree))
     if not places:
@@ -480,7 +479,7 @@ def _json_changed(sample: bytes, samples: Sequence[bytes], numbers: random.Rando
 
 
 def _places(tree: Any) -> list[tuple[Any, Any]]:
-    """Every value by what holds it and its key there; of long lists the first and the last."""
+    """(container, key) of every value; of long containers the first and last."""
     found, waiting = [], [tree]
     while waiting:
         holder = waiting.pop()
@@ -508,14 +507,14 @@ def _json_line_changed(sample: bytes, samples: Sequence[bytes], numbers: random.
 
 
 def _header_changed(sample: bytes, samples: Sequence[bytes], numbers: random.Random) -> bytes:
-    """The header of a safetensors file changed as JSON, its length right, or nearly."""
+    """Mutate the header of a safetensors file as JSON, with its correct length or nearly so."""
     if len(sample) < 8:
         return _bytes_changed(sample, samples, numbers)
     length = int.from_bytes(sample[:8], "little")
     header, data = sample[8 : 8 + length], sample[8 + length :]
     changed = _json_changed(header, [header], numbers)
-    said = len(changed) + numbers.choice((0, 0, 0, 0, 1, -1, 2**24, 2**62))
-    return struct.pack("<Q", max(said, 0)) + changed + data
+    stated = len(changed) + numbers.choice((0, 0, 0, 0, 1, -1, 2**24, 2**62))
+    return struct.pack("<Q", max(stated, 0)) + changed + data
 
 
 def _content_changed(sample: bytes, samples: Sequence[bytes], numbers: random.Random) -> bytes:
@@ -527,13 +526,13 @@ def _content_changed(sample: bytes, samples: Sequence[bytes], numbers: random.Ra
 
 
 def _block_changed(sample: bytes, samples: Sequence[bytes], numbers: random.Random) -> bytes:
-    """Bytes of the first block of a LevelDB table, where the entries are, under a checksum that is right again."""
+    """Mutate bytes of the first block of a LevelDB table, with a correct checksum."""
     try:
-        _, place = tensor_bundle._handle(sample, len(sample) - 48)  # the place of a block that is empty
+        _, place = tensor_bundle._handle(sample, len(sample) - 48)  # the handle of an empty block
         index, _ = tensor_bundle._handle(sample, place)
         (_, first), *_ = tensor_bundle._block_entries(tensor_bundle._block(sample, index))
         (_, end), _ = tensor_bundle._handle(first, 0)
-    except ValueError:  # an earlier change left no table
+    except ValueError:  # not a table after an earlier mutation
         return _bytes_changed(sample, samples, numbers)
     content = bytearray(sample[:end])
     for _ in range(numbers.choice((1, 2, 8))):

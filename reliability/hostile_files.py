@@ -1,8 +1,7 @@
-"""Files made to do harm, given to the commands that would meet them: one line, the right exit code, and no act.
+"""Malicious files are refused with one line and the right exit code, without executing or writing anything.
 
-The set is fixed. Each is made by code, from the same bytes every time, and given to `albert` as a user would; nothing
-may be run, fetched, or written but below the folder of the try. Valid models are watched in the same way.
-"""
+The set is fixed. Each file is generated and given to the `albert` command that reads it; no code may run, no network be
+reached, and no file be written outside of the folder of the try. Valid models are checked in the same way."""
 
 import gzip
 import importlib
@@ -31,26 +30,26 @@ from reliability.report import CHECKOUT, LOADING_RUNS_NOTHING
 from reliability.trials import Tries, trial
 
 LONGEST_LINE = 300
-"""Characters of a refusal, paths left out of the count."""
+"""Most characters of an error message, without paths."""
 SECONDS, SECONDS_OF_A_VALID_ONE = 20.0, 120.0
 ABSENT = ("out", "out.jsonl", "pickle-was-run", "../evil.index")
-"""What must not be there after a refusal, below the folder of the try."""
+"""Files that must not exist after a refusal, relative to the folder of the try."""
 _PROGRESS = re.compile(r"(Reading|Preparing|Training|Unpacking|Encoding|Checking)\b")
-"""Lines that a slow machine may see before the error."""
+"""Progress lines that may precede the error on a slow machine."""
 
 Content = bytes | str | dict | Callable[[], bytes]
-"""Of a file: as it is, as JSON, or made when it is needed."""
+"""The content of a file: as it is, as JSON, or generated on demand."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where something hostile is made: an empty folder, and valid things beside it that are not to be changed."""
+    """An empty folder for malicious files, and valid material that must not be changed."""
 
     here: Path
     material: Material
 
     def words(self, command: str) -> list[str]:
-        """A command of words separated by blanks; `{here}` is the folder, other braces are parts of the material."""
+        """The words of a command; `{here}` is the folder, `{m.NAME}` a part of the material."""
         return [word.format(here=self.here, m=self.material) for word in command.split()]
 
     def write(self, name: str, content: Content) -> None:
@@ -60,7 +59,7 @@ class Place:
         path.write_bytes(content.encode() if isinstance(content, str) else content)
 
     def model(self, files: dict[str, Content | None]) -> None:
-        """A copy of a model under `m`, without its manifest, with other files; None takes one away."""
+        """A copy of a model under `m`, without its manifest, with other files; None removes one."""
         shutil.copytree(self.material.pretrained, self.here / "m")
         for name, content in {"MANIFEST.json": None, **files}.items():
             if content is None:
@@ -74,21 +73,21 @@ Make = Callable[[Place], object]
 
 @dataclass(frozen=True)
 class Hostile:
-    """One of the set."""
+    """A malicious file and the expected refusal."""
 
     name: str
-    make: Make  # puts it into the folder
+    make: Make  # creates it in the folder
     command: str  # of `albert`, as `Place.words` takes it
-    code: int  # the exit code that docs/troubleshooting.md promises
-    says: str  # regular expression for the line
-    absent: tuple[str, ...] = ABSENT  # what must not be there afterwards
+    code: int  # the exit code of docs/troubleshooting.md
+    message: str  # regular expression of the message
+    absent: tuple[str, ...] = ABSENT  # files that must not exist afterwards
 
 
-# ---- how they are made -----------------------------------------------------------------------------------------------
+# ---- generators ------------------------------------------------------------------------------------------------------
 
 
 class _Command:
-    """Makes a file when it is unpickled."""
+    """Creates a file when it is unpickled."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return os.system, ("touch pickle-was-run",)
@@ -116,7 +115,7 @@ def _link(name: str, to: str) -> Make:
 
 
 def pipe(name: str) -> Make:
-    """A pipe that nobody writes to."""
+    """A pipe without a writer."""
     return _put(name, os.mkfifo)
 
 
@@ -129,7 +128,7 @@ def _model(files: dict[str, Content | None]) -> Make:
 
 
 def _instead(name: str, content: Content) -> Make:
-    """A model with another file in the place of its weights."""
+    """A model with another file instead of its weights."""
     return _model({"model.safetensors": None, name: content})
 
 
@@ -138,7 +137,7 @@ def _weights(content: bytes) -> Make:
 
 
 def _config(twice: bool = False, **changes: str) -> Make:
-    """A model whose configuration has other values, each as JSON's text, or has their keys twice."""
+    """A model whose configuration has other values (as JSON text), or these keys twice."""
 
     def make(place: Place) -> None:
         content = json.loads((place.material.pretrained / "config.json").read_bytes())
@@ -150,7 +149,7 @@ def _config(twice: bool = False, **changes: str) -> Make:
 
 
 def _header(content: object, data: bytes = b"", length: int | None = None) -> Make:
-    """A model whose safetensors file has a header, whatever it says."""
+    """A model whose safetensors file has the given header."""
     text = content if isinstance(content, bytes) else json.dumps(content).encode()
     return _weights(struct.pack("<Q", len(text) if length is None else length) + text + data)
 
@@ -160,7 +159,7 @@ def _tensor(begin: int, end: int, shape: list[int], dtype: str = "F32") -> dict[
 
 
 def zip_archive(members: Iterable[tuple[str, bytes]], mode: int = 0, how: int = zipfile.ZIP_STORED) -> bytes:
-    """A zip file of members with the mode of files in Unix."""
+    """A zip file; `mode` is the Unix mode of its members."""
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w") as archive:
         for name, content in members:
@@ -173,7 +172,7 @@ def zip_archive(members: Iterable[tuple[str, bytes]], mode: int = 0, how: int = 
 def tar_archive(
     members: Iterable[tuple[str, bytes]], kind: bytes = tarfile.REGTYPE, link: str = "", mode: str = "w"
 ) -> bytes:
-    """A tar file of members of a kind, links that lead somewhere say."""
+    """A tar file of members of a kind, such as links."""
     stream = io.BytesIO()
     with tarfile.open(fileobj=stream, mode=mode) as archive:  # type: ignore[call-overload]
         for name, content in members:
@@ -192,8 +191,8 @@ def _zip(name: str, content: bytes = b"index", mode: int = 0) -> Make:
     return _file("a.zip", partial(zip_archive, [(name, content)], mode, zipfile.ZIP_DEFLATED))
 
 
-def _lying_zip() -> bytes:
-    """A member that says it is small, and is not."""
+def _zip_with_wrong_size() -> bytes:
+    """A zip file with a member that is larger than stated."""
     data = zip_archive([("model.ckpt.index", bytes(2**20))], how=zipfile.ZIP_DEFLATED)
     return data.replace(struct.pack("<I", 2**20), struct.pack("<I", 16))
 
@@ -229,7 +228,7 @@ _LAUGHS = (
 )
 _ENTITY = '<!DOCTYPE m [<!ENTITY x SYSTEM "file:///etc/passwd">]><mediawiki>&x;</mediawiki>'
 _PAIRS = {"model": {"type": "BPE", "vocab": {"a": 0}, "merges": ["a b", "ab c"]}, "added_tokens": []}
-"""In the manner of tokenizers#2094, at whose few lines the Rust library panics."""
+"""As in tokenizers#2094, where the Rust library panics."""
 _LONG = ["x" * 500_000, -1.0]
 _SPECIAL = [[piece, 0.0] for piece in ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]")]
 _LONG_PIECES = {"model": {"type": "Unigram", "unk_id": 1, "vocab": [*_SPECIAL, _LONG, _LONG]}}
@@ -238,7 +237,7 @@ _EIGHTY_MB = bytes(80_000_000)
 _DEEP = '{"a":' * 200_000
 
 _THEIRS = _all(_file("theirs/own", b""), _link("out", "theirs"), _file("text/a.txt", "It was a day. " * 50))
-"""The output is a link into a folder that is somebody else's."""
+"""The output is a link into the folder of another user."""
 
 _PICKLES_ARE = "is a pickle, which can run code and is never loaded"
 _SAFETENSORS_PICKLE = "is a pickle, not safetensors"
@@ -323,7 +322,7 @@ _TABLE: dict[str, dict[str, tuple[Make, int, str]]] = {
         "zip with a drive": (_zip("C:/evil.index"), 65, _OUTSIDE),
         "zip with a symbolic link": (_zip("m.index", mode=0o120777), 65, "holds a link"),
         "zip that unpacks to 80 MB": (_zip("m.index", _EIGHTY_MB), 65, "do not unpack it"),
-        "zip whose sizes lie": (_file("a.zip", _lying_zip), 65, "size|complete archive"),
+        "zip whose sizes lie": (_file("a.zip", _zip_with_wrong_size), 65, "size|complete archive"),
         "7z under the name of zip": (_file("a.zip", b"7z\xbc\xaf\x27\x1c" + bytes(99)), 65, "whole archive"),
     },
     TRAIN: {
@@ -377,12 +376,12 @@ _TABLE: dict[str, dict[str, tuple[Make, int, str]]] = {
         "input with a key twice": (_file("in.jsonl", '{"text": "a", "text": "b"}\n'), 65, "twice"),
     },
 }
-"""Command -> name -> how it is made, the exit code, what the line says."""
+"""Command -> name -> generator, exit code, message."""
 CASES: tuple[Hostile, ...] = (
     *(
-        Hostile(name, make, command, code, says)
+        Hostile(name, make, command, code, message)
         for command, rows in _TABLE.items()
-        for name, (make, code, says) in rows.items()
+        for name, (make, code, message) in rows.items()
     ),
     Hostile("output through a link", _THEIRS, TRAIN, 73, "exists already", ("theirs/spiece.model",)),
 )
@@ -390,46 +389,46 @@ CASES: tuple[Hostile, ...] = (
 
 @trial(LOADING_RUNS_NOTHING, "hostile files and archives, each given to the command that would meet it", len(CASES))
 def hostile_files(tries: Tries) -> None:
-    """The first `count` of the set; a lane with as many takes all."""
-    for case, verdict in met(CASES[: tries.count], Material(tries.folder / "material"), tries.folder):
+    """The first `count` of the set."""
+    for case, verdict in try_cases(CASES[: tries.count], Material(tries.folder / "material"), tries.folder):
         tries.record([f"{case.name}: {verdict.failure}"] if verdict.failure else [], verdict.kind)
 
 
-def met(cases: Sequence[Hostile], material: Material, folder: Path) -> Iterator[tuple[Hostile, Verdict]]:
-    """Give each to its command, in a process of its own: none has the memory that another took."""
-    for part in (material.pretrained, material.corpus):  # made before anything is watched
+def try_cases(cases: Sequence[Hostile], material: Material, folder: Path) -> Iterator[tuple[Hostile, Verdict]]:
+    """Run each command in a new process, so that all have the same free memory."""
+    for part in (material.pretrained, material.corpus):  # made before watching
         assert part.is_dir()
     for command in {case.command.split()[0] for case in cases}:
-        importlib.import_module(COMMANDS[command].module)  # once, not in every process
+        importlib.import_module(COMMANDS[command].module)  # once, instead of in every process
     for number, case in enumerate(cases):
         place = Place(folder / "tries" / str(number), material)
-        work = partial(_meet, case, place, folder)
+        work = partial(_try_case, case, place, folder)
         (verdict,) = confined(lambda _, work=work: work(), 1, Limits(place.here.parent, SECONDS))
         yield case, verdict
 
 
-def _meet(case: Hostile, place: Place, folder: Path) -> str:
-    """How a command ends that meets it; Broken when it does not end as it must."""
+def _try_case(case: Hostile, place: Place, folder: Path) -> str:
+    """Run the command; returns its exit code as a kind, or raises Broken."""
     shutil.rmtree(place.here, ignore_errors=True)
     place.here.mkdir(parents=True)
     case.make(place)
-    code, said = albert(place.words(case.command))
-    lines = [line for line in said.splitlines() if not _PROGRESS.match(line)]
+    code, stderr = albert(place.words(case.command))
+    lines = [line for line in stderr.splitlines() if not _PROGRESS.match(line)]
     if code != case.code:
-        raise Broken(f"exit code {code}, {case.code} is expected: {said[:300]!r}")
+        raise Broken(f"exit code {code}, {case.code} is expected: {stderr[:300]!r}")
     if len(lines) != 1 or not lines[0].startswith("albert: error: ") or not lines[0].isprintable():
         raise Broken(f"not one line: {lines!r}"[:300])
-    told = lines[0].replace(str(folder), "")
-    if len(told) > LONGEST_LINE:
-        raise Broken(f"a line of {len(told)} characters: {told}")
-    if not re.search(case.says, told):
-        raise Broken(f"says something else than {case.says!r}: {told}")
+    message = lines[0].replace(str(folder), "")
+    if len(message) > LONGEST_LINE:
+        raise Broken(f"a line of {len(message)} characters: {message}")
+    if not re.search(case.message, message):
+        raise Broken(f"does not match {case.message!r}: {message}")
     if left := [name for name in case.absent if (place.here / name).exists()]:
         raise Broken(f"left {left} behind")
     return f"exit_code_{code}"
 
 
-# ---- valid ones, watched ---------------------------------------------------------------------------------------------
+# ---- valid files -----------------------------------------------------------------------------------------------------
 
 OPENINGS = (
     "info {m.pretrained}",
@@ -444,27 +443,27 @@ OPENINGS = (
     "quantize {m.pretrained} --output {here}/quantized",
     "predict {m.pretrained} --order First. Second.",
 )
-"""Commands that open a model, a corpus or a tokenizer of this machine."""
+"""Commands that open a local model, corpus or tokenizer."""
 
 
 @trial(LOADING_RUNS_NOTHING, "openings of valid models, corpora and tokenizers, listened to", 4, len(OPENINGS))
 def nothing_is_run(tries: Tries) -> None:
-    """Each opening twice: the first time modules may be imported, the second time there is nothing left to import."""
+    """Run each command twice: modules may be imported the first time only."""
     openings = OPENINGS[: tries.count]
     folder = tries.folder / "tries"
     folder.mkdir()
     material = Material(tries.folder / "material")
     for part in (material.quantized, material.classifier, material.answerer, material.corpus):
-        assert part.is_dir()  # made before anything is watched, and what making and opening them loads is loaded
+        assert part.is_dir()  # made before watching, with the imports this needs
     commands = []
     for number, opening in enumerate(openings):
         importlib.import_module(COMMANDS[opening.split()[0]].module)
         commands += [Place(folder / f"{number}-{turn}", material).words(opening) for turn in range(2)]
 
     def opened(number: int) -> str:
-        code, said = albert(commands[number])
+        code, stderr = albert(commands[number])
         if code:
-            raise Broken(f"exit code {code}: {said[-300:]}")
+            raise Broken(f"exit code {code}: {stderr[-300:]}")
         return ""
 
     for verdict in confined(opened, len(commands), Limits(folder, SECONDS_OF_A_VALID_ONE, memory=2 << 30)):
@@ -472,10 +471,10 @@ def nothing_is_run(tries: Tries) -> None:
         tries.record(failure, done=verdict.number % 2)
 
 
-# ---- pinned versions: above the floors that advisories name, and asked after at the service --------------------------
+# ---- pinned versions and security advisories -------------------------------------------------------------------------
 
-# The floors are checked without a network. The service is asked through `pip-audit`, where that is installed; where it
-# is not, or the service is out of reach, the report says so: an audit that did not happen is not a clean one.
+# Minimum versions are checked without a network. The advisory service is queried by `pip-audit`, if installed; the
+# report says if it was not, since a missing audit is not a passed one.
 CONSTRAINTS = CHECKOUT / "constraints.txt"
 SECONDS_OF_THE_SERVICE = 240
 NOT_ASKED = "not asked"
@@ -485,17 +484,17 @@ FLOORS = {
     "sentencepiece": ("0.2.3", "0.2.1 ends the process on a damaged model (sentencepiece#1263, #1269)"),
     "starlette": ("1.3.1", "bodies of forms without a bound (CVE-2024-47874)"),
 }
-"""Package -> the lowest version without a known defect that matters here, and which defect that is."""
+"""Package -> the lowest version without a known relevant vulnerability, and that vulnerability."""
 
 
 def pinned() -> dict[str, str]:
-    """Package -> version, as constraints.txt has them."""
+    """Package -> version, from constraints.txt."""
     found = re.findall(r"^([A-Za-z0-9_.-]+)==(\S+)$", CONSTRAINTS.read_text(encoding="utf-8"), re.MULTILINE)
     return {name.lower(): version for name, version in found}
 
 
 def below_floors(versions: dict[str, str]) -> list[str]:
-    """Each package that is absent or too old, with the reason."""
+    """The packages that are missing or too old, with the reason."""
     return [
         f"{name} {versions.get(name, 'is not pinned')}: at least {lowest}, {because}"
         for name, (lowest, because) in FLOORS.items()
@@ -504,21 +503,21 @@ def below_floors(versions: dict[str, str]) -> list[str]:
 
 
 def advisories() -> tuple[str, list[str]]:
-    """What the service said ("asked", or why it was not), and each finding."""
+    """The status of the query and the findings of the service."""
     words = ["pip-audit", "--requirement", str(CONSTRAINTS), "--no-deps", "--disable-pip", "--format", "json"]
     try:
         done = subprocess.run(words, capture_output=True, text=True, timeout=SECONDS_OF_THE_SERVICE, check=False)
     except (FileNotFoundError, subprocess.TimeoutExpired) as error:
         return f"{NOT_ASKED}: {error}", []
-    return understood(done.stdout, done.stderr)
+    return parse_audit(done.stdout, done.stderr)
 
 
-def understood(answer: str, said: str) -> tuple[str, list[str]]:
-    """`advisories`, of what pip-audit printed and said on stderr."""
+def parse_audit(output: str, stderr: str) -> tuple[str, list[str]]:
+    """The status and findings in the output of pip-audit."""
     try:
-        packages = json.loads(answer)["dependencies"]
+        packages = json.loads(output)["dependencies"]
     except (ValueError, KeyError, TypeError):
-        return f"{NOT_ASKED}: {' '.join(said.split())[-120:] or 'no answer'}", []
+        return f"{NOT_ASKED}: {' '.join(stderr.split())[-120:] or 'no answer'}", []
     found = [(package, finding) for package in packages for finding in package.get("vulns", [])]
     findings = [f"{package['name']} {package['version']}: {finding['id']}" for package, finding in found]
     return f"asked about {len(packages)}", findings
@@ -526,7 +525,7 @@ def understood(answer: str, said: str) -> tuple[str, list[str]]:
 
 @trial(LOADING_RUNS_NOTHING, "pinned versions held against floors", 1)
 def dependencies(tries: Tries) -> None:
-    """Floors first, then the service."""
+    """Check minimum versions, then query the service."""
     versions = pinned()
     service, findings = advisories()
     asked = not service.startswith(NOT_ASKED)

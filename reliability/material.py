@@ -1,4 +1,4 @@
-"""A little of everything that `albert` reads and writes, always the same bytes; and commands on it."""
+"""Small corpora, models and tables, always with the same bytes, and commands that use them."""
 
 import contextlib
 import io
@@ -29,9 +29,9 @@ from albert.text.tokenizer_loading import load_tokenizer
 from reliability.report import CHECKOUT
 
 TENSORFLOW = CHECKOUT / "tests" / "checkpoints" / "tensorflow" / "classifier"
-"""A checkpoint that TensorFlow wrote."""
+"""A checkpoint written by TensorFlow."""
 CHAPTERS, CHARACTERS = 40, 1_500
-"""How many chapters of the sample, and how much of each."""
+"""Number of chapters of the sample texts, and characters of each."""
 PIECES = 300
 RECIPE = PretrainingRecipe(
     model=AlbertConfig(
@@ -56,22 +56,22 @@ RECIPE = PretrainingRecipe(
     evaluation_sequences=24,
     checkpoint_every=2,
 )
-"""Twelve updates of two layers, dropout included, that evaluate and save every few."""
+"""Two layers with dropout, twelve updates, with frequent evaluations and checkpoints."""
 
 
 def with_steps(steps: int, **changes: int) -> PretrainingRecipe:
-    """The recipe with another number of updates, and other changes."""
+    """The recipe with another number of updates and other changes."""
     return replace(RECIPE, schedule=replace(RECIPE.schedule, total_steps=steps), **changes)
 
 
 SHORT = with_steps(4, evaluate_every=4, log_every=2)
 SAVES = replace(SHORT, keep_checkpoints=1)
-"""A first save, a second one after which the first goes, a model."""
+"""Saves two checkpoints, removes the first, and writes a model."""
 LABELS = {"id2label": {0: "negative", 1: "positive"}, "problem_type": "single_label_classification"}
 
 
 class Material:
-    """Each part is made when it is first asked for, unless it is given; nobody writes into it."""
+    """Parts that are made on first use, unless given; they are never written to."""
 
     def __init__(self, folder: Path, **parts: Path) -> None:
         self.folder = folder
@@ -82,7 +82,7 @@ class Material:
 
     @cached_property
     def text(self) -> Path:
-        """A folder of two files of documents."""
+        """A folder with two files of documents."""
         (self.folder / "text").mkdir()
         write_text_corpus(self.folder / "text" / "one.jsonl", self._chapters[::2])
         write_text_corpus(self.folder / "text" / "two.jsonl", self._chapters[1::2])
@@ -90,7 +90,7 @@ class Material:
 
     @cached_property
     def tables(self) -> Path:
-        """A folder of two tables of passages of three kinds, train.jsonl and dev.jsonl."""
+        """A folder with train.jsonl and dev.jsonl, tables of passages with three labels."""
         cut = [passage for chapter in self._chapters for passage in cut_passages(chapter)]
         passages = [Passage(passage.text, str(number % 3), passage.chapter) for number, passage in enumerate(cut)]
         write_passages(self.folder / "train.jsonl", passages[:24])
@@ -102,7 +102,7 @@ class Material:
         lambda self: self._tokenizer("other-tokenizer", [text.upper()[::-1] for text in self._documents])
     )
     corpus = cached_property(lambda self: self._corpus("corpus", 0))
-    other_corpus = cached_property(lambda self: self._corpus("other-corpus", 1))  # other documents are held out
+    other_corpus = cached_property(lambda self: self._corpus("other-corpus", 1))  # with other held-out documents
     pretrained = cached_property(lambda self: self._model("pretrained", AlbertForPreTraining(_config(0))))
     other_pretrained = cached_property(lambda self: self._model("other-pretrained", AlbertForPreTraining(_config(1))))
     classifier = cached_property(
@@ -114,7 +114,7 @@ class Material:
 
     @cached_property
     def quantized(self) -> Path:
-        """The pre-trained model with integers for matrices."""
+        """The pre-trained model in int8."""
         quantize_directory(self.pretrained, self.folder / "quantized")
         return self.folder / "quantized"
 
@@ -133,13 +133,13 @@ class Material:
         return self.folder / name
 
     def _run(self, name: str, seed: int) -> Path:
-        code, said = albert(self.pretrain(self.folder / name, replace(SHORT, seed=seed)))
+        code, printed = albert(self.pretrain(self.folder / name, replace(SHORT, seed=seed)))
         if code != 0:
-            raise RuntimeError(said)
+            raise RuntimeError(printed)
         return self.folder / name
 
     def pretrain(self, output: Path, recipe: PretrainingRecipe = RECIPE) -> list[str]:
-        """`albert pretrain` of a recipe, which is kept beside the output."""
+        """`albert pretrain` with a recipe, which is saved beside the output."""
         path = output.with_suffix(".recipe.json")
         if not path.exists():
             save_json(path, recipe)
@@ -151,7 +151,7 @@ class Material:
         return [*words, "--held-out", "0.2", "--shard-megabytes", "0.012", "--workers", "1"]
 
     def finetune(self, model: Path, output: Path) -> list[str]:
-        """`albert finetune` of a model on the tables: three updates, the best model of all is taken."""
+        """`albert finetune` of a model on the tables: three updates, of which the best is kept."""
         words = ["finetune", "--train", str(self.tables / "train.jsonl"), "--dev", str(self.tables / "dev.jsonl")]
         words += ["--text", "text", "--label", "label", "--device", "cpu", "--select", "best", "--epochs", "1"]
         words += ["--batch-size", "8", "--evaluate-every", "1", "--checkpoint-every", "1"]
@@ -164,21 +164,21 @@ def _config(seed: int) -> AlbertConfig:
 
 
 def albert(words: list[str]) -> tuple[int, str]:
-    """Run a command in this process; its exit code and what it wrote to standard error."""
-    said = io.StringIO()
-    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(said):
+    """Run a command in this process; returns its exit code and standard error."""
+    stderr = io.StringIO()
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(stderr):
         code = run(words)
-    return code, said.getvalue()
+    return code, stderr.getvalue()
 
 
 # ---- trees of files --------------------------------------------------------------------------------------------------
 
 
-def sums(folder: Path, counts: Callable[[str], bool] = lambda name: True) -> dict[str, str]:
-    """SHA-256 of every file below a folder by its name, of those that count."""
-    return {name: file_hash(folder / name) for name in sorted(files_below(folder)) if counts(name)}
+def sums(folder: Path, include: Callable[[str], bool] = lambda name: True) -> dict[str, str]:
+    """The SHA-256 of the files below a folder, by name."""
+    return {name: file_hash(folder / name) for name in sorted(files_below(folder)) if include(name)}
 
 
 def differences(first: dict[str, str], other: dict[str, str]) -> list[str]:
-    """Names of files that only one has, or that are not the same."""
+    """Names of files that differ or are missing on one side."""
     return sorted(name for name in first.keys() | other.keys() if first.get(name) != other.get(name))

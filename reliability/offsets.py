@@ -1,4 +1,4 @@
-"""Questions on random contexts: every answer is a slice of the text, every token in a window, nothing is lost."""
+"""Questions on random contexts: every answer is a slice of the text, and every token is in a window."""
 
 import functools
 import random
@@ -29,7 +29,7 @@ MAX_LENGTH, QUESTION_LENGTH, STRIDE, ANSWER_TOKENS = 24, 6, 7, 5
     ANSWERS_ARE_SLICES, "random Unicode contexts, read by 3 tokenizers and cut into windows", 600, 1_000_000, 10_000_000
 )
 def offsets(tries: Tries) -> None:
-    """Ask about contexts, some hundreds at a time, of each tokenizer in turn."""
+    """Check batches of contexts, with each tokenizer in turn."""
     tokenizers = tokenizers_of(Material(tries.folder / "material"), tries.folder)
     sizes = [min(AT_A_TIME, tries.count - begin) for begin in range(0, tries.count, AT_A_TIME)]
 
@@ -45,15 +45,15 @@ def offsets(tries: Tries) -> None:
 
 
 def tokenizers_of(material: Material, folder: Path) -> list[Tokenizer]:
-    """SentencePiece as ALBERT has it, the same with case and accents kept, and WordPiece."""
+    """ALBERT's SentencePiece, the same with case and accents kept, and WordPiece."""
     (folder / "vocab.txt").write_text(WORDPIECE, encoding="utf-8")
     plain = material.tokenizer / "spiece.model"
-    kept = load_tokenizer(plain, lower_case=False, keep_accents=True)
-    return [load_tokenizer(plain), kept, load_tokenizer(folder / "vocab.txt")]
+    cased = load_tokenizer(plain, lower_case=False, keep_accents=True)
+    return [load_tokenizer(plain), cased, load_tokenizer(folder / "vocab.txt")]
 
 
 def check_batch(contexts: list[str], tokenizer: Tokenizer, numbers: random.Random) -> str:
-    """Ask about each context once; what was counted, as words."""
+    """Check one question per context; returns counts as "name=number" words."""
     examples = [_question(context, numbers) for context in contexts]
     features = span_features(examples, tokenizer, MAX_LENGTH, QUESTION_LENGTH, STRIDE)
     for example, spans in zip(examples, features.character_spans, strict=True):
@@ -79,13 +79,13 @@ FRAGMENTS = (
     *("“", "▁", "▁a", "##s", "[MASK]", "[SEP]", "<unk>", "<pad>", "[CLS]", "[UNK]", "²", "\u0345"),
     *("\U0001d15e",),
 )
-"""Whole words, characters that grow, shrink, fold or vanish when they are normalised, and what tokenizers write."""
+"""Words, characters whose normalisation has another length, and tokens of tokenizers."""
 _ENDS = (0x80, 0x800, 0x3000, 0x10000, sys.maxunicode + 1)
-"""Ranges of code points; each is drawn from as often."""
+"""Upper ends of ranges of code points, drawn equally often."""
 
 
 def random_context(numbers: random.Random) -> str:
-    """0 to about 60 characters; one in a thousand is longer by far."""
+    """0 to about 60 characters; one in a thousand is 100 times as long."""
     pieces = numbers.choices(FRAGMENTS, k=numbers.randrange(16))
     for _ in range(numbers.randrange(6)):
         pieces.insert(numbers.randrange(len(pieces) + 1), chr(numbers.randrange(numbers.choice(_ENDS))))
@@ -100,23 +100,23 @@ def _question(context: str, numbers: random.Random) -> Example:
 
 
 def _check_places(context: str, spans: np.ndarray) -> None:
-    """Tokens are slices, in their order."""
+    """Tokens are slices of the context, in order."""
     starts, ends = spans[:, 0], spans[:, 1]
     if len(spans) and not (starts.min() >= 0 and ends.max() <= len(context) and (starts <= ends).all()):
-        raise Broken(f"{context!r}: a token lies outside of it")
+        raise Broken(f"{context!r}: a token is outside of it")
     if (np.diff(starts) < 0).any() or (np.diff(ends) < 0).any():
         raise Broken(f"{context!r}: tokens are not in order")
 
 
 def _check_left_out(context: str, spans: np.ndarray, tokenizer: Tokenizer) -> None:
-    """What no token covers is what the tokenizer drops wherever it stands."""
+    """Characters in no token are those that the tokenizer drops everywhere."""
     covered = np.zeros(len(context) + 1, bool)
     for start, end in spans.tolist():
         covered[start:end] = True
-    for place in np.flatnonzero(~covered[:-1]).tolist():
-        mark = unicodedata.category(context[place])[0] == "M"
-        if not mark and not _is_dropped(tokenizer, context[place]):
-            raise Broken(f"{context!r}: character {place}, {context[place]!r}, is in no token")
+    for i in np.flatnonzero(~covered[:-1]).tolist():
+        mark = unicodedata.category(context[i])[0] == "M"
+        if not mark and not _is_dropped(tokenizer, context[i]):
+            raise Broken(f"{context!r}: character {i}, {context[i]!r}, is in no token")
 
 
 @functools.cache
@@ -125,22 +125,22 @@ def _is_dropped(tokenizer: Tokenizer, character: str) -> bool:
 
 
 def _check_gold(example: Example, spans: np.ndarray) -> None:
-    """From a gold answer to its tokens and back: nothing of it that any token covers is lost."""
+    """The tokens of a gold answer cover all of it that is covered by tokens."""
     context, gold = example.texts[1], example.answers[0]
     assert gold.start is not None
     end = gold.start + len(gold.text)
     touched = spans[(spans[:, 0] < end) & (spans[:, 1] > gold.start)]
-    place = token_span(spans, gold)
-    if (place is None) != (len(touched) == 0):
-        raise Broken(f"{context!r}: the answer at {gold.start} has tokens, and none are found")
-    if place is not None:
-        first, last = place
+    found = token_span(spans, gold)
+    if (found is None) != (len(touched) == 0):
+        raise Broken(f"{context!r}: the answer at {gold.start} has tokens, but none are found")
+    if found is not None:
+        first, last = found
         if spans[first, 0] > touched[:, 0].min() or spans[last, 1] < touched[:, 1].max():
             raise Broken(f"{context!r}: the answer at {gold.start} is cut")
 
 
 def _check_windows(examples: Sequence[Example], features: SpanFeatures) -> None:
-    """Every token stands in a window with its own id, and is judged in exactly one."""
+    """Every token is in a window, and judged in exactly one."""
     judged = [np.zeros(len(spans), int) for spans in features.character_spans]
     for number, window in enumerate(features.windows):
         judged[window.example][window.first_token : window.first_token + window.n_tokens] += window.best
@@ -152,7 +152,7 @@ def _check_windows(examples: Sequence[Example], features: SpanFeatures) -> None:
 
 
 def _check_answers(examples: Sequence[Example], features: SpanFeatures, numbers: random.Random) -> int:
-    """Whatever a model says, its answers are slices of the contexts; how many there were."""
+    """Answers from random logits are slices of the contexts; returns their number."""
     draws = np.random.default_rng(numbers.getrandbits(32))
     rows = [draws.standard_normal((int(length), 2)) for length in features.sequences.lengths]
     found = best_answers(examples, features, rows, ANSWER_TOKENS, n_best=3, may_be_absent=numbers.random() < 0.5)
@@ -162,5 +162,5 @@ def _check_answers(examples: Sequence[Example], features: SpanFeatures, numbers:
             raise Broken(f"{context!r}: {len(spans)} tokens and {len(answers.candidates)} answers")
         for candidate in answers.candidates:
             if candidate.text != context[candidate.start : candidate.end]:
-                raise Broken(f"{context!r}: {candidate.text!r} is not what stands at {candidate.start}")
+                raise Broken(f"{context!r}: {candidate.text!r} is not the text at {candidate.start}")
     return sum(len(answers.candidates) for answers in found)

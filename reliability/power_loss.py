@@ -1,13 +1,12 @@
-"""Power loss: after each call that changes the disk, every legal state of a disk that lost what was not flushed.
+"""Power loss: after each call that changes the disk, possible states of a disk that lost its unflushed data.
 
-SIGKILL leaves the system's cache alone, so kills cannot show that an `fsync` is missing; this can. What was promised
-before the power went must be there, and what bears a final name must be whole. The same states are shown to five
-deliberate defects, of which each must break a promise in one of them.
+SIGKILL keeps the system's cache, so kills cannot reveal a missing `fsync`; this can. Whatever was written completely
+before the power loss must be there, and final files must be complete. Five deliberate defects are tested in the same
+way; each must be detected.
 
-The disk is modelled after what file systems promise and no more (Pillai et al. 2014, "All file systems are not created
-equal"): without `fsync` of a file its content may be nothing, a beginning, zeros, or all; without that of a directory
-each change to its entries may have happened or not, whatever became of the others; a rename happens or does not.
-"""
+The model of the disk assumes only what file systems guarantee (Pillai et al. 2014, "All file systems are not created
+equal"): without `fsync` of a file its content may be empty, truncated, zeros, or complete; without that of a directory
+each change of its entries may be lost independently; a rename is atomic."""
 
 import os
 import random
@@ -37,26 +36,26 @@ from reliability.trials import Tries, trial
 
 @trial(KILL_IT_ANY_TIME, "states of a disk whose power went", 300, 5000, 50_000)
 def power_loss(tries: Tries) -> None:
-    """Lose the power everywhere."""
-    draws = random.Random(tries.seed)
+    """Lose power at every call of every work."""
+    rng = random.Random(tries.seed)
     for work in works(Material(tries.folder / "material")):
         most = max(1, round(tries.count * work.share))
-        for number, broken in enumerate(states(work, tries.folder / work.name, most, draws)):
-            told = [f"{work.name}, state {number}: {what}" for what in broken]
-            tries.record(told, f"states of {work.name}")
+        for number, broken in enumerate(states(work, tries.folder / work.name, most, rng)):
+            failures = [f"{work.name}, state {number}: {what}" for what in broken]
+            tries.record(failures, f"states of {work.name}")
     caught = 0
     for name, defect in DEFECTS.items():
         with defect():
-            place = tries.folder / name.replace(" ", "-")
-            found = any(states(CHECKPOINTS, place, 400, random.Random(tries.seed), True))
-        caught += found
-        tries.failures += [] if found else [f"the deliberate defect was not noticed: {name}"]
+            folder = tries.folder / name.replace(" ", "-")
+            detected = any(states(CHECKPOINTS, folder, 400, random.Random(tries.seed), True))
+        caught += detected
+        tries.failures += [] if detected else [f"the deliberate defect was not detected: {name}"]
     tries.details["deliberate defects caught"] = f"{caught} of {len(DEFECTS)}"
 
 
 @dataclass
 class Promised:
-    """What the work has promised so far: the newest version that is written, and the content of each."""
+    """What was written completely so far: the newest version, and the content of each."""
 
     version: int = 0
     contents: dict[int, bytes] = field(default_factory=dict)
@@ -64,18 +63,16 @@ class Promised:
 
 @dataclass(frozen=True)
 class Work:
-    """Something that is written, and what must be left of it."""
+    """Something that is written, and a check of what remains."""
 
     name: str
-    do: Callable[[Path, Promised], None]  # writes into a folder, and notes what it promises as it goes
-    broken: Callable[[Path, Promised], Iterator[str]]  # by a state of that folder; it may raise AlbertError
+    do: Callable[[Path, Promised], None]  # writes into a folder and records what is complete
+    broken: Callable[[Path, Promised], Iterator[str]]  # failures in a state of that folder; may raise AlbertError
     share: float  # of the states
 
 
-def states(
-    work: Work, folder: Path, most: int, draws: random.Random, until_broken: bool = False
-) -> Iterator[list[str]]:
-    """Do work, and judge about `most` of the states in which the power may leave it, or those to the first failure."""
+def states(work: Work, folder: Path, most: int, rng: random.Random, until_broken: bool = False) -> Iterator[list[str]]:
+    """Do the work and check about `most` states after a power loss, or all up to the first failure."""
     calls = 0
 
     def count(*_: str) -> None:
@@ -91,22 +88,22 @@ def states(
     found: list[list[str]] = []
     seen = 0
 
-    def saw(moment: str, name: str, where: str) -> None:
+    def observe(moment: str, name: str, path: str) -> None:
         nonlocal seen
-        disk.saw(moment, name, where)
+        disk.observe(moment, name, path)
         seen += 1
         wanted = 0 if until_broken and any(found) else round(most * seen / calls) - len(found)
-        for write in disk.possible(draws, wanted):
+        for write in disk.possible(rng, wanted):
             shutil.rmtree(state, ignore_errors=True)
             write(state)
-            found.append(_judged(work, state, promised))  # no lock is held there: the writer is dead
+            found.append(_check(work, state, promised))  # no lock is held, as the writer is dead
 
-    with watched(place, saw):
+    with watched(place, observe):
         work.do(place, promised)
     yield from found
 
 
-def _judged(work: Work, state: Path, promised: Promised) -> list[str]:
+def _check(work: Work, state: Path, promised: Promised) -> list[str]:
     try:
         return list(work.broken(state, promised))
     except AlbertError as error:
@@ -117,7 +114,7 @@ def _judged(work: Work, state: Path, promised: Promised) -> list[str]:
 
 
 def save_checkpoints(folder: Path, promised: Promised) -> None:
-    """Three checkpoints of which one is kept."""
+    """Save three checkpoints, keeping one."""
     run = RunFolder(folder / "runs" / "mine")
     with run.locked():
         for step in (2, 4, 6):
@@ -132,7 +129,7 @@ def save_checkpoints(folder: Path, promised: Promised) -> None:
 
 
 def broken_checkpoints(folder: Path, promised: Promised) -> Iterator[str]:
-    """As a run looks for its newest checkpoint."""
+    """Checks by finding the newest checkpoint, as a resumed run does."""
     run = RunFolder(folder / "runs" / "mine")
     with run.locked():
         newest = run.newest_checkpoint()
@@ -140,13 +137,13 @@ def broken_checkpoints(folder: Path, promised: Promised) -> Iterator[str]:
             verify_directory(path)
     step = 0 if newest is None else newest[0]
     if step < promised.version:
-        yield f"checkpoint {promised.version} was saved, {step} is left"
+        yield f"checkpoint {promised.version} was saved, {step} is found"
     if newest is not None and (newest[1] / "tensors").read_bytes() != promised.contents[step]:
-        yield f"checkpoint {step} holds something else than was saved"
+        yield f"checkpoint {step} differs from what was saved"
 
 
 def replace_directory(folder: Path, promised: Promised) -> None:
-    """A directory that gives way to a newer one, twice."""
+    """Replace a directory twice."""
     for version in (1, 2, 3):
         with new_directory(folder / "models" / "mine", replace=True) as directory:
             (directory / "model").write_bytes(bytes([version]) * 64)
@@ -156,16 +153,16 @@ def replace_directory(folder: Path, promised: Promised) -> None:
 
 
 def broken_directory(folder: Path, promised: Promised) -> Iterator[str]:
-    """As the next one who writes there finds it."""
+    """Checks after removing temporary files, as the next writer does."""
     path = folder / "models" / "mine"
     if path.parent.is_dir():
         remove_leftovers(path.parent)
     if is_left(path, promised) and (path / "model").read_bytes()[0] < promised.version:
-        yield "an older version is left"
+        yield "an older version is found"
 
 
 def replace_file(folder: Path, promised: Promised) -> None:
-    """A record of more than a few bytes that is written three times."""
+    """Write a file three times."""
     for version in (1, 2, 3):
         promised.contents[version] = f"version {version}\n".encode() * 20
         write_text(folder / "made" / "for" / "it" / "record", promised.contents[version].decode())
@@ -173,16 +170,16 @@ def replace_file(folder: Path, promised: Promised) -> None:
 
 
 def broken_file(folder: Path, promised: Promised) -> Iterator[str]:
-    """It is whole, and the one that was written or a newer one."""
+    """Checks that the file is the last complete version or a newer one."""
     path = folder / "made" / "for" / "it" / "record"
     if path.exists() or promised.version:
         content = path.read_bytes() if path.exists() else b"nothing"
-        if content not in [each for version, each in promised.contents.items() if version >= promised.version]:
-            yield f"version {promised.version} was written, {content[:40]!r} is left"
+        if content not in [data for version, data in promised.contents.items() if version >= promised.version]:
+            yield f"version {promised.version} was written, {content[:40]!r} is found"
 
 
 def is_left(path: Path, promised: Promised) -> bool:
-    """Whether there is a directory; AlbertError when it is not whole, or not there though it was written."""
+    """Whether a directory exists; AlbertError if it is incomplete, or missing though it was written."""
     if not path.exists() and not promised.version:
         return False
     verify_directory(path)
@@ -193,7 +190,7 @@ CHECKPOINTS = Work("checkpoints", save_checkpoints, broken_checkpoints, 0.4)
 
 
 def works(material: Material) -> list[Work]:
-    """All of them: directories, files, and the two commands that take long as they are."""
+    """All works: checkpoints, directories, files, and the two long commands."""
 
     def pretrain_here(folder: Path, promised: Promised) -> None:
         pretrain(SAVES, material.corpus, folder / "run", "cpu")
@@ -208,9 +205,9 @@ def works(material: Material) -> list[Work]:
             Journal(run.journal_path).close()
         if newest is not None:
             load_json(PretrainingRecipe, run.recipe_path)
-            told = {record["step"] for record in read_journal(run.journal_path) if record["event"] == "train"}
-            if missing := set(range(2, newest[0] + 1, 2)) - told:
-                yield f"checkpoint {newest[0]} is left, the journal lost steps {sorted(missing)}"
+            steps = {record["step"] for record in read_journal(run.journal_path) if record["event"] == "train"}
+            if missing := set(range(2, newest[0] + 1, 2)) - steps:
+                yield f"checkpoint {newest[0]} is found, the journal lost steps {sorted(missing)}"
         is_left(run.model_path, promised)
 
     def prepare_here(folder: Path, promised: Promised) -> None:
@@ -235,7 +232,7 @@ def works(material: Material) -> list[Work]:
 
 _sync_file, _sync_directory = durable_files._sync_file, durable_files._sync_directory
 _write_manifest = durable_files._write_manifest
-instead = partial(patch.multiple, durable_files)
+patched = partial(patch.multiple, durable_files)
 
 
 def _name_first(temporary: Path, old: Path, path: Path, replace: bool) -> None:
@@ -245,17 +242,17 @@ def _name_first(temporary: Path, old: Path, path: Path, replace: bool) -> None:
 
 
 DEFECTS = {
-    "no file is flushed": lambda: instead(_sync_file=lambda path: None),
-    "the manifest is not flushed": lambda: instead(
+    "no file is flushed": lambda: patched(_sync_file=lambda path: None),
+    "the manifest is not flushed": lambda: patched(
         _sync_file=lambda path: None if path.name == MANIFEST_NAME else _sync_file(path)
     ),
-    "a new directory's entries are not flushed": lambda: instead(
+    "a new directory's entries are not flushed": lambda: patched(
         _sync_directory=lambda path: None if path.name.startswith(".") else _sync_directory(path)
     ),
-    "the parent of a new name is not flushed": lambda: instead(
+    "the parent of a new name is not flushed": lambda: patched(
         _sync_directory=lambda path: _sync_directory(path) if path.name.startswith(".") else None
     ),
-    "the name comes before the manifest": lambda: instead(
+    "the name comes before the manifest": lambda: patched(
         _write_manifest=lambda directory, known: None, _put_in_place=_name_first
     ),
 }
@@ -266,16 +263,16 @@ DEFECTS = {
 
 @dataclass(eq=False)
 class File:
-    """A file: what is sure, and what was last seen."""
+    """A file: its flushed and its present content."""
 
     durable: bytes = b""
     content: bytes = b""
 
     def possible(self) -> list[bytes]:
-        """Contents it may have."""
+        """Possible contents after a power loss."""
         if self.durable == self.content:
             return [self.content]
-        kept = self.durable if self.content.startswith(self.durable) else b""  # what was appended to stays
+        kept = self.durable if self.content.startswith(self.durable) else b""  # appending keeps the flushed beginning
         tail = self.content[len(kept) :]
         return [self.durable, kept + tail[: len(tail) // 2], kept + bytes(len(tail)), self.content]
 
@@ -285,7 +282,7 @@ class File:
 
 @dataclass(eq=False)
 class Directory:
-    """A directory: entries that are sure, and changes that are not; one change may move several entries at once."""
+    """A directory: flushed entries, and unflushed changes; one change (a rename) may move several entries."""
 
     durable: dict[str, "Node"] = field(default_factory=dict)
     entries: dict[str, "Node"] = field(default_factory=dict)
@@ -297,30 +294,28 @@ class Directory:
 
 Node = File | Directory
 Write = Callable[[Path], None]
-"""Makes one of the states that a disk may be left in, in an absent folder."""
+"""Creates one possible state in a new folder."""
 
 
 class Disk:
-    """Watches a folder whose content is sure at first (`durable_calls.watched`), and makes what may be left of it."""
+    """Follows a folder by `durable_calls.watched`, and creates its possible states after a power loss."""
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._root = folder, Directory()
         self._nodes: dict[int, Node] = {}  # by inode
-        self._look(at_once=False)
+        self._update(at_once=False)
         for node in self._nodes.values():
             node.flush()
 
-    def saw(self, moment: str, name: str, place: str) -> None:
-        """A call is about to happen, or has happened; the same words as a watcher is told."""
-        self._look(at_once=moment == "after" and name in ("rename", "replace"))
+    def observe(self, moment: str, name: str, place: str) -> None:
+        """Before or after a call; the arguments of a `Watcher`."""
+        self._update(at_once=moment == "after" and name in ("rename", "replace"))
         if moment == "after" and name == "fsync" and (node := self._nodes.get(os.stat(place).st_ino)):
             node.flush()
 
-    def possible(self, draws: random.Random, most: int) -> Iterator[Write]:
-        """At most so many of the states that may be left, in any order.
-
-        Nothing of what is unsure, all of it, each change alone lost or kept; beyond those by chance.
-        """
+    def possible(self, rng: random.Random, most: int) -> Iterator[Write]:
+        """Up to `most` possible states: no unflushed change, all changes, each single change lost or kept, then random
+        ones."""
         reachable = self._reachable()
         keys = [(node, i) for node in reachable if isinstance(node, Directory) for i in range(len(node.pending))]
         if not keys and all(len(node.possible()) == 1 for node in reachable if isinstance(node, File)):
@@ -329,18 +324,18 @@ class Disk:
         plain = [self._state(lambda _: False, lambda: 0)]
         plain += [self._state(lambda _: True, lambda n=n: n) for n in range(4)]
         for key in keys:
-            one, other = draws.randrange(4), draws.randrange(4)
+            one, other = rng.randrange(4), rng.randrange(4)
             plain.append(self._state(lambda each, key=key: each == key, lambda one=one: one))
             plain.append(self._state(lambda each, key=key: each != key, lambda other=other: other))
-        draws.shuffle(plain)
+        rng.shuffle(plain)
         yield from plain[:most]
         for _ in range(most - len(plain)):
-            kept = {key: draws.random() < 0.5 for key in keys}
-            contents = random.Random(draws.random())
+            kept = {key: rng.random() < 0.5 for key in keys}
+            contents = random.Random(rng.random())
             yield self._state(kept.__getitem__, lambda contents=contents: contents.randrange(4))
 
     def _state(self, kept: Callable[[tuple[Directory, int]], bool], which: Callable[[], int]) -> Write:
-        """The state after the changes `kept`, by directory and place; `which` of the contents of unflushed files."""
+        """A state with the changes `kept` (by directory and index); `which` chooses contents of unflushed files."""
 
         def write(place: Path, node: Node = self._root) -> None:
             if isinstance(node, File):
@@ -359,7 +354,7 @@ class Disk:
         return write
 
     def _reachable(self) -> list[Node]:
-        """Everything that some possibility may show."""
+        """All nodes that occur in a possible state."""
         found: list[Node] = []
         waiting: list[Node] = [self._root]
         while waiting:
@@ -371,20 +366,20 @@ class Disk:
                     waiting += [*node.durable.values(), *changed]
         return found
 
-    def _look(self, at_once: bool) -> None:
-        """Take in what changed since the last look; the inode of what is gone may be given to another file."""
+    def _update(self, at_once: bool) -> None:
+        """Update the nodes from the folder; the inode of a removed file may be reused."""
         seen: dict[int, Node] = {os.stat(self._folder).st_ino: self._root}
-        self._look_at(self._folder, self._root, at_once, seen)
+        self._update_directory(self._folder, self._root, at_once, seen)
         self._nodes = seen
 
-    def _look_at(self, place: Path, directory: Directory, at_once: bool, seen: dict[int, Node]) -> None:
+    def _update_directory(self, place: Path, directory: Directory, at_once: bool, seen: dict[int, Node]) -> None:
         entries: dict[str, Node] = {}
         for entry in sorted(os.scandir(place), key=lambda entry: entry.name):
             known = seen.get(entry.inode()) or self._nodes.get(entry.inode())
             node = known or (Directory() if entry.is_dir(follow_symlinks=False) else File())
             entries[entry.name] = seen[entry.inode()] = node
             if isinstance(node, Directory):
-                self._look_at(Path(entry.path), node, at_once, seen)
+                self._update_directory(Path(entry.path), node, at_once, seen)
             else:
                 node.content = Path(entry.path).read_bytes()
         gone = {name: None for name in directory.entries if name not in entries}

@@ -1,4 +1,4 @@
-"""What is promised, what came of the trials, and the table of docs/promises.md."""
+"""The promises, the reports of trials, and the table in docs/promises.md."""
 
 import re
 import subprocess
@@ -18,9 +18,9 @@ from albert.runtime.files import write_text
 CHECKOUT = Path(__file__).resolve().parent.parent
 LIBRARIES = (DISTRIBUTION, "torch", "numpy", "safetensors", "sentencepiece")
 Lane = Literal["quick", "full", "soak"]
-"""quick: seconds, inside the tests; full: the evidence that docs/promises.md shows; soak: hours, before a release."""
+"""quick: seconds, as part of the tests; full: the results shown in docs/promises.md; soak: hours, before a release."""
 
-# ---- the promises, in the words of docs/promises.md ------------------------------------------------------------------
+# ---- the promises, as in docs/promises.md ----------------------------------------------------------------------------
 
 KILL_IT_ANY_TIME = (
     "Kill it any time: writes survive `kill -9` and a lost disk cache, and the run that goes on from the last "
@@ -50,7 +50,7 @@ IN_ORDER = (
     *(FULL_DISKS_ARE_SAID, NOTHING_VANISHES, ANSWERS_ARE_SLICES, LOADING_RUNS_NOTHING, SERVER_IS_BOUNDED),
     *(SAME_BYTES, ANY_MACHINE, TESTS_CATCH),
 )
-"""As docs/promises.md lists them."""
+"""The order in docs/promises.md."""
 
 
 # ---- the report ------------------------------------------------------------------------------------------------------
@@ -58,19 +58,19 @@ IN_ORDER = (
 
 @dataclass(frozen=True)
 class Entry:
-    """What came of one trial."""
+    """The result of one trial."""
 
     name: str
-    guarantee: str  # the promise that it tried to break
-    what: str  # what one try is
+    guarantee: str  # the promise it tested
+    what: str  # describes the tries
     tried: int
     failed: int
     seconds: float
     date: str  # YYYY-MM-DD
-    commit: str  # of the checkout; with "+" where files differed from it
+    commit: str  # of the checkout; with "+" if files were changed
     details: dict[str, int | float | str]
     failures: tuple[str, ...]  # the first ones
-    processor: str = ""  # where it ran, if that is another than the report's machine
+    processor: str = ""  # where it ran, if not on the report's machine
 
     @property
     def has_failed(self) -> bool:
@@ -80,8 +80,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Report:
-    """One run of a lane, or the newest of several that each ran some of its trials: date, commit, machine and versions
-    are those of the newest entry."""
+    """The results of a lane. If it was run in parts, date, commit, machine and versions are those of the last part."""
 
     lane: Lane
     seed: int
@@ -94,35 +93,35 @@ class Report:
 
 
 def new_report(lane: Lane, seed: int, entries: tuple[Entry, ...], older: Report | None = None) -> Report:
-    """The report of these entries; those of other trials stay from an older one of the same lane and seed.
+    """A report of these entries, and of the other trials of an older report with the same lane and seed.
 
-    Entries that ran on another processor keep its name, as each keeps its own date and commit.
+    Older entries keep their date, commit, and processor if it is another one.
     """
-    machine = {name: told for name, told in describe_machine().items() if name not in ("torch", "python")}
+    machine = {name: value for name, value in describe_machine().items() if name not in ("torch", "python")}
     versions = {"python": sys.version.split()[0]} | {name: version(name) for name in LIBRARIES}
-    kept: dict[str, Entry] = {}
+    by_name: dict[str, Entry] = {}
     if older is not None and (older.lane, older.seed) == (lane, seed):
         for entry in older.trials:
             processor = entry.processor or str(older.machine["processor"])
-            kept[entry.name] = replace(entry, processor="" if processor == machine["processor"] else processor)
-    kept |= {entry.name: entry for entry in entries}
-    seconds = round(sum(entry.seconds for entry in kept.values()), 1)
-    trials = tuple(kept[name] for name in sorted(kept))
+            by_name[entry.name] = replace(entry, processor="" if processor == machine["processor"] else processor)
+    by_name |= {entry.name: entry for entry in entries}
+    seconds = round(sum(entry.seconds for entry in by_name.values()), 1)
+    trials = tuple(by_name[name] for name in sorted(by_name))
     return Report(lane, seed, time.strftime("%Y-%m-%d"), commit(), machine, versions, seconds, trials)
 
 
 def commit() -> str:
-    """The checkout's commit, with "+" behind it where files differ from it; "unknown" outside of one."""
+    """The checkout's commit, with "+" if files were changed; "unknown" outside of a checkout."""
     words = ["git", "describe", "--always", "--exclude=*", "--dirty=+"]
     try:
-        told = subprocess.run(words, cwd=CHECKOUT, capture_output=True, text=True, check=False).stdout.strip()
+        output = subprocess.run(words, cwd=CHECKOUT, capture_output=True, text=True, check=False).stdout.strip()
     except FileNotFoundError:
-        told = ""
-    return told or "unknown"
+        output = ""
+    return output or "unknown"
 
 
 def summary(entries: Iterable[Entry]) -> str:
-    """A line for each trial, and its failures below it."""
+    """One line per trial, followed by its failures."""
     lines = []
     for entry in entries:
         lines.append(f"{entry.name}: {entry.tried:,} {entry.what}, {entry.failed:,} failed, {entry.seconds:,.0f} s")
@@ -137,8 +136,8 @@ _BETWEEN = re.compile(f"(?<={re.escape(MARKER)}\n).*?(?=^{re.escape(MARKER)}$)",
 
 
 def table_of(report: Report) -> str:
-    """The table and a line of where it comes from, in Markdown: promises in their order, with the trials of each."""
-    order = {promise: place for place, promise in enumerate(IN_ORDER)}
+    """The Markdown table of promises with their trials, and a line about its origin."""
+    order = {promise: i for i, promise in enumerate(IN_ORDER)}
     entries = sorted(report.trials, key=lambda entry: (order.get(entry.guarantee, len(order)), entry.name))
     rows = ["| promise | tried | failed |", "|---|---|---|"]
     shown = ""
@@ -150,17 +149,17 @@ def table_of(report: Report) -> str:
 
 
 def write_table(page: Path, report: Report) -> None:
-    """Put the table between the two markers of a page."""
-    place = written_table(page)
-    write_text(page, place.string[: place.start()] + table_of(report) + place.string[place.end() :])
+    """Write the table between the two markers of a page."""
+    old = written_table(page)
+    write_text(page, old.string[: old.start()] + table_of(report) + old.string[old.end() :])
 
 
 def written_table(page: Path) -> re.Match[str]:
-    """What stands between the markers; InvalidConfiguration where the two are not there."""
-    found = _BETWEEN.search(page.read_text(encoding="utf-8"))
-    if found is None:
-        raise InvalidConfiguration(page, f"has no two lines {MARKER}", "put them where the table is to stand")
-    return found
+    """The match of the text between the markers; InvalidConfiguration if they are missing."""
+    match = _BETWEEN.search(page.read_text(encoding="utf-8"))
+    if match is None:
+        raise InvalidConfiguration(page, f"needs two lines {MARKER}", "add them where the table belongs")
+    return match
 
 
 def _origin(report: Report, entries: list[Entry]) -> str:
@@ -172,7 +171,7 @@ def _origin(report: Report, entries: list[Entry]) -> str:
     for entry in entries:
         processor = entry.processor or str(report.machine["processor"])
         seconds[processor] = seconds.get(processor, 0.0) + entry.seconds
-    spent = ", ".join(f"{round(each / 60):,} minutes of {processor}" for processor, each in sorted(seconds.items()))
+    spent = ", ".join(f"{round(s / 60):,} minutes of {processor}" for processor, s in sorted(seconds.items()))
     return (
         f"`make reliability` (lane {report.lane}, seed {report.seed}), {' to '.join(sorted({days[0], days[-1]}))}, "
         f"commit{'s' if len(commits) > 1 else ''} {', '.join(commits)}, {spent}."

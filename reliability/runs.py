@@ -1,4 +1,4 @@
-"""Commands in forked children that tell what they are doing, and what a run leaves."""
+"""Runs commands in forked processes that report their phases, and reads the files of a finished run."""
 
 import contextlib
 import json
@@ -27,26 +27,26 @@ from reliability.durable_calls import Fault
 from reliability.report import CHECKOUT
 
 DEADLINE = 120.0
-"""Seconds; far more than any wait should take."""
-NOTHING: Mapping[Any, Any] = MappingProxyType({})
+"""Seconds to wait for anything; far more than needed."""
+EMPTY: Mapping[Any, Any] = MappingProxyType({})
 
 
 class Run:
-    """A call in a process of its own."""
+    """A call in its own process."""
 
     def __init__(self, server: "ForkServer", printed: Path) -> None:
         self._server, self._printed = server, printed
-        self.process = 0  # its number, and that of its group
-        self.began = time.monotonic()
-        self.told: list[tuple[float, str]] = []  # moments of its phases, with the time
-        self.samples: dict[int, list[str]] = {}  # of each step, when it was asked to tell them
-        self.code: int | None = None  # once it has ended; negative when a signal ended it
+        self.process = 0  # its id, and that of its process group
+        self.started = time.monotonic()
+        self.events: list[tuple[float, str]] = []  # time and name: "save" and "after-save", say
+        self.samples: dict[int, list[str]] = {}  # by step, if requested
+        self.code: int | None = None  # exit code; None while it runs, negative if a signal ended it
 
     @property
     def phase(self) -> str:
-        """What it was doing when it last told something."""
-        last = self.told[-1][1] if self.told else "start"
-        if last == "after-rotation":  # which is a part of saving
+        """The phase of its last event."""
+        last = self.events[-1][1] if self.events else "start"
+        if last == "after-rotation":  # rotation is a part of saving
             return "save"
         return "between" if last.startswith("after-") else last
 
@@ -56,20 +56,20 @@ class Run:
 
     @property
     def ending(self) -> str:
-        """Its exit code and the end of what it printed, for a message."""
+        """Its exit code and the end of its output, for messages."""
         return f"exit code {self.code}: {self.printed[-300:]!r}"
 
     def wait_until(self, condition: Callable[[], bool], seconds: float = DEADLINE) -> None:
-        """Return when the condition holds or the run has ended; TimeoutError when neither comes in time."""
+        """Wait until the condition holds or the run has ended; TimeoutError if neither happens in time."""
         deadline = time.monotonic() + seconds
         while self.code is None and not condition():
             if time.monotonic() > deadline:
-                raise TimeoutError(f"no end within {seconds:.0f} s: {self.printed[-300:]!r}")
+                raise TimeoutError(f"still running after {seconds:.0f} s: {self.printed[-300:]!r}")
             self._server.listen(1.0)
 
     def wait_for(self, moment: str, times: int = 1) -> None:
-        """Return when it has told a moment of a phase so many times, or has ended."""
-        self.wait_until(lambda: [what for _, what in self.told].count(moment) >= times)
+        """Wait until an event has happened so many times, or the run has ended."""
+        self.wait_until(lambda: [name for _, name in self.events].count(moment) >= times)
 
     def finish(self, seconds: float = DEADLINE) -> int:
         self.wait_until(lambda: False, seconds)
@@ -77,35 +77,35 @@ class Run:
         return self.code
 
     def signal(self, number: int) -> None:
-        with contextlib.suppress(ProcessLookupError):  # it may end by itself at this very moment
+        with contextlib.suppress(ProcessLookupError):  # it may have just ended
             os.killpg(self.process, number)
 
     def kill(self) -> bool:
-        """SIGKILL; whether that is what it died of."""
+        """Send SIGKILL; returns whether the signal ended the run."""
         self.signal(signal.SIGKILL)
         return self.finish() == -signal.SIGKILL
 
 
 class ForkServer:
-    """Starts calls in children of a process that has imported everything (see fork_server.py)."""
+    """Starts calls in forks of a process that has imported everything (see fork_server.py)."""
 
     def __init__(
         self,
-        directory: Path,  # where what they print is kept
-        below: Sequence[str] = (),  # a command that runs the server as its last words, `unshare` say
+        output: Path,  # for the output of the calls
+        below: Sequence[str] = (),  # a command that runs the server, such as `unshare`
         imported: Sequence[str] = ("reliability.forked_albert:warm_up",),
-        place: Path = CHECKOUT,  # the working directory, whose packages are imported
-        environment: Mapping[str, str] = NOTHING,
+        directory: Path = CHECKOUT,  # the working directory, from which packages are imported
+        environment: Mapping[str, str] = EMPTY,
     ) -> None:
-        self._directory = directory
+        self._output = output
         self._process = subprocess.Popen(
             [*below, sys.executable, "-m", "reliability.fork_server", *imported],
-            cwd=place,
+            cwd=directory,
             env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "default", **environment},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )
-        self._heard = b""
+        self._buffer = b""
         self._starting: list[Run] = []
         self._runs: dict[int, Run] = {}
         self._calls = 0
@@ -117,20 +117,20 @@ class ForkServer:
     def start(
         self,
         words: list[str],
-        stand_still: str = "",
+        pause_at: str = "",
         tell_samples: bool = False,
         fault: Fault | None = None,
         diverge_at: int | None = None,
-        environment: Mapping[str, str] = NOTHING,
+        environment: Mapping[str, str] = EMPTY,
     ) -> Run:
-        """`albert` with these words; the other arguments are those of `forked_albert.run`."""
-        arguments = [words, stand_still, tell_samples, diverge_at, None if fault is None else asdict(fault)]
+        """Run `albert` with these arguments; for the others see `forked_albert.run`."""
+        arguments = [words, pause_at, tell_samples, diverge_at, None if fault is None else asdict(fault)]
         return self.call("reliability.forked_albert:run", arguments, environment)
 
     def call(self, function: str, arguments: list, environment: Mapping[str, str]) -> Run:
-        """A function ("module:function") whose result is the exit code."""
+        """Call a function ("module:function") that returns the exit code."""
         self._calls += 1
-        printed = self._directory / f"printed-{self._calls}.txt"
+        printed = self._output / f"printed-{self._calls}.txt"
         run = Run(self, printed)
         request = {"call": function, "arguments": arguments, "environment": dict(environment), "printed": str(printed)}
         assert self._process.stdin is not None
@@ -140,41 +140,41 @@ class ForkServer:
         run.wait_until(lambda: run.process > 0)
         return run
 
-    def finished(self, words: list[str], output: Path, fault: Fault | None = None) -> Run:
-        """A command that ended well; RuntimeError when it did not."""
+    def run_to_end(self, words: list[str], output: Path, fault: Fault | None = None) -> Run:
+        """Run a command to its end; RuntimeError if it fails."""
         output.parent.mkdir(parents=True, exist_ok=True)
-        done = self.start(words, fault=fault)
-        if done.finish() != 0:
-            raise RuntimeError(done.printed)
-        return done
+        run = self.start(words, fault=fault)
+        if run.finish() != 0:
+            raise RuntimeError(run.printed)
+        return run
 
     def start_world(
         self,
         commands: Sequence[list[str]],
-        stand_still: Mapping[int, str] = NOTHING,
+        pause_at: Mapping[int, str] = EMPTY,
         tell_samples: bool = False,
-        diverge_at: Mapping[int, int] = NOTHING,
+        diverge_at: Mapping[int, int] = EMPTY,
     ) -> list[Run]:
-        """One process for each rank, with the place to stand still and to diverge of each."""
+        """Run one command per rank; `pause_at` and `diverge_at` are by rank."""
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = str(free.getsockname()[1])
         world = {"WORLD_SIZE": str(len(commands)), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
         return [
-            self.start(words, stand_still.get(rank, ""), tell_samples, None, diverge_at.get(rank), world | environment)
+            self.start(words, pause_at.get(rank, ""), tell_samples, None, diverge_at.get(rank), world | environment)
             for rank, words in enumerate(commands)
             for environment in [{"RANK": str(rank), "LOCAL_RANK": str(rank)}]
         ]
 
     def listen(self, seconds: float) -> None:
-        """Take in what the children tell, and return after something came or the time is over."""
+        """Read events of the children; returns after some were read or the time is over."""
         stream = self._process.stdout
         assert stream is not None
         if not select.select([stream], [], [], seconds)[0]:
             return
         read = os.read(stream.fileno(), 1 << 16)
         assert read, "the fork server has ended"
-        *lines, self._heard = (self._heard + read).split(b"\n")
+        *lines, self._buffer = (self._buffer + read).split(b"\n")
         for line in lines:
             number, what = line.decode().split(" ", 1)
             process = int(number)
@@ -187,7 +187,7 @@ class ForkServer:
             elif what.startswith("ended"):
                 self._runs[process].code = int(what.split()[1])
             else:
-                self._runs[process].told.append((time.monotonic(), what))
+                self._runs[process].events.append((time.monotonic(), what))
 
     def close(self) -> None:
         assert self._process.stdin is not None and self._process.stdout is not None
@@ -196,29 +196,29 @@ class ForkServer:
         self._process.stdout.close()
 
 
-_kept: ForkServer | None = None
+_fork_server: ForkServer | None = None
 
 
 def fork_server() -> ForkServer:
-    """The fork server of this process, which is started once and ends with it."""
-    global _kept
-    if _kept is None:
-        _kept = ForkServer(Path(tempfile.mkdtemp(prefix="reliability-printed-")))
-        Finalize(None, close_fork_server, exitpriority=0)  # a process of --jobs ends without `atexit`
-    return _kept
+    """The fork server of this process, started at the first call."""
+    global _fork_server
+    if _fork_server is None:
+        _fork_server = ForkServer(Path(tempfile.mkdtemp(prefix="reliability-printed-")))
+        Finalize(None, close_fork_server, exitpriority=0)  # processes of --jobs do not run `atexit`
+    return _fork_server
 
 
 def close_fork_server() -> None:
     """End the fork server of this process, if there is one."""
-    global _kept
-    if _kept is not None:
-        _kept.close()
-        shutil.rmtree(_kept._directory)
-        _kept = None
+    global _fork_server
+    if _fork_server is not None:
+        _fork_server.close()
+        shutil.rmtree(_fork_server._output)
+        _fork_server = None
 
 
 def fresh_process(words: Sequence[str], before: Sequence[str] = ()) -> "subprocess.Popen[str]":
-    """`albert` in a Python process and a group of its own, as a user starts it; its standard error can be read."""
+    """Start `albert` in a new Python process and process group, with a pipe for its standard error."""
     return subprocess.Popen(
         [*before, sys.executable, "-m", "albert", *words],
         cwd=CHECKOUT,
@@ -230,21 +230,21 @@ def fresh_process(words: Sequence[str], before: Sequence[str] = ()) -> "subproce
     )
 
 
-# ---- what a run leaves -----------------------------------------------------------------------------------------------
+# ---- files of a run --------------------------------------------------------------------------------------------------
 
 
 def output_of(words: list[str]) -> Path:
-    """Where a command writes."""
+    """The output of a command."""
     return Path(words[words.index("--output") + 1])
 
 
 def journal_of(run: Path) -> list[dict]:
-    """The journal of a finished run, without what its clock said."""
+    """The journal of a finished run, without timings."""
     return [{k: v for k, v in r.items() if k not in MACHINE_METRICS} for r in read_journal(run / "journal.jsonl")]
 
 
 def final_files(run: Path) -> dict[str, bytes]:
-    """What a finished run leaves: its model, and the weights and moments of its last checkpoint."""
+    """The weights of a finished run's model, and the weights and state of its last checkpoint."""
     _, newest = RunFolder(run).checkpoints()[-1]
     verify_directory(newest)
     verify_directory(run / "model")
@@ -255,15 +255,15 @@ def final_files(run: Path) -> dict[str, bytes]:
     }
 
 
-def damages(place: Path) -> list[str]:
-    """What stands under a final name, and is not whole."""
-    found = []
-    final = {manifest.parent for manifest in place.rglob(MANIFEST_NAME)}
-    final |= {path for _, path in RunFolder(place).checkpoints()}
-    for directory in sorted(final):
-        if not any(part.startswith(".") for part in directory.relative_to(place.parent).parts):
+def find_damage(folder: Path) -> list[str]:
+    """The errors of incomplete or damaged directories below a folder, temporary ones excepted."""
+    errors = []
+    directories = {manifest.parent for manifest in folder.rglob(MANIFEST_NAME)}
+    directories |= {path for _, path in RunFolder(folder).checkpoints()}
+    for directory in sorted(directories):
+        if not any(part.startswith(".") for part in directory.relative_to(folder.parent).parts):
             try:
                 verify_directory(directory)
             except AlbertError as error:
-                found.append(str(error))
-    return found
+                errors.append(str(error))
+    return errors

@@ -1,9 +1,8 @@
-"""On a stranger's machine, beside strangers' work: other surroundings, containers on one volume, callers.
+"""Other environments: tests with random settings, containers on one volume, demanding callers of a server.
 
-One round does all of it: a part of the test-suite under drawn surroundings, two commands that write in one folder and
-do not see each other's processes, a server whose callers ask for as much as it gives or go away, and a text that grows
-when it is read.
-"""
+One round runs a part of the test suite in a random environment, two commands that write to one folder without seeing
+each other's processes, a server whose callers send the largest requests or disconnect, and a text that grows when it is
+normalised."""
 
 import contextlib
 import json
@@ -30,12 +29,12 @@ from reliability.trials import Tries, trial
 
 MODEL = str(CHECKOUT / "models" / "tiny")
 Checks = Iterator[tuple[str, str]]
-"""What was tried, and what was wrong about it, or nothing."""
+"""Pairs of a description and an error, empty if there is none."""
 
 
 @trial(ANY_MACHINE, "checks in other surroundings, beside other containers and callers", 1, 4, 40)
 def strangers(tries: Tries) -> None:
-    """All of it, `count` times."""
+    """Run `count` rounds."""
     draws = random.Random(tries.seed)
     material = Material(tries.folder / "material")
     tries.details["rounds"] = tries.count
@@ -53,17 +52,17 @@ def strangers(tries: Tries) -> None:
         tries.report(1)
 
 
-# ---- other surroundings ----------------------------------------------------------------------------------------------
+# ---- environments ----------------------------------------------------------------------------------------------------
 
 PART = (
     *("tests/cli/test_warm_start.py", "tests/cli/test_verify.py", "tests/cli/test_show.py"),
     "tests/runtime/test_durable_files.py",
 )
-"""Of the tests, those that print tables with paths and those that write."""
+"""Tests that print tables with paths, and tests that write files."""
 
 
 def surroundings(folder: Path, draws: random.Random, tries: Tries) -> Checks:
-    """A part of the tests with an empty home, a temporary folder and a width drawn at random, and the C locale."""
+    """A part of the tests with an empty home, a random temporary folder and terminal width, and the C locale."""
     length, width = draws.randint(1, 30), draws.choice(("unset", str(draws.randint(40, 200))))
     home, temporary = folder / "home", folder / ("t" * length)
     home.mkdir()
@@ -88,9 +87,9 @@ IN_A_CONTAINER = ("unshare", "--user", "--map-root-user", "--pid", "--fork", "--
 
 
 def neighbours(folder: Path, tries: Tries, plain: bool = True) -> Checks:
-    """One command stands still in the middle of its writing while another, which cannot see it, writes beside it.
+    """One command is stopped while it writes, and another one, in another container, writes to the same folder.
 
-    Where there may be containers, processes that see each other are tried only when `plain`.
+    If containers are permitted, plain processes are tried only if `plain`.
     """
     permitted = (
         shutil.which("unshare") and not subprocess.run([*IN_A_CONTAINER, "true"], capture_output=True).returncode
@@ -98,64 +97,64 @@ def neighbours(folder: Path, tries: Tries, plain: bool = True) -> Checks:
     tries.details["containers"] = "tried" if permitted else "not tried: this user may not make name spaces"
     pairs = [("processes", ())] * (plain or not permitted) + [("containers", IN_A_CONTAINER)] * bool(permitted)
     for name, before in pairs:
-        foreign = folder / name / ".second.tmp-999999999-0123abcd"  # as written elsewhere, where there are no locks
+        foreign = folder / name / ".second.tmp-999999999-0123abcd"  # as left by another host, without a lock
         foreign.mkdir(parents=True)
-        wrong = "; ".join(_what_neighbours_did(foreign.parent, before, foreign.name))
+        wrong = "; ".join(_check_neighbours(foreign.parent, before, foreign.name))
         yield f"two {name} that write in one folder", wrong
 
 
-def _what_neighbours_did(place: Path, before: tuple[str, ...], foreign: str) -> Iterator[str]:
-    def converting(name: str) -> "subprocess.Popen[str]":
-        return fresh_process(["convert", MODEL, "--output", str(place / name)], before)
+def _check_neighbours(folder: Path, before: tuple[str, ...], foreign: str) -> Iterator[str]:
+    def convert(name: str) -> "subprocess.Popen[str]":
+        return fresh_process(["convert", MODEL, "--output", str(folder / name)], before)
 
-    first = converting("first")
+    first = convert("first")
     try:
-        while first.poll() is None and not any(name.startswith(".first.tmp-") for name in os.listdir(place)):
+        while first.poll() is None and not any(name.startswith(".first.tmp-") for name in os.listdir(folder)):
             time.sleep(0.001)
-        found = list(place.glob(".first.tmp-*"))
+        found = list(folder.glob(".first.tmp-*"))
         with contextlib.suppress(ProcessLookupError):
             os.killpg(first.pid, signal.SIGSTOP)
         if not found:
-            yield f"the first was never seen to write: {_said(first)}"
+            yield f"the first did not write: {_error_of(first)}"
             return
-        begun = {path.name for path in found[0].iterdir()}
-        if said := _said(converting("second")):
-            yield f"the second: {said}"
-        if not found[0].is_dir() or begun - {path.name for path in found[0].iterdir()}:
+        files = {path.name for path in found[0].iterdir()}
+        if error := _error_of(convert("second")):
+            yield f"the second: {error}"
+        if not found[0].is_dir() or files - {path.name for path in found[0].iterdir()}:
             yield "the second removed what the first was writing"
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(first.pid, signal.SIGCONT)
-        said = _said(first)
-    if said:
-        yield f"the first: {said}"
+        error = _error_of(first)
+    if error:
+        yield f"the first: {error}"
     for name in ("first", "second"):
         try:
-            verify_directory(place / name)
+            verify_directory(folder / name)
         except AlbertError as error:
             yield str(error)
-    left = {path.name for path in place.iterdir()} - {"first", "second"}
+    left = {path.name for path in folder.iterdir()} - {"first", "second"}
     if left != {foreign}:
         yield f"there should be nothing left but {foreign}, there is {sorted(left)}"
 
 
-def _said(process: "subprocess.Popen[str]") -> str:
-    _, told = process.communicate(timeout=300)
-    return "" if process.returncode == 0 else f"exit code {process.returncode}: {told[-300:]!r}"
+def _error_of(process: "subprocess.Popen[str]") -> str:
+    _, stderr = process.communicate(timeout=300)
+    return "" if process.returncode == 0 else f"exit code {process.returncode}: {stderr[-300:]!r}"
 
 
-# ---- callers who ask for all there is, or go away --------------------------------------------------------------------
+# ---- callers with the largest requests, or that disconnect -----------------------------------------------------------
 
 SMALL = {"texts": ["It was a [MASK] day."], "top_k": 3}
 LARGEST = {"texts": ["[MASK] " * 120] * 32, "top_k": 1}
-"""As many candidates as a request may ask for."""
+"""The largest number of candidates of a request."""
 LONGEST_WAIT = 10.0
-"""Seconds that another caller may wait for its answer meanwhile, on a machine that is busy with other work, too."""
+"""Seconds that another caller may wait meanwhile, on a busy machine."""
 CANCELLATIONS = 10
 
 
 def callers(draws: random.Random, tries: Tries) -> Checks:
-    """A server that is asked for as much as it gives, and in vain."""
+    """A server with the largest requests, and with callers that disconnect."""
     server = fork_server().start(["serve", MODEL, "--port", "0", "--device", "cpu", "--threads", "1"])
     server.wait_until(lambda: "ready:" in server.printed)
     try:
@@ -182,18 +181,18 @@ def _ask(port: int, method: str, address: str, body: object = None) -> tuple[int
 
 
 def _beside_the_largest(port: int, tries: Tries) -> str:
-    began = time.monotonic()
+    started = time.monotonic()
     waits: list[float] = []
     with ThreadPoolExecutor(1) as pool:
         large = pool.submit(_ask, port, "POST", "/fill-mask", LARGEST)
         while not large.done():
-            asked = time.monotonic()
+            requested = time.monotonic()
             status = _ask(port, "POST", "/fill-mask", SMALL)[0]
-            if status not in (200, 429):  # a slow machine may say that it has too much to do
+            if status not in (200, 429):  # a slow machine may refuse with 429
                 return f"another caller was answered with status {status}"
             if not large.done():
-                waits.append(time.monotonic() - asked)
-    took, longest = time.monotonic() - began, max(waits, default=0.0)
+                waits.append(time.monotonic() - requested)
+    took, longest = time.monotonic() - started, max(waits, default=0.0)
     tries.most("longest wait beside the largest request, seconds", longest, 2)
     tries.add("callers answered meanwhile", len(waits))
     if longest > LONGEST_WAIT or (took > LONGEST_WAIT and not waits):
@@ -218,12 +217,12 @@ def _after_cancellations(port: int, draws: random.Random) -> str:
 # ---- a text that grows when it is read -------------------------------------------------------------------------------
 
 GROWING = "\ufdfa" * 10**6
-"""One character of it becomes 18 when it is normalised."""
+"""Normalisation turns each of its characters into 18."""
 MEGABYTES = 300
 
 
 def growing_text(folder: Path, material: Material) -> Checks:
-    """It is embedded in little more memory than the command has when it starts."""
+    """The text is embedded with little memory in addition to that of the started command."""
     text = folder / "in.txt"
     text.write_text(GROWING, encoding="utf-8")
     words = ["predict", str(material.pretrained), "--task", "embed", "--input", str(text), "--device", "cpu"]

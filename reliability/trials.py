@@ -1,4 +1,4 @@
-"""What a trial is, how one is run and counted, and how several run at a time."""
+"""Declares, runs and counts trials, one after the other or in parallel."""
 
 import importlib
 import pkgutil
@@ -19,24 +19,24 @@ from albert.runtime.errors import TryAgain
 from albert.runtime.progress import progress
 from reliability.report import Entry, Lane, commit
 
-FAILURES_TOLD = 20
+REPORTED_FAILURES = 20
 
 
 @dataclass
 class Tries:
-    """The tries of one run of a trial: what is asked for, and what came of those that are done."""
+    """One run of a trial: what to do, and the results so far."""
 
-    count: int  # how many; a trial of a fixed set (every mutant, say) takes the first so many of it
-    seed: int  # where all draws come from; the same seed tries the same things
-    folder: Path  # empty at first, and removed afterwards unless something failed
-    report: Callable[[int], None] = lambda more: None  # called with how many more are done
-    what: str = ""  # what one try is, in the plural ("kills of a run in any phase")
+    count: int  # number of tries; a trial of a fixed set (deliberate defects, say) takes its first `count` elements
+    seed: int  # of all random draws
+    folder: Path  # empty; removed afterwards unless something failed
+    report: Callable[[int], None] = lambda more: None  # called with the number of further tries done
+    what: str = ""  # describes the tries, in the plural ("kills of a run in any phase")
     tried: int = 0
-    details: dict[str, int | float | str] = field(default_factory=dict)  # counts worth telling beside
-    failures: list[str] = field(default_factory=list)  # a line each, enough to try one again
+    details: dict[str, int | float | str] = field(default_factory=dict)  # additional counts
+    failures: list[str] = field(default_factory=list)  # one line each, with what is needed to repeat the try
 
     def record(self, failures: Iterable[str] = (), kind: str = "", tries: int = 1, done: int | None = None) -> None:
-        """Count tries: what broke a promise in them, which kind they were of, how many of those asked for are done."""
+        """Count tries with their failures and kind; `done` is their share of `count`, by default all of them."""
         self.failures += failures
         self.tried += tries
         if kind:
@@ -52,28 +52,27 @@ class Tries:
 
 @dataclass(frozen=True)
 class Trial:
-    """A trial, declared."""
+    """A declared trial."""
 
     name: str  # as `--only` takes it ("random-kills")
-    guarantee: str  # the promise that it tries to break, a sentence of report.py
-    what: str  # what one try is
-    counts: Mapping[Lane, int]  # how many tries each lane asks for
-    run: Callable[[Tries], None]  # makes the tries; what it raises counts as a failure of the trial
+    guarantee: str  # the promise it tests, a sentence of report.py
+    what: str  # describes the tries
+    counts: Mapping[Lane, int]  # number of tries per lane
+    run: Callable[[Tries], None]  # makes the tries; an exception counts as a failure
 
 
 def trial(guarantee: str, what: str, quick: int, full: int = 0, soak: int = 0) -> Callable[..., Trial]:
-    """Declare a function a trial of its name, with the number of tries of each lane; that of a shorter one where none
-    is given."""
+    """Declare a function as a trial. A lane without a number of tries has that of the next shorter lane."""
     counts: dict[Lane, int] = {"quick": quick, "full": full or quick, "soak": soak or full or quick}
     return lambda run: Trial(run.__name__.replace("_", "-"), guarantee, what, counts, run)
 
 
 def find_trials() -> dict[str, Trial]:
-    """Every trial that a module of this package declares, by name."""
-    names = sorted(found.name for found in pkgutil.iter_modules(reliability.__path__) if found.name != "__main__")
+    """The trials that the modules of this package declare, by name."""
+    names = sorted(info.name for info in pkgutil.iter_modules(reliability.__path__) if info.name != "__main__")
     modules = [importlib.import_module(f"reliability.{name}") for name in names]
-    found = [value for module in modules for value in vars(module).values() if isinstance(value, Trial)]
-    return {each.name: each for each in sorted(found, key=lambda each: each.name)}
+    trials = [value for module in modules for value in vars(module).values() if isinstance(value, Trial)]
+    return {trial.name: trial for trial in sorted(trials, key=lambda trial: trial.name)}
 
 
 def run_trial(
@@ -81,9 +80,8 @@ def run_trial(
 ) -> Entry:
     """Run one trial with the count of a lane.
 
-    Whatever it raises is printed with its traceback and counts as a failure: the trials after it still run. The
-    scratch folder, made in the system's temporary folder by default, stays where something failed. A bar is shown
-    unless `report` is given.
+    An exception is printed with its traceback and counts as a failure. The scratch folder, by default in the system's
+    temporary folder, is kept if something failed. A progress bar is shown unless `report` is given.
     """
     folder = Path(tempfile.mkdtemp(prefix=f"reliability-{trial.name}-", dir=scratch))
     count = trial.counts[lane]
@@ -94,11 +92,11 @@ def run_trial(
             trial.run(tries)
         except Exception as error:
             traceback.print_exception(error)
-            tries.failures.append(f"the trial itself broke off: {type(error).__name__}: {error}")
+            tries.failures.append(f"the trial raised {type(error).__name__}: {error}")
     if not tries.failures:
         shutil.rmtree(folder)
     else:
-        print(f"{trial.name}: what it left is kept in {folder}", file=sys.stderr)
+        print(f"{trial.name}: its files are kept in {folder}", file=sys.stderr)
     return Entry(
         name=trial.name,
         guarantee=trial.guarantee,
@@ -109,12 +107,12 @@ def run_trial(
         date=time.strftime("%Y-%m-%d"),
         commit=commit(),
         details=tries.details,
-        failures=tuple(tries.failures[:FAILURES_TOLD]),
+        failures=tuple(tries.failures[:REPORTED_FAILURES]),
     )
 
 
 def run_side_by_side(trials: Sequence[Trial], lane: Lane, seed: int, jobs: int) -> Iterator[Entry]:
-    """Run trials, so many at a time and each in a process, which looks it up by its name; in the order they end."""
+    """Run trials in `jobs` parallel processes; yields their entries as they end."""
     with (
         ProcessPoolExecutor(jobs, get_context("spawn")) as pool,
         progress(f"Trials, {jobs} at a time", len(trials), "trials") as bar,
@@ -123,14 +121,14 @@ def run_side_by_side(trials: Sequence[Trial], lane: Lane, seed: int, jobs: int) 
         try:
             for future in as_completed(names):
                 bar.advance(1)
-                bar.note(f"{names[future]} has ended")
+                bar.note(f"{names[future]} is done")
                 yield entry_of(future, names[future])
-        finally:  # an interrupt does not wait for the trials that have not begun
+        finally:  # an interrupt does not wait for trials that have not started
             pool.shutdown(wait=False, cancel_futures=True)
 
 
 def entry_of(future: Future[Entry], name: str) -> Entry:
-    """What came of a trial; TryAgain where its process died, or another one of the pool."""
+    """The entry of a trial; TryAgain if a process of the pool died."""
     try:
         return future.result()
     except BrokenProcessPool as error:

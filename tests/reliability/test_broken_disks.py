@@ -1,9 +1,9 @@
-"""The trial itself, with the count of the quick lane, and that what it looks for would be found."""
+"""The trial of broken disks, and that it detects failures."""
 
 from types import SimpleNamespace
 
 import pytest
-from reliability.disk_faults import broken_disks, faults, what_is_wrong
+from reliability.disk_faults import broken_disks, check_error, faults
 from reliability.trials import run_trial
 
 
@@ -25,11 +25,11 @@ def test_a_broken_disk_loses_nothing(tmp_path):
         (0, "albert: error: x\n", True),
     ],
 )
-def test_another_exit_code_or_more_than_one_line_would_be_found(tmp_path, code, printed, broken):
+def test_wrong_exit_codes_and_several_lines_are_detected(tmp_path, code, printed, broken):
     run = SimpleNamespace(finish=lambda: code, printed=printed)
-    assert bool(list(what_is_wrong(run, tmp_path))) is broken
+    assert bool(list(check_error(run, tmp_path))) is broken
 
 
-def test_a_disk_mounted_to_be_read_refuses_to_make_and_not_to_flush():
+def test_a_read_only_disk_refuses_creating_but_not_flushing():
     assert "EROFS" in faults("mkdir") and "EROFS" not in faults("fsync")
     assert "short" in faults("write")

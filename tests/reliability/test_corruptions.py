@@ -1,4 +1,4 @@
-"""Damage of every kind, refused, or read exactly as it was; and a reader that is taken in is caught."""
+"""The trial of damaged directories, and that it detects wrong loads."""
 
 from dataclasses import replace
 

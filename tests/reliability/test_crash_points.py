@@ -1,21 +1,21 @@
-"""The trial itself, with the count of the quick lane, and that its calls are all there are."""
+"""The trial of crashes, the intercepted calls, and that damage is detected."""
 
 import os
 
 from reliability.disk_faults import contents, crash_points
 from reliability.durable_calls import watched
-from reliability.runs import damages
+from reliability.runs import find_damage
 from reliability.trials import run_trial
 
 from albert.runtime.files import new_directory, remove_directory, write_text
 
 
-def test_no_crash_is_lost(tmp_path):
+def test_crashes_leave_no_damage(tmp_path):
     entry = run_trial(crash_points, "quick", seed=0, scratch=tmp_path)
     assert (entry.tried, entry.failures) == (crash_points.counts["quick"], ())
 
 
-def test_every_call_is_told_before_and_after(tmp_path):
+def test_every_call_is_reported_before_and_after(tmp_path):
     seen = []
     with watched(tmp_path, lambda moment, name, place: seen.append((moment, name, os.path.basename(place)))):
         with new_directory(tmp_path / "made") as directory:
@@ -32,16 +32,16 @@ def test_every_call_is_told_before_and_after(tmp_path):
     assert begun == done
 
 
-def test_a_write_can_be_cut_short_and_goes_on(tmp_path):
+def test_a_short_write_is_continued(tmp_path):
     with watched(tmp_path, lambda moment, name, place: 2 if (moment, name) == ("before", "write") else None):
         (tmp_path / "file").write_bytes(bytes(range(100)))
     assert (tmp_path / "file").read_bytes() == bytes(range(100))
 
 
-def test_damage_and_difference_would_be_found(tmp_path):
+def test_damage_and_differences_are_detected(tmp_path):
     with new_directory(tmp_path / "out") as directory:
         (directory / "file").write_bytes(b"12345")
     before = contents(tmp_path / "out")
     (tmp_path / "out" / "file").write_bytes(b"12346")
-    assert len(list(damages(tmp_path / "out"))) == 1
+    assert len(list(find_damage(tmp_path / "out"))) == 1
     assert contents(tmp_path / "out") != before

@@ -1,4 +1,4 @@
-"""Pinned versions stand above what advisories name, and an audit that did not happen is not called a clean one."""
+"""Pinned versions and advisories; a missing audit is not reported as a passed one."""
 
 import json
 
@@ -7,13 +7,13 @@ from reliability.trials import Tries
 from reliability import hostile_files as dependencies
 
 
-def test_what_is_pinned_is_above_every_floor():
+def test_pinned_versions_are_not_below_the_minimum():
     versions = dependencies.pinned()
     assert len(versions) > 50
     assert dependencies.below_floors(versions) == []
 
 
-def test_a_version_below_a_floor_or_none_at_all_is_told():
+def test_old_and_missing_versions_are_reported():
     found = dependencies.below_floors({**dependencies.pinned(), "torch": "2.9.1"} | {"onnx": "1.20.5"})
     assert [each.split()[0] for each in found] == ["torch", "onnx"]
     assert len(dependencies.below_floors({})) == len(dependencies.FLOORS)
@@ -22,11 +22,11 @@ def test_a_version_below_a_floor_or_none_at_all_is_told():
 def test_a_finding_is_a_failure():
     finding = {"id": "PYSEC-1", "aliases": ["CVE-1"], "fix_versions": []}
     answer = json.dumps({"dependencies": [{"name": "a", "version": "1", "vulns": [finding]}], "fixes": []})
-    assert dependencies.understood(answer, "") == ("asked about 1", ["a 1: PYSEC-1"])
+    assert dependencies.parse_audit(answer, "") == ("asked about 1", ["a 1: PYSEC-1"])
 
 
-def test_a_service_out_of_reach_is_said(tmp_path, monkeypatch):
-    monkeypatch.setattr(dependencies, "advisories", lambda: dependencies.understood("", "ConnectionError: no route"))
+def test_an_unreachable_service_is_reported(tmp_path, monkeypatch):
+    monkeypatch.setattr(dependencies, "advisories", lambda: dependencies.parse_audit("", "ConnectionError: no route"))
     outcome = Tries(1, 0, tmp_path)
     dependencies.dependencies.run(outcome)
     assert outcome.failures == [] and outcome.tried == len(dependencies.FLOORS)

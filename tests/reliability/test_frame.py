@@ -1,4 +1,4 @@
-"""What a lane does with its trials, and what becomes of its report."""
+"""Running trials, and their reports and table."""
 
 import json
 from collections.abc import Callable
@@ -62,7 +62,7 @@ def lane(monkeypatch, tmp_path):
     return run
 
 
-def test_the_report_tells_what_was_tried_where_and_what_failed(lane):
+def test_the_report_has_machine_tries_and_failures(lane):
     code, report = lane("--lane", "full", "--seed", "7", trials=(trial("flips", holds),))
     assert code == 0
     assert (report.lane, report.seed) == ("full", 7)
@@ -74,7 +74,7 @@ def test_the_report_tells_what_was_tried_where_and_what_failed(lane):
     assert entry.details == {"seed": 7, "kinds": "bits"} and entry.seconds <= report.seconds
 
 
-def test_a_broken_promise_is_exit_code_4_and_names_its_trial(lane, capsys):
+def test_a_failed_trial_gives_exit_code_4_and_its_name(lane, capsys):
     code, report = lane(trials=(trial("flips", holds), trial("cuts", breaks)))
     assert code == 4
     said = capsys.readouterr()
@@ -83,19 +83,19 @@ def test_a_broken_promise_is_exit_code_4_and_names_its_trial(lane, capsys):
     assert len(report.trials[0].failures) == 20
 
 
-def test_a_trial_that_breaks_off_is_a_failure_and_the_next_one_runs(lane, capsys):
+def test_an_exception_is_a_failure_and_the_next_trial_runs(lane, capsys):
     code, report = lane(trials=(trial("bug", raises), trial("flips", holds)))
     assert code == 4
     assert [(entry.name, entry.failed) for entry in report.trials] == [("bug", 1), ("flips", 0)]
     assert "KeyError" in report.trials[0].failures[0] and "Traceback" in capsys.readouterr().err
 
 
-def test_a_trial_that_tried_nothing_has_not_held(lane):
+def test_a_trial_without_tries_fails(lane):
     code, _ = lane(trials=(trial("idle", lambda tries: None),))
     assert code == 4
 
 
-def test_what_failed_leaves_its_scratch_folder_and_what_held_does_not(tmp_path):
+def test_only_failed_trials_keep_their_scratch_folder(tmp_path):
     run_trial(trial("flips", holds), "quick", 0, tmp_path)
     assert list(tmp_path.iterdir()) == []
     run_trial(trial("cuts", breaks), "quick", 0, tmp_path)
@@ -121,7 +121,7 @@ def test_an_entry_from_another_processor_keeps_its_name(lane, monkeypatch):
     assert "minutes of another" in table_of(report) and f"minutes of {here['processor']}" in table_of(report)
 
 
-def test_trials_side_by_side_find_what_they_find_alone():
+def test_parallel_trials_give_the_same_results():
     """In a process that knows a trial by its name; one of them, as its start is what costs here."""
     trials = [find_trials()[name] for name in ("nothing-is-run", "offsets")]
     entries = {entry.name: entry for entry in run_side_by_side(trials, "quick", seed=3, jobs=1)}
@@ -131,16 +131,16 @@ def test_trials_side_by_side_find_what_they_find_alone():
     }
 
 
-def test_a_process_of_jobs_that_dies_is_told_in_one_line():
+def test_a_dead_process_of_jobs_is_reported_in_one_line():
     ended: Future[Entry] = Future()
     ended.set_exception(BrokenProcessPool("a process of the pool was terminated abruptly"))
     with pytest.raises(TryAgain, match="^offsets: did not end: a process of --jobs died"):
         entry_of(ended, "offsets")
 
 
-def test_no_jobs_are_refused(capsys):
+def test_zero_jobs_are_refused(capsys):
     assert program.run(["--jobs", "0"]) == 78
-    assert "--jobs 0: at least one trial runs at a time" in capsys.readouterr().err
+    assert "--jobs 0: is below 1" in capsys.readouterr().err
 
 
 def test_an_unknown_trial_is_refused_with_the_nearest_name(monkeypatch, capsys, tmp_path):
@@ -156,7 +156,7 @@ def entry(name: str, promise: str, tried: int, failed: int = 0) -> Entry:
     return Entry(name, promise, "tries | others", tried, failed, 90.0, "2026-11-22", "abc1234", {}, ())
 
 
-def test_the_table_has_every_trial_below_its_promise():
+def test_the_table_has_every_trial_with_its_promise():
     report = new_report("full", 0, (entry("b", NO_WRONG_LOAD, 20_000, 1), entry("a", ORDER_IS_FIXED, 48),
                                     entry("c", NO_WRONG_LOAD, 60)))  # fmt: skip
     lines = table_of(report).splitlines()
@@ -168,7 +168,7 @@ def test_the_table_has_every_trial_below_its_promise():
     assert "commit abc1234" in lines[-1] and "2026-11-22" in lines[-1]
 
 
-def test_a_table_takes_the_place_of_the_older_one_and_of_nothing_else(tmp_path):
+def test_a_table_replaces_only_the_older_one(tmp_path):
     readme, report = tmp_path / "README.md", new_report("full", 0, (entry("a", ORDER_IS_FIXED, 48),))
     readme.write_text(f"before\n{MARKER}\nan older table\n{MARKER}\nafter\n", encoding="utf-8")
     for _ in range(2):
@@ -177,9 +177,9 @@ def test_a_table_takes_the_place_of_the_older_one_and_of_nothing_else(tmp_path):
     assert written_table(readme)[0] == table_of(report)
 
 
-def test_without_a_place_for_the_table_it_is_refused(tmp_path):
+def test_a_page_without_markers_is_refused(tmp_path):
     (tmp_path / "README.md").write_text("no markers", encoding="utf-8")
-    with pytest.raises(InvalidConfiguration, match="has no two lines"):
+    with pytest.raises(InvalidConfiguration, match="needs two lines"):
         write_table(tmp_path / "README.md", new_report("full", 0, ()))
 
 
@@ -193,7 +193,7 @@ def test_a_report_is_read_back_strictly(tmp_path):
         load_json(Report, tmp_path / "report.json")
 
 
-def test_the_table_of_the_promises_is_that_of_the_newest_report():
+def test_the_table_in_the_docs_is_that_of_the_report():
     page, report = ROOT / "docs" / "promises.md", ROOT / "results" / "reliability.json"
     if not report.is_file():
         pytest.skip("`make reliability` has not been run yet")

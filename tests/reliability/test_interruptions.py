@@ -1,22 +1,22 @@
-"""The trials themselves, with the counts of the quick lane, and that what they look for would be found."""
+"""The trials of interrupted runs, and that they detect failures."""
 
 import signal
 
 import pytest
 from reliability.interruptions import Interruption, random_kills, ranks, signals
-from reliability.runs import damages
+from reliability.runs import find_damage
 from reliability.trials import run_trial
 
 
 @pytest.mark.parametrize("trial", [random_kills, signals, ranks], ids=lambda trial: trial.name)
-def test_an_interrupted_run_ends_as_the_undisturbed_one(tmp_path, trial):
+def test_interrupted_runs_give_the_same_bytes(tmp_path, trial):
     entry = run_trial(trial, "quick", seed=0, scratch=tmp_path)
     assert (entry.tried, entry.failures) == (trial.counts["quick"], ())
 
 
-def test_half_of_a_checkpoint_would_be_found(tmp_path):
+def test_an_incomplete_checkpoint_is_detected(tmp_path):
     (tmp_path / "checkpoints" / "step-00000002").mkdir(parents=True)
-    assert len(damages(tmp_path)) == 1
+    assert len(find_damage(tmp_path)) == 1
 
 
 @pytest.mark.parametrize(
@@ -30,6 +30,6 @@ def test_half_of_a_checkpoint_would_be_found(tmp_path):
         (143, "Traceback (most recent call last)", True),
     ],
 )
-def test_another_exit_code_or_a_traceback_would_be_found(code, printed, broken):
-    assert bool(list(Interruption("save", code, 1.0, printed).what_is_wrong(signal.SIGTERM))) is broken
-    assert list(Interruption("save", 143, 31.0, "").what_is_wrong(signal.SIGTERM))
+def test_wrong_exit_codes_and_tracebacks_are_detected(code, printed, broken):
+    assert bool(list(Interruption("save", code, 1.0, printed).failures(signal.SIGTERM))) is broken
+    assert list(Interruption("save", 143, 31.0, "").failures(signal.SIGTERM))

@@ -1,4 +1,4 @@
-"""Deliberate defects follow the code, and a test fails for them."""
+"""Deliberate defects apply to the code, and tests catch them."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +15,7 @@ SOURCE = ROOT / "src" / "albert"
 
 
 @pytest.mark.parametrize("defect", DEFECTS, ids=lambda defect: defect.name)
-def test_a_defect_can_be_put_into_the_code_of_today(defect):
+def test_every_defect_applies_to_the_code(defect):
     path, wrong = defect.put_into(SOURCE)
     assert wrong != path.read_text(encoding="utf-8")
     assert defect.test_ids(ROOT / "tests")
@@ -35,24 +35,24 @@ def test_a_defect_follows_its_lines_into_another_file_and_indentation(tmp_path):
 @pytest.mark.parametrize(
     "text", ["# one\nin f: test_x\n- a\n", "# one\nat f: test_x\n+ a\n", "# one\nat f: test_x\n- a\nb\n"]
 )
-def test_a_file_of_defects_that_is_malformed_is_refused(tmp_path, text):
+def test_a_malformed_file_of_defects_is_refused(tmp_path, text):
     (tmp_path / "defects.txt").write_text(text)
     with pytest.raises(InvalidConfiguration, match="one: needs `at SYMBOL: TESTS`"):
         read_defects(tmp_path / "defects.txt")
 
 
-def test_there_are_enough_and_each_has_a_name_of_its_own():
+def test_names_are_unique():
     assert len({defect.name for defect in DEFECTS}) == len(DEFECTS) >= 40
 
 
-def test_code_that_moved_is_said():
+def test_missing_lines_and_invalid_code_are_refused():
     with pytest.raises(InvalidConfiguration, match="found 0 times"):
         replace(DEFECTS[0], old=("what is nowhere",)).put_into(SOURCE)
     with pytest.raises(InvalidConfiguration, match="is not valid Python"):
         replace(DEFECTS[0], new=("if if:",)).put_into(SOURCE)
 
 
-def test_a_defect_is_caught_and_what_changes_nothing_or_cannot_run_is_not(tmp_path, monkeypatch):
+def test_a_defect_is_caught_but_not_harmless_or_broken_changes(tmp_path, monkeypatch):
     first = DEFECTS[0]
     sound, _ = first.put_into(SOURCE)
     harmless = replace(first, name="harmless", new=(f"{first.old[0]}  # as before",))
@@ -68,13 +68,13 @@ def test_a_defect_is_caught_and_what_changes_nothing_or_cannot_run_is_not(tmp_pa
     assert copied.read_bytes() == sound.read_bytes()
 
 
-def test_tests_that_fail_by_themselves_prove_nothing(tmp_path, monkeypatch):
+def test_tests_that_fail_without_a_defect_are_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(CopiedProject, "not_passed", lambda *args, **kwargs: [("test_x", "assert False")])
     monkeypatch.setattr(defects, "DEFECTS", DEFECTS[:1])
     with pytest.raises(CheckFailed, match="fail or are skipped without any defect: test_x: assert False"):
         defects.mutants.run(Tries(1, 0, tmp_path))
 
 
-def test_a_test_that_is_not_there_is_named():
+def test_a_missing_test_is_refused_by_name():
     with pytest.raises(InvalidConfiguration, match="no test test_nowhere"):
         replace(DEFECTS[0], tests=("test_nowhere",)).test_ids(ROOT / "tests")

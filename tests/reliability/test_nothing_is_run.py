@@ -1,4 +1,4 @@
-"""Opening good models runs no code and reaches no network; one that did would be caught."""
+"""Opening valid models runs no code and uses no network, and network access is detected."""
 
 import socket
 
@@ -14,7 +14,7 @@ def test_opening_a_model_runs_nothing(tmp_path):
     assert outcome.failures == []
 
 
-def test_a_command_that_reaches_out_is_caught(tmp_path, monkeypatch):
+def test_network_access_is_detected(tmp_path, monkeypatch):
     def reaching(arguments):
         with socket.socket(socket.AF_UNIX) as asking:
             asking.connect_ex("nowhere")

@@ -1,4 +1,4 @@
-"""Answers are slices and no token is lost, on a few contexts; and a tokenizer or a cut that loses some is caught."""
+"""The trial of answers on random contexts, and that it detects lost or shifted tokens."""
 
 import numpy as np
 import pytest
@@ -20,12 +20,12 @@ def outcome(tmp_path):
 
 
 def test_answers_are_slices_of_any_context(outcome):
-    found = outcome()
-    assert found.failures == []
-    assert found.details["answers"] > found.tried and found.details["windows"] > found.tried
+    tries = outcome()
+    assert tries.failures == []
+    assert tries.details["answers"] > tries.tried and tries.details["windows"] > tries.tried
 
 
-def test_tokens_that_are_judged_twice_are_caught(outcome, monkeypatch):
+def test_tokens_judged_twice_are_detected(outcome, monkeypatch):
     def everywhere(pieces, n_tokens):
         return [np.ones(stop - start, bool) for start, stop in pieces]
 
@@ -33,7 +33,7 @@ def test_tokens_that_are_judged_twice_are_caught(outcome, monkeypatch):
     assert "judged twice" in outcome(200).failures[0]
 
 
-def test_places_that_are_off_by_one_are_caught(outcome, monkeypatch):
+def test_offsets_off_by_one_are_detected(outcome, monkeypatch):
     whole = SentencePieceTokenizer.encode_with_offsets
 
     def shifted(self, text):

@@ -1,4 +1,4 @@
-"""The disk that loses its cache, and the trial with the count of the quick lane."""
+"""The model of a disk that loses its cache, and the trial of power loss."""
 
 import os
 import random
@@ -9,7 +9,7 @@ from reliability.power_loss import Disk, power_loss
 from reliability.trials import run_trial
 
 
-def test_no_promise_is_lost_with_the_power(tmp_path):
+def test_power_loss_breaks_no_promise(tmp_path):
     entry = run_trial(power_loss, "quick", seed=0, scratch=tmp_path)
     assert entry.failures == ()
     assert entry.tried > power_loss.counts["quick"] / 2
@@ -24,9 +24,9 @@ def left(tmp_path):
         place = tmp_path / "disk"
         place.mkdir()
         disk = Disk(place)
-        with watched(place, disk.saw):
+        with watched(place, disk.observe):
             write(place)
-        disk.saw("after", "end", str(place))
+        disk.observe("after", "end", str(place))
         found = set()
         for number, make in enumerate(disk.possible(random.Random(0), most)):
             make(tmp_path / f"state-{number}")
@@ -43,7 +43,7 @@ def flush(place):
     os.close(descriptor)
 
 
-def test_what_was_not_flushed_may_be_gone_half_there_zeros_or_whole(left):
+def test_an_unflushed_file_may_be_absent_truncated_zeros_or_complete(left):
     assert left(lambda place: (place / "a").write_bytes(b"12")) == {
         (),
         (("a", b""),),
@@ -53,7 +53,7 @@ def test_what_was_not_flushed_may_be_gone_half_there_zeros_or_whole(left):
     }
 
 
-def test_a_flushed_file_may_lose_its_name_and_no_byte(left):
+def test_a_flushed_file_may_only_lose_its_name(left):
     def write(place):
         (place / "a").write_bytes(b"12")
         flush(place / "a")
@@ -61,7 +61,7 @@ def test_a_flushed_file_may_lose_its_name_and_no_byte(left):
     assert left(write) == {(), (("a", b"12"),)}
 
 
-def test_what_was_flushed_with_its_name_is_sure(left):
+def test_a_flushed_file_with_a_flushed_name_is_kept(left):
     def write(place):
         (place / "a").write_bytes(b"12")
         flush(place / "a")
@@ -70,7 +70,7 @@ def test_what_was_flushed_with_its_name_is_sure(left):
     assert left(write) == {(("a", b"12"),)}
 
 
-def test_what_is_appended_to_stays(left):
+def test_appending_keeps_the_flushed_content(left):
     def write(place):
         with open(place / "a", "ab", buffering=0) as file:
             file.write(b"12")

@@ -1,4 +1,4 @@
-"""The trial with the count of the quick lane and shorter inputs; and that it would find what it looks for."""
+"""The trial of other environments, containers and callers, and that it detects failures."""
 
 import random
 
@@ -8,7 +8,7 @@ from reliability.trials import Tries, run_trial
 from reliability import runs, strangers
 
 
-def test_strangers_are_served_and_nothing_of_theirs_is_touched(tmp_path, monkeypatch):
+def test_other_environments_break_no_promise(tmp_path, monkeypatch):
     monkeypatch.setattr(strangers, "PART", ("tests/runtime/test_progress.py",))
     monkeypatch.setattr(strangers, "CANCELLATIONS", 3)
     monkeypatch.setattr(strangers, "GROWING", "\ufdfa" * 100_000)
@@ -17,7 +17,7 @@ def test_strangers_are_served_and_nothing_of_theirs_is_touched(tmp_path, monkeyp
     assert entry.tried >= 6 and entry.details["tests passed"]
 
 
-def test_a_test_that_the_surroundings_break_would_be_found(tmp_path, monkeypatch):
+def test_a_test_that_depends_on_the_environment_is_detected(tmp_path, monkeypatch):
     (tmp_path / "test_lines.py").write_text(
         "import os\ndef test_home():\n    assert not os.environ['HOME'].endswith('home')\n"
     )
@@ -39,7 +39,7 @@ if temporary.exists():
 """
 
 
-def test_a_command_that_removes_what_another_writes_would_be_found(tmp_path, monkeypatch):
+def test_a_command_that_removes_files_of_another_is_detected(tmp_path, monkeypatch):
     monkeypatch.setattr(strangers.shutil, "which", lambda name: None)  # without containers
     plain = runs.subprocess.Popen
 

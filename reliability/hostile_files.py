@@ -313,7 +313,7 @@ _TABLE: dict[str, dict[str, tuple[Make, int, str]]] = {
         "tar with a name twice": (_tar("m.index", "m.index"), 65, "twice"),
         "tar of 10,001 files": (_tar(*(f"{n}.index" for n in range(10_001)), content=b""), 65, "10,000 files"),
         "tar that unpacks to 80 MB": (_tar("m.index", content=_EIGHTY_MB), 65, "do not unpack it"),
-        "tar of pickles alone": (_tar("pytorch_model.bin", content=PICKLE), 65, "holds no model files"),
+        "tar of pickles alone": (_tar("pytorch_model.bin", content=PICKLE), 65, "none of which belongs to a model"),
         "tar that is a pickle": (_file("a.tar.gz", PICKLE), 65, "not a complete archive"),
     },
     ZIP: {
@@ -323,7 +323,7 @@ _TABLE: dict[str, dict[str, tuple[Make, int, str]]] = {
         "zip with a symbolic link": (_zip("m.index", mode=0o120777), 65, "holds a link"),
         "zip that unpacks to 80 MB": (_zip("m.index", _EIGHTY_MB), 65, "do not unpack it"),
         "zip whose sizes lie": (_file("a.zip", _zip_with_wrong_size), 65, "size|complete archive"),
-        "7z under the name of zip": (_file("a.zip", b"7z\xbc\xaf\x27\x1c" + bytes(99)), 65, "whole archive"),
+        "7z under the name of zip": (_file("a.zip", b"7z\xbc\xaf\x27\x1c" + bytes(99)), 65, "complete archive"),
     },
     TRAIN: {
         "text that is a pickle": (_file("text/a.txt", PICKLE), 65, "a.txt: is not"),

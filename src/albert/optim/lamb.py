@@ -343,12 +343,17 @@ class Lamb(Optimizer):
         self.found_inf: Tensor | None = None
 
     @torch.no_grad()
-    def step(self, closure: None = None) -> None:  # type: ignore[override]
-        """Update all parameters that have a gradient."""
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
+        """Update all parameters that have a gradient; returns the loss of the closure, which computes it anew."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
         self._ratios = []
         for group in self.param_groups:
             for batch in batches([self._slot(weight) for weight in group["params"] if weight.grad is not None]):
                 self._update(batch, group)
+        return loss
 
     def statistics(self) -> dict[str, float]:
         """Minimum, median and maximum trust ratio of the last step; empty if there were none."""

@@ -19,7 +19,7 @@ from torch.nn import functional
 from albert.model.albert import AlbertForPreTraining
 from albert.model.packing import PackedSequences
 from albert.pretraining.batches import SampleSource, hardness
-from albert.pretraining.recipe import EQUAL_WEIGHTS, HardExamplesRecipe
+from albert.pretraining.recipe import EQUAL_WEIGHTS, HardExamplesRecipe, PretrainingRecipe
 from albert.pretraining.sampling import Samples
 from albert.pretraining.segments import NO_LABEL
 from albert.runtime.errors import InvalidConfiguration, Unavailable
@@ -182,6 +182,12 @@ def _pack_steps(shares: np.ndarray, shape: FixedShape) -> tuple[int, list[np.nda
     """Micro-batches of all steps, counting the busiest rank of each, and the sequence lengths in every micro-batch."""
     steps = [[[share[part] for part in shape.assign(share, 0 * share)] for share in step] for step in shares]
     return sum(max(map(len, step)) for step in steps), [part for step in steps for share in step for part in share]
+
+
+def shape_of(recipe: PretrainingRecipe, samples: SampleSource, world_size: int) -> FixedShape:
+    """The shape of a run's micro-batches."""
+    sizes = (recipe.batch_size, recipe.micro_batch_size, world_size, recipe.sequences.max_length)
+    return choose_shape(samples, recipe.masking.budgets, *sizes)
 
 
 @dataclass(frozen=True)

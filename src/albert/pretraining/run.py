@@ -25,7 +25,7 @@ from albert.pretraining.batches import (
     pretraining_objective,
 )
 from albert.pretraining.evaluation import HeldOutSamples, HeldOutTests, held_out_samples, training_samples
-from albert.pretraining.fixed_shape import FixedBatch, FixedBatches, PretrainingLoss, choose_shape, fixed_objective
+from albert.pretraining.fixed_shape import FixedBatch, FixedBatches, PretrainingLoss, fixed_objective, shape_of
 from albert.pretraining.masking import MaskingRecipe
 from albert.pretraining.recipe import PretrainingRecipe, StartRecord, check_start, dropout_at, recorded_start
 from albert.pretraining.run_identity import (
@@ -324,10 +324,7 @@ class _Run:
         recipe, on_gpu = self.recipe, self.device.type == "cuda"
         compiled = recipe.compile if recipe.compile is not None else on_gpu and recipe.fixed_shape is not False
         fixed = recipe.fixed_shape if recipe.fixed_shape is not None else on_gpu or compiled
-        loss = None
-        if fixed:
-            sizes = recipe.batch_size, recipe.micro_batch_size, ranks.size, recipe.sequences.max_length
-            loss = PretrainingLoss(self.model, choose_shape(self.samples, recipe.masking.budgets, *sizes))
+        loss = PretrainingLoss(self.model, shape_of(recipe, self.samples, ranks.size)) if fixed else None
         gather = None
         if recipe.parallelism == "data" or ranks.size == 1:
             model = self.model.to(self.device)

@@ -14,7 +14,7 @@ from tests.finetuning.conftest import PLAIN_WORDS
 
 import albert
 from albert.cli.main import dispatch, run
-from albert.finetuning.model import RandomEncoder, choose_pair_encoding
+from albert.finetuning.model import RandomEncoder, choose_match_embedding, choose_pair_encoding
 from albert.model.albert import AlbertForPairClassification, AlbertModel
 from albert.model.config import AlbertConfig
 from albert.model.packing import pack, split_segments, tokens_in_other_segment
@@ -202,8 +202,8 @@ def test_combination_with_other_options(flags, finetuned, command, tmp_path):
 
 
 def test_regression_on_pairs(data, pretrained, tmp_path):
-    command = ["finetune", "sts-b", "--data", str(data / "score"), *SHORT, "--model"]
-    assert dispatch([*command, str(pretrained), "--output", str(tmp_path / "run")]) == 0  # separately by its width
+    command = ["finetune", "sts-b", "--data", str(data / "score"), *SHORT, "--encode-pairs", "separately", "--model"]
+    assert dispatch([*command, str(pretrained), "--output", str(tmp_path / "run")]) == 0
     predictor = albert.load(tmp_path / "run", precision="fp32")
     first = rows_of(tmp_path / "run/predictions-dev.jsonl")[0]
     score = predictor.score("the ship saw the ship", "the ship")
@@ -211,19 +211,26 @@ def test_regression_on_pairs(data, pretrained, tmp_path):
     assert dispatch([*command, str(tmp_path / "run"), "--keep-head", "--output", str(tmp_path / "again")]) == 0
 
 
-def test_default_depends_on_the_width_and_a_resumed_run_keeps_its_encoding(finetuned, command, start, config, capsys):
-    task, single = DECLARED["mrpc"], DECLARED["sst-2"]
+def test_defaults_and_a_resumed_run_keeps_its_encoding(finetuned, command, start, capsys):
+    task, single, squad, race = (DECLARED[name] for name in ("mrpc", "sst-2", "squad-1.1", "race"))
     wide = RandomEncoder(replace(AlbertConfig(), vocab_size=400), Path(start.model))
-    for *arguments, expected in (
-        (task, start, None, False, None, "separately"),
-        (task, wide, None, False, None, "together"),
-        (task, wide, "separately", False, None, "separately"),
-        (single, start, None, False, None, "together"),
-        (task, start, None, True, None, "together"),
-        (task, start, None, False, {"settings": {}}, "together"),  # a run of an earlier version
+    for *arguments, encoding, matching in (
+        (task, start, None, None, None, "together", True),
+        (task, start, None, False, None, "together", False),
+        (task, start, "separately", None, None, "separately", False),
+        (squad, start, None, None, None, "together", True),
+        (race, start, None, None, None, "together", True),
+        (single, start, None, None, None, "together", False),
+        (task, wide, None, None, None, "together", False),
+        (task, wide, None, True, None, "together", True),
+        (task, start, None, None, {"settings": {}}, "together", False),  # a run of an earlier version
+        (task, start, None, None, {"settings": {"encode_pairs": "separately"}}, "separately", False),
+        (task, start, None, None, {"settings": {"match_embedding": True}}, "together", True),
     ):
-        assert choose_pair_encoding(*arguments) == expected
-    for path in finetuned.values():  # without --encode-pairs: the same run, and complete
+        task_, start_, pairs, match, record = arguments
+        assert choose_pair_encoding(task_, start_, pairs, False, record) == encoding
+        assert choose_match_embedding(task_, start_, encoding, match, record) is matching
+    for path in finetuned.values():  # without either option: the same run, and complete
         assert dispatch([*command, *LONG, "--output", str(path)]) == 0
     assert run([*command, *LONG, "--output", str(finetuned["together"]), "--encode-pairs", "separately"]) != 0
     assert "another" in capsys.readouterr().err

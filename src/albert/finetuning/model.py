@@ -113,11 +113,7 @@ class StartedModel:
 def choose_pair_encoding(
     task: Task, start: Start, requested: PairEncoding | None, exits: bool, record: Mapping[str, Any] | None
 ) -> PairEncoding:
-    """How a run encodes pairs: as requested, as recorded if it is resumed, as its kept head does, or by the width.
-
-    Models narrower than ALBERT-base encode the texts of a pair separately: none that was pre-trained on a small budget
-    learned to match words across segments (results/README.md, "Pairs read separately").
-    """
+    """How a run encodes pairs: as requested, as recorded if it is resumed, as its kept head does, or together."""
     if not isinstance(task.inputs, Pair) or not isinstance(task.target, Choice | Labels | Score):
         if requested == "separately":
             why = f"separately needs pairs of texts, {task.title} has none"
@@ -125,19 +121,15 @@ def choose_pair_encoding(
         return "together"
     recorded = None if record is None else record.get("settings", {}).get("encode_pairs", "together")
     of_head: PairEncoding | None = None
-    if isinstance(start, RandomEncoder):
-        config = start.config
-    else:
-        config, extra = read_config(find_model(start.model, start.revision))
-        if start.keep_head:
-            of_head = "separately" if kind_of(extra) == "pair_classification" else "together"
+    if isinstance(start, PretrainedEncoder) and start.keep_head:
+        extra = read_config(find_model(start.model, start.revision))[1]
+        of_head = "separately" if kind_of(extra) == "pair_classification" else "together"
     if of_head is not None and requested not in (None, of_head):
         raise InvalidConfiguration("encode_pairs", f"{requested}: the kept head reads pairs {of_head}", _LEAVE_OUT)
     if exits and "separately" in (requested, of_head):
         why = "separately has no exits after several layers"
         raise InvalidConfiguration("encode_pairs", why, "leave --exits out, or encode pairs together")
-    by_width: PairEncoding = "separately" if config.hidden_size < FULL_WIDTH and not exits else "together"
-    return requested or recorded or of_head or by_width
+    return requested or recorded or of_head or "together"
 
 
 def choose_match_embedding(

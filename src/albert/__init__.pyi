@@ -180,6 +180,7 @@ def finetune(
     objective: Literal['contrastive'] | None = None,
     temperature: float | None = None,
     encode_pairs: Literal['together', 'separately'] | None = None,
+    match_embedding: bool | None = None,
     freeze_encoder: bool = False,
     teacher: str | os.PathLike[str] | None = None,
     teacher_revision: str | None = None,

@@ -233,4 +233,4 @@ def test_benchmark_continues_after_a_diverged_task_from_a_given_model(glue, star
     assert "all 1 runs diverged" in outcomes["mnli"].missing
     assert outcomes["rte"].started_from == start.model
     assert outcomes["sst-2"].started_from is None
-    assert result.diagnostics[0].missing == ("there is no model of the task that it belongs to",)
+    assert result.diagnostics[0].missing == ("the model of its task is missing",)

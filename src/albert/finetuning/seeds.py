@@ -216,7 +216,7 @@ def diagnose(
 ) -> DiagnosticOutcome:
     """Evaluate a model of the task that a diagnostic set belongs to on every split whose file exists."""
     if model is None:
-        return DiagnosticOutcome(task=task, missing=("there is no model of the task that it belongs to",))
+        return DiagnosticOutcome(task=task, missing=("the model of its task is missing",))
     scores: dict[str, Mapping[str, float | None]] = {}
     missing = []
     options = {"device": settings.device, "micro_batch_tokens": settings.micro_batch_tokens}

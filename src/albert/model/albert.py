@@ -242,10 +242,10 @@ class AlbertForPairClassification(_TaskModel):
     ) -> Float[Tensor, "sequences labels"]:
         """Logits of every pair, from the states of `split_segments(packed)`."""
         split = split_segments(packed)
-        u, v = (mean_states(hidden, split.lengths)[i::2] for i in (0, 1))
-        shared = hidden * shared_tokens(split)[:, None]
-        u_shared, v_shared = (mean_states(shared, split.lengths)[i::2] for i in (0, 1))
-        features = self.dropout(torch.cat([u, v, (u - v).abs(), u * v, u_shared, v_shared], dim=1))
+        means = mean_states(hidden, split.lengths)
+        shared = mean_states(hidden * shared_tokens(split)[:, None], split.lengths)
+        u, v = means[0::2], means[1::2]
+        features = self.dropout(torch.cat([u, v, (u - v).abs(), u * v, shared[0::2], shared[1::2]], dim=1))
         with torch.autocast(features.device.type, enabled=False):  # see AlbertForSequenceClassification
             return self.pair_classifier(features)
 

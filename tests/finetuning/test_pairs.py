@@ -2,14 +2,12 @@
 
 import json
 import random
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from safetensors.numpy import load_file, save_file
 from tests.finetuning.conftest import PLAIN_WORDS
 
 import albert
@@ -79,34 +77,15 @@ def test_saved_model_predicts_as_it_was_scored(finetuned, table, tmp_path):
     assert read_json_object(scores)["scores"] == pytest.approx(report["scores"])
 
 
-def test_head_of_an_earlier_version_gives_the_same_probabilities(finetuned, tmp_path):
-    """It reads the vectors of `embed` alone, not the states of shared tokens."""
-    shutil.copytree(finetuned["separately"] / "model", tmp_path / "model")
-    (tmp_path / "model/MANIFEST.json").unlink()
-    tensors = load_file(tmp_path / "model/model.safetensors")
-    weight, bias = tensors["pair_classifier.weight"], tensors["pair_classifier.bias"]
-    tensors["pair_classifier.weight"] = weight[:, : 4 * weight.shape[1] // 6].copy()
-    save_file(tensors, tmp_path / "model/model.safetensors")
-    predictor = albert.load(tmp_path / "model", precision="fp32")
-    texts = ["ship storm", "the river and the ship"]
+def test_head_reads_the_vectors_of_embed(finetuned):
+    predictor = albert.load(finetuned["separately"], precision="fp32")
+    texts = ["ship storm", "the river and the stone"]
     u, v = predictor.embed(texts)
-    logits = tensors["pair_classifier.weight"] @ np.concatenate([u, v, abs(u - v), u * v]) + bias
+    head = predictor.network.classifier
+    weight, bias = head.weight.detach().numpy(), head.bias.detach().numpy()
+    logits = weight @ np.concatenate([u, v, abs(u - v), u * v]) + bias
     expected = dict(zip(predictor.labels, np.exp(logits) / np.exp(logits).sum(), strict=True))
-    probabilities = {row["label"]: row["score"] for row in predictor.classify(*texts)}
-    assert probabilities == pytest.approx(expected, abs=1e-5)
-
-
-def test_head_reads_means_and_the_states_of_shared_tokens(config):
-    model = AlbertForPairClassification(replace(config, initializer_range=0.2), 3).eval()
-    first, second = [2, 10, 11, 12, 3], [13, 11, 3]
-    packed = pack([np.array([*first, *second])], [np.array([0] * len(first) + [1] * len(second))])
-    with torch.inference_mode():
-        states = model.albert(split_segments(packed))
-        a, b = states[:5], states[5:]
-        shared = a[[0, 2, 4]].sum(0) / 5, b[[0, 2, 3]].sum(0) / 4  # [CLS], 11 and [SEP]
-        u, v = a.mean(0), b.mean(0)
-        expected = model.classifier(torch.cat([u, v, (u - v).abs(), u * v, *shared]))
-        torch.testing.assert_close(model(packed)[0], expected)
+    assert {row["label"]: row["score"] for row in predictor.classify(*texts)} == pytest.approx(expected, abs=1e-5)
 
 
 def test_match_embedding_is_added_to_tokens_of_the_other_segment(config):

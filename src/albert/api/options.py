@@ -311,8 +311,8 @@ class Finetune:
     """With --objective contrastive: the divisor of cosines; 0.05 when not set."""
     encode_pairs: PairEncoding | None = None
     """How the two texts of a pair are encoded: together, as one sequence (a cross-encoder, as in the paper), or
-    separately (a bi-encoder, as in sentence-transformers), where the head compares their means and the tokens that
-    both contain. Together when not set."""
+    separately (a bi-encoder, as in sentence-transformers), where the head compares their means. Together when not
+    set."""
     match_embedding: bool | None = None
     """Mark the tokens of two texts in one sequence that occur in the other text, by an embedding of their own. When not
     set, for models narrower than ALBERT-base, which do not learn to match words by attention."""

@@ -19,10 +19,8 @@ from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from albert.model.albert import (
-    PAIR_FEATURES,
     AlbertForJointQuestionAnswering,
     AlbertForMaskedLM,
     AlbertForMultipleChoice,
@@ -193,10 +191,6 @@ def with_sentence_objective(tensors: Mapping[str, Tensor], objective: str) -> di
     return {names.get(name, name): tensor for name, tensor in tensors.items()}
 
 
-_PAIR_WEIGHT = "pair_classifier.weight"
-"""Heads of earlier versions have no weights for shared tokens; zeros give the same logits."""
-
-
 def from_transformers(tensors: Mapping[str, Tensor], config: AlbertConfig, where: str) -> RenamedTensors:
     """A file's tensors under our names, with copies of shared blocks merged; on the meta device copies count as equal.
 
@@ -223,8 +217,6 @@ def from_transformers(tensors: Mapping[str, Tensor], config: AlbertConfig, where
     for theirs, ours in heads.items():
         if theirs in content and ours not in renamed:
             renamed[ours], in_file[ours] = content.pop(theirs), originals.get(theirs, theirs)
-    if (weight := renamed.get(_PAIR_WEIGHT)) is not None and weight.shape[1] == 4 * config.hidden_size:
-        renamed[_PAIR_WEIGHT] = F.pad(weight, (0, (PAIR_FEATURES - 4) * config.hidden_size))
     return RenamedTensors(
         tensors=renamed,
         in_file=in_file,

@@ -16,7 +16,14 @@ from torch import Tensor, nn
 from albert.model.config import AlbertConfig, LayerApplication, sharing_plan
 from albert.model.encoder import Encoder, initialize
 from albert.model.heads import MaskedLanguageModelHead, SentenceOrderHead, SpanHead
-from albert.model.packing import PackedSequences, mean_states, pad_batch_rows, split_segments, tokens_in_other_segment
+from albert.model.packing import (
+    PackedSequences,
+    mean_states,
+    pad_batch_rows,
+    split_lengths,
+    split_segments,
+    tokens_in_other_segment,
+)
 from albert.runtime.devices import Dropout, linear
 from albert.runtime.errors import InvalidConfiguration
 
@@ -210,22 +217,17 @@ class AlbertForSequenceClassification(_TaskModel):
             return self.classifier(pooled.float())
 
 
-PAIR_FEATURES = 6
-"""Vectors of H that the head of a pair reads."""
-
-
 class AlbertForPairClassification(_TaskModel):
-    """Encodes two texts separately: a linear head on (u, v, |u − v|, u·v, u₂, v₂).
+    """Encodes two texts separately: a linear head on (u, v, |u − v|, u·v), where u and v are their mean states.
 
-    u and v are the mean states of the texts, as in sentence-transformers (Reimers and Gurevych 2019, arXiv 1908.10084,
-    §3), with the product u·v added. u₂ and v₂ are the means with the states of tokens that do not occur in the other
-    text set to zero: the exact match of Chen et al. 2017 (arXiv 1704.00051, §3.2). Tokens do not attend to the other
-    text. Input sequences are `[CLS] a [SEP] b [SEP]`, as for other heads. transformers has no such class.
+    From sentence-transformers (Reimers and Gurevych 2019, arXiv 1908.10084, §3), with the product u·v added. Tokens do
+    not attend to the other text. Input sequences are `[CLS] a [SEP] b [SEP]`, as for other heads. transformers has no
+    such class.
     """
 
     def __init__(self, config: AlbertConfig, num_labels: int) -> None:
         super().__init__(config, with_pooler=False)
-        self.pair_classifier = nn.Linear(PAIR_FEATURES * config.hidden_size, num_labels)
+        self.pair_classifier = nn.Linear(4 * config.hidden_size, num_labels)
         initialize(self.pair_classifier, config.initializer_range)
 
     @property
@@ -241,21 +243,11 @@ class AlbertForPairClassification(_TaskModel):
         self, hidden: Float[Tensor, "split_tokens H"], packed: PackedSequences
     ) -> Float[Tensor, "sequences labels"]:
         """Logits of every pair, from the states of `split_segments(packed)`."""
-        split = split_segments(packed)
-        means = mean_states(hidden, split.lengths)
-        shared = mean_states(hidden * shared_tokens(split)[:, None], split.lengths)
+        means = mean_states(hidden, split_lengths(packed))
         u, v = means[0::2], means[1::2]
-        features = self.dropout(torch.cat([u, v, (u - v).abs(), u * v, shared[0::2], shared[1::2]], dim=1))
+        features = self.dropout(torch.cat([u, v, (u - v).abs(), u * v], dim=1))
         with torch.autocast(features.device.type, enabled=False):  # see AlbertForSequenceClassification
             return self.pair_classifier(features)
-
-
-def shared_tokens(split: PackedSequences) -> Bool[Tensor, " split_tokens"]:
-    """Whether each token occurs in the other text of its pair; sequences 2i and 2i + 1 of `split` are a pair."""
-    ids = nn.utils.rnn.pad_sequence(list(split.token_ids.split(split.lengths)), batch_first=True, padding_value=-1)
-    equal = ids[0::2, :, None] == ids[1::2, None, :]
-    is_shared = torch.stack([equal.any(dim=2), equal.any(dim=1)], dim=1).flatten(0, 1)
-    return is_shared[ids >= 0]
 
 
 class AlbertForTokenClassification(_TaskModel):

@@ -137,8 +137,8 @@ def tokens_in_other_segment(packed: PackedSequences) -> Bool[Tensor, " tokens"]:
     return equal.any(dim=2)[ids >= 0]
 
 
-def split_segments(packed: PackedSequences) -> PackedSequences:
-    """Split each sequence `[CLS] a [SEP] b [SEP]` into `[CLS] a [SEP]` and `[CLS] b [SEP]`, on the same device.
+def split_lengths(packed: PackedSequences) -> tuple[int, ...]:
+    """The lengths of the sequences that `split_segments` makes.
 
     Raises:
         InvalidConfiguration: a sequence has no second segment.
@@ -148,7 +148,12 @@ def split_segments(packed: PackedSequences) -> PackedSequences:
         why = "has no second text, the model compares two"
         raise InvalidConfiguration(f"sequence {second_lengths.index(0) + 1}", why, "give a pair of texts")
     pairs = zip(packed.lengths, second_lengths, strict=True)
-    lengths = np.array([n for length, second in pairs for n in (length - second, second + 1)], np.int64)
+    return tuple(n for length, second in pairs for n in (length - second, second + 1))
+
+
+def split_segments(packed: PackedSequences) -> PackedSequences:
+    """Split each sequence `[CLS] a [SEP] b [SEP]` into `[CLS] a [SEP]` and `[CLS] b [SEP]`, on the same device."""
+    lengths = np.array(split_lengths(packed), np.int64)
     ids, unsplit = packed.token_ids.cpu().numpy(), lengths.copy()
     unsplit[1::2] -= 1  # second texts have no [CLS] yet
     with_cls = np.insert(ids, (np.cumsum(unsplit) - unsplit)[1::2], ids[packed.first_positions.cpu().numpy()])

@@ -297,7 +297,7 @@ _TABLE: dict[str, dict[str, tuple[Make, int, str]]] = {
     },
     CONVERT: {"pickle to convert": (_instead("pytorch_model.bin", PICKLE), 66, _PICKLES_ARE)},
     "predict {here}/m --classify x": {"labels that are no object": (_config(id2label='"positive"'), 78, "id2label")},
-    "predict ../../x --fill-mask [MASK]": {
+    "predict ../../no-such-model-here --fill-mask [MASK]": {
         "model by a path out of the hub": (lambda place: None, 66, "no such directory")
     },
     "predict a/b --revision ../../x --fill-mask [MASK]": {

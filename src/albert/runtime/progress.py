@@ -2,43 +2,20 @@
 
 import html
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol, runtime_checkable
+from datetime import timedelta
+from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
-from rich.text import Text
-
-PLAIN_LINE_SECONDS = 15.0
-NOTEBOOK_SECONDS = 0.5
-"""Between updates of a bar in a notebook."""
-APPEARS_AFTER_SECONDS = 0.6
-
-
-@runtime_checkable
-class Bar(Protocol):
-    """What `progress` yields."""
-
-    def advance(self, amount: int | float = 1) -> None:
-        """Add finished units."""
-        ...
-
-    def note(self, text: str) -> None:
-        """Show a short text beside the bar, for example the loss."""
-        ...
-
-    def expect(self, total: int | float) -> None:
-        """Correct the total number of units."""
-        ...
+from rich.progress import BarColumn, Progress, TextColumn
 
 
 @contextmanager
 def progress(
     description: str, total: int | float | None, unit: str, done: int | float = 0, quiet: bool = False
-) -> Iterator[Bar]:
+) -> "Iterator[Bar]":
     """Show progress on standard error or in the output of a notebook's cell.
 
     Args:
@@ -46,23 +23,18 @@ def progress(
         unit: what is counted ("steps", "documents"); the rate is units per second.
         done: units finished before, by a run that is resumed.
     """
+    ipython = sys.modules.get("IPython")  # imported in every notebook
     if quiet:
-        yield _Silent()
+        kind = _Quiet
     elif sys.stderr.isatty():
-        with _shown_bars() as bars:
-            task = bars.add_task(description, total=total, completed=int(done), unit=unit, note="", start_at=done)
-            try:
-                yield _Rich(bars, task)
-            finally:
-                if len(bars.tasks) > 1:  # a nested bar disappears when it is done
-                    bars.remove_task(task)
+        kind = _Terminal
     else:
-        display, values = _notebook_display(), (description, total, unit, done)
-        plain = _Plain(*values) if display is None else _Notebook(display, *values)
-        try:
-            yield plain
-        finally:
-            plain.end()
+        kind = _Notebook if ipython and hasattr(ipython.get_ipython(), "kernel") else Bar
+    bar = kind(description, total, unit, done)
+    try:
+        yield bar
+    finally:
+        bar.end()
 
 
 class Position:
@@ -78,72 +50,11 @@ class Position:
             self._reported = position
 
 
-_bars: list[Progress] = []
-"""The display in use, to which nested bars add a line: rich allows only one live display."""
+class Bar:
+    """What `progress` yields: lines in a log file. Its subclasses show the same line in other places."""
 
-
-@contextmanager
-def _shown_bars() -> Iterator[Progress]:
-    """The display; a new one appears after a delay, so that short work shows none."""
-    if _bars:
-        yield _bars[-1]
-        return
-    bars = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=24),
-        _Amount(),
-        _Rate(),
-        TimeRemainingColumn(compact=True),
-        TextColumn("{task.fields[note]}", style="dim"),
-        console=Console(stderr=True),
-    )
-    timer = threading.Timer(APPEARS_AFTER_SECONDS, bars.start)
-    timer.daemon = True
-    timer.start()
-    _bars.append(bars)
-    try:
-        yield bars
-    finally:
-        _bars.pop()
-        timer.cancel()
-        timer.join()
-        bars.stop()
-
-
-class _Silent:
-    def advance(self, amount: int | float = 1) -> None:
-        pass
-
-    def note(self, text: str) -> None:
-        pass
-
-    def expect(self, total: int | float) -> None:
-        pass
-
-
-class _Rich:
-    def __init__(self, bars: Progress, task: int) -> None:
-        self._bars, self._task = bars, task
-
-    def advance(self, amount: int | float = 1) -> None:
-        self._bars.advance(self._task, amount)  # type: ignore[arg-type]
-
-    def note(self, text: str) -> None:
-        self._bars.update(self._task, note=text)  # type: ignore[arg-type]
-
-    def expect(self, total: int | float) -> None:
-        self._bars.update(self._task, total=total)  # type: ignore[arg-type]
-
-
-def _notebook_display() -> Any:
-    """The module `IPython.display`; None outside Jupyter."""
-    interactive = sys.modules.get("IPython")  # imported in every notebook
-    shell = interactive.get_ipython() if interactive is not None else None
-    return interactive.display if interactive is not None and hasattr(shell, "kernel") else None
-
-
-class _Plain:
-    every, first_after = PLAIN_LINE_SECONDS, 1.0
+    every, first_after = 15.0, 1.0
+    """Seconds between two lines, and of the shortest work that is shown."""
 
     def __init__(self, description: str, total: int | float | None, unit: str, done: int | float) -> None:
         self._description, self._total, self._unit = description, total, unit
@@ -151,72 +62,89 @@ class _Plain:
         self._start = self._shown = time.monotonic()
 
     def advance(self, amount: int | float = 1) -> None:
+        """Add finished units."""
         self._done += amount
-        if time.monotonic() - self._shown >= self.every:
-            self._show()
+        now = time.monotonic()
+        if now - self._shown >= self.every and now - self._start >= self.first_after:
+            self._shown = now
+            self._show(self._line(now))
 
     def note(self, text: str) -> None:
+        """Show a short text beside the bar, for example the loss."""
         self._note = text
 
     def expect(self, total: int | float) -> None:
+        """Correct the total number of units."""
         self._total = total
 
     def end(self) -> None:
-        if time.monotonic() - self._start >= self.first_after:
-            self._show()
+        """Show the last line."""
+        now = time.monotonic()
+        if now - self._start >= self.first_after:
+            self._show(self._line(now))
 
-    def _show(self) -> None:
-        self._shown = time.monotonic()
-        seconds = max(self._shown - self._start, 1e-9)
-        rate = (self._done - self._first) / seconds
-        line = f"{self._description}: {_amount(self._done, self._total)} {self._unit}, {_number(rate)}/s"
+    def _line(self, now: float) -> str:
+        rate = (self._done - self._first) / max(now - self._start, 1e-9)
+        amount = f"{self._done:,.0f}" if self._total is None else f"{self._done:,.0f}/{self._total:,.0f}"
+        speed = f"{rate:,.0f}" if rate >= 100 else f"{rate:.3g}"
+        line = f"{self._description}: {amount} {self._unit}, {speed}/s"
         if self._total and rate > 0 and self._done < self._total:
-            line += f", {_duration((self._total - self._done) / rate)} left"
-        self._print(line + (f"  {self._note}" if self._note else ""))
+            line += f", {timedelta(seconds=round((self._total - self._done) / rate))} left"
+        return line + (f"  {self._note}" if self._note else "")
 
-    def _print(self, line: str) -> None:
+    def _show(self, line: str) -> None:
         print(line, file=sys.stderr, flush=True)
 
 
-class _Notebook(_Plain):
+class _Quiet(Bar):
+    def _show(self, line: str) -> None:
+        pass
+
+
+_live: list[Progress] = []
+"""The display in a terminal, once for each bar in it: rich allows only one, to which nested bars add a line."""
+
+
+class _Terminal(Bar):
+    """The line beside a bar. A nested bar disappears when it is done."""
+
+    every, first_after = 0.1, 0.6
+
+    def __init__(self, description: str, total: int | float | None, unit: str, done: int | float) -> None:
+        super().__init__(description, total, unit, done)
+        columns = BarColumn(bar_width=24), TextColumn("{task.description}", markup=False)
+        self._bars = _live[0] if _live else Progress(*columns, console=Console(stderr=True), auto_refresh=False)
+        self._task = self._bars.add_task("", total=total, completed=int(done), visible=False)
+        _live.append(self._bars)
+
+    def note(self, text: str) -> None:
+        super().note(text)
+        self.advance(0)  # without units
+
+    def end(self) -> None:
+        super().end()
+        _live.pop()
+        if _live:
+            self._bars.remove_task(self._task)
+        else:
+            self._bars.stop()
+
+    def _show(self, line: str) -> None:
+        self._bars.start()
+        values: dict[str, Any] = {"completed": self._done, "total": self._total}
+        self._bars.update(self._task, description=line, visible=True, refresh=True, **values)
+
+
+class _Notebook(Bar):
     """The line beside a bar, updated in place."""
 
-    every, first_after = NOTEBOOK_SECONDS, NOTEBOOK_SECONDS
+    every, first_after = 0.5, 0.5
+    _handle = None
 
-    def __init__(self, display: Any, *args: Any) -> None:
-        super().__init__(*args)
-        self._display, self._handle = display, None
-
-    def _print(self, line: str) -> None:
+    def _show(self, line: str) -> None:
         value = f' value="{self._done / self._total:.4f}"' if self._total else ""
         content = {"text/plain": line, "text/html": f"<progress{value}></progress> <code>{html.escape(line)}</code>"}
         if self._handle is None:
-            self._handle = self._display.display(content, raw=True, display_id=True)
+            self._handle = sys.modules["IPython"].display.display(content, raw=True, display_id=True)
         else:
             self._handle.update(content, raw=True)
-
-
-class _Amount(ProgressColumn):
-    def render(self, task: Task) -> Text:
-        return Text(f"{_amount(task.completed, task.total)} {task.fields['unit']}")
-
-
-class _Rate(ProgressColumn):
-    def render(self, task: Task) -> Text:
-        elapsed = task.elapsed or 0.0
-        rate = (task.completed - task.fields["start_at"]) / elapsed if elapsed > 0 else 0.0
-        return Text(f"{_number(rate)}/s", style="cyan")
-
-
-def _amount(done: int | float, total: int | float | None) -> str:
-    return f"{done:,.0f}/{total:,.0f}" if total is not None else f"{done:,.0f}"
-
-
-def _number(value: int | float) -> str:
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
-
-
-def _duration(seconds: int | float) -> str:
-    minutes, seconds = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"

@@ -140,18 +140,14 @@ def test_path_created_meanwhile_is_not_replaced(tmp_path):
     assert (tmp_path / "out" / "text" / "card.md").read_text() == "faster" and names_in(tmp_path) == ["out"]
 
 
-def test_directory_replaces_a_file(tmp_path):
-    (tmp_path / "out").touch()
-    with new_directory(tmp_path / "out", replace=True) as directory:
-        fill(directory)
-    verify_directory(tmp_path / "out")
-    assert names_in(tmp_path) == ["out"]
-
-
-def test_directory_replaces_a_directory_at_the_end(out):
+@pytest.mark.parametrize("before", ["file", "directory"])
+def test_directory_replaces_what_was_there_at_the_end(out, before):
+    if before == "file":
+        shutil.rmtree(out)
+        out.touch()
     with new_directory(out, replace=True) as directory:
         fill(directory, "second")
-        assert (out / "text" / "card.md").read_text() == "new"
+        assert before == "file" or (out / "text" / "card.md").read_text() == "new"
     verify_directory(out)
     assert (out / "text" / "card.md").read_text() == "second" and names_in(out.parent) == ["out"]
 
@@ -209,45 +205,50 @@ def test_a_flipped_bit_in_any_byte_and_every_truncation_is_refused(out, name):
     verify_directory(out)
 
 
-@pytest.mark.parametrize("name", ["weights.bin", "empty"])
 @pytest.mark.parametrize("kind", ["loop", "dangling", "pipe", "device"])
-def test_special_files_are_refused_without_blocking(out, name, kind):
-    (out / name).unlink()
+def test_special_files_are_refused_without_blocking(out, kind):
+    (out / "empty").unlink()
     if kind == "pipe":
-        os.mkfifo(out / name)
+        os.mkfifo(out / "empty")
     else:
-        (out / name).symlink_to({"loop": name, "dangling": "nowhere", "device": "/dev/zero"}[kind])
-    with pytest.raises((DamagedData, MissingInput), match=name):
+        (out / "empty").symlink_to({"loop": "empty", "dangling": "nowhere", "device": "/dev/zero"}[kind])
+    with pytest.raises((DamagedData, MissingInput), match="empty"):
         verify_directory(out)
 
 
-def test_missing_file_is_named(out):
-    (out / "text" / "card.md").unlink()
-    with pytest.raises(DamagedData, match=r"card\.md: is listed in MANIFEST\.json but missing") as damage:
-        verify_directory(out)
-    assert damage.value.exit_code == 65
-
-
-@pytest.mark.parametrize("name", ["extra.txt", "text/extra.txt"])
-def test_unlisted_file_is_named(out, name):
-    (out / name).touch()
-    with pytest.raises(DamagedData, match="is not listed"):
-        verify_directory(out)
-
-
-@pytest.mark.parametrize("name", [".gitattributes", ".cache/huggingface/lock", "text/.DS_Store"])
-def test_unlisted_hidden_file_is_ignored(out, name):
-    (out / name).parent.mkdir(parents=True, exist_ok=True)
-    (out / name).touch()
+def test_unlisted_file_is_named(out):
+    for name in (".gitattributes", ".cache/huggingface/lock", "text/.DS_Store"):  # hidden ones are ignored
+        write_text(out / name, "")
     verify_directory(out)
+    (out / "text" / "extra.txt").touch()
+    with pytest.raises(DamagedData, match=r"text/extra\.txt: is not listed"):
+        verify_directory(out)
 
 
-def test_listed_hidden_file_is_checked(tmp_path):
-    with new_directory(tmp_path / "out") as directory:
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("text/card.md", None, r"card\.md: is listed in MANIFEST\.json but missing"),
+        (".hidden", "changed", "SHA-256 differs"),
+        *((MANIFEST_NAME, content, MANIFEST_NAME) for content in ("", "[]", "null", '{"files": []}', "[" * 9999)),
+        (MANIFEST_NAME, '{"files": {"a": 3}, "self": ""}', MANIFEST_NAME),
+        (MANIFEST_NAME, None, "holds no MANIFEST"),
+        ("", None, "no such directory"),
+    ],
+)
+def test_damaged_and_missing_files_are_named(tmp_path, name, content, message):
+    out = tmp_path / "out"
+    with new_directory(out) as directory:
+        fill(directory)
         (directory / ".hidden").write_text("content")
-    (tmp_path / "out" / ".hidden").write_text("CONTENT")
-    with pytest.raises(DamagedData, match="SHA-256 differs"):
-        verify_directory(tmp_path / "out")
+    if content is not None:
+        (out / name).write_text(content)
+    else:
+        (out / name).rename(tmp_path / "moved")
+    with pytest.raises((DamagedData, MissingInput), match=message) as refusal:
+        verify_directory(out)
+    assert refusal.value.exit_code == (66 if message in ("holds no MANIFEST", "no such directory") else 65)
+    assert not is_intact(out)
 
 
 def test_an_edited_manifest_is_refused(out):
@@ -258,23 +259,6 @@ def test_an_edited_manifest_is_refused(out):
     manifest.write_text(json.dumps(content, indent=1) + "\n")
     with pytest.raises(DamagedData, match=MANIFEST_NAME):
         verify_directory(out)
-
-
-@pytest.mark.parametrize("content", ["", "[]", "null", '{"files": []}', '{"files": {"a": 3}, "self": ""}', "[" * 9999])
-def test_invalid_manifest_is_refused(out, content):
-    (out / MANIFEST_NAME).write_text(content)
-    with pytest.raises(DamagedData, match=MANIFEST_NAME):
-        verify_directory(out)
-    assert not is_intact(out)
-
-
-def test_directory_without_a_manifest_is_refused(out):
-    (out / MANIFEST_NAME).unlink()
-    with pytest.raises(MissingInput, match="holds no MANIFEST") as refusal:
-        verify_directory(out)
-    assert refusal.value.exit_code == 66
-    with pytest.raises(MissingInput, match="no such directory"):
-        verify_directory(out / "nowhere")
 
 
 # ---- full disks and killed writers -----------------------------------------------------------------------------------
@@ -440,7 +424,7 @@ def test_leftovers_of_killed_writers_are_removed_and_files_of_running_ones_kept(
     killed_writer(tmp_path / "out")
     for leftover in (".state.json.tmp-0123abcd", ".state.json.lock-4567abcd"):
         (tmp_path / leftover).touch()
-    for other in (kept := [".mine-0123abcd", "state.json.lock-0123abcd"]):
+    for other in (kept := [".mine-0123abcd", "state.json.lock-0123abcd", ".old.tmp-9-0123abcd"]):
         (tmp_path / other).touch()
     with writer(tmp_path / "second") as (process, temporary):
         with new_directory(tmp_path / "out") as directory:
@@ -462,44 +446,14 @@ def test_killed_writer_leaves_the_old_or_the_new_directory(out, replaced):
     assert names_in(out.parent) == [out.name]
 
 
-@pytest.mark.parametrize("is_locked", [False, True])
-def test_temporary_names_without_a_lock_are_removed_only_in_a_locked_directory(tmp_path, is_locked):
-    """Earlier versions wrote them with a process number, which may be that of another container."""
-    (tmp_path / ".out.tmp-999999999-0123abcd").mkdir()
-    (tmp_path / ".second.old-999999999-0123abcd").mkdir()
-    remove_leftovers(tmp_path, is_locked)
-    assert len(names_in(tmp_path)) == (1 if is_locked else 2)
-    assert (tmp_path / "second").exists() == is_locked
-
-
-def remove_as_leftover(temporary: Path) -> None:
-    """As another process does after a file server lost the lock."""
-    (temporary.parent / temporary.name.replace(".tmp-", ".lock-")).unlink()
-    shutil.rmtree(temporary)
-    temporary.mkdir()
-
-
-@pytest.mark.parametrize("removed", ["all", "card.md", "tensors"])
-def test_directory_from_which_another_program_removed_a_file_is_refused(out, removed):
-    with pytest.raises(WriteFailed, match="another program removed it") as failure:  # noqa: SIM117 (what is refused)
-        with new_directory(out, replace=True) as directory:
-            write_text(directory / "card.md", "second")
-            with library_writes(directory / "tensors"):
-                (directory / "tensors").write_bytes(b"1")
-            remove_as_leftover(directory) if removed == "all" else (directory / removed).unlink()
-            (directory / "last").touch()
-    assert failure.value.exit_code == 74
-    verify_directory(out)
-    assert names_in(out.parent) == ["out"]
-
-
-def test_file_that_another_program_removed_is_refused(tmp_path):
-    with (
-        pytest.raises(WriteFailed, match=r"state\.json: another program removed it"),
-        new_file(tmp_path / "state.json"),
-    ):
+@pytest.mark.parametrize("write", [new_file, new_directory])
+def test_what_another_program_removed_is_refused(tmp_path, write):
+    """As after a file server lost the lock."""
+    with pytest.raises(WriteFailed, match="out: another program removed it") as failure, write(tmp_path / "out"):
         for entry in tmp_path.iterdir():
-            entry.unlink()
+            shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+    assert failure.value.exit_code == 74
+    assert names_in(tmp_path) == []
 
 
 def test_full_disk_error_names_the_final_path(tmp_path):

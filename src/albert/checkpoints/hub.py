@@ -31,7 +31,6 @@ from albert.runtime.errors import (
     UsageError,
     WriteFailed,
 )
-from albert.runtime.files import register_written
 from albert.runtime.manifest import MANIFEST_NAME, verify_directory
 from albert.runtime.progress import progress
 
@@ -282,7 +281,6 @@ def copy_examples(source: Path, directory: Path) -> None:
     """Copy the example rows of a model, if it has any, to a model derived from it."""
     if (source / EXAMPLES_NAME).is_file():
         shutil.copyfile(source / EXAMPLES_NAME, directory / EXAMPLES_NAME)
-        register_written(directory / EXAMPLES_NAME)
 
 
 def _to_convert(path: Path, what: str) -> MissingInput:

@@ -41,7 +41,7 @@ from albert.model.config import Activation
 from albert.model.encoder import FeedForwardBlock
 from albert.runtime.environment import load_by_name
 from albert.runtime.errors import CannotCreate, CheckFailed, InvalidConfiguration
-from albert.runtime.files import new_directory, new_file, register_written, write_text
+from albert.runtime.files import new_directory, new_file, write_text
 from albert.runtime.json_files import read_json_object, save_json
 from albert.runtime.progress import progress
 from albert.text.tokenizer_loading import load_tokenizer, vocabulary_file
@@ -603,7 +603,6 @@ def export_onnx(
 
     def write(file: Path) -> ExportReport:
         file.write_bytes(graph.SerializeToString())
-        register_written(file)
         return ExportReport(
             kind=trained.kind,
             left_out=trained.left_out,

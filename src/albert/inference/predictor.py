@@ -25,7 +25,7 @@ from albert.inference.engine import PackedModel, PrecisionChoice, choose_precisi
 from albert.model.albert import AlbertForPairClassification, PooledEncoder, Pooling, set_depth
 from albert.runtime.devices import pick_device
 from albert.runtime.errors import InvalidConfiguration, UsageError
-from albert.runtime.files import new_directory, register_written
+from albert.runtime.files import new_directory
 from albert.runtime.json_files import save_json
 from albert.runtime.manifest import MANIFEST_NAME, files_below
 from albert.tasks.answers import THRESHOLD_KEY, saved_threshold
@@ -404,7 +404,6 @@ def save_for_sentence_transformers(
             if name != MANIFEST_NAME:
                 (copy / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(directory / name, copy / name)
-                register_written(copy / name)
         max_length = tasks.lengths_of(kind, opened).max_length
         types = ["Transformer", "Pooling", *(["Normalize"] if normalize else [])]
         paths = ["", *(f"{number}_{module}" for number, module in enumerate(types[1:], start=1))]

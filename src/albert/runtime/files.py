@@ -15,17 +15,15 @@ import contextlib
 import csv
 import errno
 import fcntl
-import io
 import os
 import re
 import secrets
 import shutil
 import stat
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from dataclasses import replace as with_fields
 from pathlib import Path
 
 from albert.runtime.errors import CannotCreate, DamagedData, WriteFailed, system_error
@@ -119,8 +117,6 @@ os.register_at_fork(after_in_child=_clear_after_fork)
 
 
 _TEMPORARY = re.compile(r"^\.(?P<name>.+)\.(?P<kind>tmp|old|lock)-(?P<process>\d+-)?(?P<token>[0-9a-f]{8})$")
-_written: dict[Path, set[Path]] = {}
-"""For each directory that `new_directory` is writing: the files completed in it."""
 _NOT_CREATABLE = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENOTDIR, errno.EEXIST}
 _NOT_CREATABLE |= {errno.ENOTEMPTY, errno.ENAMETOOLONG}
 
@@ -133,17 +129,12 @@ def new_file(path: Path) -> Iterator[Path]:
     """
     with writing(path):
         make_directory(path.parent)
-        with _temporary_names(path) as names:
-            temporary = names.new
-            try:
-                yield temporary
-                names.check()
-                _sync_file(temporary)
-                os.replace(temporary, path)
-                _sync_directory(path.parent)
-            finally:
-                temporary.unlink(missing_ok=True)
-        register_written(path)
+        with _temporary_names(path) as (temporary, _, check):
+            yield temporary
+            check()
+            _sync_file(temporary)
+            os.replace(temporary, path)
+            _sync_directory(path.parent)
 
 
 def write_bytes(path: Path, data: bytes) -> None:
@@ -159,21 +150,13 @@ def write_text(path: Path, text: str) -> None:
 
 def write_csv(path: Path, rows: Iterable[Sequence[object]]) -> None:
     """Write rows as CSV through `new_file`, the header first."""
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(rows)
-    write_text(path, text.getvalue())
-
-
-def register_written(path: Path) -> None:
-    """Make `new_directory`, if `path` is in one, fail without this file; `new_file` calls this."""
-    for parent in path.parents:
-        if parent in _written:
-            _written[parent].add(path)
+    with new_file(path) as temporary, open(temporary, "w", newline="", encoding="utf-8") as file:
+        csv.writer(file, lineterminator="\n").writerows(rows)
 
 
 @contextmanager
 def library_writes(path: Path) -> Iterator[None]:
-    """For a block in which a library writes the file: sets the usual permissions, translates errors, registers it."""
+    """For a block in which a library writes the file: sets the usual permissions and translates errors."""
     path.touch()
     permissions = stat.S_IMODE(path.stat().st_mode)
     try:
@@ -184,13 +167,10 @@ def library_writes(path: Path) -> Iterator[None]:
             raise
         raise os_error from error
     path.chmod(permissions)
-    register_written(path)
 
 
 @contextmanager
-def new_directory(
-    path: Path, replace: bool = False, known: MutableMapping[str, FileSum] | None = None
-) -> Iterator[Path]:
+def new_directory(path: Path, replace: bool = False, known: Mapping[str, FileSum] | None = None) -> Iterator[Path]:
     """Yield a temporary directory that becomes `path`, with a manifest, if the block succeeds.
 
     Args:
@@ -202,18 +182,12 @@ def new_directory(
         remove_leftovers(path.parent)
         if os.path.lexists(path) and not replace:
             raise CannotCreate(path, "exists already", "choose another name, or remove it first")
-        with _temporary_names(path) as names:
-            temporary = names.new
-            try:
-                temporary.mkdir()
-                _written[temporary] = set()
-                yield temporary
-                names.check()
-                _write_manifest(temporary, known or {})
-                _put_in_place(temporary, names.old, path, replace)
-            finally:
-                _written.pop(temporary, None)
-                shutil.rmtree(temporary, ignore_errors=True)
+        with _temporary_names(path) as (temporary, old, check):
+            temporary.mkdir()
+            yield temporary
+            check()
+            _write_manifest(temporary, known or {})
+            _put_in_place(temporary, old, path, replace)
 
 
 def make_directory(path: Path) -> None:
@@ -227,30 +201,30 @@ def make_directory(path: Path) -> None:
 def remove_directory(path: Path, release: Callable[[], None] | None = None) -> None:
     """Remove a directory, which is renamed first. `release` is called before files are removed, to release a lock in
     the directory: network file systems keep open files."""
-    with writing(path), _temporary_names(path) as names:
-        os.rename(path, names.new)
+    with writing(path), _temporary_names(path) as (temporary, _, _):
+        os.rename(path, temporary)
         _sync_directory(path.parent)  # otherwise a power loss could bring the name back without the files
         if release:
             release()
-        shutil.rmtree(names.new)
+        shutil.rmtree(temporary)
 
 
-def remove_leftovers(directory: Path, is_locked: bool = False) -> None:
+def remove_leftovers(directory: Path) -> None:
     """Remove temporary names in `directory` whose writer is dead, that is, whose lock is free.
 
-    If it died between moving the old directory away and renaming the new one, the old one gets its name back. If the
-    caller has locked `directory` (`is_locked`), names without a lock (see above) are removed as well.
+    If it died between moving the old directory away and renaming the new one, the old one gets its name back.
     """
-    matches = [match for entry in directory.iterdir() if (match := _TEMPORARY.match(entry.name))]
-    for name, process, token in sorted({(match["name"], match["process"] or "", match["token"]) for match in matches}):
-        names = _Names.of(directory / name, process + token)
+    matches = (_TEMPORARY.match(entry.name) for entry in directory.iterdir())
+    for name, token in sorted({(match["name"], match["token"]) for match in matches if match and not match["process"]}):
+        path = directory / name
+        new, old, lock_path = _names(path, token)
         with contextlib.suppress(OSError):  # it belongs to another user, or there are no locks
-            if process:
-                if is_locked:
-                    names.remove()
-            elif lock := lock_file(names.lock_path):
+            if lock := lock_file(lock_path):
                 try:
-                    names.remove()
+                    if os.path.lexists(old) and not os.path.lexists(path):
+                        os.rename(old, path)
+                    _remove(old)
+                    _remove(new)
                 finally:
                     lock.remove()
 
@@ -260,51 +234,37 @@ def final_path(path: Path) -> Path:
     return Path(*(match["name"] if (match := _TEMPORARY.match(part)) else part for part in path.parts))
 
 
-@dataclass(frozen=True)
-class _Names:
-    """The temporary names for writing `path`; see the top of this file."""
-
-    path: Path
-    new: Path
-    old: Path
-    lock_path: Path
-    lock: FileLock | None = None
-
-    @classmethod
-    def of(cls, path: Path, token: str) -> "_Names":
-        new, old, lock = (path.parent / f".{path.name}.{kind}-{token}" for kind in ("tmp", "old", "lock"))
-        return cls(path, new, old, lock)
-
-    def check(self) -> None:
-        """Fail if another program removed the lock as a leftover of a dead writer."""
-        if self.lock and not self.lock.is_in_place():
-            raise WriteFailed(self.path, "another program removed it while it was written", "run the command again")
-
-    def remove(self) -> None:
-        """Remove the leftovers of a dead writer; give an old directory its name back if the new one is missing."""
-        if os.path.lexists(self.old):
-            if os.path.lexists(self.path):
-                _remove(self.old)
-            else:
-                os.rename(self.old, self.path)
-        if os.path.lexists(self.new):
-            _remove(self.new)
+def _names(path: Path, token: str) -> tuple[Path, Path, Path]:
+    """The temporary names for writing `path`: new, old and lock; see the top of this file."""
+    new, old, lock = (path.parent / f".{path.name}.{kind}-{token}" for kind in ("tmp", "old", "lock"))
+    return new, old, lock
 
 
 @contextmanager
-def _temporary_names(path: Path) -> Iterator[_Names]:
-    """Unique names, locked for the block."""
-    names, lock = _Names.of(path, token := secrets.token_hex(4)), None
+def _temporary_names(path: Path) -> Iterator[tuple[Path, Path, Callable[[], None]]]:
+    """Unique names for the new and the old `path`, locked for the block; what is left under the first is removed.
+
+    The block calls the function when it is done: it fails if another program removed the names as leftovers.
+    """
+    token = secrets.token_hex(4)
+    new, old, lock_path = _names(path, token)
+    lock = None
     try:
-        lock = lock_file(names.lock_path)
+        lock = lock_file(lock_path)
     except OSError as error:
         if error.errno not in NO_LOCKS:
             raise
-        names.lock_path.unlink(missing_ok=True)
-        names = _Names.of(path, f"{os.getpid()}-{token}")
+        lock_path.unlink(missing_ok=True)
+        new, old, _ = _names(path, f"{os.getpid()}-{token}")
+
+    def check() -> None:
+        if lock and not lock.is_in_place():
+            raise WriteFailed(path, "another program removed it while it was written", "run the command again")
+
     try:
-        yield with_fields(names, lock=lock)
+        yield new, old, check
     finally:
+        _remove(new)
         if lock:
             lock.remove()
 
@@ -317,20 +277,14 @@ def _remove(path: Path) -> None:
 
 
 def _write_manifest(directory: Path, known: Mapping[str, FileSum]) -> None:
-    names = sorted(files_below(directory))
-    expected = {*known, *(path.relative_to(directory).as_posix() for path in _written.get(directory, ()))}
-    for name in sorted(expected.difference(names)):
-        why = f"{name} was written and is missing: another program removed it"
-        raise WriteFailed(directory, why, "run the command again")
     entries = {}
-    for name in names:
-        size = (directory / name).stat().st_size
-        written = known.get(name)
-        if written is not None and written.bytes != size:
-            raise DamagedData(directory / name, f"has {size} bytes, {written.bytes} were written")
-        entries[name] = written or FileSum(size, file_hash(directory / name))
-        if written is None:
-            _sync_file(directory / name)
+    for name in sorted({*files_below(directory), *known}):
+        file = directory / name
+        entries[name] = known.get(name) or FileSum(file.stat().st_size, file_hash(file))
+        if name not in known:
+            _sync_file(file)
+        elif (size := file.stat().st_size) != known[name].bytes:
+            raise DamagedData(file, f"has {size} bytes, {known[name].bytes} were written")
     manifest = directory / MANIFEST_NAME
     manifest.write_bytes(manifest_bytes(entries))
     _sync_file(manifest)

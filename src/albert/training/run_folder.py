@@ -46,7 +46,7 @@ class RunFolder:
         with locked(self.path, "this run"):
             for directory in (self.path, self.checkpoints_path):
                 if directory.is_dir():
-                    remove_leftovers(directory, is_locked=True)
+                    remove_leftovers(directory)
             yield
 
     def save_checkpoint(self, step: int, write: Callable[[Path], None], keep: int) -> Path:

@@ -38,7 +38,7 @@ def rate_for_width(rate: float, hidden_size: int) -> float:
     Under Adam the update of a weight matrix should scale with at least the inverse of its width (Yang et al., 2022,
     arXiv 2203.03466), and small BERTs were fine-tuned best at rates up to 3e-4 (Turc et al., 2019, arXiv 1908.08962).
     Measured at H 128, where 5e-4 is best for a recipe with 2e-5, and at 256, where 2.5e-4 is (results/README.md,
-    "Small tables"), not between 256 and 768. The result is at most 1e-3, unless the recipe has more.
+    "Small tables" and "Default learning rate at H 256"), not between. At most 1e-3, unless the recipe has more.
     """
     scaled = rate * min(MAX_RATE_FACTOR, max(1.0, FULL_WIDTH / hidden_size) ** RATE_EXPONENT)
     return min(scaled, max(rate, MAX_RATE))

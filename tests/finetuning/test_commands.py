@@ -11,7 +11,8 @@ from albert.cli.main import dispatch, run
 from albert.finetuning.options import rate_for_width
 from albert.model.albert import AlbertForPairClassification
 from albert.runtime.json_files import read_json_object
-from albert.tasks.glue import SST2, TabSeparated
+from albert.tasks.examples import SplitFiles, read_rows
+from albert.tasks.glue import SST2
 from albert.tasks.metrics import accuracy, f1
 from albert.tasks.submission import DECLARED
 
@@ -47,7 +48,7 @@ def test_declared_task(command, data, tmp_path, capsys):
 
 def test_a_new_task_is_one_declaration(command, data, tmp_path, monkeypatch, capsys):
     """As docs/tour.md says: files, columns, target, metrics and recipe, and nothing else."""
-    source = TabSeparated("choice", {"train": "train.tsv", "dev": "dev.tsv"})
+    source = SplitFiles("choice", {"train": "train.tsv", "dev": "dev.tsv"}, lambda path, split: read_rows(path, "TSV"))
     task = replace(SST2, name="my-reviews", source=source, metrics=(f1, accuracy), published=())
     monkeypatch.setitem(DECLARED, task.name, task)
     assert dispatch(command("my-reviews", data, "run")) == 0

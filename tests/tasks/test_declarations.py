@@ -216,7 +216,7 @@ def test_context_keeps_its_whitespace(tmp_path):
     """Answer positions include leading whitespace (huggingface/datasets#2585: gold spans were off by one)."""
     path, context = tmp_path / "dev.json", "  one two\n"
     path.write_text(json.dumps(questions([{"text": "one", "answer_start": 2}], context=context)))
-    read = read_questions(path)
+    read = read_questions(path, "dev")
     assert read.rows[0].fields["context"] == context
     assert read.rows[0].answers[0].start == 2 and read.counts["answers_relocated"] == 0
 
@@ -236,7 +236,7 @@ def test_damaged_question_files_are_refused(tmp_path, content, message):
     path = tmp_path / "x.json"
     path.write_text(json.dumps(content))
     with pytest.raises((DamagedData, MissingInput), match=message):
-        read_questions(path)
+        read_questions(path, "dev")
 
 
 def test_texts_of_lists_and_separated_texts():

@@ -10,7 +10,7 @@ import string
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 
@@ -19,20 +19,6 @@ from albert.tasks.examples import Example, SpanFeatures, Window
 
 NO_CANDIDATE_SCORE = 1e30
 """The no-answer score of a context without tokens."""
-
-
-@runtime_checkable
-class BeamRow(Protocol):
-    """A joint head's logits for one window: starts [length], beam [n], ends [length, n], unanswerable []."""
-
-    @property
-    def starts(self) -> np.ndarray: ...
-    @property
-    def beam(self) -> np.ndarray: ...
-    @property
-    def ends(self) -> np.ndarray: ...
-    @property
-    def unanswerable(self) -> np.ndarray: ...
 
 
 @dataclass(frozen=True)
@@ -61,20 +47,10 @@ class Answers:
     no_answer_probability: float
 
 
-@dataclass(frozen=True)
-class _Spans:
-    """Spans of a window: first token, last token, score, and whether the first token has its most context there."""
-
-    first: np.ndarray
-    last: np.ndarray
-    score: np.ndarray
-    best: np.ndarray
-
-
 def best_answers(
     examples: Sequence[Example],
     features: SpanFeatures,
-    rows: Sequence[np.ndarray | BeamRow],
+    rows: Sequence[Any],
     max_answer_tokens: int = 30,
     n_best: int = 20,
     may_be_absent: bool = False,
@@ -82,17 +58,23 @@ def best_answers(
     """The best answers of every example.
 
     Args:
-        rows: output of the model for each window: [length, 2] logits of start and end, or the row of a joint head.
+        rows: output of the model for each window: [length, 2] logits of start and end, or a `SpanBeamRow` of a joint
+            head (`albert.model.albert`).
     """
-    windows: list[list[tuple[Window, np.ndarray | BeamRow]]] = [[] for _ in examples]
+    windows: list[list[tuple[Window, Any]]] = [[] for _ in examples]
     for window, row in zip(features.windows, rows, strict=True):
         windows[window.example].append((window, row))
     answers = []
     for example, character_spans, own in zip(examples, features.character_spans, windows, strict=True):
-        first, last, score = _merge([_spans_of(window, row, max_answer_tokens) for window, row in own])
+        spans = zip(*(_spans_of(window, row, max_answer_tokens) for window, row in own), strict=True)
+        first, last, score, best = map(np.concatenate, spans)
+        if best.any():  # otherwise the beam of a joint head has no token with most context, and all spans count
+            first, last, score = first[best], last[best], score[best]
         log_total = float(np.logaddexp.reduce(score)) if len(score) else -np.inf
-        best = float(score.max()) if len(score) else -np.inf
-        no_answer, log_none = _no_answer([row for _, row in own], best, log_total) if may_be_absent else (None, -np.inf)
+        highest = float(score.max(initial=-np.inf))
+        no_answer, log_none = (
+            _no_answer([row for _, row in own], highest, log_total) if may_be_absent else (None, -np.inf)
+        )
         log_all = float(np.logaddexp(log_total, log_none))
         spans = np.stack([character_spans[first, 0], character_spans[last, 1]], axis=1)
         candidates = _candidates(spans, score, example.texts[1], log_all, n_best)
@@ -101,9 +83,14 @@ def best_answers(
     return answers
 
 
-def _spans_of(window: Window, row: np.ndarray | BeamRow, max_tokens: int) -> _Spans:
+def _spans_of(window: Window, row: Any, max_tokens: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Spans of a window: first token, last token, score, and whether the first token has its most context there."""
     context = slice(window.offset, window.offset + window.n_tokens)
-    if isinstance(row, BeamRow):
+    if isinstance(row, np.ndarray):
+        first = np.arange(window.n_tokens)
+        starts, ends = row[context].astype(np.float64).T
+        end_scores = _end_windows(ends[None], max_tokens)[0]
+    else:
         positions, columns = np.unique(row.beam, return_index=True)
         beam = positions - window.offset
         inside = (beam >= 0) & (beam < window.n_tokens)
@@ -111,15 +98,11 @@ def _spans_of(window: Window, row: np.ndarray | BeamRow, max_tokens: int) -> _Sp
         starts = _log_softmax(row.starts)[context][first]
         ends = np.stack([_log_softmax(column)[context] for column in row.ends.T], axis=0)[columns[inside]]
         end_scores = np.take_along_axis(_end_windows(ends, max_tokens), first[:, None, None], axis=1)[:, 0]
-    else:
-        first = np.arange(window.n_tokens)
-        starts, ends = row[context].astype(np.float64).T
-        end_scores = _end_windows(ends[None], max_tokens)[0]
     score = starts[:, None] + end_scores
     last = first[:, None] + np.arange(max_tokens)
     finite = np.isfinite(score)
     first, best = (np.broadcast_to(values[:, None], score.shape)[finite] for values in (first, window.best[first]))
-    return _Spans(first + window.first_token, last[finite] + window.first_token, score[finite], best)
+    return first + window.first_token, last[finite] + window.first_token, score[finite], best
 
 
 def _end_windows(ends: np.ndarray, max_tokens: int) -> np.ndarray:
@@ -128,24 +111,13 @@ def _end_windows(ends: np.ndarray, max_tokens: int) -> np.ndarray:
     return np.lib.stride_tricks.sliding_window_view(padded, max_tokens, axis=1)[:, : ends.shape[1]]
 
 
-def _merge(windows: Sequence[_Spans]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """First tokens, last tokens and scores of the spans of all windows, each from its best window.
-
-    If the beam of a joint head contains no token with most context in any window, all its spans count.
-    """
-    first, last, score, best = (
-        np.concatenate([getattr(spans, name) for spans in windows]) for name in ("first", "last", "score", "best")
-    )
-    return (first[best], last[best], score[best]) if best.any() else (first, last, score)
-
-
-def _no_answer(rows: Sequence[np.ndarray | BeamRow], best: float, log_total: float) -> tuple[float, float]:
+def _no_answer(rows: Sequence[Any], best: float, log_total: float) -> tuple[float, float]:
     """The no-answer score and the logarithm of its weight relative to the spans, from the window with the smallest."""
-    logits = [float(row.unanswerable) for row in rows if isinstance(row, BeamRow)]
-    if logits:
-        return min(logits), min(logits) + log_total  # the logit of no answer against all spans together
-    at_cls = min(float(row[0, 0]) + float(row[0, 1]) for row in rows if isinstance(row, np.ndarray))
-    return at_cls - best if np.isfinite(best) else NO_CANDIDATE_SCORE, at_cls
+    if isinstance(rows[0], np.ndarray):
+        at_cls = min(float(row[0, 0]) + float(row[0, 1]) for row in rows)
+        return at_cls - best if np.isfinite(best) else NO_CANDIDATE_SCORE, at_cls
+    logit = min(float(row.unanswerable) for row in rows)
+    return logit, logit + log_total  # the logit of no answer against all spans together
 
 
 def _candidates(spans: np.ndarray, scores: np.ndarray, context: str, log_all: float, n_best: int) -> list[Candidate]:
@@ -246,8 +218,7 @@ def open_question_scores(gold: Sequence[Sequence[str]], predicted: Sequence[Open
             ]
             scores[prefix + name] = _mean(decided)
     for name, values in raw.items():
-        best = best_threshold(predicted, values, has_answer)
-        scores[f"best_{name}"], scores[f"best_{name}_thresh"] = best if best else (None, None)
+        scores[f"best_{name}"], scores[f"best_{name}_thresh"] = best_threshold(predicted, values, has_answer)
     return scores
 
 
@@ -264,20 +235,16 @@ def raw_scores(gold: Sequence[Sequence[str]], texts: Sequence[str]) -> tuple[lis
 
 def best_threshold(
     predicted: Sequence[OpenAnswer], values: Sequence[float], has_answer: Sequence[bool]
-) -> tuple[float, float] | None:
+) -> tuple[float, float] | tuple[None, None]:
     """The best mean over all thresholds in points, and the official script's threshold for it; None without rows.
 
     As in the script, questions with equal `no_answer` are counted one by one, and 0 stands for "answer none".
     """
     if not predicted:
-        return None
-    current = best = float(has_answer.count(False))
-    threshold = 0.0
-    for answer, value, has in sorted(zip(predicted, values, has_answer, strict=True), key=lambda row: row[0].no_answer):
-        current += _gain(answer.text, value, has)
-        if current > best:
-            best, threshold = current, answer.no_answer
-    return 100.0 * best / len(predicted), threshold
+        return None, None
+    scores, totals = _by_threshold(predicted, values, has_answer, float(has_answer.count(False)))
+    best = int(totals.argmax())
+    return 100.0 * float(totals[best]) / len(predicted), float(scores[best - 1]) if best else 0.0
 
 
 def choose_threshold(gold: Sequence[Sequence[str]], predicted: Sequence[OpenAnswer]) -> float:
@@ -286,25 +253,24 @@ def choose_threshold(gold: Sequence[Sequence[str]], predicted: Sequence[OpenAnsw
     It is halfway between two questions, or 1 above the highest (all are answered) or below the lowest (none is).
     """
     _, overlap = raw_scores(gold, [answer.text for answer in predicted])
-    order = sorted(range(len(predicted)), key=lambda index: predicted[index].no_answer)
-    scores = np.array([predicted[index].no_answer for index in order])
-    gains = [_gain(predicted[index].text, overlap[index], bool(gold[index])) for index in order]
-    totals = np.concatenate([np.zeros(1), np.cumsum(gains)])
+    scores, totals = _by_threshold(predicted, overlap, [bool(answers) for answers in gold], 0.0)
     thresholds = np.concatenate([scores[:1] - 1, (scores[:-1] + scores[1:]) / 2, scores[-1:] + 1])
     distinct = np.concatenate([[True], scores[:-1] < scores[1:], [True]])
     return float(thresholds[distinct][np.argmax(totals[distinct])])
 
 
+def _by_threshold(
+    predicted: Sequence[OpenAnswer], values: Sequence[float], has_answer: Sequence[bool], none_answered: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """The no-answer scores in order, and the total score if none, the first, the first two … questions are answered."""
+    rows = sorted(zip(predicted, values, has_answer, strict=True), key=lambda row: row[0].no_answer)
+    gains = [value if has else -float(bool(answer.text)) for answer, value, has in rows]
+    return np.array([answer.no_answer for answer, _, _ in rows]), np.cumsum([none_answered, *gains])
+
+
 def never_answered(gold: Sequence[Sequence[str]]) -> list[OpenAnswer]:
     """The prediction that no question has an answer."""
     return [OpenAnswer("", 0.0, answered=False) for _ in gold]
-
-
-def _gain(text: str, value: float, has_answer: bool) -> float:
-    """Change of the total score if a question is answered."""
-    if has_answer:
-        return value
-    return -1.0 if text else 0.0
 
 
 # --------------------------------------------------------------------------------------------------------------------

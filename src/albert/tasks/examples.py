@@ -5,7 +5,7 @@ import decimal
 import json
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain
@@ -146,10 +146,14 @@ def _number(row: Row, column: str, low: float | None, high: float | None) -> flo
 
 @dataclass(frozen=True)
 class SplitFiles:
-    """One file per split, in `DATA/<folder>/` or in DATA itself, plain or `.gz`."""
+    """One file or folder per split, in `DATA/<folder>/` or in DATA itself, plain or `.gz`.
+
+    `read_file` is called with the path and the name of the split.
+    """
 
     folder: str
     files: Mapping[str, str]
+    read_file: Callable[[Path, str], Rows]
 
     @property
     def splits(self) -> tuple[str, ...]:
@@ -158,15 +162,15 @@ class SplitFiles:
     def with_files(self, files: Mapping[str, Path]) -> Any:
         return replace(self, files={**self.files, **{split: str(path.resolve()) for split, path in files.items()}})
 
-    def path(self, data: Path, split: str) -> Path:
-        """The file of a split; InvalidConfiguration if there is no such split, MissingInput if there is no file."""
+    def read(self, data: Path, split: str) -> Rows:
+        """The rows of a split; InvalidConfiguration if there is no such split, MissingInput if there is no file."""
         if split not in self.files:
             raise InvalidConfiguration(f"split {split}", "unknown", did_you_mean(split, self.files))
         name = self.files[split]
         paths = data / self.folder / name, data / name
         for candidate in (path.with_name(file) for path in paths for file in (path.name, f"{path.name}.gz")):
-            if candidate.is_file():
-                return candidate
+            if candidate.exists():
+                return self.read_file(candidate, split)
         raise MissingInput(data, f"has no {name}", f"expected {paths[0]} or {paths[1]} (or the same .gz)")
 
 
@@ -179,6 +183,16 @@ def read_text(path: Path) -> str:
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
         raise DamagedData(f"{path}:{line}", f"is not UTF-8: byte {error.start}", "convert the file to UTF-8") from error
+
+
+def json_entry(value: Any, key: str, kind: type, where: str, layout: str) -> Any:
+    """The entry of an object in a benchmark's JSON file; DamagedData if it is missing or has another type."""
+    remedy = f"expected {layout}'s JSON layout"
+    if not isinstance(value, dict) or key not in value:
+        raise DamagedData(where, f"has no {key!r}", remedy)
+    if not isinstance(value[key], kind):
+        raise DamagedData(where, f"{key!r} is not a {kind.__name__}", remedy)
+    return value[key]
 
 
 def read_rows(path: Path, kind: Kind, columns: Sequence[str] | None = None) -> Rows:

@@ -10,7 +10,7 @@ from typing import Any
 from albert.runtime.errors import DamagedData, MissingInput
 from albert.runtime.json_files import unique_keys
 from albert.tasks.answers import open_question_scores, span_exact_match, span_f1
-from albert.tasks.examples import SplitFiles, read_text
+from albert.tasks.examples import SplitFiles, json_entry, read_text
 from albert.tasks.task import Answer, QuestionInContext, Row, Rows, Span, load_tasks
 from albert.text.sentences import replace_surrogates
 
@@ -40,14 +40,7 @@ def locate_answer(text: str, start: int | None, context: str, counts: Counter[st
     return Answer(text, None)
 
 
-class QuestionFiles(SplitFiles):
-    """Files in SQuAD's JSON layout."""
-
-    def read(self, data: Path, split: str) -> Rows:
-        return read_questions(self.path(data, split))
-
-
-def read_questions(path: Path) -> Rows:
+def read_questions(path: Path, split: str) -> Rows:
     """Every question with its context and answers (see `locate_answer`); answers are None for a file without them."""
     counts: Counter[str] = Counter(dict.fromkeys(COUNTED, 0))
     try:
@@ -86,20 +79,17 @@ def _rows(path: Path, articles: list[Any], counts: Counter[str]):
 
 
 def _get(value: Any, key: str, kind: type, where: str) -> Any:
-    if not isinstance(value, dict) or key not in value:
-        raise DamagedData(where, f"has no {key!r}", "expected the SQuAD JSON layout")
-    if not isinstance(value[key], kind):
-        raise DamagedData(where, f"{key!r} is not a {kind.__name__}", "expected the SQuAD JSON layout")
-    if kind is str and replace_surrogates(value[key]) is not value[key]:
+    found = json_entry(value, key, kind, where, "SQuAD")
+    if kind is str and replace_surrogates(found) is not found:
         raise DamagedData(where, f"{key!r} holds half of a surrogate pair", "fetch the file again")
-    return value[key]
+    return found
 
 
 TASKS = SQUAD_1, SQUAD_2 = load_tasks(
     "squad.toml",
     (span_f1, span_exact_match, open_question_scores),
     lambda entry: (
-        QuestionFiles(entry["folder"], entry["files"]),
+        SplitFiles(entry["folder"], entry["files"], read_questions),
         QuestionInContext("question", "context"),
         Span(**entry["target"]),
     ),

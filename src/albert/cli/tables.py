@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TypeVar
 
 import torch
 from rich.console import Console
@@ -112,13 +111,13 @@ def show_plan(console: Console, plan: Sequence[PlannedJob], args: TablesOptions)
             _hours(group[0].seconds),
             ", ".join(group[0].tables),
         )
-        for job, group in _grouped(plan, jobs.Pretraining, lambda job: job.arm.name)
+        for job, group in _grouped(plan, "pre-trainings", lambda job: job.arm.name)
     ]
     columns = ("arm", "seeds", "done", "parameters, M", "tokens, M", "tokens/s", "hours each", "tables")
     print_unfolded(console, table("pre-trainings", columns, rows))
     rows = [
-        (job.task.task, len(group), _done(group), _hours(sum(planned.seconds for planned in group)))
-        for job, group in _grouped(plan, jobs.Finetuning, lambda job: job.task.task)
+        (job.task and job.task.task, len(group), _done(group), _hours(sum(planned.seconds for planned in group)))
+        for job, group in _grouped(plan, "fine-tunings", lambda job: job.task and job.task.task)
     ]
     if rows:
         print_unfolded(console, table("fine-tunings", ("task", "runs", "done", "hours of all"), rows))
@@ -177,22 +176,19 @@ def _show_sums(console: Console, plan: Sequence[PlannedJob], args: TablesOptions
     say(console, *lines)
 
 
-_Job = TypeVar("_Job", jobs.Pretraining, jobs.Finetuning)
-
-
 def _seconds_left(plan: Iterable[PlannedJob]) -> float:
     return sum((1 - planned.done) * planned.seconds for planned in plan)
 
 
 def _grouped(
-    plan: Sequence[PlannedJob], kind: type[_Job], name: Callable[[_Job], str]
-) -> list[tuple[_Job, list[PlannedJob]]]:
+    plan: Sequence[PlannedJob], kind: jobs.JobKind, name: Callable[[jobs.Job], str | None]
+) -> list[tuple[jobs.Job, list[PlannedJob]]]:
     """The jobs of one kind, grouped by name: the first of a group, and all of it."""
-    groups: dict[str, tuple[_Job, list[PlannedJob]]] = {}
+    groups: dict[str | None, list[PlannedJob]] = {}
     for planned in plan:
-        if isinstance(planned.job, kind):
-            groups.setdefault(name(planned.job), (planned.job, []))[1].append(planned)
-    return list(groups.values())
+        if planned.job.kind == kind:
+            groups.setdefault(name(planned.job), []).append(planned)
+    return [(group[0].job, group) for group in groups.values()]
 
 
 def _done(group: list[PlannedJob]) -> str:
@@ -210,7 +206,7 @@ def list_tables(args: ListTables) -> None:
     rows = []
     for grid in (grid_of(name, scale) for name in GRIDS):
         planned = jobs.list_jobs([grid], scale, ("the text", "more text"), ())
-        rows.append((grid.table, sum(isinstance(job, jobs.Pretraining) for job in planned), grid.title))
+        rows.append((grid.table, sum(job.kind == "pre-trainings" for job in planned), grid.title))
     rows += [(name, 0, static_table(scale).title) for name, static_table in report.STATIC_TABLES.items()]
     title = f"tables at the scale {scale.name}: {scale.decides}"
     print_unfolded(open_console(), table(title, ("name", "pre-trainings", "title"), rows, words=(0, 2)))

@@ -14,13 +14,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
 
 from albert.experiments.grids import Downstream, Grid, Scale
-from albert.experiments.jobs import Finetuning, Folders, HeldOut, Job, Pretraining, Speed, done_jobs, list_jobs
+from albert.experiments.jobs import Folders, Job, done_jobs, list_jobs
 from albert.experiments.sizes import measure_throughput, random_batch, time_in_turns, training_step
 from albert.finetuning.data import Subset, encode_split, read_examples
 from albert.finetuning.model import PretrainedEncoder
@@ -35,7 +35,7 @@ from albert.pretraining.sampling import PretrainingSamples
 from albert.runtime.devices import default_precision, free_memory, measured_matmul_rate, pick_device
 from albert.runtime.environment import Precision
 from albert.runtime.errors import Diverged, MissingInput
-from albert.runtime.files import LOCK_NAME, remove_directory, try_locked
+from albert.runtime.files import LOCK_NAME, try_locked
 from albert.runtime.json_files import save_json
 from albert.runtime.progress import progress
 from albert.tasks.task import Task
@@ -178,7 +178,7 @@ class Planner:
         for grid in grids:
             for job in list_jobs([grid], scale, corpora, [*self._data]):
                 tables.setdefault(job.name, []).append(grid.table)
-        shapes = dict.fromkeys(self._shape(job.arm.recipe) for job in jobs if not isinstance(job, Speed))
+        shapes = dict.fromkeys(self._shape(job.arm.recipe) for job in jobs if job.kind != "timings")
         with progress("Measuring", len(shapes), "shapes") as bar:
             for shape in shapes:
                 self._timings[shape] = time_step(shape, self._batch(shape), self._device)
@@ -188,21 +188,22 @@ class Planner:
         return [replace(planned, done=fraction_done(planned, folders, done)) for planned in plan]
 
     def _planned(self, job: Job, tables: Sequence[str]) -> PlannedJob:
-        if isinstance(job, Speed):
+        if job.kind == "timings":
             return PlannedJob(job=job, tables=tables, seconds=SPEED_SECONDS)
         shape = self._shape(job.arm.recipe)
         timing, length = self._timings[shape], shape.sequences.max_length
         weights = WEIGHT_BYTES * count_parameters(shape.model).pretraining
         steps, tokens, disk = 0, 0.0, 0
-        match job:
-            case Pretraining():
+        match job.kind:
+            case "pre-trainings":
                 steps = job.arm.recipe.schedule.total_steps
                 tokens, seconds = steps * timing.tokens, steps * timing.update_seconds
                 disk = weights * (1 + (1 + MOMENTS) * job.arm.recipe.keep_checkpoints) + BESIDE_WEIGHTS
-            case HeldOut():
+            case "evaluations on held-out text":
                 evaluated = job.sequences * (1 + len(SENTENCE_TESTS)) * length
                 seconds = evaluated * _forward_flops(shape, length) / timing.flops_per_second
-            case Finetuning():
+            case "fine-tunings":
+                assert job.task is not None
                 examples, average, predictions = self._task_size(job.task)
                 steps = job.task.full_recipe.total_steps(examples)
                 tokens = steps * job.task.full_recipe.batch_size * average
@@ -340,7 +341,7 @@ class Execution:
         """Claim a job; False if another process, or a command on the same run, has its lock."""
         with try_locked(self.folders.claim(job.name)) as claim:
             is_claimed = claim is not None
-            if is_claimed and isinstance(job, Pretraining):
+            if is_claimed and job.kind == "pre-trainings":
                 run = self.folders.pretraining(job.key).path
                 if (run / LOCK_NAME).exists():
                     with try_locked(run) as lock:
@@ -349,32 +350,26 @@ class Execution:
 
     def _run(self, job: Job) -> None:
         self.report(job.title)
+        runs = {"pre-trainings": self._pretrain, "evaluations on held-out text": self._evaluate}
+        runs |= {"fine-tunings": self._finetune, "timings": self._measure_speed}
         try:
-            match job:
-                case Pretraining():
-                    self._pretrain(job)
-                case HeldOut():
-                    self._evaluate(job)
-                case Finetuning():
-                    self._finetune(job)
-                case Speed():
-                    self._measure_speed(job)
+            runs[job.kind](job, self.folders.root / (job.run or job.result), self.folders.root / (job.model or ""))
         except Diverged as error:
             save_json(self.folders.failure(job.name), {"job": job.title, "why": str(error)})
             self.report(f"given up: {error}")
 
-    def _pretrain(self, job: Pretraining) -> None:
-        save_json(self.folders.arm(job.key), {"name": job.arm.name, "seed": job.arm.recipe.seed, "start": job.start})
-        run = self.folders.pretraining(job.key)
-        init = None if job.start is None else Init(model=str(self.folders.pretraining(job.start).model_path))
-        corpora = list(self.corpora) if job.arm.additional_text else [self.corpora[0]]
-        pretrain(job.arm.recipe, corpora, run.path, self.device, init=init)
+    def _pretrain(self, job: Job, output: Path, model: Path) -> None:
+        arm, start = job.arm, None if job.model is None else job.model.parent.name
+        save_json(self.folders.score(job.key, "arm.json"), {"name": arm.name, "seed": arm.recipe.seed, "start": start})
+        corpora = list(self.corpora) if arm.additional_text else [self.corpora[0]]
+        init = None if job.model is None else Init(model=str(model))
+        pretrain(arm.recipe, corpora, output, self.device, init=init)
         gc.collect()  # frees the model, which is part of a reference cycle, before the next one is built
 
-    def _evaluate(self, job: HeldOut) -> None:
+    def _evaluate(self, job: Job, output: Path, model: Path) -> None:
         recipe = job.arm.recipe
         evaluation = evaluate_pretraining(
-            [self.folders.pretraining(job.key).model_path],
+            [model],
             self.corpora[0],
             max_length=recipe.sequences.max_length,
             keep_pairs=recipe.sequences.keep_pairs,
@@ -383,31 +378,25 @@ class Execution:
             device=self.device,
             precision="fp32",  # figures of several machines are compared in a table
         )
-        save_json(self.folders.intrinsic(job.key), evaluation.to_json())
+        save_json(output, evaluation.to_json())
 
-    def _finetune(self, job: Finetuning) -> None:
-        model = self.folders.pretraining(job.key).model_path
-        if job.intermediate is not None:
-            model = self.folders.finetuning(job.key, job.intermediate, job.seed).model_path
-        run, (task, files) = self.folders.finetuning(job.key, job.task.task, job.seed), self.data[job.task.task]
+    def _finetune(self, job: Job, output: Path, model: Path) -> None:
+        assert job.task is not None
+        task, files = self.data[job.task.task]
         start, settings = PretrainedEncoder(str(model)), job.task.settings(job.seed)
-        finetune(task, start, files, run.path, job.task.full_recipe, settings)
-        if run.checkpoints_path.is_dir():  # not needed any more, and most of the disk space
-            remove_directory(run.checkpoints_path)
+        finetune(task, start, files, output, job.task.full_recipe, settings)
 
-    def _measure_speed(self, job: Speed) -> None:
+    def _measure_speed(self, job: Job, output: Path, _: Path) -> None:
         device = pick_device(self.device)
-        measurement = measure_throughput(
-            dict(job.architectures),
-            sequence_length=job.sequence_length,
+        measured = measure_throughput(
+            {row: arm.recipe.model for row, arm in job.arms.items()},
+            sequence_length=job.arm.recipe.sequences.max_length,
             device=device,
             precision=default_precision(device),
         )
-        report: dict[str, Any] = {name: getattr(measurement, name) for name in ("device", "precision", "threads")}
-        report["seconds_a_token"] = {
-            name: throughput.training_seconds / throughput.tokens for name, throughput in measurement.results.items()
-        }
-        save_json(self.folders.speed(job.table), report)
+        seconds = {row: result.training_seconds / result.tokens for row, result in measured.results.items()}
+        report = {name: getattr(measured, name) for name in ("device", "precision", "threads")}
+        save_json(output, {**report, "seconds_a_token": seconds})
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -4,14 +4,13 @@ A job is done when its result file exists, no matter which table, process or com
 folder without them (every `model` left out) is shown as before, and weights that a later job starts from are trained
 again."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar
+from typing import Literal
 
 from albert.experiments.grids import SCALES, Arm, Downstream, Grid, Scale, ScaleName, arm_key
 from albert.finetuning.run_record import RESULTS_NAME
-from albert.model.config import AlbertConfig
 from albert.pretraining.run_identity import CorpusRecord, corpus_records
 from albert.runtime.devices import default_precision, pick_device
 from albert.runtime.environment import Precision
@@ -45,14 +44,9 @@ class Folders:
     def pretraining(self, key: str) -> RunFolder:
         return RunFolder(self.root / "runs" / key)
 
-    def arm(self, key: str) -> Path:
-        return self.root / "scores" / key / "arm.json"
-
-    def intrinsic(self, key: str) -> Path:
-        return self.root / "scores" / key / "intrinsic.json"
-
-    def layers(self, key: str) -> Path:
-        return self.root / "scores" / key / "layers.json"
+    def score(self, key: str, name: str) -> Path:
+        """A file with scores of the arm with this key."""
+        return self.root / "scores" / key / name
 
     def finetuning(self, key: str, task: str, seed: int) -> RunFolder:
         return RunFolder(self.root / "scores" / key / f"{task}-seed{seed}")
@@ -71,6 +65,7 @@ class Folders:
 
 
 _RELATIVE = Folders(Path())
+INTRINSIC_NAME, LAYERS_NAME = "intrinsic.json", "layers.json"
 
 # --------------------------------------------------------------------------------------------------------------------
 # Jobs, and their progress according to the journals of their runs.
@@ -85,8 +80,13 @@ def training_hours(run: RunFolder) -> float | None:
     return next((record["seconds"] / 3600 for record in _newest_first(run) if record["event"] == "end"), None)
 
 
+JobKind = Literal["pre-trainings", "evaluations on held-out text", "fine-tunings", "timings"]
+"""Pre-training of an arm; evaluation of its model on held-out text (paper §4.6); fine-tuning of its model on a task;
+timing of the training steps of a table's architectures (Table 2)."""
+
+
 @dataclass(frozen=True, kw_only=True)
-class _Job:
+class Job:
     """A job of some tables.
 
     Args:
@@ -94,18 +94,35 @@ class _Job:
         needs: names of the jobs that come first.
         result: the file below the root that it writes.
         run: the folder of its run below the root; None if it takes no training steps.
+        model: the model below the root that it starts from or evaluates; None for random weights.
+        arms: its arm, or for a timing those of the table, by row.
+        key: of its arm.
+        sequences: of an evaluation.
+        task, seed: of a fine-tuning.
     """
 
-    plural: ClassVar[str]
+    kind: JobKind
     name: str
     title: str
     needs: tuple[str, ...] = ()
     result: Path
     run: Path | None = None
+    model: Path | None = None
+    arms: Mapping[str, Arm]
+    key: str = ""
+    sequences: int = 0
+    task: Downstream | None = None
+    seed: int = 0
+
+    @property
+    def arm(self) -> Arm:
+        """The arm; the first one of a timing."""
+        return next(iter(self.arms.values()))
 
     def is_done(self, folders: Folders) -> bool:
-        """Whether it has finished; the weights of its run may be missing."""
-        return (folders.root / self.result).is_file()
+        """Whether there is a result, or, for a pre-training, its journal has an end; weights may be missing."""
+        ended = self.kind == "pre-trainings" and training_hours(folders.pretraining(self.key)) is not None
+        return ended or (folders.root / self.result).is_file()
 
     def lacks_weights(self, folders: Folders) -> bool:
         """Whether it is a run without the weights that another job would start from."""
@@ -114,55 +131,6 @@ class _Job:
     def steps_taken(self, folders: Folders) -> int:
         records = [] if self.run is None else _newest_first(RunFolder(folders.root / self.run))
         return next((record["step"] for record in records if "step" in record), 0)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Pretraining(_Job):
-    """Pre-training of an arm with its seed, from the model of the arm with the key `start` if it is given."""
-
-    plural: ClassVar[str] = "pre-trainings"
-    arm: Arm
-    key: str
-    start: str | None
-
-    def is_done(self, folders: Folders) -> bool:
-        """Whether there is a model, or the journal says that the run has ended."""
-        return super().is_done(folders) or training_hours(folders.pretraining(self.key)) is not None
-
-
-@dataclass(frozen=True, kw_only=True)
-class HeldOut(_Job):
-    """Evaluation of an arm's model on held-out text (paper §4.6)."""
-
-    plural: ClassVar[str] = "evaluations on held-out text"
-    arm: Arm
-    key: str
-    sequences: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class Finetuning(_Job):
-    """Fine-tuning of an arm's model on a task, from the model of the task `intermediate` if it is given."""
-
-    plural: ClassVar[str] = "fine-tunings"
-    arm: Arm
-    key: str
-    task: Downstream
-    seed: int
-    intermediate: str | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Speed(_Job):
-    """Timing of the training steps of a table's architectures, by row (Table 2)."""
-
-    plural: ClassVar[str] = "timings"
-    table: str
-    architectures: tuple[tuple[str, AlbertConfig], ...]
-    sequence_length: int
-
-
-Job = Pretraining | HeldOut | Finetuning | Speed
 
 
 def done_jobs(jobs: Sequence[Job], folders: Folders) -> set[str]:
@@ -190,14 +158,12 @@ def list_jobs(grids: Sequence[Grid], scale: Scale, corpora: Sequence[str], tasks
                     jobs.setdefault(job.name, job)
     for grid in grids:
         if any(column.kind == "speed-up" for column in grid.columns):
-            name = f"speed-{grid.table}"
-            jobs[name] = Speed(
-                name=name,
+            jobs[f"speed-{grid.table}"] = Job(
+                kind="timings",
+                name=f"speed-{grid.table}",
                 title=f"Table {grid.table}: training speed",
                 result=_RELATIVE.speed(grid.table),
-                table=grid.table,
-                architectures=tuple((row.name, row.arm.recipe.model) for row in grid.rows if row.arm is not None),
-                sequence_length=scale.recipe.sequences.max_length,
+                arms={row.name: row.arm for row in grid.rows if row.arm is not None},
             )
     return tuple(jobs.values())
 
@@ -208,46 +174,50 @@ def has_corpora(arm: Arm, corpora: Sequence[str]) -> bool:
 
 
 def _jobs_of_arm(grid: Grid, arm: Arm, scale: Scale, corpora: Sequence[str], tasks: Sequence[str]) -> Iterator[Job]:
+    needs, model = tuple[str, ...](), None
     for part in arm.chain():
-        start, key = None if part.start is None else arm_key(part.start, corpora), arm_key(part, corpora)
+        key = arm_key(part, corpora)
         run = _RELATIVE.pretraining(key)
-        yield Pretraining(
+        yield Job(
+            kind="pre-trainings",
             name=f"{key}-pretraining",
             title=f"{part.name}, seed {part.recipe.seed}",
-            needs=() if start is None else (f"{start}-pretraining",),
+            needs=needs,
             result=run.model_path / MANIFEST_NAME,
             run=run.path,
-            arm=part,
+            model=model,
+            arms={part.name: part},
             key=key,
-            start=start,
         )
+        needs, model = (f"{key}-pretraining",), run.model_path
     key, title = arm_key(arm, corpora), f"{arm.name}, seed {arm.recipe.seed}"
-    first = (f"{key}-pretraining",)
-    yield HeldOut(
+    of_arm = {"arms": {arm.name: arm}, "key": key}
+    yield Job(
+        kind="evaluations on held-out text",
         name=f"{key}-held-out",
         title=f"{title}: held-out text",
-        needs=first,
-        result=_RELATIVE.intrinsic(key),
-        arm=arm,
-        key=key,
+        needs=needs,
+        result=_RELATIVE.score(key, INTRINSIC_NAME),
+        model=model,
         sequences=scale.held_out_sequences,
+        **of_arm,
     )
     names = [task.task for task in scale.tasks if task.task in tasks]
     for task in tasks_of_grid(grid, scale, tasks):
         before = task.declared.intermediate if task.declared.intermediate in names else None
         for seed in task_seeds(scale, arm):
             run = _RELATIVE.finetuning(key, task.task, seed).path
-            yield Finetuning(
+            yield Job(
+                kind="fine-tunings",
                 name=f"{key}-{task.task}-seed{seed}",
                 title=f"{title}: {task.task}, seed {seed}",
-                needs=first if before is None else (*first, f"{key}-{before}-seed{seed}"),
+                needs=needs if before is None else (*needs, f"{key}-{before}-seed{seed}"),
                 result=run / RESULTS_NAME,
                 run=run,
-                arm=arm,
-                key=key,
+                model=model if before is None else _RELATIVE.finetuning(key, before, seed).model_path,
                 task=task,
                 seed=seed,
-                intermediate=before,
+                **of_arm,
             )
 
 

@@ -23,7 +23,7 @@ from albert.experiments.grids import (
     Row,
     Scale,
 )
-from albert.experiments.jobs import Folders
+from albert.experiments.jobs import LAYERS_NAME, Folders
 from albert.experiments.layers import LayerSimilarity, draw_layers, write_layers
 from albert.experiments.price import Rates, implied_watts, price_and_energy
 from albert.experiments.results import Cell, Outcome, count_as_paper, judge
@@ -368,7 +368,7 @@ def draw_layer_movement(outcome: Outcome, folders: Folders, picture: Path) -> bo
     """Draw the first finished seed of every row, with a CSV beside the picture; False if no run has finished."""
     measured = []
     for row in outcome.grid.rows:
-        paths = [path for key in outcome.keys[row.name] if (path := folders.layers(key)).is_file()]
+        paths = [path for key in outcome.keys[row.name] if (path := folders.score(key, LAYERS_NAME)).is_file()]
         measured += [replace(load_json(LayerSimilarity, path), model=row.label) for path in paths[:1]]
     if measured:
         draw_layers(measured, picture)

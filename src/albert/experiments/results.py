@@ -13,7 +13,16 @@ import numpy as np
 from scipy.stats import t
 
 from albert.experiments.grids import DOWNSTREAM, Arm, Claim, Column, Contrast, Grid, Relation, Row, Scale, arm_key
-from albert.experiments.jobs import STUDY_NAME, Folders, has_corpora, list_jobs, task_seeds, training_hours
+from albert.experiments.jobs import (
+    INTRINSIC_NAME,
+    LAYERS_NAME,
+    STUDY_NAME,
+    Folders,
+    has_corpora,
+    list_jobs,
+    task_seeds,
+    training_hours,
+)
 from albert.experiments.layers import SMOOTHNESS, cached_layers
 from albert.finetuning.run_record import RESULTS_NAME
 from albert.model.config import AlbertConfig
@@ -295,8 +304,8 @@ class Outcome:
 def read_outcome(grid: Grid, scale: Scale, corpora: Sequence[str], folders: Folders) -> Outcome:
     """Read the results of a table from its runs."""
     jobs = list_jobs([grid], scale, corpora, [task.task for task in scale.tasks])
-    wanted = Counter(job.plural for job in jobs)
-    done = {kind: sum(job.is_done(folders) for job in jobs if job.plural == kind) for kind in wanted}
+    wanted = Counter(job.kind for job in jobs)
+    done = {kind: sum(job.is_done(folders) for job in jobs if job.kind == kind) for kind in wanted}
     reader, all_keys, cells, given_up = _FigureReader(grid, scale, folders), {}, {}, []
     for row in grid.rows:
         can_train = row.arm is not None and has_corpora(row.arm, corpora)
@@ -349,7 +358,7 @@ class _FigureReader:
                 model = load_json(PretrainingRecipe, path).model if path.is_file() else arm.recipe.model
                 return RunScore(count_as_paper(model) / 1e6)
             case "intrinsic":
-                report = _read_if_present(self.folders.intrinsic(key))
+                report = _read_if_present(self.folders.score(key, INTRINSIC_NAME))
                 score = report["models"][0]["scores"].get(column.source) if report else None
                 if score is None:
                     return None
@@ -368,7 +377,7 @@ class _FigureReader:
                 known = {reference, row.name} <= seconds.keys()
                 return RunScore(seconds[reference] / seconds[row.name]) if known else None
             case "layers":  # in percent; the constant 0 is a fixed point
-                model, cache = self.folders.pretraining(key).model_path, self.folders.layers(key)
+                model, cache = self.folders.pretraining(key).model_path, self.folders.score(key, LAYERS_NAME)
                 if not cache.is_file() and not (model / MANIFEST_NAME).is_file():
                     return None
                 layers = cached_layers(model, cache, arm.recipe.sequences.max_length)
@@ -439,7 +448,7 @@ def _exported(folders: Folders) -> Iterator[tuple[Path, bytes]]:
             continue
         records = thin_journal(read_journal(run.journal_path))
         yield run.journal_path, "".join(json.dumps(record) + "\n" for record in records).encode()
-        scores = folders.arm(path.name).parent
+        scores = root / "scores" / path.name
         results = [*sorted(scores.glob("*.json")), *sorted(scores.glob(f"*/{RESULTS_NAME}"))]
         for file in (run.recipe_path, run.start_path, path / RECORD_NAME, *results):
             if file.is_file():

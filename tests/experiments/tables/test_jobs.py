@@ -10,9 +10,8 @@ from albert.experiments.execution import PlannedJob, fraction_done
 from albert.experiments.grids import PAPER, SCALES, TINY, grid_of
 from albert.experiments.jobs import (
     STUDY_NAME,
-    Finetuning,
     Folders,
-    Pretraining,
+    Job,
     has_corpora,
     list_jobs,
     open_study,
@@ -26,9 +25,9 @@ from albert.runtime.json_files import save_json
 CORPORA = ("first", "second")
 
 
-def pretrainings(*tables: str, scale=TINY, corpora=CORPORA) -> list[Pretraining]:
+def pretrainings(*tables: str, scale=TINY, corpora=CORPORA) -> list[Job]:
     jobs = list_jobs([grid_of(table, scale) for table in tables], scale, corpora, ())
-    return [job for job in jobs if isinstance(job, Pretraining)]
+    return [job for job in jobs if job.kind == "pre-trainings"]
 
 
 @pytest.mark.parametrize("scale", SCALES.values(), ids=list(SCALES))
@@ -49,8 +48,10 @@ def test_jobs_are_ordered_by_start_and_seed():
 
 def test_intermediate_tasks_come_first():
     jobs = list_jobs([grid_of("9", PAPER)], PAPER, CORPORA, ("mnli", "rte", "sst-2"))
-    finetunings = [job for job in jobs if isinstance(job, Finetuning)]
-    assert {job.task.task: job.intermediate for job in finetunings} == {"mnli": None, "rte": "mnli", "sst-2": None}
+    finetunings = [job for job in jobs if job.kind == "fine-tunings"]
+    assert {job.task.task for job in finetunings} == {"mnli", "rte", "sst-2"}
+    for job in finetunings:
+        assert job.model.parent.name == (f"mnli-seed{job.seed}" if job.task.task == "rte" else job.key)
     names = [job.name for job in jobs]
     assert all(names.index(need) < names.index(job.name) for job in finetunings for need in job.needs)
     assert {job.seed for job in finetunings} == set(PAPER.task_seeds)
@@ -70,7 +71,7 @@ def outcome(tmp_path):
         for job in pretrainings("5"):
             if (accuracy := accuracies.get(job.arm.recipe.seed)) is not None:
                 score = {"accuracy": accuracy, "count": 400, "baseline": 0.065}
-                path = folders.intrinsic(job.key)
+                path = folders.score(job.key, "intrinsic.json")
                 path.parent.mkdir(parents=True)
                 path.write_text(json.dumps({"models": [{"scores": {"masked_tokens": score}}]}))
         return read_outcome(grid_of(table, TINY), TINY, CORPORA, folders)

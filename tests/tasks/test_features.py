@@ -15,7 +15,6 @@ from albert.tasks.examples import (
     keep_longest_first,
     tag_features,
     text_features,
-    word_sequences,
 )
 from albert.text.wordpiece import WordPieceTokenizer
 
@@ -62,7 +61,7 @@ def test_too_small_max_length_is_refused(tokenizer):
     with pytest.raises(InvalidConfiguration, match="max_length: 4 leaves no room"):
         text_features([Example("0", "x", ("a", "b"), 0)], tokenizer, 4)
     with pytest.raises(InvalidConfiguration, match="max_length: 2 leaves no room"):
-        word_sequences([["a"]], tokenizer, 2)
+        tag_features([["a"]], tokenizer, 2)
 
 
 @given(st.lists(st.lists(st.integers(0, 99), max_size=5), min_size=1, max_size=8), st.randoms())
@@ -86,7 +85,7 @@ SENTENCES = st.lists(st.lists(WORDS, max_size=14), max_size=5)
 
 @given(SENTENCES, st.integers(3, 20))
 def test_each_word_is_predicted_once_at_its_first_piece(tokenizer, sentences, max_length):
-    found = word_sequences(sentences, tokenizer, max_length)
+    found = tag_features(sentences, tokenizer, max_length)
     words = [*chain(*sentences)]
     assert len(found.first_pieces) == len(np.unique(found.first_pieces)) == len(words) == found.counts["words"]
     firsts = [next(iter(tokenizer.encode(word)), tokenizer.unk_id) for word in words]
@@ -99,7 +98,7 @@ def test_each_word_is_predicted_once_at_its_first_piece(tokenizer, sentences, ma
 
 @given(SENTENCES, st.integers(3, 20))
 def test_windows_contain_all_pieces_in_order(tokenizer, sentences, max_length):
-    found = word_sequences(sentences, tokenizer, max_length)
+    found = tag_features(sentences, tokenizer, max_length)
     windows = iter(range(len(found.sequences)))
     for words in sentences:
         pieces = [piece for word in words for piece in tokenizer.encode(word) or [tokenizer.unk_id]]
@@ -116,7 +115,7 @@ def test_windows_contain_all_pieces_in_order(tokenizer, sentences, max_length):
 
 def test_short_sentence_equals_the_joined_text(tokenizer):
     words = ["The", "old", "sailors'", "ship"]
-    found = word_sequences([words], tokenizer, 64)
+    found = tag_features([words], tokenizer, 64)
     ids = tokenizer.encode(" ".join(words))
     assert found.sequences.token_ids(0).tolist() == [tokenizer.cls_id, *ids, tokenizer.sep_id]
     assert found.sequences.token_type_ids(0).tolist() == [0] * (len(ids) + 2)
@@ -124,7 +123,7 @@ def test_short_sentence_equals_the_joined_text(tokenizer):
 
 def test_word_pieces():
     tokenizer = WordPieceTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "你", "好", "sh", "##ip", "s"])
-    found = word_sequences([["你", "ship", "好", COMBINING]], tokenizer, 64)
+    found = tag_features([["你", "ship", "好", COMBINING]], tokenizer, 64)
     pieces = [tokenizer.piece(i) for i in found.sequences.token_ids(0).tolist()[1:-1]]
     assert pieces == ["你", "sh", "##ip", "好", "[UNK]"]
     assert found.first_pieces.tolist() == [1, 2, 4, 5]
@@ -133,23 +132,22 @@ def test_word_pieces():
 @given(SENTENCES.filter(any), st.integers(3, 12))
 def test_targets_are_at_first_pieces(tokenizer, sentences, max_length):
     tags = [tuple(range(len(words))) for words in sentences]
-    examples = [Example(str(i), "x", tuple(words), tags[i]) for i, words in enumerate(sentences)]
-    features = tag_features(examples, tokenizer, max_length)
-    assert features.targets[features.words.first_pieces].tolist() == [*chain(*tags)]
+    features = tag_features(sentences, tokenizer, max_length, tags)
+    assert features.targets[features.first_pieces].tolist() == [*chain(*tags)]
     tokens = features.sequences.token_indices(features.learnable)
     for targets in (features.targets, features.targets[tokens]):
-        assert (targets != IGNORE_INDEX).sum() == features.words.counts["words"]
+        assert (targets != IGNORE_INDEX).sum() == features.counts["words"]
     selected = features.sequences.select(features.learnable)
     assert selected.tokens.tolist() == features.sequences.tokens[tokens].tolist()
 
 
 def test_unlabelled_sentences_have_no_targets(tokenizer):
-    features = tag_features([Example("0", "x", ("ship", "sang"))], tokenizer, 64)
+    features = tag_features([("ship", "sang")], tokenizer, 64, [None])
     assert set(features.targets.tolist()) == {IGNORE_INDEX}
     assert len(features.learnable) == 0
 
 
 def test_outputs_are_gathered_by_word(tokenizer):
-    found = word_sequences([["ship"] * 9, ["sang"]], tokenizer, 6)
+    found = tag_features([["ship"] * 9, ["sang"]], tokenizer, 6)
     rows = np.split(np.arange(len(found.sequences.tokens))[:, None], found.sequences.starts[1:-1])
     assert found.word_outputs(rows)[:, 0].tolist() == found.first_pieces.tolist()

@@ -228,7 +228,8 @@ def encode_split(
         case Option():
             features = option_features(examples, tokenizer, *lengths)
         case Tags(labels):
-            features = tag_features(examples, tokenizer, recipe.max_length)
+            texts, tags = [example.texts for example in examples], [example.target for example in examples]
+            features = tag_features(texts, tokenizer, recipe.max_length, tags)
             if tag_scheme(labels) != "plain":
                 tags = (example.target for example in examples if isinstance(example.target, tuple))
                 invalid = sum(count_invalid_continuations([labels[tag] for tag in sentence]) for sentence in tags)

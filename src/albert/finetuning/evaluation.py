@@ -239,7 +239,7 @@ def predictions_from_outputs(
             prepared.examples, features, outputs, target.max_answer_tokens, may_be_absent=target.may_be_absent
         )
     arrays = [np.asarray(row) for row in outputs]
-    stacked = features.words.word_outputs(arrays) if isinstance(features, TagFeatures) else np.stack(arrays)
+    stacked = features.word_outputs(arrays) if isinstance(features, TagFeatures) else np.stack(arrays)
     logits = stacked.astype(np.float64)
     if isinstance(target, Score):
         return logits[:, 0]
@@ -297,7 +297,7 @@ def _final_predictions(
     match target:
         case Tags():
             assert isinstance(features, TagFeatures)
-            return tags_predictions(examples, target, features.words.split_by_sentence(predicted)), None
+            return tags_predictions(examples, target, features.split_by_sentence(predicted)), None
         case Score():
             pairs = zip(examples, map(float, predicted), strict=True)
             entries = [{"id": row.identifier, "prediction": number, "gold": row.target} for row, number in pairs]

@@ -27,7 +27,7 @@ from albert.inference.early_exit import EarlyExit
 from albert.inference.engine import PackedModel
 from albert.runtime.errors import InvalidConfiguration, UsageError
 from albert.tasks.answers import Answers, NullThreshold, best_answers, decide
-from albert.tasks.examples import Example, best_windows, cut_windows, keep_longest_first, span_features, word_sequences
+from albert.tasks.examples import Example, best_windows, cut_windows, keep_longest_first, span_features, tag_features
 from albert.tasks.race import join_option, question_with_option
 from albert.text.tokenizer import Tokenizer
 
@@ -407,7 +407,7 @@ def tag_given_words(
     network: Network, sentences: Sequence[Sequence[str]], names: Sequence[str]
 ) -> list[list[Prediction]]:
     """Label every word of sentences split into words, as in evaluation (see `albert.tasks.examples`)."""
-    encoded = word_sequences(sentences, network.tokenizer, network.max_length)
+    encoded = tag_features(sentences, network.tokenizer, network.max_length)
     sequences = [encoded.sequences.token_ids(index) for index in range(len(encoded.sequences))]
     logits = encoded.word_outputs(network.model.rows(sequences, [np.zeros_like(sequence) for sequence in sequences]))
     tagged = []

@@ -224,8 +224,6 @@ def read_rows(path: Path, kind: Kind, columns: Sequence[str] | None = None) -> R
 # `answers.text` is `text` in the object `answers`. null is an absent field. Other values (lists of lists or objects,
 # bytes) are left out and counted.
 
-NOT_READ = "fields_not_read"
-
 
 def fields_of(values: Mapping[str, Any], where: str, counts: Counter[str]) -> dict[str, Field]:
     """The fields of a row; those that cannot be converted are counted in `counts`."""
@@ -236,7 +234,7 @@ def fields_of(values: Mapping[str, Any], where: str, counts: Counter[str]) -> di
         items = value if isinstance(value, list) else [value]
         texts = tuple(text for item in items if (text := _text(item)) is not None)
         if len(texts) < len(items):
-            counts[NOT_READ] += 1
+            counts["fields_not_read"] += 1
         else:
             fields[name] = texts if isinstance(value, list) else texts[0]
     return fields
@@ -252,13 +250,10 @@ def _leaves(values: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]
 
 
 def _text(value: Any) -> str | None:
-    if isinstance(value, str):
-        return value
     if isinstance(value, bool | int | float):
         return json.dumps(value)
-    if isinstance(value, datetime.date | datetime.time | datetime.timedelta | decimal.Decimal):
-        return str(value)
-    return None
+    kinds = str | datetime.date | datetime.time | datetime.timedelta | decimal.Decimal
+    return str(value) if isinstance(value, kinds) else None
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -532,22 +527,26 @@ IGNORE_INDEX = -100
 """The target of tokens without a label, which torch and transformers leave out of the loss."""
 
 
-@dataclass(frozen=True)
-class WordSequences:
-    """Sentences of words as token sequences.
+@dataclass(frozen=True, kw_only=True)
+class TagFeatures(Features):
+    """The windows of all sentences in order; an empty sentence is `[CLS] [SEP]`.
+
+    `targets` has a label id for every token (int64 [tokens]): `IGNORE_INDEX` except at `first_pieces`.
 
     Attributes:
-        sequences: the windows of all sentences in order; an empty sentence is `[CLS] [SEP]`.
         first_pieces: for every word of all sentences, the index into `sequences.tokens` at which it is predicted
             (int64 [words]).
         n_words: words of each sentence (int64 [sentences]).
-        counts: `words`, `words_without_pieces`, `sentences_without_words`, `sentences_in_several_windows`.
     """
 
-    sequences: Sequences
     first_pieces: np.ndarray
     n_words: np.ndarray
-    counts: dict[str, int]
+
+    @property
+    def learnable(self) -> np.ndarray:
+        """Indices of the sequences in which a word is predicted."""
+        labelled = np.concatenate([[0], np.cumsum(self.targets != IGNORE_INDEX)])
+        return np.flatnonzero(np.diff(labelled[self.sequences.starts]))
 
     def word_outputs(self, rows: Sequence[np.ndarray]) -> np.ndarray:
         """Outputs by word [words, labels], from those of each sequence [length, labels]."""
@@ -558,56 +557,40 @@ class WordSequences:
         return np.split(words, np.cumsum(self.n_words)[:-1]) if len(self.n_words) else []
 
 
-@dataclass(frozen=True, kw_only=True)
-class TagFeatures(Features):
-    """Sentences, with a label id for every token (int64 [tokens]): `IGNORE_INDEX` except at `words.first_pieces`."""
+def tag_features(
+    sentences: Sequence[Sequence[str]], tokenizer: Tokenizer, max_length: int, tags: Sequence[Any] | None = None
+) -> TagFeatures:
+    """Sentences of words as sequences of at most `max_length` tokens with `[CLS]` and `[SEP]`.
 
-    words: WordSequences
-
-    @property
-    def learnable(self) -> np.ndarray:
-        """Indices of the sequences in which a word is predicted."""
-        labelled = np.zeros(len(self.targets) + 1, np.int64)
-        labelled[1:] = np.cumsum(self.targets != IGNORE_INDEX)
-        return np.flatnonzero(np.diff(labelled[self.sequences.starts]))
-
-
-def tag_features(examples: Sequence[Example], tokenizer: Tokenizer, max_length: int) -> TagFeatures:
-    """The windows of every example, whose texts are its words."""
-    words = word_sequences([example.texts for example in examples], tokenizer, max_length)
-    tags = (ex.target if isinstance(ex.target, tuple) else (IGNORE_INDEX,) * len(ex.texts) for ex in examples)
-    targets = np.full(len(words.sequences.tokens), IGNORE_INDEX, np.int64)
-    targets[words.first_pieces] = np.fromiter(chain.from_iterable(tags), np.int64, len(words.first_pieces))
-    return TagFeatures(words.sequences, targets, words.counts, words=words)
-
-
-def word_sequences(sentences: Sequence[Sequence[str]], tokenizer: Tokenizer, max_length: int) -> WordSequences:
-    """Sentences of words as sequences of at most `max_length` tokens with `[CLS]` and `[SEP]`."""
+    Args:
+        tags: label ids of the words of each sentence; None, also for a single sentence, if they are unknown.
+    """
     room = max_length - 2
     if room < 1:
         raise InvalidConfiguration("max_length", f"{max_length} leaves no room for text", "use a larger value")
     vocabulary = list(dict.fromkeys(chain.from_iterable(sentences)))
     pieces = dict(zip(vocabulary, _encode_all(vocabulary, tokenizer, "words"), strict=True))
     parts: list[tuple[list[int], int]] = []
-    positions: list[np.ndarray] = []
+    positions: list[np.ndarray] = [np.zeros(0, np.int64)]
     counts = dict.fromkeys(("words_without_pieces", "sentences_without_words", "sentences_in_several_windows"), 0)
     end = 0
     for words in sentences:
-        ids: list[int] = []
-        firsts = np.zeros(len(words), np.int64)
-        for index, word in enumerate(words):
-            firsts[index] = len(ids)
-            ids += pieces[word] or [tokenizer.unk_id]
-            counts["words_without_pieces"] += not pieces[word]
+        word_pieces = [pieces[word] or [tokenizer.unk_id] for word in words]
+        ids = [*chain.from_iterable(word_pieces)]
         windows = cut_windows(len(ids), room, max(1, room // 2))
         best_positions = np.zeros(len(ids), np.int64)  # of each piece among all tokens, in the window with most context
         for (start, stop), best in zip(windows, best_windows(windows, len(ids)), strict=True):
             parts.append(([tokenizer.cls_id, *ids[start:stop], tokenizer.sep_id], stop - start + 2))
             best_positions[start:stop][best] = end + 1 + np.flatnonzero(best)
             end += stop - start + 2
-        positions.append(best_positions[firsts])
+        positions.append(best_positions[np.cumsum([0, *map(len, word_pieces)])[:-1]])
+        counts["words_without_pieces"] += sum(not pieces[word] for word in words)
         counts["sentences_without_words"] += not words
         counts["sentences_in_several_windows"] += len(windows) > 1
     n_words = np.fromiter(map(len, sentences), np.int64, len(sentences))
-    first_pieces = np.concatenate([np.zeros(0, np.int64), *positions])
-    return WordSequences(join_sequences(parts), first_pieces, n_words, {"words": len(first_pieces), **counts})
+    first_pieces = np.concatenate(positions)
+    sequences, counts = join_sequences(parts), {"words": len(first_pieces), **counts}
+    targets = np.full(len(sequences.tokens), IGNORE_INDEX, np.int64)
+    for words, own in zip(np.split(first_pieces, np.cumsum(n_words)[:-1]), tags or (), strict=False):
+        targets[words] = IGNORE_INDEX if own is None else own
+    return TagFeatures(sequences, targets, counts, first_pieces=first_pieces, n_words=n_words)

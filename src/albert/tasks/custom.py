@@ -3,12 +3,12 @@
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput, UsageError, did_you_mean
 from albert.runtime.manifest import file_hash
-from albert.runtime.progress import progress
 from albert.tasks.examples import is_labelled, read_rows, read_text, to_examples
 from albert.tasks.infer import Inferred, expand_options, hold_out_rows, infer_task, option_index
 from albert.tasks.squad import locate_answer
@@ -37,12 +37,8 @@ _TAGGED_SHARE = 0.95
 
 def looks_tagged(lines: Sequence[str]) -> bool:
     """Whether lines are words with tags, by their number of fields; a few lines may be damaged."""
-    separator = _separator(lines)
-    all_fields = (_fields(line, separator) for line in lines if line.strip(" \t"))
-    sizes = Counter(len(fields) for fields in all_fields if fields[0] != _DOCUMENT)
-    if not sizes:
-        return False
-    ((size, count),) = sizes.most_common(1)
+    sizes = Counter(len(fields) for fields in map(_splitter(lines), lines) if fields and fields[0] != _DOCUMENT)
+    size, count = sizes.most_common(1)[0] if sizes else (0, 0)
     return size > 1 and count >= _TAGGED_SHARE * sizes.total()
 
 
@@ -54,34 +50,22 @@ def read_tagged_text(path: Path) -> Rows:
         DamagedData: a line has another number of fields than the first, or an empty field.
     """
     lines = _lines_of(path)
-    separator = _separator(lines)
-    columns: tuple[str, ...] = ()
     rows: list[Row] = []
-    sentence: list[list[str]] = []
-    marks, first_line = 0, 1
-    with progress(f"Reading {path.name}", total=len(lines), unit="lines") as bar:
-        for number, line in enumerate([*lines, ""], start=1):
-            bar.advance()
-            fields = _fields(line, separator)
-            if not line.strip(" \t"):
-                if sentence:
-                    fields = {name: tuple(word[i] for word in sentence) for i, name in enumerate(columns)}
-                    rows.append(Row(str(len(rows)), f"{path}:{first_line}", fields))
-                sentence = []
-                continue
-            if fields[0] == _DOCUMENT:
-                marks += 1
-                continue
-            if not columns:  # a single field is a word without tag
-                between = (f"column {number}" for number in range(2, len(fields)))
-                columns = (WORDS, *between, TAGS) if len(fields) > 1 else (WORDS,)
-            if len(fields) != len(columns):
-                why = f"has {len(fields)} fields where the first word has {len(columns)}"
-                raise DamagedData(f"{path}:{number}", why)
+    marks, size = 0, None
+    for _, block in groupby(enumerate(map(_splitter(lines), lines), start=1), key=lambda line: bool(line[1])):
+        words = [(number, fields) for number, fields in block if fields]
+        sentence = [(number, fields) for number, fields in words if fields[0] != _DOCUMENT]
+        marks += len(words) - len(sentence)
+        for number, fields in sentence:
+            size = size or len(fields)
+            if len(fields) != size:
+                raise DamagedData(f"{path}:{number}", f"has {len(fields)} fields where the first word has {size}")
             if not all(field.strip() for field in fields):
                 raise DamagedData(f"{path}:{number}", "an empty field", "every word needs its tag")
-            first_line = number if not sentence else first_line
-            sentence.append(fields)
+        if sentence:
+            names = [WORDS, *(f"column {number}" for number in range(2, size or 0)), TAGS][: size or 0]
+            columns = zip(*(fields for _, fields in sentence), strict=True)
+            rows.append(Row(str(len(rows)), f"{path}:{sentence[0][0]}", dict(zip(names, columns, strict=True))))
     if not rows:
         raise MissingInput(path, "has no rows")
     return Rows(rows, {"rows": len(rows), "document_marks": marks})
@@ -89,19 +73,14 @@ def read_tagged_text(path: Path) -> Rows:
 
 def _lines_of(path: Path) -> list[str]:
     """The lines of a text file, split at line feeds only (other Unicode line breaks are text)."""
-    lines = read_text(path).split("\n")
-    if lines[-1] == "":
-        lines.pop()
-    return [line.removesuffix("\r") for line in lines]
+    return [line.removesuffix("\r") for line in read_text(path).split("\n")]
 
 
-def _separator(lines: Sequence[str]) -> str:
-    return "\t" if any("\t" in line for line in lines) else " "
-
-
-def _fields(line: str, separator: str) -> list[str]:
-    fields = line.split(separator)
-    return fields if separator == "\t" else [field for field in fields if field]
+def _splitter(lines: Sequence[str]) -> Callable[[str], list[str]]:
+    """The function that divides a line into fields; a blank line has none."""
+    if any("\t" in line for line in lines):
+        return lambda line: line.split("\t") if line.strip(" \t") else []
+    return lambda line: list(filter(None, line.split(" ")))
 
 
 TAGGED_TEXT = (".conll", ".bio", ".iob", ".iob2")
@@ -143,24 +122,22 @@ def read_table(path: Path) -> Rows:
 # An empty or absent answer means that the question has no answer in its context.
 
 
-def gold_answers(
-    row: Row, context: str, answer: str, answer_start: str | None, counts: Counter[str]
-) -> tuple[Answer, ...]:
-    """The gold answers of a row.
+def gold_answers(task: TableTask, row: Row, counts: Counter[str]) -> tuple[Answer, ...]:
+    """The gold answers of a row; a start may be absent, empty or -1, and is then searched for.
 
     Args:
-        answer, answer_start: columns; a start may be absent, empty or -1, and is then searched for.
         counts: see `locate_answer`; `unanswerable` questions are counted too.
     """
-    texts = _items(row, answer)
+    assert task.context is not None and task.answer is not None
+    context, texts = row.text(task.context), _items(row, task.answer)
     if not any(texts):
         counts["unanswerable"] += 1
         return ()
     starts: list[int | None] = [None] * len(texts)
-    if answer_start is not None and answer_start in row.fields:
-        starts = [_start(row, answer_start, item) for item in _items(row, answer_start)] or starts
+    if task.answer_start is not None:
+        starts = [_start(row, task.answer_start, item) for item in _items(row, task.answer_start)] or starts
     if len(starts) != len(texts):
-        why = f"has {len(texts)} answers in {answer!r} and {len(starts)} starts in {answer_start!r}"
+        why = f"has {len(texts)} answers in {task.answer!r} and {len(starts)} starts in {task.answer_start!r}"
         raise DamagedData(row.where, why)
     return tuple(locate_answer(text, start, context, counts) for text, start in zip(texts, starts, strict=True))
 
@@ -208,14 +185,46 @@ class TableSource:
 
 
 def prepare_rows(task: TableTask, rows: Rows) -> Rows:
-    """Rows with the identifiers, answers and options of a declared task."""
-    prepared = rows.rows if task.id is None else _with_identifiers(rows.rows, task.id)
+    """Rows with the identifiers, answers and options of a declared task.
+
+    The label of a multiple choice is the column of the right option; its missing question or text is an empty column.
+    Answers are None if no row has their column.
+    """
     counts: Counter[str] = Counter()
-    if task.kind == "multiple-choice":
-        prepared = _with_options(task, prepared)
-    if task.kind == "question-answering":
-        prepared = _with_answers(task, prepared, counts)
-    return Rows(prepared, {**rows.counts, **counts})
+    first: dict[str, str] = {}
+    expanded, names = expand_options(task, rows.rows)
+    is_choice, is_question = task.kind == "multiple-choice", task.kind == "question-answering"
+    has_answers = is_question and any(task.answer in row.fields for row in expanded)
+    empty = {name: "" for name, used in ((NO_QUESTION, task.question), (NO_TEXT, task.text)) if used is None}
+
+    def convert(row: Row) -> Row:
+        identifier, fields, answers = row.identifier, row.fields, row.answers
+        if task.id is not None:
+            identifier = row.text(task.id)
+            if identifier in first:
+                why = f"a second row has the id {identifier!r}"
+                raise DamagedData(row.where, why, f"the first is at {first[identifier]}")
+            first[identifier] = row.where
+        if is_choice:
+            fields = {**fields, **empty, **_right_option(task, row, names)}
+        if is_question:
+            answers = gold_answers(task, row, counts) if has_answers else None
+        return replace(row, identifier=identifier, fields=fields, answers=answers)
+
+    return Rows(convert_rows(expanded, convert), {**rows.counts, **counts})
+
+
+def _right_option(task: TableTask, row: Row, names: Sequence[str]) -> dict[str, str]:
+    """The label as the column of the right option; empty without a label."""
+    assert task.label is not None and task.option_labels is not None
+    label = row.text(task.label).strip() if task.label in row.fields else ""
+    if not label:
+        return {}
+    index = option_index(label, task.option_labels, names, [row.text(name) for name in names])
+    if index is None:
+        why = f"{label!r} in column {task.label!r} names no option"
+        raise DamagedData(row.where, why, f"labels are read as: {task.option_labels}")
+    return {task.label: names[index]}
 
 
 def convert_rows(rows: Sequence[Row], convert: Callable[[Row], Any]) -> list[Any]:
@@ -236,64 +245,14 @@ def convert_rows(rows: Sequence[Row], convert: Callable[[Row], Any]) -> list[Any
 def check_rows(task: Task, rows: Sequence[Row]) -> None:
     """Raise DamagedData if a row cannot be trained on or scored."""
     labelled = is_labelled(task, rows)
+    column = task.target.column if labelled and isinstance(task.target, Choice | Score | Option) else None
 
-    def check(*checked: Row) -> None:
-        if labelled and isinstance(task.target, Choice | Score | Option):
-            column = task.target.column
-            for row in checked:
-                if row.fields.get(column) == "" or str(row.fields.get(column, "-")).isspace():
-                    raise DamagedData(row.where, f"empty label in column {column!r}")
-        to_examples(task, list(checked), labelled)
+    def check(row: Row) -> None:
+        if column is not None and isinstance(label := row.fields.get(column), str) and not label.strip():
+            raise DamagedData(row.where, f"empty label in column {column!r}")
+        to_examples(task, [row], labelled)
 
-    try:
-        check(*rows)
-    except DamagedData:  # check row by row to count the bad ones
-        convert_rows(rows, check)
-
-
-def _with_identifiers(rows: Sequence[Row], column: str) -> list[Row]:
-    seen: dict[str, str] = {}
-
-    def convert(row: Row) -> Row:
-        name = row.text(column)
-        if name in seen:
-            raise DamagedData(row.where, f"a second row has the id {name!r}", f"the first is at {seen[name]}")
-        seen[name] = row.where
-        return replace(row, identifier=name)
-
-    return convert_rows(rows, convert)
-
-
-def _with_options(task: TableTask, rows: Sequence[Row]) -> list[Row]:
-    """Rows whose label is the column of the right option, with empty columns for a missing question or text."""
-    assert task.label is not None and task.option_labels is not None
-    column, meaning = task.label, task.option_labels
-    rows, names = expand_options(task, rows)
-    empty = {name: "" for name, used in ((NO_QUESTION, task.question), (NO_TEXT, task.text)) if used is None}
-
-    def convert(row: Row) -> Row:
-        fields = {**row.fields, **empty}
-        label = row.text(column).strip() if column in row.fields else ""
-        if label:
-            index = option_index(label, meaning, names, [row.text(name) for name in names])
-            if index is None:
-                why = f"{label!r} in column {column!r} names no option"
-                raise DamagedData(row.where, why, f"labels are read as: {meaning}")
-            fields[column] = names[index]
-        return replace(row, fields=fields)
-
-    return convert_rows(rows, convert)
-
-
-def _with_answers(task: TableTask, rows: Sequence[Row], counts: Counter[str]) -> list[Row]:
-    """Rows with their gold answers; None for all of them if no row has the column."""
-    context, answer, start = task.context, task.answer, task.answer_start
-    assert context is not None and answer is not None
-    if not any(answer in row.fields for row in rows):
-        return [replace(row, answers=None) for row in rows]
-    return convert_rows(
-        rows, lambda row: replace(row, answers=gold_answers(row, row.text(context), answer, start, counts))
-    )
+    convert_rows(rows, check)
 
 
 @dataclass(frozen=True)

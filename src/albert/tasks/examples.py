@@ -340,7 +340,7 @@ def text_features(
     room = max_length - 1 - n_texts
     if room < n_texts:
         raise InvalidConfiguration("max_length", f"{max_length} leaves no room for text", "use a larger value")
-    encoded = [_encode_all([example.texts[i] for example in examples], tokenizer) for i in range(n_texts)]
+    encoded = [encode_all([example.texts[i] for example in examples], tokenizer) for i in range(n_texts)]
     parts, truncated, tokens_cut = [], 0, 0
     for texts in zip(*encoded, strict=True):
         kept = keep_longest_first([len(ids) for ids in texts], room)
@@ -385,7 +385,8 @@ def keep_longest_first(lengths: Sequence[int], room: int) -> list[int]:
     return [room - half, half]
 
 
-def _encode_all(texts: Sequence[str], tokenizer: Tokenizer, unit: str = "texts") -> list[list[int]]:
+def encode_all(texts: Sequence[str], tokenizer: Tokenizer, unit: str = "texts") -> list[list[int]]:
+    """Token ids of texts, with a progress bar."""
     encoded: list[list[int]] = []
     with progress("Encoding", total=len(texts), unit=unit) as bar:
         for start in range(0, len(texts), ENCODING_CHUNK):
@@ -569,7 +570,7 @@ def tag_features(
     if room < 1:
         raise InvalidConfiguration("max_length", f"{max_length} leaves no room for text", "use a larger value")
     vocabulary = list(dict.fromkeys(chain.from_iterable(sentences)))
-    pieces = dict(zip(vocabulary, _encode_all(vocabulary, tokenizer, "words"), strict=True))
+    pieces = dict(zip(vocabulary, encode_all(vocabulary, tokenizer, "words"), strict=True))
     parts: list[tuple[list[int], int]] = []
     positions: list[np.ndarray] = [np.zeros(0, np.int64)]
     counts = dict.fromkeys(("words_without_pieces", "sentences_without_words", "sentences_in_several_windows"), 0)

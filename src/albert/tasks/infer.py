@@ -3,7 +3,7 @@
 Everything inferred comes with a reason and the option that overrides it."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, get_args
 
@@ -21,8 +21,9 @@ from albert.tasks.table_task import (
     TableTask,
     as_number,
     columns_of,
+    labels_of,
 )
-from albert.tasks.task import Choice, QuestionInContext, Row, Rows, Task
+from albert.tasks.task import Choice, Labels, QuestionInContext, Row, Rows, Tags, Task
 
 # --------------------------------------------------------------------------------------------------------------------
 # The kind of a column of labels: classes, numbers, several labels at once, or a tag for each word.
@@ -75,19 +76,6 @@ def infer_kind(rows: Sequence[Row], text: str, label: str) -> tuple[Kind, str, s
         why = f"holds every whole number from {low:.0f} to {high:.0f}, which may be classes or numbers to predict"
         raise UsageError(f"column {label!r}", why, "say --classes or --regression")
     return "regression", f"{count}, whole numbers from {low:.0f} to {high:.0f}", "--classes"
-
-
-def label_values(rows: Sequence[Row], column: str, kind: Kind, separator: str | None) -> Iterator[str]:
-    """The labels of all rows; empty labels are skipped."""
-    for row in rows:
-        value = row.fields.get(column)
-        if value is None:
-            continue
-        if kind == "classification":
-            if isinstance(value, str) and value.strip():
-                yield value
-        else:
-            yield from (item for item in row.texts(column, separator) if item)
 
 
 def sort_labels(labels: set[str]) -> tuple[str, ...]:
@@ -230,7 +218,9 @@ def _with_labels(
         if any(isinstance(row.fields.get(column), str) for row in rows):
             inferred.append(Inferred("separator", "|", "it is the default", "--separator ,"))
     if task.labels is None:
-        labels = sort_labels(set(label_values(rows, column, kind, task.separator)))
+        separated = Labels((), column, task.separator or "|")
+        target = {"multi-label": separated, "token-classification": Tags((), column)}.get(kind, Choice((), column))
+        labels = sort_labels({label for row in rows for label in labels_of(target, row) if label})
         if len(labels) < 2:
             for row in rows:  # a missing label may be the reason
                 if not isinstance(row.fields.get(column, ""), tuple) and not row.text(column).strip():

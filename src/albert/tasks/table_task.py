@@ -5,6 +5,7 @@ A user's file may leave out settings that can be inferred from the rows; the fil
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,11 +13,10 @@ import numpy as np
 
 from albert.runtime.errors import InvalidConfiguration, did_you_mean
 from albert.runtime.json_files import load_json, save_json, to_json
-from albert.runtime.progress import progress
 from albert.runtime.random_streams import stream
 from albert.tasks import metrics
 from albert.tasks.answers import open_question_scores, span_exact_match, span_f1
-from albert.tasks.examples import text_columns
+from albert.tasks.examples import encode_all, text_columns
 from albert.tasks.race import question_with_option
 from albert.tasks.task import (
     UNNAMED,
@@ -34,6 +34,7 @@ from albert.tasks.task import (
     Source,
     Span,
     Tags,
+    Target,
     Task,
     TaskRecipe,
     Words,
@@ -277,7 +278,6 @@ def metrics_of(task: TableTask) -> tuple[Metric, ...]:
 
 MEASURED = 10_000
 """The largest number of rows of a split whose tokens are counted; otherwise a fixed sample is used."""
-_CHUNK = 2048
 
 
 @dataclass(frozen=True)
@@ -324,11 +324,11 @@ def table_statistics(
     train_texts, train_labels = set(), set()
     if train is not None:
         train_texts = {_values(row, *columns) for row in train.rows}
-        train_labels = {label for row in train.rows for label in labels_of(task, row)}
+        train_labels = {label for row in train.rows for label in labels_of(task.target, row)}
     statistics = {}
     for split, rows in tables.items():
         texts = [_values(row, *columns) for row in rows.rows]
-        labels = [labels_of(task, row) for row in rows.rows]
+        labels = [labels_of(task.target, row) for row in rows.rows]
         counts = _count_defects(task, rows.rows, texts, labels)
         counts |= {name.replace("_", " "): n for name, n in rows.counts.items() if name != "rows" and n}
         if split != "train" and train is not None:
@@ -359,9 +359,8 @@ def as_number(value: str) -> float | None:
         return None
 
 
-def labels_of(task: Task, row: Row) -> tuple[str, ...]:
+def labels_of(target: Target, row: Row) -> tuple[str, ...]:
     """The labels of a row as written: none, one, several, or one for each word."""
-    target = task.target
     if isinstance(target, Span) or target.column not in row.fields:
         return ()
     if isinstance(target, Labels | Tags):
@@ -376,16 +375,10 @@ def sequence_lengths(task: Task, rows: Sequence[Row], tokenizer: Tokenizer, max_
         members = stream("tables.measured", 0).permutation(len(rows))[:MEASURED]
         rows = [rows[index] for index in sorted(members.tolist())]
     texts = [_texts_and_options(task, row) for row in rows]
-    tokens = np.zeros(len(rows), np.int64)
-    with progress("Measuring", total=len(rows), unit="rows") as bar:
-        for start in range(0, len(rows), _CHUNK):
-            part = texts[start : start + _CHUNK]
-            encoded = tokenizer.encode_batch([text for own, options in part for text in (*own, *options)])
-            counts = map(len, encoded)
-            for index, (own, options) in enumerate(part, start=start):
-                tokens[index] = sum(next(counts) for _ in own) + max((next(counts) for _ in options), default=0)
-            bar.advance(len(part))
-    tokens += 2 + isinstance(task.inputs, Pair | QuestionInContext)
+    encoded = encode_all([text for own, options in texts for text in (*own, *options)], tokenizer)
+    counts = map(len, encoded)
+    sizes = [sum(islice(counts, len(own))) + max(islice(counts, len(options)), default=0) for own, options in texts]
+    tokens = np.array(sizes, np.int64) + 2 + isinstance(task.inputs, Pair | QuestionInContext)
     cut = float((tokens > max_length).mean())
     return Lengths(len(rows), float(np.median(tokens)), float(np.quantile(tokens, 0.95)), int(tokens.max()), cut)
 

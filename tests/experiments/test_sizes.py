@@ -119,14 +119,15 @@ EXACT = {  # (before, after, stated) -> exact figure, whether the claim holds
 def test_claims_have_exact_figures_and_false_ones_a_reason():
     pairs = {tuple(pair) for claim in CLAIMS for pair in claim["pairs"]}
     checked = [claim for pair in pairs for claim in claims_about(*(PRESETS[name] for name in pair))]
-    assert {(claim.before, claim.after, claim.stated): (claim.figure, claim.holds) for claim in checked} == EXACT
-    assert [claim for claim in checked if not claim.holds and not claim.because] == []
+    found = {(claim["before"], claim["after"], claim["stated"]): (claim["figure"], claim["holds"]) for claim in checked}
+    assert found == EXACT
+    assert [claim for claim in checked if not claim["holds"] and not claim["because"]] == []
 
 
 def test_claims_depend_on_the_two_shapes_only():
     bert, albert = PRESETS["bert-base"], PRESETS["albert-base"]
     for pair in ((bert, albert), (albert, bert), (bert, replace(albert, hidden_dropout_prob=0.3))):
-        assert [claim.stated for claim in claims_about(*pair)] == ["80 %", "90 %", "89 %", "fewer"]
+        assert [claim["stated"] for claim in claims_about(*pair)] == ["80 %", "90 %", "89 %", "fewer"]
     assert claims_about(albert, PRESETS["albert-large"]) == claims_about(albert, albert) == []
 
 

@@ -188,10 +188,11 @@ def amounts(section: str, sources: Sequence[Any], form: Callable[[int], str]) ->
 # Two architectures side by side, and published claims about them.
 
 
-def show_comparison(console: Console, comparison: sizes.Comparison) -> None:
-    """Print two architectures side by side, then the claims about them."""
-    first, second = comparison.one.name, comparison.other.name
-    lengths = {comparison.one.sequence_length, comparison.other.sequence_length}
+def show_comparison(console: Console, comparison: dict[str, Any]) -> None:
+    """Print two architectures side by side, then the claims about them; see `sizes.compare`."""
+    sides = comparison["one"], comparison["other"]
+    first, second = (side["name"] for side in sides)
+    lengths = {side["sequence_length"] for side in sides}
     tokens = f" of {lengths.pop():,} tokens" if len(lengths) == 1 else ""
     titles = {
         "parameters": "parameters",
@@ -200,22 +201,22 @@ def show_comparison(console: Console, comparison: sizes.Comparison) -> None:
         "bytes in all": "MB independent of the batch",
     }
     rows: list[Sequence[object]] = []
-    for group, members in itertools.groupby(comparison.figures, key=lambda figure: figure.group):
+    for group, members in itertools.groupby(comparison["figures"], key=lambda figure: figure["group"]):
         figures = list(members)
-        millions = in_millions(max(figure.one, figure.other) for figure in figures)
+        millions = in_millions(max(figure["one"], figure["other"]) for figure in figures)
         form = "{:,}".format if group == "parameters" else millions
         rows.append(bold(titles[group]))
         for figure in figures:
-            ratio = f"1 : {1 / figure.ratio:.2f}" if figure.one <= figure.other else f"{figure.ratio:.2f} : 1"
-            change = f"{figure.ratio - 1:+.1%}"
-            rows.append((f"  {figure.what}", form(figure.one), form(figure.other), ratio, change))
+            one, other, ratio = figure["one"], figure["other"], figure["ratio"]
+            shown = f"1 : {1 / ratio:.2f}" if one <= other else f"{ratio:.2f} : 1"
+            rows.append((f"  {figure['what']}", form(one), form(other), shown, f"{ratio - 1:+.1%}"))
     console.print(table(f"{first} beside {second}", ("", first, second, "ratio", "change"), rows))
     lines: list[Sequence[object]] = []
-    for claim in comparison.claims:
-        verdict = styled("green", "holds") if claim.holds else styled("red", "does not hold")
-        lines.append((*verdict, Text.assemble(f"{claim.of_what}: ", (claim.figure, "bold"))))
-        lines.append(("", Text(f"“{claim.quote}” ({claim.source})", "dim")))
-        lines += [("", claim.because), ()] if claim.because else [()]
+    for claim in comparison["claims"]:
+        verdict = styled("green", "holds") if claim["holds"] else styled("red", "does not hold")
+        lines.append((*verdict, Text.assemble(f"{claim['of_what']}: ", (claim["figure"], "bold"))))
+        lines.append(("", Text(f"“{claim['quote']}” ({claim['source']})", "dim")))
+        lines += [("", claim["because"]), ()] if claim["because"] else [()]
     if lines:
         console.print()
         console.print(facts("Claims about the two", lines))
@@ -327,9 +328,9 @@ def bytes_from(option: str, size: str) -> int:
     return int(float(match[1]) * (1024 if match[3] else 1000) ** power)
 
 
-def show_memory_plan(console: Console, plan: sizes.MemoryPlan, layers: int) -> None:
-    """Print the peak memory of a training step with and without activation checkpointing."""
-    both = (plan.all_kept, plan.checkpointed)
+def show_memory_plan(console: Console, plan: dict[str, Any], layers: int) -> None:
+    """Print the peak memory of a training step with and without activation checkpointing; see `sizes.memory_plan`."""
+    both = (plan["all_kept"], plan["checkpointed"])
     megabytes = in_millions(memory.peak for memory in both)
     rows = [
         bold("independent of the batch"),
@@ -340,13 +341,16 @@ def show_memory_plan(console: Console, plan: sizes.MemoryPlan, layers: int) -> N
         *amounts("of_the_batch", both, megabytes),
         bold("at the peak", *(megabytes(memory.peak) for memory in both)),
     ]
-    if plan.limit is not None:
-        largest = f"largest micro-batch in {bytes_of(plan.limit)}"
-        rows.append(bold(largest, plan.largest_batch, plan.largest_batch_checkpointed))
-    title = f"A training step of {plan.batch_size:,} × {plan.sequence_length:,} tokens, MB"
+    if plan["limit"] is not None:
+        largest = f"largest micro-batch in {bytes_of(plan['limit'])}"
+        rows.append(bold(largest, plan["largest_batch"], plan["largest_batch_checkpointed"]))
+    title = f"A training step of {plan['batch_size']:,} × {plan['sequence_length']:,} tokens, MB"
     console.print(table(title, ("", "all kept", "checkpointing"), rows))
-    about = f"{_DEVICES[plan.device]}, {plan.precision}, {plan.optimizer}; {plan.masked_tokens:,} masked tokens a "
-    _note(console, f"{about}sequence; {plan.flops / 1e12:,.3g} TFLOPs forward and backward, without recomputation")
+    about = f"{_DEVICES[plan['device']]}, {plan['precision']}, {plan['optimizer']}; {plan['masked_tokens']:,} masked "
+    _note(
+        console,
+        f"{about}tokens a sequence; {plan['flops'] / 1e12:,.3g} TFLOPs forward and backward, without recomputation",
+    )
 
 
 MEASURED_LENGTH = 128
@@ -391,7 +395,8 @@ def describe(args: Info, console: Console) -> dict[str, Any]:
     if plan is not None:
         console.print()
         show_memory_plan(console, plan, len(sharing_plan(target.config)))
-        values["memory_plan"] = plan.to_json()
+        peaks = {name: {**asdict(plan[name]), "peak": plan[name].peak} for name in ("all_kept", "checkpointed")}
+        values["memory_plan"] = plan | peaks
     if args.measure:
         values["measured"] = _measure(args, architectures, length, console)
     return values
@@ -401,9 +406,9 @@ def _architectures(target: Resolved, reports: list[sizes.SizeReport], console: C
     """Print a preset, a model, or two of them side by side."""
     report, *others = reports
     if others:
-        comparison = sizes.Comparison(report, others[0])
+        comparison = sizes.compare(report, others[0])
         show_comparison(console, comparison)
-        return {"kind": "comparison", **comparison.to_json()}
+        return {"kind": "comparison", **comparison}
     values: dict[str, Any] = {"kind": target.kind}
     if target.kind == "preset":
         group = next(title for title, presets in PRESET_GROUPS.items() if report.name in presets)
@@ -458,7 +463,7 @@ def _measure(args: Info, architectures: dict[str, AlbertConfig], length: int, co
     return asdict(measurement)
 
 
-def _plan(args: Info, config: AlbertConfig) -> sizes.MemoryPlan:
+def _plan(args: Info, config: AlbertConfig) -> dict[str, Any]:
     limit = None if args.memory_limit is None else bytes_from("--memory-limit", args.memory_limit)
     length = _length(args, [config])
     elsewhere = args.device == "cuda" and not torch.cuda.is_available()
@@ -466,8 +471,8 @@ def _plan(args: Info, config: AlbertConfig) -> sizes.MemoryPlan:
     precision = args.precision
     if precision == "auto":
         precision = "bf16" if elsewhere else default_precision(device)
-    return sizes.MemoryPlan(
-        config=config,
+    return sizes.memory_plan(
+        config,
         batch_size=PLANNED_SEQUENCES if args.batch_size is None else args.batch_size,
         sequence_length=length,
         device="cuda" if device.type == "cuda" else "cpu",

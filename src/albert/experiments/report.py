@@ -4,6 +4,7 @@ import math
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -314,19 +315,11 @@ def draw_outcome(outcome: Outcome, folders: Folders, folder: Path) -> Path | Non
         the picture; None if there is nothing to draw yet, or the table has no figure.
     """
     picture = folder / f"{outcome.grid.table}.png"
-    match outcome.grid.figure:
-        case None:
-            return None
-        case "layers":
-            return picture if draw_layer_movement(outcome, folders, picture) else None
-        case "curves":
-            figure = draw_curves(outcome, folders)
-        case "depth":
-            figure = draw_depth(outcome)
-        case "bars":
-            figure = draw_bars(outcome)
-        case "arms":
-            figure = draw_arms(outcome)
+    if outcome.grid.figure == "layers":
+        return picture if draw_layer_movement(outcome, folders, picture) else None
+    curves = partial(draw_curves, folders=folders)
+    draw = {"curves": curves, "depth": draw_depth, "bars": draw_bars, "arms": draw_arms}
+    figure = draw[outcome.grid.figure](outcome) if outcome.grid.figure else None
     if figure is None:
         return None
     save_figure(figure, picture)

@@ -306,13 +306,13 @@ def read_outcome(grid: Grid, scale: Scale, corpora: Sequence[str], folders: Fold
     jobs = list_jobs([grid], scale, corpora, [task.task for task in scale.tasks])
     wanted = Counter(job.kind for job in jobs)
     done = {kind: sum(job.is_done(folders) for job in jobs if job.kind == kind) for kind in wanted}
-    reader, all_keys, cells, given_up = _FigureReader(grid, scale, folders), {}, {}, []
+    all_keys, cells, given_up = {}, {}, []
     for row in grid.rows:
         can_train = row.arm is not None and has_corpora(row.arm, corpora)
         arms = {seed: row.arm.seeded(seed) for seed in scale.seeds} if row.arm is not None and can_train else {}
         keys = {seed: arm_key(arm, corpora) for seed, arm in arms.items()}
         for column in grid.columns:
-            values = {seed: reader.figure(column, row, arm, keys[seed]) for seed, arm in arms.items()}
+            values = {s: _figure(grid, scale, folders, column, row, arm, keys[s]) for s, arm in arms.items()}
             measured = {seed: value for seed, value in values.items() if value is not None}
             cells[row.name, column.name] = Cell(measured, len(arms))
         all_keys[row.name] = list(keys.values())
@@ -343,64 +343,53 @@ def hours_by_arm(folders: Folders) -> dict[str, float]:
     return dict(sorted(found.items()))
 
 
-@dataclass(frozen=True)
-class _FigureReader:
-    """Reads figures from the folders of runs; None where there is none yet."""
-
-    grid: Grid
-    scale: Scale
-    folders: Folders
-
-    def figure(self, column: Column, row: Row, arm: Arm, key: str) -> RunScore | None:
-        match column.kind:
-            case "parameters":  # in millions, with the vocabulary of the corpus if the run has begun
-                path = self.folders.pretraining(key).recipe_path
-                model = load_json(PretrainingRecipe, path).model if path.is_file() else arm.recipe.model
-                return RunScore(count_as_paper(model) / 1e6)
-            case "intrinsic":
-                report = _read_if_present(self.folders.score(key, INTRINSIC_NAME))
-                score = report["models"][0]["scores"].get(column.source) if report else None
-                if score is None:
-                    return None
-                accuracy = 100 * score["accuracy"]
-                return RunScore(accuracy, held_out_error(accuracy, score["count"]), 100 * score["baseline"])
-            case "downstream":
-                return self._downstream(column, arm, key)
-            case "average":
-                return self._average(arm, key)
-            case "hours":
-                hours = training_hours(self.folders.pretraining(key))
-                return None if hours is None else RunScore(hours)
-            case "speed-up":  # relative to the row that is 1 in the paper
-                seconds = (_read_if_present(self.folders.speed(self.grid.table)) or {}).get("seconds_a_token", {})
-                reference = next((other.name for other in self.grid.rows if other.scores.get("speed-up") == 1.0), None)
-                known = {reference, row.name} <= seconds.keys()
-                return RunScore(seconds[reference] / seconds[row.name]) if known else None
-            case "layers":  # in percent; the constant 0 is a fixed point
-                model, cache = self.folders.pretraining(key).model_path, self.folders.score(key, LAYERS_NAME)
-                if not cache.is_file() and not (model / MANIFEST_NAME).is_file():
-                    return None
-                layers = cached_layers(model, cache, arm.recipe.sequences.max_length)
-                return RunScore(SMOOTHNESS[column.name](layers), constant=0.0)
-
-    def _downstream(self, column: Column, arm: Arm, key: str) -> RunScore | None:
-        """The median over the finished seeds of fine-tuning."""
-        runs = []
-        for seed in task_seeds(self.scale, arm):
-            report = _read_if_present(self.folders.finetuning(key, column.source, seed).path / RESULTS_NAME)
-            value = report["scores"].get(column.score) if report else None
-            if report and value is not None:
-                constant = (report["baseline"] or {}).get(column.score)
-                runs.append(RunScore(value, held_out_error(value, report["evaluation"]["examples"]), constant))
-        return replace(runs[0], score=statistics.median(run.score for run in runs)) if runs else None
-
-    def _average(self, arm: Arm, key: str) -> RunScore | None:
-        columns = [column for column in self.grid.columns if column.name in DOWNSTREAM]
-        scores = {column.name: run for column in columns if (run := self._downstream(column, arm, key)) is not None}
-        if len(scores) < len(DOWNSTREAM):
-            return None
-        error = math.hypot(*(run.error for run in scores.values())) / 5
-        return RunScore(paper_average({name: run.score for name, run in scores.items()}), error)
+def _figure(
+    grid: Grid, scale: Scale, folders: Folders, column: Column, row: Row, arm: Arm, key: str
+) -> RunScore | None:
+    """A figure from the folders of an arm's runs; None if there is none yet."""
+    match column.kind:
+        case "parameters":  # in millions, with the vocabulary of the corpus if the run has begun
+            path = folders.pretraining(key).recipe_path
+            model = load_json(PretrainingRecipe, path).model if path.is_file() else arm.recipe.model
+            return RunScore(count_as_paper(model) / 1e6)
+        case "intrinsic":
+            report = _read_if_present(folders.score(key, INTRINSIC_NAME))
+            score = report["models"][0]["scores"].get(column.source) if report else None
+            if score is None:
+                return None
+            accuracy = 100 * score["accuracy"]
+            return RunScore(accuracy, held_out_error(accuracy, score["count"]), 100 * score["baseline"])
+        case "downstream":  # the median over the finished seeds of fine-tuning
+            runs = []
+            for seed in task_seeds(scale, arm):
+                report = _read_if_present(folders.finetuning(key, column.source, seed).path / RESULTS_NAME)
+                value = report["scores"].get(column.score) if report else None
+                if report and value is not None:
+                    constant = (report["baseline"] or {}).get(column.score)
+                    runs.append(RunScore(value, held_out_error(value, report["evaluation"]["examples"]), constant))
+            return replace(runs[0], score=statistics.median(run.score for run in runs)) if runs else None
+        case "average":
+            of_tasks = [column for column in grid.columns if column.name in DOWNSTREAM]
+            found = {each.name: _figure(grid, scale, folders, each, row, arm, key) for each in of_tasks}
+            scores = {name: run for name, run in found.items() if run is not None}
+            if len(scores) < len(DOWNSTREAM):
+                return None
+            error = math.hypot(*(run.error for run in scores.values())) / 5
+            return RunScore(paper_average({name: run.score for name, run in scores.items()}), error)
+        case "hours":
+            hours = training_hours(folders.pretraining(key))
+            return None if hours is None else RunScore(hours)
+        case "speed-up":  # relative to the row that is 1 in the paper
+            seconds = (_read_if_present(folders.speed(grid.table)) or {}).get("seconds_a_token", {})
+            reference = next((other.name for other in grid.rows if other.scores.get("speed-up") == 1.0), None)
+            known = {reference, row.name} <= seconds.keys()
+            return RunScore(seconds[reference] / seconds[row.name]) if known else None
+        case "layers":  # in percent; the constant 0 is a fixed point
+            model, cache = folders.pretraining(key).model_path, folders.score(key, LAYERS_NAME)
+            if not cache.is_file() and not (model / MANIFEST_NAME).is_file():
+                return None
+            layers = cached_layers(model, cache, arm.recipe.sequences.max_length)
+            return RunScore(SMOOTHNESS[column.name](layers), constant=0.0)
 
 
 def _read_if_present(path: Path) -> dict[str, Any] | None:

@@ -22,7 +22,6 @@ from albert.model.cost import (
     ActivationMemory,
     FlopsPerToken,
     ParameterCount,
-    TrainingMemory,
     count_activation_memory,
     count_flops,
     count_parameters,
@@ -136,29 +135,8 @@ CLAIMS: tuple[dict[str, Any], ...] = tuple(_PUBLISHED["claim"])
 """As `published_sizes.toml` declares them."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class CheckedClaim:
-    """A claim with its exact figure for one pair of models."""
-
-    quote: str
-    source: str
-    stated: str
-    before: str
-    after: str
-    of_what: str
-    exact: float
-    unit: str
-    holds: bool
-    because: str | None = None
-
-    @property
-    def figure(self) -> str:
-        """The exact figure as text: "82.9 % fewer", "18.92 times fewer"."""
-        return f"{self.exact:.{1 if self.unit.startswith('%') else 2}f} {self.unit}"
-
-
-def claims_about(one: AlbertConfig, other: AlbertConfig) -> list[CheckedClaim]:
-    """The claims about two models of these shapes, in either order, each with its exact figure."""
+def claims_about(one: AlbertConfig, other: AlbertConfig) -> list[dict[str, Any]]:
+    """The claims about two models of these shapes, in either order, each with its exact figure as number and text."""
     shapes, checked = {shape_of(one), shape_of(other)}, []
     for declared in CLAIMS:
         claim = {name: value for name, value in declared.items() if name not in ("pairs", "holds")}
@@ -166,9 +144,10 @@ def claims_about(one: AlbertConfig, other: AlbertConfig) -> list[CheckedClaim]:
         for before, after in declared["pairs"]:
             if {shape_of(PRESETS[before]), shape_of(PRESETS[after])} == shapes:
                 counts = [_COUNTED[claim["of_what"]](PRESETS[name]) for name in (before, after)]
-                exact = _COMPARED[claim["unit"]](*counts)
-                holds = least <= exact < below
-                checked.append(CheckedClaim(**claim, before=before, after=after, exact=exact, holds=holds))
+                exact, unit = _COMPARED[claim["unit"]](*counts), claim["unit"]
+                figure = f"{exact:.{1 if unit.startswith('%') else 2}f} {unit}"
+                checked.append({"because": None, **claim, "before": before, "after": after, "exact": exact})
+                checked[-1] |= {"holds": least <= exact < below, "figure": figure}
     return checked
 
 
@@ -192,7 +171,6 @@ _COMPARED: dict[str, Callable[[float, float], float]] = {
 }
 
 
-Group = Literal["parameters", "FLOPs a token", "bytes a sequence", "bytes in all"]
 DEVICES: tuple[Literal["cpu", "cuda"], ...] = ("cpu", "cuda")
 PRECISIONS: tuple[Precision, ...] = ("fp32", "bf16")
 
@@ -275,46 +253,18 @@ def size_report(name: str, config: AlbertConfig, sequence_length: int | None = N
     return SizeReport(name, config, sequence_length or config.max_position_embeddings)
 
 
-@dataclass(frozen=True)
-class ComparedFigure:
-    """A figure of two architectures; `what` describes it."""
-
-    group: Group
-    what: str
-    one: int
-    other: int
-
-    @property
-    def ratio(self) -> float:
-        return self.one / self.other
+def compare(one: SizeReport, other: SizeReport) -> dict[str, Any]:
+    """Two architectures side by side: both reports, `figures` with their ratio, and `claims` about the two."""
+    pairs = zip(_figures(one), _figures(other), strict=True)
+    figures = [
+        {"group": group, "what": what, "one": first, "other": second, "ratio": first / second}
+        for (group, what, first), (*_, second) in pairs
+    ]
+    claims = claims_about(one.configuration, other.configuration)
+    return {"one": one.to_json(), "other": other.to_json(), "figures": figures, "claims": claims}
 
 
-@dataclass(frozen=True)
-class Comparison:
-    """Two architectures side by side."""
-
-    one: SizeReport
-    other: SizeReport
-
-    @cached_property
-    def figures(self) -> list[ComparedFigure]:
-        pairs = zip(_figures(self.one), _figures(self.other), strict=True)
-        return [ComparedFigure(*first, second[-1]) for first, second in pairs]
-
-    @cached_property
-    def claims(self) -> list[CheckedClaim]:
-        return claims_about(self.one.configuration, self.other.configuration)
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "one": self.one.to_json(),
-            "other": self.other.to_json(),
-            "figures": [{**asdict(figure), "ratio": figure.ratio} for figure in self.figures],
-            "claims": [{**asdict(claim), "figure": claim.figure} for claim in self.claims],
-        }
-
-
-def _figures(report: SizeReport) -> list[tuple[Group, str, int]]:
+def _figures(report: SizeReport) -> list[tuple[str, str, int]]:
     count, flops = report.parameters, report.flops
     on_cpu, on_gpu = (report.memory[key] for key in (("cpu", "fp32"), ("cuda", "bf16")))
     return [
@@ -337,69 +287,43 @@ def _figures(report: SizeReport) -> list[tuple[Group, str, int]]:
 # The plan of a training step on a device: memory by parts, work, and the largest micro-batch that fits.
 
 
-@dataclass(frozen=True, kw_only=True)
-class MemoryPlan:
-    """Memory and work of a training step.
+def memory_plan(
+    config: AlbertConfig,
+    *,
+    batch_size: int,
+    sequence_length: int,
+    device: Literal["cpu", "cuda"],
+    precision: Precision,
+    optimizer: OptimizerKind,
+    limit: int | None,
+) -> dict[str, Any]:
+    """Memory and work of a training step: with all activations kept, and with activation checkpointing.
 
     Args:
         device: need not exist on this machine.
         limit: bytes of memory; None if unknown.
     """
-
-    config: AlbertConfig
-    batch_size: int
-    sequence_length: int
-    device: Literal["cpu", "cuda"]
-    precision: Precision
-    optimizer: OptimizerKind
-    limit: int | None
-
-    @property
-    def masked_tokens(self) -> int:
-        """Per sequence."""
-        return masked_tokens_of(self.sequence_length)
-
-    @property
-    def flops(self) -> int:
-        lengths = [self.sequence_length] * self.batch_size
-        return pretraining_flops(self.config, lengths, self.masked_tokens * self.batch_size)
-
-    def memory(self, activation_checkpointing: bool, sequences: int) -> TrainingMemory:
-        """Peak memory of a micro-batch."""
-        return count_training_memory(
-            self.config,
-            batch_size=sequences,
-            sequence_length=self.sequence_length,
-            device=self.device,
-            precision=self.precision,
-            optimizer=self.optimizer,
-            activation_checkpointing=activation_checkpointing,
-        )
-
-    @property
-    def all_kept(self) -> TrainingMemory:
-        return self.memory(False, self.batch_size)
-
-    @property
-    def checkpointed(self) -> TrainingMemory:
-        return self.memory(True, self.batch_size)
-
-    @property
-    def largest_batch(self) -> int | None:
-        """The largest number of sequences within the limit."""
-        return None if self.limit is None else largest_batch(partial(self.memory, False), self.limit)
-
-    @property
-    def largest_batch_checkpointed(self) -> int | None:
-        """The same with activation checkpointing."""
-        return None if self.limit is None else largest_batch(partial(self.memory, True), self.limit)
-
-    def to_json(self) -> dict[str, Any]:
-        names = ("batch_size", "sequence_length", "masked_tokens", "device", "precision", "optimizer", "flops",
-                 "all_kept", "checkpointed", "limit", "largest_batch", "largest_batch_checkpointed")  # fmt: skip
-        values = {name: getattr(self, name) for name in names}
-        peaks = {name: values[name].peak for name in ("all_kept", "checkpointed")}
-        return values | {name: {**asdict(values[name]), "peak": peak} for name, peak in peaks.items()}
+    about: dict[str, Any] = {"sequence_length": sequence_length, "device": device, "precision": precision}
+    about["optimizer"] = optimizer
+    memory = {
+        name: partial(count_training_memory, config, activation_checkpointing=checkpointing, **about)
+        for name, checkpointing in (("all_kept", False), ("checkpointed", True))
+    }
+    largest = [
+        None if limit is None else largest_batch(lambda sequences, count=count: count(batch_size=sequences), limit)
+        for count in memory.values()
+    ]
+    masked = masked_tokens_of(sequence_length)
+    return {
+        "batch_size": batch_size,
+        **about,
+        "masked_tokens": masked,
+        "flops": pretraining_flops(config, [sequence_length] * batch_size, masked * batch_size),
+        **{name: count(batch_size=batch_size) for name, count in memory.items()},
+        "limit": limit,
+        "largest_batch": largest[0],
+        "largest_batch_checkpointed": largest[1],
+    }
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -14,12 +14,11 @@ from albert.runtime.distributed import (
     code_fingerprint,
     process_group,
     replicate,
-    require_same_on_ranks,
     sum_over_ranks,
     wait_for_all,
     world,
 )
-from albert.runtime.errors import InvalidConfiguration, TryAgain
+from albert.runtime.errors import TryAgain
 
 CPU = torch.device("cpu")
 
@@ -101,43 +100,6 @@ def test_process_that_cannot_be_interrupted_ends_when_its_peer_dies(fork_server,
     assert [rank.finish() for rank in ranks] == codes
     assert time.monotonic() - started < 55
     assert ("process 0: lost process 1; the same command resumes" in ranks[0].printed) == (how == "dies")
-
-
-FACTS = {"code": "a", "recipe": "b", "corpus": "c"}
-
-
-@pytest.fixture
-def compare_ranks(monkeypatch):
-    """Compare the facts of rank 0, `FACTS`, with those of two others."""
-
-    def compare(*others: dict[str, str]) -> None:
-        digests = []
-
-        def all_gather(gathered, own):
-            digests.append(own)
-            if len(digests) > 1:  # the call of another rank below
-                for row in gathered:
-                    row.copy_(own)
-                return
-            gathered[0].copy_(own)
-            for row, facts in zip(gathered[1:], others, strict=True):
-                require_same_on_ranks(facts, Ranks(1, 3), CPU)
-                row.copy_(digests[-1])
-
-        monkeypatch.setattr(torch.distributed, "all_gather", all_gather)
-        require_same_on_ranks(FACTS, Ranks(0, 3), CPU)
-
-    return compare
-
-
-@pytest.mark.parametrize("name", FACTS)
-def test_rank_with_other_facts_is_named(compare_ranks, name):
-    require_same_on_ranks(FACTS, Ranks(), CPU)
-    compare_ranks(FACTS, dict(FACTS))
-    message = f"rank 2: has another {name} than rank 0; start all with"
-    with pytest.raises(InvalidConfiguration, match=message) as refused:
-        compare_ranks(FACTS, FACTS | {name: "other"})
-    assert refused.value.exit_code == 78
 
 
 def test_code_fingerprint_covers_every_source_file(monkeypatch, tmp_path):

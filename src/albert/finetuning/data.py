@@ -28,7 +28,7 @@ from albert.tasks.examples import (
     text_features,
     to_examples,
 )
-from albert.tasks.metrics import count_invalid_continuations, tag_scheme
+from albert.tasks.metrics import count_invalid_continuations, has_prefixes
 from albert.tasks.race import option_features
 from albert.tasks.task import Labels, Option, Span, Tags, Task, TaskRecipe
 from albert.text.tokenizer import Tokenizer
@@ -230,7 +230,7 @@ def encode_split(
         case Tags(labels):
             texts, tags = [example.texts for example in examples], [example.target for example in examples]
             features = tag_features(texts, tokenizer, recipe.max_length, tags)
-            if tag_scheme(labels) != "plain":
+            if has_prefixes(labels):
                 tags = (example.target for example in examples if isinstance(example.target, tuple))
                 invalid = sum(count_invalid_continuations([labels[tag] for tag in sentence]) for sentence in tags)
                 counts = {**counts, "tags_that_continue_nothing": invalid}

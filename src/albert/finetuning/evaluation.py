@@ -28,10 +28,10 @@ from albert.tasks.metrics import (
     OUTSIDE,
     baseline_scores,
     entities_of,
+    has_prefixes,
     is_better,
     predictions_in_order,
     runs_of,
-    tag_scheme,
     task_scores,
 )
 from albert.tasks.submission import OWN_THRESHOLDS, average_answers, average_numbers
@@ -87,7 +87,7 @@ def tags_predictions(examples: Sequence[Example], target: Tags, probabilities: S
     `probabilities` are [words, labels] for each example, in the task's order.
     """
     labels = target.labels
-    plain = tag_scheme(labels) == "plain"
+    read = entities_of if has_prefixes(labels) else runs_of
     result = Predictions([], [], [])
     for example, rows in zip(examples, probabilities, strict=True):
         gold = tuple(labels[tag] for tag in example.target) if isinstance(example.target, tuple) else ()
@@ -95,8 +95,8 @@ def tags_predictions(examples: Sequence[Example], target: Tags, probabilities: S
         entry: dict[str, Any] = {"id": example.identifier, "words": list(example.texts), "prediction": list(predicted)}
         entry["gold"] = None if example.target is None else list(gold)
         entry["probabilities"] = rows.max(axis=1).tolist() if len(rows) else []
-        if not plain or OUTSIDE in labels:
-            entities = runs_of(predicted) if plain else entities_of(predicted)
+        if read is entities_of or OUTSIDE in labels:
+            entities = read(predicted)
             entry["entities"] = [entity._asdict() for entity in entities]
         result.gold.append(gold)
         result.predicted.append(predicted)

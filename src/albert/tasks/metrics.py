@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain, groupby
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool
@@ -118,7 +118,6 @@ def predictions_in_order(identifiers: Sequence[str], predictions: Mapping[str, A
 # one begins, at `O`, or with the sentence.
 
 OUTSIDE = "O"
-TagScheme = Literal["IOB2", "IOBES", "plain"]
 _BILOU = {"L": "E", "U": "S"}
 _INSIDE, _BEGINNING = ("I", "E"), ("B", "S")
 
@@ -131,17 +130,15 @@ class Entity(NamedTuple):
     end: int
 
 
-def tag_scheme(labels: Sequence[str]) -> TagScheme:
-    """The scheme of a task's labels: with prefixes if every label but `O` has one, `B-` or `I-` among them."""
+def has_prefixes(labels: Sequence[str]) -> bool:
+    """Whether labels are of IOB2 or IOBES: every label but `O` has a prefix, `B-` or `I-` among them."""
     prefixes = {label.partition("-")[0] for label in labels if label != OUTSIDE}
-    if not prefixes <= set("BIESLU") or not prefixes & {"B", "I"}:
-        return "plain"
-    return "IOB2" if prefixes <= {"B", "I"} else "IOBES"
+    return prefixes <= set("BIESLU") and bool(prefixes & {"B", "I"})
 
 
 def tag_metrics(labels: Sequence[str]) -> tuple[Metric, ...]:
     """The metrics of a task with these tags: of entities, or of words if the tags describe none."""
-    if tag_scheme(labels) != "plain":
+    if has_prefixes(labels):
         return (entity_scores,)
     return (run_scores,) if OUTSIDE in labels else (word_scores,)
 

@@ -51,6 +51,10 @@ def test_published_scores_are_of_the_tasks_metrics():
         assert {published.metric for published in task.published} <= set(names)
 
 
+def test_labels_of_mnli_are_in_order():
+    assert DECLARED["mnli"].target.shown == ("contradiction", "entailment", "neutral")
+
+
 def test_no_task_is_named_outside_its_declaration(checkout):
     names = [re.escape(name) for name in DECLARED]
     values = "COLA|SST2|MRPC|STSB|QQP|MNLI|QNLI|RTE|WNLI|AX|SQUAD_1|SQUAD_2"

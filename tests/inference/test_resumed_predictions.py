@@ -156,56 +156,40 @@ def test_uncommitted_rows_are_written_again(partial):
     assert ids(output) == list(range(ROWS))
 
 
-def change_digit(path, start):
-    """Change the first digit from this byte on."""
-    content = bytearray(path.read_bytes())
-    index = next(n for n in range(start, len(content)) if chr(content[n]).isdigit())
-    content[index] = ord("7") if content[index] != ord("7") else ord("3")
-    path.write_bytes(content)
-
-
-def test_rows_with_a_wrong_checksum_are_predicted_again(partial, tmp_path, capsys):
-    command, output = partial
-    rows = tmp_path / "out.jsonl.partial" / "rows"
-    events = [json.loads(line) for line in (rows.parent / "journal.jsonl").read_text().splitlines()]
-    ends = [event["bytes"] for event in events if event["event"] == "reached"]
-    assert len(ends) == 3
-    change_digit(rows, ends[0] + 10)
-    predict_main([*command, *EXACT])
-    note = f"albert: note: {rows}: damaged (wrong checksum); predicting again from row 257 on"
-    assert note in capsys.readouterr().err
-    resumed = output.read_bytes()
-    predict_main([*command, *EXACT, "--replace"])
-    assert resumed == output.read_bytes()
-
-
-def test_rows_predicted_again_after_damage_are_resumed(partial, tmp_path, at_batch, capsys):
-    command, _ = partial
-    change_digit(tmp_path / "out.jsonl.partial" / "rows", 0)
-    at_batch(3, disk_full)
-    with pytest.raises(WriteFailed):
-        predict_main([*command, *EXACT])
-    assert "predicting again from row 1 on" in capsys.readouterr().err
-    batches = at_batch(0, disk_full)
-    predict_main([*command, *EXACT])
-    assert "damaged" not in capsys.readouterr().err and len(batches) == BATCHES - 2
+def change_digit(rows):
+    """Change a digit of the first committed rows."""
+    content = rows.read_bytes()
+    rows.write_bytes(content.replace(b"1", b"7", 1))
 
 
 @pytest.mark.parametrize(
-    ("damage", "warning"),
+    ("name", "damage", "warning"),
     [
-        (lambda text: '"rows": 769'.join(text.rsplit('"rows": 768', 1)), "predicting again from row 513 on"),
-        (lambda text: text.replace("\n{", "\n{{", 1), "journal.jsonl:2: is not JSON; predicting every row again"),
-        (lambda text: re.sub(r', "sum": [^,}]+', "", text), "without checksums; predicting every row again"),
+        ("rows", change_digit, "rows: damaged (wrong checksum)"),
+        ("rows", lambda path: path.unlink(), "rows: damaged (wrong checksum)"),
+        ("journal.jsonl", lambda text: '"rows": 769'.join(text.rsplit('"rows": 768', 1)), "rows: damaged (wrong"),
+        ("journal.jsonl", lambda text: text.replace("\n{", "\n{{", 1), "journal.jsonl:2: is not JSON"),
+        ("journal.jsonl", lambda text: re.sub(r', "sum": [^,}]+', "", text), "without checksums"),
     ],
+    ids=["a row", "no rows", "a number", "no JSON", "earlier version"],
 )
-def test_rows_after_a_damaged_journal_line_are_predicted_again(partial, tmp_path, capsys, damage, warning):
+def test_all_rows_are_predicted_again_after_damage_and_resumed(
+    partial, tmp_path, at_batch, capsys, name, damage, warning
+):
     command, output = partial
-    journal = tmp_path / "out.jsonl.partial" / "journal.jsonl"
-    journal.write_text(damage(journal.read_text()))
-    predict_main([*command, *EXACT])
+    path = tmp_path / "out.jsonl.partial" / name
+    if name == "rows":
+        damage(path)
+    else:
+        path.write_text(damage(path.read_text()))
+    at_batch(3, disk_full)
+    with pytest.raises(WriteFailed):
+        predict_main([*command, *EXACT])
     errors = capsys.readouterr().err
-    assert errors.count("albert: note: ") == 1 and warning in errors
+    assert errors.count("albert: note: ") == 1 and warning in errors and "predicting every row again" in errors
+    batches = at_batch(0, disk_full)
+    predict_main([*command, *EXACT])
+    assert "damaged" not in capsys.readouterr().err and len(batches) == BATCHES - 2
     assert ids(output) == list(range(ROWS))
 
 

@@ -65,10 +65,11 @@ def run_predict(options: Predict) -> int:
     _print_model(predictor)
     if options.output is not None:
         print(f"{options.output}: {summary.rows:,} rows", file=sys.stderr)
-    if summary.cut:
-        _note(f"{summary.cut:,} of {summary.rows:,} texts were cut: the model reads {predictor.max_length} tokens")
-    if summary.unanswered:
-        _note(f"{summary.unanswered:,} of {summary.rows:,} rows have no answer; {'; '.join(summary.first_unanswered)}")
+    cut, unanswered, first = summary.counts.values()
+    if cut:
+        _note(f"{cut:,} of {summary.rows:,} texts were cut: the model reads {predictor.max_length} tokens")
+    if unanswered:
+        _note(f"{unanswered:,} of {summary.rows:,} rows have no answer; {'; '.join(first)}")
     return 0
 
 

@@ -6,7 +6,7 @@ each result is the same as for its sequence alone.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import accumulate, pairwise
+from itertools import accumulate, chain, pairwise
 from typing import Any, Literal
 
 import numpy as np
@@ -14,9 +14,9 @@ import torch
 from jaxtyping import Bool, Float, Shaped
 from torch import Tensor, nn
 
-from albert.inference.engine import BETWEEN_BATCHES, PackedModel
+from albert.inference.engine import PackedModel
 from albert.model.albert import AlbertForMultipleChoice, AlbertForSequenceClassification, read_exit_depths
-from albert.model.packing import PackedSequences, pack
+from albert.model.packing import PackedSequences
 from albert.runtime.errors import InvalidConfiguration
 from albert.tasks.metrics import saved_deviation
 
@@ -68,27 +68,16 @@ class EarlyExit:
         `sizes` has the number of (consecutive) sequences of each question, which exit together; None: one each."""
         bounds = accumulate([1] * len(token_ids) if sizes is None else sizes, initial=0)
         questions = [tuple(range(first, last)) for first, last in pairwise(bounds)]
+        totals = [sum(len(token_ids[member]) for member in members) for members in questions]
         rows: list[Any] = [None] * len(token_ids)
-        for batch in self._batches(questions, [len(ids) for ids in token_ids]):
-            BETWEEN_BATCHES.get()()
-            with torch.inference_mode():
-                for member, row, depth in self._run_batch(batch, token_ids, token_types):
-                    rows[member] = (row, depth)
-        return rows
 
-    def _batches(self, questions: Sequence[Members], lengths: Sequence[int]) -> Iterator[list[Members]]:
-        """Batches of questions of similar length."""
-        totals = [sum(lengths[member] for member in members) for members in questions]
-        batch: list[Members] = []
-        tokens = 0
-        for index in sorted(range(len(questions)), key=lambda index: totals[index]):
-            if batch and tokens + totals[index] > self.packed_model.micro_batch_tokens:
-                yield batch
-                batch, tokens = [], 0
-            batch.append(questions[index])
-            tokens += totals[index]
-        if batch:
-            yield batch
+        def run(batch: Sequence[int]) -> list[tuple[int, np.ndarray, int]]:
+            return list(self._run_batch([questions[index] for index in batch], token_ids, token_types))
+
+        for _, exits in self.packed_model.compute(run, totals):
+            for member, row, depth in exits:
+                rows[member] = (row, depth)
+        return rows
 
     def _run_batch(
         self, active: list[Members], token_ids: Sequence[np.ndarray], token_types: Sequence[np.ndarray]
@@ -97,9 +86,7 @@ class EarlyExit:
         model = self.packed_model.model
 
         def pack_active() -> PackedSequences:
-            members = [member for question in active for member in question]
-            packed = pack([token_ids[m] for m in members], [token_types[m] for m in members])
-            return packed.to(self.packed_model.device)
+            return self.packed_model.pack(token_ids, token_types, list(chain(*active)))
 
         packed = pack_active()
         states = model.albert.embeddings(packed)

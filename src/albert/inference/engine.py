@@ -435,10 +435,11 @@ class PackedModel:
         """The head's output for each sequence, in input order (see `output_rows`)."""
         rows: list[Any] = [None] * len(token_ids)
 
-        def compute(packed: PackedSequences, members: Sequence[int]) -> Sequence[Any]:
-            return output_rows(self.model(packed.to(self.device)), packed.lengths)
+        def compute(members: Sequence[int]) -> Sequence[Any]:
+            packed = self.pack(token_ids, token_types, members)
+            return output_rows(self.model(packed), packed.lengths)
 
-        for members, outputs in self._compute(compute, token_ids, token_types):
+        for members, outputs in self.compute(compute, [len(ids) for ids in token_ids]):
             for member, row in zip(members, outputs, strict=True):
                 rows[member] = row
         return rows
@@ -452,16 +453,17 @@ class PackedModel:
         [positions, V], and those of its order [2] if there is a head for it.
         """
 
-        def compute(packed: PackedSequences, members: Sequence[int]) -> tuple[Tensor, Tensor | None]:
+        def compute(members: Sequence[int]) -> tuple[Tensor, Tensor | None]:
+            packed = self.pack(token_ids, token_types, members)
             starts = zip(members, packed.first_positions.tolist(), strict=True)
             shifted = torch.from_numpy(np.concatenate([positions[member] + start for member, start in starts]))
-            logits = self.model(packed.to(self.device), shifted.to(self.device))
+            logits = self.model(packed, shifted.to(self.device))
             if isinstance(logits, PreTrainingLogits):
                 return logits.masked_tokens, logits.sentence_order
             return logits, None
 
         counts = [len(row) for row in positions]
-        for members, (masked, order) in self._compute(compute, token_ids, token_types, counts):
+        for members, (masked, order) in self.compute(compute, [len(ids) for ids in token_ids], counts):
             parts = masked.split([counts[member] for member in members])
             for row, (member, part) in enumerate(zip(members, parts, strict=True)):
                 yield member, part, None if order is None else order[row]
@@ -470,25 +472,31 @@ class PackedModel:
     def _workers(self) -> int:
         return torch.get_num_threads() if self.device.type == "cpu" else 1
 
-    def _compute(
+    def pack(
+        self, token_ids: Sequence[np.ndarray], token_types: Sequence[np.ndarray], members: Sequence[int]
+    ) -> PackedSequences:
+        """Some of the sequences as a batch on the device."""
+        packed = pack([token_ids[member] for member in members], [token_types[member] for member in members])
+        return packed.to(self.device)
+
+    def compute(
         self,
-        compute: Callable[[PackedSequences, Sequence[int]], Result],
-        token_ids: Sequence[np.ndarray],
-        token_types: Sequence[np.ndarray],
+        compute: Callable[[Sequence[int]], Result],
+        lengths: Sequence[int],
         logit_rows: Sequence[int] | None = None,
     ) -> Iterator[tuple[list[int], Result]]:
-        """The members of each micro-batch and its result; `logit_rows` counts vocabulary logits per sequence.
+        """The members of each micro-batch and its result, for sequences (or groups of them) of these lengths in tokens;
+        `logit_rows` counts their vocabulary logits.
 
         Batches are computed by one worker each, a single one with all threads of torch or with one. In a server, and
         where logits take memory, only as many are computed at a time as there are workers.
         """
 
         def run(members: list[int]) -> Result:
-            packed = pack([token_ids[member] for member in members], [token_types[member] for member in members])
             with torch.inference_mode():
-                return compute(packed, members)
+                return compute(members)
 
-        batches = self._micro_batches([len(ids) for ids in token_ids], logit_rows)
+        batches = self._micro_batches(lengths, logit_rows)
         between = BETWEEN_BATCHES.get()
         together = len(batches) if between is _no_op and logit_rows is None else self._workers
         for first in range(0, len(batches), max(1, together)):
@@ -498,7 +506,7 @@ class PackedModel:
                 results = parallel_map(run, group)
             else:
                 single = partial(run, group[0])
-                tokens = sum(len(token_ids[member]) for member in group[0])
+                tokens = sum(lengths[member] for member in group[0])
                 results = [self._autotuner.run(tokens, single, partial(in_one_thread, single))]
             yield from zip(group, results, strict=True)
 

@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -32,7 +32,7 @@ from albert.runtime.environment import load_by_name
 from albert.runtime.errors import CannotCreate, DamagedData, InvalidConfiguration, MissingInput, UsageError, WriteFailed
 from albert.runtime.files import locked, new_file, remove_directory
 from albert.runtime.json_files import Journal, read_journal
-from albert.runtime.manifest import file_hash, open_input
+from albert.runtime.manifest import file_hash
 from albert.runtime.progress import progress
 from albert.text.readers import COMPRESSIONS, CorpusFile, Record, input_file, read_records
 from albert.training.run_folder import Stopped, stop_signals
@@ -198,19 +198,15 @@ class Progress:
 
     rows: int = 0
     bytes: int = 0
-    counts: dict[str, Any] = field(default_factory=dict)
+    counts: dict[str, Any] = field(default_factory=lambda: {"cut": 0, "unanswered": 0, "first_unanswered": []})
 
-    @property
-    def cut(self) -> int:
-        return self.counts.get("cut", 0)
-
-    @property
-    def unanswered(self) -> int:
-        return self.counts.get("unanswered", 0)
-
-    @property
-    def first_unanswered(self) -> list[str]:
-        return self.counts.get("first_unanswered", [])
+    def count(self, record: Record, answer: Mapping[str, Any]) -> None:
+        """Count an answer that was cut, or a row that has none."""
+        self.counts["cut"] += bool(answer.get("tokens_cut"))
+        if (why := answer.get(abilities.ERROR)) is not None:
+            self.counts["unanswered"] += 1
+            if len(self.counts["first_unanswered"]) < MAX_ERRORS_SHOWN:
+                self.counts["first_unanswered"].append(f"{record.where}: {why}")
 
     def event(self, rows: "hashlib._Hash") -> dict[str, Any]:
         """The journal's event; its checksum covers the rows and the other fields of the event."""
@@ -223,18 +219,25 @@ class PartialOutput:
     """An output whose rows are appended, with periodic commits; see `partial_output`."""
 
     def __init__(self, directory: Path, settings: Mapping[str, Any], beginning: bytes, replace: bool) -> None:
-        self.path = directory / "rows"
-        self.progress, self._digest = _load_progress(directory, settings, replace)
-        self._journal = Journal(directory / "journal.jsonl")
-        if not read_journal(self._journal.path):
-            self._journal.write("begun", made_of=dict(settings))
-            if self.progress.bytes:
-                self._journal.write("reached", **self.progress.event(self._digest))
+        self.path, journal = directory / "rows", directory / "journal.jsonl"
+        self.progress, checksum = _last_commit(journal, settings, replace)
         with _write_errors(self.path):
             self._file = open(self.path, "ab")  # noqa: SIM115 (lives as long as the output)
             self._file.truncate(self.progress.bytes)
-        if not self.progress.bytes:
+            with open(self.path, "rb") as rows:
+                self._digest = hashlib.file_digest(rows, "sha256")
+            if checksum is not None and checksum != self.progress.event(self._digest)["sum"]:
+                _note(f"{self.path}: damaged (wrong checksum); predicting every row again")
+                checksum = None
+            if checksum is None:
+                journal.unlink(missing_ok=True)
+                self._file.truncate(0)
+        self._journal = Journal(journal)
+        if checksum is None:
+            self.progress, self._digest = Progress(), hashlib.sha256()
+            self._journal.write("begun", made_of=dict(settings))
             self._append(beginning)
+        self.progress.counts = Progress().counts | self.progress.counts  # an earlier version left out zeros
         self._committed = time.monotonic()
 
     def write(self, data: bytes, rows: int) -> None:
@@ -269,8 +272,8 @@ def partial_output(
 ) -> Iterator[PartialOutput]:
     """Begin or resume an output; after the block the final file exists, and the partial one is removed.
 
-    Rows whose checksum is wrong are written again, with a note on standard error. `settings` are everything that
-    determines the output's bytes; with `replace`, a partial output that has other settings is started over.
+    If the checksum of its rows is wrong, all are written again, with a note on standard error. `settings` are
+    everything that determines the output's bytes; with `replace`, one that has other settings is started over.
     """
     directory = output.with_name(output.name + ".partial")
     with locked(directory, "this output") as release:
@@ -285,53 +288,29 @@ def partial_output(
         remove_directory(directory, release)
 
 
-def _load_progress(directory: Path, settings: Mapping[str, Any], replace: bool) -> tuple[Progress, "hashlib._Hash"]:
-    """Progress of an earlier process at the last intact commit, and the checksum of its rows.
-
-    A journal with an invalid line is removed, to be started over.
-    """
-    journal, rows = directory / "journal.jsonl", directory / "rows"
+def _last_commit(journal: Path, settings: Mapping[str, Any], replace: bool) -> tuple[Progress, str | None]:
+    """Progress at the last commit of an earlier process, and its checksum; None: begin with the first row."""
     try:
         events = read_journal(journal) if journal.exists() else []
     except DamagedData as error:
         _note(f"{error}; predicting every row again")
         events = []
-    earlier = events[0].get("made_of", {}) if events else {}
-    changed = [name for name in {**earlier, **settings} if earlier.get(name) != settings.get(name)] if events else []
+    if not events:
+        return Progress(), None
+    earlier, last = events[0].get("made_of", {}), events[-1]
+    changed = [name for name in {**earlier, **settings} if earlier.get(name) != settings.get(name)]
     if changed and not replace:
         shown = ", ".join(f"{name} {_short(earlier.get(name))}, now {_short(settings.get(name))}" for name in changed)
         raise CannotCreate(
-            directory, f"was begun with other settings: {shown}", "use those, or start over with --replace"
+            journal.parent, f"was begun with other settings: {shown}", "use those, or start over with --replace"
         )
-    commits = [] if changed else events[1:]
-    if any("sum" not in event for event in commits):
-        _note(f"{directory}: written by an earlier version without checksums; predicting every row again")
-        commits = []
-    last, digest, intact = Progress(), hashlib.sha256(), 0
-    if commits and rows.exists():
-        with open_input(rows) as file:
-            for commit, checksum in _intact_commits(file, commits):
-                last, digest, intact = commit, checksum, intact + 1
-    if intact < len(commits):
-        _note(f"{rows}: damaged (wrong checksum); predicting again from row {last.rows + 1:,} on")
-    if intact < len(events) - 1 or not intact:
-        journal.unlink(missing_ok=True)
-    return last, digest
-
-
-def _intact_commits(file: BinaryIO, commits: Sequence[Mapping[str, Any]]) -> Iterator[tuple[Progress, "hashlib._Hash"]]:
-    """Progress and checksum of each commit, up to the first one whose rows do not match."""
-    digest = hashlib.sha256()
-    for event in commits:
-        try:
-            commit = Progress(int(event["rows"]), int(event["bytes"]), dict(event["counts"]))
-        except (LookupError, TypeError, ValueError):
-            return
-        while data := file.read(max(0, min(_CHUNK, commit.bytes - file.tell()))):
-            digest.update(data)
-        if file.tell() != commit.bytes or event["sum"] != commit.event(digest)["sum"]:
-            return
-        yield commit, digest.copy()
+    if changed or len(events) == 1:
+        return Progress(), None
+    try:
+        return Progress(int(last["rows"]), int(last["bytes"]), dict(last["counts"])), str(last["sum"])
+    except (LookupError, TypeError, ValueError):
+        _note(f"{journal}: damaged, or of a version without checksums; predicting every row again")
+        return Progress(), None
 
 
 def _note(text: str) -> None:
@@ -460,19 +439,10 @@ def _predicted_rows(
             answers = args.ability.answers(predictor, [args.inputs(record) for record in batch], args.settings)
             rows = []
             for record, answer in zip(batch, answers, strict=True):
-                _count(done.counts, record, answer)
+                done.count(record, answer)
                 rows.append({**record.fields, **{f"{args.prefix}{name}": value for name, value in answer.items()}})
             yield rows
             bar.advance(len(rows))
-
-
-def _count(counts: dict[str, Any], record: Record, answer: Mapping[str, Any]) -> None:
-    """Update the counts that are reported at the end."""
-    counts["cut"] = counts.get("cut", 0) + bool(answer.get("tokens_cut"))
-    if (why := answer.get(abilities.ERROR)) is not None:
-        counts["unanswered"] = counts.get("unanswered", 0) + 1
-        first = counts.setdefault("first_unanswered", [])
-        first += [f"{record.where}: {why}"] if len(first) < MAX_ERRORS_SHOWN else []
 
 
 def _identity(predictor: Predictor, args: FilePrediction, checked: CheckedInput) -> dict[str, Any]:

@@ -4,6 +4,7 @@ An unknown key, a repeated key or a wrong type is an error. A journal has one JS
 to; an incomplete last line, after a crash, is dropped."""
 
 import ast
+import contextlib
 import dataclasses
 import functools
 import hashlib
@@ -13,6 +14,7 @@ import json
 import math
 import os
 import re
+import sys
 import textwrap
 import time
 import tomllib
@@ -23,8 +25,8 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from albert.runtime.errors import AlbertError, DamagedData, InvalidConfiguration, WriteFailed, did_you_mean
-from albert.runtime.files import write_bytes, write_text
+from albert.runtime.errors import AlbertError, DamagedData, InvalidConfiguration, did_you_mean
+from albert.runtime.files import write_bytes, write_text, writing
 from albert.runtime.manifest import open_input, read_input
 
 T = TypeVar("T")
@@ -47,8 +49,7 @@ def to_json(value: Any) -> Any:
 
 def from_json(cls: type[T], data: Any, where: str) -> T:
     """The inverse of `to_json`; `where` is the subject of errors (`InvalidConfiguration`)."""
-    if not isinstance(data, dict):
-        raise InvalidConfiguration(where, f"is {_kind(data)}, an object is expected")
+    _require(dict, data, where)
     fields = {f.name: f for f in dataclasses.fields(cls) if f.init}  # type: ignore[arg-type]
     for key in data:
         if key not in fields:
@@ -127,79 +128,54 @@ def save_json(path: Path, value: Any) -> None:
 
 def convert_value(hint: Any, value: Any, where: str) -> Any:
     """A JSON value converted to a field type; `where` is the subject of errors."""
-    origin = typing.get_origin(hint)
+    origin, items = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
-        return _convert_union(typing.get_args(hint), value, where)
+        for choice in items:
+            with contextlib.suppress(InvalidConfiguration):
+                return convert_value(choice, value, where)
+        return convert_value(items[0], value, where)  # raises the error of the first choice
     if origin is typing.Literal:
-        if value not in typing.get_args(hint):
-            choices = [str(choice) for choice in typing.get_args(hint)]
-            raise InvalidConfiguration(where, f"{value!r} is not a choice", did_you_mean(str(value), choices))
+        if value not in items:
+            raise InvalidConfiguration(where, f"{value!r} is not a choice", did_you_mean(str(value), map(str, items)))
         return value
     if dataclasses.is_dataclass(hint):
         return from_json(typing.cast(type, hint), value, where)
     if origin is tuple:
-        if not isinstance(value, list):
-            raise InvalidConfiguration(where, f"is {_kind(value)}, a list is expected")
-        items = typing.get_args(hint)
-        if len(items) == 2 and items[1] is Ellipsis:
-            return tuple(convert_value(items[0], item, where) for item in value)
-        if len(items) != len(value):
-            raise InvalidConfiguration(where, f"has {len(value)} items, {len(items)} are expected")
-        return tuple(convert_value(kind, item, where) for kind, item in zip(items, value, strict=True))
+        _require(list, value, where)
+        kinds = [items[0]] * len(value) if items[-1] is Ellipsis else items
+        if len(kinds) != len(value):
+            raise InvalidConfiguration(where, f"has {len(value)} items, {len(kinds)} are expected")
+        return tuple(convert_value(kind, item, where) for kind, item in zip(kinds, value, strict=True))
     if origin in (dict, Counter):
-        if not isinstance(value, dict):
-            raise InvalidConfiguration(where, f"is {_kind(value)}, an object is expected")
-        kind = typing.get_args(hint)[1] if origin is dict else int
+        _require(dict, value, where)
+        kind = items[1] if origin is dict else int
         return origin({key: convert_value(kind, item, f"{where}: {key}") for key, item in value.items()})
     if hint is Path and isinstance(value, str):
-        return _path(value, where)
-    if hint is float and isinstance(value, int | float) and not isinstance(value, bool):
-        return _finite(value, where)
-    if hint is Any:
-        return value
-    if isinstance(hint, type) and (not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool)):
-        raise InvalidConfiguration(where, f"is {_kind(value)}, {hint.__name__} is expected")
+        if _NOT_A_NAME.search(value):
+            raise InvalidConfiguration(where, "is not a valid file name")
+        return Path(value)
+    if hint is float and type(value) in (int, float):
+        if not abs(value) <= sys.float_info.max:  # Python's parser accepts 1e999 and NaN
+            raise InvalidConfiguration(where, "is not a finite number")
+        return float(value)
+    if isinstance(hint, type) and hint is not Any:
+        _require(hint, value, where)
     return value
 
 
-def _path(value: str, where: str) -> Path:
-    try:
-        is_valid = b"\0" not in os.fsencode(value)
-    except UnicodeEncodeError:
-        is_valid = False
-    if not is_valid:
-        raise InvalidConfiguration(where, "is not a valid file name")
-    return Path(value)
+_NAMES = {dict: "an object", list: "a list", str: "a string", bool: "a truth value", types.NoneType: "null"}
+_NOT_A_NAME = re.compile("[\\0\ud800-\udc7f\udd00-\udfff]")
+"""Characters that the system takes in no file name."""
 
 
-def _finite(value: float, where: str) -> float:
-    """`value` as a float, refused if not finite: Python's parser accepts 1e999 and NaN."""
-    try:
-        number = float(value)
-    except OverflowError:
-        number = math.inf
-    if not math.isfinite(number):
-        raise InvalidConfiguration(where, f"is {number}, a finite number is expected")
-    return number
-
-
-def _convert_union(choices: tuple[Any, ...], value: Any, where: str) -> Any:
-    if value is None and type(None) in choices:
-        return None
-    errors = []
-    for choice in choices:
-        if choice is type(None):
-            continue
-        try:
-            return convert_value(choice, value, where)
-        except InvalidConfiguration as error:
-            errors.append(error)
-    raise errors[0]
+def _require(kind: type, value: Any, where: str) -> None:
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        why = f"is {_kind(value)}, {_NAMES.get(kind, kind.__name__)} is expected"
+        raise InvalidConfiguration(where, why)
 
 
 def _kind(value: Any) -> str:
-    names = {dict: "an object", list: "a list", str: "a string", bool: "a truth value", type(None): "null"}
-    return names.get(type(value), f"{type(value).__name__} {value!r}")
+    return _NAMES.get(type(value), f"{type(value).__name__} {value!r}")
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -248,29 +224,23 @@ class Journal:
         self.path = path
         if not path.exists():
             write_bytes(path, b"")  # flushes its name to the disk
-        try:
+        with writing(path):
             _drop_torn_line(path)
             # Unbuffered: otherwise `close` would repeat a write that failed on a full disk.
             self._file = open(path, "ab", buffering=0)  # noqa: SIM115 (lives as long as the run)
-        except OSError as error:
-            raise WriteFailed(path, error.strerror or str(error)) from error
 
     def write(self, event: str, **values: Any) -> None:
         """Append one event with the time (Unix seconds); non-finite numbers become "NaN" and "Infinity"."""
         record = {"event": event, "time": round(time.time(), 3), **_encode_non_finite(values)}
         rest = memoryview((json.dumps(record, allow_nan=False) + "\n").encode())
-        try:
+        with writing(self.path):
             while rest:
                 rest = rest[self._file.write(rest) :]
-        except OSError as error:
-            raise WriteFailed(self.path, error.strerror or str(error)) from error
 
     def sync(self) -> None:
         """Flush to the disk, so that a power loss keeps what was written."""
-        try:
+        with writing(self.path):
             os.fsync(self._file.fileno())
-        except OSError as error:
-            raise WriteFailed(self.path, error.strerror or str(error)) from error
 
     def close(self) -> None:
         self._file.close()
@@ -308,9 +278,7 @@ def _encode_non_finite(value: Any) -> Any:
         return {key: _encode_non_finite(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_encode_non_finite(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-    return value
+    return json.dumps(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _decode_non_finite(record: dict[str, Any]) -> dict[str, Any]:

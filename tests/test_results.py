@@ -16,9 +16,13 @@ README, STARTING, OWN_TASK, MODELS, PERFORMANCE = (
 )
 
 
+def _rows_of(name: str) -> list[dict[str, str]]:
+    with open(ROOT / "results" / name, newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
 def figures(run: str) -> dict[str, dict[str, str]]:
-    with open(ROOT / "results" / "results.csv", newline="", encoding="utf-8") as file:
-        return {row["figure"]: row for row in csv.DictReader(file) if row["run"] == run}
+    return {row["figure"]: row for row in _rows_of("results.csv") if row["run"] == run}
 
 
 @pytest.mark.parametrize("figure", ["masked_tokens_accuracy", "authorship_accuracy"])
@@ -48,8 +52,7 @@ def test_the_figures_of_the_models_were_measured():
 
 
 def test_the_inference_rates_were_measured():
-    with open(ROOT / "results" / "benchmark-inference.csv", newline="", encoding="utf-8") as file:
-        found = {(row["load"], row["system"]): row for row in csv.DictReader(file)}
+    found = {(row["load"], row["system"]): row for row in _rows_of("benchmark-inference.csv")}
     rows = re.findall(
         r"^\| (mixed|sorted|fixed|single-32|single-128): .+? \| (.+?) \| (.+?) \| (.+?) \|$", PERFORMANCE, re.M
     )
@@ -61,11 +64,6 @@ def test_the_inference_rates_were_measured():
             peers = {"onnxruntime": "onnxruntime", "openvino": "openvino", "transformers": "transformers sdpa"}
             peer = found[load, f"{peers[system]} {precision}"]
             assert float(theirs.replace(",", "")) == round(float(peer["milliseconds"]), 1)
-
-
-def _rows_of(name: str) -> list[dict[str, str]]:
-    with open(ROOT / "results" / name, newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
 
 
 def test_the_times_of_single_texts_more_peers_and_latencies_were_measured():
@@ -94,8 +92,10 @@ def test_the_times_of_single_texts_more_peers_and_latencies_were_measured():
 
 
 def test_the_rates_beside_a_busy_core_were_measured():
-    with open(ROOT / "results" / "benchmark-inference-amx.csv", newline="", encoding="utf-8") as file:
-        found = {(row["busy"], row["load"], row["system"]): float(row["milliseconds"]) for row in csv.DictReader(file)}
+    found = {
+        (row["busy"], row["load"], row["system"]): float(row["milliseconds"])
+        for row in _rows_of("benchmark-inference-amx.csv")
+    }
     rows = re.findall(r"^\| (quiet|busy), ([a-z\d-]+) \| (.+?) \| (.+?) \| (.+?) \|$", PERFORMANCE, re.M)
     assert len(rows) == 10
     for state, load, *cells in rows:
@@ -119,31 +119,27 @@ def test_the_rates_beside_a_busy_core_were_measured():
     words = " ".join(README.split())
     assert f"take {quiet} ms in bf16 (OpenVINO: {quiet_peer})" in words
     assert f"taken by another program, {busy} ({busy_peer})" in words
-    with open(ROOT / "results" / "benchmark-workers.csv", newline="", encoding="utf-8") as file:
-        rates = {(row["case"], row["load"], row["system"], row["number"]): row for row in csv.DictReader(file)}
+    rates = {(row["case"], row["load"], row["system"], row["number"]): row for row in _rows_of("benchmark-workers.csv")}
     for case in {case for case, *_ in rates}:
         quiet, busy = (rates[case, load, "workers", "2"] for load in ("quiet", "one core taken"))
         figures = [f"{int(row['tokens_per_second']):,}" for row in (quiet, busy)]
         assert f"| {case} | {figures[0]} | {figures[1]} | {busy['slower_than_quiet']} |" in PERFORMANCE
-    with open(ROOT / "results" / "benchmark-pretraining-step-amx.csv", newline="", encoding="utf-8") as file:
-        for row in csv.DictReader(file):
-            ours, theirs = int(row["albert_tokens_per_second"]), int(row["transformers_tokens_per_second"])
-            shape = f"{row['shape']} | {row['precision']}"
-            assert f"| {shape} | {ours:,} | {theirs:,} | {float(row['ratio']):.1f} |" in PERFORMANCE
+    for row in _rows_of("benchmark-pretraining-step-amx.csv"):
+        ours, theirs = int(row["albert_tokens_per_second"]), int(row["transformers_tokens_per_second"])
+        shape = f"{row['shape']} | {row['precision']}"
+        assert f"| {shape} | {ours:,} | {theirs:,} | {float(row['ratio']):.1f} |" in PERFORMANCE
 
 
 def test_the_speeds_were_measured():
-    with open(ROOT / "results" / "benchmark-pretraining-step.csv", newline="", encoding="utf-8") as file:
-        for row in csv.DictReader(file):
-            what = f"{row['shape']} | {row['precision']}"
-            ours, theirs = int(row["albert_tokens_per_second"]), int(row["transformers_tokens_per_second"])
-            assert f"| {what} | {ours:,} | {theirs:,} | {float(row['ratio']):.1f} |" in PERFORMANCE
+    for row in _rows_of("benchmark-pretraining-step.csv"):
+        what = f"{row['shape']} | {row['precision']}"
+        ours, theirs = int(row["albert_tokens_per_second"]), int(row["transformers_tokens_per_second"])
+        assert f"| {what} | {ours:,} | {theirs:,} | {float(row['ratio']):.1f} |" in PERFORMANCE
 
 
 def test_the_other_rates_were_measured():
     words = " ".join(PERFORMANCE.split())
-    with open(ROOT / "results" / "benchmark-tokenizer-speed.csv", newline="", encoding="utf-8") as file:
-        tokenizer = list(csv.DictReader(file))
+    tokenizer = _rows_of("benchmark-tokenizer-speed.csv")
     rate = {(row["texts"], row["work"], row["tokenizer"]): float(row["megabytes_per_cpu_second"]) for row in tokenizer}
     for work, peer in (("ids", "tokenizers, encode_batch_fast"), ("ids and offsets", "tokenizers, encode_batch")):
         ours, theirs = rate["documents", work, "albert, new text"], rate["documents", work, peer]
@@ -152,8 +148,7 @@ def test_the_other_rates_were_measured():
     assert f"encodes {rate['documents', 'ids', 'sentencepiece, text as it is']:.1f} MB/s" in words
     for state in ("new text", "known words"):
         assert f"{rate['plain documents', 'ids', f'albert, {state}'] / raw:.0%}".replace("%", " %") in words
-    with open(ROOT / "results" / "benchmark-pretraining-samples.csv", newline="", encoding="utf-8") as file:
-        row = next(row for row in csv.DictReader(file) if row["shape"].startswith("length 512"))
+    row = next(row for row in _rows_of("benchmark-pretraining-samples.csv") if row["shape"].startswith("length 512"))
     ours = int(row["albert, tokens/s"])
     for peer in ("collator, whole words, tokens/s", "reference, complete, tokens/s"):
         assert f"| {ours / 1e6:.1f} M | {int(row[peer]) / 1e6:.2f} M" in words
@@ -162,19 +157,22 @@ def test_the_other_rates_were_measured():
 
 def test_the_figures_of_the_readme_were_measured():
     words = " ".join(README.split())
-    with open(ROOT / "results" / "benchmark-pretraining-step.csv", newline="", encoding="utf-8") as file:
-        row = next(row for row in csv.DictReader(file) if row["shape"] == "H768 L12 length 128 batch 32")
+    row = next(
+        row for row in _rows_of("benchmark-pretraining-step.csv") if row["shape"] == "H768 L12 length 128 batch 32"
+    )
     ours, theirs = int(row["albert_tokens_per_second"]), int(row["transformers_tokens_per_second"])
     assert f"| {ours:,} tokens/s | {theirs:,} tokens/s (transformers)" in words
     assert f"in {float(row['peak_ratio']):.2f} of its memory" in words
-    with open(ROOT / "results" / "benchmark-inference.csv", newline="", encoding="utf-8") as file:
-        found = {row["system"]: float(row["milliseconds"]) for row in csv.DictReader(file) if row["load"] == "mixed"}
+    found = {
+        row["system"]: float(row["milliseconds"])
+        for row in _rows_of("benchmark-inference.csv")
+        if row["load"] == "mixed"
+    }
     transformers = min(found["transformers sdpa fp32"], found["transformers eager fp32"])
     assert (
         f"| {found['albert fp32']:,.0f} ms | {found['openvino fp32']:,.0f} ms (OpenVINO), {transformers:,.0f}" in words
     )
-    with open(ROOT / "results" / "benchmark-pretraining-efficiency.csv", newline="", encoding="utf-8") as file:
-        last = {row["system"]: row for row in csv.DictReader(file)}
+    last = {row["system"]: row for row in _rows_of("benchmark-pretraining-efficiency.csv")}
     loss, seconds = (
         tuple(float(last[system][column]) for system in ("albert", "trainer"))
         for column in ("whole_words_loss", "seconds")

@@ -61,7 +61,7 @@ def test_depths_score_like_single_evaluations_and_cost_by_layers(early_exit_mode
     curve = depth_curve(SST2, early_exit_model, data, depths=(1, 3, 6), patiences=(1, 5), device="cpu", rounds=2)
     fixed, patient = curve.points[:3], curve.points[3:]
     for point in fixed:
-        single = evaluate_directory(SST2, early_exit_model, data, device="cpu", depth=point.depth).evaluation
+        single = evaluate_directory(SST2, early_exit_model, data, device="cpu", depth=point.depth)
         assert point.scores == single.scores
         assert point.mean_depth == point.depth and point.milliseconds > 0
     one, three, six = (point.gflops for point in fixed)

@@ -7,8 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from tests.tiny import tiny_config
 
 from albert.checkpoints.model_directory import save_model_directory
@@ -22,7 +20,6 @@ from albert.experiments.layers import (
     unevenness,
 )
 from albert.experiments.quickstart import load_chapters
-from albert.inference.inspection import layer_movement
 from albert.model.albert import AlbertForMaskedLM, AlbertForPreTraining
 from albert.model.config import AlbertConfig
 from albert.runtime.errors import MissingInput
@@ -76,30 +73,6 @@ def test_movement_equals_hidden_states_of_transformers(models):
     assert ours.layers == "3 layers, shared"
 
 
-@given(st.floats(0.0, 180.0), st.floats(0.1, 10.0), st.floats(0.1, 10.0))
-def test_angles_are_exact(degrees, before, after):
-    turned = np.deg2rad(degrees)
-    first = torch.tensor([[before, 0.0]], dtype=torch.float64)
-    second = after * torch.tensor([[np.cos(turned), np.sin(turned)]], dtype=torch.float64)
-    distance, angle = layer_movement(first, second)
-    assert float(angle) == pytest.approx(degrees, rel=1e-5, abs=1e-5)
-    assert float(distance) == pytest.approx(float((second - first).norm()), rel=1e-5)
-
-
-def test_batching_does_not_change_means(models, monkeypatch):
-    together = measure_layers(models["unshared"], PASSAGES, device=CPU)
-    monkeypatch.setattr("albert.experiments.layers.PASSAGES_AT_ONCE", 1)
-    single = measure_layers(models["unshared"], PASSAGES, device=CPU)
-    np.testing.assert_allclose(together.distance, single.distance, rtol=1e-5)
-    np.testing.assert_allclose(together.angle, single.angle, rtol=1e-4)
-
-
-def test_passages_have_the_given_length():
-    assert cut_passages(iter(["a b c d e", "f", "g h"]), 3, 2) == ["a b", "c d", "g h"]
-    with pytest.raises(MissingInput, match="no passage of 9 words"):
-        cut_passages(iter(["a b c"]), 3, 9)
-
-
 def test_command_writes_picture_and_table(models, tmp_path, capsys):
     picture, table = tmp_path / "layers.png", tmp_path / "layers.csv"
     args = ["analyze", "layers", *map(str, models.values()), "--passages", "5", "--words", "20", "--device", "cpu"]
@@ -124,3 +97,9 @@ def test_layer_movement_is_cached(models, tmp_path, monkeypatch):
     assert len(layers.distance) == len(layers.angle) == 3 and layers.tokens > 0
     assert all(measure(layers) >= 0 for measure in SMOOTHNESS.values())
     assert cached_layers(tmp_path / "absent", tmp_path / "layers.json", 64) == layers
+
+
+def test_passages_have_the_given_length():
+    assert cut_passages(iter(["a b c d e", "f", "g h"]), 3, 2) == ["a b", "c d", "g h"]
+    with pytest.raises(MissingInput, match="no passage of 9 words"):
+        cut_passages(iter(["a b c"]), 3, 9)

@@ -13,20 +13,7 @@ from albert.finetuning.contrastive import contrastive_loss, hold_out_pairs, read
 from albert.runtime.json_files import read_json_object
 
 WORDS = PLAIN_WORDS[:12]
-PARTNERS = [
-    "horse",
-    "silver",
-    "winter",
-    "music",
-    "bread",
-    "forest",
-    "market",
-    "engine",
-    "paper",
-    "cheese",
-    "ocean",
-    "tree",
-]
+PARTNERS = "horse silver winter music bread forest market engine paper cheese ocean tree".split()  # noqa: SIM905
 COLUMNS = ["--text", "question", "--pair", "answer"]
 
 

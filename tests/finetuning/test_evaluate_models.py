@@ -3,7 +3,6 @@
 import json
 from dataclasses import replace
 
-import numpy as np
 import pytest
 import torch
 from tests.tiny import short_task
@@ -14,9 +13,9 @@ from albert.cli.main import dispatch, run
 from albert.finetuning.data import read_examples
 from albert.finetuning.evaluation import evaluate_directory, evaluate_models
 from albert.finetuning.model import head_description, head_kind, n_outputs
-from albert.runtime.errors import DamagedData, InvalidConfiguration
+from albert.runtime.errors import DamagedData
 from albert.tasks.submission import DECLARED
-from albert.tasks.task import Choice, Labels, Score, Span, Tags
+from albert.tasks.task import Labels, Score, Span, Tags
 
 
 def random_model(task, config, seed):
@@ -46,11 +45,11 @@ def models(task, config, tokenizer_directory, other_tokenizer_directory, tmp_pat
 def test_together_is_the_mean_of_the_models(task, task_data, models):
     result = evaluate_models(task, models, task_data, device="cpu")
     for model, member in zip(models, result.members, strict=True):
-        alone = evaluate_directory(task, model, task_data, device="cpu").evaluation
-        assert member.evaluation.scores == alone.scores
-        assert member.evaluation.predictions == alone.predictions
-    assert list(result.together.scores) == list(result.members[0].evaluation.scores)
-    one, two = (member.evaluation.predictions for member in result.members)
+        alone = evaluate_directory(task, model, task_data, device="cpu")
+        assert member.scores == alone.scores
+        assert member.predictions == alone.predictions
+    assert list(result.together.scores) == list(result.members[0].scores)
+    one, two = (member.predictions for member in result.members)
     texts = {example.identifier: " ".join(example.texts[-1:]) for example in read_examples(task, task_data, "dev")[0]}
     for ours, first, second in zip(result.together.predictions, one, two, strict=True):
         assert ours["id"] == first["id"] == second["id"]
@@ -72,36 +71,6 @@ def test_together_is_the_mean_of_the_models(task, task_data, models):
                 likely = [name for name, mean in means.items() if mean >= 0.5]
                 several = isinstance(task.target, Labels)
                 assert ours["prediction"] == (likely if several else max(means, key=means.__getitem__))
-
-
-def test_the_same_model_twice_predicts_the_same(task, task_data, models):
-    result = evaluate_models(task, (models[0], models[0]), task_data, device="cpu")
-    alone = result.members[0].evaluation
-    assert [e["prediction"] for e in result.together.predictions] == [e["prediction"] for e in alone.predictions]
-    for name, score in result.together.scores.items():
-        if "best" not in name:  # those use another unit of the no-answer score
-            assert score == pytest.approx(alone.scores[name])
-
-
-def test_labels_of_each_model_are_matched_by_name(config, tokenizer_directory, data, tmp_path):
-    task = DECLARED["sst-2"]
-    one = save_random_model(tmp_path / "one", task, config, tokenizer_directory, 1)
-    reverse = replace(task, target=Choice(("1", "0"), "label", names=("positive", "negative")))
-    model = random_model(task, config, 1)
-    for parameter in model.classifier.parameters():
-        parameter.data = parameter.data.flip(0)
-    extra = head_description(reverse, task.recipe, None)
-    save_model_directory(tmp_path / "two", model, tokenizer_directory, extra=extra)
-    result = evaluate_models(task, (one, str(tmp_path / "two")), data / "choice", device="cpu")
-    ours, theirs = (
-        np.array([list(entry["probabilities"].values()) for entry in member.evaluation.predictions])
-        for member in result.members
-    )
-    np.testing.assert_allclose(ours, theirs, atol=1e-6)
-    other = replace(task, target=Choice(("0", "1"), "label", names=("bad", "good")))
-    save_random_model(tmp_path / "three", other, config, tokenizer_directory, 3)
-    with pytest.raises(InvalidConfiguration, match="three: has the labels bad, good"):
-        evaluate_models(task, (one, str(tmp_path / "three")), data / "choice", device="cpu")
 
 
 def test_files_without_labels_are_predicted_and_not_scored(config, tokenizer_directory, tmp_path, capsys):

@@ -17,7 +17,7 @@ from albert.cli.main import dispatch
 from albert.finetuning import objective
 from albert.finetuning.data import TaskBatches, read_examples
 from albert.finetuning.evaluation import ComputeOptions
-from albert.finetuning.model import MultiExitModel, PretrainedEncoder, exit_depths, exit_weights
+from albert.finetuning.model import MultiExitModel, PretrainedEncoder, exit_weights
 from albert.finetuning.objective import (
     Distillation,
     DistillationLoss,
@@ -124,15 +124,6 @@ def test_every_kind_of_head_has_exits(name, data, pretrained_deep, tmp_path):
     assert read_json_object(result.model_directory / "config.json")["exit_depths"] == [2, 4]
 
 
-def test_exit_depths(deep):
-    assert exit_depths(None, deep) == (4,)
-    assert exit_depths("every", deep) == (1, 2, 3, 4)
-    assert exit_depths((3, 1), deep) == (1, 3, 4)
-    for invalid in ((0,), (5,), (1, -1)):
-        with pytest.raises(InvalidConfiguration, match="exits: names .* the model has 4 layers"):
-            exit_depths(invalid, deep)
-
-
 def test_a_depth_is_a_group_of_inner_layers(deep):
     torch.manual_seed(0)
     model = AlbertForSequenceClassification(replace(deep, inner_group_num=2), 2).eval()
@@ -220,21 +211,6 @@ def test_seeds_share_the_logits_of_the_teacher(short, data, taught, start, tmp_p
     assert sum(sequences) == 48, "the teacher once over the training set, each student once over the development set"
     alone = finetune(short, start, data / "choice", tmp_path / "alone", settings=replace(taught, seed=1))
     assert (seeds.runs[1].directory / "model/model.safetensors").read_bytes() == weights_of(alone)
-
-
-def test_logits_are_kept_by_examples_and_precision(short, data, teacher):
-    examples, _ = read_examples(short, data / "choice", "train")
-    known = {}
-
-    def logits(examples, compute=CPU):
-        return open_teacher(short, Distillation(teacher=teacher), examples, known).logits(compute)
-
-    forward, backward = logits(examples), logits(examples[::-1])
-    assert len(known) == 2
-    np.testing.assert_allclose(backward[::-1], forward, atol=1e-5)
-    assert logits(examples) is forward and len(known) == 2
-    logits(examples, ComputeOptions(torch.device("cpu"), "bf16"))
-    assert len(known) == 3
 
 
 def test_another_teacher_is_another_run(short, data, taught, teacher, config, start, tmp_path):

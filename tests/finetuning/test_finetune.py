@@ -60,7 +60,7 @@ def test_model_learns_sixteen_examples_and_opens_in_transformers(task, task_data
         assert report["baseline"] == {"accuracy": 50.0}
     losses = [e["loss"] for e in read_journal(tmp_path / "run/journal.jsonl") if e["event"] == "train"]
     assert losses[-1] < losses[0] / 3
-    again = evaluate_directory(task, str(tmp_path / "run"), task_data, device="cpu").evaluation
+    again = evaluate_directory(task, str(tmp_path / "run"), task_data, device="cpu")
     assert again.scores == result.scores
     lines = (tmp_path / "run/predictions-dev.jsonl").read_text().splitlines()
     assert [json.loads(line) for line in lines] == again.predictions
@@ -156,7 +156,7 @@ def test_labels_are_matched_by_name_whatever_their_order(short, data, start, tmp
 
     def evaluate(labels, names):
         task = replace(short, target=Choice(labels, "label", names=names))
-        return evaluate_directory(task, str(tmp_path / "run"), data / "choice", device="cpu").evaluation
+        return evaluate_directory(task, str(tmp_path / "run"), data / "choice", device="cpu")
 
     one, two = evaluate(("0", "1"), ("negative", "positive")), evaluate(("1", "0"), ("positive", "negative"))
     assert one.scores == two.scores

@@ -57,7 +57,7 @@ def test_every_entry_point_gives_years(task, start, tmp_path):
     lines = (tmp_path / "run/predictions-dev.jsonl").read_text().splitlines()
     years = [json.loads(line)["prediction"] for line in lines]
     again = evaluate_directory(task, str(tmp_path / "run"), Path(), device="cpu")
-    assert again.evaluation.scores == result.scores
+    assert again.scores == result.scores
     texts = [row.fields["text"] for row in task.source.read(Path(), "dev").rows]
     predictor = Predictor.open(tmp_path / "run", device="cpu", precision="fp32")
     assert [predictor.score(text) for text in texts] == pytest.approx(years, abs=0.01)
@@ -86,7 +86,7 @@ def test_resumed_run_has_the_same_weights(task, start, tmp_path, complete_and_re
     settings = replace(settings, distillation=distillation)
     task = shorter(task, 6)
     complete, _ = complete_and_resumed(task, start, Path(), settings, 4, distilled=True)
-    evaluated = evaluate_directory(task, str(tmp_path / "stopped"), Path(), device="cpu").evaluation
+    evaluated = evaluate_directory(task, str(tmp_path / "stopped"), Path(), device="cpu")
     assert complete.scores == evaluated.scores
     losses = [line["loss"] for line in read_journal(tmp_path / "complete/journal.jsonl") if line["event"] == "train"]
     assert losses[0] < 10

@@ -11,7 +11,7 @@ from tests.tiny import short_task
 from albert.cli.main import run
 from albert.finetuning.evaluation import advice, evaluate_directory
 from albert.finetuning.run import finetune
-from albert.finetuning.run_record import BestModel, FinetuningSettings, describe_selection
+from albert.finetuning.run_record import BestModel, FinetuningSettings
 from albert.runtime.errors import CannotCreate, DamagedData, InvalidConfiguration
 from albert.runtime.json_files import read_journal, read_json_object
 from albert.runtime.manifest import MANIFEST_NAME, FileSum, file_hash, manifest_bytes, verify_directory
@@ -46,7 +46,7 @@ def test_result_is_the_first_of_the_best_evaluations(short, data, start, tmp_pat
     assert (selection["by"], selection["evaluations"]) == ("best", 7)
     assert selection["step"] == events[scores.index(max(scores))]["step"]
     verify_directory(result.model_directory)
-    evaluated = evaluate_directory(short, str(tmp_path / "run"), data / "score", device="cpu").evaluation
+    evaluated = evaluate_directory(short, str(tmp_path / "run"), data / "score", device="cpu")
     assert evaluated.scores == result.scores
     assert "is somewhat high" in (result.model_directory / "README.md").read_text()
     assert not (tmp_path / "run/best").exists()
@@ -146,19 +146,6 @@ def test_undefined_score_is_worst_and_a_changed_file_is_refused(tmp_path):
     (tmp_path / "best/weights").write_text("changed")
     with pytest.raises(DamagedData):
         best.tensors(DECLARED["sts-b"].target)
-
-
-def test_evaluation_interval_and_selection(tmp_path):
-    assert FinetuningSettings().evaluation_interval is None
-    assert FinetuningSettings(select="best").evaluation_interval == 100
-    assert FinetuningSettings(select="best", evaluate_every=7).evaluation_interval == 7
-    events = [{"event": "evaluation", "time": 0, "step": s, "f1": f} for s, f in ((2, 1.0), (4, 3.0), (6, 3.0))]
-    (tmp_path / "journal.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
-    selection = describe_selection("best", {"f1": 3.0, "accuracy": 1.0}, tmp_path / "journal.jsonl")
-    assert [selection[name] for name in ("by", "metric", "step", "evaluations")] == ["best", "f1", 4, 3]
-    assert selection["note"].startswith("selection: the best of 3 evaluations by f1 on the development set")
-    last = describe_selection("last", {"f1": 3.0}, tmp_path / "none")
-    assert last["note"] == "selection: the model after the last step"
 
 
 # --------------------------------------------------------------------------------------------------------------------

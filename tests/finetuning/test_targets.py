@@ -45,7 +45,7 @@ def test_threshold_is_chosen_on_held_out_questions_and_saved(head, open_task, da
     assert any("2 questions held out" in note for note in result.report["notes"])
     assert CHOSEN_ON_THESE in result.report["notes"]
     again = evaluate_directory(open_task, str(tmp_path / "run"), data, device="cpu")  # whichever head it has
-    assert again.evaluation.scores == result.scores
+    assert again.scores == result.scores
     entries = [json.loads(line) for line in (tmp_path / "run/predictions-dev.jsonl").read_text().splitlines()]
     for entry in entries:
         assert (entry["prediction"] == "") == (entry["no_answer"] > extra["no_answer_threshold"])
@@ -79,7 +79,7 @@ def test_threshold_may_be_chosen_on_the_scored_questions(open_task, data, start,
     assert result.scores["f1"] == pytest.approx(result.scores["best_f1"])
     assert any("chosen on the very questions that are scored" in note for note in result.report["notes"])
     again = evaluate_directory(open_task, str(tmp_path / "run"), data, device="cpu")
-    assert again.evaluation.scores == result.scores
+    assert again.scores == result.scores
 
 
 def test_model_without_a_threshold_has_the_threshold_0(open_task, data, config, tokenizer_directory, tmp_path):
@@ -203,7 +203,7 @@ def test_loss_is_divided_by_the_number_of_words_or_examples(task, saved, tmp_pat
 @BOTH
 def test_predictor_agrees_with_evaluation(task, saved, tmp_path):
     directory = saved[1]
-    entries = evaluate_directory(task, str(directory), tmp_path, device="cpu").evaluation.predictions
+    entries = evaluate_directory(task, str(directory), tmp_path, device="cpu").predictions
     predictor = Predictor.open(directory, device="cpu", precision="fp32")
     assert predictor.labels == list(task.target.labels)
     if isinstance(task.target, Labels):
@@ -225,7 +225,7 @@ def test_predictor_agrees_with_evaluation(task, saved, tmp_path):
 @BOTH
 def test_order_of_labels_changes_no_prediction(task, saved, tmp_path):
     def evaluate(target):
-        return evaluate_directory(replace(task, target=target), str(saved[1]), tmp_path, device="cpu").evaluation
+        return evaluate_directory(replace(task, target=target), str(saved[1]), tmp_path, device="cpu")
 
     labels = task.target.labels
     one, two = (evaluate(replace(task.target, labels=order)) for order in (labels, labels[::-1]))

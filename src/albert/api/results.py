@@ -196,7 +196,7 @@ def together_rows(found: EvaluatedModels) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = [("score", *numbers, TOGETHER, *([] if baseline is None else [CONSTANT]))]
     for name, score in together.scores.items():
         if is_score(name):
-            members = (format_score(member.evaluation.scores[name]) for member in found.members)
+            members = (format_score(member.scores[name]) for member in found.members)
             rows.append(
                 (name, *members, format_score(score), *([] if baseline is None else [format_score(baseline[name])]))
             )

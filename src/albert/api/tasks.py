@@ -320,7 +320,7 @@ def _evaluate_split(options: Evaluate, task: Task, split: str, precision: Precis
     report |= {"scores": dict(together.scores), "baseline": together.baseline}
     if len(options.model) > 1:
         members = zip(options.model, found.members, strict=True)
-        report["of_each"] = {name: dict(member.evaluation.scores) for name, member in members}
+        report["of_each"] = {name: dict(member.scores) for name, member in members}
     report["counts"] = dict(together.counts)
     scored = ScoredSplit(
         task=task, models=options.model, split=split, found=found, precision=precision, submission=submission

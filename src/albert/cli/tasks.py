@@ -340,7 +340,7 @@ def show_evaluation(console: Console, result: EvaluateResult, scored: ScoredSpli
     lines: list[RenderableType] = [note for member in evaluated.members for note in member.notes]
     lines.append(f"{len(evaluation.predictions):,} examples in {evaluation.seconds:,.1f} s, in {scored.precision}")
     for model, member in zip(models, evaluated.members, strict=True):
-        cut = data_warnings(member.evaluation.counts)
+        cut = data_warnings(member.counts)
         lines += cut if len(models) == 1 else [f"{model}: {line}" for line in cut]
     if evaluation.scores and len(models) == 1:
         lines += score_lines(task, evaluation.scores, evaluation.baseline)

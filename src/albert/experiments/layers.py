@@ -443,7 +443,7 @@ def precision_scores(
     results: list[PrecisionScore] = []
     for precision in precisions:
         fast = partial(use_fast_encoders, precision=precision)
-        evaluation = evaluate_directory(task, model, data, split, device=device, prepare=fast, **options).evaluation
+        evaluation = evaluate_directory(task, model, data, split, device=device, prepare=fast, **options)
         name, score = next(iter(evaluation.scores.items()))
         if score is None:
             raise InvalidConfiguration(f"{name} on {split}", f"has no value at {precision}", "score more examples")

@@ -6,7 +6,7 @@ divided by a temperature (InfoNCE; van den Oord et al. 2018, arXiv 1807.03748; t
 
 import time
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,19 +23,16 @@ from albert.finetuning.evaluation import ComputeOptions, model_outputs
 from albert.finetuning.model import Start, fit_length, start_model
 from albert.finetuning.objective import TrainingSetup
 from albert.finetuning.options import RequestedRecipe, plan_learning
-from albert.finetuning.run import train_model
+from albert.finetuning.run import complete_run
 from albert.finetuning.run_record import (
     FinetuningResult,
     FinetuningSettings,
-    begin_run,
-    finish_run,
     recorded_settings,
-    result_of_first_rank,
     settings_for_fingerprint,
     start_identity,
 )
 from albert.model.albert import PooledEncoder
-from albert.runtime.devices import describe_machine, finetuning_precision, pick_device
+from albert.runtime.devices import finetuning_precision, pick_device
 from albert.runtime.distributed import process_group
 from albert.runtime.environment import world
 from albert.runtime.errors import InvalidConfiguration, MissingInput, UsageError
@@ -46,6 +43,7 @@ from albert.tasks.examples import Example, Sequences, text_features
 from albert.tasks.table_task import RecipeChanges, columns_of
 from albert.tasks.task import TaskRecipe
 from albert.text.tokenizer import Tokenizer
+from albert.training.logging import TrainingResult
 from albert.training.run_folder import RunFolder
 from albert.training.update import Batch, Sums
 
@@ -185,7 +183,7 @@ def finetune_contrastive(
     run, device = RunFolder(output), pick_device(settings.device, world().local_rank)
     precision = settings.precision or finetuning_precision(device)
     compute = ComputeOptions(device, precision, settings.micro_batch_tokens)
-    with process_group(device) as ranks, ExitStack() as lock:
+    with process_group(device) as ranks:
         started = start_model(start, None, recipe, settings.seed)
         recipe = fit_length(recipe, started.config.max_position_embeddings)
         to_fit = frozenset({"learning_rate"}) - explicit
@@ -211,11 +209,6 @@ def finetune_contrastive(
             "development set": dev.fingerprint,
             **start_identity(started),
         }
-        if ranks.is_first:  # after all input was read: bad input leaves no directory behind
-            lock.enter_context(run.locked())
-        finished = begin_run(run, record, identity, ranks)
-        if finished is not None:
-            return finished
         encoder: Any = started.model
         if encoder.pooler is not None:
             encoder.pooler.requires_grad_(False)  # is not used
@@ -224,6 +217,7 @@ def finetune_contrastive(
             "finetuning": {"task": "contrastive", "max_length": recipe.max_length},
             "max_sequence_length": recipe.max_length,
         }
+        before: dict[str, float] = {}
 
         def scores() -> dict[str, float]:
             vectors = np.stack(model_outputs(model, dev.sequences, compute, "Embedding"))
@@ -233,51 +227,54 @@ def finetune_contrastive(
             assert isinstance(batch, TaskBatch)
             return contrastive_loss(model(batch.packed), batch.targets.T.reshape(-1), temperature)
 
-        before = scores()
-        result = train_model(
-            TrainingSetup(model, data, loss),
-            plan,
-            settings,
-            compute,
-            run,
-            announce=announce,
-            identity=identity,
-            save_model=lambda path: write_model(path, encoder, started.tokenizer_directory, extra=extra),
-            evaluate=scores,
-            description="Contrastive learning",
-        )
-        if not ranks.is_first:
-            return result_of_first_rank(run, ranks)
-        started_scoring = time.perf_counter()
-        after, n_trained = scores(), result.steps * recipe.batch_size
-        report = {
-            **record,
-            "scores": after,
-            "before": before,
-            "baseline": {ACCURACY: 100.0 / len(dev)},
-            "training": {
-                **pairs.counts,
-                "examples": len(data),
-                **data.counts,
-                "steps": result.steps,
-                "epochs": n_trained / len(data),
-                "seconds": result.seconds,
-                "tokens_per_second": result.tokens_per_second,
-            },
-            "evaluation": {"examples": len(dev), "seconds": time.perf_counter() - started_scoring},
-            "notes": list(started.notes),
-            "seed": settings.seed,
-            "computed_in": precision,
-            "machine": describe_machine(),
-            "identity": identity,
-        }
-        card = ModelCard(
-            name=output.name,
-            location="path/to/this/directory",
-            architecture="AlbertModel",
-            description="Vectors of texts: the mean over the last layer's tokens, compared by cosine "
-            f"(`albert.load(...).embed`), trained on {len(data):,} pairs of texts, starting from {started.source}.",
-            recipe={**to_json(recipe), "temperature": temperature},
-            scores={f"{ACCURACY} among {len(dev):,} pairs": after[ACCURACY], "the same before": before[ACCURACY]},
-        )
-        return finish_run(run, ranks, started, encoder, report, extra=extra, card=card.render())
+        def prepare() -> TrainingSetup:
+            before.update(scores())
+            return TrainingSetup(model, data, loss)
+
+        def report(_: TrainingSetup, training: TrainingResult) -> tuple[dict[str, Any], dict[str, Any]]:
+            started_scoring = time.perf_counter()
+            after, n_trained = scores(), training.steps * recipe.batch_size
+            values = {
+                "scores": after,
+                "before": before,
+                "baseline": {ACCURACY: 100.0 / len(dev)},
+                "training": {
+                    **pairs.counts,
+                    "examples": len(data),
+                    **data.counts,
+                    "steps": training.steps,
+                    "epochs": n_trained / len(data),
+                    "seconds": training.seconds,
+                    "tokens_per_second": training.tokens_per_second,
+                },
+                "evaluation": {"examples": len(dev), "seconds": time.perf_counter() - started_scoring},
+                "notes": list(started.notes),
+            }
+            card = ModelCard(
+                name=output.name,
+                location="path/to/this/directory",
+                architecture="AlbertModel",
+                description="Vectors of texts: the mean over the last layer's tokens, compared by cosine "
+                f"(`albert.load(...).embed`), trained on {len(data):,} pairs of texts, starting from {started.source}.",
+                recipe={**to_json(recipe), "temperature": temperature},
+                scores={f"{ACCURACY} among {len(dev):,} pairs": after[ACCURACY], "the same before": before[ACCURACY]},
+            )
+            return values, {"model": encoder, "extra": extra, "card": card.render()}
+
+        with run.locked() if ranks.is_first else nullcontext():  # after all input was read: bad input leaves no folder
+            return complete_run(
+                run,
+                ranks,
+                started,
+                plan,
+                settings,
+                compute,
+                record,
+                identity,
+                prepare=prepare,
+                evaluate=scores,
+                save_model=lambda path: write_model(path, encoder, started.tokenizer_directory, extra=extra),
+                report=report,
+                announce=announce,
+                description="Contrastive learning",
+            )

@@ -5,7 +5,7 @@ Every example is answered; a part of a split is never scored."""
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -329,23 +329,14 @@ def _scores(
 
 
 @dataclass(frozen=True)
-class EvaluatedDirectory:
-    """The evaluation of a model directory, and notes on how it was opened."""
-
-    evaluation: Evaluation
-    model_directory: Path
-    notes: tuple[str, ...]
-
-
-@dataclass(frozen=True)
 class EvaluatedModels:
-    """The evaluation of each model, and of the mean of their predictions; the same for a single model."""
+    """The evaluation of each model, with notes on how it was opened, and of the mean of their predictions."""
 
     together: Evaluation
-    members: tuple[EvaluatedDirectory, ...]
+    members: tuple[Evaluation, ...]
 
 
-def evaluate_directory(task: Task, model: str, data: Path, split: str = "dev", **options: Any) -> EvaluatedDirectory:
+def evaluate_directory(task: Task, model: str, data: Path, split: str = "dev", **options: Any) -> Evaluation:
     """Score one fine-tuned model on a split; for the options see `evaluate_models`."""
     return evaluate_models(task, (model,), data, split, **options).members[0]
 
@@ -382,7 +373,7 @@ def evaluate_models(
         open_for_task(task, model, *opening)
     compute = ComputeOptions(pick_device(device), precision, micro_batch_tokens)
     examples, counts = read_examples(task, data, split, needs_labels=needs_labels)
-    members: list[EvaluatedDirectory] = []
+    members: list[Evaluation] = []
     results: list[tuple[PreparedSplit, RawPredictions, NullThreshold]] = []
     all_started = time.perf_counter()
     for index, model in enumerate(models):
@@ -394,10 +385,10 @@ def evaluate_models(
             prepare(opened.model)
         predicted = predict_split(opened.model, task.target, prepared, compute, opened.label_columns)
         evaluation = score_predictions(task, prepared, predicted, opened.threshold, started)
-        members.append(EvaluatedDirectory(evaluation, opened.directory, (*opened.notes, *evaluation.notes)))
+        members.append(replace(evaluation, notes=(*opened.notes, *evaluation.notes)))
         results.append((prepared, predicted, opened.threshold))
     if len(members) == 1:
-        return EvaluatedModels(members[0].evaluation, tuple(members))
+        return EvaluatedModels(members[0], tuple(members))
     answers = [(predicted, threshold) for _, predicted, threshold in results if isinstance(predicted, list)]
     if answers:
         mean, threshold = average_answers(answers), OWN_THRESHOLDS

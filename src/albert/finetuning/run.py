@@ -18,7 +18,7 @@ import torch
 from torch import nn
 
 from albert.checkpoints.huggingface import ARCHITECTURES
-from albert.checkpoints.model_directory import ModelCard, write_model
+from albert.checkpoints.model_directory import ModelCard, save_model_directory, write_model
 from albert.finetuning.data import (
     PreparedSplit,
     Subset,
@@ -58,18 +58,17 @@ from albert.finetuning.options import (
     requested_recipe,
 )
 from albert.finetuning.run_record import (
+    FREE_SETTINGS,
+    RESULTS_NAME,
     BestModel,
     FinetuningResult,
     FinetuningSettings,
-    begin_run,
     describe_selection,
     examples_fingerprint,
-    finish_run,
     optimizer_of,
     page_examples,
     recipe_fingerprint,
     recorded_settings,
-    result_of_first_rank,
     start_identity,
 )
 from albert.model.albert import EXITS_KEY
@@ -77,10 +76,11 @@ from albert.model.cost import count_parameters
 from albert.optim.optimizer import build_optimizer
 from albert.optim.recipe import warmup_then_linear
 from albert.runtime.devices import describe_machine, finetuning_precision, pick_device
-from albert.runtime.distributed import process_group
+from albert.runtime.distributed import process_group, wait_for_all
 from albert.runtime.environment import Ranks, load_by_name, world
-from albert.runtime.errors import InvalidConfiguration, MissingInput
-from albert.runtime.json_files import to_json
+from albert.runtime.errors import CannotCreate, InvalidConfiguration, MissingInput
+from albert.runtime.files import remove_directory
+from albert.runtime.json_files import identity_settings, read_json_object, save_json, to_json
 from albert.tasks.custom import TableSource
 from albert.tasks.examples import SpanFeatures, TagFeatures
 from albert.tasks.metrics import TARGET_SCALE_KEY, NumberScale, check_numbers
@@ -89,6 +89,7 @@ from albert.tasks.task import UNNAMED, Score, Span, Task, TaskRecipe
 from albert.training.logging import TrainingPlan, TrainingResult
 from albert.training.loop import Training
 from albert.training.run_folder import RunFolder
+from albert.training.state import first_difference
 from albert.training.update import training_workers
 
 
@@ -119,17 +120,18 @@ class TaskRun:
 
     def complete(self) -> FinetuningResult:
         """Train to the end, evaluate and write everything; a finished run is returned as it is."""
-        settings, scale = self.settings, self.scale
-        identity, record = self._identity(), self._record()
-        if (finished := begin_run(self.run, record, identity, self.ranks)) is not None:
-            return finished
-        if scale is not None and self.started.changes.get("keep_head"):
-            scale.take_out(self.model.classifier)
-        self.model.to(self.compute.device)
+        settings, scale, identity = self.settings, self.scale, self._identity()
         best = None
         if settings.select == "best":
             best = BestModel(self.run.path / "best", self._save, identity["development set"])
         latest: Evaluation | None = None
+
+        def prepare() -> TrainingSetup:
+            if scale is not None and self.started.changes.get("keep_head"):
+                scale.take_out(self.model.classifier)
+            self.model.to(self.compute.device)
+            how = {"freeze_encoder": settings.freeze_encoder, "distillation": settings.distillation}
+            return training_setup(self.model, self.batches, self.depths, self.compute, teacher=self.teacher, **how)
 
         def evaluate() -> dict[str, float]:
             nonlocal latest
@@ -139,66 +141,29 @@ class TaskRun:
                 best.consider(latest.scores)
             return latest.defined_scores
 
-        setup = training_setup(
-            self.model,
-            self.batches,
-            self.depths,
-            self.compute,
-            freeze_encoder=settings.freeze_encoder,
-            teacher=self.teacher,
-            distillation=settings.distillation,
-        )
-        training = train_model(
-            setup,
+        def report(setup: TrainingSetup, training: TrainingResult) -> tuple[dict[str, Any], dict[str, Any]]:
+            if best is not None:
+                self.model.load_state_dict(best.tensors(self.task.target, settings.encode_pairs or "together"))
+            elif scale is not None:
+                scale.fold_in(self.model.classifier)
+            return self._report(setup, training, latest if best is None and latest else self._evaluate())
+
+        return complete_run(
+            self.run,
+            self.ranks,
+            self.started,
             self.plan,
             settings,
             self.compute,
-            self.run,
-            announce=self.announce,
-            workers=self.batches.workers,
-            identity=identity,
-            save_model=self._save,
+            self._record(),
+            identity,
+            prepare=prepare,
             evaluate=evaluate,
+            save_model=self._save,
+            report=report,
+            announce=self.announce,
             description=f"Fine-tuning on {self.task.title}",
-        )
-        if not self.ranks.is_first:
-            return result_of_first_rank(self.run, self.ranks)
-        if best is not None:
-            self.model.load_state_dict(best.tensors(self.task.target, settings.encode_pairs or "together"))
-            latest = None
-        elif scale is not None:
-            scale.fold_in(self.model.classifier)
-        evaluation = latest or self._evaluate()
-        further = {
-            split.split: evaluate_model(self.model, self.task, split, self.compute, threshold=evaluation.threshold)
-            for split in self.further
-        }
-        for split, result in {"dev": evaluation, **further}.items():
-            write_predictions(self.run.path / f"predictions-{split}.jsonl", result)
-        selection = describe_selection(settings.select, evaluation.scores, self.run.journal_path)
-        linear = self._linear_baseline()
-        report = {
-            **record,
-            **self._report(training, evaluation),
-            "notes": [*self._notes(setup), *evaluation.notes],
-            "seed": settings.seed,
-            "machine": describe_machine(),
-            "linear_baseline": linear,
-            "advice": advice(evaluation.scores, evaluation.baseline, linear),
-            "selection": selection,
-            "computed_in": self.compute.precision,
-            "workers": self.batches.workers,
-            "further_scores": {split: dict(result.scores) for split, result in further.items()},
-            "identity": identity,
-        }
-        examples = page_examples(self.task, self.dev_split.examples, settings.page_examples)
-        data_lines = [selection["note"]]
-        if examples:
-            data_lines.append(f"examples.json holds {len(examples)} rows of the development set, without labels")
-        card = self._card(evaluation, linear, data_lines)
-        extra = self._config_keys() | (evaluation.threshold.keys if evaluation.threshold else {})
-        return finish_run(
-            self.run, self.ranks, self.started, self.model, report, extra=extra, card=card, examples=examples
+            workers=self.batches.workers,
         )
 
     def _record(self) -> dict[str, Any]:
@@ -227,11 +192,21 @@ class TaskRun:
             **({} if self.teacher is None else {"teacher": self.teacher.fingerprint}),
         }
 
-    def _report(self, training: TrainingResult, evaluation: Evaluation) -> dict[str, Any]:
-        """Scores, counts and speed for `results.json`."""
-        batches, split = self.batches, self.train_split
+    def _report(
+        self, setup: TrainingSetup, training: TrainingResult, evaluation: Evaluation
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Write the predictions, and return the report and what the model directory holds beside the model."""
+        batches, split, settings = self.batches, self.train_split, self.settings
+        further = {
+            split.split: evaluate_model(self.model, self.task, split, self.compute, threshold=evaluation.threshold)
+            for split in self.further
+        }
+        for name, result in {"dev": evaluation, **further}.items():
+            write_predictions(self.run.path / f"predictions-{name}.jsonl", result)
+        selection = describe_selection(settings.select, evaluation.scores, self.run.journal_path)
+        linear = self._linear_baseline()
         n_trained, n_evaluated = training.steps * batches.batch_size, len(evaluation.predictions)
-        return {
+        report = {
             "scores": dict(evaluation.scores),
             "baseline": None if evaluation.baseline is None else dict(evaluation.baseline),
             "published": to_json(self.task.published),
@@ -252,7 +227,20 @@ class TaskRun:
                 "seconds": evaluation.seconds,
                 "examples_per_second": n_evaluated / evaluation.seconds,
             },
+            "notes": [*self._notes(setup), *evaluation.notes],
+            "linear_baseline": linear,
+            "advice": advice(evaluation.scores, evaluation.baseline, linear),
+            "selection": selection,
+            "workers": batches.workers,
+            "further_scores": {name: dict(result.scores) for name, result in further.items()},
         }
+        examples = page_examples(self.task, self.dev_split.examples, settings.page_examples)
+        data_lines = [selection["note"]]
+        if examples:
+            data_lines.append(f"examples.json holds {len(examples)} rows of the development set, without labels")
+        extra = self._config_keys() | (evaluation.threshold.keys if evaluation.threshold else {})
+        card = self._card(evaluation, linear, data_lines)
+        return report, {"model": self.model, "extra": extra, "card": card, "examples": examples}
 
     def _card(self, evaluation: Evaluation, linear: Mapping[str, Any] | None, data_lines: list[str]) -> str:
         """The model card, with every score beside those of the constant answer and the linear model."""
@@ -334,43 +322,100 @@ class TaskRun:
         return tuple(notes)
 
 
-def train_model(
-    setup: TrainingSetup,
+# --------------------------------------------------------------------------------------------------------------------
+# Every run, including contrastive ones.
+
+
+def complete_run(
+    run: RunFolder,
+    ranks: Ranks,
+    started: StartedModel,
     plan: LearningPlan,
     settings: FinetuningSettings,
     compute: ComputeOptions,
-    run: RunFolder,
+    record: dict[str, Any],
+    identity: dict[str, str],
     *,
+    prepare: Callable[[], TrainingSetup],
     evaluate: Callable[[], dict[str, float]],
+    save_model: Callable[[Path], None],
+    report: Callable[[TrainingSetup, TrainingResult], tuple[dict[str, Any], dict[str, Any]]],
     announce: Callable[[Mapping[str, Any]], None] | None,
+    description: str,
     workers: int = 1,
-    **options: Any,
-) -> TrainingResult:
-    """Train with linear warmup and linear decay; `options` are those of `training.loop.Training`."""
-    optimizer = optimizer_of(settings, plan.recipe)
-    if announce is not None and world().is_first:
-        announce(plan.figures(optimizer.learning_rate, compute.precision, compute.device.type, workers))
-    return Training(
-        setup.module,
-        build_optimizer(optimizer, setup.module),
-        lambda step, _: warmup_then_linear(step, optimizer.learning_rate, plan.warmup_updates, plan.updates),
-        setup.source,
-        setup.objective,
-        TrainingPlan(
-            total_steps=plan.updates,
-            seed=settings.seed,
-            precision=compute.precision,
-            evaluate_every=settings.evaluation_interval,
-            checkpoint_every=settings.checkpoint_every,
-            keep_checkpoints=1,
-            workers=settings.workers,
-        ),
-        run,
-        device=compute.device,
-        evaluate=evaluate if settings.evaluation_interval else None,
-        compute_workers=workers,
-        **options,
-    ).complete()
+) -> FinetuningResult:
+    """Train with linear warmup and linear decay, and write everything; a finished run is returned as it is.
+
+    Args:
+        record: the content of `recipe.json`, also the first part of the results.
+        prepare: called before training, unless the run is finished.
+        report: called after training; returns the rest of the results, and the arguments of `save_model_directory`.
+    """
+    results, already_complete = run.path / RESULTS_NAME, False
+    conflict = None
+    if results.is_file():
+        recorded = read_json_object(results).get("identity")
+        key = first_difference(recorded if isinstance(recorded, dict) else {}, identity)
+        conflict, already_complete = key and f"holds a finished run with another {key}", key is None
+    elif run.recipe_path.exists() and (key := _changed_part(read_json_object(run.recipe_path), record)):
+        conflict = f"holds another run, its recipe.json has another {key}"
+    if conflict:
+        raise CannotCreate(run.path, conflict, "choose another output, or remove it")
+    if not already_complete:
+        if ranks.is_first:
+            save_json(run.recipe_path, record)
+        setup = prepare()
+        optimizer = optimizer_of(settings, plan.recipe)
+        if announce is not None and ranks.is_first:
+            announce(plan.figures(optimizer.learning_rate, compute.precision, compute.device.type, workers))
+        training = Training(
+            setup.module,
+            build_optimizer(optimizer, setup.module),
+            lambda step, _: warmup_then_linear(step, optimizer.learning_rate, plan.warmup_updates, plan.updates),
+            setup.source,
+            setup.objective,
+            TrainingPlan(
+                total_steps=plan.updates,
+                seed=settings.seed,
+                precision=compute.precision,
+                evaluate_every=settings.evaluation_interval,
+                checkpoint_every=settings.checkpoint_every,
+                keep_checkpoints=1,
+                workers=settings.workers,
+            ),
+            run,
+            device=compute.device,
+            evaluate=evaluate if settings.evaluation_interval else None,
+            compute_workers=workers,
+            identity=identity,
+            save_model=save_model,
+            description=description,
+        ).complete()
+        if ranks.is_first:
+            values, saved = report(setup, training)
+            values = {**record, **values, "seed": settings.seed, "computed_in": compute.precision}
+            values |= {"machine": describe_machine(), "identity": identity}
+            save_model_directory(run.model_path, tokenizer_directory=started.tokenizer_directory, replace=True, **saved)
+            save_json(results, values)  # last: its presence says that the run is complete
+    if ranks.is_first:  # also of a run that is complete: its process may have died before it removed them
+        for directory in (run.checkpoints_path, run.path / "best"):
+            if directory.is_dir():
+                remove_directory(directory)
+    wait_for_all(ranks)
+    values = read_json_object(results)
+    return FinetuningResult(values["scores"], values, run.model_path, already_complete)
+
+
+def _changed_part(recorded: Mapping[str, Any], record: Mapping[str, Any]) -> str | None:
+    """The first part of a run's record that a resumed run may not change and has changed."""
+    for key in ("task", "inputs", "target", "changes", "recipe", "settings"):
+        before, now = (
+            identity_settings(value, FREE_SETTINGS, {}) if isinstance(value, dict) else value
+            for value in (recorded.get(key), record.get(key))
+        )
+        if before != now:
+            return key
+    return None
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -8,16 +8,14 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from torch import nn
 
-from albert.checkpoints.model_directory import open_model, save_model_directory, weights_fingerprint
+from albert.checkpoints.model_directory import open_model, weights_fingerprint
 from albert.finetuning.model import Exits, StartedModel, head_kind, n_outputs
 from albert.finetuning.objective import Distillation
 from albert.optim.recipe import OptimizerRecipe
-from albert.runtime.distributed import wait_for_all
-from albert.runtime.environment import Precision, Ranks
-from albert.runtime.errors import CannotCreate, InvalidConfiguration
-from albert.runtime.files import new_directory, remove_directory
+from albert.runtime.environment import Precision
+from albert.runtime.errors import InvalidConfiguration
+from albert.runtime.files import new_directory
 from albert.runtime.json_files import (
     fingerprint_of,
     identity_settings,
@@ -38,8 +36,6 @@ from albert.tasks.task import (
     ThresholdFrom,
     Words,
 )
-from albert.training.run_folder import RunFolder
-from albert.training.state import first_difference
 
 # --------------------------------------------------------------------------------------------------------------------
 # Which model of a run is its result: the last one, or the one with the best development score.
@@ -103,7 +99,7 @@ def describe_selection(by: SelectedBy, scores: Mapping[str, float | None], journ
 # Settings, and the fingerprints that tell runs apart.
 
 RESULTS_NAME = "results.json"
-_FREE_SETTINGS = ("device", "workers", "micro_batch_tokens", "checkpoint_every")
+FREE_SETTINGS = ("device", "workers", "micro_batch_tokens", "checkpoint_every")
 """Settings that a resumed run may change."""
 _LATER_SETTINGS = {
     "exits": None,
@@ -245,63 +241,3 @@ def page_examples(task: Task, examples: Sequence[Example], count: int) -> list[d
     groups = [list(group) for _, group in groupby(ordered, key=groups_of.__getitem__)]
     chosen = [texts for turn in zip_longest(*groups) for texts in turn if texts is not None]
     return [dict(zip(names, texts, strict=False)) for texts in chosen[:count]]
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# Start and end of every run, including contrastive ones.
-
-
-def begin_run(
-    run: RunFolder, record: dict[str, Any], identity: dict[str, str], ranks: Ranks
-) -> FinetuningResult | None:
-    """Return the result if this run is finished already; otherwise write its record."""
-    conflict = None
-    if (run.path / RESULTS_NAME).is_file():
-        report = read_json_object(run.path / RESULTS_NAME)
-        recorded = report.get("identity")
-        key = first_difference(recorded if isinstance(recorded, dict) else {}, identity)
-        if key is None:
-            if ranks.is_first:
-                remove_temporary_files(run)  # the process that finished the run may have died before it did
-            return FinetuningResult(report["scores"], report, run.model_path, already_complete=True)
-        conflict = f"holds a finished run with another {key}"
-    elif run.recipe_path.exists():
-        recorded = read_json_object(run.recipe_path)
-        for key in ("task", "inputs", "target", "changes", "recipe", "settings"):
-            before, now = (
-                identity_settings(value, _FREE_SETTINGS, {}) if isinstance(value, dict) else value
-                for value in (recorded.get(key), record.get(key))
-            )
-            if before != now:
-                conflict = f"holds another run, its recipe.json has another {key}"
-                break
-    if conflict is not None:
-        raise CannotCreate(run.path, conflict, "choose another output, or remove it")
-    if ranks.is_first:
-        save_json(run.recipe_path, record)
-    return None
-
-
-def finish_run(
-    run: RunFolder, ranks: Ranks, started: StartedModel, model: nn.Module, report: dict[str, Any], **saved: Any
-) -> FinetuningResult:
-    """Write the model directory (for `saved` see `save_model_directory`), then the results."""
-    save_model_directory(run.model_path, model, started.tokenizer_directory, replace=True, **saved)
-    save_json(run.path / RESULTS_NAME, report)  # last: its presence says that the run is complete
-    remove_temporary_files(run)
-    wait_for_all(ranks)
-    return FinetuningResult(report["scores"], report, run.model_path)
-
-
-def result_of_first_rank(run: RunFolder, ranks: Ranks) -> FinetuningResult:
-    """Wait for the first rank and read the results that it wrote."""
-    wait_for_all(ranks)
-    report = read_json_object(run.path / RESULTS_NAME)
-    return FinetuningResult(report["scores"], report, run.model_path)
-
-
-def remove_temporary_files(run: RunFolder) -> None:
-    """Remove checkpoints and the best model's copy."""
-    for directory in (run.checkpoints_path, run.path / "best"):
-        if directory.is_dir():
-            remove_directory(directory)

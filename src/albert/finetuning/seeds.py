@@ -223,7 +223,7 @@ def diagnose(
     options |= {"precision": settings.precision or "fp32", "needs_labels": False}
     for split in task.source.splits:
         try:
-            evaluation = evaluate_directory(task, model, data, split, **options).evaluation
+            evaluation = evaluate_directory(task, model, data, split, **options)
         except MissingInput as error:
             missing.append(str(error))
             continue

@@ -7,7 +7,7 @@ import pytest
 
 from albert.cli.main import run
 from albert.experiments import grids
-from albert.experiments.grids import BASE, GRIDS, PAPER, SCALES, SMALL, TINY, Grid, arm, arm_key, grid_of
+from albert.experiments.grids import BASE, GRIDS, PAPER, SCALES, TINY, Grid, arm, arm_key, grid_of
 from albert.experiments.jobs import Folders, open_study
 from albert.experiments.report import STATIC_TABLES, comparison_notes, write_report
 from albert.experiments.results import read_outcome
@@ -229,21 +229,6 @@ def test_paper_scale_has_the_papers_recipe():
 def test_base_scale_scales_the_rate_with_the_batch():
     assert BASE.recipe.optimizer.learning_rate == pytest.approx(0.00176 / 4) and BASE.recipe.batch_size == 256
     assert BASE.sizes == {size: PRESETS[f"albert-{size}"] for size in BASE.sizes}
-
-
-@pytest.mark.parametrize("scale", [TINY, SMALL], ids=["tiny", "small"])
-def test_small_scales_keep_the_order_of_sizes_and_lower_the_rate(scale):
-    work = [shape.num_hidden_layers * shape.hidden_size**2 for shape in scale.sizes.values()]
-    assert work == sorted(work)
-    assert scale.embedding_sizes[1] == scale.sizes["base"].embedding_size
-    assert scale.embedding_sizes[3] == scale.sizes["base"].hidden_size
-    assert list(scale.embedding_sizes) == sorted(scale.embedding_sizes)
-    assert scale.depths["24"] == scale.sizes["large"].num_hidden_layers
-    assert scale.depths["48"] == 2 * scale.depths["24"]
-    assert scale.depths_of_xxlarge["12"] == scale.sizes["xxlarge"].num_hidden_layers
-    rates = {size: arm(scale, size).recipe.optimizer.learning_rate for size in scale.sizes}
-    assert rates["base"] == scale.recipe.optimizer.learning_rate > rates["large"] > rates["xxlarge"]
-    assert arm(scale, "large", bert=True).recipe.optimizer == arm(scale, "large").recipe.optimizer
 
 
 def test_rates_follow_the_width(tmp_path):

@@ -170,7 +170,7 @@ def try_defect(defect: Defect, project: "CopiedProject") -> tuple[str, str]:
 
 COPIED = ("src", "tests", "reliability", "pyproject.toml")
 IMPORTED = ("matplotlib", "numpy", "rich.progress", "safetensors.torch", "scipy.stats", "sklearn.metrics",
-            "sentencepiece", "torch.distributed", "torch.utils.tensorboard", "tyro", "pytest")  # fmt: skip
+            "sentencepiece", "torch.distributed", "torch.utils.tensorboard", "pytest")  # fmt: skip
 """Imported once, as this takes most of the time of a short test. Without plug-ins of pytest, which imports them itself,
 and without the project, which each test imports again."""
 _RAN = (0, 1, 2)

@@ -23,7 +23,7 @@ from reliability.fork_server import tell
 COMMANDS = ("pretrain", "finetune", "evaluate", "predict", "prepare", "tokenizer")
 WORK = (
     *("albert.cli.tasks", "albert.cli.predict", "albert.inference.files", "albert.pretraining.run_identity"),
-    *("torch._dynamo", "torch.profiler", "typeguard"),  # imported late by torch's optimisers and tyro
+    *("torch._dynamo", "torch.profiler"),  # imported late by torch's optimisers
     *("sklearn.metrics", "rich._emoji_codes"),  # imported late for scores and tables
 )
 """Modules that commands import late; imported before the first fork."""

@@ -80,7 +80,7 @@ def prepare(
     """
 
 def pretrain(
-    recipe: str | os.PathLike[str] | PretrainingRecipe | Mapping[str, Any],
+    recipe: PretrainingRecipe | Mapping[str, Any] | str | os.PathLike[str],
     *,
     data: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     output: str | os.PathLike[str],

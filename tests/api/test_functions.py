@@ -5,6 +5,7 @@ import inspect
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from scripts.write_stub import PLACE, stub
@@ -13,10 +14,9 @@ from tests.api.conftest import files_of, make_reviews
 import albert
 from albert.api import options
 from albert.api.functions import PretrainResult
-from albert.api.keywords import by_keyword, keywords_of, options_from
+from albert.api.keywords import by_option, make_options, options_of, read_options
 from albert.cli.main import run
-from albert.cli.options import defaults_from_file, options_of, parse
-from albert.cli.training import FinetuneCommand
+from albert.cli.options import parse
 from albert.pretraining.recipe import read_recipe
 
 FUNCTIONS = {
@@ -50,8 +50,7 @@ def words(**keywords: object) -> list[str]:
 def test_a_function_has_the_keywords_and_defaults_of_its_command(name):
     function, shape = FUNCTIONS[name]
     signature = inspect.signature(function).parameters
-    names = (option.long.removeprefix("--") or option.field for option in options_of(shape))
-    typed = {name.split(".")[0].replace("-", "_") for name in names}
+    typed = {option.names[-1][2:].split(".")[0].replace("-", "_") for option in options_of(shape)}
     more = {"recipe"} if name in ("pretrain", "finetune") else set()  # a file
     assert set(signature) - more == typed - PRINTING.get(name, set())
     fields = {field.name: field for field in options.fields(shape)}
@@ -127,57 +126,53 @@ def test_functions_and_commands_write_the_same_bytes(reviews, tmp_path, monkeypa
     ],
 )
 def test_a_single_value_is_accepted_for_a_sequence(shape, given, expected):
-    assert getattr(options_from(shape, given, "albert"), [*given][-1]) == expected
-
-
-def test_every_short_option_is_a_keyword():
-    for name, (_, shape) in FUNCTIONS.items():
-        known = {one.name: one for one in keywords_of(shape)}
-        for option in options_of(shape):
-            word, (outer, _, inner) = option.name.replace("-", "_"), option.long[2:].replace("-", "_").partition(".")
-            if "." not in word:  # otherwise several groups have such a field
-                expected = {outer: {inner: "1"}} if inner else {word: "1"}
-                assert by_keyword([(word, "1")], known, name) == expected
+    values = by_option(given.items(), options_of(shape), "albert")
+    assert getattr(make_options(shape, values), [*given][-1]) == expected
 
 
 def test_values_of_a_recipe_have_the_names_of_options():
-    known = {one.name: one for one in keywords_of(options.Pretrain)}
     given = {"lr": 1e-3, "hidden_size": 8, "steps": 7, "optimizer": "adamw", "bf16": True, "model_name_or_path": "m"}
-    values = by_keyword([*given.items(), ("schedule", {"warmup_steps": 2}), ("output_dir", "o")], known, "")
-    assert values == {
-        "optimizer": {"learning_rate": 1e-3, "kind": "adamw"},
-        "model": {"hidden_size": 8},
-        "schedule": {"warmup_steps": 2, "total_steps": 7},
-        "precision": "bf16",
+    given |= {"schedule": {"warmup_steps": 2}, "output_dir": "o", "use_cpu": False}
+    values = by_option(given.items(), options_of(options.Pretrain), "")
+    assert {".".join(path): value for path, value in values.items()} == {
+        "recipe.optimizer.learning_rate": 1e-3,
+        "recipe.model.hidden_size": 8,
+        "recipe.schedule.total_steps": 7,
+        "recipe.optimizer.kind": "adamw",
+        "recipe.precision": "bf16",
         "init": "m",
-        "output": "o",
+        "recipe.schedule.warmup_steps": 2,
+        "output": Path("o"),
     }
 
 
 @pytest.mark.parametrize(
     ("given", "line"),
     [
-        ({"lr": 1, "optimizer": {"learning_rate": 2}}, "lr: and optimizer say the same thing twice; give one of them"),
+        (
+            {"lr": 1, "optimizer": {"learning_rate": 2}},
+            "optimizer.learning_rate: and lr say the same thing twice; give one",
+        ),
         ({"learning_rate": 1, "lr": 2}, "lr: and learning_rate say the same thing twice; give one of them"),
         ({"recipe": "base"}, "recipe: and recipe say the same thing twice; give one of them"),
         ({"num_train_epochs": 3}, "num_train_epochs: unknown keyword; pre-training counts updates: steps"),
         ({"fp16": True}, "fp16: unknown keyword; precision bf16 needs half the memory, too, and no loss scaling"),
         ({"hiden_size": 3}, "hiden_size: unknown keyword; did you mean 'hidden_size'?"),
         ({"bf16": "yes"}, "bf16: is 'yes', True or False is expected"),
-        ({"steps": "many"}, "schedule: total_steps: is a string, int is expected"),
+        ({"steps": "many"}, "steps: is a string, int is expected"),
     ],
 )
 def test_unknown_and_repeated_keywords_are_refused_with_a_remedy(given, line, tmp_path):
     with pytest.raises(albert.AlbertError) as caught:
         albert.pretrain("small", **{"data": tmp_path, "output": tmp_path / "run", **given})
-    assert str(caught.value) == f"albert.pretrain: {line}"
+    assert str(caught.value).startswith(f"albert.pretrain: {line}")
 
 
 @pytest.mark.parametrize(
     ("call", "line"),
     [
         (
-            lambda: albert.pretrain(),
+            albert.pretrain,
             "albert.pretrain: recipe: is missing; it is a name such as small, a file",
         ),
         (lambda: albert.prepare(), "albert.prepare: corpus: is missing; it is files, folders or patterns"),
@@ -203,7 +198,7 @@ def test_a_recipe_may_be_a_file_or_a_dict(reviews, tmp_path, monkeypatch):
     for given in (tmp_path / "mine.toml", str(tmp_path / "mine.json"), recipe):
         albert.finetune(recipe=given, lr=0.25, output=tmp_path / "out")
         words = ["--recipe", str(tmp_path / "mine.toml"), "--lr", "0.25", "--output", str(tmp_path / "out")]
-        by_command = parse(options.Finetune, words[2:], "", defaults_from_file(FinetuneCommand, words))
+        by_command = parse(options.Finetune, words[2:], "", read_options(options.Finetune, tmp_path / "mine.toml"))
         assert vars(calls.pop()) == vars(by_command)
     (tmp_path / "pre.toml").write_text("batch_size = 64\n[optimizer]\nlearning_rate = 1\n")
     for given in (tmp_path / "pre.toml", {"batch_size": 64, "optimizer": {"learning_rate": 1}}):

@@ -8,8 +8,9 @@ import typing
 
 import pytest
 
+from albert.api.keywords import options_of
 from albert.cli.main import run
-from albert.cli.options import COMMON, all_commands, options_of
+from albert.cli.options import COMMON, all_commands, metavar
 
 COMMANDS = {
     "quickstart": "albert quickstart [OPTIONS]",
@@ -59,7 +60,7 @@ def shape_of(command):
 
 
 def every_option(shape, prefix=""):
-    """tyro's names of all options, computed independently of the help."""
+    """the full names of all options, computed independently of the help."""
     for field in dataclasses.fields(shape):
         hint = typing.get_type_hints(shape, include_extras=True)[field.name]
         markers = getattr(hint, "__metadata__", ())
@@ -67,7 +68,7 @@ def every_option(shape, prefix=""):
         name = next((marker.name for marker in markers if getattr(marker, "name", None) is not None), field.name)
         if dataclasses.is_dataclass(inner):
             yield from every_option(inner, f"{prefix}{name}." if name else prefix)
-        elif not any("Positional" in repr(marker) for marker in markers):
+        elif not any(marker.positional for marker in markers):
             yield f"--{prefix}{name}".replace("_", "-")
 
 
@@ -94,7 +95,7 @@ def test_help_all_lists_every_option_and_help_the_usual_ones(command, capsys):
     for option in common:
         assert re.search(rf"^  (--(\[no-\])?{re.escape(option)}\b|\[?{option.upper()}\b)", text, re.MULTILINE), option
     assert len(common) <= 24
-    assert [option.long or option.field for option in options_of(shape_of(command)) if not option.doc] == []
+    assert [option.name for option in options_of(shape_of(command)) if not option.text] == []
 
 
 def test_lists_of_commands_have_at_most_60_lines(capsys):
@@ -111,7 +112,8 @@ def test_an_option_of_several_commands_has_one_help_text_and_one_type_of_value()
     uses = {}
     for command in COMMANDS:
         for option in options_of(shape_of(command)):
-            uses.setdefault(option.short, []).append((command, option.metavar, option.doc))
+            name = "" if option.marks.positional else option.names[0]
+            uses.setdefault(name, []).append((command, metavar(option), option.text))
     for name in ("--revision", "--device"):
         assert len({(metavar, doc) for command, metavar, doc in uses[name] if "pretrain" not in command}) == 1, name
     types = {name: {metavar.removesuffix("...") for _, metavar, _ in each} for name, each in uses.items() if name}
@@ -128,7 +130,6 @@ HEAVY = ("torch", "matplotlib", "tensorboard", "scipy", "sklearn", "pandas")
 LOADED = f"""
 import contextlib, io, sys
 from albert.cli.main import run
-from albert.cli.options import COMMON, all_commands, options_of
 for command in {list(COMMANDS)}:
     shown = io.StringIO()
     try:

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from albert.api.keywords import canonical_name
+from albert.api.keywords import canonical_name, options_of
 from albert.api.options import Finetune
 from albert.cli.commands import Predict, Serve
 from albert.cli.main import COMMANDS, run
-from albert.cli.options import all_commands, canonical_arguments, options_of, parse
+from albert.cli.options import all_commands, parse
 from albert.cli.training import PretrainCommand
 from albert.runtime.errors import UsageError
 
@@ -67,8 +67,8 @@ def test_other_names_set_the_same_field(command, words, expected):
 
 
 def test_options_in_groups_have_short_names():
-    words = "--data d --output o --hidden-size 8 --steps 7 --warmup-steps 3 --objective nsp --max-ngram 1 --optim adamw"
-    recipe = parse(PretrainCommand, [*words.split(), "--no-favor-shorter", "--model", "m"], "albert pretrain")
+    words = "--data d --output o --hidden-size 8 --total-steps 7 --warmup-steps 3 --objective nsp --max-ngram 1"
+    recipe = parse(PretrainCommand, [*words.split(), "--optim=adamw", "--no-favor-shorter", "--model", "m"], "albert")
     assert recipe.init == "m" and recipe.recipe.model.hidden_size == 8
     assert (recipe.recipe.schedule.total_steps, recipe.recipe.schedule.warmup_steps) == (7, 3)
     assert (recipe.recipe.sequences.objective, recipe.recipe.optimizer.kind) == ("nsp", "adamw")
@@ -95,14 +95,14 @@ def test_every_misspelt_option_gets_a_suggestion():
     """Each option of each command, without its last letter and in capitals."""
     count = 0
     for shape in (all_commands()[words].shape for words in WITH_OPTIONS):
-        named = [option for option in options_of(shape) if option.long]
-        known = {name for option in named for name in (option.short, option.long)}
-        for option in named:
-            for typed in {option.short[:-1], option.short.upper()} - known:
-                if len(option.short) < 7 or canonical_name(typed, known):
+        named = [option for option in options_of(shape) if not option.marks.positional]
+        known = {name for option in named for name in option.names}
+        for usual in (option.names[0] for option in named):
+            for typed in {usual[:-1], usual.upper()} - known:
+                if len(usual) < 7 or canonical_name(typed, known):
                     continue
                 with pytest.raises(UsageError, match="did you mean"):
-                    canonical_arguments(shape, [typed, "1"], "albert")
+                    parse(shape, [typed, "1"], "albert")
                 count += 1
     assert count > 600
 

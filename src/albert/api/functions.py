@@ -1,23 +1,21 @@
 """The functions `albert.prepare`, `pretrain`, `finetune`, `evaluate`, `push` and `albert.tokenizer`, and the text and
 HTML of their results. Their options are in `options`. Torch is imported when a function is called."""
 
-import dataclasses
 import html
 import math
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from albert.api.keywords import (
     Call,
-    Keyword,
-    by_keyword,
-    keywords_of,
+    Option,
+    by_option,
     option_name,
-    plain_value,
+    options_of,
     read_options,
     with_options,
 )
@@ -25,7 +23,7 @@ from albert.api.options import Evaluate, Finetune, Prepare, Pretrain, Push, Trai
 from albert.pretraining.recipe import PretrainingRecipe, find_recipe, recorded_start, scaled_recipe
 from albert.runtime.environment import load_by_name
 from albert.runtime.errors import UsageError, without_inner_frames
-from albert.runtime.json_files import from_json, load_json, read_journal
+from albert.runtime.json_files import load_json, read_journal
 from albert.training.run_folder import RunFolder
 
 if TYPE_CHECKING:
@@ -221,18 +219,20 @@ def scale_recipe(recipe: PretrainingRecipe, batch_size: int) -> tuple[Pretrainin
 # --------------------------------------------------------------------------------------------------------------------
 # The functions.
 
-RECIPE = Keyword(
-    "recipe",
-    Path | PretrainingRecipe,
-    dataclasses.MISSING,
-    "A name (quickstart, small, one-gpu, base, large, xlarge, xxlarge, continue), a TOML or JSON file, as "
+RECIPE = Option(
+    path=("recipe",),
+    names=("--recipe",),
+    hint=PretrainingRecipe | Path,
+    default=MISSING,
+    text="A name (quickstart, small, one-gpu, base, large, xlarge, xxlarge, continue), a TOML or JSON file, as "
     "for --recipe, a dict, or a PretrainingRecipe; the keywords below change single values of it.",
 )
-OPTIONS = Keyword(
-    "recipe",
-    Path | Mapping[str, Any] | None,
-    None,
-    "A TOML or JSON file with keywords, as for --recipe of the command, or a dict of them; other keywords override it.",
+OPTIONS = Option(
+    path=("recipe",),
+    names=("--recipe",),
+    hint=Path | Mapping[str, Any] | None,
+    default=None,
+    text="A TOML or JSON file with keywords, as for --recipe of the command, or a dict of them; others override it.",
 )
 ROWS_FOLDER = "data"
 """Folder in a run's directory for rows that were given in memory."""
@@ -245,13 +245,12 @@ def finetune(call: Call) -> "FinetuneResult":
     The same as `albert finetune`, with the same result and files. The same call resumes a run that was stopped.
     Data frames and lists of dicts are saved in the run's directory.
     """
-    recipe = call.values.pop("recipe", None)
+    recipe = call.pop("recipe")
     if isinstance(recipe, Mapping):
-        known = {keyword.name: keyword for keyword in keywords_of(Finetune)}
-        call.values.update(by_keyword(recipe.items(), known, "albert.finetune: recipe") | call.values)
+        call.add(by_option(recipe.items(), options_of(Finetune), "albert.finetune: recipe"))
     elif recipe is not None:
-        call.values.update(read_options(Finetune, Path(recipe)) | call.values)
-    run = None if call.values.get("statistics_only") else call.path("output")
+        call.add(read_options(Finetune, recipe))
+    run = None if call.get("statistics_only") else call.get("output")
     with (
         tempfile.TemporaryDirectory() as folder,
         call.rows_in(Path(folder) if run is None else run / ROWS_FOLDER, keep=run is not None),
@@ -276,7 +275,7 @@ def prepare(call: Call) -> "PrepareResult":
 
     The same as `albert prepare`, with the same files. The same call resumes work that was stopped.
     """
-    with call.rows_in(_rows_folder(call.path("output"))):
+    with call.rows_in(_rows_folder(call.get("output"))):
         return load_by_name("albert.api.text").run_prepare(call.options())
 
 
@@ -288,16 +287,13 @@ def pretrain(call: Call) -> "PretrainResult":
     recipe have the names of the command's options: `steps=2000, hidden_size=192`; or they are in dicts, as in a file:
     `schedule={"total_steps": 2000}, model={"hidden_size": 192}`.
     """
-    values = call.values
-    recipe = values.pop("recipe", None)
+    recipe = call.pop("recipe")
     if recipe is None:
         raise UsageError("albert.pretrain: recipe", "is missing", "it is a name such as small, a file or a dict")
-    if isinstance(recipe, Mapping):
-        recipe = from_json(PretrainingRecipe, plain_value(recipe), "albert.pretrain: recipe")
-    elif not isinstance(recipe, PretrainingRecipe):
-        recipe = recipe_of(os.fspath(recipe), call.path("output"), values.get("init"), values.get("revision"))
-    if values.get("scale_batch") is not None:
-        recipe, _ = scale_recipe(recipe, values["scale_batch"])
+    if isinstance(recipe, Path):
+        recipe = recipe_of(str(recipe), call.get("output"), call.get("init"), call.get("revision"))
+    if call.get("scale_batch") is not None:
+        recipe, _ = scale_recipe(recipe, call.get("scale_batch"))
     return run_pretrain(call.options(recipe=recipe))
 
 
@@ -321,7 +317,7 @@ class tokenizer:  # noqa: N801 (named as the command is: `albert.tokenizer.train
 
         The same as `albert tokenizer train`, with the same files.
         """
-        with call.rows_in(_rows_folder(call.path("output"))):
+        with call.rows_in(_rows_folder(call.get("output"))):
             return load_by_name("albert.api.text").run_train_tokenizer(call.options())
 
     @staticmethod

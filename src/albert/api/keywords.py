@@ -24,7 +24,7 @@ from contextlib import contextmanager
 from importlib.resources import files
 from inspect import Parameter
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Annotated, Any, Literal, Protocol, TypeVar
 
 from albert.runtime.errors import (
     AlbertError,
@@ -35,7 +35,7 @@ from albert.runtime.errors import (
     without_inner_frames,
 )
 from albert.runtime.files import write_text
-from albert.runtime.json_files import convert_value, deep_merge, field_docs, from_json, read_toml_or_json, to_json
+from albert.runtime.json_files import convert_value, field_docs, read_toml_or_json, to_json
 
 T = TypeVar("T")
 
@@ -54,48 +54,128 @@ Rows = str | os.PathLike[str] | Iterable[Mapping[str, Any]] | DataFrame
 
 
 @dataclasses.dataclass(frozen=True)
-class Keyword:
-    """A keyword argument.
+class Argument:
+    """How a field of options is given, as a mark of its type: `Annotated[str, Argument(positional=True)]`.
 
     Attributes:
-        default: MISSING for a required one, `...` for the value of the recipe.
-        group: the field of the options that holds it; None for a field of the options themselves.
-        markers: tyro's annotations.
+        name: the name, if it is not that of the field; "" for a group whose fields need no name of the group.
+        metavar: the placeholder in the help, if it does not follow from the type.
+        positional: the value is given without a name.
+        has_off: a switch --x has a --no-x.
     """
 
-    name: str
+    name: str | None = None
+    metavar: str = ""
+    positional: bool = False
+    has_off: bool = True
+
+
+GROUP = Argument(name="")
+Positional = Annotated[T, Argument(positional=True)]
+_POSITIONAL_MODELS = ("models", "what", "source")
+"""Positional arguments that may be given as --model, too."""
+
+Values = Mapping[tuple[str, ...], Any]
+"""Path of fields -> its value; a group may have a value, and values of its fields that change it."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Option:
+    """One option of a command, or keyword argument of a function.
+
+    Attributes:
+        path: the fields that lead to it.
+        names: the usual one first: `--field`, and `--group.field`.
+        default: MISSING for a required one.
+    """
+
+    path: tuple[str, ...]
+    names: tuple[str, ...]
     hint: Any
     default: Any
-    text: str
-    group: str | None = None
-    markers: tuple[Any, ...] = ()
+    text: str = ""
+    marks: Argument = Argument()
+
+    @property
+    def name(self) -> str:
+        """The usual name, without dashes."""
+        return self.names[0].removeprefix("--")
+
+    @property
+    def keyword(self) -> str:
+        return self.name.replace("-", "_")
+
+    @property
+    def section(self) -> str:
+        """The field that holds the group of the option, "" for fields of the command itself."""
+        return self.path[-2] if "." in self.names[-1] else ""
+
+    @property
+    def is_required(self) -> bool:
+        return self.default is dataclasses.MISSING
+
+    @property
+    def is_switch(self) -> bool:
+        return self.hint in (bool, bool | None)
+
+    def off_name(self, name: str) -> str:
+        """The name that turns a switch off."""
+        outer, _, last = name.removeprefix("--").rpartition(".")
+        return f"--{outer and outer + '.'}no-{last}"
 
 
-def keywords_of(shape: type) -> list[Keyword]:
-    """The fields of a dataclass of options; a group without a name is replaced by its fields."""
-    keywords: list[Keyword] = []
-    for field in option_fields(shape):
-        if not (dataclasses.is_dataclass(field.hint) and any(getattr(m, "name", None) == "" for m in field.markers)):
-            keywords.append(field)
-            continue
-        group = typing.cast(type, field.hint)
-        is_default = field.default == group()  # otherwise a recipe, whose values depend on its name
-        for inner in keywords_of(group):
-            default = inner.default if is_default else ...
-            keywords.append(dataclasses.replace(inner, default=default, group=field.name))
+def options_of(shape: type, values: Values | None = None) -> list[Option]:
+    """Every option of a dataclass, positional arguments first, with the defaults in `values`."""
+    options = [option for option in _walk(shape, values or {}) if not dataclasses.is_dataclass(option.hint)]
+    short = short_names([option.names[0] for option in options])
+    for number, option in enumerate(options):
+        more = ["--model"] if option.marks.positional and option.path[-1] in _POSITIONAL_MODELS else []
+        names = (*short.get(option.names[0], ()), *option.names, *more)
+        options[number] = dataclasses.replace(option, names=names)
+    return sorted(options, key=lambda option: not option.marks.positional)
+
+
+def keywords_of(shape: type) -> list[Option]:
+    """The keyword arguments: options without a group, and groups; values of a recipe have the default `...`."""
+    groups = {field.name: field.default for field in dataclasses.fields(shape)}
+    keywords = []
+    for option in (option for option in _walk(shape, {}) if "." not in option.names[0]):
+        group = groups[option.path[0]]
+        is_of_recipe = len(option.path) > 1 and group != type(group)()
+        keywords.append(dataclasses.replace(option, default=...) if is_of_recipe else option)
     return keywords
 
 
-def option_fields(shape: type) -> Iterator[Keyword]:
-    """The fields of a dataclass of options, groups included."""
-    hints, texts = typing.get_type_hints(shape, include_extras=True), field_docs(shape)
-    for field in dataclasses.fields(shape):
-        hint = hints[field.name]
-        hint, *markers = typing.get_args(hint) if typing.get_origin(hint) is typing.Annotated else (hint,)
-        factory = field.default_factory
-        default = field.default if factory is dataclasses.MISSING else factory()
+def _walk(shape: Any, values: Values, path: tuple[str, ...] = (), prefix: str = "") -> Iterator[Option]:
+    """Options and groups that have a name, of a class or of the default of a group."""
+    cls = shape if isinstance(shape, type) else type(shape)
+    hints, texts = typing.get_type_hints(cls, include_extras=True), field_docs(cls)
+    for field in dataclasses.fields(cls):
+        hint, *marks = hints[field.name], Argument()
+        if typing.get_origin(hint) is Annotated:
+            hint, *marks = typing.get_args(hint)
+        name = field.name if marks[0].name is None else marks[0].name
+        long = ".".join(filter(None, (prefix, name))).replace("_", "-")
+        here = (*path, field.name)
+        default = values.get(here, field.default if shape is cls else getattr(shape, field.name))
         text = texts.get(field.name) or USUAL_TEXTS.get(field.name, "")
-        yield Keyword(field.name, hint, default, text, markers=tuple(markers))
+        if name:
+            yield Option(path=here, names=(f"--{long}",), hint=hint, default=default, text=text, marks=marks[0])
+        if dataclasses.is_dataclass(hint):
+            yield from _walk(default, values, here, long)
+
+
+def make_options(base: Any, values: Values) -> Any:
+    """An instance of a dataclass with these values, or a changed one; groups are changed likewise."""
+    given: dict[str, Any] = {}
+    groups: dict[str, dict[tuple[str, ...], Any]] = {}
+    for (name, *inner), value in values.items():
+        if inner:
+            groups.setdefault(name, {})[tuple(inner)] = value
+        else:
+            given[name] = value
+    given |= {name: make_options(given.get(name, getattr(base, name)), inner) for name, inner in groups.items()}
+    return base(**given) if isinstance(base, type) else dataclasses.replace(base, **given)
 
 
 def flags_set(options: Any, *names: str) -> list[str]:
@@ -185,61 +265,61 @@ def suggestion(name: str, known: Collection[str]) -> str | None:
     return None
 
 
-def option_paths(known: Mapping[str, Keyword]) -> dict[str, tuple[str, ...]]:
-    """Option -> a keyword, or a keyword that is a dataclass and one of its fields."""
-    paths = {}
-    for name, keyword in known.items():
-        is_group = dataclasses.is_dataclass(keyword.hint)
-        inner = [(name, field.name) for field in dataclasses.fields(keyword.hint)] if is_group else [(name,)]
-        paths |= {option_name(".".join(path)): path for path in inner}
-    found = {option: path for option, path in paths.items() if "." not in option}
-    return found | {name: paths[option] for option, names in short_names(paths).items() for name in names}
+def by_option(
+    arguments: Iterable[tuple[str, Any]],
+    options: Sequence[Option],
+    subject: str,
+    what: str = "keyword",
+    error: type[AlbertError] = UsageError,
+    rows: Collection[str] = (),
+) -> dict[tuple[str, ...], Any]:
+    """The values of arguments under any accepted name, by path; a group may be a dict.
 
-
-def by_keyword(arguments: Iterable[tuple[str, Any]], known: Mapping[str, Keyword], name: str) -> dict[str, Any]:
-    """The values of arguments under any accepted name, by keyword."""
-    paths, found = option_paths(known), dict[tuple[str, ...], tuple[str, Any]]()
-    for word, value in arguments:
-        option, is_text = option_name(word), isinstance(value, str | os.PathLike)
-        usual, (switched, setting) = canonical_name(option, paths), switch_value(option)
-        if word in known and not (usual and is_text and dataclasses.is_dataclass(known[word].hint)):
-            path = (word,)
-        elif usual is not None:
-            path = paths[usual]
-        elif usual := canonical_name(switched, paths):
+    Args:
+        subject: of the errors.
+        what: what an argument is called.
+        error: for an unknown or repeated argument.
+        rows: keywords that may hold rows, which are left as they are.
+    """
+    index = {name: option for option in options for name in option.names}
+    groups = {name.rpartition(".")[0] for name in index if "." in name}
+    found: dict[tuple[str, ...], tuple[str, Any]] = {}
+    rest = list(arguments)
+    while rest:
+        word, value = rest.pop(0)
+        if value is ...:
+            continue
+        name = option_name(word)
+        usual, (switch, setting) = canonical_name(name, index), switch_value(name)
+        if name in groups and not isinstance(value, str | os.PathLike):
+            value = plain_value(value)
+            if not isinstance(value, dict):
+                raise error(f"{subject}: {word}", f"is {value!r}, a dict is expected")
+            rest = [*((f"{word}.{key}", item) for key, item in value.items()), *rest]
+            continue
+        if usual is None and (usual := canonical_name(switch, index)) and what == "keyword":
             if not isinstance(value, bool):
-                raise UsageError(f"{name}: {word}", f"is {value!r}, True or False is expected")
-            path, value = paths[usual], setting if value else ...
-        else:
-            remedy = re.sub(r"--([a-z-]+)", lambda match: match[1].replace("-", "_"), suggestion(option, paths) or "")
-            raise UsageError(f"{name}: {word}", "unknown keyword", remedy or did_you_mean(word, known))
-        if path in found:
-            raise UsageError(f"{name}: {word}", f"and {found[path][0]} say the same thing twice", "give one of them")
+                raise error(f"{subject}: {word}", f"is {value!r}, True or False is expected")
+            value = setting if value else ...
+        if usual is None:
+            remedy = re.sub(r"--([a-z-]+)", lambda match: match[1].replace("-", "_"), suggestion(name, index) or "")
+            known = [option.keyword for option in options]
+            raise error(f"{subject}: {word}", f"unknown {what}", remedy or did_you_mean(word, known))
+        option = index[usual]
+        if option.path in found:
+            raise error(
+                f"{subject}: {word}", f"and {found[option.path][0]} say the same thing twice", "give one of them"
+            )
         if value is not ...:
-            found[path] = (word, value)
-    values = {path[0]: value for path, (_, value) in found.items() if len(path) == 1}
-    for (outer, *inner), (word, value) in found.items():
-        if inner:
-            group = plain_value(values.get(outer, {}))
-            if not isinstance(group, dict) or inner[0] in group:
-                raise UsageError(f"{name}: {word}", f"and {outer} say the same thing twice", "give one of them")
-            values[outer] = {**group, inner[0]: value}
-    return values
+            is_left = option.keyword in rows and is_rows(value)
+            found[option.path] = word, value if is_left else convert(option, value, f"{subject}: {word}")
+    return {path: value for path, (_, value) in found.items()}
 
 
-def read_options(shape: type, path: Path, omit: Collection[str] = ()) -> dict[str, Any]:
-    """The options in a TOML or JSON file, by keyword."""
-    known = {keyword.name: keyword.hint for keyword in keywords_of(shape) if keyword.name not in omit}
-    options = {option_name(name): name for name in known}
-    values = {}
-    for key, value in read_toml_or_json(path).items():
-        if (usual := canonical_name(option_name(key), options)) is None:
-            raise InvalidConfiguration(f"{path}: {key}", "unknown key", did_you_mean(key, known))
-        name = options[usual]
-        if name in values:
-            raise InvalidConfiguration(f"{path}: {key}", f"sets the same value as {name}", "give one of them")
-        values[name] = convert_value(known[name], value, f"{path}: {key}")
-    return values
+def read_options(shape: type, path: Path) -> dict[tuple[str, ...], Any]:
+    """The options in a TOML or JSON file."""
+    values = read_toml_or_json(path).items()
+    return by_option(values, options_of(shape), str(path), "key", InvalidConfiguration)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -295,32 +375,12 @@ def plain_value(value: Any) -> Any:
     return value.item() if getattr(value, "shape", None) == () else value  # type: ignore[union-attr] (of NumPy)
 
 
-def options_from(shape: type[T], values: Mapping[str, Any], name: str, **bases: Any) -> T:
-    """The options with these values by keyword.
-
-    Args:
-        bases: group -> the recipe of which the keywords of the group change single values.
-    """
-    known = {keyword.name: keyword for keyword in keywords_of(shape)}
-    plain: dict[str | None, dict[str, Any]] = {None: {}}  # group -> its values
-    for key, value in values.items():
-        if value is ...:
-            continue
-        value, keyword = plain_value(value), known[key]
-        choices = [typing.get_args(part) for part in union_parts(keyword.hint) if typing.get_origin(part) is Literal]
-        is_single = not (value is None or isinstance(value, list) or any(value in choice for choice in choices))
-        takes_several = _item_type(keyword.hint) is not None
-        plain.setdefault(keyword.group, {})[key] = [value] if takes_several and is_single else value
-    for keyword in known.values():
-        if keyword.default is dataclasses.MISSING and keyword.name not in plain[None]:
-            raise UsageError(f"{name}: {keyword.name}", "is missing", f"it is {first_clause(keyword.text)}")
-    groups = {}
-    for field in dataclasses.fields(typing.cast(Any, shape)):
-        if field.name in plain or field.name in bases:
-            base = bases.get(field.name, field.default)
-            changes = plain.get(field.name, {})
-            groups[field.name] = from_json(type(base), deep_merge(to_json(base), changes), name) if changes else base
-    return dataclasses.replace(from_json(shape, plain[None], name), **groups)  # type: ignore[type-var]
+def convert(option: Option, value: Any, subject: str) -> Any:
+    """A Python value converted to the type of an option; a single item may stand for a sequence."""
+    value = plain_value(value)
+    choices = [typing.get_args(part) for part in union_parts(option.hint) if typing.get_origin(part) is Literal]
+    is_single = not (value is None or isinstance(value, list) or any(value in choice for choice in choices))
+    return convert_value(option.hint, [value] if is_single and _item_type(option.hint) else value, subject)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -393,20 +453,27 @@ class Call:
     """The arguments of a call.
 
     Attributes:
+        values: path -> value, or rows in memory.
         row_keywords: keywords that may hold rows.
         files: keyword -> the file that holds its rows.
     """
 
     shape: type
     name: str
-    values: dict[str, Any]
+    values: dict[tuple[str, ...], Any]
     row_keywords: Sequence[str]
     files: dict[str, str] = dataclasses.field(default_factory=dict)
 
-    def path(self, keyword: str) -> Path | None:
-        """The value of a keyword if it is a path."""
-        value = self.values.get(keyword)
-        return Path(value) if isinstance(value, str | os.PathLike) else None
+    def pop(self, keyword: str) -> Any:
+        """The value of a keyword, which the options do not get; None if it is not given."""
+        return self.values.pop((keyword,), None)
+
+    def get(self, keyword: str) -> Any:
+        return self.values.get((keyword,))
+
+    def add(self, values: Values) -> None:
+        """Set what has no value yet."""
+        self.values.update({**values, **self.values})
 
     @contextmanager
     def rows_in(self, folder: Path, keep: bool = False) -> Iterator[None]:
@@ -415,7 +482,7 @@ class Call:
         Args:
             keep: leave the files if the block succeeds. Otherwise they and empty folders are removed.
         """
-        rows = {keyword: self.values[keyword] for keyword in self.row_keywords if is_rows(self.values.get(keyword))}
+        rows = {keyword: value for keyword in self.row_keywords if is_rows(value := self.get(keyword))}
         texts = {keyword: rows_as_json_lines(value, keyword) for keyword, value in rows.items()}
         new_folders = [path for path in (folder, folder.parent) if not path.exists()]
         written: list[Path] = []
@@ -439,9 +506,20 @@ class Call:
                     if path.is_dir() and not any(path.iterdir()):
                         shutil.rmtree(path, ignore_errors=True)
 
-    def options(self, **bases: Any) -> Any:
-        """The options of the command; see `options_from`."""
-        return options_from(self.shape, {**self.values, **self.files}, self.name, **bases)
+    def options(self, **groups: Any) -> Any:
+        """The options of the command.
+
+        Args:
+            groups: a value of a group, of which keywords change single values.
+        """
+        values = self.values | {(name,): group for name, group in groups.items()}
+        for option in options_of(self.shape):
+            if option.keyword in self.files:
+                values[option.path] = convert(option, self.files[option.keyword], self.name)
+            if option.is_required and option.path not in values:
+                remedy = f"it is {first_clause(option.text)}"
+                raise UsageError(f"{self.name}: {option.keyword}", "is missing", remedy)
+        return make_options(self.shape, values)
 
     def reworded(self, error: AlbertError, known: Iterable[str]) -> AlbertError:
         """The error with keywords in place of options, and of the files that hold their rows."""
@@ -462,7 +540,7 @@ def with_options(
     positional: Sequence[str],
     rows: Sequence[str] = (),
     omit: Sequence[str] = (),
-    extra: Sequence[Keyword] = (),
+    extra: Sequence[Option] = (),
 ) -> Callable[[Callable[[Call], T]], Callable[..., T]]:
     """Give a function the options of a command as keywords.
 
@@ -472,7 +550,9 @@ def with_options(
         omit: fields for the command line only: how to print.
         extra: keywords that the command lacks.
     """
-    known = {keyword.name: keyword for keyword in (*extra, *keywords_of(shape)) if keyword.name not in omit}
+    options = [*extra, *(option for option in options_of(shape) if option.keyword not in omit)]
+    words = {name.removeprefix("--").replace("-", "_") for option in options for name in option.names}
+    known = {each.keyword: each for each in (*extra, *keywords_of(shape)) if each.keyword not in omit}
     ordered = [*(known[key] for key in positional), *(known[key] for key in known if key not in positional)]
 
     def decorate(function: Callable[[Call], T]) -> Callable[..., T]:
@@ -483,22 +563,22 @@ def with_options(
                 only = f"only {' and '.join(positional)} may be given so"
                 raise UsageError(name, f"{len(args)} values have no keyword", only)
             arguments = [*zip(positional, args, strict=False), *kwargs.items()]
-            call = Call(shape, name, by_keyword(arguments, known, name), rows)
+            call = Call(shape, name, by_option(arguments, options, name, rows=rows), rows)
             try:
                 return function(call)
             except AlbertError as error:
-                raise call.reworded(error, known) from error
+                raise call.reworded(error, words) from error
 
         parameters = []
-        for keyword in ordered:
-            kind = Parameter.POSITIONAL_OR_KEYWORD if keyword.name in positional else Parameter.KEYWORD_ONLY
-            default = Parameter.empty if keyword.default is dataclasses.MISSING else keyword.default
-            annotation = _annotation(keyword, keyword.name in rows)
-            parameters.append(Parameter(keyword.name, kind, default=default, annotation=annotation))
+        for option in ordered:
+            kind = Parameter.POSITIONAL_OR_KEYWORD if option.keyword in positional else Parameter.KEYWORD_ONLY
+            default = Parameter.empty if option.is_required else option.default
+            annotation = _annotation(option, option.keyword in rows)
+            parameters.append(Parameter(option.keyword, kind, default=default, annotation=annotation))
         result = _TypeName(function.__annotations__["return"])
         signature = inspect.Signature(parameters, return_annotation=result)
         width = {"width": 116, "initial_indent": " " * 4, "subsequent_indent": " " * 8}
-        lines = [textwrap.fill(f"{each.name}: {options_as_keywords(each.text, known)}", **width) for each in ordered]
+        lines = [textwrap.fill(f"{each.keyword}: {options_as_keywords(each.text, words)}", **width) for each in ordered]
         wrapper.__doc__ = f"{inspect.cleandoc(function.__doc__ or '')}\n\nArgs:\n" + "\n".join(lines)
         wrapper.__annotations__ = {each.name: each.annotation for each in parameters} | {"return": result}
         vars(wrapper)["__signature__"] = signature
@@ -511,9 +591,9 @@ _PATH_OR_ID = ("model", "teacher", "init", "corpus")
 """Keywords that are strings on the command line because they may be Hub ids; in Python they may be paths too."""
 
 
-def _annotation(keyword: Keyword, takes_rows: bool) -> _TypeName:
-    shown, item = type_name(keyword.hint), _item_type(keyword.hint)
-    if keyword.name in _PATH_OR_ID:
+def _annotation(option: Option, takes_rows: bool) -> _TypeName:
+    shown, item = type_name(option.hint), _item_type(option.hint)
+    if option.keyword in _PATH_OR_ID:
         shown = re.sub(r"\bstr\b", "str | os.PathLike[str]", shown)
     if takes_rows:
         return _TypeName(f"Rows | {shown}" if item is not None else shown.replace("str | os.PathLike[str]", "Rows"))

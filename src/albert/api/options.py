@@ -3,14 +3,11 @@
 A field is an option of the command line and a keyword argument in Python. This module does not import torch."""
 
 import shlex
-from dataclasses import MISSING, dataclass, field, fields, replace
+from dataclasses import MISSING, dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import tyro
-from tyro.conf import Positional
-
-from albert.api.keywords import option_name
+from albert.api.keywords import GROUP, Argument, Positional, option_name
 from albert.model.config import Activation, ArchitectureChanges, Extension
 from albert.pretraining.recipe import RECIPES, Head, PretrainingRecipe
 from albert.pretraining.segments import SentenceObjective
@@ -30,7 +27,7 @@ from albert.text.readers import BadUtf8, DocumentBoundary, Reading
 class CorpusOptions:
     """Which text to read, and how."""
 
-    corpus: Annotated[Positional[tuple[str, ...]], tyro.conf.arg(metavar="CORPUS...")]
+    corpus: Annotated[tuple[str, ...], Argument(positional=True, metavar="CORPUS...")]
     """Files, folders or patterns: .txt, .jsonl, .csv, .tsv, .parquet, a Wikipedia dump (.xml), packed as .gz, .bz2, .xz
     or .zst; a folder that `datasets` saved; or hf://OWNER/NAME[/CONFIG][@REVISION]:SPLIT on the Hub."""
     text_field: str = Reading.text_field
@@ -195,6 +192,9 @@ class TrainTokenizer(CorpusOptions):
     replace: bool = False
 
 
+DEFAULT_SLURM = SlurmSettings()
+
+
 @dataclass(frozen=True, kw_only=True)
 class Prepare(CorpusOptions):
     """Turn text into token shards for pre-training, in parallel.
@@ -228,7 +228,7 @@ class Prepare(CorpusOptions):
     """Where the work runs: processes of this machine, or datatrove (here, on Ray, on Slurm); the bytes are the same."""
     plan: bool = False
     """Estimate time and sizes from a sample of the text, and write nothing."""
-    slurm: SlurmSettings = field(default_factory=SlurmSettings)
+    slurm: SlurmSettings = DEFAULT_SLURM
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -258,7 +258,7 @@ class Pretrain:
     change_dropout: float | None = None
     """Resume an unfinished run with another dropout, from its newest checkpoint."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    recipe: Annotated[PretrainingRecipe, tyro.conf.arg(name="")] = RECIPES["small"]
+    recipe: Annotated[PretrainingRecipe, GROUP] = RECIPES["small"]
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -297,8 +297,8 @@ class Finetune:
     """Your own tables without --dev: the share of the training rows that is held out as dev; 0.1 when not set."""
     statistics_only: bool = False
     """Show how the rows are read, their lengths and labels, and do not train."""
-    table: Annotated[TableOptions, tyro.conf.arg(name="")] = NO_TABLE_OPTIONS
-    architecture: Annotated[ArchitectureChanges, tyro.conf.arg(name="")] = NO_CHANGES
+    table: Annotated[TableOptions, GROUP] = NO_TABLE_OPTIONS
+    architecture: Annotated[ArchitectureChanges, GROUP] = NO_CHANGES
     depth: int | None = None
     """Number of layers to apply; as many as in training when not set. Half of the layers are half of the work."""
     exits: Literal["every"] | tuple[int, ...] | None = None
@@ -409,7 +409,7 @@ class Evaluate:
     """The split of a declared task; when not set dev, or with --submission the splits that its server scores."""
     dev: Path | None = None
     """Your own file, the one that the model was scored on when not set; with TASK a file in its layout."""
-    table: Annotated[TableOptions, tyro.conf.arg(name="")] = NO_TABLE_OPTIONS
+    table: Annotated[TableOptions, GROUP] = NO_TABLE_OPTIONS
     predictions: Path | None = None
     """Write one JSON object for each example."""
     submission: Path | None = None
@@ -429,7 +429,7 @@ class Evaluate:
     """For pretraining: print a JSON object instead of the table."""
     csv: bool = False
     """For pretraining: print a line of CSV for each model and task instead of the table."""
-    depths: Annotated[DepthOptions, tyro.conf.arg(name="")] = ALL_LAYERS
+    depths: Annotated[DepthOptions, GROUP] = ALL_LAYERS
     micro_batch_tokens: int = 8192
     """Tokens in one pass through the model."""
     revision: str | None = None

@@ -2,13 +2,11 @@
 
 They are parsed without importing torch or modules of training; the modules that do the work are imported afterwards."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import tyro
-from tyro.conf import Positional
-
+from albert.api.keywords import Argument, Positional
 from albert.cli.options import CommandGroup, Subcommand
 from albert.inference.abilities import ABILITIES
 from albert.inference.server.limits import Limits
@@ -71,7 +69,7 @@ class Predict(OpenedModel):
     """A text whose words are to be tagged."""
     words: bool = False
     """Split the text to tag at blanks only; otherwise the tokenizer splits it into words."""
-    choose: Annotated[tuple[str, ...], tyro.conf.arg(metavar="OPTION...")] = ()
+    choose: Annotated[tuple[str, ...], Argument(metavar="OPTION...")] = ()
     """Two or more options to choose from, given --context."""
     input: str | None = None
     """Many rows: .txt with a text on each line, .jsonl, .csv, .tsv, .parquet, also compressed (.gz); - is standard
@@ -89,7 +87,7 @@ class Predict(OpenedModel):
     """The field with the question."""
     context_field: str = "context"
     """The field with the text that contains the answer."""
-    options_field: Annotated[tuple[str, ...], tyro.conf.arg(metavar="FIELD...")] = ("options",)
+    options_field: Annotated[tuple[str, ...], Argument(metavar="FIELD...")] = ("options",)
     """The field with a list of options, or one field for each option."""
     prefix: str = "predicted_"
     """Prefix of the names of answer fields."""
@@ -107,6 +105,9 @@ class Predict(OpenedModel):
     num_attention_heads: int | None = None
     json: bool = False
     """Print JSON instead of a table."""
+
+
+LIMITS = Limits()
 
 
 @dataclass(frozen=True)
@@ -131,7 +132,7 @@ class Serve(OpenedModel):
     """Threads of the model; all cores by default."""
     drain_timeout: float = 30.0
     """Maximum seconds for accepted requests after SIGTERM."""
-    limits: Limits = field(default_factory=Limits)
+    limits: Limits = LIMITS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,7 +157,7 @@ class Convert:
     """The albert_config.json, if it is not beside the checkpoint."""
     tokenizer: Path | None = None
     """A SentencePiece model, a WordPiece vocabulary, or a directory with one, if it is not beside SOURCE."""
-    without_tokenizer: tyro.conf.FlagCreatePairsOff[bool] = False
+    without_tokenizer: Annotated[bool, Argument(has_off=False)] = False
     """Write the model alone."""
     lower_case: bool = True
     """For a vocabulary without settings: whether the model was trained on lower-cased text."""
@@ -170,7 +171,7 @@ class Convert:
     """The number of layers, instead of SOURCE's; the weights of shared layers do not show it."""
     one_output: Literal["regression", "multiple_choice"] | None = None
     """The meaning of a TensorFlow classifier's single output: a score as in STS-B, or that of an option as in RACE."""
-    labels: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME...")] = ()
+    labels: Annotated[tuple[str, ...], Argument(metavar="NAME...")] = ()
     """The names of a classifier's outputs, in order."""
     dtype: Literal["float32", "bfloat16", "float16"] | None = None
     """Data type of the weights; that of SOURCE by default."""
@@ -246,7 +247,7 @@ class AnalyzeLayers:
     Example: albert analyze layers albert/albert-base-v2 runs/mine --text my_text/
     """
 
-    models: Annotated[Positional[tuple[str, ...]], tyro.conf.arg(metavar="MODEL...")]
+    models: Annotated[tuple[str, ...], Argument(positional=True, metavar="MODEL...")]
     """Model directories, runs, or Hub ids."""
     text: tuple[str, ...] = ()
     """Files or folders with text; the held-out chapters of the embedded sample by default."""

@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-import tyro
 from rich.console import Console
 from rich.text import Text
-from tyro.conf import Positional
 
+from albert.api.keywords import Argument, Positional
 from albert.api.options import Prepare, TrainTokenizer
 from albert.api.text import preparation_rows, run_prepare, run_train_tokenizer
 from albert.cli.main import load_command
@@ -88,7 +87,7 @@ class Merge:
     Example: albert merge corpus-2024 corpus-2025 --output corpus
     """
 
-    corpora: Annotated[Positional[tuple[Path, ...]], tyro.conf.arg(metavar="CORPUS...")]
+    corpora: Annotated[tuple[Path, ...], Argument(positional=True, metavar="CORPUS...")]
     """Two or more prepared corpora."""
     output: Path
     """The directory to create."""
@@ -120,7 +119,7 @@ class Verify:
     Example: albert verify runs/mine corpus
     """
 
-    paths: Annotated[Positional[tuple[Path, ...]], tyro.conf.arg(metavar="PATH...")]
+    paths: Annotated[tuple[Path, ...], Argument(positional=True, metavar="PATH...")]
     """Directories that albert wrote."""
 
 
@@ -194,7 +193,7 @@ class Plot:
     Example: albert plot runs/small runs/deep --against minutes
     """
 
-    runs: Annotated[Positional[tuple[Path, ...]], tyro.conf.arg(metavar="RUN...")]
+    runs: Annotated[tuple[Path, ...], Argument(positional=True, metavar="RUN...")]
     """Output directories of `albert pretrain` or `albert finetune`."""
     against: Literal["steps", "tokens", "minutes"] = "steps"
     """The horizontal axis; minutes count updates, without evaluations and saves."""
@@ -206,8 +205,6 @@ class Plot:
 
 def plot(args: Plot) -> None:
     """Run `albert plot`."""
-    if not args.runs:
-        raise UsageError("albert plot", "no run is named", "albert plot RUN... --output curves.png")
     if len({run.resolve() for run in args.runs}) < len(args.runs):
         raise UsageError("albert plot", "a run is named twice")
     check_png(args.output)
@@ -323,7 +320,7 @@ class Encode:
     Example: albert tokenizer encode --tokenizer tokenizer "This is a test"
     """
 
-    text: Annotated[Positional[tuple[str, ...]], tyro.conf.arg(metavar="[TEXT...]")] = ()
+    text: Annotated[tuple[str, ...], Argument(positional=True, metavar="[TEXT...]")] = ()
     """One or several texts."""
     tokenizer: Path
     """A directory with a tokenizer (a model has one), a spiece.model, vocab.txt or tokenizer.json."""
@@ -338,7 +335,7 @@ class Decode:
     Example: albert tokenizer decode --tokenizer tokenizer 48 25 21 1289
     """
 
-    ids: Annotated[Positional[tuple[int, ...]], tyro.conf.arg(metavar="[ID...]")] = ()
+    ids: Annotated[tuple[int, ...], Argument(positional=True, metavar="[ID...]")] = ()
     """The ids of one text."""
     tokenizer: Path
     """A directory with a tokenizer (a model has one), a spiece.model, vocab.txt or tokenizer.json."""

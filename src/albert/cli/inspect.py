@@ -211,8 +211,6 @@ def _score(figure: Figure) -> str | Text:
 
 def layers(args: AnalyzeLayers) -> None:
     """Run `albert analyze layers`."""
-    if not args.models:
-        raise UsageError("albert analyze layers", "no model is named", "albert analyze layers MODEL...")
     check_png(args.output)
     check_at_least(args, 1, "passages", "words")
     texts = (

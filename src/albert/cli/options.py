@@ -1,10 +1,8 @@
-"""Command lines: options read from dataclasses by tyro, their help, groups of commands, shell completion."""
+"""Command lines: options read into dataclasses, their help, groups of commands, shell completion."""
 
-import contextlib
 import dataclasses
 import inspect
-import io
-import os
+import itertools
 import re
 import shlex
 import shutil
@@ -12,31 +10,27 @@ import sys
 import textwrap
 import tomllib
 import typing
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
-import tyro
-from tyro.conf import Positional
-
 from albert.api.keywords import (
     EARLIER_NAMES,
+    Argument,
+    Option,
+    Values,
     canonical_name,
     first_clause,
-    keywords_of,
-    option_fields,
+    make_options,
     option_name,
-    read_options,
-    short_names,
+    options_of,
     suggestion,
     switch_value,
     union_parts,
 )
 from albert.cli.main import COMMANDS, load_command
-from albert.cli.render import UNWRAPPED
 from albert.runtime.environment import load_by_name
 from albert.runtime.errors import UsageError, did_you_mean
 
@@ -46,178 +40,124 @@ COMMON: dict[str, str] = _TEXTS["common"]
 METAVARS = {"model": "MODEL", "init": "MODEL", "teacher": "MODEL", "intermediate": "MODEL", "revision": "REVISION"}
 """Fields of type str -> their placeholder in the help."""
 
-_POSITIONAL = typing.get_args(Positional[str])[1]
-_NO_OFF_SWITCH = typing.get_args(tyro.conf.FlagCreatePairsOff[bool])[1]
-_POSITIONAL_MODELS = ("model", "models", "what", "source")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Option:
-    """One option or positional argument of a command.
-
-    Attributes:
-        long: `--group.field`, as tyro calls it; "" for positional arguments.
-        short: the usual name without the group if there is one, else `long`.
-        off: `--no-...` of switches, else "".
-        choices: the allowed values, if they are few; True and False for a switch that may be left unset.
-        default: as text; "" for none.
-        section: the field that holds the group of the option, "" for fields of the command itself.
-    """
-
-    field: str
-    long: str
-    short: str
-    off: str
-    metavar: str
-    choices: tuple[str, ...]
-    doc: str
-    default: str
-    section: str
-    is_required: bool
-
-    @property
-    def name(self) -> str:
-        return self.short.removeprefix("--") or self.field
-
-
-def options_of(shape: type[Any]) -> list[Option]:
-    """Every option of a dataclass, positional arguments first."""
-    options = list(_walk(shape, None, ""))
-    names = short_names([option.long for option in options])
-    named = [dataclasses.replace(each, short=next(iter(names.get(each.long, ())), each.long)) for each in options]
-    return sorted(named, key=lambda option: option.long != "")
-
-
-def _walk(shape: type[Any], value: Any, section: str, prefix: str = "") -> Iterator[Option]:
-    for field in option_fields(shape):
-        hint, markers = field.hint, field.markers
-        name = next((m.name for m in markers if getattr(m, "name", None) is not None), field.name)
-        long = ".".join(part for part in (prefix, name.replace("_", "-")) if part)
-        default = getattr(value, field.name) if value is not None else field.default
-        if dataclasses.is_dataclass(hint):
-            yield from _walk(typing.cast(type, hint), default, field.name if long else section, long)
-            continue
-        is_switch = hint in (bool, bool | None)
-        outer, _, last = long.rpartition(".")
-        metavar = next((m.metavar for m in markers if getattr(m, "metavar", None)), None) or _metavar(hint)
-        if metavar.startswith("STR"):
-            metavar = metavar.replace("STR", METAVARS.get(field.name, "STR"))
-        positional = _POSITIONAL in markers
-        if positional and metavar in ("STR", "PATH", "MODEL"):
-            metavar = field.name.upper() if default is dataclasses.MISSING else f"[{field.name.upper()}]"
-        yield Option(
-            field=field.name,
-            long="" if positional else f"--{long}",
-            short="",
-            off="" if not is_switch or _NO_OFF_SWITCH in markers else f"--{outer and outer + '.'}no-{last}",
-            metavar="" if is_switch else metavar,
-            choices=_choices(hint),
-            doc=field.text,
-            default=_default_text(default, is_switch),
-            section=section,
-            is_required=default is dataclasses.MISSING,
-        )
-
-
-def _metavar(hint: Any) -> str:
-    names = []
-    for part in union_parts(hint):
-        args = typing.get_args(part)
-        if typing.get_origin(part) is typing.Literal:
-            names.append(str(args[0]) if len(args) == 1 else "{" + ",".join(map(str, args)) + "}")
-        elif typing.get_origin(part) is tuple:
-            several = len(args) == 2 and args[1] is Ellipsis
-            names.append(f"{_metavar(args[0])}..." if several else " ".join(map(_metavar, args)))
-        elif part is bool:
-            names.append("{True,False}")
-        elif part is not type(None):
-            names.append("PATH" if part is Path else part.__name__.upper())
-    return "|".join(names)
-
-
-def _choices(hint: Any) -> tuple[str, ...]:
-    choices: list[str] = []
-    for part in union_parts(hint):
-        if typing.get_origin(part) is typing.Literal:
-            choices += map(str, typing.get_args(part))
-        elif typing.get_origin(part) is tuple:
-            choices += _choices(typing.get_args(part)[0])
-        elif part is bool and hint is not bool:
-            choices += ["True", "False"]
-    return tuple(choices)
-
-
-def _default_text(default: Any, is_switch: bool) -> str:
-    if default is dataclasses.MISSING or default is None or default == () or (is_switch and not default):
-        return ""
-    if is_switch:
-        return "on"
-    return " ".join(map(str, default)) if isinstance(default, tuple) else str(default)
-
-
 # --------------------------------------------------------------------------------------------------------------------
-# Arguments with every option under the name that tyro has for it.
+# Parsing.
+
+T = TypeVar("T")
+_OPTION = re.compile(r"--?[A-Za-z]")
 
 
-def canonical_arguments(shape: type[Any], arguments: Sequence[str], program: str) -> list[str]:
-    """The arguments with tyro's names of options, and positional arguments without a name."""
-    index: dict[str, tuple[str, str | None]] = {}  # name -> tyro's argument, and the value that the name stands for
-    positional: dict[str, Option] = {}
-    for option in options_of(shape):
-        if not option.long:
-            positional[option_name(option.field)] = option
-            continue
-        is_tristate = bool(option.off and option.choices)  # tyro reads a switch that may be unset as a value
-        index |= dict.fromkeys((option.long, option.short), (option.long, "True" if is_tristate else None))
-        if option.off:
-            short_off = option.off if option.short == option.long else f"--no-{option.short.removeprefix('--')}"
-            target = (option.long, "False") if is_tristate else (option.off, None)
-            index |= dict.fromkeys((option.off, short_off), target)
-    model = next((option for option in positional.values() if option.field in _POSITIONAL_MODELS), None)
-    if model is not None:
-        positional.setdefault("--model", model)
-    known = {*index, *positional}
-    first: list[str] = []  # values of positional arguments that were named: here no option takes them
-    words: list[str] = []
+def parse(shape: type[T], arguments: Sequence[str], program: str, defaults: Values | None = None) -> T:
+    """Read arguments into a dataclass; `--help` and `--help-all` print the help and exit.
+
+    Args:
+        shape: a dataclass, whose docstring is the help text if `help.toml` has none.
+        defaults: path of fields -> a default that replaces the class's own, such as a recipe.
+    """
+    options = options_of(shape, defaults)
+    if any(word in HELP_FLAGS for word in arguments):
+        show_help(shape, options, program, "--help-all" in arguments)
+        raise SystemExit(0)
+    values = {**(defaults or {}), **typed_values(options, arguments, program)}
+    for option in options:
+        if option.is_required and option.path not in values:
+            if option.marks.positional:
+                raise UsageError(program, f"{metavar(option)} is missing", f"see {program} --help")
+            remedy = f"it is {first_clause(option.text)}; see {program} --help"
+            raise UsageError(option.names[-1], "is missing", remedy)
+    return typing.cast(T, make_options(shape, values))
+
+
+def typed_values(options: Sequence[Option], arguments: Sequence[str], program: str) -> dict[tuple[str, ...], Any]:
+    """The values in arguments, by path."""
+    index = {name: (option, True) for option in options for name in option.names}
+    for option in options:
+        if option.is_switch and option.marks.has_off:
+            index |= {option.off_name(name): (option, False) for name in option.names}
+    values: dict[tuple[str, ...], Any] = {}
+    unnamed: list[str] = []
     rest = list(arguments)
     while rest:
         word = rest.pop(0)
-        if word == "--":
-            words += [word, *rest]
-            break
-        if not re.match(r"--?[A-Za-z]", word):
-            words.append(word)
+        if not _OPTION.match(word):
+            unnamed += rest if word == "--" else [word]
+            rest = [] if word == "--" else rest
             continue
         name, equals, value = word.partition("=")
-        name = name.replace("_", "-")
-        usual = canonical_name(name, known)
-        if usual is not None and usual == EARLIER_NAMES.get(name):
+        name, words = name.replace("_", "-"), [value] if equals else []
+        usual = canonical_name(name, index)
+        if usual is None:
+            switch, setting = switch_value(name)
+            usual, words = canonical_name(switch, index), [setting]
+        elif usual == EARLIER_NAMES.get(name):
             print(f"albert: note: {name} is now called {usual}", file=sys.stderr)
-        switch, setting = switch_value(name)
-        if usual is None and (option := canonical_name(switch, known)):
-            words += [index[option][0], setting]
-        elif usual is None:
-            remedy = suggestion(name, known) or "--help shows the usual options, --help-all all of them"
+        if usual is None:
+            remedy = suggestion(name, index) or "--help shows the usual options, --help-all all of them"
             raise UsageError(f"{program}: {name}", "unknown option", remedy)
-        elif usual in positional:
-            several = positional[usual].metavar.rstrip("]").endswith("...")
-            values = [value] if equals else []
-            while not equals and rest and not re.match(r"--?[A-Za-z]", rest[0]) and (several or not values):
-                values.append(rest.pop(0))
-            first += values
-        elif (constant := index[usual][1]) is not None:
-            words += [index[usual][0], value or (rest.pop(0) if rest[:1] in (["True"], ["False"]) else constant)]
-        else:
-            words.append(index[usual][0] + equals + value)
-    return [*first, *words]
+        option, is_on = index[usual]
+        if option.is_switch:
+            words = words or ([rest.pop(0)] if rest[:1] in (["True"], ["False"]) else ["True"])
+        elif not words:
+            words = list(itertools.takewhile(lambda each: not _OPTION.match(each), rest))[: _width(option.hint)]
+            del rest[: len(words)]
+        value = _from_words(option.hint, words, f"{program}: {name}")
+        values[option.path] = value if is_on else not value
+    for option in options:
+        if option.marks.positional and option.path not in values and unnamed:
+            words, unnamed = unnamed[: _width(option.hint)], unnamed[_width(option.hint) :]
+            values[option.path] = _from_words(option.hint, words, f"{program}: {metavar(option)}")
+    if unnamed:
+        raise UsageError(program, f"{unnamed[0]} has no option before it", f"see {program} --help")
+    return values
 
 
-def check_required(shape: type[Any], words: Sequence[str], program: str) -> None:
-    """Raises UsageError when a required option is missing."""
-    present = {word.partition("=")[0] for word in words}
-    for option in options_of(shape):
-        if option.is_required and option.long and option.long not in present:
-            raise UsageError(option.long, "is missing", f"it is {first_clause(option.doc)}; see {program} --help")
+def _width(hint: Any) -> int:
+    """The largest number of words of a value."""
+    widths = []
+    for part in union_parts(hint):
+        items = typing.get_args(part) if typing.get_origin(part) is tuple else ()
+        widths.append(sys.maxsize if Ellipsis in items else sum(map(_width, items)) or 1)
+    return max(widths)
+
+
+def _from_words(hint: Any, words: Sequence[str], subject: str) -> Any:
+    """The value that words stand for; raises UsageError."""
+    errors = []
+    for part in union_parts(hint):
+        try:
+            if part is type(None) and list(words) == ["None"]:
+                return None
+            if typing.get_origin(part) is tuple:
+                return _several_from_words(typing.get_args(part), words, subject)
+            if part is not type(None):
+                return _one_from_words(part, words, subject)
+        except UsageError as error:
+            errors.append(error)
+    raise errors[0]
+
+
+def _several_from_words(items: tuple[Any, ...], words: Sequence[str], subject: str) -> tuple[Any, ...]:
+    if Ellipsis in items:
+        items = items[:1] * -(-len(words) // _width(items[0]))
+    ends = [0, *itertools.accumulate(map(_width, items))]
+    if ends[-1] != len(words):
+        raise UsageError(subject, f"needs {ends[-1]} values, {len(words)} are given")
+    parts = (words[begin:end] for begin, end in itertools.pairwise(ends))
+    return tuple(_from_words(item, part, subject) for item, part in zip(items, parts, strict=True))
+
+
+def _one_from_words(kind: Any, words: Sequence[str], subject: str) -> Any:
+    if len(words) != 1:
+        raise UsageError(subject, "needs a value")
+    choices = {str(choice): choice for choice in typing.get_args(kind) or (True, False)}
+    if typing.get_origin(kind) is Literal or kind is bool:
+        if words[0] not in choices:
+            raise UsageError(subject, f"{words[0]!r} is not a choice", did_you_mean(words[0], choices))
+        return choices[words[0]]
+    try:
+        return kind(words[0])
+    except ValueError as error:
+        raise UsageError(subject, f"{words[0]!r} is not {'a whole number' if kind is int else 'a number'}") from error
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -245,16 +185,17 @@ def help_text(program: str) -> str | None:
     return text
 
 
-def show_help(shape: type[Any], program: str, is_all: bool) -> None:
+def show_help(shape: type[Any], options: Sequence[Option], program: str, is_all: bool) -> None:
     """Print the description of a command with one example and its usual options, or with everything."""
     width = min(shutil.get_terminal_size().columns, _WIDEST) if sys.stdout.isatty() else _WIDTH
     about, examples = split_description(help_text(program) or inspect.getdoc(shape) or "")
-    options = options_of(shape)
     by_name = {option.name: option for option in options}
     common = COMMON.get(_without_recipe(program))
     chosen = options if is_all or common is None else [by_name[name] for name in common.split()]
     required = [
-        f"{option.long} {option.metavar}".strip() for option in options if not option.long or option.is_required
+        metavar(each) if each.marks.positional else f"{each.names[-1]} {metavar(each)}"
+        for each in options
+        if each.marks.positional or each.is_required
     ]
     usage = " ".join(["usage:", program, "[OPTIONS]", *required])
     head = textwrap.wrap(usage, width, subsequent_indent=" " * 8)
@@ -297,18 +238,64 @@ def split_description(description: str) -> tuple[list[str], list[list[str]]]:
     return about, examples
 
 
+def metavar(option: Option) -> str:
+    """The placeholder of a value; empty for a switch."""
+    field, placeholder = option.path[-1], option.marks.metavar or _metavar(option.hint)
+    if placeholder.startswith("STR"):
+        placeholder = placeholder.replace("STR", METAVARS.get(field, "STR"))
+    if option.marks.positional and placeholder in ("STR", "PATH", "MODEL"):
+        return field.upper() if option.is_required else f"[{field.upper()}]"
+    return "" if option.is_switch else placeholder
+
+
+def _metavar(hint: Any) -> str:
+    names = []
+    for part in union_parts(hint):
+        args = typing.get_args(part)
+        if typing.get_origin(part) is Literal:
+            names.append(str(args[0]) if len(args) == 1 else "{" + ",".join(map(str, args)) + "}")
+        elif typing.get_origin(part) is tuple:
+            names.append(f"{_metavar(args[0])}..." if Ellipsis in args else " ".join(map(_metavar, args)))
+        elif part is not type(None):
+            names.append("PATH" if part is Path else part.__name__.upper())
+    return "|".join(names)
+
+
+def choices_of(hint: Any) -> tuple[str, ...]:
+    """The allowed values of a type, if they are few; of a switch that may be unset True and False."""
+    choices: list[str] = ["True", "False"] if hint == bool | None else []
+    for part in union_parts(hint):
+        if typing.get_origin(part) is Literal:
+            choices += map(str, typing.get_args(part))
+        elif typing.get_origin(part) is tuple:
+            choices += choices_of(typing.get_args(part)[0])
+    return tuple(choices)
+
+
+def default_text(option: Option) -> str:
+    """The default as text; "" for none."""
+    default = option.default
+    if option.is_required or default is None or default == () or default is False:
+        return ""
+    if default is True:
+        return "on"
+    return " ".join(map(str, default)) if isinstance(default, tuple) else str(default)
+
+
 def _option_lines(option: Option, width: int, is_all: bool) -> list[str]:
     """The names of an option, and its first sentence or all of its help."""
-    names = [option.short]
-    if is_all:
-        names = list(dict.fromkeys([option.short, option.long, option.off]))
-    elif option.default == "on":
-        names = ["--[no-]" + option.short.removeprefix("--")]
-    left = "  " + " ".join(part for part in (", ".join(filter(None, names)), option.metavar) if part)
-    doc = re.sub(r"(^|\. )None:", r"\1Not set:", option.doc).replace("None:", "not set:")
+    usual, default = option.names[0], default_text(option)
+    names = [] if option.marks.positional else [usual]
+    if is_all and names:
+        off = [option.off_name(option.names[-1])] if option.is_switch and option.marks.has_off else []
+        names = [*option.names, *off]
+    elif default == "on":
+        names = [f"--[no-]{option.name}"]
+    left = "  " + " ".join(part for part in (", ".join(names), metavar(option)) if part)
+    doc = re.sub(r"(^|\. )None:", r"\1Not set:", option.text).replace("None:", "not set:")
     if not is_all and (sentence := re.search(r"(?<!e\.g)(?<!i\.e)\.(?= (?!When not set)|$)", doc)):
         doc = doc[: sentence.end()]
-    notes = ["(required)" if option.is_required else f"(default: {option.default})" if option.default else ""]
+    notes = ["(required)" if option.is_required else f"(default: {default})" if default else ""]
     text = textwrap.wrap(" ".join(filter(None, [doc, *notes])), width - _LEFT, break_on_hyphens=False) or [""]
     indented = [" " * _LEFT + line for line in text]
     if len(left) < _LEFT - 1:
@@ -316,68 +303,6 @@ def _option_lines(option: Option, width: int, is_all: bool) -> list[str]:
     if len(left) <= width:
         return [left, *indented]
     return [*textwrap.wrap(left.replace(",", ", "), width, initial_indent="  ", subsequent_indent=" " * 6), *indented]
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# Parsing.
-
-T = TypeVar("T")
-_BOX = re.compile(r"[\u2500-\u257f]")
-
-
-@contextmanager
-def columns(number: int) -> Iterator[None]:
-    """Set COLUMNS, which libraries take for the width of the terminal, for the duration of the block."""
-    before = {"COLUMNS": os.environ["COLUMNS"]} if "COLUMNS" in os.environ else {}
-    os.environ["COLUMNS"] = str(number)
-    try:
-        yield
-    finally:
-        del os.environ["COLUMNS"]
-        os.environ.update(before)
-
-
-def parse(
-    shape: type[T],
-    arguments: Sequence[str],
-    program: str,
-    defaults: Mapping[str, Any] | None = None,
-) -> T:
-    """Read arguments into a dataclass; `--help` and `--help-all` print the help and exit.
-
-    Args:
-        shape: a dataclass, whose docstring is the help text if `help.toml` has none.
-        defaults: field -> a default that replaces the class's own, such as a recipe.
-    """
-    if defaults:  # a default instance for tyro would need values for the required fields too
-        hints = typing.get_type_hints(shape, include_extras=True)
-        fields = [(name, hints[name], dataclasses.field(default=value)) for name, value in defaults.items()]
-        shape = dataclasses.make_dataclass(shape.__name__, fields, bases=(shape,), frozen=True, kw_only=True)
-    if any(word in HELP_FLAGS for word in arguments):
-        show_help(shape, program, "--help-all" in arguments)
-        raise SystemExit(0)
-    words = canonical_arguments(shape, arguments, program)
-    check_required(shape, words, program)
-    output = io.StringIO()
-    try:
-        with columns(UNWRAPPED), contextlib.redirect_stderr(output), contextlib.redirect_stdout(output):
-            value = tyro.cli(shape, args=words, prog=program)
-    except SystemExit as end:
-        why = _message(output.getvalue())
-        if why.startswith("Missing from"):
-            missing = [option.metavar for option in options_of(shape) if option.is_required and not option.long]
-            why = f"{' '.join(missing)} is missing"
-        raise UsageError(program, why, f"see {program} --help") from end
-    sys.stderr.write(output.getvalue())
-    return typing.cast(T, value)
-
-
-def _message(box: str) -> str:
-    """The text of tyro's boxed message, without the frame and the advice to read the help."""
-    words = " ".join(_BOX.sub(" ", box).split())
-    words = re.sub(r"^.*? -{5,} ", "", words, count=1)  # the heading and its rule
-    words = re.sub(r" ?(For full helptext|-{5,}).*$", "", words).rstrip(".")
-    return words or "the arguments cannot be read"
 
 
 def check_at_least(options: Any, least: int, *names: str) -> None:
@@ -392,24 +317,6 @@ def check_png(output: Path) -> None:
     """Raises UsageError for a picture that is not a PNG."""
     if output.suffix.lower() != ".png":
         raise UsageError(f"--output {output}", "must end in .png", "choose a name that ends in .png")
-
-
-NOT_IN_RECIPES = ("recipe_file", "print_recipe")
-"""Fields of options that a recipe file does not contain."""
-
-
-def defaults_from_file(shape: type[Any], arguments: Sequence[str]) -> dict[str, Any]:
-    """The defaults for `parse` in the file after --recipe: TOML or JSON, options with _ for -."""
-    path = raw_value(arguments, "--recipe")
-    if path is None:
-        return {}
-    defaults = read_options(shape, Path(path), NOT_IN_RECIPES)
-    for keyword in keywords_of(shape):
-        if keyword.group is not None and keyword.name in defaults:
-            group = defaults.get(keyword.group, getattr(shape, keyword.group))
-            changed = {keyword.name: defaults.pop(keyword.name)}
-            defaults[keyword.group] = dataclasses.replace(group, **changed)
-    return defaults
 
 
 def raw_value(arguments: Sequence[str], option: str) -> str | None:
@@ -497,7 +404,7 @@ class Completion:
     Example: albert completion bash > ~/.local/share/bash-completion/completions/albert
     """
 
-    shell: Annotated[Positional[Literal["bash", "zsh", "fish"]], tyro.conf.arg(metavar="{bash,zsh,fish}")]
+    shell: Annotated[Literal["bash", "zsh", "fish"], Argument(positional=True, metavar="{bash,zsh,fish}")]
     """The shell."""
 
 
@@ -505,7 +412,11 @@ def completion(args: Completion) -> None:
     """Run `albert completion`."""
     commands = all_commands()
     parts = {name: tuple(command.parts) for name, command in commands.items() if isinstance(command, CommandGroup)}
-    options = {name: options_of(command.shape) for name, command in commands.items() if isinstance(command, Subcommand)}
+    options = {
+        name: [option for option in options_of(command.shape) if not option.marks.positional]
+        for name, command in commands.items()
+        if isinstance(command, Subcommand)
+    }
     print({"bash": bash_script, "zsh": zsh_script, "fish": fish_script}[args.shell](parts, options), end="")
 
 
@@ -527,9 +438,8 @@ def first_words() -> dict[str, tuple[str, ...]]:
 
 
 def _flags(options: list[Option]) -> list[str]:
-    named = [option for option in options if option.long]
-    off = [f"--no-{option.short.removeprefix('--')}" for option in named if option.default == "on"]
-    return [*(option.short for option in named), *off, "--help", "--help-all"]
+    off = [f"--no-{option.name}" for option in options if option.default is True]
+    return [*(f"--{option.name}" for option in options), *off, "--help", "--help-all"]
 
 
 def _quoted(words: tuple[str, ...] | list[str]) -> str:
@@ -545,13 +455,16 @@ def bash_script(parts: dict[str, tuple[str, ...]], options: dict[str, list[Optio
         "        fi\n"
         '        command="$command ${{COMP_WORDS[2]}}" place=3 ;;'
     )
-    values = ((f"{name} {option.short}", option) for name, each in options.items() for option in each if option.long)
+    values = {
+        f"{name} --{option.name}": choices
+        for name, each in options.items()
+        for option in each
+        if (choices := choices_of(option.hint))
+    }
     cases = {
         "COMMANDS": [_quoted([*COMMANDS, "--help", "--version"])],
         "PARTS": [f"    {name})\n{part_case.format(_quoted(words))}" for name, words in parts.items()],
-        "VALUES": [
-            f"    {shlex.quote(name)}) words={_quoted(option.choices)} ;;" for name, option in values if option.choices
-        ],
+        "VALUES": [f"    {shlex.quote(name)}) words={_quoted(words)} ;;" for name, words in values.items()],
         "OPTIONS": [f"        {shlex.quote(name)}) words={_quoted(_flags(each))} ;;" for name, each in options.items()],
         "FIRST": [f"        {command}) words={_quoted(words)} ;;" for command, words in first_words().items()],
     }
@@ -575,11 +488,11 @@ def fish_script(parts: dict[str, tuple[str, ...]], options: dict[str, list[Optio
         lines.append(f"{no_files}-n '__albert_at {name}; and __albert_words 2' -a {_fish(' '.join(words))}")
     for command, each in options.items():
         at = f"-n '__albert_at {command}' -l"
-        for option in (option for option in each if option.long):
-            name = option.short.removeprefix("--")
-            values = f" -x -a {_fish(' '.join(option.choices))}" if option.choices else " -r" * bool(option.metavar)
-            lines.append(f"{at} {name}{values} -d {_fish(option.doc.split('. ')[0])}")
-            lines += [f"{at} no-{name}"] if option.default == "on" else []
+        for option in each:
+            choices = choices_of(option.hint)
+            values = f" -x -a {_fish(' '.join(choices))}" if choices else " -r" * bool(metavar(option))
+            lines.append(f"{at} {option.name}{values} -d {_fish(option.text.split('. ')[0])}")
+            lines += [f"{at} no-{option.name}"] if option.default is True else []
     script = (files("albert.cli") / "completion.fish").read_text(encoding="utf-8")
     return script + "".join(f"complete -c albert {line}\n" for line in lines)
 

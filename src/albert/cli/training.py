@@ -6,22 +6,13 @@ from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import tyro
 from rich.console import Console
-from tyro.conf import Positional
 
 from albert.api.functions import CONTINUE, init_of, recipe_of, run_pretrain, scale_recipe
+from albert.api.keywords import GROUP, Argument, Positional, read_options
 from albert.api.options import Evaluate, Finetune, Pretrain, Push
 from albert.cli.main import load_command
-from albert.cli.options import (
-    HELP_FLAGS,
-    NOT_IN_RECIPES,
-    CommandGroup,
-    Subcommand,
-    defaults_from_file,
-    parse,
-    raw_value,
-)
+from albert.cli.options import HELP_FLAGS, CommandGroup, Subcommand, parse, raw_value
 from albert.cli.render import facts, open_console
 from albert.experiments.price import Rates
 from albert.pretraining.masking import MaskingRecipe
@@ -37,7 +28,7 @@ from albert.training.run_folder import RunFolder
 class PretrainCommand(Pretrain):
     """Data, output, starting point, and the values of the recipe, also from a file."""
 
-    recipe_file: Annotated[Path | None, tyro.conf.arg(name="recipe")] = None
+    recipe_file: Annotated[Path | None, Argument(name="recipe")] = None
     """A TOML or JSON file with values that replace RECIPE's, or base's without RECIPE."""
     print_recipe: bool = False
     """Print the recipe as TOML for --recipe; do not train."""
@@ -56,8 +47,8 @@ def pretrain(arguments: list[str]) -> None:
     console = open_console(soft_wrap=False, highlight=True, quiet=prints or not world().is_first)
     recipe = RECIPES["base"] if name is None else _named_recipe(name, words)
     recipe = recipe if file is None else read_recipe(Path(file), recipe)
-    defaults: dict[str, Any] = {"recipe": _scaled_recipe(recipe, words, console)}
-    defaults |= {"data": (), "output": Path()} if prints else {}
+    defaults: dict[tuple[str, ...], Any] = {("recipe",): _scaled_recipe(recipe, words, console)}
+    defaults |= {("data",): (), ("output",): Path()} if prints else {}
     program = "albert pretrain" if name is None else f"albert pretrain {name}"
     options = parse(PretrainCommand, words, program, defaults)
     if options.print_recipe:
@@ -127,7 +118,7 @@ def _show_result(console: Console, result: Any) -> None:
 class FinetuneCommand(Finetune):
     """Task, data, model and recipe; with options from a file."""
 
-    recipe_file: Annotated[Path | None, tyro.conf.arg(name="recipe")] = None
+    recipe_file: Annotated[Path | None, Argument(name="recipe")] = None
     """A TOML or JSON file with options of this command, by their names with _ for -; flags override it."""
     print_recipe: bool = False
     """Print the options as a TOML file with comments, for --recipe, and do not train."""
@@ -135,12 +126,13 @@ class FinetuneCommand(Finetune):
 
 def finetune(arguments: list[str]) -> None:
     """Read the options, and run `albert finetune`."""
-    defaults = defaults_from_file(FinetuneCommand, arguments)
+    path = raw_value(arguments, "--recipe")
+    defaults = {} if path is None else read_options(Finetune, Path(path))
     if raw_value(arguments, "--print-recipe") is not None:
-        options = parse(FinetuneCommand, arguments, "albert finetune", {"model": "", **defaults})
+        options = parse(FinetuneCommand, arguments, "albert finetune", {("model",): "", **defaults})
         print(f"# Options of `albert finetune`, from: {shlex.join(['albert', 'finetune', *arguments])}\n")
         groups = [field.name for field in fields(options) if is_dataclass(field.default)]
-        print(to_toml(options, inline=groups, leave_out=NOT_IN_RECIPES), end="")
+        print(to_toml(options, inline=groups, leave_out=("recipe_file", "print_recipe")), end="")
     else:
         options = parse(FinetuneCommand, arguments, "albert finetune", defaults)
         load_command("albert.cli.tasks").finetune(options)
@@ -173,8 +165,8 @@ class Show:
     """The part of the corpus."""
     count: int = 2000
     """Number of samples to count, from --first on."""
-    sequences: Annotated[SequenceRecipe, tyro.conf.arg(name="")] = SEQUENCES
-    masking: Annotated[MaskingRecipe, tyro.conf.arg(name="")] = MASKING
+    sequences: Annotated[SequenceRecipe, GROUP] = SEQUENCES
+    masking: Annotated[MaskingRecipe, GROUP] = MASKING
 
 
 ScaleName = Literal["tiny", "small", "base", "paper"]
@@ -194,7 +186,7 @@ class ListTables:
 class ExportTables:
     """Source and destination."""
 
-    directory: Annotated[Positional[Path], tyro.conf.arg(metavar="DIRECTORY")]
+    directory: Annotated[Path, Argument(positional=True, metavar="DIRECTORY")]
     """The copy; existing results of the same runs are replaced."""
     scale: ScaleName = "tiny"
     """The scale of the runs, if --output is not set."""
@@ -206,7 +198,7 @@ class ExportTables:
 class TablesArguments:
     """Common options of the commands."""
 
-    tables: Annotated[Positional[tuple[str, ...]], tyro.conf.arg(metavar="TABLE...")] = ()
+    tables: Annotated[tuple[str, ...], Argument(positional=True, metavar="TABLE...")] = ()
     """Names of tables and figures, see `albert tables list`, or all."""
     scale: ScaleName = "tiny"
     """The size: hours of two cores, hours of a GPU, the paper's shapes on a GPU, or the paper's recipes."""
@@ -225,7 +217,7 @@ class TablesArguments:
     device: Literal["auto", "cpu", "cuda"] = "auto"
     threads: int | None = None
     """Threads of this process; 1 when several processes share the cores."""
-    rates: Annotated[Rates, tyro.conf.arg(name="")] = NO_RATES
+    rates: Annotated[Rates, GROUP] = NO_RATES
     """Price and power of the machine, for plans and for the table cost."""
 
 

@@ -49,7 +49,7 @@ class Environment:
     age: int = 0
 
 
-@trial(SAME_BYTES, "sets of tokenizer, corpus, models and evaluation, made in other surroundings", 1, 30, 200)
+@trial(SAME_BYTES, "sets of tokenizer, corpus, models and evaluation, made in different environments", 1, 30, 200)
 def determinism(tries: Tries) -> None:
     """Make everything in a different environment each time."""
     rng = random.Random(tries.seed)

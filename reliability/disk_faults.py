@@ -15,7 +15,7 @@ from pathlib import Path
 
 from reliability.durable_calls import NOT_COUNTED, Fault, Moment
 from reliability.material import SAVES, Material, differences, sums
-from reliability.report import FULL_DISKS_ARE_SAID, KILL_IT_ANY_TIME
+from reliability.report import FULL_DISKS, KILL_IT_ANY_TIME
 from reliability.runs import ForkServer, Run, find_damage, fork_server, output_of
 from reliability.trials import Tries, trial
 
@@ -120,7 +120,7 @@ ON_A_SMALL_DISK = 0.25
 """The share of tries on the small disk."""
 
 
-@trial(FULL_DISKS_ARE_SAID, "errors of a disk that met a run, a preparation or a fine-tuning", 4, 400, 4000)
+@trial(FULL_DISKS, "disk errors during pre-training, preparation or fine-tuning", 4, 400, 4000)
 def broken_disks(tries: Tries) -> None:
     """Errors of the system at random calls, then a small disk that fills up.
 

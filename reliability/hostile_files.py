@@ -387,7 +387,7 @@ CASES: tuple[Hostile, ...] = (
 )
 
 
-@trial(LOADING_RUNS_NOTHING, "hostile files and archives, each given to the command that would meet it", len(CASES))
+@trial(LOADING_RUNS_NOTHING, "hostile files and archives, each given to the command that reads it", len(CASES))
 def hostile_files(tries: Tries) -> None:
     """The first `count` of the set."""
     for case, verdict in try_cases(CASES[: tries.count], Material(tries.folder / "material"), tries.folder):
@@ -446,7 +446,7 @@ OPENINGS = (
 """Commands that open a local model, corpus or tokenizer."""
 
 
-@trial(LOADING_RUNS_NOTHING, "openings of valid models, corpora and tokenizers, listened to", 4, len(OPENINGS))
+@trial(LOADING_RUNS_NOTHING, "valid models, corpora and tokenizers opened under an audit hook", 4, len(OPENINGS))
 def nothing_is_run(tries: Tries) -> None:
     """Run each command twice: modules may be imported the first time only."""
     openings = OPENINGS[: tries.count]
@@ -523,7 +523,7 @@ def parse_audit(output: str, stderr: str) -> tuple[str, list[str]]:
     return f"asked about {len(packages)}", findings
 
 
-@trial(LOADING_RUNS_NOTHING, "pinned versions held against floors", 1)
+@trial(LOADING_RUNS_NOTHING, "pinned versions compared with the lowest allowed ones", 1)
 def dependencies(tries: Tries) -> None:
     """Check minimum versions, then query the service."""
     versions = pinned()

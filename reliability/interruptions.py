@@ -37,7 +37,7 @@ LONGEST = 30.0
 """Seconds that schedulers wait for a job to end after a signal."""
 
 
-@trial(KILL_IT_ANY_TIME, "kills of runs that then went on to their end", len(PHASES), 200, 2000)
+@trial(KILL_IT_ANY_TIME, "runs killed with SIGKILL and resumed to their end", len(PHASES), 200, 2000)
 def random_kills(tries: Tries) -> None:
     """SIGKILL. A run that is killed once in each phase makes at most 16 updates on the way."""
     per_run = min(25, tries.count)
@@ -45,7 +45,7 @@ def random_kills(tries: Tries) -> None:
     interrupt_runs(tries, recipe, (signal.SIGKILL,), per_run, fresh_every=20, kind="killed in")
 
 
-@trial(SIGNALS_SAVE, "signals to runs that then went on to their end", 3, 120, 1200)
+@trial(SIGNALS_SAVE, "signals to runs that were then resumed to their end", 3, 120, 1200)
 def signals(tries: Tries) -> None:
     """SIGTERM and SIGINT in turn. A run makes progress meanwhile and must not end, so it has 30 updates per signal."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in background jobs of a shell, and their children
@@ -261,7 +261,7 @@ WAYS: dict[str, Callable[[Pair], Iterator[str]]] = {
 """Ways to lose a rank, by their names in the report."""
 
 
-@trial(NEVER_HANGS, "runs of two ranks of which one was lost, or whose number changed", 4, 60, 600)
+@trial(NEVER_HANGS, "runs of two ranks that lost a rank or were resumed with another number of ranks", 4, 60, 600)
 def ranks(tries: Tries) -> None:
     """All ways in turn: no process hangs, the exit code is right, and the same command gives the same bytes."""
     rng = random.Random(tries.seed)

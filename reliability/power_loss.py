@@ -34,7 +34,7 @@ from reliability.report import KILL_IT_ANY_TIME
 from reliability.trials import Tries, trial
 
 
-@trial(KILL_IT_ANY_TIME, "states of a disk whose power went", 300, 5000, 50_000)
+@trial(KILL_IT_ANY_TIME, "states of a disk after a loss of power", 300, 5000, 50_000)
 def power_loss(tries: Tries) -> None:
     """Lose power at every call of every work."""
     rng = random.Random(tries.seed)

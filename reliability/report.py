@@ -23,15 +23,15 @@ Lane = Literal["quick", "full", "soak"]
 # ---- the promises, as in docs/promises.md ----------------------------------------------------------------------------
 
 KILL_IT_ANY_TIME = (
-    "Kill it any time: writes survive `kill -9` and a lost disk cache, and the run that goes on from the last "
-    "checkpoint ends with the same bytes (same machine, torch, threads and processes)."
+    "Kill it any time: writes survive `kill -9` and a lost disk cache, and the resumed run ends with the same bytes "
+    "(same machine, torch, threads and processes)."
 )
 NO_WRONG_LOAD = "No wrong load: a file that is damaged, mixed or of another tokenizer is refused with one line."
 ORDER_IS_FIXED = "Order is fixed by seed and sample number, not by workers or processes."
 SIGNALS_SAVE = "SIGTERM saves and exits 143, SIGINT 130."
 NEVER_HANGS = "A lost process ends the job and never hangs it."
 NUMBERS_ARE_FINITE = "A value that is not finite never enters weights or checkpoints."
-FULL_DISKS_ARE_SAID = "A full or broken disk ends in one line, and what was whole before stays whole."
+FULL_DISKS = "On a full or broken disk a command ends with one line, and files that were complete stay complete."
 NOTHING_VANISHES = "No data vanishes silently: what is dropped or shortened is counted, and no subset is scored."
 ANSWERS_ARE_SLICES = "Answers are slices of your text, and scores equal those of the official scripts."
 LOADING_RUNS_NOTHING = "Loading a model never runs code: no pickle, no code from elsewhere, no network unless asked."
@@ -40,14 +40,14 @@ SERVER_IS_BOUNDED = (
 )
 SAME_BYTES = "The same command gives the same bytes, whatever the locale, time zone, hash seed or order of a folder."
 ANY_MACHINE = (
-    "It works on a machine, in a container and beside callers it has never seen: nothing of another's work is touched, "
-    "and what cannot be is said in one line."
+    "It works on other machines, in containers and beside other programs: their files are not touched, "
+    "and what is impossible is refused in one line."
 )
-TESTS_CATCH = "The tests are tested: each deliberate defect of this code makes one of them fail."
+TESTS_CATCH = "The tests detect defects: each deliberate defect of the code makes one of them fail."
 
 IN_ORDER = (
     *(KILL_IT_ANY_TIME, NO_WRONG_LOAD, ORDER_IS_FIXED, SIGNALS_SAVE, NEVER_HANGS, NUMBERS_ARE_FINITE),
-    *(FULL_DISKS_ARE_SAID, NOTHING_VANISHES, ANSWERS_ARE_SLICES, LOADING_RUNS_NOTHING, SERVER_IS_BOUNDED),
+    *(FULL_DISKS, NOTHING_VANISHES, ANSWERS_ARE_SLICES, LOADING_RUNS_NOTHING, SERVER_IS_BOUNDED),
     *(SAME_BYTES, ANY_MACHINE, TESTS_CATCH),
 )
 """The order in docs/promises.md."""

@@ -32,7 +32,7 @@ Checks = Iterator[tuple[str, str]]
 """Pairs of a description and an error, empty if there is none."""
 
 
-@trial(ANY_MACHINE, "checks in other surroundings, beside other containers and callers", 1, 4, 40)
+@trial(ANY_MACHINE, "checks in other environments, beside other containers and callers", 1, 4, 40)
 def strangers(tries: Tries) -> None:
     """Run `count` rounds."""
     draws = random.Random(tries.seed)

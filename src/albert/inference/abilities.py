@@ -173,19 +173,24 @@ class Ability:
         fields = self.output(predictor, settings).items()
         return {name.removesuffix("?"): value for name, value in fields if exits_early or name != "depth?"}
 
+    def results(self, predictor: Any, inputs: Sequence[Inputs], settings: Settings) -> list[Any]:
+        """A result for each input, or the error why it has none."""
+        try:
+            return list(self.compute(predictor, inputs, settings))
+        except UnansweredTexts as error:
+            reasons = error.reasons
+            answerable = [entry for number, entry in enumerate(inputs) if number not in reasons]
+            others = iter(self.compute(predictor, answerable, settings) if answerable else [])
+            return [error.only(number) if number in reasons else next(others) for number in range(len(inputs))]
+
     def answers(self, predictor: Any, inputs: Sequence[Inputs], settings: Settings) -> list[dict[str, Any]]:
         """The output fields of each row; where a row has no result all are null but `error`."""
-        rows: list[Mapping[str, Any]] = [{}] * len(inputs)
-        answerable = list(range(len(inputs)))
-        try:
-            results = self.compute(predictor, inputs, settings)
-        except UnansweredTexts as error:
-            for number, (why, _) in error.reasons.items():
-                rows[number] = {ERROR: why}
-            answerable = [number for number in answerable if number not in error.reasons]
-            results = self.compute(predictor, [inputs[n] for n in answerable], settings) if answerable else []
-        for number, result in zip(answerable, results, strict=True):
-            rows[number] = {"tokens_cut": 0, **self.to_row(predictor, result)}
+        rows: list[Mapping[str, Any]] = [
+            {ERROR: result.reasons[0][0]}
+            if isinstance(result, UnansweredTexts)
+            else {"tokens_cut": 0, **self.to_row(predictor, result)}
+            for result in self.results(predictor, inputs, settings)
+        ]
         names = self.output_fields(predictor, settings)
         return [{name: row.get(name) for name in names} for row in rows]
 

@@ -7,8 +7,7 @@ SECONDS_PER_TOKEN = 0.01
 
 
 def compute(backlog: Backlog, tokens: int, seconds: float) -> None:
-    backlog.add([(1, tokens)])
-    backlog.remove([(1, 0)])
+    backlog.add(0, tokens)
     backlog.record(tokens, seconds)
 
 
@@ -21,34 +20,34 @@ def after_a_batch(**limits: float) -> Backlog:
 
 def test_request_that_would_wait_too_long_is_refused():
     backlog = after_a_batch(queue_seconds=2.0)
-    assert backlog.has_room([(1, 100_000)])  # an empty queue takes any request
-    backlog.add([(1, 150)])
-    assert backlog.has_room([(1, 50)]) and not backlog.has_room([(1, 30), (1, 30)])
+    assert backlog.has_room(1, 100_000)  # an empty queue takes any request
+    backlog.add(1, 150)
+    assert backlog.has_room(1, 50) and not backlog.has_room(2, 60)
     assert backlog.retry_after == 2 and not backlog.is_full
-    backlog.add([(1, 50)])
+    backlog.add(1, 50)
     assert backlog.is_full
-    backlog.remove([(1, 150), (1, 50)])
+    backlog.add(-2, -200)
     assert (backlog.texts, backlog.tokens, backlog.is_full) == (0, 0, False)
     backlog = after_a_batch(queue_seconds=100.0, request_seconds=1.0)
-    backlog.add([(1, 99)])
-    assert backlog.has_room([(1, 1)]) and not backlog.has_room([(1, 2)])
+    backlog.add(1, 99)
+    assert backlog.has_room(1, 1) and not backlog.has_room(1, 2)
 
 
 def test_texts_that_are_being_computed_count_until_they_are_done():
     backlog = after_a_batch(queue_seconds=2.0)
-    backlog.add([(1, 90)])
-    backlog.remove([(1, 0)])
+    backlog.add(1, 90)
+    backlog.add(-1, 0)
     assert backlog.texts == 0 and backlog.seconds == 90 * SECONDS_PER_TOKEN
-    backlog.add([(1, 80)])
-    assert backlog.has_room([(1, 30)]) and not backlog.has_room([(1, 31)])
+    backlog.add(1, 80)
+    assert backlog.has_room(1, 30) and not backlog.has_room(1, 31)
     backlog.record(90, 90 * SECONDS_PER_TOKEN)
-    assert backlog.has_room([(1, 120)])
+    assert backlog.has_room(1, 120)
 
 
 def test_only_texts_count_before_the_speed_is_known():
     backlog = Backlog(Limits(queue_texts=40))
-    backlog.add([(39, 10**9)])
-    assert backlog.has_room([(1, 10**9)]) and not backlog.has_room([(2, 2)]) and backlog.retry_after == 1
+    backlog.add(39, 10**9)
+    assert backlog.has_room(1, 10**9) and not backlog.has_room(2, 2) and backlog.retry_after == 1
 
 
 def test_batches_of_a_slow_model_have_fewer_tokens():
@@ -61,7 +60,7 @@ def test_short_texts_hardly_change_the_speed():
     backlog = Backlog(Limits())
     for _ in range(50):
         compute(backlog, 4, 0.02)
-    backlog.add([(1, LEAST_TOKENS)])
+    backlog.add(1, LEAST_TOKENS)
     assert backlog.seconds < 0.021
     compute(backlog, 8192, 8192 * SECONDS_PER_TOKEN)
     assert backlog.seconds > 0.7 * LEAST_TOKENS * SECONDS_PER_TOKEN

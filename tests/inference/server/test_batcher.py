@@ -8,21 +8,17 @@ import pytest
 import torch
 from tests.inference.server.running_servers import wait_until
 
-from albert.inference.abilities import Settings, UnansweredTexts
+from albert.inference.abilities import Settings
 from albert.inference.engine import BETWEEN_BATCHES
 from albert.inference.server.batching import (
     LONG_TEXT_THREADS,
     MAX_FAILURES,
     MEMORY_PARTS,
-    Abandoned,
     Batcher,
     Call,
-    DeadlineExceeded,
     Input,
     Metrics,
-    NotFinite,
     QueueFull,
-    is_finite,
     lacks_memory,
 )
 from albert.inference.server.limits import Limits
@@ -31,23 +27,17 @@ from albert.runtime.errors import InvalidConfiguration
 SQUARE, CUBE = Call("square"), Call("cube", Settings(normalize=True))
 
 
-class Panic(BaseException):
-    """As libraries in Rust raise it."""
-
-
 class Arithmetic:
-    """Computes squares and cubes, once it may start; 13 raises an error, 26 a panic."""
+    """Computes squares and cubes, once it may start; 13 raises an error."""
 
     def __init__(self) -> None:
-        self.may_start, self.batches, self.now = threading.Event(), [], 0.0
+        self.may_start, self.batches = threading.Event(), []
 
     def __call__(self, call, inputs):
         assert self.may_start.wait(20)
         self.batches.append((call.name, [number for (number,) in inputs]))
         if (13,) in inputs:
             raise ValueError("13")
-        if (26,) in inputs:
-            raise Panic
         return [number ** (2 if call == SQUARE else 3) for (number,) in inputs]
 
     @property
@@ -62,7 +52,7 @@ def with_batcher(make_compute=Arithmetic, busy=True, **limits):
     def decorate(test):
         async def main():
             compute = make_compute()
-            batcher = Batcher(compute, Limits(**limits), Metrics(), lambda: compute.now)
+            batcher = Batcher(compute, Limits(**limits), Metrics(), lambda: 0.0)
             try:
                 if busy:
                     batcher.submit(SQUARE, inputs(0))
@@ -116,35 +106,6 @@ async def test_text_that_cannot_be_computed_fails_alone(batcher, arithmetic):
     with pytest.raises(ValueError, match="13"):
         await bad.answers
     assert [await request.answers for request in good] == [[1], [4], [16]]
-
-
-@with_batcher(busy=False)
-async def test_thread_survives_a_panic(batcher, arithmetic):
-    arithmetic.may_start.set()
-    with pytest.raises(Panic):
-        await asyncio.wait_for(batcher.submit(SQUARE, inputs(26)).answers, 10)
-    assert await asyncio.wait_for(batcher.submit(SQUARE, inputs(4)).answers, 10) == [16]
-
-
-@with_batcher()
-async def test_result_that_is_not_finite_is_an_error(batcher, arithmetic):
-    bad, good = batcher.submit(SQUARE, inputs(float("nan"))), batcher.submit(SQUARE, inputs(2))
-    arithmetic.may_start.set()
-    with pytest.raises(NotFinite, match="square"):
-        await bad.answers
-    assert await good.answers == [4] and len(arithmetic.batches) == 2
-    assert is_finite([{"score": 1.0, "label": "nan"}, (1, None)])
-    assert not is_finite([{"score": 1.0}, {"scores": [0.0, float("inf")]}])
-
-
-@with_batcher(queue_texts=4, texts=4)
-async def test_request_is_queued_with_all_of_its_texts_or_refused(batcher, arithmetic):
-    batcher.submit(SQUARE, inputs(1, 2, 3))
-    with pytest.raises(QueueFull) as full:
-        batcher.submit(SQUARE, inputs(4, 5))
-    assert full.value.args[0] >= 1 and not batcher.backlog.is_full
-    batcher.submit(SQUARE, inputs(4))
-    assert batcher.backlog.is_full
 
 
 @with_batcher(queue_texts=5, texts=5)
@@ -235,43 +196,23 @@ async def test_two_long_texts_take_turns(batcher, pieces):
     assert pieces.pieces == ["x0", "A0", "B0", "A1", "B1", "A2", "B2", "A3", "B3"]
 
 
-@with_batcher(request_seconds=5.0)
-async def test_request_past_its_deadline_is_not_started(batcher, arithmetic):
-    late = batcher.submit(SQUARE, inputs(1, 2))
-    arithmetic.now = 4.0
-    timely = batcher.submit(SQUARE, inputs(3))
-    arithmetic.now = 6.0
-    arithmetic.may_start.set()
-    assert await timely.answers == [9]
-    with pytest.raises(DeadlineExceeded):
-        await late.answers
-    assert arithmetic.numbers == [3] and (batcher.backlog.texts, batcher.backlog.tokens) == (0, 0)
+@with_batcher(Pieces, busy=False, batch_tokens=10)
+async def test_computation_stops_when_no_client_waits(batcher, pieces):
+    def after_piece(piece):
+        if piece == "A1":
+            loop.call_soon_threadsafe(batcher.drop, request, "client gone")
+            wait_until(lambda: request.answers.done())
 
-
-@pytest.mark.parametrize("why", ["deadline", "client gone"])
-def test_computation_stops_when_no_client_waits(why):
-    @with_batcher(Pieces, busy=False, batch_tokens=10, request_seconds=5.0)
-    async def check(batcher, pieces):
-        def after_piece(piece):
-            if piece == "A1" and why == "deadline":
-                pieces.now = 6.0
-            elif piece == "A1":
-                loop.call_soon_threadsafe(batcher.drop, request, why)
-                wait_until(lambda: request.answers.done())
-
-        loop = asyncio.get_running_loop()
-        pieces.after_piece = after_piece
-        request = batcher.submit(SQUARE, inputs("A", tokens=1000))
-        pieces.may_start.set()
-        with pytest.raises((Abandoned, asyncio.CancelledError)):
-            await asyncio.wait_for(request.answers, 20)
-        pieces.now = 0.0
-        assert await asyncio.wait_for(batcher.submit(SQUARE, inputs("b")).answers, 20) == ["b"]
-        sample = batcher._metrics.registry.get_sample_value
-        wait_until(lambda: sample("albert_dropped_texts_total", {"reason": why}) == 1)
-        assert pieces.pieces == ["A0", "A1", "b0"] and batcher.backlog.tokens == 0
-
-    check()
+    loop = asyncio.get_running_loop()
+    pieces.after_piece = after_piece
+    request = batcher.submit(SQUARE, inputs("A", tokens=1000))
+    pieces.may_start.set()
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(request.answers, 20)
+    assert await asyncio.wait_for(batcher.submit(SQUARE, inputs("b")).answers, 20) == ["b"]
+    sample = batcher._metrics.registry.get_sample_value
+    wait_until(lambda: sample("albert_dropped_texts_total", {"reason": "client gone"}) == 1)
+    assert pieces.pieces == ["A0", "A1", "b0"] and batcher.backlog.tokens == 0
 
 
 class Scarce(Arithmetic):
@@ -314,26 +255,6 @@ async def test_search_for_failing_texts_is_bounded(batcher, arithmetic):
     with pytest.raises(ValueError, match="broken"):
         await batcher.submit(SQUARE, inputs(*range(100, 228))).answers
     assert len(arithmetic.batches) <= MAX_FAILURES + math.log2(128)
-
-
-class Refusing(Arithmetic):
-    """Has no answer for odd numbers."""
-
-    def __call__(self, call, inputs):
-        answers = super().__call__(call, inputs)
-        if odd := {index: ("is odd", None) for index, (number,) in enumerate(inputs) if number % 2}:
-            raise UnansweredTexts("text", odd)
-        return answers
-
-
-@with_batcher(Refusing)
-async def test_texts_without_an_answer_are_left_out_and_the_others_computed_once(batcher, arithmetic):
-    requests = [batcher.submit(SQUARE, inputs(n)) for n in range(2, 10)]
-    arithmetic.may_start.set()
-    outcomes = await asyncio.gather(*(request.answers for request in requests), return_exceptions=True)
-    assert outcomes[::2] == [[4], [16], [36], [64]]
-    assert {str(error) for error in outcomes[1::2]} == {"text: is odd"}
-    assert [numbers for _, numbers in arithmetic.batches[1:]] == [[*range(2, 10)], [2, 4, 6, 8]]
 
 
 @pytest.mark.parametrize("limits", [{"texts": 0}, {"header_seconds": -1.0}, {"texts": 9, "queue_texts": 8}])

@@ -15,10 +15,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, NamedTuple
 
-import numpy as np
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from albert.inference.abilities import ABILITIES, Settings, UnansweredTexts
+from albert.inference.abilities import ABILITIES, Settings
 from albert.inference.engine import BETWEEN_BATCHES
 from albert.inference.predictor import Predictor
 from albert.inference.server.limits import LOOPBACK, Hosts, Limits
@@ -33,8 +32,6 @@ LEAST_TOKENS = 64
 texts would suggest a speed that batches do not reach."""
 FIRST_TOKENS = 512  # Tokens of a batch before the speed is known
 DECAY = 0.9  # Decay of the moving averages of speed
-
-Size = tuple[int, int]  # Number of texts, and estimated number of tokens
 
 
 class Backlog:
@@ -66,19 +63,14 @@ class Backlog:
             return min(self._batch_tokens, FIRST_TOKENS)
         return min(self._batch_tokens, int(BATCH_SECONDS / self._seconds_per_token))
 
-    def has_room(self, sizes: Sequence[Size]) -> bool:
+    def has_room(self, texts: int, tokens: int) -> bool:
         """Whether a request fits the limits; the time limit does not apply to an empty queue."""
-        texts, tokens = map(sum, zip(*sizes, strict=True))
         seconds = (self.tokens + tokens) * self._seconds_per_token
         return self.texts + texts <= self._max_texts and (not self.texts or seconds <= self._max_seconds)
 
-    def add(self, sizes: Iterable[Size]) -> None:
-        for texts, tokens in sizes:
-            self.texts += texts
-            self.tokens += tokens
-
-    def remove(self, sizes: Iterable[Size]) -> None:
-        self.add((-texts, -tokens) for texts, tokens in sizes)
+    def add(self, texts: int, tokens: int) -> None:
+        self.texts += texts
+        self.tokens += tokens
 
     def record(self, tokens: int, seconds: float) -> None:
         """Remove the tokens of a computed batch, and update the speed."""
@@ -130,15 +122,7 @@ class QueueFull(Exception):
     """The queue has no room for a request; the argument is the number of seconds after which to retry."""
 
 
-class NotFinite(Exception):
-    """The model's output is not finite."""
-
-
-class DeadlineExceeded(Exception):
-    """A request was not answered in time."""
-
-
-class Abandoned(DeadlineExceeded):
+class Abandoned(Exception):
     """No client waits for the current batch any more."""
 
 
@@ -159,10 +143,6 @@ class Input(NamedTuple):
     tokens: int = 1  # Estimated number of tokens
     longest: int = 0  # Characters of its longest text
 
-    @property
-    def size(self) -> Size:
-        return self.text_count, self.tokens
-
 
 @dataclass
 class Request:
@@ -172,10 +152,9 @@ class Request:
     outcomes: list[Any]
     pending: int
     arrived: float
-    deadline: float
     started: float | None = None
     ended: float | None = None
-    dropped: str | None = None  # Why it was dropped
+    dropped: str = ""  # Why it was dropped
 
 
 class _Item(NamedTuple):
@@ -228,7 +207,7 @@ class Batcher:
         self._compute, self._metrics, self._clock = compute, metrics, clock
         self._waiting: list[_Item] = []
         self._begun_tokens = {False: 0.0, True: 0.0}
-        self.backlog, self._request_seconds = Backlog(limits), limits.request_seconds
+        self.backlog = Backlog(limits)
         self._changed, self._closed, self._compute_lock = threading.Condition(), False, FairLock()
         self._loop = asyncio.get_running_loop()
         self._workers = [
@@ -245,12 +224,12 @@ class Batcher:
     def submit(self, call: Call, inputs: Sequence[Input]) -> Request:
         """Queue a request; raises QueueFull if there is no room for all of its inputs, or they would wait too long."""
         now, count = self._clock(), len(inputs)
-        request = Request(self._loop.create_future(), [None] * count, count, now, now + self._request_seconds)
-        sizes = [entry.size for entry in inputs]
+        request = Request(self._loop.create_future(), [None] * count, count, now)
+        texts, tokens = (sum(entry.text_count for entry in inputs), sum(entry.tokens for entry in inputs))
         with self._changed:
-            if not self.backlog.has_room(sizes):
+            if not self.backlog.has_room(texts, tokens):
                 raise QueueFull(self.backlog.retry_after)
-            self.backlog.add(sizes)
+            self.backlog.add(texts, tokens)
             turns, limit = self._begun_tokens.copy(), self.backlog.batch_tokens
             for number, entry in enumerate(inputs):
                 is_long = entry.tokens > limit
@@ -267,7 +246,10 @@ class Batcher:
         A batch that is computed for it alone is stopped after the current micro-batch.
         """
         with self._changed:
-            texts = _count_texts(self._remove_waiting(request))
+            texts, tokens = _sizes(item for item in self._waiting if item.request is request)
+            self._waiting = [item for item in self._waiting if item.request is not request]
+            self.backlog.add(-texts, -tokens)
+            self._metrics.queued.set(self.backlog.texts)
         request.dropped = reason
         request.answers.cancel()
         self._metrics.dropped.labels(reason).inc(texts)
@@ -286,8 +268,7 @@ class Batcher:
         paused = 0.0
 
         def stop_if_abandoned() -> None:
-            now = self._clock()
-            if all(item.request.answers.done() or now >= item.request.deadline for item in batch):
+            if all(item.request.answers.done() for item in batch):
                 raise Abandoned
 
         def between_batches() -> None:
@@ -330,7 +311,6 @@ class Batcher:
     def _next_batch(self, is_long: bool) -> list[_Item]:
         """The next text, alone if it is long, else with others of the same call."""
         with self._changed:
-            self._expire_requests()
             batch: list[_Item] = []
             tokens, limit = 0, self.backlog.batch_tokens
             for item in self._waiting:
@@ -342,46 +322,22 @@ class Batcher:
                 self._begun_tokens[is_long] = max(self._begun_tokens[is_long], batch[0].turn)
             taken = {id(item) for item in batch}
             self._waiting = [item for item in self._waiting if id(item) not in taken]
-            self.backlog.remove([(_count_texts(batch), 0)])  # tokens count until they are computed
+            self.backlog.add(-_sizes(batch)[0], 0)  # tokens count until they are computed
             self._metrics.queued.set(self.backlog.texts)
         return batch
-
-    def _remove_waiting(self, request: Request) -> list[_Item]:
-        """Remove a request's items from the queue and return them."""
-        items = [item for item in self._waiting if item.request is request]
-        self._waiting = [item for item in self._waiting if item.request is not request]
-        self.backlog.remove(item.input.size for item in items)
-        self._metrics.queued.set(self.backlog.texts)
-        return items
-
-    def _expire_requests(self) -> None:
-        """Drop queued requests past their deadline."""
-        now = self._clock()
-        for request in {id(item.request): item.request for item in self._waiting}.values():
-            if now >= request.deadline:
-                items = self._remove_waiting(request)
-                self._metrics.dropped.labels("deadline").inc(_count_texts(items))
-                if not self._loop.is_closed():
-                    self._loop.call_soon_threadsafe(_deliver, items, [DeadlineExceeded()] * len(items))
 
     def _compute_batch(self, batch: Sequence[_Item], failures: list[str]) -> list[Any]:
         """A result or an exception for each item, in order; causes are appended to `failures`.
 
-        Texts that cannot be processed are left out and the others computed. A batch that fails for an unknown reason is
-        halved until the failing texts are found, or it has failed too often. One that runs out of memory is computed
-        again once, in smaller parts.
+        A batch that fails is halved until the failing texts are found, or it has failed too often. One that runs out of
+        memory is computed again once, in smaller parts.
         """
         try:
             answers = list(self._compute(batch[0].call, [item.input.texts for item in batch]))
             assert len(answers) == len(batch), "each text has its own answer"
-            return [answer if is_finite(answer) else NotFinite(batch[0].call.name) for answer in answers]
+            return answers
         except Abandoned as error:
             return [error] * len(batch)
-        except UnansweredTexts as unanswered:
-            reasons = unanswered.reasons
-            answerable = [item for number, item in enumerate(batch) if number not in reasons]
-            others = iter(self._compute_batch(answerable, failures) if answerable else [])
-            return [unanswered.only(number) if number in reasons else next(others) for number in range(len(batch))]
         except BaseException as error:  # a panic of a Rust library is not an Exception
             kind = "memory" if lacks_memory(error) else "other"
             self._metrics.failures.labels(kind).inc()
@@ -396,13 +352,13 @@ class Batcher:
         return [outcome for part in parts for outcome in self._compute_batch(part, failures)]
 
     def _record(self, batch: Sequence[_Item], outcomes: Sequence[Any], seconds: float) -> None:
-        texts, tokens = _count_texts(batch), sum(item.input.tokens for item in batch)
+        texts, tokens = _sizes(batch)
         ability = batch[0].call.name
         self._metrics.batch_seconds.labels(ability).observe(seconds)
         if isinstance(outcomes[0], Abandoned):  # its duration is unknown
             with self._changed:
-                self.backlog.remove([(0, tokens)])
-            self._metrics.dropped.labels(batch[0].request.dropped or "deadline").inc(texts)
+                self.backlog.add(0, -tokens)
+            self._metrics.dropped.labels(batch[0].request.dropped).inc(texts)
             return
         with self._changed:
             self.backlog.record(tokens, seconds)
@@ -411,8 +367,10 @@ class Batcher:
         self._metrics.texts.labels(ability).inc(texts)
 
 
-def _count_texts(items: Iterable[_Item]) -> int:
-    return sum(item.input.text_count for item in items)
+def _sizes(items: Iterable[_Item]) -> tuple[int, int]:
+    """Numbers of texts and of tokens."""
+    inputs = [item.input for item in items]
+    return sum(entry.text_count for entry in inputs), sum(entry.tokens for entry in inputs)
 
 
 def _deliver(batch: Sequence[_Item], outcomes: Sequence[Any]) -> None:
@@ -437,15 +395,6 @@ _NO_MEMORY = re.compile("can't allocate memory|not enough memory|out of memory",
 def lacks_memory(error: BaseException) -> bool:
     """Whether the machine or its accelerator ran out of memory."""
     return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and bool(_NO_MEMORY.search(str(error))))
-
-
-def is_finite(answer: Any) -> bool:
-    """Whether every number in a result is finite."""
-    if isinstance(answer, dict | list | tuple):
-        return all(map(is_finite, answer.values() if isinstance(answer, dict) else answer))
-    if isinstance(answer, np.ndarray):
-        return bool(np.isfinite(answer).all())
-    return not isinstance(answer, float) or math.isfinite(answer)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -499,7 +448,7 @@ class Service:
         """Start serving a model; called in the event loop."""
 
         def compute(call: Call, inputs: Sequence[tuple[Any, ...]]) -> Sequence[Any]:
-            return ABILITIES[call.name].compute(predictor, inputs, call.settings)
+            return ABILITIES[call.name].results(predictor, inputs, call.settings)
 
         self.predictor, self.batcher = predictor, Batcher(compute, self.limits, self.metrics)
 

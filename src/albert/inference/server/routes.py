@@ -232,7 +232,10 @@ async def _body(results: Sequence[Any]) -> str:
     """The results as JSON; yields to the event loop after each, since a result may have megabytes."""
     parts = []
     for result in results:
-        parts.append(json.dumps(result, default=np.ndarray.tolist, allow_nan=False, separators=(",", ":")))
+        try:
+            parts.append(json.dumps(result, default=np.ndarray.tolist, allow_nan=False, separators=(",", ":")))
+        except ValueError:
+            raise Refused("not finite", "the model's output for this text is not finite") from None
         await asyncio.sleep(0)
     return f'{{"results":[{",".join(parts)}]}}'
 
@@ -248,27 +251,23 @@ async def _wait(service: batching.Service, request: Request, accepted: Accepted)
         gone.cancel()
     if accepted.answers.done():
         if (error := accepted.answers.exception()) is not None:
-            raise _failure(service, error)
+            raise _failure(error)
         return accepted.answers.result()
     if gone.done():
         service.batcher.drop(accepted, "client gone")
         raise Refused("client gone", "the client went away")  # nobody reads this
     service.batcher.drop(accepted, "deadline")
-    raise _failure(service, batching.DeadlineExceeded())
+    raise Refused("deadline", f"no answer within {service.limits.request_seconds:g} seconds")
 
 
-def _failure(service: batching.Service, error: BaseException) -> Refused:
+def _failure(error: BaseException) -> Refused:
     """The refusal for a failed computation; unexpected errors are logged."""
-    if isinstance(error, batching.DeadlineExceeded):
-        return Refused("deadline", f"no answer within {service.limits.request_seconds:g} seconds")
     if batching.lacks_memory(error):
         logger.error("not enough memory: %s", str(error).partition("\n")[0])
         why = "the server has not enough memory for this; send fewer or shorter texts, or try again later"
         return Refused("memory", why, retry_after="2")
     if isinstance(error, UsageError):
         return Refused("usage", str(error))
-    if isinstance(error, batching.NotFinite):
-        return Refused("not finite", "the model's output for this text is not finite")
     logger.error("a text could not be computed", exc_info=error)
     return Refused("internal", "this text could not be computed")
 
@@ -472,26 +471,19 @@ def reads_pairs(predictor: Predictor) -> bool | None:
 
 def model_facts(predictor: Predictor, limits: Limits) -> dict[str, Any]:
     """Properties of the model for clients; without its path on this machine."""
-    config, directory = predictor.config, Path(predictor.name).absolute()
+    directory = Path(predictor.name).absolute()
     labelled = {CLASSIFYING, SCORING, TAGGING} & set(predictor.abilities)
-    return {
+    facts = {
         "name": directory.parent.name if directory.name == "model" else directory.name,  # a run's model is in model/
-        "abilities": list(predictor.abilities),
         "addresses": addresses_of(predictor),
         "labels": predictor.labels if labelled else [],
         "pairs": reads_pairs(predictor),
         "problem_type": predictor.extra.get("problem_type"),
-        "precision": predictor.precision,
-        "depth": predictor.depth,
-        "patience": predictor.patience,
         "device": str(predictor.device),
-        "max_length": predictor.max_length,
-        "vocab_size": config.vocab_size,
-        "hidden_size": config.hidden_size,
-        "num_hidden_layers": config.num_hidden_layers,
-        "num_attention_heads": config.num_attention_heads,
         "limits": asdict(limits),
     }
+    others = {**vars(predictor.config), **vars(predictor), "max_length": predictor.max_length}
+    return {name: facts[name] if name in facts else others[name] for name in ModelReply.model_fields}
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from albert.runtime.errors import AlbertError, Unavailable
 # --------------------------------------------------------------------------------------------------------------------
 # Connection timeouts: for a header, a body, and the reading of a reply.
 #
-# uvicorn has a timeout for idle connections alone. This protocol tracks what each connection waits for, with a timeout
+# uvicorn has a timeout for idle connections alone. The server asks each connection what it waits for, with a timeout
 # for each state, and closes the longest waiting connection for a new one when the limit is reached.
 
 DRAINED_BYTES = 65_536
@@ -50,17 +50,18 @@ class BoundedConnection(H11Protocol):
         super().__init__(**settings)
         self._limits, self._metrics = service.limits, service.metrics
         self.waiting_for, self.since = Waiting.HEADER, self.loop.time()
-        self._timeout: asyncio.TimerHandle | None = None
+        self._seen: Any = None  # The request and reply that `waiting_for` and `since` are about
         self._drained = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Wait for a header; over the limit of connections, close an idle one, or refuse this one."""
         super().connection_made(transport)
         self._metrics.connections.set(len(self.connections))
-        self._wait_for(Waiting.HEADER)
         connections = [connection for connection in self.connections if isinstance(connection, BoundedConnection)]
         active = [connection for connection in connections if not connection.transport.is_closing()]
         if len(active) > self._limits.connections:
+            for connection in active:
+                connection.update()
             states = (Waiting.REQUEST, Waiting.HEADER, Waiting.BODY)
             idle = [connection for connection in active if connection.waiting_for in states and connection is not self]
             if idle:
@@ -71,40 +72,16 @@ class BoundedConnection(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
-        self._cancel_timeout()
         self._metrics.connections.set(len(self.connections))
 
     def data_received(self, data: bytes) -> None:
         """Read data; abort when too much of a body comes after its reply."""
-        if self.waiting_for is Waiting.REQUEST:
-            self._wait_for(Waiting.HEADER)
         late = self.cycle is not None and self.cycle.response_complete and self.conn.their_state is h11.SEND_BODY
         self._drained = self._drained + len(data) if late else 0
         if self._drained > DRAINED_BYTES:
             self.transport.abort()
             return
         super().data_received(data)
-        self._update_state()
-
-    def on_response_complete(self) -> None:
-        super().on_response_complete()
-        self._update_state()
-
-    def timeout_keep_alive_handler(self) -> None:
-        super().timeout_keep_alive_handler()
-        self._update_state()
-
-    def pause_writing(self) -> None:
-        super().pause_writing()
-        self._update_state()
-
-    def resume_writing(self) -> None:
-        super().resume_writing()
-        self._update_state()
-
-    def shutdown(self) -> None:
-        super().shutdown()
-        self._update_state()
 
     def send_400_response(self, msg: str) -> None:
         """Reply to a malformed request, and close; called by uvicorn on errors of h11."""
@@ -121,41 +98,29 @@ class BoundedConnection(H11Protocol):
         else:
             self._refuse(HTTPStatus.REQUEST_TIMEOUT, "room", "the request was too slow while other clients wait")
 
-    def _update_state(self) -> None:
+    def update(self) -> None:
+        """Find out what the connection waits for, and close it if that takes too long; called ten times a second."""
+        seconds, cycle = None, self.cycle
         if self.transport.is_closing() or self.flow.write_paused:
-            state = Waiting.READER
+            state, seconds = Waiting.READER, self._limits.body_seconds
         elif self.conn.their_state is h11.SEND_BODY:
-            state = Waiting.BODY
-        elif self.cycle is not None and not self.cycle.response_complete:
+            state, seconds = Waiting.BODY, self._limits.body_seconds
+        elif cycle is not None and not cycle.response_complete:
             state = Waiting.ANSWER
-        elif self.cycle is None or self.conn.trailing_data[0]:
-            state = Waiting.HEADER
+        elif cycle is None or self.conn.trailing_data[0]:
+            state, seconds = Waiting.HEADER, self._limits.header_seconds
         else:
             state = Waiting.REQUEST
-        if state is not self.waiting_for:
-            self._wait_for(state)
-
-    def _wait_for(self, state: Waiting) -> None:
-        self._cancel_timeout()
-        self.waiting_for, self.since = state, self.loop.time()
-        if state is Waiting.HEADER:
-            self._timeout = self.loop.call_later(self._limits.header_seconds, self._on_timeout)
-        elif state in (Waiting.BODY, Waiting.READER):
-            self._timeout = self.loop.call_later(self._limits.body_seconds, self._on_timeout)
-
-    def _cancel_timeout(self) -> None:
-        if self._timeout is not None:
-            self._timeout.cancel()
-            self._timeout = None
-
-    def _on_timeout(self) -> None:
-        if self.waiting_for is Waiting.READER:
+        if (state, cycle) != (self.waiting_for, self._seen):
+            self.waiting_for, self._seen, self.since = state, cycle, self.loop.time()
+        elif seconds is None or self.loop.time() < self.since + seconds:
+            return
+        elif state is Waiting.READER:
             self._metrics.refused.labels("reader").inc()
             self.transport.abort()
         else:
-            seconds = self._limits.header_seconds if self.waiting_for is Waiting.HEADER else self._limits.body_seconds
-            state = self.waiting_for.value
-            self._refuse(HTTPStatus.REQUEST_TIMEOUT, "slow", f"{state} did not arrive within {seconds:g} seconds")
+            why = f"{state.value} did not arrive within {seconds:g} seconds"
+            self._refuse(HTTPStatus.REQUEST_TIMEOUT, "slow", why)
 
     def _refuse(self, status: HTTPStatus, reason: str, why: str) -> None:
         """Send an error if no reply was begun, and close the connection."""
@@ -168,7 +133,6 @@ class BoundedConnection(H11Protocol):
             )
             retry = "retry-after: 1\r\n" if status is HTTPStatus.SERVICE_UNAVAILABLE else ""
             self.transport.write(f"{header}{retry}\r\n".encode() + body)
-        self._cancel_timeout()
         self.transport.close()
         self.loop.call_later(LINGER_SECONDS, self.transport.abort)
 
@@ -243,6 +207,8 @@ class DrainingServer(uvicorn.Server):
 
     async def on_tick(self, counter: int) -> bool:
         """Whether to end now; called ten times a second."""
+        for connection in list(self.server_state.connections):
+            connection.update()  # type: ignore[union-attr]
         over = await super().on_tick(counter)
         if self.service.draining and not over:
             late = time.monotonic() >= self._end

@@ -31,18 +31,12 @@ CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 
 
 def test_auto_is_a_gpu_if_there_is_one(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert pick_device() == CPU
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     assert pick_device("auto", local_rank=1) == torch.device("cuda", 1)
-    assert pick_device("cpu") == CPU
-
-
-def test_missing_and_unknown_devices_are_refused(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(Unavailable, match="use --device cpu") as refusal:
+    assert pick_device() == pick_device("cpu") == CPU
+    with pytest.raises(Unavailable, match="use --device cpu"):
         pick_device("cuda")
-    assert refusal.value.exit_code == 69
     with pytest.raises(InvalidConfiguration, match="use auto, cpu or cuda"):
         pick_device("gpu")
 
@@ -68,7 +62,9 @@ def test_default_precision_of_a_cpu_depends_on_its_instructions(monkeypatch, ins
     monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: onednn)
     monkeypatch.setattr(time, "perf_counter", None)  # nothing is timed
     assert default_precision(CPU) == choose_precision("auto", CPU) == precision
-    assert (instruction in describe_machine()["capabilities"].split()) is (instruction != "avx512_f")
+    description = describe_machine()
+    assert (instruction in description["capabilities"].split()) is (instruction != "avx512_f")
+    assert json.loads(json.dumps(description)) == description
 
 
 @pytest.mark.parametrize(("supported", "precision"), [(True, "bf16"), (False, "fp32")])
@@ -102,12 +98,6 @@ def test_torch_seeds_are_a_function_of_name_seed_and_position():
     assert draws("dropout", 0, 5, 1) == draws("dropout", 0, 5, 1)
     others = (("dropout", 0, 5), ("dropout", 0, 6), ("dropout", 1, 5), ("init", 0, 5))
     assert len({tuple(draws(*args)) for args in others}) == 4
-
-
-def test_machine_description_is_json():
-    description = describe_machine()
-    assert {"processor", "capabilities", "fp32_products", "cores", "threads", "torch", "python"} <= set(description)
-    assert json.loads(json.dumps(description)) == description
 
 
 def test_deterministic_kernels_are_for_gpus_and_end_with_the_block(monkeypatch):
@@ -155,14 +145,10 @@ def test_onednn_gives_torchs_values_and_gradients(onednn, rows):
 
 
 @needs_onednn
-def test_operands_may_be_transposed_views(onednn):
+def test_operands_may_be_transposed_views_and_need_no_gradient(onednn):
     left, right = torch.randn(30, 50), torch.randn(50, 20)
     torch.testing.assert_close(product(left, right.t()), left @ right, atol=1e-5, rtol=1e-5)
     torch.testing.assert_close(product(right.t(), left), right.t() @ left.t(), atol=1e-5, rtol=1e-5)
-
-
-@needs_onednn
-def test_only_tensors_that_require_a_gradient_get_one(onednn):
     rows, weight, bias = operands(5)
     linear(rows.detach(), weight, bias.detach()).sum().backward()
     assert weight.grad is not None and rows.grad is None and bias.grad is None
@@ -203,14 +189,6 @@ def test_mkl_reports_whether_it_uses_its_fastest_kernels(monkeypatch, answer):
 # ---- speed and memory ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_matmul_rate_is_plausible_and_measured_once(monkeypatch, precision):
-    rate = measured_matmul_rate(CPU, precision)
-    assert 1e8 < rate < 1e14
-    monkeypatch.setattr(devices, "_min_seconds", lambda *_: pytest.fail("measured again"))
-    assert measured_matmul_rate(torch.device("cpu"), precision) == rate
-
-
 def test_matmul_rate_is_that_of_the_fastest_product_and_a_slow_one_ends_its_shape(monkeypatch):
     products = []
 
@@ -222,6 +200,9 @@ def test_matmul_rate_is_that_of_the_fastest_product_and_a_slow_one_ends_its_shap
     rate = measured_matmul_rate.__wrapped__(CPU, "fp32")
     assert products == [(64, 768, 3072), (512, 768, 3072), (64, 1024, 4096), (512, 1024, 4096)]
     assert rate == pytest.approx(2 * 64 * 1024 * 4096 / 0.01)
+    monkeypatch.undo()
+    rows = torch.ones(8, 16)
+    assert 0 < devices._min_seconds(rows, torch.ones(4, 16)) < 1
 
 
 GROUP = "sys/fs/cgroup/slurm"
@@ -232,6 +213,8 @@ GROUP = "sys/fs/cgroup/slurm"
     [("max", "max", 4_096_000), ("max", "1500", 1500 - 1000 + 300), ("900", "1500", 900 - 600), ("10", "1500", 0)],
 )
 def test_free_memory_is_limited_by_all_control_groups(outer, inner, free, tmp_path, monkeypatch):
+    free_here = free_memory(CPU)
+    assert free_here is None or 10_000_000 < free_here < 10**15
     monkeypatch.setattr(devices, "ROOT", tmp_path)
     assert free_memory(CPU) is None
     for name, content in {
@@ -246,8 +229,3 @@ def test_free_memory_is_limited_by_all_control_groups(outer, inner, free, tmp_pa
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(content)
     assert free_memory(CPU) == free
-
-
-def test_free_memory_of_this_machine_is_plausible_or_unknown():
-    free = free_memory(CPU)
-    assert free is None or 10_000_000 < free < 10**15

@@ -18,39 +18,29 @@ from albert.runtime.threads import SPINS, configure_threads, cores_of_quota
 SMALL = tiny_config(50, intermediate_size=32)
 
 
-@pytest.fixture
-def two_threads():
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    yield
-    torch.set_num_threads(before)
-
-
 def sequences(count: int) -> tuple[list[np.ndarray], list[np.ndarray]]:
     random = np.random.default_rng(0)
     ids = [random.integers(5, 50, int(length)) for length in random.integers(2, 60, count)]
     return ids, [np.zeros_like(sequence) for sequence in ids]
 
 
-def test_workers_compute_the_same_as_for_single_sequences(two_threads):
+def test_workers_compute_the_same_as_for_single_sequences(workers):
+    workers(2)
     model = PackedModel(AlbertForSequenceClassification(SMALL, 3), torch.device("cpu"))
+    masked = PackedModel(AlbertForMaskedLM(SMALL), torch.device("cpu"))
     ids, types = sequences(70)
-    for row, sequence, type_ids in zip(model.rows(ids, types), ids, types, strict=True):
-        np.testing.assert_allclose(row, model.rows([sequence], [type_ids])[0], rtol=0, atol=1e-5)
-
-
-def test_workers_return_masked_tokens_of_every_sequence(two_threads):
-    model = PackedModel(AlbertForMaskedLM(SMALL), torch.device("cpu"))
-    ids, types = sequences(40)
     positions = [np.arange(len(sequence)) for sequence in ids]
-    results = {index: logits for index, logits, _ in model.at(ids, types, positions)}
-    assert sorted(results) == list(range(40))
-    for index in (0, 7, 39):
-        ((_, expected, _),) = model.at([ids[index]], [types[index]], [positions[index]])
-        torch.testing.assert_close(results[index], expected, rtol=0, atol=1e-5)
+    tokens = {index: logits for index, logits, _ in masked.at(ids, types, positions)}
+    rows = model.rows(ids, types)
+    assert len(tokens) == len(rows) == 70
+    for i, row in enumerate(rows):
+        np.testing.assert_allclose(row, model.rows([ids[i]], [types[i]])[0], rtol=0, atol=1e-5)
+        ((_, expected, _),) = masked.at([ids[i]], [types[i]], [positions[i]])
+        torch.testing.assert_close(tokens[i], expected, rtol=0, atol=1e-5)
 
 
-def test_callback_between_batches_can_stop_the_workers(two_threads):
+def test_callback_between_batches_can_stop_the_workers(workers):
+    workers(2)
     model = PackedModel(AlbertForSequenceClassification(SMALL, 3), torch.device("cpu"), micro_batch_tokens=64)
     calls = []
 
@@ -68,7 +58,8 @@ def test_callback_between_batches_can_stop_the_workers(two_threads):
     assert calls == [0, 1, 2]
 
 
-def test_failing_worker_raises_and_no_further_item_starts(two_threads):
+def test_failing_worker_raises_and_no_further_item_starts(workers):
+    workers(2)
     started = []
 
     def fail(item: int) -> None:

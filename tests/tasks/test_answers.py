@@ -18,7 +18,6 @@ from albert.tasks.answers import (
     answer_f1,
     best_answers,
     choose_threshold,
-    never_answered,
     open_question_scores,
     span_exact_match,
 )
@@ -172,24 +171,27 @@ QUESTIONS = st.lists(
 )
 
 
-def test_never_answering_scores_the_share_without_answers():
-    gold = [("Paris",), (), (), ("a ship", "ships")]
-    scores = open_question_scores(gold, never_answered(gold))
-    assert (scores["f1"], scores["exact"]) == (50.0, 50.0)
-    assert (scores["HasAns_f1"], scores["NoAns_f1"]) == (0.0, 100.0)
+@pytest.mark.parametrize(
+    ("gold", "predicted", "expected"),
+    [
+        (
+            [("Paris",), (), (), ("a ship", "ships")],
+            [OpenAnswer("", 0.0, answered=False)] * 4,
+            {"f1": 50.0, "exact": 50.0, "HasAns_f1": 0.0, "NoAns_f1": 100.0},
+        ),
+        (
+            [("Paris",), ()],
+            [OpenAnswer("Paris", 3.0, answered=False), OpenAnswer("Rome", 5.0, answered=True)],
+            {"f1": 0.0, "HasAns_exact": 0.0, "NoAns_exact": 0.0, "best_f1": 100.0, "best_f1_thresh": 3.0},
+        ),
+        ([("a",)], [OpenAnswer("a", 0.0, answered=True)], {"f1": 100.0, "NoAns_f1": None}),
+        ([], [], {"f1": None, "HasAns_f1": None, "best_exact": None, "best_exact_thresh": None}),
+    ],
+)
+def test_scores_of_questions_without_answers(gold, predicted, expected):
+    scores = open_question_scores(gold, predicted)
+    assert {name: scores[name] for name in expected} == expected
     assert next(iter(scores)) == "f1"
-
-
-def test_scores_use_the_decision_and_report_the_best_threshold():
-    predicted = [OpenAnswer("Paris", 3.0, answered=False), OpenAnswer("Rome", 5.0, answered=True)]
-    scores = open_question_scores([("Paris",), ()], predicted)
-    assert (scores["f1"], scores["HasAns_exact"], scores["NoAns_exact"]) == (0.0, 0.0, 0.0)
-    assert (scores["best_f1"], scores["best_f1_thresh"]) == (100.0, 3.0)
-
-
-def test_scores_without_questions_are_undefined():
-    assert open_question_scores([("a",)], [OpenAnswer("a", 0.0, answered=True)])["NoAns_f1"] is None
-    assert set(open_question_scores([], []).values()) == {None}
 
 
 @given(QUESTIONS)

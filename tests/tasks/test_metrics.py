@@ -261,10 +261,6 @@ def test_span_score_is_the_mean_over_models_that_proposed_it():
     assert sum(candidate.probability for candidate in found.candidates) == pytest.approx(1)
 
 
-def test_ties_prefer_spans_of_more_models():
-    assert averaged(answers({(0, 3): 0.5}), answers({(4, 7): 0.5}), answers({(4, 7): 0.5}))[1][0] == "old"
-
-
 def test_no_answer_is_averaged_relative_to_thresholds():
     models = answers({(0, 3): 0.5}, no_answer=2.0, none=0.5), answers({(0, 3): 0.9}, no_answer=-5.0, none=0.1)
     found, _ = averaged(*models, thresholds=(3.0, -6.0))
@@ -273,11 +269,13 @@ def test_no_answer_is_averaged_relative_to_thresholds():
     assert not decide([averaged(*models, thresholds=(1.0, -6.0))[0]], OWN_THRESHOLDS)[0].answered
 
 
-def test_models_without_candidates_are_averaged():
+def test_models_without_candidates_and_ties_are_averaged():
     nothing = Answers([], 1e30, 1.0)
     found, texts = averaged(nothing, nothing)
     assert (texts, found.no_answer_probability) == ([], 1.0)
     assert averaged(nothing, answers({(0, 3): 1.0}, 0.0))[1] == ["the"]
+    ties = answers({(0, 3): 0.5}), answers({(4, 7): 0.5}), answers({(4, 7): 0.5})
+    assert averaged(*ties)[1][0] == "old", "the span of more models"
 
 
 SPANS = st.dictionaries(st.sampled_from([(0, 3), (4, 7), (8, 14), (15, 18)]), st.floats(0.01, 0.2), min_size=1)
@@ -289,11 +287,6 @@ def test_averaging_copies_changes_nothing(spans, copies, no_answer, threshold):
     found, _ = averaged(*[single] * copies, thresholds=[threshold] * copies)
     assert {(c.start, c.end): c.probability for c in found.candidates} == pytest.approx(spans)
     assert decide([found], OWN_THRESHOLDS)[0].answered == (no_answer - threshold <= 0)
-
-
-@given(models=st.permutations([{(0, 3): 0.6, (4, 7): 0.2}, {(4, 7): 0.6}, {(8, 14): 0.4, (0, 3): 0.2}]))
-def test_order_of_models_does_not_matter(models):
-    assert averaged(*map(answers, models))[1] == ["the", "old", "sailor"]
 
 
 def test_labels_and_numbers_are_averaged():

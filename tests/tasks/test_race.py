@@ -104,13 +104,11 @@ def test_duplicate_passages_and_broken_lines_are_refused(tmp_path):
 def test_sequence_is_passage_and_question_with_option(tokenizer):
     question = Example("q", "file:1", ("who sang", "old sailors sang"), 1, options=("sailors", "storms"))
     features = option_features([question], tokenizer, 64, 16)
-    assert features.n_options == len(features.sequences) == 2
-    assert features.targets.tolist() == [1]
-    first, second = tokenizer.encode("old sailors sang"), tokenizer.encode("who sang storms")
-    expected = [tokenizer.cls_id, *first, tokenizer.sep_id, *second, tokenizer.sep_id]
-    assert features.sequences.token_ids(1).tolist() == expected
-    assert features.sequences.token_type_ids(1).tolist() == [0] * (len(first) + 2) + [1] * (len(second) + 1)
-    assert set(features.counts.values()) == {0}
+    assert (features.n_options, features.targets.tolist(), set(features.counts.values())) == (2, [1], {0})
+    ids, first = tokenizer.encode("old sailors sang"), tokenizer.encode("who sang storms")
+    assert features.sequences.token_ids(1).tolist() == [
+        tokenizer.cls_id, *ids, tokenizer.sep_id, *first, tokenizer.sep_id
+    ]  # fmt: skip
 
 
 @given(n_passage=st.integers(0, 60), n_question=st.integers(0, 30), room=st.integers(1, 20), kept=st.integers(1, 12))

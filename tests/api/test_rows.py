@@ -11,7 +11,6 @@ import torch
 from tests.api.conftest import files_of, make_reviews
 
 import albert
-from albert.api.functions import svg_curve
 from albert.api.keywords import rows_as_json_lines
 from albert.checkpoints.model_directory import save_model_directory
 from albert.model.albert import AlbertForPreTraining
@@ -178,11 +177,3 @@ def test_pairs_are_packed_with_segments_and_cut(model):
     for texts, pairs in (([], None), (["a"], ["b", "c"]), ("a", None)):
         with pytest.raises(albert.AlbertError, match="albert.pack"):
             albert.pack(tokenizer, texts, pairs)
-
-
-def test_a_curve_stays_within_its_picture():
-    drawn = svg_curve("loss <1>", [(0, 3.0), (10, 1.0), (20, 2.0)])
-    assert "loss &lt;1&gt;" in drawn and "step 20" in drawn and ">3<" in drawn and ">1<" in drawn
-    points = [pair.split(",") for pair in drawn.split('points="')[1].split('"')[0].split()]
-    assert all(0 <= float(x) <= 260 and 0 <= float(y) <= 130 for x, y in points)
-    assert "step 5" in svg_curve("flat", [(0, 1.0), (5, 1.0)])

@@ -2,6 +2,7 @@
 HTML of their results. Their options are in `options`. Torch is imported when a function is called."""
 
 import html
+import io
 import math
 import os
 import tempfile
@@ -81,29 +82,15 @@ def _html_row(cells: Sequence[str], tag: str) -> str:
     return f"<tr>{''.join(f'<{tag} {cell}</{tag}>' for cell in aligned)}</tr>"
 
 
-def svg_curve(name: str, points: Points, width: int = 260, height: int = 130) -> str:
-    """A curve as an SVG picture, with its smallest and largest value and the last step."""
-    xs, ys = [x for x, _ in points], [y for _, y in points]
-    low, high, last = min(ys), max(ys), max(xs)
-    left, top, right, bottom = 46, 20, width - 8, height - 18
-
-    def position(x: float, y: float) -> str:
-        across = x / last if last else 0.0
-        up = (y - low) / (high - low) if high > low else 0.5
-        return f"{left + across * (right - left):.1f},{bottom - up * (bottom - top):.1f}"
-
-    label = 'font-size="10" fill="currentColor"'
-    line = " ".join(position(x, y) for x, y in points)
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" role="img">'
-        f"<title>{html.escape(name)}</title>"
-        f'<text x="{left}" y="12" {label}>{html.escape(name)}</text>'
-        f'<text x="{left - 4}" y="{top + 4}" text-anchor="end" {label}>{high:.4g}</text>'
-        f'<text x="{left - 4}" y="{bottom}" text-anchor="end" {label}>{low:.4g}</text>'
-        f'<text x="{right}" y="{height - 4}" text-anchor="end" {label}>step {last:,.0f}</text>'
-        f'<path d="M{left} {top}V{bottom}H{right}" fill="none" stroke="currentColor" stroke-opacity="0.4"/>'
-        f'<polyline points="{line}" fill="none" stroke="#0072B2" stroke-width="1.5"/></svg>'
-    )
+def svg_curve(name: str, points: Points) -> str:
+    """A curve as an SVG picture."""
+    figure = load_by_name("matplotlib.figure").Figure(figsize=(3.2, 1.8))
+    axes = figure.subplots()
+    axes.plot([x for x, _ in points], [y for _, y in points])
+    axes.set(title=name, xlabel="step")
+    picture = io.StringIO()
+    figure.savefig(picture, format="svg", bbox_inches="tight")
+    return picture.getvalue().partition("?>")[2]
 
 
 def journal_curves(run: Path, evaluations: Sequence[str] = ()) -> dict[str, Points]:

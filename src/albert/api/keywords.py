@@ -61,13 +61,11 @@ class Argument:
         name: the name, if it is not that of the field; "" for a group whose fields need no name of the group.
         metavar: the placeholder in the help, if it does not follow from the type.
         positional: the value is given without a name.
-        has_off: a switch --x has a --no-x.
     """
 
     name: str | None = None
     metavar: str = ""
     positional: bool = False
-    has_off: bool = True
 
 
 GROUP = Argument(name="")
@@ -106,11 +104,6 @@ class Option:
         return self.name.replace("-", "_")
 
     @property
-    def section(self) -> str:
-        """The field that holds the group of the option, "" for fields of the command itself."""
-        return self.path[-2] if "." in self.names[-1] else ""
-
-    @property
     def is_required(self) -> bool:
         return self.default is dataclasses.MISSING
 
@@ -118,10 +111,10 @@ class Option:
     def is_switch(self) -> bool:
         return self.hint in (bool, bool | None)
 
-    def off_name(self, name: str) -> str:
-        """The name that turns a switch off."""
-        outer, _, last = name.removeprefix("--").rpartition(".")
-        return f"--{outer and outer + '.'}no-{last}"
+    @property
+    def off_names(self) -> list[str]:
+        """The names that turn a switch off, in the order of `names`."""
+        return [re.sub(r"([^.-][^.]*)$", r"no-\1", name) for name in self.names] if self.is_switch else []
 
 
 def options_of(shape: type, values: Values | None = None) -> list[Option]:
@@ -137,7 +130,7 @@ def options_of(shape: type, values: Values | None = None) -> list[Option]:
 
 def keywords_of(shape: type) -> list[Option]:
     """The keyword arguments: options without a group, and groups; values of a recipe have the default `...`."""
-    groups = {field.name: field.default for field in dataclasses.fields(shape)}
+    groups: dict[str, Any] = {field.name: field.default for field in dataclasses.fields(shape)}
     keywords = []
     for option in (option for option in _walk(shape, {}) if "." not in option.names[0]):
         group = groups[option.path[0]]
@@ -210,11 +203,11 @@ def first_clause(text: str) -> str:
 
 
 _NAMES = tomllib.loads((files("albert.api") / "option_names.toml").read_text(encoding="utf-8"))
-TRANSFORMERS_NAMES, SAME_THING, EARLIER_NAMES = (
+TRANSFORMERS_NAMES, SAME_THING = (
     {f"--{name}": f"--{ours}" for name, ours in (pair.split("=") for pair in _NAMES[kind].split())}
-    for kind in ("transformers", "same", "earlier")
+    for kind in ("transformers", "same")
 )
-"""Names in transformers, in other commands, and in earlier versions -> ours."""
+"""Names in transformers, and in other commands or earlier versions -> ours."""
 SETTINGS: dict[str, tuple[str, str]] = {name: tuple(setting) for name, setting in _NAMES["switches"].items()}
 """Switches of transformers and of other commands -> an option and its value."""
 USUAL_TEXTS: dict[str, str] = _NAMES["texts"]
@@ -246,8 +239,7 @@ def switch_value(name: str) -> tuple[str, str]:
 def canonical_name(name: str, known: Collection[str]) -> str | None:
     """The known option that a name stands for; None if there is none."""
     usual = TRANSFORMERS_NAMES.get(name, name)
-    names = (name, usual, SAME_THING.get(usual), EARLIER_NAMES.get(name))
-    return next((option for option in names if option in known), None)
+    return next((option for option in (name, usual, SAME_THING.get(usual)) if option in known), None)
 
 
 def suggestion(name: str, known: Collection[str]) -> str | None:

@@ -157,7 +157,7 @@ class Convert:
     """The albert_config.json, if it is not beside the checkpoint."""
     tokenizer: Path | None = None
     """A SentencePiece model, a WordPiece vocabulary, or a directory with one, if it is not beside SOURCE."""
-    without_tokenizer: Annotated[bool, Argument(has_off=False)] = False
+    without_tokenizer: bool = False
     """Write the model alone."""
     lower_case: bool = True
     """For a vocabulary without settings: whether the model was trained on lower-cased text."""

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 from albert.api.keywords import (
-    EARLIER_NAMES,
     Argument,
     Option,
     Values,
@@ -71,9 +70,7 @@ def parse(shape: type[T], arguments: Sequence[str], program: str, defaults: Valu
 def typed_values(options: Sequence[Option], arguments: Sequence[str], program: str) -> dict[tuple[str, ...], Any]:
     """The values in arguments, by path."""
     index = {name: (option, True) for option in options for name in option.names}
-    for option in options:
-        if option.is_switch and option.marks.has_off:
-            index |= {option.off_name(name): (option, False) for name in option.names}
+    index |= {name: (option, False) for option in options for name in option.off_names}
     values: dict[tuple[str, ...], Any] = {}
     unnamed: list[str] = []
     rest = list(arguments)
@@ -89,8 +86,6 @@ def typed_values(options: Sequence[Option], arguments: Sequence[str], program: s
         if usual is None:
             switch, setting = switch_value(name)
             usual, words = canonical_name(switch, index), [setting]
-        elif usual == EARLIER_NAMES.get(name):
-            print(f"albert: note: {name} is now called {usual}", file=sys.stderr)
         if usual is None:
             remedy = suggestion(name, index) or "--help shows the usual options, --help-all all of them"
             raise UsageError(f"{program}: {name}", "unknown option", remedy)
@@ -201,13 +196,13 @@ def show_help(shape: type[Any], options: Sequence[Option], program: str, is_all:
     head = textwrap.wrap(usage, width, subsequent_indent=" " * 8)
     examples = examples if is_all else examples[:1]
     lines = ["", "Examples:" if len(examples) > 1 else "Example:", *(line for each in examples for line in each)]
-    sections = list(dict.fromkeys(option.section for option in chosen)) if is_all else [""]
-    for section in sections:
-        lines += ["", f"{section.replace('_', ' ').capitalize()}:" if section else "Options:"]
-        for option in chosen:
-            if not is_all or option.section == section:
-                lines += _option_lines(option, width, is_all)
-        if is_all and section == sections[0]:
+    sections: dict[str, list[Option]] = {}
+    for option in chosen:
+        sections.setdefault(option.path[-2] if is_all and "." in option.names[-1] else "options", []).append(option)
+    for number, (section, members) in enumerate(sections.items()):
+        lines += ["", f"{section.replace('_', ' ').capitalize()}:"]
+        lines += [line for option in members for line in _option_lines(option, width, is_all)]
+        if is_all and number == 0:
             lines += ["  -h, --help, --help-all".ljust(_LEFT - 1) + " Show the usual options; show all."]
     if not is_all and len(chosen) < len(options):
         lines += ["", f"{len(options) - len(chosen)} more options: {program} --help-all"]
@@ -287,8 +282,7 @@ def _option_lines(option: Option, width: int, is_all: bool) -> list[str]:
     usual, default = option.names[0], default_text(option)
     names = [] if option.marks.positional else [usual]
     if is_all and names:
-        off = [option.off_name(option.names[-1])] if option.is_switch and option.marks.has_off else []
-        names = [*option.names, *off]
+        names = [*option.names, *option.off_names[-1:]]
     elif default == "on":
         names = [f"--[no-]{option.name}"]
     left = "  " + " ".join(part for part in (", ".join(names), metavar(option)) if part)
@@ -373,9 +367,7 @@ class CommandGroup:
             print(help_text(self.program))
             return 0
         name, *rest = arguments
-        if (present := self.earlier.get(name)) is not None:
-            print(f"albert: note: {self.program} {name} is now called {self.program} {present}", file=sys.stderr)
-            name = present
+        name = self.earlier.get(name, name)
         if name not in self.parts:
             raise UsageError(f"{self.program}: {name}", f"no such {self.kind}", did_you_mean(name, self.parts))
         return self.parts[name](rest)

@@ -135,9 +135,9 @@ def reference_seconds(args: Benchmark, folder: Path, output: Path) -> float:
 def some_text(paths: tuple[Path, ...], megabytes: float) -> Iterator[str]:
     """The first documents, up to so many MB."""
     size = 0
-    for document in read_corpus(paths):
-        yield document.text
-        size += len(document.text.encode())
+    for text in read_corpus(paths):
+        yield text
+        size += len(text.encode())
         if size >= megabytes * 1e6:
             return
 

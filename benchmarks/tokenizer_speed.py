@@ -92,7 +92,7 @@ def measure(args: Benchmark) -> Iterator[list[object]]:
 
 
 def _documents(args: Benchmark) -> list[str]:
-    texts = [document.text for document in read_corpus(args.data)]
+    texts = list(read_corpus(args.data))
     random.Random(args.seed).shuffle(texts)
     documents, size = [], 0
     while texts and size < args.megabytes * 1e6:

@@ -196,7 +196,7 @@ def _made(name: str, folder: str, file: str, form: Form, read: Callable[[Path], 
 
 
 def _documents(path: Path, **reading: Any) -> int:
-    return sum(len(document.text) for document in read_corpus([path], Reading(**reading)))
+    return sum(map(len, read_corpus([path], Reading(**reading))))
 
 
 def _rows(path: Path, task: str) -> int:

@@ -142,7 +142,7 @@ def infinite_outputs(scene, here: Path) -> None:
 SINK = ("a", "What sank?", "Old ships")
 CASES: dict[str, list[tuple]] = {
     PREPARE: [
-        ("", 66, "{here}/text: no such file or folder"),
+        ("", 66, "{here}/text: No such file or directory"),
         ("", 66, r"{here}/text: holds no \.txt", text("a,b", "table.pdf")),
         ("", 66, r"{here}/text: holds no \.txt", link_to_itself),
         ("", 66, r"{here}/text: no document with text \(1 read\)", text("")),
@@ -170,7 +170,7 @@ CASES: dict[str, list[tuple]] = {
         ("{here}/text --tokenizer {tokenizer} --output /proc/out --workers 1", 73, "^/proc/", GOOD),
     ],
     TRAIN: [
-        ("", 66, "{here}/text: no such file or folder"),
+        ("", 66, "{here}/text: No such file or directory"),
         ("", 65, r"a\.txt: is not UTF-8: byte 7", text(b"A good\n\xff day.")),
         ("", 78, "vocabulary of 300 pieces: this text supports 26 at most; ask for", GOOD),
         ("--character-coverage 2", 78, "character_coverage: ", GOOD),

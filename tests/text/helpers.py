@@ -1,16 +1,12 @@
 """Texts that are hard to tokenize, checks of offsets, and helpers for corpora."""
 
 import json
-import re
 import sys
 import unicodedata
 from collections.abc import Iterable
 from pathlib import Path
 
-import numpy as np
 from hypothesis import strategies as st
-
-from albert.text import normalization
 
 WRITING = {
     "accents, composed and not": "é e\u0301 ñ Å A\u030a ế e\u0302\u0301 ç \u0327c",
@@ -86,26 +82,6 @@ def is_dropped(tokenizer, text, index, covered):
     if unicodedata.category(character)[0] == "M" and index and covered[index - 1]:
         return False
     return tokenizer.encode(f"x{character}y") in (tokenizer.encode("xy"), tokenizer.encode("x y"))
-
-
-def normalize_with_alignment(
-    text: str, lower_case: bool = True, keep_accents: bool = False, compatibility: bool = True
-) -> normalization.NormalizedText:
-    """`normalize`, with the original position of every character, all at once."""
-    table = normalization.character_table(lower_case, keep_accents, compatibility)
-    text, starts, ends = normalization._normalize_aligned(text, table)
-    words = list(re.finditer(r"\S+", text))
-    collapsed = " ".join(word.group() for word in words)
-    if collapsed == text:
-        return normalization.NormalizedText(text, starts, ends)
-    new_starts, new_ends = [starts[:0]], [ends[:0]]
-    for index, word in enumerate(words):
-        if index:
-            new_starts.append(starts[words[index - 1].end()][None])
-            new_ends.append(ends[word.start() - 1][None])
-        new_starts.append(starts[word.start() : word.end()])
-        new_ends.append(ends[word.start() : word.end()])
-    return normalization.NormalizedText(collapsed, np.concatenate(new_starts), np.concatenate(new_ends))
 
 
 def write_jsonl(path: Path, texts: Iterable[str | None]) -> Path:

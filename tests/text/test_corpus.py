@@ -6,12 +6,14 @@ import json
 import lzma
 import os
 import random
+import sys
 from pathlib import Path
 
 import pytest
 
-from albert.runtime.errors import AlbertError, DamagedData, InvalidConfiguration, MissingInput, UsageError
+from albert.runtime.errors import AlbertError, DamagedData, InvalidConfiguration, MissingInput, Unavailable, UsageError
 from albert.text import corpus as corpus_module
+from albert.text import readers
 from albert.text.corpus import find_corpus_files, read_corpus, read_files
 from albert.text.readers import CorpusReport, Reading, open_corpus_file
 
@@ -26,11 +28,7 @@ def write(path, data):
 
 
 def texts(*paths, report=None, **reading):
-    return [document.text for document in read_corpus(paths, Reading(**reading), report=report)]
-
-
-def read(path, report=None, **reading):
-    return [(document.text, document.source) for document in read_corpus([path], Reading(**reading), report=report)]
+    return list(read_corpus(paths, Reading(**reading), report=report))
 
 
 def names(*paths):
@@ -47,13 +45,8 @@ def test_folders_are_read_recursively_in_order(tmp_path):
     (tmp_path / "d.JSONL.GZ").write_bytes(gzip.compress(b'{"text": "fifth"}'))
     write(tmp_path / "notes.pdf", "ignored")
     report = CorpusReport()
-    assert read(tmp_path, report) == [
-        ("first", "a/x.txt.gz"),
-        ("second", "b.txt"),
-        ("third", "c.jsonl:1"),
-        ("fourth", "c.jsonl:3"),
-        ("fifth", "d.JSONL.GZ:1"),
-    ]
+    assert texts(tmp_path, report=report) == ["first", "second", "third", "fourth", "fifth"]
+    assert names(tmp_path) == ["a/x.txt.gz", "b.txt", "c.jsonl", "d.JSONL.GZ"]
     assert (report.files, report.files_ignored) == (4, 1)
 
 
@@ -145,7 +138,7 @@ def test_new_format_needs_one_entry(tmp_path, monkeypatch):
 
     def read_upper(file, reading, report, reached):
         with open_corpus_file(file) as (content, _):
-            yield "", content.read().upper()
+            yield content.read().decode().upper()
 
     format_ = corpus_module.Format((".upper",), "albert.text.corpus:read_upper")
     monkeypatch.setattr(corpus_module, "read_upper", read_upper, raising=False)
@@ -156,6 +149,22 @@ def test_new_format_needs_one_entry(tmp_path, monkeypatch):
     (tmp_path / "c.unknown").write_text("x")
     with pytest.raises(UsageError, match=r"known: .*\.upper"):
         texts(tmp_path / "c.unknown")
+
+
+@pytest.mark.parametrize(
+    ("name", "library", "extra", "reader"),
+    [
+        ("a.parquet", "pyarrow.parquet", "data", "arrow_files"),
+        ("a.xml", "mwparserfromhell", "wikipedia", "wikipedia_reader"),
+        ("a.txt.zst", "zstandard", "data", ""),
+    ],
+)
+def test_missing_library_names_the_extra(tmp_path, monkeypatch, name, library, extra, reader):
+    (tmp_path / name).write_bytes(b"some")
+    monkeypatch.delitem(sys.modules, f"albert.text.{reader}", raising=False)
+    monkeypatch.setitem(sys.modules, library, None)
+    with pytest.raises(Unavailable, match=rf"is not installed; pip install 'albert-encoder\[{extra}\]'"):
+        texts(tmp_path / name)
 
 
 # ---- counts --------------------------------------------------------------------------------------------------------
@@ -197,7 +206,7 @@ def test_files_without_documents_are_no_error_in_read_files(tmp_path):
 
 def test_reading_is_lazy(tmp_path):
     path = write(tmp_path / "a.jsonl", '{"text": "one"}\nbroken')
-    assert next(read_corpus([path])).text == "one"
+    assert next(read_corpus([path])) == "one"
 
 
 # ---- invalid and unusual files -------------------------------------------------------------------------------------
@@ -263,21 +272,14 @@ BOM = b"\xef\xbb\xbf"
         ("a.json.xz", '{"body": "one", "text": 3}', {"text_field": "body"}, ["one"]),
         ("a.csv", 'text,b\r"one\rtwo",2\r3,4\r', {}, ["one\rtwo", "3"]),
         ("a.csv", b"text,other\none,\xff\n", {}, ["one"]),
+        ("a.txt", "one\nstill one\n\n \ntwo\n", BLANK_LINE, ["one\nstill one\n", "two\n"]),
+        ("a.csv", 'id,text\r\n1,"one, ""two""\r\n\r\nthree"\r\n\r\n2,é\n', {}, ['one, "two"\r\n\r\nthree', "é"]),
+        ("a.tsv", 'id\ttext\r\n1\t"quoted", it is not\r\n\r\n2\tfour', {}, ['"quoted", it is not', "four"]),
         ("a.txt", b"caf\xe9 \0 \xe2\x82", {"bad_utf8": "replace"}, ["caf\ufffd \ufffd \ufffd"]),
     ],
 )
 def test_documents_of_a_file(tmp_path, name, data, reading, expected):
     assert texts(write(tmp_path / name, data), **reading) == expected
-
-
-def test_documents_have_their_first_line_as_source(tmp_path):
-    path = write(tmp_path / "a.txt", "one\nstill one\n\n \ntwo\n")
-    assert read(path, documents="blank-line") == [("one\nstill one\n", "a.txt:1"), ("two\n", "a.txt:5")]
-    assert read(path, documents="line")[2] == ("two\n", "a.txt:5")
-    path = write(tmp_path / "a.csv", 'id,text\r\n1,"one, ""two""\r\n\r\nthree"\r\n\r\n2,four é\n')
-    assert read(path) == [('one, "two"\r\n\r\nthree', "a.csv:2"), ("four é", "a.csv:6")]
-    path = write(tmp_path / "a.tsv", 'id\ttext\r\n1\t"quoted", it is not\r\n\r\n2\tfour')
-    assert read(path) == [('"quoted", it is not', "a.tsv:2"), ("four", "a.tsv:4")]
 
 
 @pytest.mark.parametrize("change", ["deleted", "replaced", "grown"])
@@ -286,7 +288,7 @@ def test_file_that_changes_while_it_is_read(tmp_path, change):
     path, other = tmp_path / "a.txt", write(tmp_path / "other", "three")
     path.write_bytes(b"one\n\ntwo")
     documents = read_corpus([path], Reading(documents="blank-line"))
-    first = next(documents).text
+    first = next(documents)
     if change == "grown":
         with open(path, "ab") as file:
             file.write(b"\n\nmore")
@@ -294,7 +296,7 @@ def test_file_that_changes_while_it_is_read(tmp_path, change):
             list(documents)
         return
     path.unlink() if change == "deleted" else os.replace(other, path)
-    assert [first, *(document.text for document in documents)] == ["one\n", "two"]
+    assert [first, *documents] == ["one\n", "two"]
 
 
 @pytest.mark.parametrize(
@@ -344,13 +346,13 @@ def test_error_names_file_and_line(tmp_path, name, data, message):
         ("a.txt", b"a surrogate \xed\xa0\x80", "byte 12"),
         ("a.txt", "caf\u00e9".encode("windows-1252"), "byte 3"),
         ("a.txt.gz", b"good\n\xe9t\xe9", "byte 5"),
-        ("a.jsonl", b'{"text": "one"}\n{"text": "\xe9"}', "byte 26"),
+        ("a.jsonl", b'{"text": "one"}\n{"text": "\xe9"}', "byte 10"),
     ],
 )
 def test_invalid_utf8_names_file_and_byte(tmp_path, name, data, position):
     path = write(tmp_path / name, data)
     for documents in ("file", "blank-line", "line"):
-        with pytest.raises(DamagedData, match=rf"{name}: is not UTF-8: {position}; .*--bad-utf8 replace or skip"):
+        with pytest.raises(DamagedData, match=rf"{name}.*: is not UTF-8: {position}; .*--bad-utf8 replace or skip"):
             texts(path, documents=documents)
 
 
@@ -393,29 +395,22 @@ def test_documents_with_bad_utf8_are_skipped_on_request(tmp_path, name, data, do
 def test_long_document_is_divided_at_the_best_position(tmp_path, text, parts):
     for name, data in (("a.txt", text), ("a.jsonl", json.dumps({"text": text})), ("a.csv", f'"text"\n"{text}"')):
         report = CorpusReport()
-        documents = read(write(tmp_path / name, data), report, max_document_bytes=10)
-        assert [text for text, _ in documents] == parts
-        assert [source.partition("#")[2] for _, source in documents] == ["", "2"]
+        assert texts(write(tmp_path / name, data), report=report, max_document_bytes=10) == parts
         assert (report.cuts, report.documents) == (1, 2)
         assert "1 cuts in documents longer than --max-document-megabytes" in report.remarks()
 
 
-def test_long_lines_and_blocks_are_divided(tmp_path):
-    path = write(tmp_path / "a.txt", "aa aa aa aa\nbb\n\ncc\ncc\ncc\ncc\n\ndd")
-    assert read(path, documents="line", max_document_bytes=8) == [
-        ("aa aa ", "a.txt:1"),
-        ("aa aa\n", "a.txt:1#2"),
-        *((f"{word}\n", f"a.txt:{line}") for word, line in zip(["bb", *["cc"] * 4], (2, 4, 5, 6, 7), strict=True)),
-        ("dd", "a.txt:9"),
-    ]
-    assert read(path, documents="blank-line", max_document_bytes=8) == [
-        ("aa aa ", "a.txt:1"),
-        ("aa aa\n", "a.txt:1#2"),
-        ("bb\n", "a.txt:2#3"),
-        ("cc\ncc\n", "a.txt:4"),
-        ("cc\ncc\n", "a.txt:6#2"),
-        ("dd", "a.txt:9"),
-    ]
+@pytest.mark.parametrize(
+    ("documents", "cuts", "expected"),
+    [
+        ("line", 1, ["aa aa ", "aa aa\n", "bb\n", *["cc\n"] * 4, "dd"]),
+        ("blank-line", 3, ["aa aa ", "aa aa\n", "bb\n", "cc\ncc\n", "cc\ncc\n", "dd"]),
+    ],
+)
+def test_long_lines_and_blocks_are_divided(tmp_path, documents, cuts, expected):
+    path, report = write(tmp_path / "a.txt", "aa aa aa aa\nbb\n\ncc\ncc\ncc\ncc\n\ndd"), CorpusReport()
+    assert texts(path, report=report, documents=documents, max_document_bytes=8) == expected
+    assert report.cuts == cuts
 
 
 @pytest.mark.parametrize("name", ["a.txt", "a.txt.gz"])
@@ -423,12 +418,12 @@ def test_large_file_is_read_in_parts(tmp_path, name, monkeypatch):
     numbers = random.Random(0)
     text = "".join(numbers.choice(["word ", "it.\n", "ends.\n\n"]) for _ in range(160_000))
     path, sizes = write(tmp_path / name, text), []
-    split_bytes = corpus_module.split_bytes
+    split_bytes = readers.split_bytes
 
     def recorded(read, limit):
         return split_bytes(lambda size: sizes.append(size) or read(size), limit)
 
-    monkeypatch.setattr(corpus_module, "split_bytes", recorded)
+    monkeypatch.setattr(readers, "split_bytes", recorded)
     documents = texts(path, max_document_bytes=len(text) // 64)
     assert "".join(documents) == text
     assert 64 <= len(documents) <= 128

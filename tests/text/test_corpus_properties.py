@@ -55,7 +55,7 @@ def reader(tmp_path_factory):
         (folder / name).write_bytes(data)
         report, progress = CorpusReport(), []
         files = find_corpus_files([folder / name]).files
-        documents = [d.text for d in read_files(files, Reading(**reading), report=report, advance=progress.append)]
+        documents = list(read_files(files, Reading(**reading), report=report, advance=progress.append))
         assert report.documents == len(documents) == report.documents_in - sum(report.dropped.values())
         assert report.bytes == sum(len(text.encode()) for text in documents)
         assert report.bytes_in == report.bytes + sum(report.dropped_bytes.values())

@@ -2,7 +2,6 @@
 
 import contextlib
 import itertools
-import json
 import pkgutil
 import random
 import shutil
@@ -33,10 +32,10 @@ from albert.text.duplicates import (
     split_words,
     text_hash,
 )
-from albert.text.executors import KEPT_NAME, PreparationSettings, UnitJob, plan_units, read_unit
-from albert.text.prepare import estimate_preparation, merge_corpora, prepare
+from albert.text.executors import KEPT_NAME, PreparationSettings, UnitJob, read_unit
+from albert.text.prepare import estimate_preparation, prepare
 from albert.text.readers import CorpusReport
-from albert.text.shards import DUPLICATES_NAME, TokenCorpus
+from albert.text.shards import TokenCorpus
 
 pytest.importorskip("rensa", reason="the extra `duplicates` is not installed")
 
@@ -107,33 +106,14 @@ def test_duplicates_are_dropped_and_counted(planted, prepared, tokenizer, kind):
     kept = [text for number, text in enumerate(texts) if number not in dropped]
     assert corpus.read(0, corpus.n_tokens).tolist() == [n for text in kept for n in tokenizer.encode(text)]
     sizes = {reason: sum(len(texts[number]) for number in numbers) for reason, numbers in expected.items()}
-    assert report.documents_dropped == {reason: len(numbers) for reason, numbers in expected.items()}
-    assert report.bytes_dropped == sizes
+    assert report.dropped == {reason: len(numbers) for reason, numbers in expected.items()}
+    assert report.dropped_bytes == sizes
     assert report.documents_in == len(texts) == report.splits["train"].documents + len(dropped)
     assert report.bytes_in == sum(map(len, texts)) == report.splits["train"].bytes + sum(sizes.values())
-    assert corpus.description.documents_dropped == report.documents_dropped
-    assert corpus.description.bytes_dropped == report.bytes_dropped
+    assert corpus.description.documents_dropped == report.dropped
+    assert corpus.description.bytes_dropped == report.dropped_bytes
     assert ("rensa" in corpus.description.versions) == (kind == "near")
     verify_directory(directory)
-
-
-def test_dropped_documents_are_listed(planted, prepared, tmp_path):
-    texts, exact, near = planted
-    directory, report = prepared["near"]
-    entries = [json.loads(line) for line in (directory / DUPLICATES_NAME).read_text().splitlines()]
-    assert len(entries) == report.duplicates_shown == len(exact) + len(near)
-    sources = [f"{number // 13:02d}.jsonl:{number % 13 + 1}" for number in range(len(texts))]
-    pairs = {(entry["left_out"], entry["stays"]) for entry in entries}
-    assert pairs == {(sources[number], sources[other]) for number, other in (exact | near).items()}
-    similarities = [entry["similarity"] for entry in entries]
-    assert similarities == sorted(similarities)
-    assert (similarities[0] >= 0.8, similarities[-1]) == (True, 1.0)
-    excerpts = {entry["left_out"]: entry["left_out_begins"] for entry in entries}
-    assert all(" ".join(texts[number].split()).startswith(excerpts[sources[number]]) for number in exact)
-    assert not (prepared["keep"][0] / DUPLICATES_NAME).exists()
-    merge_corpora([directory, prepared["keep"][0], directory], tmp_path / "both")
-    assert (tmp_path / "both" / DUPLICATES_NAME).read_bytes() == 2 * (directory / DUPLICATES_NAME).read_bytes()
-    verify_directory(tmp_path / "both")
 
 
 @pytest.mark.parametrize("workers", [2, 4])
@@ -192,8 +172,7 @@ def test_stopped_search_notices_changed_files_and_versions(folder, tokenizer, tm
 
 @pytest.mark.parametrize("count", [1, 10_000])
 def test_number_of_documents_must_not_change(folder, tokenizer, tmp_path, count):
-    unit = plan_units(find_corpus_files([folder])[0], 15_000)[0]
-    job = UnitJob(unit, settings("exact"), tokenizer, tmp_path, dropped="some")
+    job = UnitJob(0, tuple(find_corpus_files([folder])[0][:1]), settings("exact"), tokenizer, tmp_path, dropped="some")
     (tmp_path / "fingerprints").mkdir()
     np.save(tmp_path / KEPT_NAME.format(job.name), np.ones(count, dtype=bool))
     with pytest.raises(DamagedData, match="when duplicates were searched"):
@@ -241,17 +220,17 @@ def test_dropped_documents_are_similar_to_earlier_kept_ones(tmp_path_factory, se
     arrays = keys.astype(np.uint64), signatures.astype(np.uint16), (bands[..., 0] * 8 + bands[..., 1]).T
     batches = write_fingerprints(directory, *arrays)
     for near in (False, True):
-        groups = find_duplicates(batches, directory, near)
-        for number, other in enumerate(groups.representative.tolist()):
+        representative, exact, _ = find_duplicates(batches, directory, near)
+        for number, other in enumerate(representative.tolist()):
             equal = np.flatnonzero(keys[:number, 0] == keys[number, 0])
-            assert groups.exact[number] == (len(equal) > 0)
+            assert exact[number] == (len(equal) > 0)
             if number == other:
                 assert len(equal) == 0
             else:
-                assert other < number and groups.representative[other] == other
+                assert other < number and representative[other] == other
                 assert near or other == equal[0]
                 similarity = float((signatures[number] == signatures[other]).mean())
-                assert similarity >= 0.8 or groups.exact[number]
+                assert similarity >= 0.8 or exact[number]
 
 
 @given(st.text(st.characters(codec="utf-8")))
@@ -296,7 +275,6 @@ def test_command_prints_what_it_dropped(folder, tokenizer_directory, tmp_path, c
     output = " ".join(capsys.readouterr().out.split())
     assert "12 documents dropped: duplicate of an earlier document" in output
     assert "12 documents dropped: nearly a duplicate of an earlier document" in output
-    assert f"{tmp_path / 'data' / DUPLICATES_NAME} names 24 of the duplicates" in output
 
 
 def test_estimate_counts_two_passes_over_the_text(folder, tokenizer, monkeypatch):

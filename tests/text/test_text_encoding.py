@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from tests.text.helpers import normalize_with_alignment, texts
+from tests.text.helpers import texts
 
 from albert.text import normalization, word_cache
 from albert.text.sentencepiece import SentencePieceTokenizer
@@ -34,17 +34,15 @@ def plain_ids(tokenizer, text):
 
 def plain_offsets(tokenizer, text):
     """The definition: each word with the alignments of both normalisations, moved to its position."""
-    offsets = []
+    offsets, table = [], normalization.character_table(*tokenizer._normalization)
     for word in WORD.finditer(text):
-        normalized = normalize_with_alignment(word.group(), *tokenizer._normalization)
-        starts, ends = [*normalized.starts.tolist(), len(word.group())], normalized.ends.tolist()
-        first = last_end = 0
-        for part in normalized.text.split():
-            for _, (start, end) in tokenizer._word_spans._spans(part):
-                begin = starts[first + start]
-                last_end = ends[first + end - 1] if end > start else max(begin, last_end)
+        normalized, starts, ends = normalization._normalize_aligned(word.group(), table)
+        starts, last_end = [*starts.tolist(), len(word.group())], 0
+        for part in WORD.finditer(normalized):
+            for _, (start, end) in tokenizer._word_spans._spans(part.group()):
+                begin = starts[part.start() + start]
+                last_end = int(ends[part.start() + end - 1]) if end > start else max(begin, last_end)
                 offsets.append((word.start() + begin, word.start() + last_end))
-            first += len(part) + 1
     return offsets
 
 

@@ -67,7 +67,7 @@ def run_train_tokenizer(options: TrainTokenizer, on_accents: Callable[[int], Non
         with progress("Reading", total=megabytes, unit="MB on disk") as bar:
             reading = Reading(**options.reading)
             corpus = read_corpus(options.paths, reading, report=read, advance=lambda amount: bar.advance(amount / 1e6))
-            documents = sample_documents((document.text for document in corpus), settings, used)
+            documents = sample_documents(corpus, settings, used)
         if not options.keep_accents and on_accents is not None:
             on_accents(accents_per_million(documents))
         tokenizer = train_on_documents(documents, settings, used)
@@ -106,7 +106,7 @@ class PrepareResult(Shown):
 def preparation_rows(report: PreparationReport) -> list[tuple[str, ...]]:
     """A table of counts, headings first: read, in each split, dropped."""
     splits = [report.splits["train"], report.splits["held_out"]]
-    dropped, dropped_bytes = sum(report.documents_dropped.values()), sum(report.bytes_dropped.values())
+    dropped, dropped_bytes = report.dropped.total(), report.dropped_bytes.total()
     documents = [*(counts.documents for counts in splits), dropped, report.documents_in]
     megabytes = [*(counts.bytes for counts in splits), dropped_bytes, report.bytes_in]
     return [

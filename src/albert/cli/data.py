@@ -24,9 +24,8 @@ from albert.runtime.files import new_directory
 from albert.runtime.json_files import read_journal
 from albert.runtime.manifest import MANIFEST_NAME, read_manifest, verify_directory
 from albert.runtime.progress import progress
-from albert.text.duplicates import EXACT_DUPLICATE, NEAR_DUPLICATE
-from albert.text.prepare import NO_TOKENS, PreparationEstimate, PreparationReport, merge_corpora
-from albert.text.shards import DESCRIPTION_NAME, DUPLICATES_NAME, TokenCorpus, read_description
+from albert.text.prepare import PreparationEstimate, PreparationReport, merge_corpora
+from albert.text.shards import DESCRIPTION_NAME, TokenCorpus, read_description
 from albert.text.tokenizer_loading import load_tokenizer
 from albert.training.run_folder import RunFolder
 
@@ -42,9 +41,6 @@ def prepare(args: Prepare) -> None:
     assert report is not None
     headings, *rows = preparation_rows(report)
     lines = remarks(report)
-    if report.duplicates_shown:
-        which = f"{report.duplicates_shown:,} of the duplicates, the least similar first"
-        lines.append(f"{args.output / DUPLICATES_NAME} names {which}")
     if report.splits["held_out"].documents == 0:
         lines.append("nothing is held out: the share is 0, or there is a single sentence")
     elif report.held_out_fallback:
@@ -63,13 +59,9 @@ def remarks(report: PreparationReport) -> list[str]:
     """Lines on speed, on documents that were left out, and on replaced characters."""
     rate = report.bytes_in / 1e6 / max(report.seconds, 1e-9)
     processes = "1 process" if report.workers == 1 else f"{report.workers} processes"
-    lines = [f"{report.read.files:,} files in {report.seconds:,.1f} s, {rate:,.1f} MB/s with {processes}"]
-    lines += report.read.remarks()
+    lines = [f"{report.files:,} files in {report.seconds:,.1f} s, {rate:,.1f} MB/s with {processes}"]
+    lines += report.remarks()
     for count, what in (
-        *(
-            (report.documents_dropped[reason], f"documents dropped: {reason}")
-            for reason in (EXACT_DUPLICATE, NEAR_DUPLICATE, NO_TOKENS)
-        ),
         (report.shards_found, "shards were finished before"),
         (report.sentences_dropped, "sentences without a token left out"),
     ):

@@ -214,7 +214,7 @@ def layers(args: AnalyzeLayers) -> None:
     check_png(args.output)
     check_at_least(args, 1, "passages", "words")
     texts = (
-        (document.text for document in read_corpus([Path(path) for path in args.text]))
+        read_corpus([Path(path) for path in args.text])
         if args.text
         else (chapter.text for chapter in split_chapters().held_out)
     )

@@ -238,7 +238,7 @@ def _heading(console: Console, number: int, stage: str, text: str) -> None:
 
 def _vocabulary(corpus: Path, directory: Path) -> Tokenizer:
     if not directory.exists():
-        tokenizer = train_tokenizer((document.text for document in read_corpus([corpus])), PIECES)
+        tokenizer = train_tokenizer(read_corpus([corpus]), PIECES)
         with new_directory(directory) as temporary:
             tokenizer.save(temporary)
     return load_tokenizer(directory)

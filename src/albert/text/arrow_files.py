@@ -26,6 +26,7 @@ from albert.runtime.json_files import read_json_object
 from albert.runtime.manifest import open_input
 from albert.text.corpus import HUB
 from albert.text.readers import (
+    NULL,
     Advance,
     CorpusFile,
     CorpusReport,
@@ -34,6 +35,7 @@ from albert.text.readers import (
     Record,
     check_column,
     check_unchanged,
+    decode,
     open_corpus_file,
     size_and_time,
 )
@@ -53,17 +55,21 @@ DAMAGE_ERRORS = (OSError, ValueError, LookupError, TypeError, AttributeError, pa
 """What libraries raise for a damaged file."""
 
 
-def _values(column: pa.Array | pa.ChunkedArray, first_row: int, path: object, reading: Reading) -> RawDocuments:
+def _values(
+    column: pa.Array | pa.ChunkedArray, first_row: int, path: object, reading: Reading, report: CorpusReport
+) -> RawDocuments:
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     if not any(is_text(kind) for is_text in TEXT_TYPES):
         why = f"column {reading.text_field!r} is {column.type}, text is expected"
         raise DamagedData(path, why, "name another with --text-field")
     for row, data in enumerate(column.cast(pa.large_binary()).to_pylist(), start=first_row):
+        if data is None:
+            report.drop(NULL, 0)
+            continue
         try:
-            value = data if data is None else data.decode("utf-8")
+            yield data.decode("utf-8")
         except UnicodeDecodeError:
-            value = data
-        yield f":{row}", value
+            yield decode(data, f"{path}:{row}", reading, report)
 
 
 def damage_error(error: Exception, path: object, kind: str) -> AlbertError:
@@ -83,7 +89,7 @@ def read_parquet(file: CorpusFile, reading: Reading, report: CorpusReport, reach
     row = 0
     for batch, parquet in _parquet_batches(file, file.path, ROWS_AT_A_TIME, reading.text_field):
         reached(file.size * (row + batch.num_rows) // parquet.metadata.num_rows)
-        yield from _values(batch.column(0), row + 1, file.path, reading)
+        yield from _values(batch.column(0), row + 1, file.path, reading, report)
         row += batch.num_rows
 
 
@@ -149,7 +155,7 @@ def read_hub_dataset(file: CorpusFile, reading: Reading, report: CorpusReport, r
     """Read a data set of the Hub (see `albert.text.readers.Reader`)."""
     row = 0
     for column in _hub_batches(file, reading, report):
-        yield from _values(column, row + 1, file.name, reading)
+        yield from _values(column, row + 1, file.name, reading, report)
         row += len(column)
     reached(file.size)
 
@@ -204,10 +210,10 @@ def read_saved_dataset(file: CorpusFile, reading: Reading, report: CorpusReport,
     for part in _saved_parts(file.path):
         for column, position in _saved_batches(part, reading):
             reached(offset + position)
-            yield from _values(column, row + 1, file.path, reading)
+            yield from _values(column, row + 1, file.path, reading, report)
             row += len(column)
         offset += part.stat().st_size
-    check_unchanged(file, *size_and_time(file.path))
+    check_unchanged(file, *size_and_time(file.path, file.name))
 
 
 def _saved_parts(folder: Path) -> list[Path]:

@@ -8,43 +8,26 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from io import BufferedIOBase
 from pathlib import Path
 from typing import NamedTuple
 
 from albert.runtime.environment import load_by_name
-from albert.runtime.errors import DamagedData, MissingInput, UsageError
+from albert.runtime.errors import MissingInput, UsageError
 from albert.runtime.progress import Position
 from albert.text.readers import (
-    AFTER_LONE_RETURN,
     COMPRESSIONS,
     EMPTY,
-    JSON_LINES_REMEDY,
-    REPAIRED,
     Advance,
     CorpusFile,
     CorpusReport,
-    Document,
     Kind,
-    RawDocuments,
     Reader,
     Reading,
     SourceCounts,
-    check_column,
-    cut_position,
-    decode,
-    decode_with_bom,
-    json_object,
-    numbered_lines,
-    open_corpus_file,
-    size_and_time,
-    split_bytes,
-    suggest_name,
-    table_rows,
-    to_documents,
+    input_file,
+    split_text,
     utf8_length,
 )
-from albert.text.sentences import replace_surrogates
 
 
 @dataclass(frozen=True)
@@ -65,10 +48,10 @@ class Format:
 
 
 FORMATS: dict[Kind, Format] = {
-    "text": Format((".txt",), "albert.text.corpus:read_plain_text"),
-    "JSON lines": Format((".jsonl", ".ndjson", ".json"), "albert.text.corpus:read_json_lines"),
-    "CSV": Format((".csv",), "albert.text.corpus:read_delimited"),
-    "TSV": Format((".tsv",), "albert.text.corpus:read_delimited"),
+    "text": Format((".txt",), "albert.text.readers:read_plain_text"),
+    "JSON lines": Format((".jsonl", ".ndjson", ".json"), "albert.text.readers:read_json_lines"),
+    "CSV": Format((".csv",), "albert.text.readers:read_delimited"),
+    "TSV": Format((".tsv",), "albert.text.readers:read_delimited"),
     "Wikipedia": Format((".xml",), "albert.text.wikipedia_reader:read", "wikipedia"),
     "Parquet": Format((".parquet",), "albert.text.arrow_files:read_parquet", "data", compressible=False),
     "saved dataset": Format((), "albert.text.arrow_files:read_saved_dataset", "data"),
@@ -192,21 +175,14 @@ class _FileSearch:
                 yield path
 
     def _add_file(self, path: Path, name: str) -> None:
-        try:
-            file_id = _file_id(path.stat())
-            size, modified = size_and_time(path)
-        except OSError as error:
-            why = "no such file or folder" if isinstance(error, FileNotFoundError) else error.strerror
-            if path.is_symlink() and isinstance(error, FileNotFoundError):
-                why = f"is a link to {os.readlink(path)}, which does not exist"
-            raise MissingInput(path, why or "cannot be read") from error
+        kind = "saved dataset" if path.is_dir() else kind_of(path.name)
+        assert kind is not None
+        file = replace(input_file(path, kind), name=os.fsencode(name).decode("utf-8", "replace"))
+        file_id = _file_id(path.stat())
         if file_id in self.files:
             self.repeated += 1
-            return
-        kind: Kind | None = "saved dataset" if path.is_dir() else kind_of(path.name)
-        assert kind is not None
-        name = os.fsencode(name).decode("utf-8", "replace")
-        self.files[file_id] = CorpusFile(path, name, size, modified, kind)
+        else:
+            self.files[file_id] = file
 
 
 def _is_saved_dataset(folder: Path, names: list[str]) -> bool:
@@ -243,7 +219,7 @@ def read_corpus(
     *,
     report: CorpusReport | None = None,
     advance: Advance | None = None,
-) -> Iterator[Document]:
+) -> Iterator[str]:
     """Read the documents of files, folders, glob patterns and `hf://` addresses, in a fixed order.
 
     Args:
@@ -259,10 +235,7 @@ def read_corpus(
     report = report if report is not None else CorpusReport()
     files, report.files_ignored, report.files_repeated = find_corpus_files(paths)
     yield from read_files(files, reading, report=report, advance=advance)
-    if report.documents == 0:
-        subject = paths[0] if len(paths) == 1 else "corpus"
-        dropped = "".join(f", {count:,} dropped: {reason}" for reason, count in report.dropped.items())
-        raise MissingInput(subject, f"no document with text ({report.documents_in:,} read{dropped})")
+    report.refuse_empty(paths[0] if len(paths) == 1 else "corpus")
 
 
 def read_files(
@@ -271,7 +244,7 @@ def read_files(
     *,
     report: CorpusReport,
     advance: Advance | None = None,
-) -> Iterator[Document]:
+) -> Iterator[str]:
     """Read the documents of files that `find_corpus_files` found; there may be none."""
     sources: list[SourceCounts] = []
     for file in files:
@@ -280,129 +253,17 @@ def read_files(
         progress = Position(advance)
         module, _, function = FORMATS[file.kind].reader.partition(":")
         read: Reader = getattr(load_by_name(module, FORMATS[file.kind].extra), function)
-        for position, value in read(file, reading, report, progress.reached):
-            for document in to_documents(value, position, file, reading, report):
-                if not document.text or document.text.isspace():
-                    report.drop(EMPTY, utf8_length(document.text))
+        texts = (text for text in read(file, reading, report, progress.reached) if text is not None)
+        for text in texts:
+            for part in split_text(text, reading.max_document_bytes, report):
+                if not part or part.isspace():
+                    report.drop(EMPTY, utf8_length(part))
                     continue
-                report.use(document.text)
-                yield document
+                report.documents += 1
+                report.bytes += utf8_length(part)
+                yield part
         progress.reached(file.size)
         after = report.documents_in, report.bytes_in, report.documents, report.bytes
         sources.append(SourceCounts(file.name, file.size, *(b - a for a, b in zip(before, after, strict=True))))
         report.files_empty += sources[-1].documents_in == 0
     report.sources += tuple(sources)
-
-
-# ---- Plain text: a document is a file, a block of lines, or a line -------------------------------------------------
-
-
-Parts = Iterator[tuple[bytes, int, int]]
-"""All bytes of a file as (data, line where they begin, part): the part counts, from 1, within a document that is
-divided because it is too long."""
-
-
-def read_plain_text(file: CorpusFile, reading: Reading, report: CorpusReport, reached: Advance) -> RawDocuments:
-    """Read a text file (see `albert.text.readers.Reader`)."""
-    divide = {"file": _file_parts, "blank-line": _block_parts, "line": _line_parts}[reading.documents]
-    offset = 0
-    with open_corpus_file(file) as (content, raw):
-        for data, line, part in divide(content, reading.max_document_bytes):
-            if reading.documents == "file" or not data.isspace():
-                text = decode_with_bom(data, file.path, offset, reading, report)
-                report.cuts += part > 1
-                if text is not None:
-                    position = "" if reading.documents == "file" else f":{line}"
-                    yield position + (f"#{part}" if part > 1 else ""), text
-                reached(raw.tell())
-            offset += len(data)
-
-
-def _file_parts(content: BufferedIOBase, limit: int) -> Parts:
-    for part, data in enumerate(split_bytes(content.read, limit), start=1):
-        yield data, 1, part
-
-
-def _line_parts(content: BufferedIOBase, limit: int) -> Parts:
-    line = part = 1
-    for data, is_end in _lines(content, limit):
-        yield data, line, part
-        line, part = (line + 1, 1) if is_end else (line, part + 1)
-
-
-def _block_parts(content: BufferedIOBase, limit: int) -> Parts:
-    """Yield each run of lines that are not blank, and each blank line."""
-    block: list[bytes] = []
-    size, first, line, part = 0, 1, 1, 1
-    for data, is_end in _lines(content, limit):
-        blank = data.isspace()
-        if block and (blank or size + len(data) > limit):
-            yield b"".join(block), first, part
-            block, size, part = [], 0, 1 if blank else part + 1
-        if blank:
-            yield data, line, 1
-        else:
-            first = first if block else line
-            block.append(data)
-            size += len(data)
-        line += is_end
-    if block:
-        yield b"".join(block), first, part
-
-
-def _lines(content: BufferedIOBase, limit: int) -> Iterator[tuple[bytes, bool]]:
-    """Yield lines that end with LF, CR or CR LF, longer ones in parts, and whether each is the end of its line."""
-    rest = b""
-    while data := rest + content.readline(limit + 1 - len(rest)):
-        rest = b""
-        if len(data) > limit:
-            end = cut_position(data, limit)
-            data, rest = data[:end], data[end:]
-        if b"\r" in data:
-            for line in AFTER_LONE_RETURN.split(data):
-                yield line, line.endswith((b"\n", b"\r"))
-        else:
-            yield data, data.endswith(b"\n")
-
-
-# ---- Tables and JSON lines: every row after the header, and every line, is a document ------------------------------
-
-
-def read_delimited(file: CorpusFile, reading: Reading, report: CorpusReport, reached: Advance) -> RawDocuments:
-    """Read a CSV or TSV file (see `albert.text.readers.Reader`)."""
-    with open_corpus_file(file) as (content, raw):
-        rows = table_rows(file, content, file.path, reading.max_record_bytes)
-        column = 0
-        for line, (first, *others) in rows:  # the header
-            where, strict = f"{file.path}:{line}", (DEFAULT_READING, CorpusReport())
-            names = [decode_with_bom(first, file.path, 0, *strict)]
-            names += [decode(name, where, 0, *strict) for name in others]
-            check_column(where, names, reading.text_field)
-            column = names.index(reading.text_field)
-            break
-        for line, fields in rows:
-            yield f":{line}", fields[column]
-            reached(raw.tell())
-
-
-def read_json_lines(file: CorpusFile, reading: Reading, report: CorpusReport, reached: Advance) -> RawDocuments:
-    """Read a file of JSON lines (see `albert.text.readers.Reader`)."""
-    offset, limit, name = 0, reading.max_record_bytes, reading.text_field
-    with open_corpus_file(file) as (content, raw):
-        for number, line in numbered_lines(content, file.path, limit, JSON_LINES_REMEDY):
-            where = f"{file.path}:{number}"
-            text = decode_with_bom(line, file.path, offset, reading, report)
-            offset += len(line)
-            if text is None or not text or text.isspace():
-                continue  # blank lines are not records
-            record = json_object(text, where)
-            if name not in record:
-                raise DamagedData(where, f"has no field {name!r}", suggest_name(name, record))
-            value = record[name]
-            if value is not None and not isinstance(value, str):
-                raise DamagedData(where, f"field {name!r} is {type(value).__name__}, text is expected")
-            if value is not None and (repaired := replace_surrogates(value)) is not value:
-                report.noted[REPAIRED] += sum(a != b for a, b in zip(value, repaired, strict=True))
-                value = repaired
-            yield f":{number}", value
-            reached(raw.tell())

@@ -6,30 +6,26 @@ by MinHash signatures. Needs the extra `duplicates`.
 
 The workers that later encode the text read it once more for the fingerprints. One process then searches all
 documents; the result depends only on the text and its order. A million documents take 0.07 GB of memory, 3 s
-(measured), and 0.2 GB on disk until the corpus is complete, 0.5 GB for *near*. Merged corpora are not compared."""
+(measured), and 0.1 GB on disk until the corpus is complete, 0.7 GB for *near*. Merged corpora are not compared."""
 
 import hashlib
 import itertools
-import json
 import re
 import zlib
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Bool, Float32, Int64, UInt32, UInt64
+from jaxtyping import Bool, Float32, Int64, UInt16, UInt32, UInt64
 
 from albert.runtime.environment import load_by_name
 from albert.runtime.errors import OutOfResources
-from albert.runtime.files import new_file, write_bytes
-from albert.runtime.manifest import FileSum, file_hash
+from albert.runtime.manifest import FileSum
 from albert.runtime.progress import progress
 from albert.text.executors import KEPT_NAME, Batch, ExecutorOptions, Stage, UnitJob, run_stage
-from albert.text.readers import utf8_length
-from albert.text.shards import DUPLICATES_NAME, save_arrays
+from albert.text.readers import CorpusReport, utf8_length
+from albert.text.shards import save_arrays
 
 # --------------------------------------------------------------------------------------------------------------------
 # MinHash signatures of runs of words (Broder 1997), similar for similar documents.
@@ -95,14 +91,13 @@ def _combine(hashes: UInt64[np.ndarray, "*rows columns"]) -> UInt64[np.ndarray, 
 #
 # WORK/fingerprints/UNIT-BATCH.keys.npy        [documents, 3] uint64: a 128-bit hash of the text, and its bytes
 #                   UNIT-BATCH.bands.npy       [bands, documents] uint32, and
-#                   UNIT-BATCH.signatures.npy  [documents, hashes] uint16, MinHash
-#                   UNIT-BATCH.places.jsonl    the source and the first characters of each document
+#                   UNIT-BATCH.signatures.npy  [documents, hashes] uint16, MinHash; all of them in signatures.npy
 
 FINGERPRINTS = "fingerprints"
-KEYS_NAME, BANDS_NAME, SIGNATURES_NAME, SOURCES_NAME = (
-    f"fingerprints/{{}}.{end}" for end in ("keys.npy", "bands.npy", "signatures.npy", "places.jsonl")
-)
-EXCERPT_LENGTH = 120
+KEYS_NAME, BANDS_NAME, SIGNATURES_NAME = (f"fingerprints/{{}}.{end}.npy" for end in ("keys", "bands", "signatures"))
+
+
+Signatures = UInt16[np.ndarray, "documents hashes"]
 
 
 @dataclass(frozen=True)
@@ -135,13 +130,9 @@ def fingerprint_arrays(texts: Sequence[str], near: bool) -> dict[str, np.ndarray
 
 def fingerprint_batch(batch: Batch) -> Fingerprints:
     """Write the fingerprints of a batch of documents."""
-    texts = [text.decode("utf-8", "surrogatepass") for text in batch.texts]
+    texts = [text.decode("utf-8") for text in batch.texts]
     arrays = fingerprint_arrays(texts, batch.settings.duplicates == "near")
     files = save_arrays(batch.directory, {pattern.format(batch.name): array for pattern, array in arrays.items()})
-    with new_file(batch.directory / (name := SOURCES_NAME.format(batch.name))) as temporary:
-        excerpts = zip(batch.sources, (" ".join(text[:EXCERPT_LENGTH].split()) for text in texts), strict=True)
-        temporary.write_text("".join(json.dumps(excerpt) + "\n" for excerpt in excerpts))
-        files[name] = FileSum(temporary.stat().st_size, file_hash(temporary))
     return Fingerprints(batch.name, batch.digest, len(texts), files)
 
 
@@ -155,62 +146,19 @@ FINGERPRINTING = Stage(FINGERPRINTS, Fingerprints, fingerprint_batch)
 SIMILARITY_THRESHOLD = 0.8
 """Share of equal hashes of the signatures of near duplicates."""
 MOST_DOCUMENTS = 1 << 32
-_PAIRS_AT_ONCE, _OPEN_FILES = 1 << 15, 256
+_PAIRS_AT_ONCE = 1 << 15
 _LOW = np.uint64(MOST_DOCUMENTS - 1)
 
 
-@dataclass(frozen=True)
-class DuplicateGroups:
-    """The duplicates among the documents of a corpus, which are numbered in its order.
+def find_duplicates(
+    batches: Sequence[Fingerprints], directory: Path, near: bool
+) -> tuple[Int64[np.ndarray, " documents"], Bool[np.ndarray, " documents"], UInt64[np.ndarray, " documents"]]:
+    """Find documents that an earlier kept document equals or, with `near`, resembles by `SIMILARITY_THRESHOLD`.
 
-    Attributes:
-        representative: for every document the one that is kept in its place, or itself.
-        exact: whether a document has the hash of an earlier one.
-        bytes: of the text of every document.
+    Returns:
+        for every document of the corpus, in its order: the number of the one that is kept in its place, or its own;
+        whether it has the hash of an earlier one; the bytes of its text.
     """
-
-    representative: Int64[np.ndarray, " documents"]
-    exact: Bool[np.ndarray, " documents"]
-    bytes: UInt64[np.ndarray, " documents"]
-
-    @property
-    def dropped(self) -> Bool[np.ndarray, " documents"]:
-        return self.representative != np.arange(len(self.representative))
-
-
-class Signatures:
-    """The signatures of all documents, memory-mapped."""
-
-    def __init__(self, batches: Sequence[Fingerprints], directory: Path) -> None:
-        paths = [directory / SIGNATURES_NAME.format(batch.name) for batch in batches]
-        self._starts = np.cumsum([0, *(batch.documents for batch in batches)])
-        self._load = lru_cache(_OPEN_FILES)(lambda file: np.load(paths[file], mmap_mode="r").view(np.ndarray))
-
-    def similarity(
-        self, first: Int64[np.ndarray, " pairs"], second: Int64[np.ndarray, " pairs"]
-    ) -> Float32[np.ndarray, " pairs"]:
-        """Return the share of equal hashes for pairs of documents."""
-        shares = np.empty(len(first), dtype=np.float32)
-        for start in range(0, len(first), _PAIRS_AT_ONCE):
-            part = slice(start, start + _PAIRS_AT_ONCE)
-            shares[part] = (self._rows(first[part]) == self._rows(second[part])).mean(axis=1, dtype=np.float32)
-        return shares
-
-    def _rows(self, numbers: Int64[np.ndarray, " some"]) -> np.ndarray:
-        files = np.searchsorted(self._starts, numbers, side="right") - 1
-        order = np.argsort(files, kind="stable")
-        rows: np.ndarray | None = None
-        for indices in np.split(order, np.flatnonzero(np.diff(files[order])) + 1):
-            file = int(files[indices[0]])
-            found = self._load(file)[numbers[indices] - self._starts[file]]
-            rows = np.empty((len(numbers), found.shape[1]), dtype=found.dtype) if rows is None else rows
-            rows[indices] = found
-        assert rows is not None
-        return rows
-
-
-def find_duplicates(batches: Sequence[Fingerprints], directory: Path, near: bool) -> DuplicateGroups:
-    """Find documents that an earlier kept document equals or, with `near`, resembles by `SIMILARITY_THRESHOLD`."""
     arrays = [np.load(directory / KEYS_NAME.format(batch.name)) for batch in batches]
     keys = np.concatenate([np.zeros((0, 3), np.uint64), *arrays])
     if len(keys) >= MOST_DOCUMENTS:
@@ -218,12 +166,35 @@ def find_duplicates(batches: Sequence[Fingerprints], directory: Path, near: bool
         raise OutOfResources("duplicates", why, "prepare parts, and merge them")
     representative = _first_with_equal_key(keys)
     exact = representative != np.arange(len(keys))
-    if near:
-        signatures = Signatures(batches, directory)
+    if near and batches:
+        signatures = _join_signatures(batches, directory)
         pairs = _similar_pairs(batches, directory, np.flatnonzero(~exact), signatures)
         _choose_representatives(pairs, representative, signatures)
         representative = representative[representative]  # for copies of a document that is dropped
-    return DuplicateGroups(representative, exact, keys[:, 2].copy())
+    return representative, exact, keys[:, 2].copy()
+
+
+def _join_signatures(batches: Sequence[Fingerprints], directory: Path) -> Signatures:
+    parts = (np.load(directory / SIGNATURES_NAME.format(batch.name)) for batch in batches)
+    rows, end = sum(batch.documents for batch in batches), 0
+    first = next(parts)
+    path = directory / FINGERPRINTS / "signatures.npy"
+    joined = np.lib.format.open_memmap(path, "w+", first.dtype, (rows, first.shape[1]))
+    for part in itertools.chain([first], parts):
+        start, end = end, end + len(part)
+        joined[start:end] = part
+    return joined.view(np.ndarray)
+
+
+def _similarity(
+    signatures: Signatures, first: Int64[np.ndarray, " pairs"], second: Int64[np.ndarray, " pairs"]
+) -> Float32[np.ndarray, " pairs"]:
+    """Return the share of equal hashes for pairs of documents."""
+    shares = np.empty(len(first), dtype=np.float32)
+    for start in range(0, len(first), _PAIRS_AT_ONCE):
+        part = slice(start, start + _PAIRS_AT_ONCE)
+        shares[part] = (signatures[first[part]] == signatures[second[part]]).mean(axis=1, dtype=np.float32)
+    return shares
 
 
 def _first_with_equal_key(keys: UInt64[np.ndarray, "documents 3"]) -> Int64[np.ndarray, " documents"]:
@@ -242,12 +213,12 @@ def _similar_pairs(
 
     Of the documents that agree in a band, each is compared with the previous and with the first one.
     """
-    maps = [np.load(directory / BANDS_NAME.format(batch.name), mmap_mode="r") for batch in batches]
+    paths = [directory / BANDS_NAME.format(batch.name) for batch in batches]
     pairs = np.zeros(0, dtype=np.uint64)
-    bands = len(maps[0]) if maps else 0
+    bands = len(np.load(paths[0], mmap_mode="r"))
     with progress("Comparing", bands, "bands") as bar:
         for band in range(bands):
-            column = np.concatenate([hashes[band] for hashes in maps])[numbers]
+            column = np.concatenate([np.load(path, mmap_mode="r")[band].copy() for path in paths])[numbers]
             order = np.argsort(column, kind="stable")
             again = np.flatnonzero(column[order[1:]] == column[order[:-1]]) + 1  # equal to the hash before
             if len(again):
@@ -258,7 +229,7 @@ def _similar_pairs(
                 pairs = np.union1d(pairs, (later.astype(np.uint64) << np.uint64(32)) | earlier.astype(np.uint64))
             bar.advance()
     later, earlier = _unpack_pairs(pairs)
-    return pairs[signatures.similarity(earlier, later) >= SIMILARITY_THRESHOLD]
+    return pairs[_similarity(signatures, earlier, later) >= SIMILARITY_THRESHOLD]
 
 
 def _choose_representatives(
@@ -272,7 +243,7 @@ def _choose_representatives(
         kept = similar[representative[similar] == similar]
         if len(kept) == 0:  # all are dropped: compare with the documents that are kept in their place
             kept = np.unique(representative[similar])
-            kept = kept[signatures.similarity(kept, np.full_like(kept, number)) >= SIMILARITY_THRESHOLD]
+            kept = kept[_similarity(signatures, kept, np.full_like(kept, number)) >= SIMILARITY_THRESHOLD]
         if len(kept):
             representative[number] = kept[0]
 
@@ -284,36 +255,22 @@ def _unpack_pairs(
 
 
 EXACT_DUPLICATE, NEAR_DUPLICATE = "duplicate of an earlier document", "nearly a duplicate of an earlier document"
-MOST_EXAMPLES = 1000
-"""At most so many dropped documents, spread evenly over the corpus, are listed in a file."""
 
 
-@dataclass
-class DroppedDuplicates:
-    """Documents and bytes of text that are dropped, by reason; and how many of them a file lists."""
-
-    documents: Counter[str] = field(default_factory=Counter)
-    bytes: Counter[str] = field(default_factory=Counter)
-    listed: int = 0
-
-
-def drop_duplicates(jobs: Sequence[UnitJob], options: ExecutorOptions) -> tuple[list[UnitJob], DroppedDuplicates]:
-    """Search for duplicates; return the jobs without them, and the counts."""
+def drop_duplicates(jobs: Sequence[UnitJob], options: ExecutorOptions) -> tuple[list[UnitJob], list[CorpusReport]]:
+    """Search for duplicates; return the jobs without them, and the counts to add to those of reading."""
     if not jobs or jobs[0].settings.duplicates == "keep":
-        return list(jobs), DroppedDuplicates()
-    settings, directory = jobs[0].settings, jobs[0].directory
+        return list(jobs), []
     units = run_stage(FINGERPRINTING, jobs, options, "Looking for duplicates")
     batches = [batch for unit in units for batch in unit.shards]
-    groups = find_duplicates(batches, directory, settings.duplicates == "near")
+    representative, exact, sizes = find_duplicates(batches, jobs[0].directory, jobs[0].settings.duplicates == "near")
+    kept = representative == np.arange(len(representative))
+    counts = [
+        CorpusReport.dropped_later(reason, int(selected.sum()), int(sizes[selected].sum()))
+        for reason, selected in ((EXACT_DUPLICATE, ~kept & exact), (NEAR_DUPLICATE, ~kept & ~exact))
+    ]
     ends = np.cumsum([sum(batch.documents for batch in unit.shards) for unit in units])
-    kept = np.split(~groups.dropped, ends[:-1])
-    dropped = DroppedDuplicates(listed=_write_examples(groups, batches, jobs[0]))
-    exact, near = groups.dropped & groups.exact, groups.dropped & ~groups.exact
-    for reason, selected in ((EXACT_DUPLICATE, exact), (NEAR_DUPLICATE, near)):
-        if selected.any():
-            dropped.documents[reason] = int(selected.sum())
-            dropped.bytes[reason] = int(groups.bytes[selected].sum())
-    return [_without_duplicates(job, unit_kept) for job, unit_kept in zip(jobs, kept, strict=True)], dropped
+    return [_without_duplicates(*pair) for pair in zip(jobs, np.split(kept, ends[:-1]), strict=True)], counts
 
 
 def _without_duplicates(job: UnitJob, kept: np.ndarray) -> UnitJob:
@@ -321,37 +278,3 @@ def _without_duplicates(job: UnitJob, kept: np.ndarray) -> UnitJob:
         return job
     save_arrays(job.directory, {KEPT_NAME.format(job.name): kept})
     return replace(job, dropped=hashlib.blake2b(kept.tobytes(), digest_size=16).hexdigest())
-
-
-def _write_examples(groups: DuplicateGroups, batches: Sequence[Fingerprints], job: UnitJob) -> int:
-    """List some dropped documents with the ones kept in their place, the least similar first; return how many."""
-    numbers = np.flatnonzero(groups.dropped)
-    numbers = numbers[np.linspace(0, len(numbers) - 1, min(MOST_EXAMPLES, len(numbers))).round().astype(np.int64)]
-    kept = groups.representative[numbers]
-    similarity = np.ones(len(numbers), dtype=np.float32)
-    if job.settings.duplicates == "near":
-        similarity = Signatures(batches, job.directory).similarity(numbers, kept)
-    sources = _read_sources({*numbers.tolist(), *kept.tolist()}, batches, job.directory)
-    lines = []
-    for row in np.argsort(similarity, kind="stable").tolist():
-        source, excerpt = sources[int(numbers[row])]
-        kept_source, kept_excerpt = sources[int(kept[row])]
-        entry = {"left_out": source, "stays": kept_source, "similarity": round(float(similarity[row]), 2)}
-        entry |= {"left_out_begins": excerpt, "stays_begins": kept_excerpt}
-        lines.append(json.dumps(entry, ensure_ascii=False) + "\n")
-    # a file name may be invalid UTF-8: its bytes are written as escapes of JSON
-    write_bytes(job.directory / DUPLICATES_NAME, "".join(lines).encode("utf-8", "backslashreplace"))
-    return len(lines)
-
-
-def _read_sources(numbers: set[int], batches: Sequence[Fingerprints], directory: Path) -> dict[int, tuple[str, str]]:
-    """Return source and excerpt of some documents."""
-    sources: dict[int, tuple[str, str]] = {}
-    starts = np.cumsum([0, *(batch.documents for batch in batches)])
-    batch_of = np.searchsorted(starts, sorted(numbers), side="right") - 1
-    for batch, group in itertools.groupby(zip(batch_of.tolist(), sorted(numbers), strict=True), lambda pair: pair[0]):
-        lines = (directory / SOURCES_NAME.format(batches[batch].name)).read_text(encoding="utf-8").splitlines()
-        for _, number in group:
-            source, excerpt = json.loads(lines[number - starts[batch]])
-            sources[number] = source, excerpt
-    return sources

@@ -45,7 +45,7 @@ class UnitStep(PipelineStep):
 def run_engine(stage: Stage, jobs: Sequence[UnitJob], options: ExecutorOptions, bar: Bar) -> list[UnitResult]:
     """Run a stage on all units that are not finished."""
     waiting = [job for job in jobs if load_finished_unit(stage, job) is None]
-    bar.advance(sum(job.unit.size for job in jobs if job not in waiting) / 1e6)
+    bar.advance(sum(job.size for job in jobs if job not in waiting) / 1e6)
     logs = jobs[0].directory / ENGINE_LOGS / stage.folder
     if waiting:
         _launch(stage, waiting, options, logs)
@@ -57,7 +57,7 @@ def run_engine(stage: Stage, jobs: Sequence[UnitJob], options: ExecutorOptions, 
     if missing:
         why = f"{missing} of {len(jobs)} units of work failed"
         raise TryAgain(options.engine, why, f"see {logs}, and run the same command to go on")
-    bar.advance(sum(job.unit.size for job in waiting) / 1e6)
+    bar.advance(sum(job.size for job in waiting) / 1e6)
     return [result for result in results if result is not None]
 
 

@@ -31,7 +31,7 @@ from albert.runtime.manifest import FileSum
 from albert.runtime.progress import Bar, progress
 from albert.runtime.random_streams import stream_key
 from albert.text.corpus import read_files
-from albert.text.readers import Advance, CorpusFile, CorpusReport, Document, Reading, utf8_length
+from albert.text.readers import Advance, CorpusFile, CorpusReport, Reading, utf8_length
 from albert.text.sentences import split_sentences
 from albert.text.shards import (
     DOCUMENTS_NAME,
@@ -53,25 +53,7 @@ UNIT_BYTES = 64_000_000
 """Bytes on disk of a unit, at least; a larger file is a unit of its own."""
 
 
-@dataclass(frozen=True)
-class WorkUnit:
-    """Consecutive files of a corpus."""
-
-    number: int
-    files: tuple[CorpusFile, ...]
-
-    @property
-    def size(self) -> int:
-        """Bytes on disk."""
-        return sum(file.size for file in self.files)
-
-
-def plan_units(files: Sequence[CorpusFile], unit_bytes: int = UNIT_BYTES) -> list[WorkUnit]:
-    """Divide the files of a corpus into units."""
-    return [WorkUnit(number, tuple(run)) for number, run in enumerate(_runs(files, lambda file: file.size, unit_bytes))]
-
-
-def _runs(items: Iterable[Item], size: Callable[[Item], int], least: int) -> Iterator[list[Item]]:
+def runs(items: Iterable[Item], size: Callable[[Item], int], least: int) -> Iterator[list[Item]]:
     """Yield consecutive items in runs of at least a size; the last run may be smaller."""
     run: list[Item] = []
     total = 0
@@ -130,26 +112,32 @@ class SlurmSettings:
 
 @dataclass(frozen=True)
 class UnitJob:
-    """A unit and everything that its shards depend on.
+    """A unit of work, consecutive files of a corpus, and everything that its shards depend on.
 
     Attributes:
         dropped: a hash of which documents are duplicates, if any; a file in the directory lists the others.
     """
 
-    unit: WorkUnit
+    number: int
+    files: tuple[CorpusFile, ...]
     settings: PreparationSettings
     tokenizer: Tokenizer
     directory: Path
     dropped: str = ""
 
     @property
+    def size(self) -> int:
+        """Bytes on disk."""
+        return sum(file.size for file in self.files)
+
+    @property
     def name(self) -> str:
-        return f"{self.unit.number:05d}"
+        return f"{self.number:05d}"
 
     @property
     def origin(self) -> tuple[str, ...]:
         """Names, sizes and times of the files, to notice changes."""
-        files = tuple(f"{file.name} {file.size} {file.modified}" for file in self.unit.files)
+        files = tuple(f"{file.name} {file.size} {file.modified}" for file in self.files)
         return (*files, f"without {self.dropped}") if self.dropped else files
 
 
@@ -158,7 +146,6 @@ class Batch:
     """Some documents of a unit, and everything that their shard depends on."""
 
     name: str
-    sources: tuple[str, ...]
     texts: tuple[bytes, ...]
     """UTF-8, which takes a half or a quarter of the memory of str, in every process."""
     settings: PreparationSettings
@@ -167,12 +154,11 @@ class Batch:
 
     @property
     def digest(self) -> str:
-        """A hash of the documents and their sources."""
+        """A hash of the documents."""
         digest = hashlib.blake2b(digest_size=16)
-        for source, text in zip(self.sources, self.texts, strict=True):
-            for part in (source.encode("utf-8", "surrogatepass"), text):
-                digest.update(len(part).to_bytes(8, "little"))
-                digest.update(part)
+        for text in self.texts:
+            digest.update(len(text).to_bytes(8, "little"))
+            digest.update(text)
         return digest.hexdigest()
 
 
@@ -247,9 +233,9 @@ def _files_exist(result: Any, directory: Path) -> bool:
     return all(path.is_file() and path.stat().st_size == size for path, size in sizes.items())
 
 
-def read_unit(job: UnitJob, report: CorpusReport, advance: Advance | None = None) -> Iterator[Document]:
+def read_unit(job: UnitJob, report: CorpusReport, advance: Advance | None = None) -> Iterator[str]:
     """Yield the documents of a unit without the duplicates; the report counts all of them."""
-    documents = read_files(job.unit.files, job.settings, report=report, advance=advance)
+    documents = read_files(job.files, job.settings, report=report, advance=advance)
     if not job.dropped:
         yield from documents
         return
@@ -257,20 +243,16 @@ def read_unit(job: UnitJob, report: CorpusReport, advance: Advance | None = None
     for document, is_kept in itertools.zip_longest(documents, kept.tolist()):
         if document is None or is_kept is None:
             why = f"has changed: it had {len(kept):,} documents when duplicates were searched"
-            raise DamagedData(job.unit.files[0].path, why, "run the same command again")
+            raise DamagedData(job.files[0].path, why, "run the same command again")
         if is_kept:
             yield document
 
 
 def batches(job: UnitJob, report: CorpusReport, advance: Advance | None = None) -> Iterator[Batch]:
     """Yield the documents of a unit in batches of at least `shard_bytes` of text."""
-    documents = (
-        (document.source, document.text.encode("utf-8", "surrogatepass"))
-        for document in read_unit(job, report, advance)
-    )
-    runs = _runs(documents, lambda document: len(document[1]), job.settings.shard_bytes)
-    for number, (sources, texts) in enumerate(zip(*run, strict=True) for run in runs):
-        yield Batch(f"{job.name}-{number:05d}", sources, texts, job.settings, job.tokenizer, job.directory)
+    texts = (text.encode("utf-8") for text in read_unit(job, report, advance))
+    for number, run in enumerate(runs(texts, len, job.settings.shard_bytes)):
+        yield Batch(f"{job.name}-{number:05d}", tuple(run), job.settings, job.tokenizer, job.directory)
 
 
 # ---- Encoding: a batch of documents becomes the files of one shard -------------------------------------------------
@@ -278,7 +260,7 @@ def batches(job: UnitJob, report: CorpusReport, advance: Advance | None = None) 
 KEY_RANGE = 2**64
 
 
-@dataclass(frozen=True)
+@dataclass
 class ShardResult:
     """The contents of a shard, and the counts of documents without a token, which are dropped.
 
@@ -289,11 +271,11 @@ class ShardResult:
 
     name: str
     digest: str
-    splits: dict[str, SplitCounts]
-    documents_dropped: int
-    bytes_dropped: int
-    sentences_dropped: int
-    files: dict[str, FileSum]
+    splits: dict[str, SplitCounts] = field(default_factory=lambda: {split: SplitCounts() for split in SPLITS})
+    documents_dropped: int = 0
+    bytes_dropped: int = 0
+    sentences_dropped: int = 0
+    files: dict[str, FileSum] = field(default_factory=dict)
     lowest_key: int = KEY_RANGE
     highest_key: int = -1
 
@@ -304,7 +286,7 @@ def held_out_key(text: str, seed: int) -> int:
     Equal texts are in the same split, wherever they are in the corpus.
     """
     key = stream_key("held out", seed).to_bytes(16, "little")
-    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), key=key, digest_size=8).digest()
+    digest = hashlib.blake2b(text.encode("utf-8"), key=key, digest_size=8).digest()
     return int.from_bytes(digest, "big")
 
 
@@ -320,19 +302,17 @@ def encode_shard(batch: Batch, also_held_out: int | None = None, divided: bool =
         also_held_out: the key of a document that is held out although it is beyond the share.
         divided: hold out the last sentences of every document: the share, at least two, at most half.
     """
-    tokenizer, settings = batch.tokenizer, batch.settings
+    tokenizer, settings, result = batch.tokenizer, batch.settings, ShardResult(batch.name, batch.digest)
     documents: dict[str, list[tuple[np.ndarray, np.ndarray, int]]] = {split: [] for split in SPLITS}
-    dropped = bytes_dropped = sentences_dropped = 0
-    lowest, highest = KEY_RANGE, -1
     for encoded in batch.texts:
-        text, size = encoded.decode("utf-8", "surrogatepass"), len(encoded)
+        text, size = encoded.decode("utf-8"), len(encoded)
         sentences = split_sentences(text, settings.language, settings.as_lines)
         tokens, lengths = tokenizer.encode_joined(sentences)
         filled = lengths[lengths > 0]
-        sentences_dropped += len(lengths) - len(filled)
+        result.sentences_dropped += len(lengths) - len(filled)
         if len(filled) == 0:
-            dropped += 1
-            bytes_dropped += size
+            result.documents_dropped += 1
+            result.bytes_dropped += size
             continue
         key = held_out_key(text, settings.seed)
         half = len(filled) // 2 if divided else 0
@@ -346,33 +326,21 @@ def encode_shard(batch: Batch, also_held_out: int | None = None, divided: bool =
             documents["train"].append((tokens[:tokens_before], filled[:-n_last], size - last_bytes))
             documents["held_out"].append((tokens[tokens_before:], filled[-n_last:], last_bytes))
         else:
-            lowest, highest = min(lowest, key), max(highest, key)
+            result.lowest_key, result.highest_key = min(result.lowest_key, key), max(result.highest_key, key)
             documents["train"].append((tokens, filled, size))
-    splits, files = {split: SplitCounts() for split in SPLITS}, {}
-    for split, encoded_documents in documents.items():
-        if encoded_documents:
-            tokens, lengths, sizes = zip(*encoded_documents, strict=True)
-            arrays = {
-                TOKENS_NAME: np.concatenate(tokens).astype(token_type(tokenizer.vocab_size)),
-                SENTENCES_NAME: np.concatenate(lengths).astype("<u4"),
-                DOCUMENTS_NAME: np.array(list(map(len, lengths)), dtype="<u4"),
-            }
-            n_tokens, n_sentences, n_documents = map(len, arrays.values())
-            unknown = int(np.count_nonzero(arrays[TOKENS_NAME] == tokenizer.unk_id))
-            splits[split] = SplitCounts(n_documents, n_sentences, n_tokens, unknown, sum(sizes))
-            named = {f"{split}/{pattern.format(batch.name)}": array for pattern, array in arrays.items()}
-            files |= save_arrays(batch.directory, named)
-    return ShardResult(
-        name=batch.name,
-        digest=batch.digest,
-        splits=splits,
-        documents_dropped=dropped,
-        bytes_dropped=bytes_dropped,
-        sentences_dropped=sentences_dropped,
-        files=files,
-        lowest_key=lowest,
-        highest_key=highest,
-    )
+    for split in filter(documents.get, SPLITS):
+        tokens, lengths, sizes = zip(*documents[split], strict=True)
+        arrays = {
+            TOKENS_NAME: np.concatenate(tokens).astype(token_type(tokenizer.vocab_size)),
+            SENTENCES_NAME: np.concatenate(lengths).astype("<u4"),
+            DOCUMENTS_NAME: np.array(list(map(len, lengths)), dtype="<u4"),
+        }
+        n_tokens, n_sentences, n_documents = map(len, arrays.values())
+        unknown = int(np.count_nonzero(arrays[TOKENS_NAME] == tokenizer.unk_id))
+        result.splits[split] = SplitCounts(n_documents, n_sentences, n_tokens, unknown, sum(sizes))
+        named = {f"{split}/{pattern.format(batch.name)}": array for pattern, array in arrays.items()}
+        result.files |= save_arrays(batch.directory, named)
+    return result
 
 
 ENCODING = Stage(RESULTS, ShardResult, encode_shard)
@@ -450,14 +418,14 @@ class ExecutorOptions:
 
 def run_stage(stage: Stage, jobs: Sequence[UnitJob], options: ExecutorOptions, description: str) -> list[UnitResult]:
     """Run a stage on all units, with a progress bar; finished work is not repeated."""
-    with progress(description, sum(job.unit.size for job in jobs) / 1e6, "MB on disk") as bar:
+    with progress(description, sum(job.size for job in jobs) / 1e6, "MB on disk") as bar:
         if options.engine != "processes":
             return load_by_name("albert.text.engines", "corpus").run_engine(stage, jobs, options, bar)
         if len(jobs) < UNITS_PER_WORKER * options.workers:
             return _run_batches(stage, jobs, options.workers, bar)
         results = []
         for job, result in zip(jobs, map_in_order(partial(run_unit, stage), jobs, options.workers), strict=True):
-            bar.advance(job.unit.size / 1e6)
+            bar.advance(job.size / 1e6)
             results.append(result)
         return results
 
@@ -475,7 +443,7 @@ def _run_batches(stage: Stage, jobs: Sequence[UnitJob], workers: int, bar: Bar) 
             finished = load_finished_unit(stage, job)
             if finished is not None:
                 results[job.name] = finished
-                bar.advance(job.unit.size / 1e6)
+                bar.advance(job.size / 1e6)
                 continue
             results[job.name] = UnitResult(job.origin)
             yield from batches(job, results[job.name].read, advance)

@@ -8,7 +8,6 @@ import itertools
 import os
 import shutil
 import time
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
@@ -21,11 +20,11 @@ from albert import __version__
 from albert.runtime.environment import load_by_name
 from albert.runtime.errors import CannotCreate, InvalidConfiguration, MissingInput, UsageError, WriteFailed
 from albert.runtime.files import locked, new_directory, remove_directory, remove_leftovers
-from albert.runtime.json_files import common_fields, differences, load_json, save_json, to_json
+from albert.runtime.json_files import common_fields, flatten, read_json_object, save_json, to_json
 from albert.runtime.manifest import FileSum, read_manifest, verify_directory
 from albert.runtime.progress import progress
 from albert.text.corpus import find_corpus_files, read_files
-from albert.text.duplicates import DroppedDuplicates, drop_duplicates, fingerprint_arrays
+from albert.text.duplicates import drop_duplicates, fingerprint_arrays
 from albert.text.executors import (
     ENCODING,
     ENGINE_LOGS,
@@ -36,11 +35,10 @@ from albert.text.executors import (
     SlurmSettings,
     UnitJob,
     UnitResult,
-    WorkUnit,
     batches,
     encode_shard,
-    plan_units,
     run_stage,
+    runs,
     save_unit,
 )
 from albert.text.readers import CorpusFile, CorpusReport, sum_counts, utf8_length
@@ -48,7 +46,6 @@ from albert.text.sentences import check_language, split_sentences
 from albert.text.shards import (
     DESCRIPTION_NAME,
     DOCUMENTS_NAME,
-    DUPLICATES_NAME,
     FORMAT,
     SENTENCES_NAME,
     SPLITS,
@@ -66,39 +63,22 @@ NO_TOKENS = "no tokens"
 
 
 @dataclass
-class PreparationReport:
-    """Counts of the text: documents and bytes in are those of the splits plus the dropped ones.
+class PreparationReport(CorpusReport):
+    """Counts of the text that was read, dropped, and written.
 
     A single document that is divided counts once in each split.
 
     Attributes:
         shards_found: shards that an earlier, stopped preparation had finished.
         held_out_fallback: what is held out of a corpus so small that the share holds out nothing.
-        duplicates_shown: how many of the dropped duplicates are listed in the corpus.
     """
 
-    documents_in: int = 0
-    bytes_in: int = 0
-    documents_dropped: Counter[str] = field(default_factory=Counter)
-    bytes_dropped: Counter[str] = field(default_factory=Counter)
     sentences_dropped: int = 0
-    read: CorpusReport = field(default_factory=CorpusReport)
-    splits: dict[str, SplitCounts] = field(default_factory=lambda: {split: SplitCounts() for split in SPLITS})
+    splits: dict[str, SplitCounts] = field(default_factory=dict)
     seconds: float = 0.0
     workers: int = 1
     shards_found: int = 0
     held_out_fallback: Literal["", "document", "sentences"] = ""
-    duplicates_shown: int = 0
-
-
-@dataclass(frozen=True)
-class Plan:
-    """Everything that decides the bytes of a corpus; saved beside unfinished work."""
-
-    settings: PreparationSettings
-    tokenizer_fingerprint: str
-    units: tuple[WorkUnit, ...]
-    libraries: dict[str, str] = field(default_factory=dict)
 
 
 def prepare(
@@ -138,26 +118,26 @@ def prepare(
         raise CannotCreate(output, "exists already", "choose another name, or remove it first")
     base = [load_part(output)] if append else []
     files, ignored, repeated = find_corpus_files(corpus_paths)
-    units = tuple(plan_units(files, settings.unit_bytes))
-    plan = Plan(settings, tokenizer.fingerprint, units, _libraries(settings))
+    units = runs(files, lambda file: file.size, settings.unit_bytes)
+    libraries = _libraries(settings)
     work = output.parent / f"{output.name}.unfinished"
     with locked(work, "this preparation") as release:
         try:
-            _write_plan(work, plan)
-            jobs = [UnitJob(unit, settings, tokenizer, work) for unit in units]
+            _write_plan(work, settings, tokenizer, libraries)
+            jobs = [UnitJob(number, tuple(unit), settings, tokenizer, work) for number, unit in enumerate(units)]
             shards_found = len(list((work / RESULTS).glob("*-*.json")))
             options = ExecutorOptions(workers, engine, slurm or SlurmSettings())
-            jobs, dropped = drop_duplicates(jobs, options)
+            jobs, duplicates = drop_duplicates(jobs, options)
             results = run_stage(ENCODING, jobs, options, "Preparing")
             holds_out = any(part.description.counts["held_out"].documents for part in base)
             fallback = "" if holds_out else _hold_out_at_least_one(jobs, results, settings)
-            subject = corpus_paths[0] if len(corpus_paths) == 1 else "corpus"
-            report = _report(results, dropped, workers, subject)
-            report.read.files_ignored, report.read.files_repeated = ignored, repeated
+            report = _report(results, duplicates)
+            report.refuse_empty(corpus_paths[0] if len(corpus_paths) == 1 else "corpus")
+            report.files_ignored, report.files_repeated, report.workers = ignored, repeated, workers
             report.shards_found, report.held_out_fallback = shards_found, fallback
             sums = {name: file for result in results for shard in result.shards for name, file in shard.files.items()}
-            part = CorpusPart(_describe(plan, tokenizer, results, report), work, sums)
-            assemble([*base, part], tokenizer, output, replace or append)
+            description = _describe(settings, libraries, tokenizer, results, report)
+            assemble([*base, CorpusPart(description, work, sums)], tokenizer, output, replace or append)
         except BaseException as error:
             if not any(work.glob("*/*-*.json")) and not (work / ENGINE_LOGS).exists():
                 shutil.rmtree(work, ignore_errors=True)  # it holds no finished work
@@ -182,15 +162,17 @@ def _check_settings(settings: PreparationSettings, workers: int) -> None:
             raise InvalidConfiguration(name, f"{value} is out of range")
 
 
-def _write_plan(work: Path, plan: Plan) -> None:
-    """Write the plan; raise CannotCreate if the unfinished work has another one."""
+def _write_plan(work: Path, settings: PreparationSettings, tokenizer: Tokenizer, libraries: Mapping[str, str]) -> None:
+    """Write what decides the bytes of a corpus; raise CannotCreate if the unfinished work has something else."""
     path = work / "plan.json"
+    plan = {"settings": to_json(settings), "tokenizer_fingerprint": tokenizer.fingerprint, "libraries": libraries}
     if path.is_file():
-        old = load_json(Plan, path)
-        before, now = ({**to_json(each.settings), "tokenizer": each.tokenizer_fingerprint} for each in (old, plan))
-        versions = {name: plan.libraries.get(name) for name in old.libraries}
-        changes = [f"{name} {value!r} (now {new!r})" for name, value, new in differences(before, now)]
-        changes += [f"{name} {value} (now {new})" for name, value, new in differences(old.libraries, versions)]
+        old, new = flatten(read_json_object(path)), flatten(plan)
+        changes = [
+            f"{name.split('.')[-1]} {old[name]} (now {value})"
+            for name, value in new.items()
+            if old.get(name, value) != value
+        ]
         if changes:
             why = f"holds an unfinished preparation with {', '.join(changes)}"
             raise CannotCreate(work, why, "use the same settings to resume, or remove it to start anew")
@@ -237,43 +219,35 @@ def _hold_out_at_least_one(
     return "sentences" if divided else "document"
 
 
-def _report(
-    results: Sequence[UnitResult], dropped: DroppedDuplicates, workers: int, subject: Path | str
-) -> PreparationReport:
+def _report(results: Sequence[UnitResult], duplicates: Sequence[CorpusReport]) -> PreparationReport:
     shards = [shard for result in results for shard in result.shards]
-    read = sum_counts([result.read for result in results])
     documents, size = sum(shard.documents_dropped for shard in shards), sum(shard.bytes_dropped for shard in shards)
-    splits = {split: SplitCounts() for split in SPLITS}
-    report = PreparationReport(
-        documents_in=read.documents_in,
-        bytes_in=read.bytes_in,
-        documents_dropped=sum_counts([+Counter({NO_TOKENS: documents}), read.dropped, dropped.documents]),
-        bytes_dropped=sum_counts([+Counter({NO_TOKENS: size}), read.dropped_bytes, dropped.bytes]),
+    empty = CorpusReport.dropped_later(NO_TOKENS, documents, size)
+    return PreparationReport(
+        **vars(sum_counts([empty, *(result.read for result in results), *duplicates])),
         sentences_dropped=sum(shard.sentences_dropped for shard in shards),
-        read=read,
-        splits=sum_counts([splits, *(shard.splits for shard in shards)]),
-        workers=workers,
-        duplicates_shown=dropped.listed,
+        splits=sum_counts([{split: SplitCounts() for split in SPLITS}, *(shard.splits for shard in shards)]),
     )
-    if read.documents == 0:
-        raise MissingInput(subject, f"no document with text ({read.documents_in} read)")
-    if not any(counts.documents for counts in report.splits.values()):
-        raise MissingInput(subject, f"not one token in {read.documents_in:,} documents")
-    return report
 
 
 def _describe(
-    plan: Plan, tokenizer: Tokenizer, results: Sequence[UnitResult], report: PreparationReport
+    settings: PreparationSettings,
+    libraries: Mapping[str, str],
+    tokenizer: Tokenizer,
+    results: Sequence[UnitResult],
+    report: PreparationReport,
 ) -> CorpusDescription:
     shards = [shard for result in results for shard in result.shards]
     return CorpusDescription(
-        **common_fields(CorpusDescription, plan.settings),
+        **common_fields(CorpusDescription, settings),
         **common_fields(CorpusDescription, report),
         format=FORMAT,
         tokenizer_fingerprint=tokenizer.fingerprint,
         vocab_size=tokenizer.vocab_size,
         token_type=token_type(tokenizer.vocab_size).name,
-        held_out_share=float(plan.settings.held_out),
+        held_out_share=float(settings.held_out),
+        documents_dropped=report.dropped,
+        bytes_dropped=report.dropped_bytes,
         counts=report.splits,
         shards={
             split: tuple(
@@ -283,9 +257,7 @@ def _describe(
             )
             for split in SPLITS
         },
-        noted=report.read.noted,
-        sources=report.read.sources,
-        versions=plan.libraries | {"albert": __version__},
+        versions={**libraries, "albert": __version__},
     )
 
 
@@ -374,9 +346,9 @@ def _read_sample(file: CorpusFile, settings: PreparationSettings, limit: int) ->
     texts: list[str] = []
     consumed: list[int] = []
     size = 0
-    for document in read_files([file], settings, report=CorpusReport(), advance=consumed.append):
-        texts.append(document.text)
-        size += len(document.text)
+    for text in read_files([file], settings, report=CorpusReport(), advance=consumed.append):
+        texts.append(text)
+        size += len(text)
         if size >= limit:
             return texts, sum(consumed) or min(file.size, size)
     return texts, file.size
@@ -434,9 +406,6 @@ def assemble(parts: Sequence[CorpusPart], tokenizer: Tokenizer, output: Path, re
             for old, new in names.items():
                 _link(part.directory / old, directory / new)
                 checksums[new] = part.sums[old]
-        lists = [path for part in parts if (path := part.directory / DUPLICATES_NAME).is_file()]
-        if lists:
-            (directory / DUPLICATES_NAME).write_bytes(b"".join(path.read_bytes() for path in lists))
         tokenizer.save(directory)
         save_json(directory / DESCRIPTION_NAME, description)
     return description

@@ -18,13 +18,14 @@ from dataclasses import dataclass, field, is_dataclass
 from io import BufferedIOBase
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from albert.runtime.environment import load_by_name
-from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput, did_you_mean
+from albert.runtime.errors import AlbertError, DamagedData, InvalidConfiguration, MissingInput, did_you_mean
 from albert.runtime.json_files import unique_keys
 from albert.runtime.manifest import PIPE_REMEDY, open_input, refuse_special_file
 from albert.text.normalization import REPLACEMENT_CHARACTER
+from albert.text.sentences import replace_surrogates
 
 Kind = str
 """The name of a format: "text", "JSON lines", "CSV", "TSV", "Parquet" and so on."""
@@ -49,38 +50,28 @@ class CorpusFile:
 
 
 def input_file(path: Path, kind: Kind, name: str | None = None, pipe_remedy: str = PIPE_REMEDY) -> CorpusFile:
-    """Return a single file of a known format."""
+    """Return a single file, or a saved data set, of a known format."""
     name = str(path) if name is None else name
     try:
-        status = path.stat()
+        return CorpusFile(path, name, *size_and_time(path, name, pipe_remedy), kind)
     except OSError as error:
-        raise MissingInput(name, error.strerror or "cannot be read") from error
-    refuse_special_file(name, status.st_mode, pipe_remedy)
-    return CorpusFile(path, name, status.st_size, status.st_mtime_ns, kind)
+        is_broken_link = isinstance(error, FileNotFoundError) and path.is_symlink()
+        why = f"is a link to {os.readlink(path)}, which does not exist" if is_broken_link else error.strerror
+        raise MissingInput(name, why or "cannot be read") from error
 
 
-def size_and_time(path: Path) -> tuple[int, int]:
+def size_and_time(path: Path, name: str, pipe_remedy: str = PIPE_REMEDY) -> tuple[int, int]:
     """Return bytes on disk and time of the last change, for a file or for all files of a folder."""
-    if path.is_dir():
-        entries = [entry.stat() for entry in os.scandir(path)]
-        return sum(entry.st_size for entry in entries), max(entry.st_mtime_ns for entry in entries)
-    status = path.stat()
-    refuse_special_file(path, status.st_mode)
-    return status.st_size, status.st_mtime_ns
+    entries = [entry.stat() for entry in os.scandir(path)] if path.is_dir() else [path.stat()]
+    if not path.is_dir():
+        refuse_special_file(name, entries[0].st_mode, pipe_remedy)
+    return sum(entry.st_size for entry in entries), max(entry.st_mtime_ns for entry in entries)
 
 
 DocumentBoundary = Literal["file", "blank-line", "line"]
 BadUtf8 = Literal["refuse", "replace", "skip"]
 
 NULL, EMPTY, NOT_UTF8 = "null", "empty", "not UTF-8"
-
-
-@dataclass(frozen=True)
-class Document:
-    """One document and where it comes from ("books.jsonl.gz:12")."""
-
-    text: str
-    source: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,17 +115,15 @@ class SourceCounts:
 
 @dataclass
 class CorpusReport:
-    """Counts of what was read: `documents_in` = `documents` + the sum of `dropped`, and the same in bytes.
+    """Counts of what was read: documents used and dropped, and their bytes of UTF-8 text.
 
-    Bytes are bytes of UTF-8 text; for a document that could not be decoded, its bytes in the file.
+    For a document that could not be decoded, its bytes in the file.
     """
 
     files: int = 0
     files_ignored: int = 0
     files_repeated: int = 0
     files_empty: int = 0
-    documents_in: int = 0
-    bytes_in: int = 0
     documents: int = 0
     bytes: int = 0
     dropped: Counter[str] = field(default_factory=Counter)
@@ -143,18 +132,32 @@ class CorpusReport:
     noted: Counter[str] = field(default_factory=Counter)
     sources: tuple[SourceCounts, ...] = ()
 
-    def use(self, text: str) -> None:
-        """Count a document that is used."""
-        size = utf8_length(text)
-        self.documents_in += 1
-        self.bytes_in += size
-        self.documents += 1
-        self.bytes += size
+    @property
+    def documents_in(self) -> int:
+        return self.documents + self.dropped.total()
+
+    @property
+    def bytes_in(self) -> int:
+        return self.bytes + self.dropped_bytes.total()
+
+    @classmethod
+    def dropped_later(cls, reason: str, documents: int, size: int) -> "CorpusReport":
+        """Return what to add for documents that were used at first."""
+        return cls(
+            documents=-documents,
+            bytes=-size,
+            dropped=+Counter({reason: documents}),
+            dropped_bytes=+Counter({reason: size}),
+        )
+
+    def refuse_empty(self, subject: object) -> None:
+        """Raise MissingInput if no document is used."""
+        if self.documents == 0:
+            dropped = "".join(f", {count:,} dropped: {reason}" for reason, count in self.dropped.items())
+            raise MissingInput(subject, f"no document with text ({self.documents_in:,} read{dropped})")
 
     def drop(self, reason: str, size: int, documents: int = 1) -> None:
         """Count a dropped document, or with `documents=0` dropped bytes of a used one."""
-        self.documents_in += documents
-        self.bytes_in += size
         if documents:
             self.dropped[reason] += documents
         self.dropped_bytes[reason] += size
@@ -189,22 +192,21 @@ def sum_counts(counts: Sequence[Any]) -> Any:
 
 Advance = Callable[[int], None]
 """Called with a number of bytes, to show progress."""
-RawDocuments = Iterator[tuple[str, str | bytes | None]]
-"""The documents of a file as (position, text): position is ":12", or "" for a whole file; text may be undecoded UTF-8
-or null."""
+RawDocuments = Iterator[str | None]
+"""The documents of a file; None for one that is dropped and counted."""
 
 
 Reader = Callable[[CorpusFile, Reading, CorpusReport, Advance], RawDocuments]
 """A function that reads one format: yields all documents in order, also empty ones.
 
-It counts in the report what it drops or repairs itself; `albert.text.corpus.read_files` decodes, divides and counts
-what it yields. It calls its last argument with its position in the file in bytes. It raises MissingInput if the file
-cannot be read, DamagedData (with line, row or byte) for invalid content, Unavailable if a library or the Hub is."""
+It counts in the report what it drops or repairs itself; `albert.text.corpus.read_files` divides and counts what it
+yields. It calls its last argument with its position in the file in bytes. It raises MissingInput if the file cannot be
+read, DamagedData (with line, row or byte) for invalid content, Unavailable if a library or the Hub is."""
 
 
 def utf8_length(text: str) -> int:
     """Return the length of a text in bytes of UTF-8."""
-    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+    return len(text) if text.isascii() else len(text.encode("utf-8"))
 
 
 # ---- Decoding of UTF-8, with the errors that `Reading.bad_utf8` allows ---------------------------------------------
@@ -215,18 +217,18 @@ _REPLACED = "bad UTF-8 sequences replaced by U+FFFD"
 REPAIRED = "half surrogates replaced by U+FFFD"
 
 
-def decode_with_bom(data: bytes, path: Path, offset: int, reading: Reading, report: CorpusReport) -> str | None:
-    """Decode data that stands at an offset of a file; drop a byte order mark at the beginning."""
-    if offset == 0:
-        if data.startswith(_UTF16_MARKS) and reading.bad_utf8 == "refuse":
-            raise DamagedData(path, "is not UTF-8: byte 0: it is UTF-16", "convert it: iconv -f UTF-16 -t UTF-8")
-        if data.startswith(_BYTE_ORDER_MARK):
-            data, offset = data[len(_BYTE_ORDER_MARK) :], len(_BYTE_ORDER_MARK)
-    return decode(data, path, offset, reading, report)
+def decode(
+    data: bytes, subject: object, reading: Reading, report: CorpusReport, offset: int | None = None
+) -> str | None:
+    """Decode data as `reading.bad_utf8` says; None for a document that is dropped, which is counted.
 
-
-def decode(data: bytes, subject: object, offset: int, reading: Reading, report: CorpusReport) -> str | None:
-    """Decode data as `reading.bad_utf8` says; None for a document that is dropped, which is counted."""
+    Args:
+        offset: of the data in the file `subject`, which may begin with a byte order mark; None for a field of a record.
+    """
+    if offset == 0 and data.startswith(_UTF16_MARKS) and reading.bad_utf8 == "refuse":
+        raise DamagedData(subject, "is not UTF-8: byte 0: it is UTF-16", "convert it: iconv -f UTF-16 -t UTF-8")
+    if offset == 0 and data.startswith(_BYTE_ORDER_MARK):
+        data, offset = data[len(_BYTE_ORDER_MARK) :], len(_BYTE_ORDER_MARK)
     position, error = data.find(b"\0"), None
     if position < 0:
         try:
@@ -242,9 +244,8 @@ def decode(data: bytes, subject: object, offset: int, reading: Reading, report: 
         return text
     what = "is not UTF-8:" if error else "is not text: NUL byte at"
     remedy = "convert it to UTF-8" if error else "UTF-8 is expected"
-    raise DamagedData(
-        subject, f"{what} byte {offset + position}", f"{remedy}, or --bad-utf8 replace or skip"
-    ) from error
+    what += f" byte {position + (offset or 0)}"
+    raise DamagedData(subject, what, f"{remedy}, or --bad-utf8 replace or skip") from error
 
 
 def suggest_name(name: str, names: Iterable[object]) -> str:
@@ -289,24 +290,14 @@ def cut_position(data: bytes, limit: int) -> int:
     return starts[0] if starts else limit
 
 
-def to_documents(
-    value: str | bytes | None, position: str, file: CorpusFile, reading: Reading, report: CorpusReport
-) -> Iterator[Document]:
-    """Yield the document of a value, divided if it is longer than `reading.max_document_bytes`; nothing for null."""
-    if value is None:
-        report.drop(NULL, 0)
-        return
-    subject = file.name if file.kind == "Hub dataset" else file.path
-    text = value if isinstance(value, str) else decode(value, f"{subject}{position}", 0, reading, report)
-    if text is None:
-        return
-    source, limit = file.name + position, reading.max_document_bytes
+def split_text(text: str, limit: int, report: CorpusReport) -> Iterator[str]:
+    """Yield a text in parts of at most `limit` bytes, and count the cuts."""
     if len(text) <= limit // 4 or utf8_length(text) <= limit:
-        yield Document(text, source)
+        yield text
         return
-    for number, part in enumerate(split_bytes(io.BytesIO(text.encode("utf-8")).read, limit), start=1):
-        report.cuts += number > 1
-        yield Document(part.decode("utf-8"), source if number == 1 else f"{source}#{number}")
+    for number, part in enumerate(split_bytes(io.BytesIO(text.encode("utf-8")).read, limit)):
+        report.cuts += number > 0
+        yield part.decode("utf-8")
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -320,44 +311,32 @@ LARGEST_PART = 1 << 18
 LARGEST_WINDOW = 1 << 31  # `zstd --long=31`, which some published corpora need; memory is used only as data fill it
 
 
-class ZstandardDecompressor:
-    """Decompresses one frame; a skippable frame is a frame without data. Needs the library `zstandard`."""
-
-    def __init__(self) -> None:
-        self._library = load_by_name("zstandard", "data")
-        self._stream = self._library.ZstdDecompressor(max_window_size=LARGEST_WINDOW).decompressobj()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
-
-    def decompress(self, data: bytes, max_length: int = -1) -> bytes:
-        """Decompress all data; `max_length` has no effect: four bytes may stand for 128 KB."""
-        try:
-            return self._stream.decompress(data)
-        except self._library.ZstdError as error:
-            raise ValueError(str(error).removeprefix("zstd decompressor error: ")) from error
+def _zstandard() -> Any:
+    library = load_by_name("zstandard", "data")
+    return library.ZstdDecompressor(max_window_size=LARGEST_WINDOW).decompressobj()
 
 
-@dataclass(frozen=True)
-class Compression:
+class Compression(NamedTuple):
     """A compression format.
 
     Attributes:
         decompressor: opens one stream, like `bz2.BZ2Decompressor`. Input that it has not used stays in it, or comes
             back as `unconsumed_tail` (zlib).
         chunk: compressed bytes given to it at a time.
+        limit: its second argument: the largest number of bytes to return.
     """
 
     name: str
     decompressor: Callable[[], Any]
     chunk: int = CHUNK
+    limit: tuple[int, ...] = (LARGEST_PART,)
 
 
 COMPRESSIONS: dict[str, Compression] = {
     ".gz": Compression("gzip", lambda: zlib.decompressobj(16 + zlib.MAX_WBITS)),
     ".bz2": Compression("bzip2", bz2.BZ2Decompressor),
     ".xz": Compression("xz", lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ)),
-    ".zst": Compression("Zstandard", ZstandardDecompressor, CHUNK >> 7),
+    ".zst": Compression("Zstandard", _zstandard, CHUNK >> 7, ()),  # has no limit: four bytes may stand for 128 KB
 }
 
 
@@ -365,53 +344,42 @@ class DecompressedFile(io.RawIOBase):
     """The data of all streams of a compressed file, one after the other."""
 
     def __init__(self, raw: BufferedIOBase, path: Path, compression: Compression) -> None:
-        self._raw, self._path, self._compression = raw, path, compression
-        self._stream: Any = None
-        self._any_stream = False
-        self._packed = b""
-        self._data = memoryview(b"")
+        self._path, self._name = path, compression.name
+        self._parts, self._data = _decompress(raw, compression), memoryview(b"")
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
         """Fill a buffer; returns 0 at the end of the data."""
-        if not self._data:
-            try:
-                self._data = memoryview(self._decompress_more())
-            except (EOFError, OSError, ValueError, zlib.error, lzma.LZMAError) as error:
-                if isinstance(error, OSError) and error.errno is not None:
-                    raise  # an error of the disk, not of the stream
-                why = f"damaged {self._compression.name} file ({' '.join(str(error).split())})"
-                raise DamagedData(self._path, why, "fetch or pack it again") from error
+        try:
+            self._data = self._data or memoryview(next(filter(None, self._parts), b""))
+        except Exception as error:
+            if isinstance(error, AlbertError) or (isinstance(error, OSError) and error.errno is not None):
+                raise  # a missing library, or an error of the disk, not of the stream
+            why = f"damaged {self._name} file ({' '.join(str(error).split())})"
+            raise DamagedData(self._path, why, "fetch or pack it again") from error
         count = min(len(buffer), len(self._data))
         buffer[:count], self._data = self._data[:count], self._data[count:]
         return count
 
-    def _decompress_more(self) -> bytes:
-        """Return some data, or nothing at the end of a file whose streams are all complete."""
-        while True:
-            if not self._packed and getattr(self._stream, "needs_input", True):
-                self._packed = self._raw.read(self._compression.chunk)
-                if not self._packed and self._stream is None:
-                    if self._any_stream:
-                        return b""
-                    raise EOFError("it is empty")
-            if self._stream is None:
-                if self._any_stream:
-                    self._packed = self._packed.lstrip(b"\0")  # padding to a block
-                    if not self._packed:
-                        continue
-                self._stream, self._any_stream = self._compression.decompressor(), True
-            packed = self._packed
-            data = self._stream.decompress(packed, LARGEST_PART)
-            self._packed = getattr(self._stream, "unconsumed_tail", b"")
-            if self._stream.eof:
-                self._packed, self._stream = self._stream.unused_data, None
-            elif not data and not packed and getattr(self._stream, "needs_input", True):
+
+def _decompress(raw: BufferedIOBase, compression: Compression) -> Iterator[bytes]:
+    """Yield the data of all streams, in parts that may be empty."""
+    if not (packed := raw.read(compression.chunk)):
+        raise EOFError("it is empty")
+    while packed:
+        stream = compression.decompressor()
+        while not stream.eof:
+            given = packed or (raw.read(compression.chunk) if getattr(stream, "needs_input", True) else b"")
+            data = stream.decompress(given, *compression.limit)
+            packed = getattr(stream, "unconsumed_tail", b"")
+            if not (data or given or stream.eof) and getattr(stream, "needs_input", True):
                 raise EOFError("it ends too early")
-            if data:
-                return data
+            yield data
+        packed = stream.unused_data.lstrip(b"\0")
+        while not packed and (padding := raw.read(compression.chunk)):  # to a block
+            packed = padding.lstrip(b"\0")
 
 
 @contextmanager
@@ -451,6 +419,7 @@ LONGEST_RECORD = 128_000_000
 JSON_LINES_REMEDY = "JSON lines have one object per line; `jq -c '.[]?' FILE` converts lists and indented objects"
 AFTER_LONE_RETURN = re.compile(rb"(?<=\r)(?!\n|\Z)")
 
+Lines = Iterator[tuple[int, bytes]]
 Rows = Iterator[tuple[int, list[bytes]]]
 
 
@@ -491,10 +460,8 @@ def read_records(
     with open_corpus_file(file) as (content, raw):
         if file.kind in ("CSV", "TSV"):
             records = _table_records(file, content, keep_empty_lines, columns)
-        elif file.kind == "JSON lines":
-            records = _json_records(file, content, keep_empty_lines)
         else:
-            records = (Record(where, {text_field: _decode_field(line, where)}) for where, line in _lines(file, content))
+            records = _line_records(file, content, keep_empty_lines, text_field)
         for record in records:
             yield record
             reached(raw.tell())
@@ -507,17 +474,16 @@ def _decode_field(data: bytes, where: str) -> str:
         raise DamagedData(where, f"is not UTF-8: byte {error.start}", "convert the file to UTF-8") from error
 
 
-def numbered_lines(
-    content: BufferedIOBase, name: object, limit: int, remedy: str | None = None
-) -> Iterator[tuple[int, bytes]]:
-    """Yield lines with their numbers, from 1; only a line feed ends a line."""
+def numbered_lines(content: BufferedIOBase, name: object, limit: int, remedy: str | None = None) -> Lines:
+    """Yield lines with their numbers, from 1, without line ends and byte order mark; only a line feed ends a line."""
     for number, line in enumerate(iter(lambda: content.readline(limit + 1), b""), start=1):
         if len(line) > limit:
             raise DamagedData(f"{name}:{number}", f"is longer than {limit / 1e6:,.0f} MB", remedy)
-        yield number, line
+        line = line.removeprefix(_BYTE_ORDER_MARK) if number == 1 else line
+        yield number, line.removesuffix(b"\n").removesuffix(b"\r")
 
 
-def quoted_rows(content: BufferedIOBase, name: object, limit: int, keep_empty_lines: bool) -> Rows:
+def quoted_rows(content: BufferedIOBase, name: object, limit: int) -> Rows:
     """Yield rows of CSV with the line on which each begins; LF, CR or CR LF ends a line."""
     line, size = 1, 0
 
@@ -536,20 +502,11 @@ def quoted_rows(content: BufferedIOBase, name: object, limit: int, keep_empty_li
     reader = csv.reader(lines(), strict=True)
     try:
         for values in reader:
-            if values or keep_empty_lines:
-                yield line, [value.encode("latin-1") for value in values]
+            yield line, [value.encode("latin-1") for value in values]
             line, size = reader.line_num + 1, 0
     except csv.Error as error:
         why = f"broken CSV ({str(error).partition(' - ')[0]})"
         raise DamagedData(f"{name}:{line}", why, "check the quotes of this row") from error
-
-
-def unquoted_rows(content: BufferedIOBase, name: object, limit: int, keep_empty_lines: bool) -> Rows:
-    """Yield rows of TSV with their line numbers."""
-    for line, data in numbered_lines(content, name, limit):
-        data = _without_end(data.removeprefix(_BYTE_ORDER_MARK) if line == 1 else data)
-        if data or keep_empty_lines:
-            yield line, data.split(b"\t")
 
 
 def json_object(text: str, where: str) -> dict[str, Any]:
@@ -566,31 +523,6 @@ def json_object(text: str, where: str) -> dict[str, Any]:
     return value
 
 
-def _without_end(line: bytes) -> bytes:
-    return line.removesuffix(b"\n").removesuffix(b"\r")
-
-
-def _lines(file: CorpusFile, content: BufferedIOBase) -> Iterator[tuple[str, bytes]]:
-    """Yield positions and lines, without line ends and byte order mark."""
-    for number, line in numbered_lines(content, file.name, LONGEST_RECORD):
-        yield f"{file.name}:{number}", _without_end(line.removeprefix(_BYTE_ORDER_MARK) if number == 1 else line)
-
-
-def _json_records(file: CorpusFile, content: BufferedIOBase, keep_empty_lines: bool) -> Iterator[Record]:
-    for where, line in _lines(file, content):
-        if not keep_empty_lines and not line.strip():
-            continue
-        text = _decode_field(line, where)
-        values = json_object(text, where)
-        for name in values if "\\ud" in text or "\\uD" in text else ():
-            try:  # escapes may leave half of a surrogate pair, which cannot be written
-                json.dumps([name, values[name]], ensure_ascii=False).encode("utf-8")
-            except UnicodeEncodeError as error:
-                why = f"{name!r} holds half of a surrogate pair"
-                raise DamagedData(where, why, "write the file as UTF-8 again") from error
-        yield Record(where, values)
-
-
 def table_rows(
     file: CorpusFile,
     content: BufferedIOBase,
@@ -605,19 +537,40 @@ def table_rows(
         name: of the file, in errors.
         limit: bytes of a row.
     """
-    read_rows, what = (quoted_rows, "fields") if file.kind == "CSV" else (unquoted_rows, "tab-separated fields")
+    if file.kind == "CSV":
+        rows, empty, what = quoted_rows(content, name, limit), [], "fields"
+    else:
+        rows = ((line, data.split(b"\t")) for line, data in numbered_lines(content, name, limit))
+        empty, what = [b""], "tab-separated fields"
     wanted = "where the header has {}" if width is None else "where {} are expected"
-    for line, fields in read_rows(content, name, limit, keep_empty_lines):
+    for line, fields in rows:
+        if fields == empty and not keep_empty_lines:
+            continue
         width = len(fields) if width is None else width
         if len(fields) != width:
             raise DamagedData(f"{name}:{line}", f"has {len(fields)} {what} {wanted.format(width)}")
         yield line, fields
 
 
-def _table_records(
-    file: CorpusFile, content: BufferedIOBase, keep_empty_lines: bool, columns: tuple[str, ...] | None
+def _line_records(
+    file: CorpusFile, content: BufferedIOBase, keep_empty_lines: bool, text_field: str
 ) -> Iterator[Record]:
-    header, width = columns, None if columns is None else len(columns)
+    for number, line in numbered_lines(content, file.name, LONGEST_RECORD):
+        where = f"{file.name}:{number}"
+        text = _decode_field(line, where)
+        if file.kind != "JSON lines":
+            yield Record(where, {text_field: text})
+        elif line.strip() or keep_empty_lines:
+            values = json_object(text, where)
+            if "\\ud" in text or "\\uD" in text:
+                _check_surrogates(values, where)
+            yield Record(where, values)
+
+
+def _table_records(
+    file: CorpusFile, content: BufferedIOBase, keep_empty_lines: bool, header: tuple[str, ...] | None
+) -> Iterator[Record]:
+    width = None if header is None else len(header)
     for line, data in table_rows(file, content, file.name, LONGEST_RECORD, width, keep_empty_lines):
         where = f"{file.name}:{line}"
         values = tuple(_decode_field(value, where) for value in data)
@@ -627,3 +580,120 @@ def _table_records(
         header = values
         if len(set(header)) != len(header):
             raise DamagedData(where, "two columns have the same name")
+
+
+def _check_surrogates(values: dict[str, Any], where: str) -> None:
+    """Raise DamagedData if an escape left half of a surrogate pair, which cannot be written."""
+    for name, value in values.items():
+        try:
+            json.dumps([name, value], ensure_ascii=False).encode("utf-8")
+        except UnicodeEncodeError as error:
+            why = f"{name!r} holds half of a surrogate pair"
+            raise DamagedData(where, why, "write the file as UTF-8 again") from error
+
+
+# ---- Plain text: a document is a file, a block of lines, or a line -------------------------------------------------
+
+
+Parts = Iterator[tuple[bytes, bool]]
+"""All bytes of a file as (data, whether they go on with a document that is divided because it is too long)."""
+
+
+def read_plain_text(file: CorpusFile, reading: Reading, report: CorpusReport, reached: Advance) -> RawDocuments:
+    """Read a text file (see `Reader`)."""
+    divide = {"file": _file_parts, "blank-line": _block_parts, "line": _line_parts}[reading.documents]
+    offset = 0
+    with open_corpus_file(file) as (content, raw):
+        for data, continues in divide(content, reading.max_document_bytes):
+            if reading.documents == "file" or not data.isspace():
+                report.cuts += continues
+                yield decode(data, file.path, reading, report, offset)
+                reached(raw.tell())
+            offset += len(data)
+
+
+def _file_parts(content: BufferedIOBase, limit: int) -> Parts:
+    for number, data in enumerate(split_bytes(content.read, limit)):
+        yield data, number > 0
+
+
+def _line_parts(content: BufferedIOBase, limit: int) -> Parts:
+    continues = False
+    for data, is_end in _parts_of_lines(content, limit):
+        yield data, continues
+        continues = not is_end
+
+
+def _block_parts(content: BufferedIOBase, limit: int) -> Parts:
+    """Yield each run of lines that are not blank, and each blank line."""
+    block, continues = bytearray(), False
+    for data, _ in _parts_of_lines(content, limit):
+        blank = data.isspace()
+        if block and (blank or len(block) + len(data) > limit):
+            yield bytes(block), continues
+            block, continues = bytearray(), not blank
+        if blank:
+            yield data, False
+        else:
+            block += data
+    if block:
+        yield bytes(block), continues
+
+
+def _parts_of_lines(content: BufferedIOBase, limit: int) -> Iterator[tuple[bytes, bool]]:
+    """Yield lines that end with LF, CR or CR LF, longer ones in parts, and whether each is the end of its line."""
+    rest = b""
+    while data := rest + content.readline(limit + 1 - len(rest)):
+        rest = b""
+        if len(data) > limit:
+            end = cut_position(data, limit)
+            data, rest = data[:end], data[end:]
+        if b"\r" in data:
+            for line in AFTER_LONE_RETURN.split(data):
+                yield line, line.endswith((b"\n", b"\r"))
+        else:
+            yield data, data.endswith(b"\n")
+
+
+# ---- Tables and JSON lines: every row after the header, and every line, is a document ------------------------------
+
+
+def read_delimited(file: CorpusFile, reading: Reading, report: CorpusReport, reached: Advance) -> RawDocuments:
+    """Read a CSV or TSV file (see `Reader`)."""
+    with open_corpus_file(file) as (content, raw):
+        column = None
+        for line, fields in table_rows(file, content, file.path, reading.max_record_bytes):
+            where = f"{file.path}:{line}"
+            if column is None:  # the header
+                names = [decode(fields[0], file.path, Reading(), report, 0)]
+                names += [decode(name, where, Reading(), report) for name in fields[1:]]
+                check_column(where, names, reading.text_field)
+                column = names.index(reading.text_field)
+                continue
+            yield decode(fields[column], where, reading, report)
+            reached(raw.tell())
+
+
+def read_json_lines(file: CorpusFile, reading: Reading, report: CorpusReport, reached: Advance) -> RawDocuments:
+    """Read a file of JSON lines (see `Reader`)."""
+    limit, name = reading.max_record_bytes, reading.text_field
+    with open_corpus_file(file) as (content, raw):
+        for number, line in numbered_lines(content, file.path, limit, JSON_LINES_REMEDY):
+            where = f"{file.path}:{number}"
+            text = decode(line, where, reading, report, 0 if number == 1 else None)
+            if text is None or not text or text.isspace():
+                continue  # blank lines are not records
+            record = json_object(text, where)
+            if name not in record:
+                raise DamagedData(where, f"has no field {name!r}", suggest_name(name, record))
+            value = record[name]
+            if value is None:
+                report.drop(NULL, 0)
+                continue
+            if not isinstance(value, str):
+                raise DamagedData(where, f"field {name!r} is {type(value).__name__}, text is expected")
+            repaired = replace_surrogates(value)
+            if repaired is not value:
+                report.noted[REPAIRED] += sum(a != b for a, b in zip(value, repaired, strict=True))
+            yield repaired
+            reached(raw.tell())

@@ -58,8 +58,6 @@ def save_arrays(directory: Path, arrays: Mapping[str, np.ndarray]) -> dict[str, 
 # ---- The description of a prepared corpus --------------------------------------------------------------------------
 
 DESCRIPTION_NAME = "corpus.json"
-DUPLICATES_NAME = "duplicates.jsonl"
-"""A list of some dropped duplicates (see `duplicates.py`)."""
 FORMAT = 1
 
 

@@ -116,7 +116,7 @@ _FILE, _CATEGORY, _MEDIA = "6", "14", "-2"
 
 
 def read(file: CorpusFile, reading: Reading, report: CorpusReport, reached: Advance) -> RawDocuments:
-    """Read the articles of a dump (see `albert.text.readers.Reader`); the position of each is its title."""
+    """Read the articles of a dump (see `albert.text.readers.Reader`)."""
     namespaces: set[str] = set(FILES_AND_CATEGORIES)
     with open_corpus_file(file) as (content, raw):
         for element in _elements(content.read, file, reading.max_record_bytes):
@@ -175,7 +175,7 @@ def _article(page: Element, namespaces: set[str], file: CorpusFile, report: Corp
     else:
         text = plain_text(markup, namespaces)
         report.drop(MARKUP, max(size - utf8_length(text), 0), documents=0)
-        yield f":{title}", text
+        yield text
 
 
 def _name(element: Element) -> str:

@@ -38,7 +38,7 @@ def held_out_samples(held_out, limit=1000, batch_size=32, **sequences):
 
 
 def figures_of(samples, model, **options):
-    return samples.evaluate(model, CPU, "fp32", quiet=True, **options)
+    return samples.evaluate(model, CPU, "fp32", **options)
 
 
 def test_figures_do_not_depend_on_the_batch_size(held_out, model):
@@ -242,8 +242,11 @@ def test_keep_pairs_gives_more_pairs_and_masking_is_an_option(evaluate):
 
 @pytest.mark.parametrize(("correct", "count"), [(0, 10), (5, 10), (10, 10), (549, 1000), (1, 100_000)])
 def test_intervals_are_wilsons(correct, count):
-    expected = binomtest(correct, count).proportion_ci(0.95, method="wilson")
-    assert Score(correct / count, 0.0, 0.0, count).interval == pytest.approx((expected.low, expected.high), abs=1e-7)
+    score, expected = (
+        Score.of(correct / count, 0.0, 0.0, count),
+        binomtest(correct, count).proportion_ci(method="wilson"),
+    )
+    assert (score.low, score.high) == pytest.approx((expected.low, expected.high), abs=1e-7)
 
 
 def test_the_newest_checkpoint_of_an_unfinished_run_is_evaluated(tiny_recipe, evaluate, tiny_corpus, tmp_path):

@@ -28,9 +28,9 @@ REFUSED = {
         ({"attention_window": 0}, "attention_window: is 0, at least 1 is needed"),
     ],
     OptimizerRecipe: [
-        ({"learning_rate": 0.0}, "learning_rate: is 0.0, a number above 0 is needed"),
-        ({"beta1": 1.0}, "beta1: is 1.0, a value from 0 to below 1 is needed"),
-        ({"eps": 0.0}, "eps: is 0.0, a number above 0 is needed"),
+        ({"learning_rate": 0.0}, "learning_rate: is 0.0, a finite number above 0 is needed"),
+        ({"beta1": 1.0}, "beta1: is 1.0, a share from 0 to below 1 is needed"),
+        ({"eps": 0.0}, "eps: is 0.0, a finite number above 0 is needed"),
         ({"kind": "adamw", "weight_decay": -0.1}, "weight_decay: is -0.1, at least 0 is needed"),
         ({"clamp": (2.0, 1.0)}, "clamp: is 2.0 to 1.0, two bounds from 0 upwards are needed"),
     ],
@@ -45,14 +45,8 @@ REFUSED = {
         ({"share": 1.0}, "masking.share: is 1.0, a number between 0 and 1 is needed"),
         ({"max_ngram": 0}, "masking.max_ngram: is 0, at least 1 is needed"),
         ({"max_predictions": 0}, "masking.max_predictions: is 0, at least 1 is needed"),
-        (
-            {"replace_with_mask": 0.95},
-            "masking: the shares of [MASK] and random tokens are negative or",
-        ),
-        (
-            {"replace_with_random": -0.1},
-            "masking: the shares of [MASK] and random tokens are negative or",
-        ),
+        ({"replace_with_mask": 0.95}, "masking: the shares of [MASK] and random tokens are negative or"),
+        ({"replace_with_random": -0.1}, "masking: the shares of [MASK] and random tokens are negative or"),
     ],
     SequenceRecipe: [
         ({"max_length": 4}, "sequences.max_length: is 4, at least 5 is needed"),

@@ -31,7 +31,7 @@ from albert.runtime.json_files import read_json_object
 from albert.training.logging import TrainingPlan
 from albert.training.loop import Training
 from albert.training.run_folder import RunFolder, Stopped
-from albert.training.update import REMEMBERED, DivergenceHistory, Guard, Sums, UpdateMetrics, spike_limit
+from albert.training.update import REMEMBERED, DivergenceHistory, Sums, UpdateMetrics, spike_limit
 
 CPU = torch.device("cpu")
 SKIP, ROLLBACK = {"on_divergence": "skip"}, {"on_divergence": "rollback"}
@@ -185,17 +185,17 @@ def metrics(loss: float, norm: float) -> UpdateMetrics:
 
 def test_spikes_of_loss_or_norm_are_detected_after_enough_updates():
     rng = np.random.default_rng(0)
-    guard = Guard(DivergenceHistory(), deviations=10.0)
-    assert guard(metrics(1e9, 1.0)) is None  # too few updates to compare with
-    guard = Guard(DivergenceHistory(), deviations=10.0)
+    history = DivergenceHistory()
+    assert history.judge(metrics(1e9, 1.0), 10.0) is None  # too few updates to compare with
+    history = DivergenceHistory()
     for step in range(300):
-        assert guard(metrics(6.0 * 0.999**step * rng.lognormal(0, 0.02), rng.lognormal(0, 0.2))) is None
-    assert len(guard.incidents.log_losses) == REMEMBERED
-    before = guard.incidents.log_losses
-    assert "loss is 40, above the limit of" in str(guard(metrics(40.0, 1.0)))
-    assert str(guard(metrics(4.5, 50.0))).startswith("gradient norm is 50")
-    assert str(guard(metrics(4.5, math.inf))) == "gradient norm is inf"
-    assert guard.incidents.log_losses == before  # spikes do not change the limits
+        assert history.judge(metrics(6.0 * 0.999**step * rng.lognormal(0, 0.02), rng.lognormal(0, 0.2)), 10.0) is None
+    assert len(history.log_losses) == REMEMBERED
+    before = history.log_losses
+    assert "loss is 40, above the limit of" in str(history.judge(metrics(40.0, 1.0), 10.0))
+    assert str(history.judge(metrics(4.5, 50.0), 10.0)).startswith("gradient norm is 50")
+    assert str(history.judge(metrics(4.5, math.inf), 10.0)) == "gradient norm is inf"
+    assert history.log_losses == before  # spikes do not change the limits
 
 
 @given(st.lists(st.floats(-20, 20), min_size=64, max_size=200), st.floats(0.1, 50))

@@ -250,5 +250,4 @@ def _accuracy(score: Score | None) -> str:
     """An accuracy, with its 95 % interval on a second line."""
     if score is None:
         return "-"
-    low, high = score.interval
-    return f"{100 * score.accuracy:.1f}\n{100 * low:.1f}–{100 * high:.1f}"
+    return f"{100 * score.accuracy:.1f}\n{100 * score.low:.1f}–{100 * score.high:.1f}"

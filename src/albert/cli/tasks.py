@@ -387,7 +387,7 @@ def as_csv(evaluation: CrossEvaluation) -> str:
     writer.writerow([*_CSV_COLUMNS, "sequences", "max_length", "max_ngram"])
     for model in evaluation.models:
         for test, count in evaluation.counts.items():
-            figures = model.scores[test].to_json() if test in model.scores else {"count": count}
+            figures = vars(model.scores[test]) if test in model.scores else {"count": count}
             cells = [figures.get(name, "") for name in _CSV_COLUMNS[3:]]
             sizes = [evaluation.sequences, evaluation.max_length, evaluation.max_ngram]
             writer.writerow([model.model, model.sentence_objective, test, *cells, *sizes])

@@ -1,11 +1,10 @@
 """Settings of the optimizer and its learning-rate schedule: warm-up, then linear decay (paper §4.1, A.4)."""
 
-import math
 from dataclasses import dataclass
 from typing import Literal
 
 from albert.runtime.environment import OptimizerKind
-from albert.runtime.errors import InvalidConfiguration
+from albert.runtime.errors import InvalidConfiguration, require_range
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,17 +33,12 @@ class OptimizerRecipe:
     """LAMB only: bounds of the weight norm in the trust ratio; none in the reference."""
 
     def __post_init__(self) -> None:
-        for name in ("learning_rate", "eps"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise InvalidConfiguration(name, f"is {getattr(self, name)}, a number above 0 is needed")
-        if not self.weight_decay >= 0:
-            raise InvalidConfiguration("weight_decay", f"is {self.weight_decay}, at least 0 is needed")
+        require_range(self, "a finite number above 0", "learning_rate", "eps")
+        require_range(self, "at least 0", "weight_decay")
+        require_range(self, "a share from 0 to below 1", "beta1", "beta2")
         if self.clamp is not None and not 0 <= self.clamp[0] <= self.clamp[1]:
             low, high = self.clamp
             raise InvalidConfiguration("clamp", f"is {low} to {high}, two bounds from 0 upwards are needed")
-        for name in ("beta1", "beta2"):
-            if not 0 <= getattr(self, name) < 1:
-                raise InvalidConfiguration(name, f"is {getattr(self, name)}, a value from 0 to below 1 is needed")
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -71,8 +65,7 @@ class ScheduleRecipe:
     from the end of the warm-up, as in the paper."""
 
     def __post_init__(self) -> None:
-        if self.total_steps < 1:
-            raise InvalidConfiguration("total_steps", f"is {self.total_steps}, at least 1 is needed")
+        require_range(self, "at least 1", "total_steps")
         if not 0 <= self.warmup_steps <= self.total_steps:
             why = f"is {self.warmup_steps}, a number from 0 to total_steps {self.total_steps} is needed"
             raise InvalidConfiguration("warmup_steps", why)
@@ -91,9 +84,9 @@ class ScheduleRecipe:
         start = max(self.warmup_steps, round(self.total_steps * (1 - self.decay_share)))
         if self.warmup_steps <= step < start:
             return peak
-        if step < self.warmup_steps:
-            return warmup_then_linear(step, peak, self.warmup_steps, self.total_steps)
-        return warmup_then_linear(step, peak, start, self.total_steps)
+        return warmup_then_linear(
+            step, peak, self.warmup_steps if step < self.warmup_steps else start, self.total_steps
+        )
 
 
 def warmup_then_linear(step: int, peak: float, warmup_steps: int, total_steps: int) -> float:

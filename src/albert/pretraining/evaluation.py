@@ -16,6 +16,7 @@ from torch import nn
 from albert.checkpoints.hub import find_model
 from albert.checkpoints.huggingface import kind_of, sentence_objective
 from albert.checkpoints.model_directory import CONFIG_NAME, open_model, read_config, tokenizer_of
+from albert.checkpoints.warm_start import trained_length
 from albert.pretraining.batches import (
     MixedSamples,
     PretrainingBatch,
@@ -30,6 +31,7 @@ from albert.pretraining.segments import SentenceObjective
 from albert.runtime.devices import autocast, parallel_map, pick_device
 from albert.runtime.environment import Precision
 from albert.runtime.errors import InvalidConfiguration, MissingInput
+from albert.runtime.json_files import to_json
 from albert.runtime.progress import progress
 from albert.text.shards import TokenCorpus
 from albert.training.run_folder import RunFolder
@@ -67,15 +69,13 @@ class HeldOutSamples:
         self._is_rare = [~np.isin(part, frequent) for part in labels]
         self._is_repeated = [_is_repeated(batch) for batch in self.batches]
 
-    def evaluate(
-        self, model: nn.Module, device: torch.device, precision: Precision, quiet: bool = False
-    ) -> dict[str, float]:
+    def evaluate(self, model: nn.Module, device: torch.device, precision: Precision) -> dict[str, float]:
         """Loss, accuracy and baseline of both objectives, as `masked_tokens_loss`, `sentence_order_accuracy`, ...
 
         Args:
             model: an `AlbertForPreTraining` in evaluation mode on `device`.
         """
-        with progress("Evaluating", len(self.batches), "batches", quiet=quiet) as bar:
+        with progress("Evaluating", len(self.batches), "batches") as bar:
 
             def compute(batch: PretrainingBatch) -> tuple[Sums, list[np.ndarray]]:
                 hits: list[np.ndarray] = []
@@ -88,11 +88,9 @@ class HeldOutSamples:
             results = parallel_map(compute, self.batches) if in_threads else [compute(b) for b in self.batches]
         figures: dict[str, float] = {}
         for name, count in self.counts.items():
-            loss = correct = 0.0
-            for sums, _ in results:
-                loss, correct = loss + float(sums.losses[name]), correct + float(sums.correct[name])
             if count:
-                figures |= {f"{name}_loss": loss / count, f"{name}_accuracy": correct / count}
+                figures[f"{name}_loss"] = sum(float(sums.losses[name]) for sums, _ in results) / count
+                figures[f"{name}_accuracy"] = sum(float(sums.correct[name]) for sums, _ in results) / count
         hits = [array for _, arrays in results for array in arrays]
         return {**figures, **self.baselines(), **self.repetition(hits), "sequences": float(self.n_sequences)}
 
@@ -150,20 +148,19 @@ class HeldOutTests:
         model: nn.Module,
         device: torch.device,
         precision: Precision,
-        quiet: bool = False,
         *,
         sentence_head: bool = True,
     ) -> dict[str, float]:
         """Loss, accuracy and baseline of every test, as `masked_tokens_loss`, `next_sentence_accuracy`, ...
 
         Args:
-            model, device, precision, quiet: as of `HeldOutSamples.evaluate`.
+            model, device, precision: as of `HeldOutSamples.evaluate`.
             sentence_head: whether the model has one; otherwise only masked tokens are tested.
         """
         figures: dict[str, float] = {}
         for test, samples in self.tests.items():
             if sentence_head or test == MASKED_TOKENS:
-                term, results = _loss_term(test), samples.evaluate(model, device, precision, quiet)
+                term, results = _loss_term(test), samples.evaluate(model, device, precision)
                 figures |= {key.replace(term, test): value for key, value in results.items() if key.startswith(term)}
         return {**figures, "sequences": float(self.tests[MASKED_TOKENS].n_sequences)}
 
@@ -211,32 +208,23 @@ class Score:
     """The result of a model on one test."""
 
     accuracy: float
-    loss: float
-    """In nats per item."""
+    low: float
+    """Wilson's 95 % interval of the accuracy (1927), as if the items were independent of each other."""
+    high: float
     baseline: float
     """The accuracy of the best constant prediction."""
+    loss: float
+    """In nats per item."""
     count: int
     """Items."""
 
-    @property
-    def interval(self) -> tuple[float, float]:
-        """Wilson's 95 % interval of the accuracy (1927), as if the items were independent of each other."""
-        square = NORMAL_95**2 / self.count
-        middle = (self.accuracy + square / 2) / (1 + square)
-        half = (self.accuracy * (1 - self.accuracy) * square + square**2 / 4) ** 0.5 / (1 + square)
-        return middle - half, middle + half
-
-    def to_json(self) -> dict[str, float]:
-        """The figures by name."""
-        low, high = self.interval
-        return {
-            "accuracy": self.accuracy,
-            "low": low,
-            "high": high,
-            "baseline": self.baseline,
-            "loss": self.loss,
-            "count": self.count,
-        }
+    @classmethod
+    def of(cls, accuracy: float, baseline: float, loss: float, count: int) -> "Score":
+        """The score with its interval."""
+        square = NORMAL_95**2 / count
+        middle = (accuracy + square / 2) / (1 + square)
+        half = (accuracy * (1 - accuracy) * square + square**2 / 4) ** 0.5 / (1 + square)
+        return cls(accuracy, middle - half, middle + half, baseline, loss, count)
 
 
 @dataclass(frozen=True)
@@ -272,28 +260,8 @@ class CrossEvaluation:
             "sequences": self.sequences,
             "max_length": self.max_length,
             "max_ngram": self.max_ngram,
-            "models": [
-                {
-                    "model": scored.model,
-                    "sentence_objective": scored.sentence_objective,
-                    "scores": {test: score.to_json() for test, score in scored.scores.items()},
-                }
-                for scored in self.models
-            ],
+            "models": [{k: v for k, v in to_json(scored).items() if k != "notes"} for scored in self.models],
         }
-
-
-@dataclass(frozen=True)
-class _Candidate:
-    """A model that passed the checks."""
-
-    name: str
-    directory: Path
-    sentence_objective: str
-    trained_length: int
-    """The maximum length it was trained with, if known."""
-    positions: int
-    notes: tuple[str, ...]
 
 
 def evaluate_pretraining(
@@ -330,11 +298,10 @@ def evaluate_pretraining(
     torch_device = pick_device(device)
     corpus = TokenCorpus.open(corpus_directory, "held_out")
     candidates = [_check_model(str(model), corpus, revision, overrides) for model in models]
-    length = min(candidate.trained_length for candidate in candidates) if max_length is None else max_length
-    for candidate in candidates:
-        if length > candidate.positions:
-            why = f"is {length}, {candidate.name} has {candidate.positions} positions"
-            raise InvalidConfiguration("max_length", why)
+    length = min(trained for _, _, trained, _ in candidates) if max_length is None else max_length
+    for candidate, _, _, positions in candidates:
+        if length > positions:
+            raise InvalidConfiguration("max_length", f"is {length}, {candidate.model} has {positions} positions")
 
     def samples(objective: SentenceObjective) -> PretrainingSamples:
         sequences = SequenceRecipe(max_length=length, objective=objective, keep_pairs=keep_pairs)
@@ -342,27 +309,31 @@ def evaluate_pretraining(
 
     tests = HeldOutTests(samples, objectives, limit)
     scored = []
-    for candidate in candidates:
-        opened = open_model(candidate.directory, "pretraining", overrides=overrides, verify=False)
+    for candidate, directory, _, _ in candidates:
+        opened = open_model(directory, "pretraining", overrides=overrides, verify=False)
         model = opened.model.to(torch_device)
         if prepare is not None:
             prepare(model)
-        objective = candidate.sentence_objective
-        figures = tests.evaluate(model, torch_device, precision, sentence_head=objective != "none")
+        has_head = candidate.sentence_objective != "none"
+        figures = tests.evaluate(model, torch_device, precision, sentence_head=has_head)
         scores = {
-            test: Score(figures[f"{test}_accuracy"], figures[f"{test}_loss"], figures[f"{test}_baseline"], count)
+            test: Score.of(*(figures[f"{test}_{figure}"] for figure in ("accuracy", "baseline", "loss")), count)
             for test, count in tests.counts.items()
             if f"{test}_accuracy" in figures
         }
-        scored.append(ScoredModel(candidate.name, objective, scores, candidate.notes))
+        scored.append(replace(candidate, scores=scores))
     n_sequences = tests.tests[MASKED_TOKENS].n_sequences
     return CrossEvaluation(tuple(scored), tests.counts, n_sequences, length, masking.max_ngram)
 
 
 def _check_model(
     name: str, corpus: TokenCorpus, revision: str | None, overrides: Mapping[str, Any] | None
-) -> _Candidate:
-    """Open a model to check its heads and tokenizer, without keeping it in memory."""
+) -> tuple[ScoredModel, Path, int, int]:
+    """Open a model to check its heads and tokenizer, without keeping it in memory.
+
+    Returns:
+        The model without scores, its directory, the maximum length it was trained with, and its number of positions.
+    """
     run = RunFolder(Path(name))
     newest = None if (run.model_path / CONFIG_NAME).is_file() or revision else run.newest_checkpoint()
     directory = newest[1] if newest else find_model(name, revision)
@@ -382,23 +353,24 @@ def _check_model(
         prepared = corpus.tokenizer_fingerprint[:12]
         why = f"has tokenizer {fingerprint[:12]}, {corpus.directory} was prepared with {prepared}"
         raise InvalidConfiguration(name, why, "prepare the corpus again with the model's tokenizer")
-    positions, trained = opened.config.max_position_embeddings, extra.get("max_sequence_length")
-    length = trained if isinstance(trained, int) else min(DEFAULT_LENGTH, positions)
+    positions = opened.config.max_position_embeddings
     objective = "none" if initialised else sentence_objective(extra)
-    return _Candidate(name, directory, objective, length, positions, (*notes, *opened.loading_report.notes))
+    scored = ScoredModel(name, objective, {}, (*notes, *opened.loading_report.notes))
+    return scored, directory, trained_length(extra) or min(DEFAULT_LENGTH, positions), positions
 
 
 # --------------------------------------------------------------------------------------------------------------------
 # The samples of a recipe: for training, and held out.
 
 
-def training_samples(recipe: PretrainingRecipe, corpora: Sequence[TokenCorpus]) -> SampleSource:
-    """The training samples of all corpora, mixed by the recipe's weights.
+def samples_of(recipe: PretrainingRecipe, corpora: Sequence[TokenCorpus], seed: int) -> SampleSource:
+    """The samples of all corpora, mixed by the recipe's weights.
 
     Raises:
         InvalidConfiguration: the weights do not fit the corpora.
     """
-    return _samples(recipe, corpora, recipe.seed)
+    parts = [PretrainingSamples(corpus, recipe.sequences, recipe.masking, seed) for corpus in corpora]
+    return MixedSamples(parts, recipe.mixture) if recipe.mixture or len(parts) > 1 else parts[0]
 
 
 def held_out_samples(recipe: PretrainingRecipe, corpora: Sequence[TokenCorpus]) -> HeldOutSamples | HeldOutTests | None:
@@ -420,13 +392,8 @@ def held_out_samples(recipe: PretrainingRecipe, corpora: Sequence[TokenCorpus]) 
         sequences = replace(recipe.sequences, objective=objective, neighbours_probability=0.0)
         masking = replace(recipe.masking, share=PAPER_MASKING.share)
         plain = replace(recipe, mixture=(), sequences=sequences, masking=masking, evaluation_objectives=())
-        return _samples(plain, held_out, EVALUATION_SEED)
+        return samples_of(plain, held_out, EVALUATION_SEED)
 
     if recipe.evaluation_objectives:
         return HeldOutTests(samples, recipe.evaluation_objectives, recipe.evaluation_sequences)
     return HeldOutSamples(samples(recipe.sequences.objective), recipe.evaluation_sequences)
-
-
-def _samples(recipe: PretrainingRecipe, corpora: Sequence[TokenCorpus], seed: int) -> SampleSource:
-    parts = [PretrainingSamples(corpus, recipe.sequences, recipe.masking, seed) for corpus in corpora]
-    return MixedSamples(parts, recipe.mixture) if recipe.mixture or len(parts) > 1 else parts[0]

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from albert.runtime.errors import InvalidConfiguration
+from albert.runtime.errors import InvalidConfiguration, require_range
 from albert.runtime.random_streams import bounded, draw, high_bits, low_bits
 
 MaskingUnit = Literal["word", "token"]
@@ -45,10 +45,7 @@ class MaskingRecipe:
     def __post_init__(self) -> None:
         if not 0 < self.share < 1:
             raise InvalidConfiguration("masking.share", f"is {self.share}, a number between 0 and 1 is needed")
-        for name in ("max_predictions", "max_ngram"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise InvalidConfiguration(f"masking.{name}", f"is {value}, at least 1 is needed")
+        require_range(self, "at least 1", "max_predictions", "max_ngram", prefix="masking.")
         kept = 1 - self.replace_with_mask - self.replace_with_random
         if min(self.replace_with_mask, self.replace_with_random, kept + 1e-9) < 0:
             why = "the shares of [MASK] and random tokens are negative or add up to more than 1"

@@ -15,7 +15,7 @@ from albert.pretraining.masking import MaskingRecipe
 from albert.pretraining.sampling import SequenceRecipe
 from albert.pretraining.segments import SentenceObjective
 from albert.runtime.environment import PEER_TIMEOUT_MINUTES, Precision, PrecisionChoice
-from albert.runtime.errors import InvalidConfiguration, MissingInput, UsageError, did_you_mean
+from albert.runtime.errors import InvalidConfiguration, MissingInput, UsageError, did_you_mean, require_range
 from albert.runtime.json_files import deep_merge, from_json, load_json, read_toml_or_json, to_json
 from albert.training.run_folder import RunFolder
 
@@ -58,8 +58,7 @@ class HardExamplesRecipe:
     def __post_init__(self) -> None:
         if not 0 <= self.focus <= 10:
             raise InvalidConfiguration("hard_examples.focus", f"is {self.focus}, a number from 0 to 10 is needed")
-        if self.warmup_steps < 0:
-            raise InvalidConfiguration("hard_examples.warmup_steps", f"is {self.warmup_steps}, at least 0 is needed")
+        require_range(self, "at least 0", "warmup_steps", prefix="hard_examples.")
 
     def focus_of(self, step: int) -> float:
         """The focus of update number `step`, counted from 0."""
@@ -168,38 +167,17 @@ class PretrainingRecipe:
         if self.model.type_vocab_size < 2:
             why = f"is {self.model.type_vocab_size}, a sequence has two segments"
             raise InvalidConfiguration("model.type_vocab_size", why)
-        for name in (
-            "max_tokens",
-            "batch_size",
-            "micro_batch_size",
-            "log_every",
-            "evaluate_every",
-            "evaluation_sequences",
-            "checkpoint_every",
-            "keep_checkpoints",
-        ):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise InvalidConfiguration(name, f"is {value}, at least 1 is needed")
-        for name in ("workers", "max_rollbacks"):
-            if getattr(self, name) < 0:
-                raise InvalidConfiguration(name, f"is {getattr(self, name)}, at least 0 is needed")
+        counts = ("max_tokens", "batch_size", "micro_batch_size", "log_every", "evaluate_every", "evaluation_sequences")
+        require_range(self, "at least 1", *counts, "checkpoint_every", "keep_checkpoints")
+        require_range(self, "at least 0", "workers", "max_rollbacks")
+        minutes = ("checkpoint_minutes", "peer_timeout_minutes", "max_minutes")
+        require_range(self, "a number above 0", "clip_norm", *minutes, "spike_deviations", "sinusoidal_positions")
         if self.optimizer.kind == "muon" and self.parallelism == "sharded":
             why = "is muon, which needs whole matrices, and parallelism is sharded"
             raise InvalidConfiguration("optimizer.kind", why, "choose lamb or adamw, or parallelism data")
         if self.sequences.objective == "none" and set(self.evaluation_objectives) - {"none"}:
             why = 'need a sentence head, which sequences.objective "none" does not train'
             raise InvalidConfiguration("evaluation_objectives", why, "leave them out")
-        for name in (
-            "clip_norm",
-            "checkpoint_minutes",
-            "peer_timeout_minutes",
-            "max_minutes",
-            "spike_deviations",
-            "sinusoidal_positions",
-        ):
-            if getattr(self, name) is not None and not getattr(self, name) > 0:
-                raise InvalidConfiguration(name, f"is {getattr(self, name)}, a number above 0 is needed")
         steps = [step for step, _ in self.dropout_changes]
         if any(step < 0 for step in steps) or steps != sorted(set(steps)):
             raise InvalidConfiguration("dropout_changes", f"are at updates {steps}, ascending ones are needed")

@@ -24,7 +24,7 @@ from albert.pretraining.batches import (
     open_corpora,
     pretraining_objective,
 )
-from albert.pretraining.evaluation import HeldOutSamples, HeldOutTests, held_out_samples, training_samples
+from albert.pretraining.evaluation import HeldOutSamples, HeldOutTests, held_out_samples, samples_of
 from albert.pretraining.fixed_shape import FixedBatch, FixedBatches, PretrainingLoss, fixed_objective, shape_of
 from albert.pretraining.masking import MaskingRecipe
 from albert.pretraining.recipe import PretrainingRecipe, StartRecord, check_start, dropout_at, recorded_start
@@ -210,7 +210,7 @@ def pretrain(
         if recipe.batch_size % ranks.size:
             why = f"{recipe.batch_size} sequences cannot be divided evenly among {ranks.size} processes"
             raise InvalidConfiguration("batch_size", why, "choose a multiple")
-        samples = training_samples(recipe, corpora)
+        samples = samples_of(recipe, corpora, recipe.seed)
         model = untrained_model(recipe)
         model.albert.encoder.checkpointing = recipe.activation_checkpointing
         held_out, start, loggers = None, None, []

@@ -28,7 +28,7 @@ from albert.pretraining.segments import (
     target_lengths,
 )
 from albert.runtime.environment import world
-from albert.runtime.errors import InvalidConfiguration
+from albert.runtime.errors import InvalidConfiguration, require_range
 from albert.runtime.progress import progress
 from albert.runtime.random_streams import item_keys, stream
 from albert.text.shards import TokenCorpus
@@ -210,10 +210,8 @@ class SequenceRecipe:
     def __post_init__(self) -> None:
         if self.max_length < SPECIAL_TOKENS_OF_A_PAIR + 2:
             raise InvalidConfiguration("sequences.max_length", f"is {self.max_length}, at least 5 is needed")
-        for name in ("short_probability", "neighbours_probability"):
-            if not 0 <= getattr(self, name) <= 1:
-                why = f"is {getattr(self, name)}, a share from 0 to 1 is needed"
-                raise InvalidConfiguration(f"sequences.{name}", why)
+        shares = ("short_probability", "neighbours_probability")
+        require_range(self, "a share from 0 to 1", *shares, prefix="sequences.")
         for name in ("neighbours_probability", "keep_pairs"):
             if getattr(self, name) and self.objective == "sop-reference":
                 why = f'is {getattr(self, name)}, but "sop-reference" cuts sequences as the reference does'

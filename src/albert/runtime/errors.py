@@ -99,6 +99,28 @@ class InvalidConfiguration(AlbertError):
     exit_code = 78
 
 
+_RANGES: dict[str, Callable[[float], bool]] = {
+    "at least 1": lambda number: number >= 1,
+    "at least 0": lambda number: number >= 0,
+    "a number above 0": lambda number: number > 0,
+    "a finite number above 0": lambda number: 0 < number < float("inf"),
+    "a share from 0 to 1": lambda number: 0 <= number <= 1,
+    "a share from 0 to below 1": lambda number: 0 <= number < 1,
+}
+
+
+def require_range(settings: object, needed: str, *names: str, prefix: str = "") -> None:
+    """Refuse numbers outside a range of `_RANGES`; None is allowed.
+
+    Raises:
+        InvalidConfiguration: the first of the named attributes that is out of range.
+    """
+    for name in names:
+        number = getattr(settings, name)
+        if number is not None and not _RANGES[needed](number):
+            raise InvalidConfiguration(prefix + name, f"is {number}, {needed} is needed")
+
+
 def printable(message: str) -> str:
     """The message with line ends, control and other invisible characters escaped; it may quote a file."""
     if message.isprintable():

@@ -13,7 +13,6 @@ import torch
 from torch.utils.tensorboard import SummaryWriter
 
 from albert.runtime.environment import Precision
-from albert.runtime.errors import InvalidConfiguration
 from albert.runtime.files import writing
 from albert.runtime.json_files import Journal
 from albert.training.run_folder import RunFolder
@@ -137,11 +136,7 @@ Limit = Literal["steps", "tokens", "minutes"]
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingPlan:
-    """Settings of the training loop.
-
-    Raises:
-        InvalidConfiguration: a number out of range.
-    """
+    """Settings of the training loop."""
 
     total_steps: int
     """Maximum number of optimiser updates."""
@@ -174,31 +169,10 @@ class TrainingPlan:
     """Read the metrics of an update only after the next one is launched, so that the device never waits; None: on a
     GPU, unless spikes are detected or divergence rolls back."""
 
-    def __post_init__(self) -> None:
-        if self.delay_metrics and self.checks_before_step:
-            raise InvalidConfiguration("delay_metrics", "cannot be combined with spike_deviations or rollback")
-        counts = ("total_steps", "max_tokens", "log_every", "evaluate_every", "checkpoint_every", "keep_checkpoints")
-        for name in counts:
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise InvalidConfiguration(name, f"is {value}, at least 1 is needed")
-        for name in ("max_minutes", "spike_deviations"):
-            value = getattr(self, name)
-            if value is not None and not value > 0:
-                raise InvalidConfiguration(name, f"is {value}, a number above 0 is needed")
-        for name in ("workers", "max_rollbacks"):
-            if getattr(self, name) < 0:
-                raise InvalidConfiguration(name, f"is {getattr(self, name)}, at least 0 is needed")
-
-    @property
-    def checks_before_step(self) -> bool:
-        """Whether the host must read the metrics of an update before the optimiser steps."""
-        return self.on_divergence == "rollback" or self.spike_deviations is not None
-
     def delays_metrics(self, device: torch.device) -> bool:
         """Whether metrics are read one update late."""
         late = device.type == "cuda" if self.delay_metrics is None else self.delay_metrics
-        return late and not self.checks_before_step
+        return late and self.on_divergence != "rollback" and self.spike_deviations is None
 
     def reached(self, state: TrainingState) -> Limit | None:
         """The limit that the run has reached, None if none; the first rank's clock counts for all."""

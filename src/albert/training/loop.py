@@ -3,13 +3,16 @@
 The batch of each step is a pure function of the step's number and of the batches skipped by rollbacks, so a run resumed
 from its newest checkpoint continues as if it had never stopped."""
 
+import io
 import math
+import pickle
 import signal
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import KW_ONLY, dataclass, field, fields, is_dataclass
+from dataclasses import KW_ONLY, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +41,6 @@ from albert.training.update import (
     Alarm,
     Batch,
     BatchSource,
-    Guard,
     Objective,
     PendingMetrics,
     UpdateMetrics,
@@ -56,69 +58,42 @@ from albert.training.update import (
 
 
 @dataclass(frozen=True)
-class _Piece:
-    """A tensor of a batch, as a slice of a flat tensor."""
-
-    dtype: torch.dtype
-    first: int
-    shape: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class _Parts:
-    """A dataclass split into its fields."""
-
-    kind: type
-    fields: dict[str, Any]
-
-
-@dataclass(frozen=True)
 class JoinedBatches:
     """The micro-batches of a step with all tensors of one dtype in a single flat tensor, for fast transfer."""
 
-    pieces: tuple[Any, ...]
-    """The batches with a `_Piece` in place of each tensor."""
+    pickled: bytes
+    """The batches with (dtype, start, shape) in place of each tensor."""
     flat: Mapping[torch.dtype, Tensor]
 
     @classmethod
     def of(cls, batches: Sequence[Batch]) -> "JoinedBatches":
-        """Join micro-batches, which are dataclasses of tensors."""
-        rows: dict[torch.dtype, list[Tensor]] = {}
+        """Join micro-batches."""
+        tensors: dict[torch.dtype, list[Tensor]] = {}
         lengths: dict[torch.dtype, int] = {}
 
-        def put(tensor: Tensor) -> _Piece:
-            first = lengths.get(tensor.dtype, 0)
-            lengths[tensor.dtype] = first + tensor.numel()
-            rows.setdefault(tensor.dtype, []).append(tensor.reshape(-1))
-            return _Piece(tensor.dtype, first, tuple(tensor.shape))
+        class Pickler(pickle.Pickler):
+            def persistent_id(self, obj: Any) -> Any:
+                if not isinstance(obj, Tensor):
+                    return None
+                start = lengths.get(obj.dtype, 0)
+                lengths[obj.dtype] = start + obj.numel()
+                tensors.setdefault(obj.dtype, []).append(obj.reshape(-1))
+                return obj.dtype, start, tuple(obj.shape)
 
-        pieces = _split(tuple(batches), put)
-        return cls(pieces, {dtype: torch.cat(tensors) for dtype, tensors in rows.items()})
+        pickled = io.BytesIO()
+        Pickler(pickled).dump(tuple(batches))
+        return cls(pickled.getvalue(), {dtype: torch.cat(parts) for dtype, parts in tensors.items()})
 
     def batches(self) -> Sequence[Batch]:
         """The micro-batches, whose tensors are views."""
-        return _join(self.pieces, self.flat)
+        flat = self.flat
 
+        class Unpickler(pickle.Unpickler):
+            def persistent_load(self, pid: Any) -> Tensor:
+                dtype, start, shape = pid
+                return flat[dtype][start : start + math.prod(shape)].view(shape)
 
-def _split(value: Any, put: Callable[[Tensor], _Piece]) -> Any:
-    """A tree of tuples and dataclasses with a `_Piece` for each tensor and a `_Parts` for each dataclass."""
-    if isinstance(value, Tensor):
-        return put(value)
-    if type(value) is tuple:
-        return tuple(_split(item, put) for item in value)
-    if is_dataclass(value) and not isinstance(value, type):
-        return _Parts(type(value), {f.name: _split(getattr(value, f.name), put) for f in fields(value)})
-    return value
-
-
-def _join(value: Any, flat: Mapping[torch.dtype, Tensor]) -> Any:
-    if isinstance(value, _Piece):
-        return flat[value.dtype][value.first : value.first + math.prod(value.shape)].view(value.shape)
-    if type(value) is tuple:
-        return tuple(_join(item, flat) for item in value)
-    if isinstance(value, _Parts):
-        return value.kind(**{name: _join(item, flat) for name, item in value.fields.items()})
-    return value
+        return Unpickler(io.BytesIO(self.pickled)).load()
 
 
 CPU = torch.device("cpu")
@@ -158,7 +133,7 @@ def _prefetch(steps: Iterable[JoinedBatches], device: torch.device) -> Iterator[
         copied.record(stream)
         if ready is not None:
             yield _after(*ready)
-        ready = JoinedBatches(step.pieces, flat), copied
+        ready = replace(step, flat=flat), copied
     if ready is not None:
         yield _after(*ready)
 
@@ -253,13 +228,15 @@ class Training:
     evaluation: dict[str, float] = field(default_factory=dict, init=False)
     ended_by: Limit | None = field(default=None, init=False)
     saved_at: float = field(init=False)
-    pending: tuple[PendingMetrics, float, float] | None = field(default=None, init=False)
-    """Metrics, FLOPs and learning rate of the last update, if its metrics have not been read yet."""
+    launched: list[tuple[PendingMetrics | UpdateMetrics, float, float]] = field(default_factory=list, init=False)
+    """Metrics, FLOPs and learning rate of the updates that are not finished; at most two."""
     most_tokens: int = field(default=0, init=False)
     """Largest number of tokens of an update so far."""
     clock: float = field(init=False)
-    """Time at which the previous metrics were read, or logging, evaluation or saving after them was done."""
-    paused_until: float = field(default=0.0, init=False)
+    """Time at which the previous metrics were read, or the update began if there were none to read."""
+    stop: bool = field(default=False, init=False)
+    """Whether a signal was received on any rank."""
+    save_now: bool = field(default=False, init=False)
 
     def complete(self) -> TrainingResult:
         """Take all remaining updates.
@@ -286,7 +263,7 @@ class Training:
         try:
             with stop_signals() as self.request, bar as self.bar:
                 self.parallel = replicate(self.called or self.model, self.ranks, self.device)
-                self.saved_at, self.clock = time.monotonic(), time.perf_counter()
+                self.saved_at = time.monotonic()
                 return self._take_updates()
         finally:
             self.curves.close()
@@ -311,10 +288,11 @@ class Training:
 
     def _step(self, batches: Sequence[Batch]) -> bool:
         """Take an update, then log, evaluate and save where due; returns whether to continue with the next batch."""
-        plan, state, number = self.plan, self.state, self.state.step + (self.pending is not None)
+        plan, state, number = self.plan, self.state, self.state.step + len(self.launched)
         if self.before_step is not None and (changed := self.before_step(number)):
             self.curves.write("change", number, **changed)
-        started = time.perf_counter()
+        if not self.launched:
+            self.clock = time.perf_counter()
         seed_torch("dropout", plan.seed, number, self.ranks.rank)
         save_due = time.monotonic() - self.saved_at > plan.checkpoint_minutes * 60
         rate = self.learning_rate(number, plan.budget_used(state))
@@ -334,13 +312,22 @@ class Training:
         }
         args = (self.parallel, self.optimizer, batches, self.objective)
         flops = 0.0 if self.meter is None else sum(map(self.meter.flops, batches))
-        if not plan.delays_metrics(self.device):
-            metrics = update(*args, **settings, judge=Guard(state.incidents, plan.spike_deviations))
-            return self._finish_update(metrics, time.perf_counter() - started, flops, rate)
-        before, self.pending = self.pending, (update_without_waiting(*args, **settings), flops, rate)
-        if before is not None and not self._read(*before):
-            return False
-        return self._read_pending() if self._reads_at_once(number + 1) else True
+        delayed = plan.delays_metrics(self.device)
+        if delayed:
+            metrics = update_without_waiting(*args, **settings)
+        else:
+            metrics = update(*args, **settings, judge=partial(state.incidents.judge, deviations=plan.spike_deviations))
+        self.launched.append((metrics, flops, rate))
+        at_once = not delayed or self._reads_at_once(number + 1)
+        while len(self.launched) > (0 if at_once else 1):
+            if not self._finish_update(*self.launched.pop(0)):
+                return False
+            at_once = at_once or self._ends_or_saves
+        return True
+
+    @property
+    def _ends_or_saves(self) -> bool:
+        return self.stop or self.save_now or self.ended_by is not None
 
     def _reads_at_once(self, step: int) -> bool:
         """Whether metrics of this step are needed at once: something is due after it, or it may be the last."""
@@ -351,60 +338,41 @@ class Training:
         )
         return step == plan.total_steps or near_end or any(n is not None and step % n == 0 for n in every)
 
-    def _read_pending(self, stop: bool = False, save_now: bool = False) -> bool:
-        pending, self.pending = self.pending, None
-        assert pending is not None
-        return self._read(*pending, stop, save_now)
-
-    def _read(
-        self, pending: PendingMetrics, flops: float, rate: float, stop: bool = False, save_now: bool = False
-    ) -> bool:
-        """Wait for an update's metrics and finish it; returns whether to continue with the next batch."""
-        metrics = pending.read()
-        self.most_tokens = max(self.most_tokens, metrics.tokens)
-        seconds, self.clock = time.perf_counter() - self.clock, time.perf_counter()
-        go_on = self._finish_update(metrics, seconds, flops, rate, stop, save_now)
-        self.clock = max(self.clock, self.paused_until)
-        return go_on
-
-    def _finish_update(
-        self, metrics: UpdateMetrics, seconds: float, flops: float, rate: float, stop: bool = False, save: bool = False
-    ) -> bool:
-        """Log, evaluate and save where due after an update; returns whether to continue with the next batch.
-
-        Args:
-            stop, save: whether the previous update requested to stop, or to save.
-        """
+    def _finish_update(self, metrics: PendingMetrics | UpdateMetrics, flops: float, rate: float) -> bool:
+        """Log, evaluate and save where due after an update; returns whether to continue with the next batch."""
         plan, state = self.plan, self.state
-        stop, save_now = stop or metrics.flags[0] > 0, save or metrics.flags[1] > 0
+        if isinstance(metrics, PendingMetrics):
+            metrics = metrics.read()
+        seconds, self.clock = time.perf_counter() - self.clock, time.perf_counter()
+        self.most_tokens = max(self.most_tokens, metrics.tokens)
+        self.stop, self.save_now = self.stop or metrics.flags[0] > 0, self.save_now or metrics.flags[1] > 0
         state.seconds_of_first = metrics.flags[2]
         if metrics.alarm is not None and plan.on_divergence != "rollback":
             self._skip_update(metrics.alarm)
         state.add(metrics, seconds, flops)
         self.bar.advance()
         if metrics.alarm is not None and plan.on_divergence == "rollback":
-            return self._roll_back(metrics.alarm, stop)
+            return self._roll_back(metrics.alarm)
         self.ended_by = plan.reached(state)
+        if self.launched and self._ends_or_saves:  # the weights have the next update as well
+            return True
         ended = self.ended_by is not None
-        if self.pending is not None and (stop or save_now or ended):
-            return self._read_pending(stop, save_now)
         if self._due(plan.log_every) or ended:
             self._log_updates(rate)
         if self._due(plan.evaluate_every) or ended:
-            stop = stop or not self._evaluate()
-        if self._due(plan.checkpoint_every) or save_now or stop or ended:
+            self.stop = self.stop or not self._evaluate()
+        if self._due(plan.checkpoint_every) or self._ends_or_saves:
             damage = self._damage()
             if damage is not None and plan.on_divergence == "rollback":
-                return self._roll_back(damage, stop)
+                return self._roll_back(damage)
             if damage is not None:
                 raise diverged(damage, "it was not saved")
             self._save()
-        if stop:
+        if self.stop:
             raise Stopped(self.run.path, self.request.number)
-        self.paused_until = time.perf_counter()
         return not ended
 
-    def _roll_back(self, alarm: Alarm, stop: bool) -> bool:
+    def _roll_back(self, alarm: Alarm) -> bool:
         """Restore weights, moments and step from the newest checkpoint; returns False, to reload batches."""
         before, newest = self.state, self.run.newest_checkpoint()
         assert newest is not None, "one is saved before the first update"
@@ -419,7 +387,7 @@ class Training:
         self.curves.rewind(step)
         self.bar.advance(step - before.step)
         self._print_note(f"{alarm} in step {before.step:,}: back to step {step:,}, skipping the data seen since then")
-        if stop:
+        if self.stop:
             raise Stopped(self.run.path, self.request.number)
         return False
 
@@ -507,7 +475,7 @@ class Training:
         if self.ranks.is_first:
             self.run.save_checkpoint(self.state.step, write, self.plan.keep_checkpoints)
         wait_for_all(self.ranks)
-        self.saved_at = time.monotonic()
+        self.saved_at, self.save_now = time.monotonic(), False
 
     def _result(self) -> TrainingResult:
         """The result, recorded in the journal once."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -69,6 +69,14 @@ class Sums:
     """Differentiable sums of losses; the training loss is the sum over terms of sum / count."""
     correct: Mapping[str, Tensor] = field(default_factory=dict)
     """Number of correct predictions, for the accuracies shown while training."""
+
+    def plus(self, more: "Sums") -> "Sums":
+        """Both together, without autograd history."""
+
+        def add(these: Mapping[str, Tensor], others: Mapping[str, Tensor]) -> dict[str, Tensor]:
+            return {**these, **{n: these[n] + x.detach() if n in these else x.detach() for n, x in others.items()}}
+
+        return Sums(add(self.losses, more.losses), add(self.correct, more.correct))
 
 
 @runtime_checkable
@@ -130,30 +138,17 @@ def update(
     objective: Objective,
     *,
     learning_rate: float,
-    clip_norm: float,
-    precision: Precision,
-    device: torch.device,
-    ranks: Ranks,
-    flags: tuple[float, ...] = (),
     judge: Callable[[UpdateMetrics], Alarm | None] = non_finite,
-    workers: int = 1,
+    **settings: Any,
 ) -> UpdateMetrics:
     """Take one optimiser step, or skip it on all ranks, which leaves weights and moments unchanged.
 
     Args:
         batches: this rank's micro-batches of the step.
-        clip_norm: maximum global gradient norm.
-        flags: numbers to sum over all ranks, sent along with the losses.
         judge: returns the reason to skip the step, from metrics that are equal on all ranks.
-        workers: threads that compute micro-batches in parallel; see `training_workers`.
+        settings: as of `_gradients`.
     """
-    own = _counts(batches)
-    summed = sum_over_ranks(torch.tensor(list(own.values()), dtype=torch.float64, device=device), ranks)
-    counts = {name: int(value) for name, value in zip(own, summed.tolist(), strict=True)}
-    divisors = {name: max(count, 1) for name, count in counts.items()}
-    rank_sums = _backward(model, batches, objective, divisors, clip_norm, precision, device, ranks, workers)
-    sums = torch.cat((rank_sums.sums, torch.tensor(flags, dtype=torch.float64, device=device)))
-    metrics = rank_sums.metrics(sum_over_ranks(sums, ranks).tolist(), counts)
+    metrics = _gradients(model, batches, objective, **settings, delayed=False).read()
     alarm = judge(metrics)
     if alarm is None:
         for group in optimizer.param_groups:
@@ -163,71 +158,135 @@ def update(
     return replace(metrics, alarm=alarm)
 
 
-@dataclass
-class _RankSums:
-    """Sums over the micro-batches of a rank, on the device."""
+def update_without_waiting(
+    model: nn.Module,
+    optimizer: Optimizer,
+    batches: Sequence[Batch],
+    objective: Objective,
+    *,
+    learning_rate: float,
+    **settings: Any,
+) -> "PendingMetrics":
+    """Take one step as `update` does with the judge `non_finite`, without waiting for the device.
 
-    losses: dict[str, Tensor] = field(default_factory=dict)
-    correct: dict[str, Tensor] = field(default_factory=dict)
-    norm: Tensor = field(init=False)
-    """Gradient norm divided by the number of ranks: summed with the losses, it has the same bits on all ranks."""
+    If a loss or the gradient norm is not finite, the device itself skips the step: the optimiser must support
+    `found_inf`, as torch's fused ones and `Lamb` do. The metrics are read after the next update is launched.
+    """
+    pending = _gradients(model, batches, objective, **settings, delayed=True)
+    optimizer.found_inf = (~pending.totals.isfinite().all()).float()  # type: ignore[attr-defined]
+    for group in optimizer.param_groups:
+        group["lr"] = learning_rate
+    optimizer.step()
+    optimizer.found_inf = None  # type: ignore[attr-defined]
+    optimizer.zero_grad(set_to_none=True)
+    return pending.copied_to_host()
 
-    def add(self, more: "Sums | _RankSums") -> None:
-        for sums, values in ((self.losses, more.losses), (self.correct, more.correct)):
-            for name, value in values.items():
-                sums[name] = sums[name] + value.detach() if name in sums else value.detach()
 
-    @property
-    def n_sums(self) -> int:
-        return len(self.losses) + len(self.correct) + 1
+@dataclass(frozen=True)
+class PendingMetrics:
+    """Metrics of an update that the device may still be computing."""
 
-    @property
-    def sums(self) -> Float64[Tensor, " n"]:
-        """The values to sum over all ranks."""
-        return torch.stack([x.double() for x in (*self.losses.values(), *self.correct.values(), self.norm)])
+    sums: Sums
+    """Of this rank."""
+    totals: Float64[Tensor, " sums"]
+    """The sums of losses and correct predictions, and the gradient norm, over all ranks."""
+    names: tuple[str, ...]
+    counted: Float64[Tensor, " counts"]
+    """The number of items by name, then flags, over all ranks."""
+    copied: torch.cuda.Event | None = None
+    """When the two tensors are on the host."""
 
-    def metrics(self, totals: Sequence[float], counts: Mapping[str, int]) -> UpdateMetrics:
-        """Metrics from `sums` over all ranks, followed by flags."""
-        n_losses, n = len(self.losses), self.n_sums
-        return UpdateMetrics(
-            losses=dict(zip(self.losses, totals, strict=False)),
-            counts={name: counts[name] for name in self.losses},
-            correct=dict(zip(self.correct, totals[n_losses:], strict=False)),
-            tokens=counts["tokens"],
-            gradient_norm=totals[n - 1],
-            flags=tuple(totals[n:]),
+    def copied_to_host(self) -> "PendingMetrics":
+        """The same, with a copy to the host on its way; GPUs only."""
+        if self.totals.device.type != "cuda":
+            return self
+        totals, counted = (
+            torch.empty(len(t), dtype=t.dtype, pin_memory=True).copy_(t, non_blocking=True)
+            for t in (self.totals, self.counted)
         )
+        copied = torch.cuda.Event()
+        copied.record()
+        return replace(self, totals=totals, counted=counted, copied=copied)
+
+    def read(self) -> UpdateMetrics:
+        """Wait for the update and return its metrics."""
+        if self.copied is not None:
+            self.copied.synchronize()
+        totals, counted = iter(self.totals.tolist()), iter(self.counted.tolist())
+        counts = {name: int(number) for name, number in zip(self.names, counted, strict=False)}
+        metrics = UpdateMetrics(
+            losses=dict(zip(self.sums.losses, totals, strict=False)),
+            counts={name: counts[name] for name in self.sums.losses},
+            correct=dict(zip(self.sums.correct, totals, strict=False)),
+            tokens=counts["tokens"],
+            gradient_norm=next(totals),
+            flags=tuple(counted),
+        )
+        return replace(metrics, alarm=non_finite(metrics))
 
 
-def _backward(
+def _gradients(
     model: nn.Module,
     batches: Sequence[Batch],
     objective: Objective,
-    divisors: Mapping[str, int | Tensor],
+    *,
     clip_norm: float,
     precision: Precision,
     device: torch.device,
     ranks: Ranks,
-    workers: int,
-) -> _RankSums:
-    """Compute and clip the gradients of all micro-batches."""
+    flags: tuple[float, ...] = (),
+    workers: int = 1,
+    delayed: bool,
+) -> PendingMetrics:
+    """Compute and clip the gradients of all micro-batches of all ranks.
+
+    Args:
+        clip_norm: maximum global gradient norm.
+        flags: numbers to sum over all ranks.
+        workers: threads that compute micro-batches in parallel; see `training_workers`.
+        delayed: whether not to wait for the counts of other ranks.
+    """
+    own = Counter(tokens=sum(batch.n_tokens for batch in batches))
+    for batch in batches:
+        own.update(batch.counts)
+    on_gpu = device.type == "cuda" and ranks.size > 1
+    counted = torch.tensor([*own.values(), *flags], dtype=torch.float64, pin_memory=on_gpu)
+    divisors: dict[str, int | Tensor] = {name: max(count, 1) for name, count in own.items()}
+    if ranks.size > 1:
+        counted = sum_over_ranks(counted.to(device, non_blocking=True), ranks)
+        over_ranks = {name: counted[index].clamp(min=1) for index, name in enumerate(own)}
+        divisors = {name: count if delayed else int(count) for name, count in over_ranks.items()}
+
+    def compute(batch: Batch) -> tuple[Sums, Tensor]:
+        """The sums of a micro-batch, and its loss: terms without items are 0 but included, as every rank needs a
+        gradient for every tensor."""
+        with autocast(device, precision):
+            sums = objective(model, batch)
+        return sums, torch.stack([loss / divisors[name] for name, loss in sums.losses.items()]).sum()
+
     if workers > 1 and len(batches) > 1:
-        return _backward_by_workers(model, batches, objective, divisors, clip_norm, precision, device, workers)
-    total = _RankSums()
-    for index, batch in enumerate(batches):
-        with _communication(model, last=index == len(batches) - 1):
-            with autocast(device, precision):
-                sums = objective(model, batch.to(device))
-            # Data parallelism averages gradients over ranks; this gives their sum.
-            (_mean_loss(sums, divisors) * ranks.size).backward()
-        total.add(sums)
-    total.norm = gather_full(nn.utils.clip_grad_norm_(model.parameters(), clip_norm)).double() / ranks.size
-    return total
+        sums, norm = _by_workers(model, batches, compute, clip_norm, workers)
+    else:
+        sums = Sums({})
+        for index, batch in enumerate(batches):
+            with _communication(model, last=index == len(batches) - 1):
+                more, loss = compute(batch.to(device))
+                (loss * ranks.size).backward()  # data parallelism averages gradients over ranks; this gives their sum
+            sums = sums.plus(more)
+        norm = gather_full(nn.utils.clip_grad_norm_(model.parameters(), clip_norm)).double()
+    # The norm, too, is summed, so that it has the same bits on all ranks.
+    values = (*sums.losses.values(), *sums.correct.values(), norm / ranks.size)
+    totals = sum_over_ranks(torch.stack([value.double() for value in values]), ranks)
+    return PendingMetrics(sums, totals, tuple(own), counted)
 
 
-def _mean_loss(sums: Sums, divisors: Mapping[str, int | Tensor]) -> Tensor:
-    """Loss of a micro-batch. Terms without items are 0 but included: every rank needs a gradient for every tensor."""
-    return torch.stack([loss / divisors[name] for name, loss in sums.losses.items()]).sum()
+def _communication(model: nn.Module, last: bool) -> AbstractContextManager:
+    """Context that exchanges gradients between ranks only with the last micro-batch of a step."""
+    if isinstance(model, DistributedDataParallel) and not last:
+        return model.no_sync()
+    if is_sharded(model):
+        defer_gradient_sync(model, not last)
+    return nullcontext()
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -271,38 +330,32 @@ def assign_batches(batches: Sequence[Batch], workers: int) -> list[list[tuple[in
     return assigned
 
 
-def _backward_by_workers(
+def _by_workers(
     model: nn.Module,
     batches: Sequence[Batch],
-    objective: Objective,
-    divisors: Mapping[str, int | Tensor],
+    compute: Callable[[Batch], tuple[Sums, Tensor]],
     clip_norm: float,
-    precision: Precision,
-    device: torch.device,
     workers: int,
-) -> _RankSums:
-    """Compute and clip the gradients of all micro-batches, by workers."""
+) -> tuple[Sums, Tensor]:
+    """Set and clip the gradients of all micro-batches; returns the sums, and the gradient norm before clipping."""
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     seed = int(torch.empty((), dtype=torch.int64).random_())
 
-    def compute(assigned: Sequence[tuple[int, Batch]]) -> tuple[_RankSums, list[Tensor | None]]:
-        worker_total = _RankSums()
-        gradients: list[Tensor | None] = [None] * len(parameters)
+    def work(assigned: Sequence[tuple[int, Batch]]) -> tuple[Sums, list[Tensor | None]]:
+        sums, gradients = Sums({}), [None] * len(parameters)
         for number, batch in assigned:
             with dropout_generator(stream_key("dropout", seed, number) >> 64):
-                with autocast(device, precision):
-                    sums = objective(model, batch)
-                more = torch.autograd.grad(_mean_loss(sums, divisors), parameters, allow_unused=True)
-            gradients = [_add(*pair) for pair in zip(gradients, _unshare(more), strict=True)]
-            worker_total.add(sums)
-        return worker_total, gradients
+                more, loss = compute(batch)
+                gradients_of_batch = torch.autograd.grad(loss, parameters, allow_unused=True)
+            gradients = [_add(*pair) for pair in zip(gradients, _unshare(gradients_of_batch), strict=True)]
+            sums = sums.plus(more)
+        return sums, gradients
 
-    total, gradients = _RankSums(), []
-    for worker_total, worker_gradients in parallel_map(compute, assign_batches(batches, workers)):
-        total.add(worker_total)
-        gradients.append(worker_gradients)
-    total.norm = _sum_and_clip(parameters, gradients, clip_norm)
-    return total
+    sums, gradients = Sums({}), []
+    for more, gradients_of_worker in parallel_map(work, assign_batches(batches, workers)):
+        sums = sums.plus(more)
+        gradients.append(gradients_of_worker)
+    return sums, _sum_and_clip(parameters, gradients, clip_norm)
 
 
 def _add(total: Tensor | None, more: Tensor | None) -> Tensor | None:
@@ -343,92 +396,6 @@ def _sum_and_clip(
         scale = float(clip_norm / (norm + 1e-6))  # as `nn.utils.clip_grad_norm_`
         parallel_map(lambda chunk: chunk[0].mul_(scale), chunks)
     return norm.double()
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# Updates without waiting for the device: metrics are read after the next update is launched.
-
-
-@dataclass(frozen=True)
-class PendingMetrics:
-    """Metrics of an update that the device may still be computing."""
-
-    rank_sums: _RankSums
-    numbers: Tensor
-    """On the host, valid after `copied`: sums, then (with several ranks) counts and flags."""
-    copied: torch.cuda.Event | None
-    counts: Mapping[str, int]
-    """Number of items by term, of this rank."""
-    flags: tuple[float, ...]
-
-    def read(self) -> UpdateMetrics:
-        """Wait for the update and return its metrics."""
-        if self.copied is not None:
-            self.copied.synchronize()
-        totals, n = self.numbers.tolist(), self.rank_sums.n_sums
-        counted = totals[n:] or [*self.counts.values(), *self.flags]
-        counts = {name: int(value) for name, value in zip(self.counts, counted, strict=False)}
-        metrics = self.rank_sums.metrics([*totals[:n], *counted[len(counts) :]], counts)
-        return replace(metrics, alarm=non_finite(metrics))
-
-
-def update_without_waiting(
-    model: nn.Module,
-    optimizer: Optimizer,
-    batches: Sequence[Batch],
-    objective: Objective,
-    *,
-    learning_rate: float,
-    clip_norm: float,
-    precision: Precision,
-    device: torch.device,
-    ranks: Ranks,
-    flags: tuple[float, ...] = (),
-    workers: int = 1,
-) -> PendingMetrics:
-    """Take one step as `update` does with the judge `non_finite`, without waiting for the device.
-
-    If a loss or the gradient norm is not finite, the device itself skips the step: the optimiser must support
-    `found_inf`, as torch's fused ones and `Lamb` do.
-    """
-    counts = _counts(batches)
-    divisors: dict[str, int | Tensor] = {name: max(count, 1) for name, count in counts.items()}
-    counted = None
-    if ranks.size > 1:
-        own = torch.tensor([*counts.values(), *flags], dtype=torch.float64, pin_memory=device.type == "cuda")
-        counted = sum_over_ranks(own.to(device, non_blocking=True), ranks)
-        divisors = {name: counted[index].clamp(min=1) for index, name in enumerate(counts)}
-    rank_sums = _backward(model, batches, objective, divisors, clip_norm, precision, device, ranks, workers)
-    totals = sum_over_ranks(rank_sums.sums, ranks)
-    optimizer.found_inf = (~totals.isfinite().all()).float()  # type: ignore[attr-defined]
-    for group in optimizer.param_groups:
-        group["lr"] = learning_rate
-    optimizer.step()
-    optimizer.found_inf = None  # type: ignore[attr-defined]
-    optimizer.zero_grad(set_to_none=True)
-    numbers = totals if counted is None else torch.cat((totals, counted))
-    if device.type != "cuda":
-        return PendingMetrics(rank_sums, numbers, None, counts, flags)
-    on_host = torch.empty(len(numbers), dtype=numbers.dtype, pin_memory=True).copy_(numbers, non_blocking=True)
-    copied = torch.cuda.Event()
-    copied.record()
-    return PendingMetrics(rank_sums, on_host, copied, counts, flags)
-
-
-def _counts(batches: Sequence[Batch]) -> dict[str, int]:
-    counts = Counter(tokens=sum(batch.n_tokens for batch in batches))
-    for batch in batches:
-        counts.update(batch.counts)
-    return counts
-
-
-def _communication(model: nn.Module, last: bool) -> AbstractContextManager:
-    """Context that exchanges gradients between ranks only with the last micro-batch of a step."""
-    if isinstance(model, DistributedDataParallel) and not last:
-        return model.no_sync()
-    if is_sharded(model):
-        defer_gradient_sync(model, not last)
-    return nullcontext()
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -473,6 +440,27 @@ class DivergenceHistory:
         """Offset from the number of a step to the number of its batch."""
         return sum(rollback.batches for rollback in self.rollbacks)
 
+    def judge(self, metrics: UpdateMetrics, deviations: float | None) -> Alarm | None:
+        """The reason to reject an update, None if it is good; values of good updates are kept for spike detection.
+
+        Spikes are detected in logarithms, whose spread stays the same while losses and gradients shrink.
+
+        Args:
+            deviations: see `spike_limit`; None: no spike detection.
+        """
+        alarm = non_finite(metrics)
+        if alarm is not None or deviations is None:
+            return alarm
+        values = {"loss": (metrics.loss, self.log_losses), "gradient norm": (metrics.gradient_norm, self.log_norms)}
+        for name, (value, before) in values.items():
+            if value > (limit := spike_limit(before, deviations)):
+                why = f"is {value:.4g}, above the limit of {limit:.4g} from the last {len(before)} updates"
+                return Alarm(name, why)
+        self.log_losses, self.log_norms = (
+            (*before, math.log(max(value, 1e-30)))[-REMEMBERED:] for value, before in values.values()
+        )
+        return None
+
     def skip(self, step: int, alarm: Alarm) -> None:
         """Record update `step` as skipped.
 
@@ -492,39 +480,6 @@ class DivergenceHistory:
         if len(self.rollbacks) >= most:
             raise diverged(alarm, f"{most} rollbacks did not help")
         return (*self.rollbacks, Rollback(back_to, step - back_to))
-
-
-@dataclass(frozen=True)
-class Guard:
-    """Judges updates. `deviations` None: no spike detection.
-
-    Spikes are detected in logarithms, whose spread stays the same while losses and gradients shrink.
-    """
-
-    incidents: DivergenceHistory
-    deviations: float | None = None
-
-    def __call__(self, metrics: UpdateMetrics) -> Alarm | None:
-        """The reason to reject an update, None if it is good; values of good updates are kept for spike detection."""
-        alarm = non_finite(metrics)
-        if alarm is not None or self.deviations is None:
-            return alarm
-        incidents = self.incidents
-        for name, value, before in (
-            ("loss", metrics.loss, incidents.log_losses),
-            ("gradient norm", metrics.gradient_norm, incidents.log_norms),
-        ):
-            limit = spike_limit(before, self.deviations)
-            if value > limit:
-                why = f"is {value:.4g}, above the limit of {limit:.4g} from the last {len(before)} updates"
-                return Alarm(name, why)
-        incidents.log_losses = _with(incidents.log_losses, metrics.loss)
-        incidents.log_norms = _with(incidents.log_norms, metrics.gradient_norm)
-        return None
-
-
-def _with(logarithms: tuple[float, ...], value: float) -> tuple[float, ...]:
-    return (*logarithms, math.log(max(value, 1e-30)))[-REMEMBERED:]
 
 
 def spike_limit(logarithms: Sequence[float], deviations: float) -> float:

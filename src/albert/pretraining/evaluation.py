@@ -317,7 +317,7 @@ def evaluate_pretraining(
         has_head = candidate.sentence_objective != "none"
         figures = tests.evaluate(model, torch_device, precision, sentence_head=has_head)
         scores = {
-            test: Score.of(*(figures[f"{test}_{figure}"] for figure in ("accuracy", "baseline", "loss")), count)
+            test: Score.of(figures[f"{test}_accuracy"], figures[f"{test}_baseline"], figures[f"{test}_loss"], count)
             for test, count in tests.counts.items()
             if f"{test}_accuracy" in figures
         }

@@ -342,7 +342,8 @@ def _by_workers(
     seed = int(torch.empty((), dtype=torch.int64).random_())
 
     def work(assigned: Sequence[tuple[int, Batch]]) -> tuple[Sums, list[Tensor | None]]:
-        sums, gradients = Sums({}), [None] * len(parameters)
+        sums = Sums({})
+        gradients: list[Tensor | None] = [None] * len(parameters)
         for number, batch in assigned:
             with dropout_generator(stream_key("dropout", seed, number) >> 64):
                 more, loss = compute(batch)

@@ -1,6 +1,7 @@
 """The model of a run that is its result, and the scores that are shown beside its own."""
 
 import json
+import re
 import shutil
 from dataclasses import replace
 from functools import partial
@@ -170,7 +171,7 @@ def test_command_shows_the_plan_and_compared_scores(pretrained, tmp_path, capsys
     linear = report["linear_baseline"]
     assert linear["method"] == LINEAR and linear["scores"]["accuracy"] == 100.0 and linear["train_examples"] == 36
     assert report["baseline"] == pytest.approx({"accuracy": 50.0, "f1": 200 / 3})
-    assert f"(best constant answer: 50.00; {LINEAR}: 100.00)" in out
+    assert f"best constant answer  {LINEAR}" in out and re.search(r"^accuracy +[\d.]+ +50\.00 +100\.00$", out, re.M)
     assert report["computed_in"] == "fp32" and "scores computed in fp32; albert evaluate, predict and serve" in out
     assert report["advice"] in out and f"that of {LINEAR}, 100.00: try more --epochs" in report["advice"]
     card = (tmp_path / "run/model/README.md").read_text()

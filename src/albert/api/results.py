@@ -70,7 +70,9 @@ class FinetuneResult(Shown):
             rows = [("rows", *(f"{split.rows:,}" for split in splits.values()))]
             rows += [(label, *(f"{split.labels.get(label, 0):,}" for split in splits.values())) for label in labels]
             return [("", *splits), *rows]
-        return score_rows(self.scores, self.baseline, self.linear_baseline)
+        linear = self.linear_baseline or {"method": "", "scores": None}
+        compared = {CONSTANT: self.baseline, linear["method"]: linear["scores"], "before": self.report.get("before")}
+        return score_rows(self.scores, compared)
 
     def remarks(self) -> list[str]:
         lines = [f"model: {self.model}"] if self.model is not None else []
@@ -140,7 +142,7 @@ class EvaluateResult(Shown):
             case ScoredSplit(models=models, found=found) if len(models) > 1:
                 return together_rows(found)
             case ScoredSplit():
-                return score_rows(self.scores, self.baseline)
+                return score_rows(self.scores, {CONSTANT: self.baseline})
             case found:
                 return precision_rows(found)
 
@@ -152,7 +154,7 @@ class EvaluateResult(Shown):
 # --------------------------------------------------------------------------------------------------------------------
 # Tables of scores, headings first: for `repr`, notebooks and the terminal.
 
-TOGETHER, CONSTANT = "together", "constant answer"
+TOGETHER, CONSTANT = "together", "best constant answer"
 _HEADINGS = {
     "masked_tokens": "MLM",
     "next_sentence": "NSP",
@@ -172,20 +174,14 @@ def shown_if_known(scores: Mapping[str, float | None] | None, name: str) -> str:
 
 
 def score_rows(
-    scores: Mapping[str, float | None],
-    baseline: Mapping[str, float | None] | None,
-    linear: Mapping[str, Any] | None = None,
+    scores: Mapping[str, float | None], compared: Mapping[str, Mapping[str, float | None] | None]
 ) -> list[tuple[str, ...]]:
-    """Scores beside those of the best constant answer and of the linear model."""
-    baselines: dict[str, Mapping[str, float | None]] = {}
-    if baseline is not None:
-        baselines["best constant"] = baseline
-    if linear is not None and linear["scores"]:
-        baselines[linear["method"]] = linear["scores"]
-    rows = [("", "score", *baselines)]
+    """Scores beside others of the same names, such as those of the best constant answer."""
+    others = {heading: values for heading, values in compared.items() if values}
+    rows = [("", "score", *others)]
     for name, value in scores.items():
-        compared = (format_score(each[name]) if name in each and is_score(name) else "" for each in baselines.values())
-        rows.append((name, format_score(value), *compared))
+        cells = (format_score(each[name]) if name in each and is_score(name) else "" for each in others.values())
+        rows.append((name, format_score(value), *cells))
     return rows if len(rows) > 1 else []
 
 

@@ -117,15 +117,15 @@ def _width(hint: Any) -> int:
 
 def _from_words(hint: Any, words: Sequence[str], subject: str) -> Any:
     """The value that words stand for; raises UsageError."""
+    parts = union_parts(hint)
+    if list(words) == ["None"] and type(None) in parts:
+        return None
     errors = []
-    for part in union_parts(hint):
+    for part in (part for part in parts if part is not type(None)):
         try:
-            if part is type(None) and list(words) == ["None"]:
-                return None
             if typing.get_origin(part) is tuple:
                 return _several_from_words(typing.get_args(part), words, subject)
-            if part is not type(None):
-                return _one_from_words(part, words, subject)
+            return _one_from_words(part, words, subject)
         except UsageError as error:
             errors.append(error)
     raise errors[0]

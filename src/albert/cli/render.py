@@ -124,7 +124,7 @@ def table_of_rows(rows: Sequence[Sequence[str]]) -> Table:
     return table(None, rows[0], (styled("dim" if row[0] in _DIM_ROWS else None, *row) for row in rows[1:]))
 
 
-_DIM_ROWS = ("constant answer", "a constant answer", "of")
+_DIM_ROWS = ("best constant answer", "a constant answer", "of")
 
 
 def facts(title: str | None, values: Mapping[str, object] | Iterable[Sequence[object]]) -> Table:

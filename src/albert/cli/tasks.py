@@ -13,12 +13,12 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 
 from albert.api.options import Evaluate, Finetune
-from albert.api.results import TOGETHER, DataReport, EvaluateResult, ScoredSplit, shown_if_known
+from albert.api.results import TOGETHER, DataReport, EvaluateResult, FinetuneResult, ScoredSplit, shown_if_known
 from albert.api.tasks import evaluations, run_finetune
 from albert.cli.render import LABELS, in_bold, open_console, say, show, styled, table, table_of_rows
 from albert.experiments.layers import DepthCurve
 from albert.finetuning import seeds
-from albert.finetuning.evaluation import advice, data_warnings, format_score, published_lines, score_lines
+from albert.finetuning.evaluation import advice, data_warnings, format_score, published_lines
 from albert.finetuning.options import FULL_WIDTH
 from albert.finetuning.run_record import FinetuningResult
 from albert.pretraining.evaluation import CrossEvaluation
@@ -137,58 +137,47 @@ def show_settings(console: Console, figures: Mapping[str, Any]) -> None:
     console.file.flush()
 
 
-def show_result(console: Console, task: Task, result: FinetuningResult) -> None:
+_LEFT_OUT = {
+    "windows_left_out": "windows without the answer left out",
+    "held_out": "questions held out to choose the threshold on",
+    "rows_without_text": "rows without text left out",
+    "rows_that_share_a_text_with_dev": "rows that share a text with dev left out",
+}
+
+
+def show_result(console: Console, result: FinetuneResult, found: FinetuningResult) -> None:
     """Print the scores of a run beside the baselines, and what was cut or left out."""
-    report = result.report
-    training, evaluation = report["training"], report["evaluation"]
-    lines: list[RenderableType] = [
-        *_training_lines(result, f"{training['examples']:,} of {training['rows']:,} training rows"),
+    report, task = found.report, result.task
+    training, linear = report["training"], report.get("linear_baseline")
+    lines: list[RenderableType] = []
+    if found.already_complete:
+        lines.append(f"{found.model_directory.parent} is complete already; nothing was trained")
+    rows = f"{training['rows']:,} training rows" if task is not None else f"{training['examples']:,} pairs"
+    lines += [
+        *report["notes"],
+        f"{training['steps']:,} steps over {training['examples']:,} of {rows} ({training['epochs']:.3g} epochs) in "
+        f"{training['seconds']:,.0f} s",
         *(f"training: {line}" for line in data_warnings(training)),
-        *(f"development set: {line}" for line in data_warnings(evaluation)),
+        *(f"development set: {line}" for line in data_warnings(report["evaluation"])),
         *(f"{split}: {_scores(scores)}" for split, scores in report.get("further_scores", {}).items()),
+        *(f"training: {training[name]:,} {what}" for name, what in _LEFT_OUT.items() if training.get(name)),
     ]
-    left_out = {
-        "windows_left_out": "windows without the answer left out",
-        "held_out": "questions held out to choose the threshold on",
-    }
-    lines += [f"training: {training[name]:,} {what}" for name, what in left_out.items() if training.get(name)]
     if "selection" in report:
         lines.append(report["selection"]["note"])
-    lines += score_lines(task, result.scores, report["baseline"], report.get("linear_baseline"))
+    lines.append(table_of_rows(result.rows()))
+    if linear is not None and linear["left_out"] is not None:
+        lines.append(f"{linear['method']} is left out: {linear['left_out']}")
+    lines += [] if task is None else published_lines(task)
     computed_in, usual = report.get("computed_in"), default_precision(pick_device())
     if computed_in not in (None, usual):
         others = f"albert evaluate, predict and serve compute in {usual} on this machine"
         lines.append(f"scores computed in {computed_in}; {others}, with --precision {computed_in} as here")
     if report.get("advice"):
         lines.append(report["advice"])
-    lines.append(in_bold(result.model_directory, " is ready"))
-    say(console, *lines, f"next: albert predict {shlex.quote(str(result.model_directory))} {_example_flags(task)}")
-
-
-def show_contrastive(console: Console, result: FinetuningResult) -> None:
-    """Print the scores of contrastive learning beside those of the model before it."""
-    report, training = result.report, result.report["training"]
-    lines: list[RenderableType] = [*_training_lines(result, f"{training['examples']:,} pairs")]
-    for name in ("rows_without_text", "rows_that_share_a_text_with_dev"):
-        if training.get(name):
-            lines.append(f"training: {training[name]:,} {name.replace('_', ' ')} left out")
-    lines += [f"training: {line}" for line in data_warnings(training)]
-    among = report["evaluation"]["examples"]
-    for name, score in result.scores.items():
-        before = format_score(report["before"][name])
-        lines.append(f"{name} {format_score(score)} among {among:,} pairs   (before: {before})")
-    lines.append(in_bold(result.model_directory, " is ready"))
-    directory = shlex.quote(str(result.model_directory))
-    say(console, *lines, f"next: albert export sentence-transformers {directory} --output vectors")
-
-
-def _training_lines(result: FinetuningResult, examples: str) -> Iterator[str]:
-    training = result.report["training"]
-    if result.already_complete:
-        yield f"{result.model_directory.parent} is complete already; nothing was trained"
-    yield from result.report["notes"]
-    epochs = f"{training['epochs']:.3g} epochs"
-    yield f"{training['steps']:,} steps over {examples} ({epochs}) in {training['seconds']:,.0f} s"
+    directory = shlex.quote(str(found.model_directory))
+    use = f"export sentence-transformers {directory} --output vectors"
+    use = use if task is None else f"predict {directory} {_example_flags(task)}"
+    say(console, *lines, in_bold(found.model_directory, " is ready"), f"next: albert {use}")
 
 
 def _scores(scores: Mapping[str, float | None]) -> str:
@@ -323,10 +312,8 @@ def finetune(args: Finetune) -> None:
             show_benchmark(console, found, args.output)
         case seeds.SeedsResult() as found, Task() as task:
             show_seeds(console, task, found, args.output)
-        case FinetuningResult() as found, None:
-            show_contrastive(console, found)
-        case FinetuningResult() as found, Task() as task:
-            show_result(console, task, found)
+        case FinetuningResult() as found, _:
+            show_result(console, result, found)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -342,10 +329,9 @@ def show_evaluation(console: Console, result: EvaluateResult, scored: ScoredSpli
     for model, member in zip(models, evaluated.members, strict=True):
         cut = data_warnings(member.counts)
         lines += cut if len(models) == 1 else [f"{model}: {line}" for line in cut]
-    if evaluation.scores and len(models) == 1:
-        lines += score_lines(task, evaluation.scores, evaluation.baseline)
-    elif evaluation.scores:
+    if len(models) > 1 and evaluation.scores:
         lines += [*(f"{TOGETHER}: {note}" for note in evaluation.notes), *result.remarks()]
+    if evaluation.scores:
         lines += [table_of_rows(result.rows()), *published_lines(task)]
     say(console, *lines)
 

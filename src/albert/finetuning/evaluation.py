@@ -465,26 +465,6 @@ _WARNINGS = {
 }
 
 
-def score_lines(
-    task: Task,
-    scores: Mapping[str, float | None],
-    baseline: Mapping[str, float | None] | None,
-    linear: Mapping[str, Any] | None = None,
-) -> list[str]:
-    """Each score with those of the best constant answer and the linear model, then published scores."""
-    lines = []
-    for name, value in scores.items():
-        compared = []
-        if baseline is not None and name in baseline and "thresh" not in name:
-            compared.append(f"best constant answer: {format_score(baseline[name])}")
-        if linear is not None and name in linear["scores"]:
-            compared.append(f"{linear['method']}: {format_score(linear['scores'][name])}")
-        lines.append(f"{name:<20} {format_score(value):>9}" + (f"   ({'; '.join(compared)})" if compared else ""))
-    if linear is not None and linear["left_out"] is not None:
-        lines.append(f"{linear['method']} is left out: {linear['left_out']}")
-    return lines + published_lines(task)
-
-
 def advice(
     scores: Mapping[str, float | None],
     baseline: Mapping[str, float | None] | None,

@@ -38,7 +38,6 @@ from albert.tasks.submission import (
     GLUE_AVERAGE,
     OWN_THRESHOLDS,
     average_answers,
-    average_numbers,
 )
 from albert.tasks.task import Labels, Tags, Words
 
@@ -287,11 +286,6 @@ def test_averaging_copies_changes_nothing(spans, copies, no_answer, threshold):
     found, _ = averaged(*[single] * copies, thresholds=[threshold] * copies)
     assert {(c.start, c.end): c.probability for c in found.candidates} == pytest.approx(spans)
     assert decide([found], OWN_THRESHOLDS)[0].answered == (no_answer - threshold <= 0)
-
-
-def test_labels_and_numbers_are_averaged():
-    models = [np.array([[0.9, 0.1], [0.4, 0.6]]), np.array([[0.2, 0.8], [0.3, 0.7]])]
-    np.testing.assert_allclose(average_numbers(models), [[0.55, 0.45], [0.35, 0.65]])
 
 
 # --------------------------------------------------------------------------------------------------------------------

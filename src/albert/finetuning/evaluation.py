@@ -34,7 +34,7 @@ from albert.tasks.metrics import (
     runs_of,
     task_scores,
 )
-from albert.tasks.submission import OWN_THRESHOLDS, average_answers, average_numbers
+from albert.tasks.submission import OWN_THRESHOLDS, average_answers
 from albert.tasks.task import Choice, Labels, Option, Score, Span, Tags, Target, Task
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -393,7 +393,7 @@ def evaluate_models(
     if answers:
         mean, threshold = average_answers(answers), OWN_THRESHOLDS
     else:
-        mean = average_numbers([predicted for _, predicted, _ in results if not isinstance(predicted, list)])
+        mean = np.mean([predicted for _, predicted, _ in results if not isinstance(predicted, list)], axis=0)
         threshold = None
     together = score_predictions(task, results[0][0], mean, threshold, all_started)
     return EvaluatedModels(together, tuple(members))

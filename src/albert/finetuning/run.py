@@ -80,7 +80,7 @@ from albert.runtime.distributed import process_group, wait_for_all
 from albert.runtime.environment import Ranks, load_by_name, world
 from albert.runtime.errors import CannotCreate, InvalidConfiguration, MissingInput
 from albert.runtime.files import remove_directory
-from albert.runtime.json_files import identity_settings, read_json_object, save_json, to_json
+from albert.runtime.json_files import common_fields, identity_settings, read_json_object, save_json, to_json
 from albert.tasks.custom import TableSource
 from albert.tasks.examples import SpanFeatures, TagFeatures
 from albert.tasks.metrics import TARGET_SCALE_KEY, NumberScale, check_numbers
@@ -585,7 +585,9 @@ def save_custom_task(task: Task, recipe: TaskRecipe, directory: Path) -> None:
     if isinstance(task.source, TableSource):
         table = task.source.table_task
         files = {name: path.resolve() for name in ("train", "dev") if (path := getattr(table, name)) is not None}
-        save_table_task(directory, replace(table, **files, recipe=RecipeChanges.of(recipe)))
+        save_table_task(
+            directory, replace(table, **files, recipe=RecipeChanges(**common_fields(RecipeChanges, recipe)))
+        )
 
 
 def _complete_settings(

@@ -88,29 +88,23 @@ def verify_directory(path: Path, checked: Callable[[str, int], None] | None = No
     listed = read_manifest(path)
     present = {name for name in files_below(path) if name != MANIFEST_NAME}
     for name in sorted(present - set(listed)):
-        if any(part.startswith(".") for part in name.split("/")):  # a clone's .gitattributes, a hub's cache
-            continue
-        raise DamagedData(path / name, f"is not listed in {MANIFEST_NAME}")
+        if not any(part.startswith(".") for part in name.split("/")):  # a clone's .gitattributes, a hub's cache
+            _verify_file(path, name, listed)
     for name, entry in sorted(listed.items()):
         if name not in present:
             raise DamagedData(path / name, f"is listed in {MANIFEST_NAME} but missing")
-        _verify_file(path / name, entry)
+        _verify_file(path, name, listed)
         if checked:
             checked(name, entry.bytes)
 
 
 def verify_files(directory: Path, names: Iterable[str]) -> None:
     """Check those of `names` that exist against the manifest in the same directory, if there is one."""
-    if not (directory / MANIFEST_NAME).is_file():
-        return
-    listed = read_manifest(directory)
-    for name in names:
-        file = directory / name
-        if not file.is_file():
-            continue
-        if name not in listed:
-            raise DamagedData(file, f"is not listed in {MANIFEST_NAME}")
-        _verify_file(file, listed[name])
+    if (directory / MANIFEST_NAME).is_file():
+        listed = read_manifest(directory)
+        for name in names:
+            if (directory / name).is_file():
+                _verify_file(directory, name, listed)
 
 
 def read_manifest(directory: Path) -> dict[str, FileSum]:
@@ -154,7 +148,11 @@ def files_below(directory: Path) -> list[str]:
     ]
 
 
-def _verify_file(file: Path, entry: FileSum) -> None:
+def _verify_file(directory: Path, name: str, listed: Mapping[str, FileSum]) -> None:
+    file = directory / name
+    if name not in listed:
+        raise DamagedData(file, f"is not listed in {MANIFEST_NAME}")
+    entry = listed[name]
     try:
         status = file.stat()
         if not stat.S_ISREG(status.st_mode):

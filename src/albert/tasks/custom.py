@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput, UsageError, did_you_mean
+from albert.runtime.json_files import common_fields
 from albert.runtime.manifest import file_hash
 from albert.tasks.examples import is_labelled, read_rows, read_text, to_examples
 from albert.tasks.infer import Inferred, expand_options, hold_out_rows, infer_task, option_index
@@ -336,7 +337,7 @@ def declare_custom_task(
         pair=pair,
         label=label,
         labels=None if regression else labels,
-        recipe=RecipeChanges() if recipe is None else RecipeChanges.of(recipe),
+        recipe=RecipeChanges(**common_fields(RecipeChanges, recipe)),
     )
     task = read_task(table_task, hold_out=False).check().task
     return task if recipe is None else replace(task, recipe=recipe)

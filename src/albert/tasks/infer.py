@@ -11,8 +11,7 @@ from albert.runtime.errors import DamagedData, InvalidConfiguration, UsageError,
 from albert.runtime.random_streams import stream
 from albert.tasks.examples import text_columns
 from albert.tasks.table_task import (
-    ALLOWED,
-    NEEDED,
+    COLUMNS_OF_KIND,
     TAGS,
     WORDS,
     HeldOut,
@@ -191,7 +190,7 @@ def _check_columns(
     def flags(names: Sequence[str], joined: str = ", ") -> str:
         return joined.join("--" + name.replace("_", "-") for name in names)
 
-    needed, allowed = NEEDED[kind], ALLOWED[kind]
+    needed, allowed = COLUMNS_OF_KIND[kind]
     if missing := [name for name in needed if getattr(task, name) is None]:
         why = f"{flags(missing)} must be said for {kind}"
         raise UsageError("albert", why, f"{source} has the columns {', '.join(columns)}")
@@ -265,8 +264,6 @@ def expand_options(task: TableTask, rows: Sequence[Row]) -> tuple[list[Row], tup
 # Rows with the same text or context stay together, so that no scored text was trained on. Rows and seed alone decide
 # which rows are chosen.
 
-KEPT_BACK = "kept_back_for_dev"
-
 
 def hold_out_rows(task: Task, rows: Rows, held_out: HeldOut) -> tuple[Rows, Rows]:
     """Split rows into training and development rows, both in file order.
@@ -298,5 +295,5 @@ def hold_out_rows(task: Task, rows: Rows, held_out: HeldOut) -> tuple[Rows, Rows
         raise InvalidConfiguration("development set", why, "give more rows, or --dev")
     train = [row for index, row in enumerate(rows.rows) if index not in chosen]
     dev = [row for index, row in enumerate(rows.rows) if index in chosen]
-    counts = {**rows.counts, "rows": len(train), KEPT_BACK: len(dev)}
+    counts = {**rows.counts, "rows": len(train), "kept_back_for_dev": len(dev)}
     return Rows(train, counts), Rows(dev, {"rows": len(dev)})

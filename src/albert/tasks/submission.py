@@ -10,6 +10,7 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -58,38 +59,29 @@ def _json(entries: Sequence[Mapping[str, Any]], key: str) -> str:
 OWN_THRESHOLDS = NullThreshold(0.0, "nothing: each model's own was subtracted before the mean")
 
 
-def average_numbers(models: Sequence[np.ndarray]) -> np.ndarray:
-    """The mean of the models' probabilities [examples, labels], or numbers [examples]."""
-    return np.mean(np.stack(models), axis=0)
-
-
 def average_answers(models: Sequence[tuple[Sequence[Answers], NullThreshold]]) -> list[Answers]:
     """The averaged answers of several models to the same questions, for the threshold `OWN_THRESHOLDS`.
 
     Each model's threshold is subtracted from its no-answer scores. Probabilities are means over models, scaled so that
     they sum to 1 with the mean no-answer probability.
     """
-    thresholds = [threshold for _, threshold in models]
-    questions = zip(*(answers for answers, _ in models), strict=True)
-    return [_average_question(answers, thresholds) for answers in questions]
-
-
-def _average_question(models: Sequence[Answers], thresholds: Sequence[NullThreshold]) -> Answers:
-    proposed: dict[tuple[int, int], list[Candidate]] = {}
-    for answers in models:
-        for candidate in answers.candidates:
+    averaged = []
+    for answers in zip(*(own for own, _ in models), strict=True):
+        proposed: dict[tuple[int, int], list[Candidate]] = {}
+        for candidate in chain.from_iterable(each.candidates for each in answers):
             proposed.setdefault((candidate.start, candidate.end), []).append(candidate)
-    means = {span: float(np.mean([candidate.probability for candidate in own])) for span, own in proposed.items()}
-    none = float(np.mean([answers.no_answer_probability for answers in models]))
-    scale = (1 - none) / total if (total := sum(means.values())) > 0 else 0.0
-    ranked = sorted(proposed, key=lambda span: (-means[span], -len(proposed[span]), span))
-    candidates = [Candidate(proposed[s][0].text, *s, score=means[s], probability=means[s] * scale) for s in ranked]
-    no_answer = [
-        answers.no_answer - threshold.value
-        for answers, threshold in zip(models, thresholds, strict=True)
-        if answers.no_answer is not None
-    ]
-    return Answers(candidates, float(np.mean(no_answer)) if no_answer else None, none)
+        means = {span: float(np.mean([candidate.probability for candidate in own])) for span, own in proposed.items()}
+        none = float(np.mean([each.no_answer_probability for each in answers]))
+        scale = (1 - none) / (sum(means.values()) or 1.0)
+        ranked = sorted(proposed, key=lambda span: (-means[span], -len(proposed[span]), span))
+        candidates = [Candidate(proposed[s][0].text, *s, score=means[s], probability=means[s] * scale) for s in ranked]
+        scores = [
+            each.no_answer - threshold.value
+            for each, (_, threshold) in zip(answers, models, strict=True)
+            if each.no_answer is not None
+        ]
+        averaged.append(Answers(candidates, float(np.mean(scores)) if scores else None, none))
+    return averaged
 
 
 # --------------------------------------------------------------------------------------------------------------------

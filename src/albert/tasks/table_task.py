@@ -4,7 +4,7 @@ A user's file may leave out settings that can be inferred from the rows; the fil
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
@@ -54,22 +54,15 @@ Kind = Literal[
 ]
 OptionLabels = Literal["name", "letter", "from-0", "from-1", "text"]
 """A label is the column of its option, its letter, its number from 0 or 1, or its text."""
-NEEDED: dict[Kind, tuple[str, ...]] = {
-    "classification": ("text", "label"),
-    "regression": ("text", "label"),
-    "multi-label": ("text", "label"),
-    "token-classification": ("words", "tags"),
-    "multiple-choice": ("options", "label"),
-    "question-answering": ("question", "context", "answer"),
+COLUMNS_OF_KIND: dict[Kind, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "classification": (("text", "label"), ("pair",)),
+    "regression": (("text", "label"), ("pair",)),
+    "multi-label": (("text", "label"), ("pair",)),
+    "token-classification": (("words", "tags"), ()),
+    "multiple-choice": (("options", "label"), ("text", "question")),
+    "question-answering": (("question", "context", "answer"), ("answer_start",)),
 }
-ALLOWED: dict[Kind, tuple[str, ...]] = {
-    "classification": ("pair",),
-    "regression": ("pair",),
-    "multi-label": ("pair",),
-    "token-classification": (),
-    "multiple-choice": ("text", "question"),
-    "question-answering": ("answer_start",),
-}
+"""The columns that a kind needs, and further ones that it may have."""
 COLUMNS = (
     *("text", "pair", "label", "words", "tags", "options"),
     *("question", "context", "answer", "answer_start"),
@@ -99,10 +92,6 @@ class RecipeChanges:
                 raise InvalidConfiguration("recipe", "both steps and epochs are set", "give one of them")
             changes = {"steps": None, "epochs": None, "examples": None, **changes}
         return replace(recipe, **changes)
-
-    @classmethod
-    def of(cls, recipe: TaskRecipe) -> "RecipeChanges":
-        return cls(**{field.name: getattr(recipe, field.name) for field in fields(cls)})
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -128,14 +128,22 @@ class Words:
 
 
 @dataclass(frozen=True)
-class Choice:
+class _Classes:
+    labels: tuple[str, ...]
+    column: str
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        return self.labels
+
+
+@dataclass(frozen=True)
+class Choice(_Classes):
     """One of several classes. `labels` are the values of `column`, in the order of their ids.
 
     `names` are readable names for labels that are digits in the files; a model directory shows the names.
     """
 
-    labels: tuple[str, ...]
-    column: str
     names: tuple[str, ...] | None = None
 
     @property
@@ -144,35 +152,22 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Labels:
+class Labels(_Classes):
     """Any number of classes at once (multi-label classification). `labels` are in the order of their ids.
 
     `column` holds a list of labels, or a text with `separator` between them, where whitespace around labels is ignored;
     an empty value means no label.
     """
 
-    labels: tuple[str, ...]
-    column: str
     separator: str = "|"
-
-    @property
-    def shown(self) -> tuple[str, ...]:
-        return self.labels
 
 
 @dataclass(frozen=True)
-class Tags:
+class Tags(_Classes):
     """One of several classes for every word (token classification). `labels` are in the order of their ids.
 
     `column` holds a list with a tag for each word, or a text with whitespace between tags.
     """
-
-    labels: tuple[str, ...]
-    column: str
-
-    @property
-    def shown(self) -> tuple[str, ...]:
-        return self.labels
 
 
 @dataclass(frozen=True)

@@ -217,7 +217,7 @@ CASES: dict[str, list[tuple]] = {
         ("--optimizer.learning-rate nan", 78, "learning_rate: is nan"),
         ("--optimizer.weight-decay -1", 78, "weight_decay: is -1.0"),
         ("--max-minutes 0", 78, "max_minutes: is 0"),
-        ("--scale-batch half", 2, "--scale-batch: is half, a number of seque"),
+        ("--scale-batch half", 2, "--scale-batch: 'half' is not a whole number"),
         ("--scale-batch=0", 2, "--scale-batch: is 0, a number of sequences from 1"),
         ("--hard-examples.focus -1", 78, "hard_examples.focus: is -1.0, a number from 0 to 10"),
         ("--sequences.objective none --evaluation-objectives sop", 78, "evaluation_objectives: need a sentence head"),

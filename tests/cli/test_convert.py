@@ -68,13 +68,6 @@ def test_an_archive_gives_the_same_model_and_is_named_in_the_report(release, tmp
     assert weights[0] == weights[1]
 
 
-def test_an_archive_of_a_hugging_face_directory_is_converted(scene, tmp_path, capsys):
-    archive = tmp_path / "model.tgz"
-    with tarfile.open(archive, "w:gz") as file:
-        file.add(scene.pretrained, "my-model")
-    assert "Hugging Face directory" in convert(capsys, archive, "--output", tmp_path / "out")
-
-
 @pytest.mark.parametrize("name", ["pretrained", "classifier"])
 def test_a_hugging_face_directory_keeps_tensors_tokenizer_and_labels(name, scene, tmp_path, capsys):
     source, output = getattr(scene, name), tmp_path / "out"
@@ -95,17 +88,6 @@ def test_a_masked_language_model_keeps_the_pooler_for_fine_tuning(scene, tmp_pat
     assert "AlbertForMaskedLM" in convert(capsys, source, "--output", output)
     assert json.loads((output / "config.json").read_text())["architectures"] == ["AlbertForMaskedLM"]
     assert "albert.pooler.weight" in load_file(output / "model.safetensors")
-
-
-def test_a_model_in_several_files_is_converted(tmp_path, capsys):
-    config = transformers.AlbertConfig(vocab_size=40, num_hidden_layers=2, **SIZES)
-    theirs = transformers.AlbertForQuestionAnswering(config)
-    theirs.save_pretrained(tmp_path / "theirs", max_shard_size="5KB")
-    assert (tmp_path / "theirs" / "model.safetensors.index.json").is_file()
-    convert(capsys, tmp_path / "theirs", "--output", tmp_path / "out", "--without-tokenizer")
-    written = load_file(tmp_path / "out" / "model.safetensors")
-    assert set(written) == set(theirs.state_dict())
-    assert all(torch.equal(tensor, theirs.state_dict()[name]) for name, tensor in written.items())
 
 
 def test_uneven_groups_become_one_group_for_each_layer(tmp_path, capsys):
@@ -282,10 +264,3 @@ def test_bad_input_leaves_nothing(release, scene, tmp_path, capsys):
 def test_a_foreign_tokenizer_is_refused(scene, tmp_path, capsys):
     arguments = (scene.pretrained, "--tokenizer", scene.other_corpus, "--output", tmp_path / "out")
     refused(capsys, 65, "the model was trained with", *arguments)
-
-
-def test_help_explains_why_there_is_no_to_tensorflow(capsys):
-    with pytest.raises(SystemExit):
-        run(["convert", "--help"])
-    assert "no --to tensorflow" in re.sub(r"\s+", " ", capsys.readouterr().out)
-    refused(capsys, 2, "--to", "model", "--output", "out", "--to", "tensorflow")

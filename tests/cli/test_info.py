@@ -165,12 +165,6 @@ def test_a_measurement_has_both_rates_and_its_settings(scene, info) -> None:
     assert measured["results"][str(scene.pretrained)]["training_seconds"] > 0
 
 
-def test_two_models_are_measured_together(scene, info) -> None:
-    report = info(scene.pretrained, "--compare", scene.classifier, "--measure", "--batch-size", 1, "--json")
-    assert set(report["measured"]["results"]) == {str(scene.pretrained), str(scene.classifier)}
-    assert report["measured"]["results"][str(scene.pretrained)]["sequence_length"] == 64
-
-
 def test_memory_is_planned_with_and_without_checkpointing(info) -> None:
     arguments = ("albert-large", "--memory", "--batch-size", 4, "--max-length", 128, "--precision", "bf16")
     report = info(*arguments, "--device", "cpu", "--memory-limit", "8GB", "--json")["memory_plan"]

@@ -1,7 +1,6 @@
 """The table of commands, and the handler of errors."""
 
 import errno
-import importlib.util
 import os
 import subprocess
 import sys
@@ -266,8 +265,3 @@ def test_an_error_of_one_rank_is_printed_by_it(error, failing_command, capsys, m
     failing_command(error)
     assert table.run(["fail"]) != 0
     assert capsys.readouterr().err.startswith("albert: error: [rank 3] ")
-
-
-@pytest.mark.parametrize("name", list(table.COMMANDS))
-def test_every_command_has_a_module(name):
-    assert importlib.util.find_spec(table.COMMANDS[name].module) is not None

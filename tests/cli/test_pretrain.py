@@ -74,21 +74,6 @@ def test_the_suggested_command_has_a_held_out_sentence(finished, corpus, capsys)
     assert run(words) == 0 and json.dumps(words[-1]) in (finished / "model" / "README.md").read_text(encoding="utf-8")
 
 
-def test_a_finished_run_is_not_repeated(finished, corpus, capsys):
-    before = {path: path.read_bytes() for path in (finished / "model").iterdir()}
-    assert run(["pretrain", "quickstart", "--data", str(corpus), "--output", str(finished), *TINY]) == 0
-    assert "pre-trained" in capsys.readouterr().out
-    assert {path: path.read_bytes() for path in (finished / "model").iterdir()} == before
-
-
-def test_a_run_with_another_recipe_is_refused(finished, corpus, capsys):
-    before = (finished / "recipe.json").read_bytes()
-    other = ["pretrain", "quickstart", "--data", str(corpus), "--output", str(finished), *TINY, "--seed", "1"]
-    assert run(other) == 78
-    assert "this run was started with seed 0, now it is 1" in capsys.readouterr().err
-    assert (finished / "recipe.json").read_bytes() == before
-
-
 def test_transformers_opens_the_model_and_gives_the_same_logits(finished):
     theirs, loading = transformers.AlbertForPreTraining.from_pretrained(
         finished / "model", output_loading_info=True, attn_implementation="eager"

@@ -10,8 +10,6 @@ from albert.cli.main import run
 from albert.pretraining.recipe import RECIPES, PretrainingRecipe, find_recipe, read_recipe
 from albert.runtime.json_files import field_docs, to_toml
 
-from .conftest import TINY
-
 
 def printed(capsys, *words):
     """The output of a command."""
@@ -68,15 +66,6 @@ def test_a_renamed_recipe_works_with_a_note(capsys):
     assert tomllib.loads(old.out) == tomllib.loads(printed(capsys, "pretrain", "small", "--print-recipe"))
 
 
-def test_a_printed_recipe_gives_the_same_run(scene, tmp_path, capsys):
-    (tmp_path / "mine.toml").write_text(printed(capsys, "pretrain", "quickstart", *TINY, "--print-recipe"))
-    for words in (["quickstart", *TINY], ["--recipe", str(tmp_path / "mine.toml"), "--device", "cpu"]):
-        output = tmp_path / words[0].strip("-")
-        assert run(["pretrain", *words, "--data", str(scene.corpus), "--output", str(output)]) == 0
-    for file in ("recipe.json", "model/model.safetensors", "model/config.json"):
-        assert (tmp_path / "quickstart" / file).read_bytes() == (tmp_path / "recipe" / file).read_bytes()
-
-
 def test_options_of_finetune_are_printed_and_read_back(tmp_path, capsys):
     words = ["--train", "my.csv", "--text", "review", "--model", "tiny", "--lr", "1e-3", "--num-hidden-layers", "3"]
     (tmp_path / "mine.toml").write_text(printed(capsys, "finetune", *words, "--print-recipe"), encoding="utf-8")
@@ -85,13 +74,3 @@ def test_options_of_finetune_are_printed_and_read_back(tmp_path, capsys):
     assert values["seed"] == 7 and values.pop("seed")
     assert values == {k: v for k, v in tomllib.loads((tmp_path / "mine.toml").read_text()).items() if k != "seed"}
     assert (values["text"], values["learning_rate"], values["num_hidden_layers"]) == ("review", 0.001, 3)
-
-
-def test_fine_tuning_from_a_file_gives_the_same_weights(scene, tmp_path, capsys):
-    words = ["--train", str(scene.tables / "train.csv"), "--text", "review", "--label", "stars", "--steps", "2"]
-    words += ["--model", str(scene.pretrained), "--max-length", "16", "--device", "cpu"]
-    (tmp_path / "mine.toml").write_text(printed(capsys, "finetune", *words, "--print-recipe"), encoding="utf-8")
-    assert run(["finetune", *words, "--output", str(tmp_path / "flags")]) == 0
-    assert run(["finetune", "--recipe", str(tmp_path / "mine.toml"), "--output", str(tmp_path / "file")]) == 0
-    weights = [(tmp_path / place / "model" / "model.safetensors").read_bytes() for place in ("flags", "file")]
-    assert weights[0] == weights[1]

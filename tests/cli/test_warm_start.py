@@ -54,15 +54,6 @@ def test_flags_change_the_architecture(scene, pretrain, tmp_path):
     assert "started from" in card and "extended by interpolate" in card
 
 
-def test_another_tokenizer_requires_resize_vocabulary(scene, pretrain, tmp_path):
-    code, _, error = pretrain("continue", "--init", scene.run, *SHORT, corpus=scene.other_corpus)
-    assert code == 78 and "--resize-vocabulary" in error and error.count("\n") == 1
-    assert not (tmp_path / "run").exists()
-    words = ["--init", scene.run, *SHORT, "--resize-vocabulary", "--drop-heads", "sentence_order"]
-    code, _, notes = pretrain("continue", *words, corpus=scene.other_corpus)
-    assert code == 0 and "180 → 160 pieces: " in notes and "new, drawn at random: sop_classifier" in notes
-
-
 def test_change_dropout_resumes_with_another_dropout(scene, pretrain, tmp_path):
     shutil.copytree(scene.run, tmp_path / "run")
     for place in ("model", "checkpoints/step-00000004"):

@@ -17,8 +17,6 @@ from albert.model.packing import pack
 from albert.pretraining.masking import MaskingRecipe
 from albert.pretraining.sampling import PretrainingSamples, SequenceRecipe
 from albert.runtime.files import new_directory
-from albert.tasks.examples import Example, span_features, text_features
-from albert.tasks.task import Answer
 from albert.text.shards import TokenCorpus
 from albert.text.tokenizer_loading import load_tokenizer
 
@@ -129,21 +127,6 @@ def test_masks_are_filled_as_by_transformers(root, capsys):
     assert "中 国 人" in capsys.readouterr().out
 
 
-def test_features_have_special_pieces_of_the_vocabulary(root):
-    tokenizer = load_tokenizer(root / "corpus")
-    texts = text_features([Example("a", "a", ("中国", "大人gpu"), 0)], tokenizer, 16)
-    cls, sep = tokenizer.cls_id, tokenizer.sep_id
-    first, second = tokenizer.encode("中国"), tokenizer.encode("大人gpu")
-    assert texts.sequences.token_ids(0).tolist() == [cls, *first, sep, *second, sep]
-    context = "这是 2020 年, 中国人在GPU上。"
-    question = Example("q", "q", ("在上？", context), answers=(Answer("GPU", context.index("GPU")),))
-    spans = span_features([question], tokenizer, 32, 8, 8)
-    start, end = spans.targets[0] - spans.windows[0].offset
-    characters = spans.character_spans[0]
-    assert context[characters[start][0] : characters[end][1]] == "GPU"
-    assert spans.sequences.token_ids(0)[0] == cls
-
-
 def test_the_model_is_fine_tuned_and_predicts(root, tmp_path):
     pairs = enumerate(zip(IDEOGRAPHS[:16], IDEOGRAPHS[16:32], strict=True))
     rows = "".join(f"{first}{second}人,{'是' if n % 2 else '否'}\n" for n, (first, second) in pairs)
@@ -181,18 +164,6 @@ def test_a_foreign_tokenizer_is_refused(source, command, message, foreign, root,
     code, error = refused(capsys, *(word.format(**paths) for word in command.split()))
     assert (code, message in error) == (65, True), error
     assert not (tmp_path / "out").exists()
-
-
-def test_prepare_append_refuses_a_foreign_tokenizer(foreign, root, tmp_path, capsys):
-    for name in ("corpus", "words"):
-        (tmp_path / name).mkdir()
-    shutil.copytree(root / "corpus", tmp_path / "data")
-    (tmp_path / "words" / "vocab.txt").write_text("\n".join([*PIECES, "more"]), encoding="utf-8")
-    arguments = ["--tokenizer", tmp_path / "words", "--language", "zh", "--held-out", "0.2", "--workers", "1"]
-    output = tmp_path / "data"
-    code, error = refused(capsys, "prepare", root / "text", *arguments, "--output", output, "--append")
-    assert code == 78
-    assert "tokenizer" in error
 
 
 def test_a_run_is_not_resumed_with_a_corpus_of_another_tokenizer(root, tmp_path, capsys):

@@ -86,23 +86,13 @@ _WIDEST_LIST = 97
 
 def show_size(console: Console, report: sizes.SizeReport) -> None:
     """Print all figures of one architecture."""
-    show(console, _architecture(report))
-    left, right = _parameters(report), _work(report)
-    both = indented(left, right, by=0, gap=6)
-    show(console, *((left, right) if console.measure(both).maximum > console.width else (both,)))
+    settings = {name: value for name, value in asdict(report.configuration).items() if value is not None}
+    show(console, facts(None, settings), _parameters(report), _work(report))
     if report.published:
         rows = [(f"  {size.stated}", size.where, size.exact, size.reason) for size in report.published]
         show(console, table("Published", ("  stated", "where", "exact", "counted"), rows, words=(1, 3)))
     console.print(_memory(report))
     _note(console, "CPU: what autograd keeps, tested to the byte. GPU: derived, not measured.")
-
-
-def _architecture(report: sizes.SizeReport) -> Table:
-    settings = [(name, value) for name, value in asdict(report.configuration).items() if value is not None]
-    half = (len(settings) + 1) // 2
-    left, right = settings[:half], [*settings[half:], ("", "")]
-    rows = [(f"  {a[0]}", a[1], f"   {b[0]}", b[1]) for a, b in zip(left, right, strict=False)]
-    return table(None, ("",) * 4, rows, words=(0, 2))
 
 
 def _parameters(report: sizes.SizeReport) -> Table:

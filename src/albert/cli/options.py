@@ -76,6 +76,8 @@ def typed_values(options: Sequence[Option], arguments: Sequence[str], program: s
     rest = list(arguments)
     while rest:
         word = rest.pop(0)
+        if word in HELP_FLAGS:
+            continue
         if not _OPTION.match(word):
             unnamed += rest if word == "--" else [word]
             rest = [] if word == "--" else rest
@@ -311,15 +313,6 @@ def check_png(output: Path) -> None:
     """Raises UsageError for a picture that is not a PNG."""
     if output.suffix.lower() != ".png":
         raise UsageError(f"--output {output}", "must end in .png", "choose a name that ends in .png")
-
-
-def raw_value(arguments: Sequence[str], option: str) -> str | None:
-    """The value of an option in arguments that are not parsed yet; "" if nothing follows it, None without it."""
-    for argument, following in zip(arguments, [*arguments[1:], ""], strict=False):
-        name, equals, value = argument.partition("=")
-        if name.replace("_", "-") == option:
-            return value if equals else following
-    return None
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -9,10 +9,10 @@ from typing import Annotated, Any, Literal
 from rich.console import Console
 
 from albert.api.functions import CONTINUE, init_of, recipe_of, run_pretrain, scale_recipe
-from albert.api.keywords import GROUP, Argument, Positional, read_options
+from albert.api.keywords import GROUP, Argument, Positional, options_of, read_options
 from albert.api.options import Evaluate, Finetune, Pretrain, Push
 from albert.cli.main import load_command
-from albert.cli.options import HELP_FLAGS, CommandGroup, Subcommand, parse, raw_value
+from albert.cli.options import HELP_FLAGS, CommandGroup, Subcommand, parse, typed_values
 from albert.cli.render import facts, open_console
 from albert.experiments.price import Rates
 from albert.pretraining.masking import MaskingRecipe
@@ -38,25 +38,35 @@ def pretrain(arguments: list[str]) -> None:
     """Read the options, whose defaults are those of a recipe, and run `albert pretrain`."""
     if not arguments or arguments[0] in HELP_FLAGS:
         parse(PretrainCommand, arguments[:1] or ["--help"], "albert pretrain RECIPE")
-    file = raw_value(arguments, "--recipe")
-    name = None if arguments[0].startswith("-") else arguments[0]
-    if name is None and file is None:
-        raise UsageError("albert pretrain", "the first word is a recipe", f"one of {', '.join(RECIPES)}, or a file")
-    words = arguments if name is None else arguments[1:]
-    prints = raw_value(words, "--print-recipe") is not None
-    console = open_console(soft_wrap=False, highlight=True, quiet=prints or not world().is_first)
-    recipe = RECIPES["base"] if name is None else _named_recipe(name, words)
-    recipe = recipe if file is None else read_recipe(Path(file), recipe)
-    defaults: dict[tuple[str, ...], Any] = {("recipe",): _scaled_recipe(recipe, words, console)}
-    defaults |= {("data",): (), ("output",): Path()} if prints else {}
+    name, words = (None, arguments) if arguments[0].startswith("-") else (arguments[0], arguments[1:])
     program = "albert pretrain" if name is None else f"albert pretrain {name}"
+    given = {path[-1]: value for path, value in typed_values(options_of(PretrainCommand), words, program).items()}
+    if name is None and "recipe_file" not in given:
+        raise UsageError("albert pretrain", "the first word is a recipe", f"one of {', '.join(RECIPES)}, or a file")
+    if name in RENAMED:
+        print(f"albert: note: the recipe {name} is now called {RENAMED[name]}", file=sys.stderr)
+    is_help = any(word in arguments for word in HELP_FLAGS)
+    if name is None or (name == CONTINUE and is_help and "init" not in given):
+        recipe = RECIPES["base" if name is None else name]
+    else:
+        recipe = recipe_of(name, given.get("output"), given.get("init"), given.get("revision"))
+    if "recipe_file" in given:
+        recipe = read_recipe(given["recipe_file"], recipe)
+    prints = given.get("print_recipe", False)
+    console = open_console(soft_wrap=False, highlight=True, quiet=prints or not world().is_first)
+    if "scale_batch" in given:
+        recipe, lines = scale_recipe(recipe, given["scale_batch"])
+        console.print("\n".join(lines), highlight=False, soft_wrap=True)  # not wrapped, so that it can be copied
+    defaults: dict[tuple[str, ...], Any] = {("recipe",): recipe}
+    defaults |= {("data",): (), ("output",): Path()} if prints else {}
     options = parse(PretrainCommand, words, program, defaults)
     if options.print_recipe:
         print(f"# A recipe of `albert pretrain`, from: {shlex.join(['albert', 'pretrain', *arguments])}\n")
         print(to_toml(options.recipe), end="")
         return
     init_of(options)  # raises an error before anything is shown
-    _show_recipe(console, " with ".join(filter(None, (name, file))), options.recipe)
+    title = " with ".join(filter(None, (name, str(given.get("recipe_file", "")))))
+    _show_recipe(console, title, options.recipe)
     run = RunFolder(options.output)
     last_step = run.checkpoints()[-1][0] if run.checkpoints() else None
     if last_step is not None:
@@ -65,27 +75,6 @@ def pretrain(arguments: list[str]) -> None:
     if result.training.steps == last_step:
         console.print(f"{run.path} is complete already; nothing was trained")
     _show_result(console, result)
-
-
-def _named_recipe(name: str, arguments: list[str]) -> PretrainingRecipe:
-    if name in RENAMED:
-        print(f"albert: note: the recipe {name} is now called {RENAMED[name]}", file=sys.stderr)
-    init, revision, output = (raw_value(arguments, option) for option in ("--init", "--revision", "--output"))
-    if name == CONTINUE and init is None and any(word in arguments for word in HELP_FLAGS):
-        return RECIPES[CONTINUE]
-    return recipe_of(name, None if output is None else Path(output), init, revision)
-
-
-def _scaled_recipe(recipe: PretrainingRecipe, arguments: list[str], console: Console) -> PretrainingRecipe:
-    """The recipe at the batch size of --scale-batch; prints how its learning rate is computed."""
-    batch_size = raw_value(arguments, "--scale-batch")
-    if batch_size is None:
-        return recipe
-    if not batch_size.isascii() or not batch_size.isdigit():
-        raise UsageError("--scale-batch", f"is {batch_size}, a number of sequences from 1 is needed")
-    scaled, lines = scale_recipe(recipe, int(batch_size))
-    console.print("\n".join(lines), highlight=False, soft_wrap=True)  # not wrapped, so that it can be copied
-    return scaled
 
 
 def _show_recipe(console: Console, name: str, recipe: PretrainingRecipe) -> None:
@@ -126,9 +115,10 @@ class FinetuneCommand(Finetune):
 
 def finetune(arguments: list[str]) -> None:
     """Read the options, and run `albert finetune`."""
-    path = raw_value(arguments, "--recipe")
-    defaults = {} if path is None else read_options(Finetune, Path(path))
-    if raw_value(arguments, "--print-recipe") is not None:
+    given = typed_values(options_of(FinetuneCommand), arguments, "albert finetune")
+    file = given.get(("recipe_file",))
+    defaults = {} if file is None else read_options(Finetune, file)
+    if given.get(("print_recipe",)):
         options = parse(FinetuneCommand, arguments, "albert finetune", {("model",): "", **defaults})
         print(f"# Options of `albert finetune`, from: {shlex.join(['albert', 'finetune', *arguments])}\n")
         groups = [field.name for field in fields(options) if is_dataclass(field.default)]

@@ -21,6 +21,7 @@ from albert.tasks.submission import DECLARED
 from albert.tasks.task import Labels, Row, Rows, Single, Tags, Task, TaskRecipe, Words
 
 NOUNS = ("ship", "sailor", "storm", "island", "captain", "window", "doctor", "letter")
+SMALL = ["--steps", "4", "--batch-size", "4", "--max-length", "32", "--device", "cpu"]
 PLAIN_WORDS = (*NOUNS, "river", "stone", "candle", "garden", "horse", "mountain", "silver", "winter")
 
 
@@ -176,6 +177,17 @@ def interrupted(monkeypatch):
             yield
 
     return interrupted
+
+
+@pytest.fixture
+def command(pretrained, tmp_path):
+    """The arguments of `albert finetune` for a task, its files and a name of the run."""
+
+    def arguments(task, folder, name, *more):
+        start = ["finetune", task, "--model", str(pretrained), "--data", str(folder)]
+        return [*start, "--output", str(tmp_path / name), *SMALL, *more]
+
+    return arguments
 
 
 def weights_of(result) -> bytes:

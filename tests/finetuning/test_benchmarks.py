@@ -91,16 +91,6 @@ def test_every_kind_of_target_has_a_classical_model(classical, folders, data, tm
     assert [row | {"seconds": ""} for row in once] == [row | {"seconds": ""} for row in again]
 
 
-def test_classical_answer_is_the_nearest_words_in_the_best_sentence(classical):
-    context = "Ships sank in spring. The old bridge was built in 1843 by Ada Brown. Nobody knows more."
-    rare = classical.rarity([context, "The weather was fine."])
-    for question, answer in (("When was the old bridge built?", "1843"), ("Who built the old bridge?", "Ada Brown")):
-        text, no_answer = classical.find_answer(Example("1", "rows", (question, context)), rare)
-        assert text == answer and no_answer < 0.5
-    _, no_answer = classical.find_answer(Example("1", "rows", ("Where do penguins live?", context)), rare)
-    assert no_answer == 1.0
-
-
 def test_grid_of_runs_beside_classical_models(script, classical, folders, pretrained, tmp_path, capsys):
     grid, table = script("task_runs"), tmp_path / "classical.csv"
     classical.main([*folders, "--tasks", "sst-2", "--output", str(table)])

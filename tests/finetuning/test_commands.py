@@ -6,6 +6,7 @@ import shlex
 from dataclasses import replace
 
 import pytest
+from tests.finetuning.conftest import SMALL
 
 from albert.checkpoints.model_directory import save_model_directory
 from albert.cli.main import dispatch, run
@@ -16,19 +17,6 @@ from albert.tasks.examples import SplitFiles, read_rows
 from albert.tasks.glue import SST2
 from albert.tasks.metrics import accuracy, f1
 from albert.tasks.submission import DECLARED
-
-SMALL = ["--steps", "4", "--batch-size", "4", "--max-length", "32", "--device", "cpu"]
-
-
-@pytest.fixture
-def command(pretrained, tmp_path):
-    """The arguments of `albert finetune` for a task, its files and a name of the run."""
-
-    def arguments(task, folder, name, *more):
-        start = ["finetune", task, "--model", str(pretrained), "--data", str(folder)]
-        return [*start, "--output", str(tmp_path / name), *SMALL, *more]
-
-    return arguments
 
 
 def test_declared_task(command, data, tmp_path, capsys):

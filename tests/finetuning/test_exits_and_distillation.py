@@ -17,7 +17,7 @@ from albert.cli.main import dispatch
 from albert.finetuning import objective
 from albert.finetuning.data import TaskBatches, read_examples
 from albert.finetuning.evaluation import ComputeOptions
-from albert.finetuning.model import MultiExitModel, PretrainedEncoder, exit_weights
+from albert.finetuning.model import MultiExitModel, PretrainedEncoder
 from albert.finetuning.objective import (
     Distillation,
     DistillationLoss,
@@ -43,14 +43,11 @@ from albert.runtime.json_files import read_json_object
 from albert.tasks.examples import join_sequences
 from albert.tasks.submission import DECLARED
 
+SHORT = short_task(steps=6)
+
 CPU = ComputeOptions(torch.device("cpu"))
 PLAIN = FinetuningSettings(device="cpu")
 EVERY_EXIT = replace(PLAIN, exits="every")
-
-
-@pytest.fixture
-def short():
-    return short_task(steps=6)
 
 
 @pytest.fixture
@@ -95,7 +92,6 @@ def test_loss_is_the_mean_over_depths_weighted_by_depth(deep, batches_of):
     expected = sum(weight * each.losses["choice"] for weight, each in zip((1 / 7, 2 / 7, 4 / 7), sums, strict=True))
     torch.testing.assert_close(result.losses["choice"], expected)
     assert result.correct["choice"] == sums[-1].correct["choice"]
-    assert exit_weights((1, 2, 4)) == (1 / 7, 2 / 7, 4 / 7)
 
 
 def test_every_depth_opens_in_transformers(data, pretrained_deep, tmp_path):
@@ -167,9 +163,9 @@ def test_soft_losses_by_their_formulas():
     torch.testing.assert_close(soft_loss(ours[:, :1], theirs[:, :1], torch.zeros(5), 3.0), squares)
 
 
-def test_teacher_uses_its_own_tokenizer_and_the_order_of_the_task(short, data, teacher):
-    examples, _ = read_examples(short, data / "choice", "train")
-    opened = open_teacher(short, Distillation(teacher=teacher), examples)
+def test_teacher_uses_its_own_tokenizer_and_the_order_of_the_task(data, teacher):
+    examples, _ = read_examples(SHORT, data / "choice", "train")
+    opened = open_teacher(SHORT, Distillation(teacher=teacher), examples)
     logits = opened.logits(CPU)
     assert logits.shape == (16, 2) and opened.opened.label_columns == [1, 0]
     model, tokenizer = opened.opened.model.eval(), opened.opened.tokenizer
@@ -180,7 +176,7 @@ def test_teacher_uses_its_own_tokenizer_and_the_order_of_the_task(short, data, t
     np.testing.assert_allclose(logits[3], alone[[1, 0]], atol=1e-5)
 
 
-def test_loss_weighs_labels_and_teacher(short, data, taught, start, tmp_path, monkeypatch):
+def test_loss_weighs_labels_and_teacher(data, taught, start, tmp_path, monkeypatch):
     losses, sequences = [], []
     exit_loss, forward = DistillationLoss._exit_loss, Encoder.forward
 
@@ -193,7 +189,7 @@ def test_loss_weighs_labels_and_teacher(short, data, taught, start, tmp_path, mo
 
     monkeypatch.setattr(DistillationLoss, "_exit_loss", record)
     monkeypatch.setattr(Encoder, "forward", lambda *args: sequences.append(args[2].n_sequences) or forward(*args))
-    result = finetune(short, start, data / "choice", tmp_path / "run", settings=taught)
+    result = finetune(SHORT, start, data / "choice", tmp_path / "run", settings=taught)
     assert len(losses) == 6
     for loss, expected in losses:
         assert loss == pytest.approx(expected, rel=1e-5)
@@ -204,39 +200,39 @@ def test_loss_weighs_labels_and_teacher(short, data, taught, start, tmp_path, mo
     assert any(note.startswith(f"learns from {recorded['teacher']}") for note in result.report["notes"])
 
 
-def test_seeds_share_the_logits_of_the_teacher(short, data, taught, start, tmp_path, monkeypatch):
+def test_seeds_share_the_logits_of_the_teacher(data, taught, start, tmp_path, monkeypatch):
     sequences, forward = [], Encoder.forward
     monkeypatch.setattr(Encoder, "forward", lambda *args: sequences.append(args[2].n_sequences) or forward(*args))
-    seeds = finetune_seeds(short, start, data / "choice", tmp_path / "seeds", None, taught, 2)
+    seeds = finetune_seeds(SHORT, start, data / "choice", tmp_path / "seeds", None, taught, 2)
     assert sum(sequences) == 48, "the teacher once over the training set, each student once over the development set"
-    alone = finetune(short, start, data / "choice", tmp_path / "alone", settings=replace(taught, seed=1))
+    alone = finetune(SHORT, start, data / "choice", tmp_path / "alone", settings=replace(taught, seed=1))
     assert (seeds.runs[1].directory / "model/model.safetensors").read_bytes() == weights_of(alone)
 
 
-def test_another_teacher_is_another_run(short, data, taught, teacher, config, start, tmp_path):
-    finetune(short, start, data / "choice", tmp_path / "run", settings=taught)
-    assert finetune(short, start, data / "choice", tmp_path / "run", settings=taught).already_complete
+def test_another_teacher_is_another_run(data, taught, teacher, config, start, tmp_path):
+    finetune(SHORT, start, data / "choice", tmp_path / "run", settings=taught)
+    assert finetune(SHORT, start, data / "choice", tmp_path / "run", settings=taught).already_complete
     torch.manual_seed(7)
     another, extra = AlbertForSequenceClassification(config, 2), {"id2label": {0: "positive", 1: "negative"}}
     save_model_directory(Path(teacher), another, Path(teacher), extra=extra, replace=True)
     with pytest.raises(CannotCreate, match="holds a finished run with another teacher"):
-        finetune(short, start, data / "choice", tmp_path / "run", settings=taught)
+        finetune(SHORT, start, data / "choice", tmp_path / "run", settings=taught)
 
 
-def test_invalid_teacher_leaves_no_directory(short, data, teacher, config, tokenizer_directory, start, tmp_path):
+def test_invalid_teacher_leaves_no_directory(data, teacher, config, tokenizer_directory, start, tmp_path):
     def learn(task, folder, **distillation):
         settings = replace(PLAIN, distillation=Distillation(**distillation))
         finetune(task, start, folder, tmp_path / "run", settings=settings)
 
     save_model_directory(tmp_path / "three", AlbertForSequenceClassification(config, 3), tokenizer_directory)
     with pytest.raises(InvalidConfiguration, match="has the labels LABEL_0, LABEL_1, LABEL_2; the task has"):
-        learn(short, data / "choice", teacher=str(tmp_path / "three"))
+        learn(SHORT, data / "choice", teacher=str(tmp_path / "three"))
     save_model_directory(tmp_path / "spans", AlbertForQuestionAnswering(config), tokenizer_directory)
     with pytest.raises(InvalidConfiguration, match="teacher: must produce one output per sequence"):
         learn(DECLARED["squad-1.1"], data, teacher=str(tmp_path / "spans"))
     assert Distillation(teacher=teacher, revision="v1.0").source == "/".join(Path(teacher).parts[-2:]) + "@v1.0"
     with pytest.raises(UsageError, match=r"revision: 'v1\.0' of .*teacher, which is a directory"):
-        learn(short, data / "choice", teacher=teacher, revision="v1.0")
+        learn(SHORT, data / "choice", teacher=teacher, revision="v1.0")
     assert not (tmp_path / "run").exists()
     for invalid in ({"temperature": 0.0}, {"weight": 0.0}, {"weight": 1.5}):
         with pytest.raises(InvalidConfiguration, match="distillation"):
@@ -282,7 +278,7 @@ def test_frozen_encoder_gives_the_loss_and_gradients_of_one_without_dropout(
             torch.testing.assert_close(parameter.grad, gradients[name], msg=name)
 
 
-def test_frozen_encoder_runs_once_per_example_and_is_not_changed(short, data, pretrained, start, tmp_path, monkeypatch):
+def test_frozen_encoder_runs_once_per_example_and_is_not_changed(data, pretrained, start, tmp_path, monkeypatch):
     sequences, each_layer = [], Encoder.each_layer
     monkeypatch.setattr(
         Encoder,
@@ -290,7 +286,7 @@ def test_frozen_encoder_runs_once_per_example_and_is_not_changed(short, data, pr
         lambda *a, **named: sequences.append(a[2].n_sequences) or each_layer(*a, **named),
     )
     settings = replace(PLAIN, freeze_encoder=True)
-    result = finetune(short, start, data / "choice", tmp_path / "run", settings=settings)
+    result = finetune(SHORT, start, data / "choice", tmp_path / "run", settings=settings)
     assert sum(sequences) == 16
     assert "the encoder is frozen, its states are computed once" in result.report["notes"]
     before = open_model(pretrained, "encoder").model.state_dict()
@@ -329,20 +325,13 @@ def test_resumed_run_has_the_same_weights(
     assert read_json_object(resumed.model_directory / "config.json")["num_hidden_layers"] == 2
 
 
-@pytest.fixture
-def command(data, pretrained, tmp_path):
-    def arguments(name, *more):
-        start = ["finetune", "sst-2", "--model", str(pretrained), "--data", str(data / "choice"), "--device", "cpu"]
-        return [*start, "--output", str(tmp_path / name), "--steps", "4", "--batch-size", "4", *more]
-
-    return arguments
-
-
 def test_deep_teacher_and_student_with_exits_from_the_command_line(command, data, tmp_path, capsys):
-    assert dispatch(command("teacher", "--depth", "5", "--freeze-encoder")) == 0
+    assert dispatch(command("sst-2", data / "choice", "teacher", "--depth", "5", "--freeze-encoder")) == 0
     teacher = read_json_object(tmp_path / "teacher/recipe.json")
     assert teacher["changes"] == {"num_hidden_layers": 5} and teacher["settings"]["freeze_encoder"]
-    student = command("student", "--depth", "3", "--exits", "every", "--teacher", str(tmp_path / "teacher"))
+    student = command(
+        "sst-2", data / "choice", "student", "--depth", "3", "--exits", "every", "--teacher", str(tmp_path / "teacher")
+    )
     assert dispatch([*student, "--distillation-temperature", "4"]) == 0
     settings = read_json_object(tmp_path / "student/recipe.json")["settings"]
     assert settings["exits"] == "every" and settings["distillation"]["temperature"] == 4

@@ -36,6 +36,8 @@ from albert.tasks.table_task import RecipeChanges
 from albert.tasks.task import Choice, Labels, Option, Score, Span, Tags, TaskRecipe
 from albert.text.tokenizer_loading import load_tokenizer
 
+SHORT = short_task(steps=6, encoder_dropout=0.1)
+
 # --------------------------------------------------------------------------------------------------------------------
 # Runs.
 
@@ -110,21 +112,16 @@ def assert_transformers_computes_the_same(task, task_data, directory):
         assert list(theirs.config.id2label.values()) == list(task.target.labels)
 
 
-@pytest.fixture
-def short():
-    return short_task(steps=6, encoder_dropout=0.1)
+def test_resumed_run_has_the_same_weights(data, start, complete_and_resumed):
+    complete_and_resumed(SHORT, start, data / "choice", replace(CPU, checkpoint_every=2), 4)
 
 
-def test_resumed_run_has_the_same_weights(short, data, start, complete_and_resumed):
-    complete_and_resumed(short, start, data / "choice", replace(CPU, checkpoint_every=2), 4)
-
-
-def test_finished_run_is_returned_and_another_one_refused(short, data, start, tmp_path):
-    first = finetune(short, start, data / "choice", tmp_path / "run", settings=CPU)
-    again = finetune(short, start, data / "choice", tmp_path / "run", settings=replace(CPU, workers=0))
+def test_finished_run_is_returned_and_another_one_refused(data, start, tmp_path):
+    first = finetune(SHORT, start, data / "choice", tmp_path / "run", settings=CPU)
+    again = finetune(SHORT, start, data / "choice", tmp_path / "run", settings=replace(CPU, workers=0))
     assert again.already_complete and again.scores == first.scores
     with pytest.raises(CannotCreate, match="holds a finished run with another recipe"):
-        finetune(short, start, data / "choice", tmp_path / "run", settings=replace(CPU, seed=1))
+        finetune(SHORT, start, data / "choice", tmp_path / "run", settings=replace(CPU, seed=1))
 
 
 def test_random_encoder_has_the_architecture_but_not_the_weights(pretrained, start):
@@ -144,18 +141,18 @@ def test_random_encoder_has_the_architecture_but_not_the_weights(pretrained, sta
     assert all(torch.equal(tensor, again.model.state_dict()[name]) for name, tensor in ours.items())
 
 
-def test_max_train_examples_draws_a_counted_subset(short, data, config, tokenizer_directory, tmp_path):
+def test_max_train_examples_draws_a_counted_subset(data, config, tokenizer_directory, tmp_path):
     start, settings = RandomEncoder(config, tokenizer_directory), replace(CPU, max_train_examples=5)
-    report = finetune(short, start, data / "choice", tmp_path / "run", settings=settings).report
+    report = finetune(SHORT, start, data / "choice", tmp_path / "run", settings=settings).report
     counts = [report[part][name] for part in ("training", "evaluation") for name in ("examples", "left_out_by_choice")]
     assert counts == [5, 11, 16, 0]
 
 
-def test_labels_are_matched_by_name_whatever_their_order(short, data, start, tmp_path):
-    finetune(short, start, data / "choice", tmp_path / "run", settings=CPU)
+def test_labels_are_matched_by_name_whatever_their_order(data, start, tmp_path):
+    finetune(SHORT, start, data / "choice", tmp_path / "run", settings=CPU)
 
     def evaluate(labels, names):
-        task = replace(short, target=Choice(labels, "label", names=names))
+        task = replace(SHORT, target=Choice(labels, "label", names=names))
         return evaluate_directory(task, str(tmp_path / "run"), data / "choice", device="cpu")
 
     one, two = evaluate(("0", "1"), ("negative", "positive")), evaluate(("1", "0"), ("positive", "negative"))
@@ -181,15 +178,15 @@ def test_the_size_of_evaluation_batches_changes_no_answer(task, task_data, confi
             assert ours["prediction"] == theirs["prediction"]
 
 
-def test_bad_input_leaves_no_directory(short, data, start, tmp_path):
+def test_bad_input_leaves_no_directory(data, start, tmp_path):
     (tmp_path / "train.tsv").write_text("sentence\tlabel\ngood\t1\nbad\t0\n")
     with pytest.raises(MissingInput, match=r"has no dev\.tsv"):
-        finetune(short, start, tmp_path, tmp_path / "run", settings=CPU)
+        finetune(SHORT, start, tmp_path, tmp_path / "run", settings=CPU)
     (tmp_path / "dev.tsv").write_text("sentence\tlabel\ngood\t7\n")
     with pytest.raises(DamagedData, match="unknown label '7'"):
-        finetune(short, start, tmp_path, tmp_path / "run", settings=CPU)
+        finetune(SHORT, start, tmp_path, tmp_path / "run", settings=CPU)
     with pytest.raises(AlbertError):
-        finetune(short, PretrainedEncoder(str(tmp_path)), data / "choice", tmp_path / "run", settings=CPU)
+        finetune(SHORT, PretrainedEncoder(str(tmp_path)), data / "choice", tmp_path / "run", settings=CPU)
     assert not (tmp_path / "run").exists()
 
 

@@ -12,7 +12,7 @@ from tests.finetuning.conftest import PLAIN_WORDS
 
 import albert
 from albert.cli.main import dispatch, run
-from albert.finetuning.model import RandomEncoder, choose_match_embedding, choose_pair_encoding
+from albert.finetuning.model import RandomEncoder, choose_pairs
 from albert.model.albert import AlbertForPairClassification, AlbertModel
 from albert.model.config import AlbertConfig
 from albert.model.packing import pack, split_segments, tokens_in_other_segment
@@ -201,8 +201,7 @@ def test_defaults_and_a_resumed_run_keeps_its_encoding(finetuned, command, start
         (task, start, None, None, {"settings": {"match_embedding": True}}, "together", True),
     ):
         task_, start_, pairs, match, record = arguments
-        assert choose_pair_encoding(task_, start_, pairs, False, record) == encoding
-        assert choose_match_embedding(task_, start_, encoding, match, record) is matching
+        assert choose_pairs(task_, start_, pairs, match, record) == (encoding, matching)
     for path in finetuned.values():  # without either option: the same run, and complete
         assert dispatch([*command, *LONG, "--output", str(path)]) == 0
     assert run([*command, *LONG, "--output", str(finetuned["together"]), "--encode-pairs", "separately"]) != 0

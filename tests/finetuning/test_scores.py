@@ -19,6 +19,9 @@ from albert.runtime.manifest import MANIFEST_NAME, FileSum, file_hash, manifest_
 from albert.tasks.metrics import mean_absolute_error, pearson
 from albert.tasks.submission import DECLARED
 
+SHORT = short_task("sts-b", steps=14, batch_size=8, learning_rate=2e-2)
+"""A task whose scores rise and fall again: the rate is far too high."""
+
 # --------------------------------------------------------------------------------------------------------------------
 # The best of all evaluations.
 
@@ -26,18 +29,12 @@ from albert.tasks.submission import DECLARED
 BEST = FinetuningSettings(encode_pairs="together", device="cpu", select="best", evaluate_every=2, checkpoint_every=3)
 
 
-@pytest.fixture
-def short():
-    """A task whose scores rise and fall again: the rate is far too high."""
-    return short_task("sts-b", steps=14, batch_size=8, learning_rate=2e-2)
-
-
 def evaluations(run_path):
     return [event for event in read_journal(run_path / "journal.jsonl") if event["event"] == "evaluation"]
 
 
-def test_result_is_the_first_of_the_best_evaluations(short, data, start, tmp_path):
-    again = partial(finetune, short, start, data / "score", tmp_path / "run", settings=BEST)
+def test_result_is_the_first_of_the_best_evaluations(data, start, tmp_path):
+    again = partial(finetune, SHORT, start, data / "score", tmp_path / "run", settings=BEST)
     result, events = again(), evaluations(tmp_path / "run")
     scores = [event["pearson"] for event in events]
     assert len(scores) == 7
@@ -47,7 +44,7 @@ def test_result_is_the_first_of_the_best_evaluations(short, data, start, tmp_pat
     assert (selection["by"], selection["evaluations"]) == ("best", 7)
     assert selection["step"] == events[scores.index(max(scores))]["step"]
     verify_directory(result.model_directory)
-    evaluated = evaluate_directory(short, str(tmp_path / "run"), data / "score", device="cpu")
+    evaluated = evaluate_directory(SHORT, str(tmp_path / "run"), data / "score", device="cpu")
     assert evaluated.scores == result.scores
     assert "is somewhat high" in (result.model_directory / "README.md").read_text()
     assert not (tmp_path / "run/best").exists()
@@ -68,18 +65,18 @@ def test_lowest_error_is_the_best(data, start, tmp_path):
 
 
 @pytest.mark.parametrize("step", [5, 8])
-def test_resumed_run_has_the_same_best_model(step, short, data, start, complete_and_resumed):
-    complete, resumed = complete_and_resumed(short, start, data / "score", BEST, step)
+def test_resumed_run_has_the_same_best_model(step, data, start, complete_and_resumed):
+    complete, resumed = complete_and_resumed(SHORT, start, data / "score", BEST, step)
     assert resumed.report["selection"] == complete.report["selection"]
 
 
 @pytest.fixture
-def stopped(short, data, start, tmp_path, interrupted):
+def stopped(data, start, tmp_path, interrupted):
     """Stops a run after some steps, and returns the function that resumes it, and the development file."""
 
     def stop_after(step):
         shutil.copytree(data / "score", tmp_path / "data")
-        resume = partial(finetune, short, start, tmp_path / "data", settings=BEST)
+        resume = partial(finetune, SHORT, start, tmp_path / "data", settings=BEST)
         with interrupted(step):
             resume(tmp_path / "run")
         return resume, tmp_path / "data/dev.tsv"

@@ -28,6 +28,8 @@ from albert.runtime.json_files import read_json_object
 from albert.tasks.submission import DECLARED, GLUE_AVERAGE
 from albert.tasks.table_task import RecipeChanges
 
+SHORT = short_task(steps=4)
+
 CPU = FinetuningSettings(device="cpu")
 
 
@@ -54,21 +56,16 @@ def results_written(folder, pattern):
 # Several seeds of one task.
 
 
-@pytest.fixture
-def short():
-    return short_task(steps=4)
-
-
-def test_runs_of_seeds_equal_single_runs_and_finished_ones_are_kept(short, data, start, tmp_path):
+def test_runs_of_seeds_equal_single_runs_and_finished_ones_are_kept(data, start, tmp_path):
     output, settings = tmp_path / "runs", replace(CPU, seed=7)
-    result = finetune_seeds(short, start, data / "choice", output, None, settings, 2)
+    result = finetune_seeds(SHORT, start, data / "choice", output, None, settings, 2)
     assert [run.seed for run in result.runs] == [7, 8]
-    alone = finetune(short, start, data / "choice", tmp_path / "one", settings=replace(CPU, seed=8))
+    alone = finetune(SHORT, start, data / "choice", tmp_path / "one", settings=replace(CPU, seed=8))
     assert result.runs[1].scores == alone.scores
     seven, eight = ((output / f"seed-{seed}/model/model.safetensors").read_bytes() for seed in (7, 8))
     assert eight == weights_of(alone) and eight != seven
     written = results_written(output, "*")
-    more = finetune_seeds(short, start, data / "choice", output, None, settings, 3)
+    more = finetune_seeds(SHORT, start, data / "choice", output, None, settings, 3)
     assert results_written(output, "*").items() >= written.items()
     assert more.runs[:2] == result.runs
     summary = read_json_object(output / "summary.json")
@@ -77,16 +74,16 @@ def test_runs_of_seeds_equal_single_runs_and_finished_ones_are_kept(short, data,
     assert summary["selection"] == "selection: the model after the last step"
 
 
-def test_diverged_run_is_named_and_the_next_one_starts(short, data, start, tmp_path, diverging):
+def test_diverged_run_is_named_and_the_next_one_starts(data, start, tmp_path, diverging):
     diverging(lambda task, settings: settings.seed == 0)
-    result = finetune_seeds(short, start, data / "choice", tmp_path / "runs", None, CPU, 2)
+    result = finetune_seeds(SHORT, start, data / "choice", tmp_path / "runs", None, CPU, 2)
     assert result.runs[0].failure == "diverged: the loss is nan"
     assert (result.spreads["accuracy"].runs, result.spreads["accuracy"].undefined) == (1, 1)
     assert "accuracy" not in result.medians
     assert read_json_object(tmp_path / "runs/summary.json")["failed_seeds"][0] == 0
     diverging(lambda task, settings: True)
     with pytest.raises(Diverged, match="all 2 runs diverged"):
-        finetune_seeds(short, start, data / "choice", tmp_path / "others", None, CPU, 2)
+        finetune_seeds(SHORT, start, data / "choice", tmp_path / "others", None, CPU, 2)
 
 
 @pytest.mark.parametrize(
@@ -118,12 +115,12 @@ def test_spread_is_of_the_defined_values(values):
     assert (spread.runs, spread.undefined) == (len(defined), len(values) - len(defined))
 
 
-def test_directory_of_one_run_is_refused(short, data, start, tmp_path):
-    finetune(short, start, data / "choice", tmp_path / "run", settings=CPU)
+def test_directory_of_one_run_is_refused(data, start, tmp_path):
+    finetune(SHORT, start, data / "choice", tmp_path / "run", settings=CPU)
     with pytest.raises(CannotCreate, match="holds one run, not those of several seeds"):
-        finetune_seeds(short, start, data / "choice", tmp_path / "run", None, CPU, 2)
+        finetune_seeds(SHORT, start, data / "choice", tmp_path / "run", None, CPU, 2)
     with pytest.raises(InvalidConfiguration, match="seeds: are 0"):
-        finetune_seeds(short, start, data / "choice", tmp_path / "new", None, CPU, 0)
+        finetune_seeds(SHORT, start, data / "choice", tmp_path / "new", None, CPU, 0)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -233,4 +230,4 @@ def test_benchmark_continues_after_a_diverged_task_from_a_given_model(glue, star
     assert "all 1 runs diverged" in outcomes["mnli"].missing
     assert outcomes["rte"].started_from == start.model
     assert outcomes["sst-2"].started_from is None
-    assert result.diagnostics[0].missing == ("the model of its task is missing",)
+    assert result.diagnostics["ax"]["missing"] == ["the model of its task is missing"]

@@ -185,22 +185,6 @@ def test_loss_is_that_of_transformers(task, saved, tmp_path):
 
 
 @BOTH
-def test_loss_is_divided_by_the_number_of_words_or_examples(task, saved, tmp_path):
-    prepared = prepare_split(task, tmp_path, "train", saved[0].tokenizer, task.recipe)
-    batches = task_batches(task, prepared, task.recipe, FinetuningSettings(micro_batch_tokens=50))
-    one_epoch = replace(batches, batch_size=batches.n_examples).micro_batches(0, 0, 1)
-    count = sum(sum(batch.counts.values()) for batch in one_epoch)
-    if isinstance(task.target, Labels):
-        assert count == 16
-        return
-    assert count == prepared.counts["words"] == sum(len(row.texts) for row in prepared.examples)
-    assert prepared.counts["words_without_pieces"] == 6
-    for name in ("sentences_without_words", "sentences_in_several_windows", "tags_that_continue_nothing"):
-        assert prepared.counts[name] == 1
-    assert len(batches.sequences) == len(prepared.features.sequences) - 1
-
-
-@BOTH
 def test_predictor_agrees_with_evaluation(task, saved, tmp_path):
     directory = saved[1]
     entries = evaluate_directory(task, str(directory), tmp_path, device="cpu").predictions

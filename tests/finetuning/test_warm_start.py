@@ -20,16 +20,13 @@ from albert.runtime.json_files import read_json_object
 from albert.tasks.submission import DECLARED
 from albert.tasks.task import Choice, Score, Span
 
+SHORT = short_task(steps=4)
+
 CPU = FinetuningSettings(device="cpu")
 ENTAILMENT = Choice(("entailment", "not_entailment"), "label")
 THREE = Choice(("neutral", "contradiction", "entailment"), "label")
 MNLI = {0: "contradiction", 1: "entailment", 2: "neutral"}
 RECIPE = replace(DECLARED["sst-2"].recipe, encoder_dropout=0.0)
-
-
-@pytest.fixture
-def short():
-    return short_task(steps=4)
 
 
 @pytest.fixture(scope="module")
@@ -83,27 +80,27 @@ def test_head_that_cannot_be_kept_is_refused(mnli, pretrained, config, tokenizer
     nameless = tmp_path / "nameless"
     save_model_directory(nameless, AlbertForSequenceClassification(config, 2), tokenizer_directory)
     for model, target, message in (
-        (mnli, ENTAILMENT, "head for contradiction, entailment, neutral, not for entailment, n"),
+        (mnli, ENTAILMENT, "has the labels contradiction, entailment, neutral; the task has entailment, n"),
         (pretrained, ENTAILMENT, r"has no head to keep \(classifier\.weight"),
         (mnli, Span(), r"has no head to keep \(qa_outputs"),
         (mnli, Score("score"), "has a head with 3 outputs, a number needs 1"),
-        (nameless, ENTAILMENT, "has a head for LABEL_0, LABEL_1, not for entailment"),
+        (nameless, ENTAILMENT, "has the labels LABEL_0, LABEL_1; the task has entailment"),
     ):
         with pytest.raises(InvalidConfiguration, match=message):
             keep_head(model, target)
 
 
-def test_sequences_are_limited_to_the_positions_unless_they_are_extended(short, start, tmp_path):
+def test_sequences_are_limited_to_the_positions_unless_they_are_extended(start, tmp_path):
     long = "the sailor saw the storm and " * 30
     for split in ("train", "dev"):
         rows = "".join(f"{long} {n}\t{n % 2}\n" for n in range(8))
         (tmp_path / f"{split}.tsv").write_text("sentence\tlabel\n" + rows)
-    recipe = replace(short.recipe, max_length=160)
-    cut = finetune(short, start, tmp_path, tmp_path / "cut", recipe, CPU).report
+    recipe = replace(SHORT.recipe, max_length=160)
+    cut = finetune(SHORT, start, tmp_path, tmp_path / "cut", recipe, CPU).report
     assert "sequences of at most 64 tokens, not 160: --max-position-embeddings makes more positions" in cut["notes"]
     assert cut["training"]["truncated"] == 8
     changes = ArchitectureChanges(max_position_embeddings=192, extend_positions="interpolate")
-    result = finetune(short, replace(start, changes=changes), tmp_path, tmp_path / "run", recipe, CPU)
+    result = finetune(SHORT, replace(start, changes=changes), tmp_path, tmp_path / "run", recipe, CPU)
     note = "64 → 192 positions, 64 trained ones extended by interpolate"
     assert note in result.report["notes"] and note in (result.model_directory / "README.md").read_text()
     assert result.report["training"]["tokens_cut"] < cut["training"]["tokens_cut"]
@@ -111,7 +108,7 @@ def test_sequences_are_limited_to_the_positions_unless_they_are_extended(short, 
     assert saved.config.max_position_embeddings == 192 and saved.extra["max_sequence_length"] == 160
 
 
-def test_untrained_positions_are_noted(short, data, config, tokenizer_directory, tmp_path):
+def test_untrained_positions_are_noted(data, config, tokenizer_directory, tmp_path):
     model = AlbertForSequenceClassification(config, 2)
     save_model_directory(tmp_path / "m", model, tokenizer_directory, extra={"max_sequence_length": 16})
     start = PretrainedEncoder(str(tmp_path / "m"))
@@ -123,24 +120,24 @@ def test_untrained_positions_are_noted(short, data, config, tokenizer_directory,
     table = "albert.embeddings.position_embeddings.weight"
     assert torch.equal(tiled.model.state_dict()[table], started.model.state_dict()[table][:16].repeat(4, 1))
     assert not any("never trained" in note for note in tiled.notes)
-    result = finetune(short, start, data / "choice", tmp_path / "run", settings=CPU)
+    result = finetune(SHORT, start, data / "choice", tmp_path / "run", settings=CPU)
     assert open_model(result.model_directory, "classification").extra["trained_positions"] == 32
 
 
 def test_run_with_changes_is_resumed_only_with_the_same_changes(
-    short, data, start, tmp_path, interrupted, complete_and_resumed
+    data, start, tmp_path, interrupted, complete_and_resumed
 ):
     changes = ArchitectureChanges(sharing="none", num_hidden_layers=3)
     start, settings = replace(start, changes=changes), replace(CPU, checkpoint_every=2)
     gelu = replace(start, changes=replace(changes, hidden_act="gelu"))
     with interrupted(3):
-        finetune(short, start, data / "choice", tmp_path / "stopped", settings=settings)
+        finetune(SHORT, start, data / "choice", tmp_path / "stopped", settings=settings)
     for other in (gelu, replace(start, changes=ArchitectureChanges())):
         with pytest.raises(CannotCreate, match="another changes"):
-            finetune(short, other, data / "choice", tmp_path / "stopped", settings=settings)
-    complete_and_resumed(short, start, data / "choice", settings, 0)
+            finetune(SHORT, other, data / "choice", tmp_path / "stopped", settings=settings)
+    complete_and_resumed(SHORT, start, data / "choice", settings, 0)
     with pytest.raises(CannotCreate, match="holds a finished run with another recipe"):
-        finetune(short, gelu, data / "choice", tmp_path / "complete")
+        finetune(SHORT, gelu, data / "choice", tmp_path / "complete")
 
 
 @pytest.fixture

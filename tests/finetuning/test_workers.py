@@ -16,6 +16,8 @@ from albert.finetuning.run_record import FinetuningSettings
 from albert.runtime.json_files import read_json_object
 from albert.tasks.task import Option
 
+SENTENCES = short_task(steps=6, batch_size=5)
+
 SETTINGS = FinetuningSettings(device="cpu", encode_pairs="together")
 
 
@@ -50,13 +52,8 @@ def test_two_workers_give_the_result_of_one(task, task_data, learn):
     assert [result.report["workers"] for result in (one, two)] == [1, 2]
 
 
-@pytest.fixture
-def sentences():
-    return short_task(steps=6, batch_size=5)
-
-
 @pytest.mark.parametrize("option", ["frozen", "exits", "distilled", "small pieces"])
-def test_two_workers_with_other_options(sentences, data, learn, option):
+def test_two_workers_with_other_options(data, learn, option):
     settings = {
         "frozen": {"freeze_encoder": True},
         "exits": {"exits": "every"},
@@ -64,15 +61,15 @@ def test_two_workers_with_other_options(sentences, data, learn, option):
         "small pieces": {"micro_batch_tokens": 12},
     }[option]
     if option == "distilled":
-        teacher = learn(sentences, data / "choice", 1, "teacher").model_directory
+        teacher = learn(SENTENCES, data / "choice", 1, "teacher").model_directory
         settings = {"distillation": Distillation(teacher=str(teacher))}
-    task = replace(sentences, recipe=replace(sentences.recipe, head_dropout=0.0))
+    task = replace(SENTENCES, recipe=replace(SENTENCES.recipe, head_dropout=0.0))
     one, two = (learn(task, data / "choice", number, **settings) for number in (1, 2))
-    assert_same_weights(sentences, one.model_directory, two.model_directory)
+    assert_same_weights(SENTENCES, one.model_directory, two.model_directory)
 
 
-def test_runs_with_dropout_are_reproducible_and_resumed_exactly(sentences, data, learn, interrupted):
-    task = replace(sentences, recipe=replace(sentences.recipe, head_dropout=0.3, encoder_dropout=0.2))
+def test_runs_with_dropout_are_reproducible_and_resumed_exactly(data, learn, interrupted):
+    task = replace(SENTENCES, recipe=replace(SENTENCES.recipe, head_dropout=0.3, encoder_dropout=0.2))
     first, second = (learn(task, data / "choice", 2, name) for name in ("first", "second"))
     with interrupted(7):
         learn(task, data / "choice", 2, "stopped", checkpoint_every=2)

@@ -346,13 +346,3 @@ def _settings_notes(source: AlbertConfig, target: AlbertConfig) -> list[str]:
     elif source.type_vocab_size != target.type_vocab_size:
         notes.append(f"{source.type_vocab_size} → {target.type_vocab_size} token types")
     return notes
-
-
-def outputs_by_name(id2label: Mapping[int, str] | None, spellings: Sequence[Sequence[str]], model: str) -> list[int]:
-    """For each label, the index of the output with its name; `spellings` are the labels in files and as displayed."""
-    names = [id2label[index] for index in sorted(id2label)] if id2label else []
-    for labels in spellings:
-        if sorted(names) == sorted(labels):
-            return [names.index(label) for label in labels]
-    why = f"has a head for {', '.join(names) or 'labels without names'}, not for {', '.join(spellings[-1])}"
-    raise InvalidConfiguration(model, why, "omit --keep-head, so that a new head is drawn")

@@ -12,7 +12,7 @@ from albert.cli.options import check_at_least
 from albert.cli.render import bold, bytes_of, open_console, say, table
 from albert.cli.training import ExportTables, ListTables, TablesArguments, default_root
 from albert.experiments import jobs, report
-from albert.experiments.execution import Execution, PlannedJob, Planner, overall_progress
+from albert.experiments.execution import Execution, PlannedJob, Planner
 from albert.experiments.grids import GRIDS, SCALES, Grid, Scale, grid_of
 from albert.experiments.price import price_and_energy
 from albert.experiments.results import Outcome, export_results, hours_by_arm, read_outcome
@@ -219,9 +219,7 @@ def run(options: TablesArguments) -> None:
     execution = Execution(
         folders=args.folders, jobs=[each.job for each in planned], corpora=args.data, data=data, device=args.device
     )
-    if _seconds_left(planned):
-        with overall_progress(planned, args.folders, "Tables"):
-            execution.complete()
+    execution.complete()
     _show(console, args, study)
 
 

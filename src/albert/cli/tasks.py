@@ -245,11 +245,10 @@ def _remarks(result: seeds.BenchmarkResult) -> Iterator[str]:
             yield f"{outcome.task.name} is left out: {outcome.missing}"
     for line in result.missing_files:
         yield f"missing: {line}"
-    for diagnosed in result.diagnostics:
-        for split, scores in diagnosed.scores.items():
-            text = _scores(scores) or "answered, not scored"
-            yield f"{diagnosed.task.name}, {split}: {text} (by {diagnosed.model})"
-        yield from (f"missing: {diagnosed.task.name}: {line}" for line in diagnosed.missing)
+    for name, diagnosed in result.diagnostics.items():
+        for split, scores in diagnosed["scores"].items():
+            yield f"{name}, {split}: {_scores(scores) or 'answered, not scored'} (by {diagnosed['model']})"
+        yield from (f"missing: {name}: {line}" for line in diagnosed["missing"])
     if result.missing_tasks:
         yield f"Avg is of all {len(result.average.parts)} tasks; it lacks {', '.join(result.missing_tasks)}"
     yield from dict.fromkeys(o.result.selection for o in result.outcomes if o.result is not None)

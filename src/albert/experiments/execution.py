@@ -7,7 +7,6 @@ claimed, and they end together. A claim is a file lock, which the system release
 import gc
 import statistics
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, suppress
@@ -22,7 +21,7 @@ import torch
 from albert.experiments.grids import Downstream, Grid, Scale
 from albert.experiments.jobs import Folders, Job, done_jobs, list_jobs
 from albert.experiments.sizes import measure_throughput, random_batch, time_in_turns, training_step
-from albert.finetuning.data import Subset, encode_split, read_examples
+from albert.finetuning.data import encode_split, read_examples
 from albert.finetuning.model import PretrainedEncoder
 from albert.finetuning.run import finetune
 from albert.model.cost import PASSES, count_flops, count_parameters, count_training_memory, pretraining_flops
@@ -248,7 +247,7 @@ class Planner:
         """Training examples, mean tokens of one, and predictions of all evaluations together."""
         if task.task not in self._tasks:
             (declared, data), recipe = self._data[task.task], task.full_recipe
-            examples, counts = read_examples(declared, data, "train", Subset(SAMPLED_EXAMPLES, 0))
+            examples, counts = read_examples(declared, data, "train", SAMPLED_EXAMPLES)
             rows = len(examples) + counts["left_out_by_choice"]
             rows = rows if task.max_train_examples is None else min(rows, task.max_train_examples)
             length = recipe.max_length
@@ -397,38 +396,3 @@ class Execution:
         seconds = {row: result.training_seconds / result.tokens for row, result in measured.results.items()}
         report = {name: getattr(measured, name) for name in ("device", "precision", "threads")}
         save_json(output, {**report, "seconds_a_token": seconds})
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# A progress bar over all jobs of some tables, from their files: it includes the work of other processes below the same
-# root and of earlier commands.
-
-REFRESH_SECONDS = 5.0
-
-
-@contextmanager
-def overall_progress(plan: Sequence[PlannedJob], folders: Folders, description: str) -> Iterator[None]:
-    """Show the finished part of a plan, in minutes on this machine, while the block runs."""
-
-    def minutes_done() -> float:
-        done = done_jobs([planned.job for planned in plan], folders)
-        return sum(fraction_done(planned, folders, done) * planned.seconds for planned in plan) / 60
-
-    def refresh(shown: float) -> None:
-        ended = False
-        while not ended:
-            ended = end.wait(REFRESH_SECONDS)
-            if (now := minutes_done()) > shown:
-                bar.advance(now - shown)
-                shown = now
-
-    start, end = minutes_done(), threading.Event()
-    total = sum(planned.seconds for planned in plan) / 60
-    with progress(description, total, "minutes of work", done=start) as bar:
-        thread = threading.Thread(target=refresh, args=(start,), daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            end.set()
-            thread.join()

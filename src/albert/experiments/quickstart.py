@@ -5,7 +5,7 @@ A stage whose output exists is skipped, so an interrupted quickstart continues."
 import gzip
 import json
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -139,12 +139,14 @@ def cut_passages(chapter: Chapter) -> list[Passage]:
 
 def write_text_corpus(path: Path, chapters: Sequence[Chapter]) -> None:
     """Write chapters as a corpus: JSON lines, one document a line in its field ``text``."""
-    write_text(path, _json_lines({"id": chapter.id, "text": chapter.text} for chapter in chapters))
+    lines = (json.dumps({"id": chapter.id, "text": chapter.text}, ensure_ascii=False) for chapter in chapters)
+    write_text(path, "".join(line + "\n" for line in lines))
 
 
 def write_passages(path: Path, passages: Sequence[Passage]) -> None:
     """Write passages as a task's file: JSON lines with the fields ``text`` and ``label`` (the author's name)."""
-    write_text(path, _json_lines({"text": passage.text, "label": passage.author} for passage in passages))
+    lines = (json.dumps({"text": row.text, "label": row.author}, ensure_ascii=False) for row in passages)
+    write_text(path, "".join(line + "\n" for line in lines))
 
 
 def _balanced(chapters: Sequence[Chapter], per_author: int) -> tuple[Passage, ...]:
@@ -154,10 +156,6 @@ def _balanced(chapters: Sequence[Chapter], per_author: int) -> tuple[Passage, ..
         passages = [passage for chapter in chapters if chapter.author == author for passage in cut_passages(chapter)]
         columns.append([passages[i * len(passages) // per_author] for i in range(per_author)])
     return tuple(passage for row in zip(*columns, strict=True) for passage in row)
-
-
-def _json_lines(records: Iterable[Mapping[str, str]]) -> str:
-    return "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
 
 
 QUICKSTART = RECIPES["quickstart"]

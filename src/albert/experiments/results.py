@@ -171,7 +171,6 @@ class ClaimResult:
         why: what prevented another verdict, other than the figures.
     """
 
-    claim: Claim
     column: str | None
     contrasts: tuple[ContrastResult, ...]
     verdict: Verdict
@@ -189,7 +188,7 @@ def judge(claim: Claim, columns: Mapping[str, Scores]) -> ClaimResult:
     """Test a claim on the scores of a table: column -> row -> seed -> score."""
     column = claim.column({name for name, scores in columns.items() if any(scores.values())})
     if column is None:
-        return ClaimResult(claim, None, (), "not tested", f"it needs {' or '.join(claim.columns)}")
+        return ClaimResult(None, (), "not tested", f"it needs {' or '.join(claim.columns)}")
     results = []
     for contrast in claim.contrasts:
         found = difference(columns[column], contrast.first, contrast.second)
@@ -208,7 +207,7 @@ def judge(claim: Claim, columns: Mapping[str, Scores]) -> ClaimResult:
         verdict = "reproduced"
     elif why is None and any(result.difference and not result.difference.degrees for result in results):
         why = "one seed does not show the spread"
-    return ClaimResult(claim, column, tuple(results), verdict, why)
+    return ClaimResult(column, tuple(results), verdict, why)
 
 
 def contrast_verdict(relation: Relation, found: Difference, smallest: float) -> Verdict:

@@ -8,7 +8,7 @@ import time
 import tomllib
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
-from functools import cached_property, partial
+from functools import partial
 from importlib.resources import files
 from itertools import product
 from typing import Any, Literal, TypeVar
@@ -70,10 +70,6 @@ class PublishedSize:
     where: str
     counted: Counting | None = None
     why: str | None = None
-
-    @property
-    def millions(self) -> int:
-        return int(self.stated.removesuffix("M"))
 
     @property
     def exact(self) -> int:
@@ -175,58 +171,31 @@ DEVICES: tuple[Literal["cpu", "cuda"], ...] = ("cpu", "cuda")
 PRECISIONS: tuple[Precision, ...] = ("fp32", "bf16")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class SizeReport:
     """Parameters, work and memory of an architecture.
 
     Args:
         sequence_length: tokens, for work and memory.
+        preset: of the same shape; None if there is none.
+        differs: differences from it: field -> its value, the preset's.
+        transformers_parameters: of `AlbertModel` of transformers, which always maps E to H.
+        memory: by device and precision, ("cpu", "fp32").
+        training_state: bytes of weights, gradients and two moments.
     """
 
     name: str
     configuration: AlbertConfig
     sequence_length: int
-
-    @cached_property
-    def preset(self) -> str | None:
-        return preset_of_shape(self.configuration)
-
-    @cached_property
-    def differs(self) -> dict[str, tuple[Any, Any]]:
-        """Differences from the preset of its shape: field -> its value, the preset's."""
-        return {} if self.preset is None else differences(self.configuration, self.preset)
-
-    @property
-    def remark(self) -> str | None:
-        return REMARKS.get(self.preset or "")
-
-    @property
-    def published(self) -> Sequence[PublishedSize]:
-        return PUBLISHED_SIZES.get(self.preset or "", [])
-
-    @cached_property
-    def parameters(self) -> ParameterCount:
-        return count_parameters(self.configuration)
-
-    @property
-    def transformers_parameters(self) -> int:
-        """Parameters of `AlbertModel` of transformers, which always maps E to H."""
-        return count_parameters(replace(self.configuration, embedding_projection=True)).model
-
-    @cached_property
-    def flops(self) -> FlopsPerToken:
-        return count_flops(self.configuration, self.sequence_length)
-
-    @cached_property
-    def memory(self) -> dict[tuple[str, str], ActivationMemory]:
-        """By device and precision, ("cpu", "fp32")."""
-        count = partial(count_activation_memory, self.configuration, self.sequence_length)
-        return {kind: count(device=kind[0], precision=kind[1]) for kind in product(DEVICES, PRECISIONS)}
-
-    @property
-    def training_state(self) -> int:
-        """Bytes of weights, gradients and two moments."""
-        return count_training_state(self.configuration)
+    preset: str | None
+    differs: dict[str, tuple[Any, Any]]
+    remark: str | None
+    published: Sequence[PublishedSize]
+    parameters: ParameterCount
+    transformers_parameters: int
+    flops: FlopsPerToken
+    memory: dict[tuple[str, str], ActivationMemory]
+    training_state: int
 
     def to_json(self) -> dict[str, Any]:
         flops = self.flops
@@ -250,7 +219,22 @@ class SizeReport:
 
 def size_report(name: str, config: AlbertConfig, sequence_length: int | None = None) -> SizeReport:
     """The report of an architecture, by default for its longest sequence."""
-    return SizeReport(name, config, sequence_length or config.max_position_embeddings)
+    length, preset = sequence_length or config.max_position_embeddings, preset_of_shape(config)
+    count = partial(count_activation_memory, config, length)
+    return SizeReport(
+        name=name,
+        configuration=config,
+        sequence_length=length,
+        preset=preset,
+        differs={} if preset is None else differences(config, preset),
+        remark=REMARKS.get(preset or ""),
+        published=PUBLISHED_SIZES.get(preset or "", []),
+        parameters=count_parameters(config),
+        transformers_parameters=count_parameters(replace(config, embedding_projection=True)).model,
+        flops=count_flops(config, length),
+        memory={kind: count(device=kind[0], precision=kind[1]) for kind in product(DEVICES, PRECISIONS)},
+        training_state=count_training_state(config),
+    )
 
 
 def compare(one: SizeReport, other: SizeReport) -> dict[str, Any]:

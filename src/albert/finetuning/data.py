@@ -178,19 +178,6 @@ class PreparedSplit:
         return not self.counts.get(UNLABELLED)
 
 
-@dataclass(frozen=True)
-class Subset:
-    """A number of rows of a training split, drawn without replacement by the seed."""
-
-    examples: int
-    seed: int
-
-    def members(self, n_rows: int) -> list[int]:
-        """Indices of the rows in file order; all rows if there are not more."""
-        drawn = stream("finetuning.subset", self.seed).permutation(n_rows)[: self.examples]
-        return sorted(drawn.tolist())
-
-
 def prepare_split(task: Task, data: Path, split: str, tokenizer: Tokenizer, recipe: TaskRecipe) -> PreparedSplit:
     """Read and encode a split."""
     examples, counts = read_examples(task, data, split)
@@ -198,14 +185,17 @@ def prepare_split(task: Task, data: Path, split: str, tokenizer: Tokenizer, reci
 
 
 def read_examples(
-    task: Task, data: Path, split: str, subset: Subset | None = None, needs_labels: bool = True
+    task: Task, data: Path, split: str, limit: int | None = None, seed: int = 0, needs_labels: bool = True
 ) -> tuple[list[Example], dict[str, int]]:
-    """The examples of a split or of a subset of it, and counts.
+    """The examples of a split, at most `limit`, drawn without replacement by the seed, in file order; and counts.
 
     Unless labels are needed, a file without any is accepted and its rows are counted as unlabelled.
     """
     rows = task.source.read(data, split)
-    selected = rows.rows if subset is None else [rows.rows[i] for i in subset.members(len(rows.rows))]
+    selected = rows.rows
+    if limit is not None:
+        drawn = stream("finetuning.subset", seed).permutation(len(rows.rows))[:limit]
+        selected = [rows.rows[i] for i in sorted(drawn.tolist())]
     counts = {**rows.counts, "left_out_by_choice": len(rows.rows) - len(selected)}
     if needs_labels or is_labelled(task, rows.rows):
         return to_examples(task, selected), counts

@@ -3,6 +3,7 @@
 `start_model` builds it; `open_for_task` opens a fine-tuned model for a task."""
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -15,7 +16,7 @@ from albert.checkpoints.hub import find_model, model_name
 from albert.checkpoints.huggingface import Kind, build_model, kind_of
 from albert.checkpoints.loading import LoadingReport
 from albert.checkpoints.model_directory import OpenedModel, open_model, read_config, tokenizer_of
-from albert.checkpoints.warm_start import outputs_by_name, trained_length, warm_start
+from albert.checkpoints.warm_start import trained_length, warm_start
 from albert.model.albert import AlbertForPairClassification, AlbertModel, set_depth
 from albert.model.config import FULL_WIDTH, AlbertConfig, ArchitectureChanges
 from albert.model.packing import PackedSequences, split_segments
@@ -36,17 +37,14 @@ def order_kept_head(opened: OpenedModel, target: Target, model: str) -> None:
     missing = [name for name in opened.loading_report.newly_initialised if not name.startswith("albert.")]
     if missing:
         raise InvalidConfiguration(model, f"has no head to keep ({', '.join(missing)} are missing)", _NEW_HEAD)
-    if isinstance(target, Span | Option):
-        return
-    head = opened.model.classifier
-    assert isinstance(head, nn.Linear)
-    if isinstance(target, Choice | Labels | Tags):
-        order = outputs_by_name(opened.extra.get("id2label"), (target.labels, target.shown), model)
+    head: Any = None if isinstance(target, Span | Option) else opened.model.classifier
+    if isinstance(target, Score) and head.out_features != 1:
+        raise InvalidConfiguration(model, f"has a head with {head.out_features} outputs, a number needs 1", _NEW_HEAD)
+    order = label_columns(target, opened.extra.get("id2label"), model, _NEW_HEAD, may_be_unnamed=False)
+    if order is not None:
         with torch.no_grad():
             head.weight.copy_(head.weight[order].clone())
             head.bias.copy_(head.bias[order].clone())
-    elif head.out_features != 1:
-        raise InvalidConfiguration(model, f"has a head with {head.out_features} outputs, a number needs 1", _NEW_HEAD)
 
 
 PROBLEM_TYPES: dict[type[Target], str] = {
@@ -110,48 +108,47 @@ class StartedModel:
     notes: tuple[str, ...] = ()
 
 
-def choose_pair_encoding(
-    task: Task, start: Start, requested: PairEncoding | None, exits: bool, record: Mapping[str, Any] | None
-) -> PairEncoding:
-    """How a run encodes pairs: as requested, as recorded if it is resumed, as its kept head does, or together."""
-    if not isinstance(task.inputs, Pair) or not isinstance(task.target, Choice | Labels | Score):
-        if requested == "separately":
-            why = f"separately needs pairs of texts, {task.title} has none"
-            raise InvalidConfiguration("encode_pairs", why, _LEAVE_OUT)
-        return "together"
-    recorded = None if record is None else record.get("settings", {}).get("encode_pairs", "together")
-    of_head: PairEncoding | None = None
-    if isinstance(start, PretrainedEncoder) and start.keep_head:
-        extra = read_config(find_model(start.model, start.revision))[1]
-        of_head = "separately" if kind_of(extra) == "pair_classification" else "together"
-    if of_head is not None and requested not in (None, of_head):
-        raise InvalidConfiguration("encode_pairs", f"{requested}: the kept head reads pairs {of_head}", _LEAVE_OUT)
-    if exits and "separately" in (requested, of_head):
-        why = "separately has no exits after several layers"
-        raise InvalidConfiguration("encode_pairs", why, "leave --exits out, or encode pairs together")
-    return requested or recorded or of_head or "together"
+def choose_pairs(
+    task: Task,
+    start: Start,
+    pairs: PairEncoding | None,
+    matching: bool | None,
+    record: Mapping[str, Any] | None,
+    exits: bool = False,
+) -> tuple[PairEncoding, bool]:
+    """How a run encodes pairs, and whether tokens that occur in the other segment are marked.
 
-
-def choose_match_embedding(
-    task: Task, start: Start, pairs: PairEncoding, requested: bool | None, record: Mapping[str, Any] | None
-) -> bool:
-    """Whether tokens that occur in the other segment are marked: as requested, as recorded, as the model has it, or,
-    if two segments are read in one sequence, by the width (results/README.md, "Match embedding").
+    As requested, as recorded if the run is resumed, or as the model does; else together, and marked if two segments are
+    read in one sequence by a narrow model (results/README.md, "Match embedding").
     """
-    two_segments = isinstance(task.target, Span | Option) or (isinstance(task.inputs, Pair) and pairs == "together")
-    if requested and not two_segments:
+    recorded = None if record is None else record.get("settings", {})
+    is_random = isinstance(start, RandomEncoder)
+    config, extra = (start.config, {}) if is_random else read_config(find_model(start.model, start.revision))
+    keeps_head, encoding = not is_random and start.keep_head, "together"
+    if isinstance(task.inputs, Pair) and isinstance(task.target, Choice | Labels | Score):
+        of_head: PairEncoding = "separately" if kind_of(extra) == "pair_classification" else "together"
+        if keeps_head and pairs not in (None, of_head):
+            raise InvalidConfiguration("encode_pairs", f"{pairs}: the kept head reads pairs {of_head}", _LEAVE_OUT)
+        if exits and "separately" in (pairs, of_head if keeps_head else None):
+            why = "separately has no exits after several layers"
+            raise InvalidConfiguration("encode_pairs", why, "leave --exits out, or encode pairs together")
+        before = of_head if keeps_head else "together"
+        encoding = pairs or (before if recorded is None else recorded.get("encode_pairs", "together"))
+    elif pairs == "separately":
+        why = f"separately needs pairs of texts, {task.title} has none"
+        raise InvalidConfiguration("encode_pairs", why, _LEAVE_OUT)
+    together = isinstance(task.inputs, Pair) and encoding == "together"
+    two_segments = isinstance(task.target, Span | Option) or together
+    if matching and not two_segments:
         why = f"needs two texts in one sequence, {task.title} has none"
         raise InvalidConfiguration("match_embedding", why, _LEAVE_OUT)
-    is_random = isinstance(start, RandomEncoder)
-    config = start.config if is_random else read_config(find_model(start.model, start.revision))[0]
-    if config.match_embedding and requested is False:
+    if config.match_embedding and matching is False:
         raise InvalidConfiguration("match_embedding", "cannot be removed from a model", _LEAVE_OUT)
-    if requested is not None or config.match_embedding:
-        return bool(requested) or config.match_embedding
-    if record is not None:
-        return record.get("settings", {}).get("match_embedding", False)
-    keeps_head = not is_random and start.keep_head
-    return two_segments and not keeps_head and config.hidden_size < FULL_WIDTH
+    if matching is not None or config.match_embedding:
+        return encoding, bool(matching) or config.match_embedding
+    if recorded is not None:
+        return encoding, recorded.get("match_embedding", False)
+    return encoding, two_segments and not keeps_head and config.hidden_size < FULL_WIDTH
 
 
 def start_model(
@@ -356,24 +353,30 @@ def _recipe_of_model(task: Task, extra: Mapping[str, Any], model: str) -> TaskRe
     return replace(task.recipe, **lengths)
 
 
-def label_columns(target: Target, id2label: Mapping[int, str] | None, model: str) -> list[int] | None:
+def label_columns(
+    target: Target,
+    id2label: Mapping[int, str] | None,
+    model: str,
+    remedy: str = _OTHER_MODEL,
+    may_be_unnamed: bool = True,
+) -> list[int] | None:
     """For each label of the task, the index of the model's output for it; None for targets without labels.
 
     Labels are matched by name, as in the data or in words. A model with the default names `LABEL_0`, ... is taken to
-    have the task's order.
+    have the task's order, if it may be unnamed.
     """
     if not isinstance(target, Choice | Labels | Tags):
         if id2label is not None and isinstance(target, Score) and len(id2label) != 1:
-            raise InvalidConfiguration(model, f"has {len(id2label)} outputs, a score needs 1", _OTHER_MODEL)
+            raise InvalidConfiguration(model, f"has {len(id2label)} outputs, a score needs 1", remedy)
         return None
     names = [id2label[index] for index in sorted(id2label)] if id2label else []
     for labels in (target.labels, target.shown):
         if sorted(names) == sorted(labels):
             return [names.index(label) for label in labels]
-    if names == [f"LABEL_{index}" for index in range(len(target.labels))]:
+    if may_be_unnamed and names == [f"LABEL_{index}" for index in range(len(target.labels))]:
         return list(range(len(names)))
     why = f"has the labels {', '.join(names)}; the task has {', '.join(target.shown)}"
-    raise InvalidConfiguration(model, why, _OTHER_MODEL)
+    raise InvalidConfiguration(model, why, remedy)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -395,18 +398,16 @@ def exit_depths(exits: Exits | None, config: AlbertConfig) -> tuple[int, ...]:
     return tuple(sorted({*(exits or ()), layers}))
 
 
-def exit_weights(depths: tuple[int, ...]) -> tuple[float, ...]:
-    """The weight of each exit in the loss: proportional to its depth, with sum 1."""
-    return tuple(depth / sum(depths) for depth in depths)
-
-
 class MultiExitModel(nn.Module):
-    """A model whose head is applied after several layers."""
+    """A model whose head is applied after several layers; with a frozen encoder only pooler and head are trained."""
 
-    def __init__(self, model: nn.Module, depths: tuple[int, ...]) -> None:
+    def __init__(self, model: nn.Module, depths: tuple[int, ...], freeze_encoder: bool = False) -> None:
         super().__init__()
         self.model: Any = model
         self.depths = depths
+        self._fixed = (self.model.albert.embeddings, self.model.albert.encoder) if freeze_encoder else ()
+        for part in self._fixed:
+            part.requires_grad_(False)
 
     def forward(
         self,
@@ -423,5 +424,8 @@ class MultiExitModel(nn.Module):
         inputs = split_segments(packed) if isinstance(self.model, AlbertForPairClassification) else packed
         backbone: AlbertModel = self.model.albert
         wanted = {depth * backbone.config.inner_group_num for depth in self.depths}
-        layers = backbone.encoder.each_layer(backbone.embeddings(inputs), inputs)
-        return [states for number, states in enumerate(layers, start=1) if number in wanted]
+        for part in self._fixed:
+            part.eval()
+        with torch.no_grad() if self._fixed else nullcontext():
+            layers = backbone.encoder.each_layer(backbone.embeddings(inputs), inputs)
+            return [states for number, states in enumerate(layers, start=1) if number in wanted]

@@ -20,14 +20,13 @@ from albert.finetuning.data import (
     split_by_tokens,
 )
 from albert.finetuning.evaluation import ComputeOptions, model_outputs
-from albert.finetuning.model import MultiExitModel, OpenedForTask, exit_weights, open_for_task
+from albert.finetuning.model import MultiExitModel, OpenedForTask, open_for_task
 from albert.model.albert import (
     AlbertForMultipleChoice,
     AlbertForPairClassification,
     AlbertForSequenceClassification,
     SpanFromStart,
 )
-from albert.model.packing import PackedSequences
 from albert.runtime.devices import autocast
 from albert.runtime.errors import InvalidConfiguration
 from albert.runtime.progress import progress
@@ -150,23 +149,7 @@ MAX_STATE_BYTES = 2**32
 """A constant, so that a run computes the same on every machine."""
 
 
-class FrozenEncoder(MultiExitModel):
-    """A model of which only pooler and head are trained; for the arguments see `MultiExitModel`."""
-
-    def __init__(self, model: nn.Module, depths: tuple[int, ...]) -> None:
-        super().__init__(model, depths)
-        self._fixed = (self.model.albert.embeddings, self.model.albert.encoder)
-        for part in self._fixed:
-            part.requires_grad_(False)
-
-    def states(self, packed: PackedSequences) -> list[Float[Tensor, "tokens H"]]:
-        for part in self._fixed:
-            part.eval()
-        with torch.no_grad():
-            return super().states(packed)
-
-
-def precompute_states(frozen: FrozenEncoder, batches: TaskBatches, compute: ComputeOptions) -> TaskBatches | None:
+def precompute_states(frozen: MultiExitModel, batches: TaskBatches, compute: ComputeOptions) -> TaskBatches | None:
     """The batches with the encoder's states for all sequences; None if those are too large to keep.
 
     The sequences of the result are the tokens whose states are kept: all of them, or [CLS] alone.
@@ -271,7 +254,7 @@ def _span(
 
 @dataclass(frozen=True)
 class DistillationLoss:
-    """The loss summed over examples, weighted over exits, of the labels and of a teacher.
+    """The loss summed over examples, weighted over exits by their depth, of the labels and of a teacher.
 
     Examples that the deepest exit gets right count as correct.
     """
@@ -318,9 +301,8 @@ def training_setup(
     """Choose module, batches and loss; compute a frozen encoder's states and a teacher's logits beforehand."""
     if len(depths) == 1 and not freeze_encoder and teacher is None:
         return TrainingSetup(model, batches, task_loss)
-    module = (FrozenEncoder if freeze_encoder else MultiExitModel)(model, depths)
-    source, notes = batches, ()
-    if isinstance(module, FrozenEncoder):
+    module, source, notes = MultiExitModel(model, depths, freeze_encoder), batches, ()
+    if freeze_encoder:
         precomputed = precompute_states(module, batches, compute)
         how = "computed anew for each update" if precomputed is None else "computed once"
         source, notes = precomputed or batches, (f"the encoder is frozen, its states are {how}",)
@@ -329,4 +311,6 @@ def training_setup(
         cut = teacher.split.counts.get("truncated", 0)
         truncated = f"; {cut:,} examples are truncated for it" if cut else ""
         notes += (f"learns from {distillation.source}, run once per example{truncated}",)
-    return TrainingSetup(module, source, DistillationLoss(exit_weights(depths), distillation), notes)
+    return TrainingSetup(
+        module, source, DistillationLoss(tuple(depth / sum(depths) for depth in depths), distillation), notes
+    )

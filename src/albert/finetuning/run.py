@@ -21,7 +21,6 @@ from albert.checkpoints.huggingface import ARCHITECTURES
 from albert.checkpoints.model_directory import ModelCard, save_model_directory, write_model
 from albert.finetuning.data import (
     PreparedSplit,
-    Subset,
     TaskBatches,
     arrays_fingerprint,
     encode_split,
@@ -41,8 +40,7 @@ from albert.finetuning.evaluation import (
 from albert.finetuning.model import (
     Start,
     StartedModel,
-    choose_match_embedding,
-    choose_pair_encoding,
+    choose_pairs,
     exit_depths,
     fit_length,
     head_description,
@@ -507,20 +505,18 @@ def finetune(
     precision = settings.precision or finetuning_precision(device)
     compute = ComputeOptions(device, precision, settings.micro_batch_tokens)
     with process_group(device) as ranks:
-        pairs = choose_pair_encoding(task, start, settings.encode_pairs, settings.exits is not None, record)
-        matching = choose_match_embedding(task, start, pairs, settings.match_embedding, record)
+        wanted = (settings.encode_pairs, settings.match_embedding)
+        pairs, matching = choose_pairs(task, start, *wanted, record, settings.exits is not None)
         settings = replace(settings, encode_pairs=pairs, match_embedding=matching)
         started = start_model(start, task.target, requested.recipe, settings.seed, pairs, matching)
         notes, positions = list(started.notes), started.config.max_position_embeddings
         requested = replace(requested, recipe=fit_length(requested.recipe, positions))
-        wanted = requested_recipe(task, recipe).recipe.max_length  # the record of a resumed run has the fitted length
-        if requested.recipe.max_length == positions < wanted:
+        longest = requested_recipe(task, recipe).recipe.max_length  # the record of a resumed run has the fitted length
+        if requested.recipe.max_length == positions < longest:
             remedy = "--max-position-embeddings makes more positions"
-            notes.append(f"sequences of at most {positions} tokens, not {wanted}: {remedy}")
+            notes.append(f"sequences of at most {positions} tokens, not {longest}: {remedy}")
         # Everything is read before anything is written: bad input leaves no directory behind.
-        number = settings.max_train_examples
-        subset = None if number is None else Subset(number, settings.seed)
-        examples, counts = read_examples(task, data, "train", subset)
+        examples, counts = read_examples(task, data, "train", settings.max_train_examples, settings.seed)
         held_out = None
         if isinstance(task.target, Span) and task.target.may_be_absent and settings.null_threshold == "train":
             examples, held = hold_out(examples, settings.seed)

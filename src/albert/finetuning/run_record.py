@@ -127,8 +127,8 @@ class FinetuningSettings:
         freeze_encoder: train only pooler and head.
         distillation: a teacher.
         page_examples: at most so many rows of the development set are written to `examples.json`.
-        encode_pairs: how the two texts of a pair are encoded; None: as suits the model, see `choose_pair_encoding`.
-        match_embedding: mark tokens that occur in the other segment; None: see `choose_match_embedding`.
+        encode_pairs: how the two texts of a pair are encoded; None: as suits the model, see `choose_pairs`.
+        match_embedding: mark tokens that occur in the other segment; None: see `choose_pairs`.
     """
 
     seed: int = 0

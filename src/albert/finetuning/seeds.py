@@ -197,28 +197,14 @@ def score_spread(values: Sequence[float | None]) -> Spread | None:
 # OUTPUT/TASK/predictions-SPLIT.jsonl for every split whose file exists, with or without labels
 
 
-@dataclass(frozen=True, kw_only=True)
-class DiagnosticOutcome:
-    """A model's scores on each split of a diagnostic set; `missing` says why others were not evaluated."""
+def diagnose(task: Task, model: str | None, data: Path, output: Path, settings: FinetuningSettings) -> dict[str, Any]:
+    """The `scores` of a `model` of the task that a diagnostic set belongs to, on every split whose file exists.
 
-    task: Task
-    model: str | None = None
-    scores: Mapping[str, Mapping[str, float | None]] = field(default_factory=dict)
-    missing: tuple[str, ...] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        scores = {split: dict(values) for split, values in self.scores.items()}
-        return {"model": self.model, "scores": scores, "missing": list(self.missing)}
-
-
-def diagnose(
-    task: Task, model: str | None, data: Path, output: Path, settings: FinetuningSettings
-) -> DiagnosticOutcome:
-    """Evaluate a model of the task that a diagnostic set belongs to on every split whose file exists."""
+    `missing` says why others were not evaluated.
+    """
     if model is None:
-        return DiagnosticOutcome(task=task, missing=("the model of its task is missing",))
-    scores: dict[str, Mapping[str, float | None]] = {}
-    missing = []
+        return {"model": None, "scores": {}, "missing": ["the model of its task is missing"]}
+    scores, missing = dict[str, Any](), list[str]()
     options = {"device": settings.device, "micro_batch_tokens": settings.micro_batch_tokens}
     options |= {"precision": settings.precision or "fp32", "needs_labels": False}
     for split in task.source.splits:
@@ -230,7 +216,7 @@ def diagnose(
         output.mkdir(parents=True, exist_ok=True)
         write_predictions(output / f"predictions-{split}.jsonl", evaluation)
         scores[split] = dict(evaluation.scores)
-    return DiagnosticOutcome(task=task, model=model, scores=scores, missing=tuple(missing))
+    return {"model": model, "scores": scores, "missing": missing}
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -274,7 +260,7 @@ class BenchmarkResult:
     average: Average
     outcomes: tuple[TaskOutcome, ...]
     missing_files: tuple[str, ...]
-    diagnostics: tuple[DiagnosticOutcome, ...] = ()
+    diagnostics: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @property
     def scores(self) -> dict[str, dict[str, float]]:
@@ -294,7 +280,7 @@ class BenchmarkResult:
             "average_published": to_json(self.average.published),
             "missing_files": list(self.missing_files),
             "tasks": {outcome.task.name: outcome.to_json() for outcome in self.outcomes},
-            "diagnostics": {outcome.task.name: outcome.to_json() for outcome in self.diagnostics},
+            "diagnostics": self.diagnostics,
         }
 
 
@@ -319,7 +305,7 @@ def finetune_benchmark(
         raise MissingInput(data, f"has no task of {name} with training and development files", missing_files[0])
     outcomes = {task.name: TaskOutcome(task=task, missing=missing.get(task.name)) for task in tasks}
 
-    def save(*diagnostics: DiagnosticOutcome) -> BenchmarkResult:
+    def save(**diagnostics: Mapping[str, Any]) -> BenchmarkResult:
         result = BenchmarkResult(name, average, tuple(outcomes.values()), missing_files, diagnostics)
         if world().is_first:
             save_json(output / SUMMARY_NAME, result.to_json())
@@ -339,11 +325,11 @@ def finetune_benchmark(
         save()
     if not world().is_first:
         return save()
-    diagnostics = (
-        diagnose(DECLARED[diagnostic], outcomes[task].best_model, data, output / diagnostic, settings)
+    diagnostics = {
+        diagnostic: diagnose(DECLARED[diagnostic], outcomes[task].best_model, data, output / diagnostic, settings)
         for diagnostic, task in average.diagnostics.items()
-    )
-    return save(*diagnostics)
+    }
+    return save(**diagnostics)
 
 
 def _missing(tasks: Sequence[Task], data: Path) -> tuple[Mapping[str, str], tuple[str, ...]]:

@@ -261,13 +261,6 @@ def test_the_messages_of_the_documents_are_in_the_code():
     assert not unknown
 
 
-def test_info_knows_the_sizes_by_the_names_of_their_recipes(capsys):
-    from albert.cli.main import run
-
-    assert not run(["info", "base", "--memory", "--memory-limit", "24GB", "--device", "cuda"])
-    assert "albert-base" in (shown := capsys.readouterr().out) and "micro-batch" in shown
-
-
 def test_make_has_the_targets_that_the_documents_name():
     makefile = text_of("Makefile")
     for document in DOCUMENTS:

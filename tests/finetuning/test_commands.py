@@ -117,7 +117,7 @@ TEXT_PAIRS = "finetune --objective contrastive --train TABLE --text a --pair b -
         ("finetune sst-2 --model MODEL --data DATA", (2,), "--output: is missing"),
         ("finetune ax --model MODEL --data DATA --output OUT", (78,), "has no training set"),
         (f"{SST2_RUN} --text a", (2,), "own columns"),
-        (f"{SST2_RUN} --epochs -1", (78,), "epochs: must be above 0"),
+        (f"{SST2_RUN} --epochs -1", (78,), "epochs: is -1.0, a number above 0"),
         (f"{SST2_RUN} --epochs 1 --steps 1", (2,), "say the same thing twice"),
         (f"{SST2_RUN} --span-head joint", (2,), "--span-head: requires a task whose answers are spans"),
         (f"{SST2_RUN} --v2-recipe", (2,), "has one recipe for both releases"),

@@ -178,12 +178,10 @@ def deterministic_kernels(device: torch.device, enabled: bool) -> Iterator[None]
 
     Enter this before the first computation on the GPU, because cuBLAS reads its setting then.
     """
-    if not enabled or device.type != "cuda":
-        yield
-        return
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     before = torch.are_deterministic_algorithms_enabled()
-    torch.use_deterministic_algorithms(True)
+    if enabled and device.type == "cuda":
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+        torch.use_deterministic_algorithms(True)
     try:
         yield
     finally:

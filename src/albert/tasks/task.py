@@ -10,7 +10,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
-from albert.runtime.errors import DamagedData, InvalidConfiguration, did_you_mean
+from albert.runtime.errors import DamagedData, InvalidConfiguration, did_you_mean, require_range
 
 # --------------------------------------------------------------------------------------------------------------------
 # Rows of files, and the sources that read them.
@@ -241,9 +241,8 @@ class TaskRecipe:
     def total_steps(self, training_examples: int) -> int:
         """Optimiser updates for this number of examples; InvalidConfiguration unless one of steps and epochs is set."""
         if (self.steps is None) == (self.epochs is None):
-            raise InvalidConfiguration(
-                "recipe", "exactly one of steps and epochs must be set", "give --steps or --epochs"
-            )
+            why = "exactly one of steps and epochs must be set"
+            raise InvalidConfiguration("recipe", why, "give --steps or --epochs")
         if self.epochs is not None:
             return max(1, round(self.epochs * training_examples / self.batch_size))
         assert self.steps is not None
@@ -253,14 +252,9 @@ class TaskRecipe:
 
     def check(self) -> None:
         """Raise InvalidConfiguration, naming the field, if a value is out of range."""
-        for name in ("learning_rate", "batch_size", "steps", "epochs", "max_length", "question_length", "stride"):
-            value = getattr(self, name)
-            if value is not None and not value > 0:
-                raise InvalidConfiguration(name, f"must be above 0, is {value}")
-        for name in ("warmup_share", "encoder_dropout", "head_dropout"):
-            value = getattr(self, name)
-            if value is not None and not 0 <= value < 1:
-                raise InvalidConfiguration(name, f"must be at least 0 and below 1, is {value}")
+        above_0 = "learning_rate", "batch_size", "steps", "epochs", "max_length", "question_length", "stride"
+        require_range(self, "a number above 0", *above_0)
+        require_range(self, "a share from 0 to below 1", "warmup_share", "encoder_dropout", "head_dropout")
         if self.max_length < 8:
             raise InvalidConfiguration("max_length", f"must be at least 8 tokens, is {self.max_length}")
         self.total_steps(1)

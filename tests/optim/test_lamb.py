@@ -1,7 +1,6 @@
 """LAMB equals its equations for every shape, precision and number of threads, on a CPU and as on a GPU."""
 
 import copy
-import itertools
 import math
 import os
 
@@ -13,7 +12,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from albert.optim import lamb
-from albert.optim.lamb import FusedUpdates, Lamb, Slot, batches, trust_ratios
+from albert.optim.lamb import FusedUpdates, Lamb, trust_ratios
 from albert.runtime.devices import parallel_map
 
 CHUNK = 8
@@ -107,26 +106,6 @@ def test_lamb_follows_its_equations_in_random_cases():
         assert_follows_the_equations(options, weight, gradients)
 
 
-@pytest.mark.parametrize("weight_scale", [0.0, 1e-38, 1.0, 1e38])
-@pytest.mark.parametrize("gradient_scale", [0.0, 1e-38, 1.0, 1e38])
-def test_lamb_follows_its_equations_at_the_ends_of_the_range(weight_scale, gradient_scale):
-    rng = np.random.default_rng(1)
-    weight, gradients = rng.normal(size=(3, 4)) * weight_scale, rng.normal(size=(4, 3, 4)) * gradient_scale
-    clamps = (None, (0.0, 10.0), (1e-3, 1e3))
-    for correct, clamp, adapt, eps in itertools.product((False, True), clamps, (True, False), (1e-30, 1e-6, 1.0)):
-        options = {"lr": 1e-2, "weight_decay": 0.01, "eps": eps, "bias_correction": correct, "clamp": clamp}
-        # With a lower bound, weights near 0 oscillate, and rounding decides where they end: one step only.
-        steps = 1 if clamp == (1e-3, 1e3) and weight_scale < 1 else 4
-        assert_follows_the_equations({**options, "adapt": adapt}, weight, gradients[:steps])
-
-
-def test_one_step_by_hand():
-    """w (3, 4), g (1, 1), no decay: m/√v = 0.1/√0.001 for both, so both move by lr·5/√2."""
-    weight = torch.tensor([3.0, 4.0], dtype=torch.float64)
-    (result,), _ = lamb_steps([weight], [[torch.ones(2, dtype=torch.float64)]], eps=0.0, weight_decay=0.0)
-    torch.testing.assert_close(result, weight - 0.1 * 5 / 2**0.5)
-
-
 def test_the_trust_ratio_is_one_where_a_norm_is_zero():
     squares = torch.tensor([[0.0, 25.0], [25.0, 0.0], [0.0, 0.0], [25.0, 100.0]], dtype=torch.float64)
     assert trust_ratios(squares).tolist() == [1.0, 1.0, 1.0, 0.5]
@@ -181,12 +160,6 @@ def test_float32_follows_the_equations_over_its_range(weight_scale, gradient_sca
     torch.testing.assert_close(result.double(), torch.from_numpy(expected), rtol=1e-5, atol=tolerance)
 
 
-def test_a_gradient_whose_square_exceeds_float32_only_decays_the_weights():
-    weight = torch.randn(5, 7)
-    (result,), _ = lamb_steps([weight], [[torch.full((5, 7), 1e38)]])
-    torch.testing.assert_close(result, weight * 0.9)  # u = λ w, so lr · ratio · u = lr · w
-
-
 def test_bfloat16_gradients_update_float32_weights_and_moments():
     weight, gradients = torch.randn(30), [torch.randn(30).bfloat16() for _ in range(3)]
     (result,), optimizer = lamb_steps([weight], [[gradient] for gradient in gradients])
@@ -202,18 +175,6 @@ def test_tensors_of_several_dtypes_are_updated_and_gradients_only_read():
     assert [weight.dtype for weight in results] == [weight.dtype for weight in weights]
     assert not any(map(torch.equal, results, weights))
     assert all(map(torch.equal, gradients, before))
-
-
-def test_a_batch_has_at_most_the_size_of_the_buffer_or_one_tensor():
-    parameters = [nn.Parameter(torch.zeros(size)) for size in (10, 10, 10, 40, 1, 0, 3)]
-    slots = [Slot(p, *[p.detach()] * 4, step=torch.zeros(())) for p in parameters]  # only sizes matter
-
-    def sizes(slots):
-        return [[slot.weight.numel() for slot in batch] for batch in batches(slots)]
-
-    assert sizes(slots) == [[10, 10, 10], [40], [1, 0, 3]]
-    assert sizes(slots[:3]) == [[10, 10], [10]]
-    assert sizes([]) == []
 
 
 # ---- GPUs and threads ------------------------------------------------------------------------------------------------

@@ -74,11 +74,6 @@ def test_later_epochs_skip_and_repeat_few_sequences(corpus):
         assert (covered == 1).mean() > 0.8 and covered.max() == 2
 
 
-def test_sequences_are_shuffled_over_the_corpus(corpus):
-    begins = whole_epoch(order_of(corpus), 0)[:, 0]
-    assert abs(np.corrcoef(np.arange(len(begins)), begins)[0, 1]) < 0.5
-
-
 def test_a_window_has_blocks_of_the_whole_corpus_and_few_windows_are_cached(corpus):
     order = order_of(corpus)
     groups = list(order.find(np.zeros(order.per_epoch, dtype=np.int64), np.arange(order.per_epoch)))

@@ -86,12 +86,6 @@ def test_repetition_splits_rare_masked_tokens_by_occurrence_elsewhere_in_the_seq
     }
 
 
-def test_untrained_model_has_the_loss_of_a_uniform_guess(held_out, model):
-    figures = figures_of(held_out_samples(held_out), model)
-    assert figures["masked_tokens_loss"] == pytest.approx(5.7, abs=0.2)
-    assert figures["sentence_order_loss"] == pytest.approx(0.69, abs=0.05)
-
-
 def test_limit_is_the_number_of_sequences(held_out):
     samples = held_out_samples(held_out, limit=7, batch_size=3)
     assert [batch.packed.n_sequences for batch in samples.batches] == [3, 3, 1]
@@ -289,8 +283,3 @@ def test_models_and_options_are_checked_before_the_first_evaluation(
     with pytest.raises(error) as refusal:
         evaluate(*names, **options)
     assert str(refusal.value).startswith(message.format(models=models))
-
-
-def test_missing_corpus_is_refused_by_name(evaluate, tmp_path):
-    with pytest.raises(MissingInput, match="absent"):
-        evaluate("of-sop", corpus=tmp_path / "absent")

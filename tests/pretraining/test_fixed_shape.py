@@ -11,7 +11,6 @@ from tests.pretraining.conftest import events
 from albert.checkpoints.loading import WEIGHTS_NAME
 from albert.model.albert import AlbertForPreTraining
 from albert.model.attention import plain_attention, varlen_attention
-from albert.model.packing import pack
 from albert.pretraining.batches import PretrainingBatches, pretraining_objective
 from albert.pretraining.fixed_shape import (
     TERMS,
@@ -88,17 +87,6 @@ def test_a_step_has_every_sample_once(tiny_samples, shape, ranks):
         assert sorted(sequences) == sorted(expected)
 
 
-def test_fillers_of_empty_rows_are_short_and_have_no_labels(tiny_samples, shape):
-    for batch in FixedBatches(tiny_samples, 24, shape).micro_batches(0, 0, 1):
-        parts, n, masked = shape.parts(batch.buffer), len(batch.lengths), batch.counts["masked_tokens"]
-        lengths = parts.boundaries.diff()
-        assert lengths[:n].tolist() == list(batch.lengths) and parts.boundaries[-1] == shape.rows
-        assert lengths.min() >= 0 and lengths.max() <= shape.longest
-        assert (parts.order_labels[n:] == -100).all() and (parts.masked_labels[masked:] == -100).all()
-        assert (parts.masked_labels != -100).sum() == masked
-        assert torch.equal(parts.position_ids, torch.cat([torch.arange(length) for length in lengths.tolist()]))
-
-
 def test_rows_are_filled_and_the_shape_depends_on_the_data_only(tiny_samples):
     shapes = [choose_shape(tiny_samples, MaskingRecipe().budgets, 2048, 256, ranks, 32) for ranks in (1, 1, 2)]
     assert shapes[0] == shapes[1] and max(shape.rows for shape in shapes) <= 256 * 32
@@ -165,16 +153,6 @@ def test_attention_by_boundaries_equals_attention_of_each_sequence():
     weights = torch.randn_like(result)
     gradients = [torch.autograd.grad((value * weights).sum(), qkv)[0] for value in (result, expected)]
     torch.testing.assert_close(*gradients, rtol=1e-5, atol=1e-6)
-
-
-def test_packed_sequences_on_another_device_have_boundaries_instead_of_groups(tiny_recipe):
-    packed = pack([np.arange(5), np.arange(9)], [np.zeros(5), np.zeros(9)])
-    moved = packed.to(torch.device("meta"))
-    assert packed.has_groups and not moved.has_groups and moved.longest == 9
-    assert packed.boundaries.tolist() == [0, 5, 14]
-    model = AlbertForPreTraining(tiny_recipe.model).albert
-    by_boundaries = model(packed.without_groups(torch.device("cpu")))
-    torch.testing.assert_close(by_boundaries, model(packed), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU with its attention kernel")

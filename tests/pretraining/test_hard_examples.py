@@ -2,23 +2,17 @@
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 import torch
 from tests.pretraining.conftest import model_bytes
 from torch.nn import functional
 
 from albert.model.albert import AlbertForPreTraining
-from albert.optim.optimizer import build_optimizer
 from albert.pretraining.batches import PretrainingBatches, hardness, pretraining_objective
 from albert.pretraining.evaluation import held_out_samples
-from albert.pretraining.masking import MaskingRecipe
 from albert.pretraining.recipe import HardExamplesRecipe
 from albert.pretraining.run import pretrain
-from albert.pretraining.sampling import PretrainingSamples, SequenceRecipe
-from albert.runtime.environment import world
 from albert.text.shards import TokenCorpus
-from albert.training.update import update
 
 FOCUS = HardExamplesRecipe(focus=2.0)
 
@@ -51,48 +45,6 @@ def test_the_loss_is_a_weighted_sum_with_constant_weights(tiny_samples, model):
     torch.testing.assert_close(*(torch.autograd.grad(value, bias)[0] for value in (loss, expected)))
 
 
-def test_weighted_sums_do_not_depend_on_micro_batches_and_ranks(tiny_samples, model):
-    with torch.inference_mode():
-        whole = masked_loss(model, *PretrainingBatches(tiny_samples, 12, 12, FOCUS).micro_batches(0, 0, 1))
-        small = PretrainingBatches(tiny_samples, 12, 5, FOCUS)
-        for ranks in (1, 3):
-            parts = [masked_loss(model, *small.micro_batches(0, rank, ranks)) for rank in range(ranks)]
-            assert float(sum(parts)) == pytest.approx(float(whole), rel=1e-6)
-
-
-def test_weights_are_equal_during_warm_up(tiny_samples, model):
-    weighted = PretrainingBatches(tiny_samples, 4, 4, HardExamplesRecipe(focus=1.0, warmup_steps=3))
-    plain = PretrainingBatches(tiny_samples, 4, 4)
-    for step in range(5):
-        batches = [*weighted.micro_batches(step, 0, 1), *plain.micro_batches(step, 0, 1)]
-        with torch.inference_mode():
-            losses = [pretraining_objective(model, batch).losses for batch in batches]
-        assert (float(losses[0]["masked_tokens"]) == float(losses[1]["masked_tokens"])) == (step < 3)
-        assert float(losses[0]["sentence_order"]) == float(losses[1]["sentence_order"])
-
-
-def test_learned_tokens_have_small_weights(tiny_samples, tiny_recipe):
-    """After some updates on one batch its weighted mean loss is far below its mean loss."""
-    model = AlbertForPreTraining(replace(tiny_recipe.model, embedding_size=32, hidden_size=64))
-    optimizer = build_optimizer(replace(tiny_recipe.optimizer, kind="adamw", learning_rate=5e-3), model)
-    batches = PretrainingBatches(tiny_samples, 6, 6, HardExamplesRecipe(focus=1.0)).micro_batches(0, 0, 1)
-    for _ in range(60):
-        update(
-            model,
-            optimizer,
-            batches,
-            pretraining_objective,
-            learning_rate=5e-3,
-            clip_norm=1.0,
-            precision="fp32",
-            device=torch.device("cpu"),
-            ranks=world(),
-        )
-    with torch.inference_mode():
-        weighted, plain = (float(masked_loss(model, replace(batches[0], focus=focus))) for focus in (1.0, 0.0))
-    assert 0 < weighted < 0.8 * plain
-
-
 def test_a_resumed_run_gives_the_same_bytes_and_evaluation_ignores_hard_examples(
     tiny_recipe, tiny_corpus, tmp_path, killed_at
 ):
@@ -115,15 +67,3 @@ def test_a_resumed_run_gives_the_same_bytes_and_evaluation_ignores_hard_examples
         held_out_samples(recipe, corpora).batches, held_out_samples(plain, corpora).batches, strict=True
     ):
         assert hard.focus == 0.0 and torch.equal(hard.packed.token_ids, easy.packed.token_ids)
-
-
-def test_neighbours_probability_gives_shorter_sequences_of_the_same_text(tiny_corpus):
-    corpus = TokenCorpus.open(tiny_corpus)
-    plain, pairs = (
-        PretrainingSamples(corpus, SequenceRecipe(max_length=128, neighbours_probability=p), MaskingRecipe(), 0)
-        for p in (0.0, 1.0)
-    )
-    assert pairs.per_epoch > plain.per_epoch
-    for samples in (plain, pairs):
-        first, second, _ = samples.segments(np.arange(samples.per_epoch))
-        assert first.length.sum() + second.length.sum() == corpus.n_tokens

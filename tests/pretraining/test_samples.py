@@ -152,24 +152,6 @@ def test_half_of_nsp_pairs_are_of_two_documents(corpus_of):
     assert abs(np.mean(labels) - 0.5) < 4 * 0.5 / np.sqrt(len(labels))
 
 
-def test_negative_segment_that_fits_is_preferred_to_a_cut_one(corpus_of):
-    """The second segment of 12 could be replaced by 1 token, or by 12 of the 13 of a sentence."""
-    corpus = corpus_of([[[20], [21] * 12], [[30], [31]], [[40] * 13]])
-    samples = samples_of(corpus, objective="nsp", max_length=16, short_probability=0.0)
-    negatives = set()
-    for sample in samples.batch(np.arange(60)).unbatch():
-        first, second = segments(sample)
-        if first[0] == 20 and sample.order_label == SWAPPED:
-            negatives.add(tuple(second.tolist()))
-    assert negatives == {(31,)}
-
-
-def test_objective_none_has_no_labels_and_keeps_the_order(corpus_of):
-    for sample in some_samples(samples_of(corpus_of(counting_documents(4, 4, 4, 4, 4)), objective="none")):
-        assert sample.order_label == NO_LABEL
-        assert (np.diff(np.concatenate(segments(sample))) == 1).all()
-
-
 @pytest.mark.parametrize("objective", ["sop", "nsp", "none"])
 def test_keep_pairs_fills_sequences_and_labels_all(corpus_of, objective):
     rng = np.random.default_rng(0)

@@ -89,11 +89,6 @@ def test_keep_pairs_leaves_only_single_sentence_documents_alone(lengths, max_tok
     assert np.isin(last - first, (2, 3))[too_long].all()
 
 
-def test_sequences_are_about_a_quarter_below_the_maximum():
-    table = pack(random_documents(300, 200), max_tokens=509, short=0.0)
-    assert 0.72 < (table.end - table.begin).mean() / 509 < 0.95
-
-
 def test_short_probability_is_the_share_of_short_sequences():
     """With sentences of one token only short sequences are less than half full."""
     lengths = [[1] * 4000 for _ in range(50)]
@@ -123,17 +118,6 @@ def test_neighbours_probability_is_the_share_of_sequences_cut_into_pairs():
     assert ((table.split - table.begin)[tokens == 4] == 2).all()
     odd = pack([[2] * 7] * 50, max_tokens=14, short=0.0, neighbours=1.0)
     assert (odd.end - odd.begin).tolist() == [4, 4, 6] * 50
-
-
-@given(**settings, neighbours=st.sampled_from([0.5, 1.0]))
-def test_neighbour_pairs_are_parts_of_the_sequences_without_them(lengths, max_tokens, short, neighbours):
-    plain, table = pack(lengths, max_tokens, short), pack(lengths, max_tokens, short, neighbours=neighbours)
-    assert set(plain.begin.tolist()) <= set(table.begin.tolist())
-    if neighbours == 1.0:
-        first, last = (
-            np.searchsorted(documents_of(lengths).sentence_starts, edges) for edges in (table.begin, table.end)
-        )
-        assert (last - first).max() <= 3
 
 
 @pytest.mark.parametrize(("max_tokens", "sentences"), [(61, 40), (125, 5), (125, 40), (509, 100)])
@@ -249,13 +233,6 @@ def test_reference_fills_sequences_up_to_the_target_of_their_document(lengths, m
         assert split in inside if inside else split == end
 
 
-def test_reference_shortens_the_target_of_a_tenth_of_the_documents():
-    targets = target_lengths(np.arange(20_000), 125, 0.1, 0, 0)
-    short = targets[targets < 125]
-    assert len(short) / 20_000 == pytest.approx(0.1, abs=0.01)
-    assert short.min() == 2 and short.mean() == pytest.approx(63, abs=3)
-
-
 def cut_token_by_token(first, second, most):
     while first + second > most:
         first, second = (first - 1, second) if first > second else (first, second - 1)
@@ -271,16 +248,6 @@ def test_reference_cuts_the_longer_segment(lengths, most):
     assert list(zip(cut[0].length.tolist(), cut[1].length.tolist(), strict=True)) == expected
     for ranges, start, length in ((cut[0], begin, first), (cut[1], begin + 500, second)):
         assert (ranges.begin >= start).all() and (ranges.begin + ranges.length <= start + length).all()
-
-
-def test_reference_cuts_each_token_from_either_end_with_equal_probability():
-    """200 coins: mean 100, variance 50."""
-    count = 4000
-    first, second = token_ranges(np.zeros(count, np.int64), [300] * count), token_ranges([0] * count, [1] * count)
-    cut, _ = cut_as_reference(101, first, second, np.arange(count).astype(np.uint64))
-    assert (cut.length == 100).all()
-    assert cut.begin.mean() == pytest.approx(100, abs=4 * np.sqrt(50 / count))
-    assert cut.begin.var() == pytest.approx(50, rel=0.1)
 
 
 def reference_segments(corpus, epochs, **changes):
@@ -301,18 +268,6 @@ def test_reference_labels_single_sentences_with_a_negative_segment_as_swapped(co
     adjacent = labels[~negative]
     assert (adjacent == SWAPPED).mean() == pytest.approx(0.5, abs=4 * 0.5 / np.sqrt(len(adjacent)))
     assert ((second.begin > first.begin)[~negative] == (adjacent == IN_ORDER)).all()
-
-
-def test_reference_cuts_either_end_and_may_leave_a_gap(corpus_of):
-    numbers = iter(range(20, 300))
-    corpus = corpus_of([[[next(numbers) for _ in range(9)] for _ in range(8)] for _ in range(3)])
-    segments = reference_segments(corpus, 50, short_probability=0.0).segments
-    swapped = segments.labels == SWAPPED
-    begin = np.where(swapped, segments.second.begin, segments.first.begin)
-    length = np.where(swapped, segments.second.length, segments.first.length)
-    gap = np.where(swapped, segments.first.begin, segments.second.begin) - begin - length
-    assert gap.min() == 0 and gap.max() > 2
-    assert set((begin % 9).tolist()) > {0, 1, 2}
 
 
 def test_reference_needs_two_documents(corpus_of):

@@ -66,15 +66,3 @@ def test_all_systems_have_the_same_loss(benchmark):
         torch.manual_seed(0)
         losses.append(float(benchmark.build(name, case).loss(batch).detach()))
     assert losses[1:] == pytest.approx(losses[:1] * 2, rel=1e-5)
-
-
-def test_padded_rows_have_the_values_of_the_samples(benchmark):
-    sample = Sample(np.arange(5, 9), np.array([0, 0, 1, 1]), np.array([1, 3]), np.array([7, 2]), 1)
-    rows = {name: values.tolist() for name, values in benchmark.padded([sample], 6).items()}
-    assert rows == {
-        "input_ids": [[5, 6, 7, 8, 0, 0]],
-        "token_type_ids": [[0, 0, 1, 1, 0, 0]],
-        "attention_mask": [[1, 1, 1, 1, 0, 0]],
-        "labels": [[-100, 7, -100, 2, -100, -100]],
-        "sentence_order_label": [1],
-    }

@@ -26,14 +26,6 @@ def test_sinusoids_have_the_given_root_mean_square(positions, width, size):
     assert float(waves.square().mean().sqrt()) == pytest.approx(size, rel=1e-4)
 
 
-def test_neighbouring_positions_differ_by_the_same_rotation():
-    waves = sinusoids(100, 32, 1.0).double()
-    pairs = torch.complex(waves[:, 1::2], waves[:, ::2])
-    turns = pairs[1:] / pairs[:-1]
-    torch.testing.assert_close(turns, turns[:1].expand_as(turns), rtol=1e-4, atol=1e-4)
-    torch.testing.assert_close(turns.abs(), torch.ones_like(turns.abs()), rtol=1e-4, atol=1e-4)
-
-
 def test_a_seed_gives_the_same_weights_and_sinusoids_change_only_positions():
     plain, again = (untrained_model(RECIPE).state_dict() for _ in range(2))
     waves = untrained_model(replace(RECIPE, sinusoidal_positions=0.08)).state_dict()

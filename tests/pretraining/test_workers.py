@@ -1,7 +1,5 @@
 """Pre-training by several worker threads: one worker's results up to rounding, the same bytes every time."""
 
-import os
-import signal
 import threading
 from dataclasses import replace
 
@@ -73,16 +71,6 @@ def test_dropout_of_several_workers_is_the_same_in_every_run(pretrain, tmp_path,
     for name in ("first", "second"):
         assert pretrain(name, 2, dropout=0.2, activation_checkpointing=checkpointing) == 0
     assert final_state(tmp_path / "first") == final_state(tmp_path / "second")
-
-
-def test_a_signal_while_workers_compute_saves_and_resumes_with_the_same_bytes(pretrain, tmp_path, in_worker):
-    assert pretrain("reference", 2, dropout=0.2) == 0
-    in_worker(lambda call: os.kill(os.getpid(), signal.SIGTERM) if call == 9 else None)
-    assert pretrain("run", 2, dropout=0.2) == 128 + signal.SIGTERM
-    [(step, _)] = RunFolder(tmp_path / "run").checkpoints()
-    assert 0 < step < 12
-    assert pretrain("run", 2, dropout=0.2) == 0
-    assert final_state(tmp_path / "run") == final_state(tmp_path / "reference")
 
 
 @pytest.mark.parametrize("error", [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory: 9 bytes")])

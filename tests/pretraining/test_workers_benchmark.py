@@ -16,12 +16,3 @@ def test_there_is_a_row_for_every_system_and_load(script, checkout, tmp_path, wo
     assert {(row["system"], row["number"]) for row in rows} == {("workers", "1"), ("workers", "2"), ("threads", "2")}
     assert all(float(row["slower_than_quiet"]) == 1 for row in rows if row["load"] == "quiet")
     assert picture.read_bytes().startswith(b"\x89PNG")
-
-
-def test_the_training_cases_run(script, checkout):
-    measured = script("workers")
-    for case in (measured._pretraining(64, "fp32", [1]), measured._finetuning(checkout / "models" / "tiny", [1])):
-        ((system, run),) = case.systems.items()
-        assert system == ("workers", 1)
-        run()
-        assert case.tokens > 1000

@@ -9,8 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from reliability.runs import journal_of
 from safetensors.torch import load_file
 from tests.training.conftest import (
@@ -31,7 +29,7 @@ from albert.runtime.json_files import read_json_object
 from albert.training.logging import TrainingPlan
 from albert.training.loop import Training
 from albert.training.run_folder import RunFolder, Stopped
-from albert.training.update import REMEMBERED, DivergenceHistory, Sums, UpdateMetrics, spike_limit
+from albert.training.update import REMEMBERED, DivergenceHistory, Sums, UpdateMetrics
 
 CPU = torch.device("cpu")
 SKIP, ROLLBACK = {"on_divergence": "skip"}, {"on_divergence": "rollback"}
@@ -196,12 +194,6 @@ def test_spikes_of_loss_or_norm_are_detected_after_enough_updates():
     assert str(history.judge(metrics(4.5, 50.0), 10.0)).startswith("gradient norm is 50")
     assert str(history.judge(metrics(4.5, math.inf), 10.0)) == "gradient norm is inf"
     assert history.log_losses == before  # spikes do not change the limits
-
-
-@given(st.lists(st.floats(-20, 20), min_size=64, max_size=200), st.floats(0.1, 50))
-def test_the_spike_limit_is_above_the_median(logarithms, deviations):
-    assert spike_limit(logarithms, deviations) >= math.exp(np.median(logarithms)) * (1 - 1e-9)
-    assert spike_limit(logarithms[:63], deviations) == math.inf
 
 
 def test_spikes_are_skipped_on_request(train, run):

@@ -76,11 +76,6 @@ def test_a_term_without_items_is_zero_but_every_weight_has_a_gradient(make_model
     assert len(shapes) == len(list(model.parameters()))
 
 
-def test_flags_are_summed_over_the_ranks(make_model):
-    batches = PointSource().micro_batches(0, 0, 1)
-    assert take(make_model(), batches, flags=(True, False)).flags == (1, 0)
-
-
 @pytest.mark.parametrize("factor", [math.nan, math.inf])
 @pytest.mark.parametrize("term", ["loss", "gradient"])
 def test_numbers_that_are_not_finite_leave_the_weights_unchanged(make_model, factor, term):

@@ -14,10 +14,10 @@ from tests.training.conftest import PointSource, events, final_bytes, weights_of
 from tests.training.test_update import CPU, take
 from torch import nn
 
-from albert.runtime.devices import Dropout, dropout, parallel_map
+from albert.runtime.devices import Dropout, parallel_map
 from albert.runtime.environment import Ranks
 from albert.training.run_folder import RunFolder
-from albert.training.update import Sums, assign_batches, equal_parts, training_workers
+from albert.training.update import Sums, equal_parts, training_workers
 
 
 @pytest.fixture
@@ -42,14 +42,6 @@ def test_equal_parts_are_consecutive_and_differ_by_less_than_the_longest_sequenc
         assert part.start < part.stop
         assert sum(lengths[part]) <= sum(lengths) / n_parts + max(lengths)
     assert equal_parts(np.array(lengths), 1) == [slice(0, len(lengths))]
-
-
-def test_micro_batches_are_assigned_by_tokens():
-    batches = PointSource(batch_size=9, micro_batch_size=4).micro_batches(0, 0, 1)
-    assert [batch.n_tokens for batch in batches] == [24, 24, 6]
-    assert [[number for number, _ in worker] for worker in assign_batches(batches, 2)] == [[0, 2], [1]]
-    assert [[number for number, _ in worker] for worker in assign_batches(batches[::-1], 2)] == [[1, 0], [2]]
-    assert len(assign_batches(batches, 7)) == 3
 
 
 @pytest.mark.parametrize("clip_norm", [1e9, 0.01])
@@ -154,15 +146,6 @@ def test_an_interrupt_waits_for_running_work_and_starts_no_more(workers, request
         parallel_map(work, range(50))
     assert sorted(ended) == sorted(began)
     assert len(began) < 50
-
-
-def test_dropout_of_one_worker_draws_as_torch_does():
-    ones = torch.ones(300)
-    torch.manual_seed(3)
-    expected = nn.functional.dropout(ones, 0.3)
-    torch.manual_seed(3)
-    assert torch.equal(dropout(ones, 0.3, True), expected)
-    assert dropout(ones, 0.3, False) is ones
 
 
 def test_only_a_single_process_on_a_cpu_has_workers(workers):

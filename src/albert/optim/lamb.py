@@ -321,16 +321,8 @@ class Lamb(Optimizer):
         clamp: tuple[float, float] | None = None,
         adapt: bool = True,
     ) -> None:
-        defaults = {
-            "lr": lr,
-            "betas": betas,
-            "eps": eps,
-            "weight_decay": weight_decay,
-            "bias_correction": bias_correction,
-            "clamp": clamp,
-            "adapt": adapt,
-        }
-        super().__init__(params, defaults)
+        constants = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay}
+        super().__init__(params, {**constants, "bias_correction": bias_correction, "clamp": clamp, "adapt": adapt})
         self._reset()
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -359,10 +351,9 @@ class Lamb(Optimizer):
         """Minimum, median and maximum trust ratio of the last step; empty if there were none."""
         if not self._ratios:
             return {}
-        low, median, high = torch.cat([ratios.cpu() for ratios in self._ratios]).quantile(
-            torch.tensor([0.0, 0.5, 1.0], dtype=torch.float64)
-        )
-        return {"trust_ratio_min": float(low), "trust_ratio_median": float(median), "trust_ratio_max": float(high)}
+        shares = torch.tensor([0.0, 0.5, 1.0], dtype=torch.float64)
+        quantiles = torch.cat([ratios.cpu() for ratios in self._ratios]).quantile(shares).tolist()
+        return {f"trust_ratio_{name}": value for name, value in zip(("min", "median", "max"), quantiles, strict=True)}
 
     def _slot(self, parameter: Tensor) -> Slot:
         state = self.state[parameter]

@@ -72,17 +72,10 @@ def build_optimizer(recipe: OptimizerRecipe, model: nn.Module) -> Optimizer:
     if recipe.kind == "muon":
         return MuonAndAdamW(model, recipe)
     groups = parameter_groups(model, recipe.weight_decay)
-    betas = (recipe.beta1, recipe.beta2)
-    if recipe.kind == "adamw":
-        for group in groups:
-            del group["adapt"]
-        # Fused, in one pass over each tensor: for small batches, updating the word embeddings is most of a step.
-        return AdamW(groups, lr=recipe.learning_rate, betas=betas, eps=recipe.eps, fused=True)
-    return Lamb(
-        groups,
-        lr=recipe.learning_rate,
-        betas=betas,
-        eps=recipe.eps,
-        bias_correction=recipe.bias_correction,
-        clamp=recipe.clamp,
-    )
+    constants: Any = {"lr": recipe.learning_rate, "betas": (recipe.beta1, recipe.beta2), "eps": recipe.eps}
+    if recipe.kind == "lamb":
+        return Lamb(groups, **constants, bias_correction=recipe.bias_correction, clamp=recipe.clamp)
+    for group in groups:
+        del group["adapt"]
+    # Fused, in one pass over each tensor: for small batches, updating the word embeddings is most of a step.
+    return AdamW(groups, **constants, fused=True)

@@ -229,19 +229,6 @@ RENAMED = {"two-cores": "small"}
 """Former names of recipes, still accepted."""
 
 
-def continue_recipe(
-    config: AlbertConfig, trained_length: int | None, objective: SentenceObjective
-) -> PretrainingRecipe:
-    """The recipe `continue` with a model's architecture, maximum length and sentence objective.
-
-    Args:
-        trained_length: most tokens of its training sequences; None: its number of positions, at most 512.
-    """
-    length = min(trained_length or 512, config.max_position_embeddings)
-    sequences = replace(RECIPES["continue"].sequences, max_length=length, objective=objective)
-    return replace(RECIPES["continue"], model=config, sequences=sequences)
-
-
 def read_recipe(path: Path, base: PretrainingRecipe = PAPER_BASE) -> PretrainingRecipe:
     """The recipe in a TOML or JSON file.
 

@@ -49,7 +49,7 @@ from albert.runtime.devices import (
 from albert.runtime.distributed import gather_weights, process_group, sharded_copy, wait_for_all
 from albert.runtime.environment import Ranks, load_by_name, world
 from albert.runtime.errors import InvalidConfiguration
-from albert.runtime.json_files import flatten, read_journal, save_json, to_json
+from albert.runtime.json_files import common_fields, flatten, read_journal, save_json, to_json
 from albert.runtime.manifest import MANIFEST_NAME, file_hash, read_manifest
 from albert.text.shards import TokenCorpus
 from albert.training.logging import Curves, Logger, Meter, TrainingPlan, TrainingResult
@@ -259,7 +259,9 @@ class _Run:
                 part.requires_grad_(False)
         model, loss, gather = self._trained_model(ranks)
         optimizer = build_optimizer(recipe.optimizer, model)
-        identity = self._identity()
+        corpus = " ".join(file_hash(corpus.directory / MANIFEST_NAME) for corpus in self.corpora)
+        initial = {} if self.start is None else {"initial weights": self.start.fingerprint}
+        identity = {"recipe": recipe_fingerprint(recipe), "corpus": corpus, **initial}
         if self.start is not None:
             if ranks.is_first and not folder.checkpoints():
                 self._write_first_checkpoint(self.start, optimizer, identity)
@@ -279,14 +281,15 @@ class _Run:
             workers, objective = training_workers(self.device, ranks), pretraining_objective
             sizes = recipe.batch_size, recipe.micro_batch_size
             source = PretrainingBatches(self.samples, *sizes, recipe.hard_examples, workers)
-        peak, schedule = recipe.optimizer.learning_rate, recipe.schedule
+        peak, schedule, total = recipe.optimizer.learning_rate, recipe.schedule, recipe.schedule.total_steps
+        intervals = {"total_steps": total, "evaluate_every": recipe.evaluate_every or max(1, total // 10)}
         result = Training(
             model,
             optimizer,
             lambda step, used: schedule.learning_rate(step, peak, used),
             source,
             objective,
-            self._plan(),
+            TrainingPlan(**{**common_fields(TrainingPlan, recipe), **intervals}),
             folder,
             device=self.device,
             identity=identity,
@@ -337,26 +340,6 @@ class _Run:
             loss.compile_graph()
         return model, loss, gather
 
-    def _plan(self) -> TrainingPlan:
-        recipe, total = self.recipe, self.recipe.schedule.total_steps
-        return TrainingPlan(
-            total_steps=total,
-            max_tokens=recipe.max_tokens,
-            max_minutes=recipe.max_minutes,
-            seed=recipe.seed,
-            clip_norm=recipe.clip_norm,
-            on_divergence=recipe.on_divergence,
-            spike_deviations=recipe.spike_deviations,
-            max_rollbacks=recipe.max_rollbacks,
-            precision=recipe.resolved_precision,
-            log_every=recipe.log_every,
-            evaluate_every=recipe.evaluate_every or max(1, total // 10),
-            checkpoint_every=recipe.checkpoint_every,
-            checkpoint_minutes=recipe.checkpoint_minutes,
-            keep_checkpoints=recipe.keep_checkpoints,
-            workers=recipe.workers,
-        )
-
     def _flops(self, batch: Batch) -> float:
         assert isinstance(batch, PretrainingBatch | FixedBatch)
         return pretraining_flops(self.recipe.model, batch.lengths, batch.counts["masked_tokens"])
@@ -378,11 +361,6 @@ class _Run:
             write_training_state(directory, tensors, TrainingState(identity=identity))
 
         self.folder.save_checkpoint(0, write, self.recipe.keep_checkpoints)
-
-    def _identity(self) -> dict[str, str]:
-        corpus = " ".join(file_hash(corpus.directory / MANIFEST_NAME) for corpus in self.corpora)
-        initial = {} if self.start is None else {"initial weights": self.start.fingerprint}
-        return {"recipe": recipe_fingerprint(self.recipe), "corpus": corpus, **initial}
 
     def _held_out_figures(self) -> dict[str, float]:
         assert self.held_out is not None

@@ -28,14 +28,7 @@ from albert.checkpoints.warm_start import (
 )
 from albert.model.albert import AlbertForPreTraining
 from albert.model.config import Extension
-from albert.pretraining.recipe import (
-    DropoutChanges,
-    Head,
-    PretrainingRecipe,
-    StartRecord,
-    continue_recipe,
-    dropout_at,
-)
+from albert.pretraining.recipe import RECIPES, DropoutChanges, Head, PretrainingRecipe, StartRecord, dropout_at
 from albert.pretraining.segments import head_task
 from albert.runtime.devices import default_precision, seed_torch
 from albert.runtime.distributed import code_fingerprint, require_same_on_ranks, sum_over_ranks
@@ -238,13 +231,16 @@ def warm_start_for_pretraining(
 
 
 def recipe_for_model(init: Init) -> PretrainingRecipe:
-    """The recipe `continue` with the architecture of a model.
+    """The recipe `continue` with a model's architecture, sentence objective and maximum length, if known.
 
     Raises:
         MissingInput, Unavailable, DamagedData, InvalidConfiguration: its `config.json` cannot be read.
     """
     config, extra = read_config(find_model(init.model, init.revision))
-    return continue_recipe(config, trained_length(extra), sentence_objective(extra))
+    length = min(trained_length(extra) or 512, config.max_position_embeddings)
+    recipe = RECIPES["continue"]
+    sequences = replace(recipe.sequences, max_length=length, objective=sentence_objective(extra))
+    return replace(recipe, model=config, sequences=sequences)
 
 
 def _match_pieces(opened: OpenedModel, corpus: TokenCorpus, init: Init) -> tuple[PieceOrigins, str | None]:

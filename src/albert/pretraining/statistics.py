@@ -45,27 +45,47 @@ class Figure:
 
 def measure(samples: PretrainingSamples, numbers: np.ndarray) -> list[Figure]:
     """Figures of the samples with these numbers."""
-    masking = samples.masking
+    masking, recipe, at_once = samples.masking, samples.masking.recipe, samples.preferred_batch
     counts: Counter[str] = Counter()
     random_tokens = np.zeros(len(masking.special), dtype=np.int64)
-    drawn, spans = (np.zeros(masking.recipe.max_ngram + 1, dtype=np.int64) for _ in range(2))
+    drawn, spans = (np.zeros(recipe.max_ngram + 1, dtype=np.int64) for _ in range(2))
     lengths: list[np.ndarray] = []
     with progress("Counting", len(numbers), "samples") as bar:
-        for begin in range(0, len(numbers), samples.preferred_batch):
-            batch = samples.details(numbers[begin : begin + samples.preferred_batch])
+        for begin in range(0, len(numbers), at_once):
+            batch = samples.details(numbers[begin : begin + at_once])
             counts.update(_count(batch, masking))
-            random_tokens += _count_replacements(batch, masking, counts)
+            random_tokens += _random_tokens(batch, masking)
             drawn += np.bincount(_drawn_ngrams(batch, masking), minlength=len(drawn))
             spans += np.bincount(batch.spans.words, minlength=len(spans))
             lengths.append(batch.samples.lengths)
             bar.advance(len(batch.samples.lengths))
+    n, tokens, replacements = counts["sequences"], counts["tokens"], counts["replacements"]
+    ngrams = enumerate(zip(drawn[1:].tolist(), masking.ngram_shares.tolist(), strict=True), start=1)
+    vocabulary, every_length = int((~masking.special).sum()), np.concatenate(lengths)
+    same = recipe.replace_with_random / vocabulary  # a random token equal to the original
+    kept = 1 - recipe.replace_with_mask - recipe.replace_with_random + same
+    other = replacements - counts["[MASK]"] - counts["kept"]
     return [
-        *_budget_figures(counts),
-        *_ngram_figures(masking, drawn, spans),
-        *_replacement_figures(masking, counts, random_tokens),
+        Figure("masked, of all tokens", counts["masked"] / tokens, counts["budget"] / tokens),
+        Figure("sequences above their budget", counts["overfilled"] / n, 0.0, 0.0),
+        Figure("sequences below their budget", counts["unfilled"] / n, 0.0),
+        *(_share(f"draws of n = {k}", count, int(drawn.sum()), expected) for k, (count, expected) in ngrams),
+        *(
+            Figure(f"masked spans of n = {k}, shrunk to fit", count / max(int(spans.sum()), 1))
+            for k, count in enumerate(spans[1:].tolist(), start=1)
+        ),
+        _share("become [MASK], of the masked", counts["[MASK]"], replacements, recipe.replace_with_mask),
+        _share("become another token", other, replacements, recipe.replace_with_random - same),
+        _share("stay as they are", counts["kept"], replacements, kept),
+        _spread(random_tokens[~masking.special]),
+        Figure("special tokens among them", float(random_tokens[masking.special].sum()), 0.0, 0.0),
         _share("swapped or foreign, of those asked", counts["swapped"], counts["labelled"], 0.5),
-        Figure("asked for their order, of all", counts["labelled"] / len(numbers)),
-        *_length_figures(np.concatenate(lengths), samples.recipe.max_length, counts),
+        Figure("asked for their order, of all", counts["labelled"] / n),
+        Figure("tokens of a sequence, mean", float(every_length.mean())),
+        *(Figure(f"  of {share} % at most", float(np.percentile(every_length, share))) for share in QUANTILES),
+        Figure("sequences longer than allowed", float((every_length > samples.recipe.max_length).mean()), 0.0, 0.0),
+        Figure("padding, of all tokens computed", 1 - tokens / counts["tokens computed"], 0.0, 0.0),
+        Figure("padding, of all cells of attention", 1 - tokens / counts["cells"]),
     ]
 
 
@@ -87,11 +107,26 @@ def _share(name: str, seen: int, count: int, expected: float) -> Figure:
     return Figure(name, seen / max(count, 1), expected, math.sqrt(expected * (1 - expected) / max(count, 1)))
 
 
+def _spread(ordinary: np.ndarray) -> Figure:
+    """How evenly random replacements are spread over the vocabulary."""
+    vocabulary, total = len(ordinary), int(ordinary.sum())
+    bins = max(2, min(vocabulary, total // 20))
+    bin_of = np.arange(vocabulary) * bins // vocabulary
+    expected = np.bincount(bin_of) * total / vocabulary
+    squares = (np.bincount(bin_of, weights=ordinary) - expected) ** 2 / np.maximum(expected, 1e-9)
+    spread = float(squares.sum()) / (bins - 1)
+    return Figure("chi-square of other tokens, by degree", spread, 1.0, math.sqrt(2 / (bins - 1)))
+
+
 def _count(batch: SampleDetails, masking: NgramMasking) -> dict[str, int]:
     samples = batch.samples
     lengths, masked = samples.lengths, samples.masked_counts
     budgets = masking.recipe.budgets(lengths)
     packed = [batch_of(samples.part(i, i + MICRO_BATCH)).packed for i in range(0, len(lengths), MICRO_BATCH)]
+    labels, replaced = samples.masked_labels, samples.token_ids[samples.masked_positions]
+    if masking.recipe.replacement == "span":  # one draw per span
+        sizes = batch.spans.end - batch.spans.begin
+        labels, replaced = (tokens[np.cumsum(sizes) - sizes] for tokens in (labels, replaced))
     return {
         "sequences": len(lengths),
         "tokens": int(lengths.sum()),
@@ -103,6 +138,9 @@ def _count(batch: SampleDetails, masking: NgramMasking) -> dict[str, int]:
         "overfilled": int((masked > budgets).sum()),
         "labelled": samples.counts["sentence_order"],
         "swapped": int((samples.order_labels == SWAPPED).sum()),
+        "replacements": len(labels),
+        "[MASK]": int((replaced == masking.mask_id).sum()),
+        "kept": int((replaced == labels).sum()),
     }
 
 
@@ -114,59 +152,8 @@ def _drawn_ngrams(batch: SampleDetails, masking: NgramMasking) -> np.ndarray:
     return masking.draw_starts(words, batch.mask_keys)[1]
 
 
-def _count_replacements(batch: SampleDetails, masking: NgramMasking, counts: Counter[str]) -> np.ndarray:
-    """Count the replacements of masked tokens; returns how often each id replaced another."""
+def _random_tokens(batch: SampleDetails, masking: NgramMasking) -> np.ndarray:
+    """How often each id replaced another."""
     labels, replaced = batch.samples.masked_labels, batch.samples.token_ids[batch.samples.masked_positions]
-    sizes = batch.spans.end - batch.spans.begin
-    drawn = np.cumsum(sizes) - sizes if masking.recipe.replacement == "span" else slice(None)  # one draw per span
-    counts["replacements"] += len(labels[drawn])
-    counts["[MASK]"] += int((replaced[drawn] == masking.mask_id).sum())
-    counts["kept"] += int((replaced[drawn] == labels[drawn]).sum())
     random = replaced[(replaced != masking.mask_id) & (replaced != labels)]
     return np.bincount(random, minlength=len(masking.special))
-
-
-def _budget_figures(counts: Counter[str]) -> list[Figure]:
-    return [
-        Figure("masked, of all tokens", counts["masked"] / counts["tokens"], counts["budget"] / counts["tokens"]),
-        Figure("sequences above their budget", counts["overfilled"] / counts["sequences"], 0.0, 0.0),
-        Figure("sequences below their budget", counts["unfilled"] / counts["sequences"], 0.0),
-    ]
-
-
-def _ngram_figures(masking: NgramMasking, drawn: np.ndarray, spans: np.ndarray) -> list[Figure]:
-    figures = []
-    for n, expected in enumerate(masking.ngram_shares.tolist(), start=1):
-        figures.append(_share(f"draws of n = {n}", int(drawn[n]), int(drawn.sum()), expected))
-    for n, count in enumerate(spans[1:].tolist(), start=1):
-        figures.append(Figure(f"masked spans of n = {n}, shrunk to fit", count / max(int(spans.sum()), 1)))
-    return figures
-
-
-def _replacement_figures(masking: NgramMasking, counts: Counter[str], random_tokens: np.ndarray) -> list[Figure]:
-    recipe, vocabulary = masking.recipe, int((~masking.special).sum())
-    same = recipe.replace_with_random / vocabulary  # a random token equal to the original
-    kept = 1 - recipe.replace_with_mask - recipe.replace_with_random + same
-    other = counts["replacements"] - counts["[MASK]"] - counts["kept"]
-    ordinary = random_tokens[~masking.special]
-    bins = max(2, min(vocabulary, int(ordinary.sum()) // 20))
-    seen = np.bincount(np.arange(vocabulary) * bins // vocabulary, weights=ordinary)
-    expected = np.bincount(np.arange(vocabulary) * bins // vocabulary) * ordinary.sum() / vocabulary
-    spread = float(((seen - expected) ** 2 / np.maximum(expected, 1e-9)).sum()) / (bins - 1)
-    return [
-        _share("become [MASK], of the masked", counts["[MASK]"], counts["replacements"], recipe.replace_with_mask),
-        _share("become another token", other, counts["replacements"], recipe.replace_with_random - same),
-        _share("stay as they are", counts["kept"], counts["replacements"], kept),
-        Figure("chi-square of other tokens, by degree", spread, 1.0, math.sqrt(2 / (bins - 1))),
-        Figure("special tokens among them", float(random_tokens[masking.special].sum()), 0.0, 0.0),
-    ]
-
-
-def _length_figures(lengths: np.ndarray, longest: int, counts: Counter[str]) -> list[Figure]:
-    return [
-        Figure("tokens of a sequence, mean", float(lengths.mean())),
-        *(Figure(f"  of {share} % at most", float(np.percentile(lengths, share))) for share in QUANTILES),
-        Figure("sequences longer than allowed", float((lengths > longest).mean()), 0.0, 0.0),
-        Figure("padding, of all tokens computed", 1 - counts["tokens"] / counts["tokens computed"], 0.0, 0.0),
-        Figure("padding, of all cells of attention", 1 - counts["tokens"] / counts["cells"]),
-    ]

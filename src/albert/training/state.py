@@ -63,23 +63,15 @@ class MetricSums:
         accuracies = {
             f"{name}_accuracy": n / self.counts[name] for name, n in self.correct.items() if self.counts[name]
         }
-        return {
-            "loss": sum(means.values()),
-            **means,
-            **accuracies,
-            "gradient_norm": self.gradient_norm / self.steps,
-            "tokens_per_second": self.tokens / self.seconds,
-        }
+        rates = {"gradient_norm": self.gradient_norm / self.steps, "tokens_per_second": self.tokens / self.seconds}
+        return {"loss": sum(means.values()), **means, **accuracies, **rates}
 
     def note(self) -> str:
         """Text for the progress bar: "loss 4.213, masked tokens 31.8%, 9,120 tokens/s"."""
         line = self.line()
-        accuracies = [
-            f"{name.removesuffix('_accuracy').replace('_', ' ')} {value:.1%}"
-            for name, value in line.items()
-            if name.endswith("_accuracy")
-        ]
-        return ", ".join([f"loss {line['loss']:.3f}", *accuracies[:1], f"{line['tokens_per_second']:,.0f} tokens/s"])
+        first = next((name for name in line if name.endswith("_accuracy")), None)
+        accuracy = "" if first is None else f" {first.removesuffix('_accuracy').replace('_', ' ')} {line[first]:.1%},"
+        return f"loss {line['loss']:.3f},{accuracy} {line['tokens_per_second']:,.0f} tokens/s"
 
 
 TENSORS_NAME = "training_state.safetensors"
@@ -128,11 +120,10 @@ def training_tensors(model: nn.Module, optimizer: Optimizer, ranks: Ranks) -> di
     """
     tensors: dict[str, Tensor] = {}
     for name, parameter in model.named_parameters():
-        moments = {f"{key}.{name}": value for key, value in optimizer.state.get(parameter, {}).items()}
-        for full_name, tensor in {f"model.{name}": parameter, **moments}.items():
+        for key, tensor in {"model": parameter, **optimizer.state.get(parameter, {})}.items():
             complete = gather_full(tensor.detach())
             if ranks.is_first:
-                tensors[full_name] = complete.cpu().contiguous()
+                tensors[f"{key}.{name}"] = complete.cpu().contiguous()
     return tensors
 
 

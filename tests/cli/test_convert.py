@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 import torch
-import transformers
 from safetensors.torch import load_file, save_file
 
 from albert.cli.main import run
@@ -88,19 +87,6 @@ def test_a_masked_language_model_keeps_the_pooler_for_fine_tuning(scene, tmp_pat
     assert "AlbertForMaskedLM" in convert(capsys, source, "--output", output)
     assert json.loads((output / "config.json").read_text())["architectures"] == ["AlbertForMaskedLM"]
     assert "albert.pooler.weight" in load_file(output / "model.safetensors")
-
-
-def test_uneven_groups_become_one_group_for_each_layer(tmp_path, capsys):
-    config = transformers.AlbertConfig(vocab_size=40, num_hidden_layers=3, num_hidden_groups=2, **SIZES)
-    theirs = transformers.AlbertModel(config).eval()
-    theirs.save_pretrained(tmp_path / "theirs")
-    report = convert(capsys, tmp_path / "theirs", "--output", tmp_path / "out", "--without-tokenizer")
-    assert "2 groups do not divide 3 layers" in report
-    again = transformers.AlbertModel.from_pretrained(tmp_path / "out").eval()
-    ids = torch.arange(12).reshape(2, 6)
-    with torch.inference_mode():
-        outputs = [model(input_ids=ids).last_hidden_state for model in (theirs, again)]
-    assert torch.allclose(*outputs, rtol=0, atol=1e-6)
 
 
 def test_a_next_sentence_model_is_copied(scene, tmp_path, capsys):

@@ -147,12 +147,6 @@ def test_json_csv_and_results_have_the_same_figures(scene, with_objective, tmp_p
         assert int(row["sequences"]) == figures["sequences"] and int(row["count"]) > 0
 
 
-def test_objective_none_scores_masked_tokens_alone(scene, capsys):
-    assert run([*on_corpus(scene, scene.pretrained), "--objective", "none"]) == 0
-    output = capsys.readouterr().out
-    assert "MLM" in output and "NSP" not in output and "SOP" not in output
-
-
 def test_sequences_without_a_second_segment_are_reported(scene, capsys):
     assert run([*on_corpus(scene, scene.pretrained), "--max-length", "8"]) == 0
     assert "none of these sequences has two segments" in capsys.readouterr().out
@@ -165,27 +159,6 @@ def test_a_model_of_another_tokenizer_is_refused_by_name(scene, tmp_path, capsys
     assert run(on_corpus(scene, scene.pretrained, foreign)) == 78
     output = capsys.readouterr()
     assert f"{foreign}: has tokenizer" in output.err and not output.out
-
-
-def test_masks_depend_on_max_ngram_and_not_on_the_model(scene, changed, capsys):
-    other = changed(scene.pretrained)
-    tensors = load_file(other / "model.safetensors")
-    tensors["albert.pooler.bias"] += 1
-    tensors["albert.embeddings.word_embeddings.weight"] *= 0.9
-    save_file(tensors, other / "model.safetensors")
-    reports = {}
-    for ngram in (1, 3):
-        flags = ["--max-ngram", str(ngram), "--max-length", "24", "--json"]
-        assert run([*on_corpus(scene, other), *flags]) == 0
-        alone = json.loads(capsys.readouterr().out)
-        assert run([*on_corpus(scene, scene.pretrained, other), *flags]) == 0
-        reports[ngram] = json.loads(capsys.readouterr().out)
-        assert reports[ngram]["max_ngram"] == ngram and alone["models"] == reports[ngram]["models"][1:]
-        scores = [model["scores"]["masked_tokens"] for model in reports[ngram]["models"]]
-        assert scores[0]["baseline"] == scores[1]["baseline"] and scores[0]["loss"] != scores[1]["loss"]
-    assert reports[1]["models"][0]["scores"]["masked_tokens"] != reports[3]["models"][0]["scores"]["masked_tokens"]
-    assert run([*on_corpus(scene, scene.pretrained), "--max-ngram", "1"]) == 0
-    assert "single words masked" in capsys.readouterr().out
 
 
 def test_a_classifier_with_a_random_pooler_is_refused(scene, changed, capsys):

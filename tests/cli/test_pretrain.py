@@ -5,13 +5,9 @@ import re
 import shlex
 
 import pytest
-import torch
-import transformers
 
-from albert.checkpoints.model_directory import open_model
 from albert.cli.main import run
 from albert.experiments.quickstart import load_chapters
-from albert.model.packing import pack
 from albert.pretraining.recipe import PretrainingRecipe
 from albert.runtime.json_files import load_json, read_journal
 from albert.text.shards import TokenCorpus
@@ -72,24 +68,6 @@ def test_the_suggested_command_has_a_held_out_sentence(finished, corpus, capsys)
     text = held_out.tokenizer().decode(held_out.read(0, held_out.n_tokens).tolist())
     assert masked and before in text and after in text
     assert run(words) == 0 and json.dumps(words[-1]) in (finished / "model" / "README.md").read_text(encoding="utf-8")
-
-
-def test_transformers_opens_the_model_and_gives_the_same_logits(finished):
-    theirs, loading = transformers.AlbertForPreTraining.from_pretrained(
-        finished / "model", output_loading_info=True, attn_implementation="eager"
-    )
-    assert not loading["missing_keys"] and not loading["unexpected_keys"]
-    ours = open_model(finished / "model", "pretraining").model
-    tokenizer = transformers.AutoTokenizer.from_pretrained(finished / "model")
-    encoded = tokenizer("It was a [MASK] day.", "The sun had just gone down.", return_tensors="pt")
-    assert encoded["input_ids"][0].tolist().count(tokenizer.mask_token_id) == 1
-    ids, types = encoded["input_ids"], encoded["token_type_ids"]
-    with torch.inference_mode():
-        expected = theirs.eval()(input_ids=ids, token_type_ids=types)
-        packed = pack([ids[0].numpy()], [types[0].numpy()])
-        logits = ours(packed, torch.arange(packed.n_tokens))
-    assert float((logits.masked_tokens - expected.prediction_logits[0]).abs().max()) <= 1e-5
-    assert float((logits.sentence_order - expected.sop_logits).abs().max()) <= 1e-5
 
 
 def test_evaluate_pretraining_gives_the_figures_of_the_run(finished, corpus, tmp_path, capsys):

@@ -12,17 +12,6 @@ from albert.runtime.manifest import verify_directory
 TEXTS = ["The capital of France is [MASK].", "She opened the [MASK] and went into the house.", "He was born in [MASK]."]
 
 
-def test_quantised_tiny_fills_masks_alike(checkout, tmp_path):
-    source = checkout / "models" / "tiny"
-    assert run(["quantize", str(source), "--output", str(tmp_path / "int8")]) == 0
-    original, quantised = (albert.load(path, "cpu", precision="fp32") for path in (source, tmp_path / "int8"))
-    for text in TEXTS:
-        likely = {guess["token"]: guess["score"] for guess in original.fill_mask(text, top_k=3)}
-        scores = {guess["token"]: guess["score"] for guess in quantised.fill_mask(text, top_k=20)}
-        for token, score in likely.items():
-            assert scores[token] == pytest.approx(score, abs=0.05)
-
-
 def test_a_quantised_or_converted_classifier_keeps_its_examples_and_answers_alike(checkout, scene, tmp_path, capsys):
     model = tmp_path / "run" / "model"
     rows = ("--train", str(scene.tables / "train.csv"), "--dev", str(scene.tables / "dev.csv"))

@@ -100,17 +100,6 @@ def test_whole_words_are_masked_and_no_special_pieces(root):
     assert continuations > 20
 
 
-def test_transformers_opens_the_model_with_its_tokenizer(root):
-    model = root / "run" / "model"
-    theirs = transformers.AutoTokenizer.from_pretrained(model)
-    ours = load_tokenizer(model)
-    text = "他们在GPU上说话，Café。"
-    assert type(theirs).__name__ == "BertTokenizer"
-    assert theirs(text)["input_ids"] == [ours.cls_id, *ours.encode(text), ours.sep_id]
-    config = transformers.AlbertForPreTraining.from_pretrained(model).config
-    assert (config.pad_token_id, config.bos_token_id, config.eos_token_id) == (1, ours.cls_id, ours.sep_id)
-
-
 def test_masks_are_filled_as_by_transformers(root, capsys):
     model = root / "run" / "model"
     text = "中国人[MASK]在GPU上。"
@@ -164,16 +153,3 @@ def test_a_foreign_tokenizer_is_refused(source, command, message, foreign, root,
     code, error = refused(capsys, *(word.format(**paths) for word in command.split()))
     assert (code, message in error) == (65, True), error
     assert not (tmp_path / "out").exists()
-
-
-def test_a_run_is_not_resumed_with_a_corpus_of_another_tokenizer(root, tmp_path, capsys):
-    """Text and number of pieces are equal; only the fingerprint differs."""
-    (tmp_path / "vocab.txt").write_text("\n".join(swapped(PIECES)), encoding="utf-8")
-    prepare = ["prepare", root / "text", "--tokenizer", tmp_path / "vocab.txt", "--language", "zh"]
-    prepare += ["--output", tmp_path / "corpus", "--held-out", "0.2", "--workers", "1"]
-    assert run([str(argument) for argument in prepare]) == 0
-    shutil.copytree(root / "run", tmp_path / "run")
-    shutil.rmtree(tmp_path / "run" / "model")
-    arguments = ["--data", tmp_path / "corpus", "--output", tmp_path / "run", *TINY]
-    code, error = refused(capsys, "pretrain", "quickstart", *arguments)
-    assert (code, "this run was started with the corpus" in error, "now it is" in error) == (78, True, True)

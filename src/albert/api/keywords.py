@@ -248,12 +248,11 @@ def suggestion(name: str, known: Collection[str]) -> str | None:
     if hint is not None and (not (named := re.findall(r"--[a-z-]+", hint)) or any(option in known for option in named)):
         return hint
     aliases = {alias for alias in (*TRANSFORMERS_NAMES, *SAME_THING) if canonical_name(alias, known)}
-    # Compared without the dashes, which all of them have.
-    plain = {option[2:]: option for option in sorted({*known, *aliases})}
-    typed, own = name.strip("-").lower(), sorted(option[2:] for option in known)
-    for candidates, cutoff in ((own, 0.75), (plain, 0.7), (own, 0.6)):
-        if close := difflib.get_close_matches(typed, candidates, n=1, cutoff=cutoff):
-            return f"did you mean {canonical_name(plain[close[0]], known)!r}?"
+    typed = name.lower().replace("--", "")  # compared without the dashes, which all of them have
+    for candidates, cutoff in ((known, 0.75), ({*known, *aliases}, 0.6)):
+        plain = sorted(option[2:] for option in candidates)
+        if close := difflib.get_close_matches(typed, plain, n=1, cutoff=cutoff):
+            return f"did you mean {canonical_name(f'--{close[0]}', known)!r}?"
     return None
 
 

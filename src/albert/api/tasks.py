@@ -234,14 +234,22 @@ def evaluations(options: Evaluate) -> Iterator[EvaluateResult]:
 
     A result is yielded after its files are written.
     """
-    if not options.model:
-        raise UsageError("--model", "is empty", "give a directory, or a Hub id")
+    for name in ("model", "precision"):
+        if not getattr(options, name):
+            raise UsageError(f"--{name}", "is empty", "see albert evaluate --help")
     if options.task == PRETRAINING:
         results = iter([_evaluate_pretraining(options)])
-    elif options.depths.makes_table:
-        results = iter([_evaluate_depths(options)])
+    elif flags := flags_set(options, "json", "csv"):
+        raise UsageError(flags[0], f"requires the task {PRETRAINING}", "--results writes the scores of a task as JSON")
+    elif not options.depths.makes_table and len(options.precision) == 1 and options.precision != ("int8",):
+        results = _evaluate_splits(options)
     else:
-        results = _evaluate_task(options)
+        what = "--depth" if options.depths.makes_table else "--precision"
+        if flags := flags_set(options, "predictions", "submission"):
+            raise UsageError(flags[0], f"requires a single {what}", "compare several without it")
+        if len(options.model) > 1:
+            raise UsageError("--model", f"several of {what} require one model", "name one")
+        results = _compare_depths(options) if options.depths.makes_table else _compare_precisions(options)
     for result in results:
         if options.results is not None:
             save_json(options.results, result.report)
@@ -272,16 +280,9 @@ def _evaluate_pretraining(options: Evaluate) -> EvaluateResult:
     return EvaluateResult(scores=scores, baseline=baseline, report=report, found=found)
 
 
-def _evaluate_task(options: Evaluate) -> Iterator[EvaluateResult]:
-    if flags := flags_set(options, "json", "csv"):
-        raise UsageError(flags[0], f"requires the task {PRETRAINING}", "--results writes the scores of a task as JSON")
-    task = _task(options)
-    splits = _splits(options, task)
-    if len(options.precision) == 1 and options.precision != ("int8",):
-        precision = _single_precision(options)
-        yield from (_evaluate_split(options, task, split, precision) for split in splits)
-    else:
-        yield from _compare_precisions(options, task, splits[0])
+def _evaluate_splits(options: Evaluate) -> Iterator[EvaluateResult]:
+    task, precision = _task(options), _single_precision(options)
+    yield from (_evaluate_split(options, task, split, precision) for split in _splits(options, task))
 
 
 def _splits(options: Evaluate, task: Task) -> tuple[str, ...]:
@@ -328,16 +329,11 @@ def _evaluate_split(options: Evaluate, task: Task, split: str, precision: Precis
     return EvaluateResult(scores=together.scores, baseline=together.baseline, report=report, found=scored)
 
 
-def _compare_precisions(options: Evaluate, task: Task, split: str) -> Iterator[EvaluateResult]:
-    if flags := flags_set(options, "predictions", "submission"):
-        raise UsageError(flags[0], "requires a single precision, fp32 or bf16", "compare precisions without it")
-    model, *others = options.model
-    if others:
-        raise UsageError("--precision", "several are compared for one model", "name one model")
+def _compare_precisions(options: Evaluate) -> Iterator[EvaluateResult]:
     if options.depths.depth:
         raise UsageError("--depth", "requires a single precision", "name fp32 or bf16")
-    if not options.precision:
-        raise UsageError("--precision", "is empty", "choose among fp32, bf16 and int8")
+    task, model = _task(options), options.model[0]
+    split = _splits(options, task)[0]
     found = precision_scores(
         task,
         model,
@@ -393,19 +389,14 @@ def _model_options(options: Evaluate) -> dict[str, Any]:
     return {name: getattr(options, name) for name in ("device", "max_length", "revision")} | {"overrides": overrides}
 
 
-def _evaluate_depths(options: Evaluate) -> EvaluateResult:
-    if flags := flags_set(options, "predictions", "submission"):
-        raise UsageError(flags[0], "requires a single --depth", "name one --depth and no --patience")
-    model, *others = options.model
-    if others:
-        raise UsageError("--model", f"names {len(options.model)} models, several depths require one", "name one")
+def _compare_depths(options: Evaluate) -> Iterator[EvaluateResult]:
     if options.depths.rounds < 1:
         raise UsageError("--rounds", f"is {options.depths.rounds}, at least 1 is needed")
     if len(options.precision) != 1:
         raise UsageError("--precision", "must be a single one here", "compare precisions at one --depth")
     found = depth_curve(
         _task(options),
-        model,
+        options.model[0],
         options.data or Path(),
         options.split or "dev",
         depths=options.depths.depth,
@@ -418,7 +409,7 @@ def _evaluate_depths(options: Evaluate) -> EvaluateResult:
         draw_curve(found, options.depths.curve)
         write_curve(found, options.depths.curve.with_suffix(".csv"))
     scores = found.points[0].scores
-    return EvaluateResult(scores=scores, baseline=found.baseline, report=found.to_json(), found=found)
+    yield EvaluateResult(scores=scores, baseline=found.baseline, report=found.to_json(), found=found)
 
 
 def _task(options: Evaluate) -> Task:

@@ -492,12 +492,13 @@ def test_one_of_many_concurrent_threads_gets_the_lock(tmp_path):
 
 
 def test_locked_directory_excludes_other_threads_and_processes(tmp_path):
-    with locked(tmp_path, "this run"), try_locked(tmp_path) as again:
+    with locked(tmp_path, "this run") as release, try_locked(tmp_path) as again:
         assert again is None
         with pytest.raises(CannotCreate, match="another process or thread is working in this run"):
             locked(tmp_path, "this run").__enter__()
         assert not process_can_lock(tmp_path / ".lock")
-    assert process_can_lock(tmp_path / ".lock")
+        release()
+        assert process_can_lock(tmp_path / ".lock")
 
 
 def test_lock_of_a_killed_process_is_free(tmp_path):
@@ -509,12 +510,6 @@ def test_lock_of_a_killed_process_is_free(tmp_path):
     os.waitpid(child, 0)
     lock_file(path).remove()
     assert not path.exists()
-
-
-def test_directory_lock_can_be_released_inside_the_block(tmp_path):
-    with locked(tmp_path, "this run") as release:
-        release()
-        assert process_can_lock(tmp_path / ".lock")
 
 
 def test_lock_file_removed_between_open_and_lock_is_locked_anew(tmp_path, monkeypatch):

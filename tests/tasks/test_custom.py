@@ -86,9 +86,7 @@ def test_large_sets_are_sampled_or_left_out(monkeypatch):
 
 def test_reasons_for_leaving_out():
     two, many = Choice(("a", "b"), "y"), Choice(tuple(map(str, range(300))), "y")
-    rows = examples(lambda colour, thing: 0)
-    assert "one class" in linear_baseline(declared(two, (accuracy,)), rows, rows).left_out
-    assert "300 labels" in linear_baseline(declared(many, (accuracy,)), rows, rows).left_out
-    blank = [Example(str(n), "", ("?!",), n % 2) for n in range(6)]
-    assert "no words" in linear_baseline(declared(two, (accuracy,)), blank, blank).left_out
+    same, blank = examples(lambda colour, thing: 0), [Example(str(n), "", ("?!",), n % 2) for n in range(6)]
+    for target, rows, reason in ((two, same, "one class"), (many, same, "300 labels"), (two, blank, "no words")):
+        assert reason in linear_baseline(declared(target, (accuracy,)), rows, rows).left_out
     assert linear_baseline(DECLARED["race"], [], []) is None

@@ -90,7 +90,6 @@ def tagging(labels):
 TYPES = ("PER", "LOC", "a-b")
 IOB2 = ("O", *(f"{prefix}-{kind}" for prefix in "BI" for kind in TYPES))
 IOBES = (*IOB2, *(f"{prefix}-{kind}" for prefix in "ES" for kind in TYPES))
-SENTENCES = st.lists(st.lists(st.sampled_from(IOBES), max_size=12), min_size=1, max_size=6)
 
 
 @given(
@@ -167,19 +166,6 @@ def test_plain_tags():
     assert run_scores([["PER", "O"]], [["PER", "PER"]])["entity_f1"] == 0.0
     scores = word_scores([["NOUN", "VERB"], ["NOUN"]], [["NOUN", "NOUN"], ["NOUN"]])
     assert scores == {"tag_accuracy": pytest.approx(200 / 3), "tag_macro_f1": pytest.approx(40.0)}
-
-
-@given(SENTENCES, st.randoms(use_true_random=False))
-def test_label_and_sentence_order_do_not_matter(gold, randomness):
-    predicted = [[randomness.choice(IOBES) if randomness.random() < 0.3 else tag for tag in tags] for tags in gold]
-    order = list(range(len(gold)))
-    randomness.shuffle(order)
-    expected = entity_scores(gold, predicted)
-    assert entity_scores([gold[i] for i in order], [predicted[i] for i in order]) == expected
-    shuffled = randomness.sample(IOBES, len(IOBES))
-    constant = [baseline_scores(tagging(labels), [tuple(tags) for tags in gold]) for labels in (IOBES, shuffled)]
-    assert constant[0] == constant[1]
-    assert set(constant[0]) == set(expected)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -310,15 +296,9 @@ def by_definition(gold, predicted):
 
 
 @given(SETS)
-def test_multi_label_scores_follow_the_definition(pairs):
+def test_multi_label_scores_and_baseline_follow_the_definition(pairs):
     gold, predicted = (np.array([pair[side] for pair in pairs], bool) for side in (0, 1))
-    scores = multi_label_scores(gold, predicted)
-    assert scores == pytest.approx(by_definition(gold, predicted), abs=1e-12)
-
-
-@given(SETS)
-def test_multi_label_baseline_is_the_best_constant(pairs):
-    gold = np.array([pair[0] for pair in pairs], bool)
+    assert multi_label_scores(gold, predicted) == pytest.approx(by_definition(gold, predicted), abs=1e-12)
     n = gold.shape[1]
     labels = Labels(tuple(f"label {i}" for i in range(n)), "about")
     task = replace(DECLARED["sst-2"], target=labels, metrics=(multi_label_scores,))

@@ -106,15 +106,6 @@ def test_scores_equal_saved_official_scores():
             assert found == pytest.approx(expected, abs=1e-12)  # sums are more exact in Python 3.12 than in 3.11
 
 
-def test_order_of_questions_does_not_matter():
-    for seed in range(50):
-        dataset, *predictions = drawn(seed, may_be_absent=True)
-        reversed_dataset = [{"paragraphs": [{"qas": dataset[0]["paragraphs"][0]["qas"][::-1]}]}]
-        first, second = (ours_2(data, *predictions) for data in (dataset, reversed_dataset))
-        names = [name for name in first if "best" not in name]  # the best threshold depends on the order of ties
-        assert [first[name] for name in names] == pytest.approx([second[name] for name in names])
-
-
 if __name__ == "__main__":
     written = [theirs(scripts(), seed) for seed in range(SAVED_DRAWS)]
     SAVED.write_text(json.dumps(written) + "\n", encoding="utf-8")

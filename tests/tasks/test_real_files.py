@@ -13,24 +13,10 @@ from albert.tasks.submission import DECLARED
 from albert.tasks.task import Score, Span
 from albert.text.tokenizer_loading import load_tokenizer
 
-OFFICIAL = {
-    ("cola", "train"): 8551,
-    ("cola", "dev"): 1043,
-    ("sst-2", "train"): 67349,
-    ("sst-2", "dev"): 872,
-    ("mrpc", "train"): 3668,
-    ("mrpc", "dev"): 408,
-    ("sts-b", "train"): 5749,
-    ("sts-b", "dev"): 1500,
-    ("qnli", "dev"): 5463,
-    ("rte", "train"): 2490,
-    ("rte", "dev"): 277,
-    ("wnli", "train"): 635,
-    ("wnli", "dev"): 71,
-    ("mnli", "dev"): 9815,
-    ("squad-1.1", "dev"): 10570,
-    ("squad-2.0", "dev"): 11873,
-}
+TRAIN = {"cola": 8551, "sst-2": 67349, "mrpc": 3668, "sts-b": 5749, "rte": 2490, "wnli": 635}
+DEV = {"cola": 1043, "sst-2": 872, "mrpc": 408, "sts-b": 1500, "qnli": 5463, "rte": 277, "wnli": 71, "mnli": 9815}
+DEV |= {"squad-1.1": 10570, "squad-2.0": 11873}
+OFFICIAL = {(task, split): rows for split, sizes in (("train", TRAIN), ("dev", DEV)) for task, rows in sizes.items()}
 OTHERS = {  # in the layout of a task
     ("squad-1.1", "squad/train-v1.1-subset.json.gz"): 8180,
     ("squad-2.0", "squad/train-v2.0-subset.json.gz"): 4719,

@@ -14,7 +14,7 @@ import pytest
 from albert.runtime.errors import AlbertError, DamagedData, InvalidConfiguration, MissingInput, Unavailable, UsageError
 from albert.text import corpus as corpus_module
 from albert.text import readers
-from albert.text.corpus import find_corpus_files, read_corpus, read_files
+from albert.text.corpus import find_corpus_files, read_corpus
 from albert.text.readers import CorpusReport, Reading, open_corpus_file
 
 COMPRESS = {".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress}
@@ -111,20 +111,6 @@ def test_order_of_files_does_not_depend_on_the_file_system(tmp_path, monkeypatch
     assert names(tmp_path) == expected == ["a/y.txt", "a/z.txt", "b.txt", "c.txt", "é.txt"]
 
 
-def test_error_names_a_folder_that_cannot_be_searched(tmp_path, monkeypatch):
-    write(tmp_path / "locked" / "b.txt", "two")
-    listdir = os.listdir
-
-    def refuse(path):
-        if str(path).endswith("locked"):
-            raise PermissionError(13, "Permission denied", str(path))
-        return listdir(path)
-
-    monkeypatch.setattr(os, "listdir", refuse)
-    with pytest.raises(MissingInput, match="locked: Permission denied"):
-        texts(tmp_path)
-
-
 @pytest.mark.parametrize(
     "address", ["hf://name:train", "hf://owner/name", "hf://owner/name/a/b/c:train", "hf:owner/name:train", "hf://a/b:"]
 )
@@ -195,13 +181,6 @@ def test_counts_add_up(tmp_path):
         "1 files without a document",
         "1 half surrogates replaced by U+FFFD",
     ]
-
-
-def test_files_without_documents_are_no_error_in_read_files(tmp_path):
-    report = CorpusReport()
-    files = find_corpus_files([write(tmp_path / "a.txt", " ")]).files
-    assert list(read_files(files, report=report)) == []
-    assert report.documents_in == 1
 
 
 def test_reading_is_lazy(tmp_path):

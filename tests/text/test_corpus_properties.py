@@ -6,7 +6,6 @@ import gzip
 import io
 import json
 import lzma
-from xml.sax.saxutils import escape
 
 import pytest
 from hypothesis import given
@@ -75,13 +74,6 @@ def test_written_texts_are_read(reader, kind, ending, texts):
     assert report.documents_in == len(texts)
 
 
-@given(text=st.text(alphabet=st.characters(exclude_categories=("Cs",), exclude_characters="\0\ufeff"), min_size=1))
-def test_a_file_is_one_document(reader, text):
-    documents, report = reader("a.txt", text.encode())
-    assert documents == ([] if text.isspace() else [text])
-    assert report.documents_in == 1
-
-
 @given(
     blocks=st.lists(
         st.lists(st.text(alphabet="ab é", min_size=1).filter(str.strip), min_size=1, max_size=3), max_size=4
@@ -101,19 +93,6 @@ def test_blocks_between_blank_lines_and_lines_are_documents(reader, blocks, end,
 def test_field_of_tsv_is_read_literally(reader, rows):
     data = "".join(f"{number}\t{row}\r\n" for number, row in enumerate(rows))
     assert reader("a.tsv", f"number\ttext\n{data}".encode())[0] == rows
-
-
-@given(
-    articles=st.lists(
-        st.text(alphabet=st.characters(categories=("Lu", "Ll", "Lo", "Nd"))).map(lambda word: f"{word} . é & < b"),
-        max_size=4,
-    )
-)
-def test_prose_of_articles_is_read(reader, articles):
-    pytest.importorskip("mwparserfromhell", reason="needs the extra [wikipedia]: mwparserfromhell")
-    pages = (f"<page><ns>0</ns><revision><text>{escape(text)}</text></revision></page>" for text in articles)
-    documents, _ = reader("a.xml", f"<mediawiki>{''.join(pages)}</mediawiki>".encode())
-    assert documents == [" ".join(text.split()) for text in articles]
 
 
 @pytest.mark.parametrize("kind", ["txt", "jsonl", "csv"])
@@ -149,14 +128,3 @@ def test_noise_is_read_or_raises_one_line(reader, suffix, data, documents, bad_u
         reader(f"a{suffix}", data, documents=documents, bad_utf8=bad_utf8, max_document_bytes=limit)
     except AlbertError as error:
         assert "\n" not in str(error)
-
-
-@given(parts=st.lists(st.sampled_from([b"one ", b"\xff", "é".encode(), b"\xe2\x82"]), min_size=1))
-def test_bad_utf8_is_replaced_or_skipped(reader, parts):
-    data = b"".join(parts)
-    is_valid = data.decode("utf-8", "ignore").encode() == data
-    replaced, report = reader("a.txt", data, bad_utf8="replace")
-    assert replaced == [data.decode("utf-8", "replace")]
-    assert bool(report.noted) == (not is_valid)
-    skipped, report = reader("a.txt", data, bad_utf8="skip")
-    assert (skipped, report.dropped) == (([data.decode()], {}) if is_valid else ([], {"not UTF-8": 1}))

@@ -147,13 +147,6 @@ def test_page_without_an_end_is_refused(tmp_path):
         read(path, max_document_bytes=1000)
 
 
-def test_long_article_is_divided(tmp_path):
-    report = CorpusReport()
-    path = dump(tmp_path / "a.xml", page("A", "One two. Three four."))
-    assert read(path, report, max_document_bytes=12) == ["One two. ", "Three four."]
-    assert report.cuts == 1
-
-
 def test_pages_are_freed_after_they_are_read(tmp_path):
     from albert.text import wikipedia_reader
     from albert.text.corpus import find_corpus_files

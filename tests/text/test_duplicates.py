@@ -33,7 +33,7 @@ from albert.text.duplicates import (
     text_hash,
 )
 from albert.text.executors import KEPT_NAME, PreparationSettings, UnitJob, read_unit
-from albert.text.prepare import estimate_preparation, prepare
+from albert.text.prepare import prepare
 from albert.text.readers import CorpusReport
 from albert.text.shards import TokenCorpus
 
@@ -275,11 +275,3 @@ def test_command_prints_what_it_dropped(folder, tokenizer_directory, tmp_path, c
     output = " ".join(capsys.readouterr().out.split())
     assert "12 documents dropped: duplicate of an earlier document" in output
     assert "12 documents dropped: nearly a duplicate of an earlier document" in output
-
-
-def test_estimate_counts_two_passes_over_the_text(folder, tokenizer, monkeypatch):
-    clock = itertools.count()  # each call is a second later
-    monkeypatch.setattr("albert.text.prepare.time.perf_counter", lambda: next(clock))
-    files = find_corpus_files([folder])[0]
-    once, twice = (estimate_preparation(files, tokenizer, settings(kind), 1).seconds for kind in ("keep", "near"))
-    assert twice == 2 * once

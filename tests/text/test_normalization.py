@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.text.helpers import texts
 
-from albert.text.normalization import _normalize_aligned, character_table, normalize, normalize_words
+from albert.text.normalization import character_table, normalize, normalize_aligned, normalize_words
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def test_text_is_normalised_as_in_the_reference(text, expected):
 @example("```", True, False)
 @example("'''' ``", True, False)
 def test_alignment_is_ordered_and_names_the_source_of_each_character(text, lower_case, keep_accents):
-    aligned = _normalize_aligned(text, character_table(lower_case, keep_accents, True))
+    aligned = normalize_aligned(text, character_table(lower_case, keep_accents, True))
     assert " ".join(aligned.text.split()) == normalize(text, lower_case, keep_accents)
     assert list(aligned.starts) == sorted(aligned.starts)
     assert list(aligned.ends) == sorted(aligned.ends)

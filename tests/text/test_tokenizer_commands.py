@@ -6,30 +6,10 @@ import re
 import shlex
 
 import pytest
-from tests.text.helpers import write_jsonl
 
 from albert.cli import data as command
 from albert.runtime.errors import CannotCreate, DamagedData, MissingInput, UsageError
-from albert.text.shards import TokenCorpus
 from albert.text.tokenizer_loading import load_tokenizer
-
-
-def test_tokenizer_is_trained_and_a_corpus_prepared(documents, tmp_path, capsys):
-    folder, words, data = tmp_path / "my corpus", tmp_path / "words", tmp_path / "data [1]"
-    folder.mkdir()
-    write_jsonl(folder / "a.jsonl", [*documents, ""])
-    assert command.tokenizer_main(["train", str(folder), "--output", str(words), "--vocab-size", "300"]) == 0
-    output = capsys.readouterr().out
-    assert "read 151 documents" in output
-    assert "1 documents dropped: empty" in output
-    assert f"next: albert prepare '{folder}' --tokenizer {words}" in output
-    options = ["--tokenizer", str(words), "--output", str(data), "--held-out", "0.2", "--workers", "1"]
-    assert command.prepare_main([str(folder), *options]) == 0
-    output = capsys.readouterr().out
-    assert "1 documents dropped: empty" in output
-    assert "data [1] is ready" in output
-    assert TokenCorpus.open(data, "held_out").tokenizer_fingerprint == load_tokenizer(words).fingerprint
-
 
 TEXT = "  Bating, ``CAFÉ'' 2010, ½\u200b [MASK] 中文"
 
@@ -163,12 +143,6 @@ def test_convert_changes_the_settings_of_a_tokenizer(run, path, tmp_path):
     output = run("convert", path, "--output", reference, "--preprocessing", "reference")
     assert "the original code is followed" in output
     assert load_tokenizer(reference).reference
-
-
-def test_help_of_train_has_an_example(capsys):
-    with pytest.raises(SystemExit):
-        command.tokenizer_main(["train", "--help"])
-    assert "Example:\n  albert tokenizer train" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("name", ["encode", "decode", "convert"])

@@ -407,7 +407,7 @@ def train(args: TrainTokenizer) -> None:
         f"read {read.documents_in:,} documents, {read.bytes_in / 1e6:,.1f} MB of text, {read.files} files",
         *read.remarks(),
         f"used {used.documents_used:,} documents, {used.bytes_used / 1e6:,.1f} MB of text,"
-        f" {used.sentences_used:,} of {used.sentences:,} sentences",
+        f" {min(used.sentences, args.sentences):,} of {used.sentences:,} sentences",
     ]
     if used.sentences_cut:
         lines.append(f"{used.sentences_cut:,} sentences too long for SentencePiece, cut")

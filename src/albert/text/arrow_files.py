@@ -5,6 +5,7 @@ Needs `pyarrow`, and `datasets` for the Hub. A corpus is read in batches of rows
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -51,8 +52,6 @@ TEXT_TYPES = (
     pa.types.is_binary_view,
     pa.types.is_null,
 )
-DAMAGE_ERRORS = (OSError, ValueError, LookupError, TypeError, AttributeError, pa.ArrowException, MemoryError)
-"""What libraries raise for a damaged file."""
 
 
 def _values(
@@ -72,13 +71,20 @@ def _values(
             yield decode(data, f"{path}:{row}", reading, report)
 
 
-def damage_error(error: Exception, path: object, kind: str) -> AlbertError:
-    """Translate one of `DAMAGE_ERRORS`: a damaged file, a disk error, or too little memory."""
-    if isinstance(error, OSError) and error.errno is not None:
-        return MissingInput(path, error.strerror or "cannot be read")
-    if isinstance(error, MemoryError):
-        return OutOfResources(path, "asks for more memory than there is; it may be damaged")
-    return DamagedData(path, f"damaged {kind} ({' '.join(str(error).split())[:200]})", "fetch or write it again")
+@contextmanager
+def _damage_refused(path: object, kind: str) -> Iterator[None]:
+    """Translate what libraries raise: for a damaged file, a disk error, or too little memory."""
+    try:
+        yield
+    except AlbertError:
+        raise
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, pa.ArrowException, MemoryError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise MissingInput(path, error.strerror or "cannot be read") from error
+        if isinstance(error, MemoryError):
+            raise OutOfResources(path, "asks for more memory than there is; it may be damaged") from error
+        why = f"damaged {kind} ({' '.join(str(error).split())[:200]})"
+        raise DamagedData(path, why, "fetch or write it again") from error
 
 
 # ---- Parquet files: one column for a corpus, all columns for a table -----------------------------------------------
@@ -109,19 +115,16 @@ def _parquet_batches(
     file: CorpusFile, name: object, rows: int, column: str | None = None
 ) -> Iterator[tuple[pa.RecordBatch, Any]]:
     """Yield batches of rows, of one column or of all, each with the opened file."""
-    with open_corpus_file(file) as (content, _):
-        try:
-            parquet = pyarrow.parquet.ParquetFile(content)
-            names = parquet.schema_arrow.names
-            if column is not None:
-                check_column(name, names, column)
-            elif len(set(names)) != len(names):
-                raise DamagedData(name, "two columns have the same name")
-            columns = None if column is None else [column]
-            for batch in parquet.iter_batches(rows, columns=columns, use_threads=False):
-                yield batch, parquet
-        except DAMAGE_ERRORS as error:
-            raise damage_error(error, name, "Parquet file") from error
+    with open_corpus_file(file) as (content, _), _damage_refused(name, "Parquet file"):
+        parquet = pyarrow.parquet.ParquetFile(content)
+        names = parquet.schema_arrow.names
+        if column is not None:
+            check_column(name, names, column)
+        elif len(set(names)) != len(names):
+            raise DamagedData(name, "two columns have the same name")
+        columns = None if column is None else [column]
+        for batch in parquet.iter_batches(rows, columns=columns, use_threads=False):
+            yield batch, parquet
 
 
 def _class_names(metadata: Mapping[bytes, bytes]) -> dict[str, list[str]]:
@@ -180,20 +183,17 @@ def _hub_batches(file: CorpusFile, reading: Reading, report: CorpusReport) -> It
             yield table.column(0)
     except AlbertError:
         raise
-    except (HTTPError, HFValidationError, *DAMAGE_ERRORS) as error:
-        raise _hub_error(error, file.name) from error
-
-
-def _hub_error(error: Exception, name: str) -> AlbertError:
-    message = " ".join(str(error).split())[:200]
-    if isinstance(error, RepositoryNotFoundError | RevisionNotFoundError):
-        return Unavailable(name, "no such public data set, or revision of it, on the Hub", "set HF_TOKEN for others")
-    if isinstance(error, pa.ArrowException):
-        return damage_error(error, name, "file of the data set")
-    if isinstance(error, ValueError):
-        return UsageError(name, f"cannot be read ({message})", "write hf://OWNER/NAME[/CONFIG][@REVISION]:SPLIT")
-    why = "HF_HUB_OFFLINE is set" if constants.HF_HUB_OFFLINE else f"the Hub cannot be reached ({message})"
-    return Unavailable(name, why, "download it (`hf download --repo-type dataset`) and name its files")
+    except (RepositoryNotFoundError, RevisionNotFoundError) as error:
+        why = "no such public data set, or revision of it, on the Hub"
+        raise Unavailable(file.name, why, "set HF_TOKEN for others") from error
+    except (HFValidationError, ValueError, pa.ArrowException) as error:
+        why = f"cannot be read ({' '.join(str(error).split())[:200]})"
+        raise UsageError(file.name, why, "write hf://OWNER/NAME[/CONFIG][@REVISION]:SPLIT") from error
+    except (HTTPError, OSError, LookupError, TypeError, AttributeError, MemoryError) as error:
+        why = f"the Hub cannot be reached ({' '.join(str(error).split())[:200]})"
+        why = "HF_HUB_OFFLINE is set" if constants.HF_HUB_OFFLINE else why
+        remedy = "download it (`hf download --repo-type dataset`) and name its files"
+        raise Unavailable(file.name, why, remedy) from error
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -230,26 +230,21 @@ def _saved_parts(folder: Path) -> list[Path]:
 
 def _saved_batches(part: Path, reading: Reading) -> Iterator[tuple[pa.Array, int]]:
     """Yield batches of the column with the number of bytes read."""
-    try:
-        with open_input(part) as stream:
-            # pyarrow does not notice that a file is cut between two batches
-            stream.seek(-min(len(_END_OF_STREAM), part.stat().st_size), 2)
-            if stream.read() != _END_OF_STREAM:
-                raise DamagedData(part, "damaged Arrow file (it ends too early)", "fetch or write it again")
-            stream.seek(0)
-            columns = pyarrow.ipc.open_stream(stream).schema.names
-            check_column(part, columns, reading.text_field)
-            stream.seek(0)
-            options = pyarrow.ipc.IpcReadOptions(included_fields=[columns.index(reading.text_field)], use_threads=False)
-            for batch in pyarrow.ipc.open_stream(stream, options=options):
-                column = batch.column(0)
-                column = column.view(pa.binary()) if pa.types.is_string(column.type) else column
-                column.validate(full=True)
-                yield column, stream.tell()
-    except AlbertError:
-        raise
-    except DAMAGE_ERRORS as error:
-        raise damage_error(error, part, "Arrow file") from error
+    with _damage_refused(part, "Arrow file"), open_input(part) as stream:
+        # pyarrow does not notice that a file is cut between two batches
+        stream.seek(-min(len(_END_OF_STREAM), part.stat().st_size), 2)
+        if stream.read() != _END_OF_STREAM:
+            raise DamagedData(part, "damaged Arrow file (it ends too early)", "fetch or write it again")
+        stream.seek(0)
+        columns = pyarrow.ipc.open_stream(stream).schema.names
+        check_column(part, columns, reading.text_field)
+        stream.seek(0)
+        options = pyarrow.ipc.IpcReadOptions(included_fields=[columns.index(reading.text_field)], use_threads=False)
+        for batch in pyarrow.ipc.open_stream(stream, options=options):
+            column = batch.column(0)
+            column = column.view(pa.binary()) if pa.types.is_string(column.type) else column
+            column.validate(full=True)
+            yield column, stream.tell()
 
 
 # ---- Parquet as output of predictions ------------------------------------------------------------------------------
@@ -303,11 +298,8 @@ def input_schema(file: CorpusFile, columns: Sequence[str]) -> pa.Schema:
     """Return the schema of an input that is not JSON: of a Parquet file its own, else text."""
     if file.kind != "Parquet":
         return pa.schema([(name, pa.string()) for name in columns])
-    with open_corpus_file(file) as (content, _):
-        try:
-            return pyarrow.parquet.ParquetFile(content).schema_arrow
-        except DAMAGE_ERRORS as error:
-            raise damage_error(error, file.name, "Parquet file") from error
+    with open_corpus_file(file) as (content, _), _damage_refused(file.name, "Parquet file"):
+        return pyarrow.parquet.ParquetFile(content).schema_arrow
 
 
 class ColumnTypes:

@@ -104,85 +104,72 @@ def find_corpus_files(paths: Sequence[Path]) -> CorpusFiles:
     """
     if not paths:
         raise UsageError("corpus", "no file, folder or pattern is given")
-    search = _FileSearch()
+    files: dict[tuple[int, int] | str, CorpusFile] = {}
+    counts: Counter[str] = Counter()
     for path in paths:
-        search.add(path)
-    return CorpusFiles(_disambiguate_names(list(search.files.values())), search.ignored, search.repeated)
-
-
-class _FileSearch:
-    """The files found so far by device and inode, or by address."""
-
-    def __init__(self) -> None:
-        self.files: dict[tuple[int, int] | str, CorpusFile] = {}
-        self.ignored = self.repeated = 0
-
-    def add(self, path: Path) -> None:
         if str(path).startswith("hf:"):
             name = str(path).replace("hf:/", "hf://", 1)
             if not HUB.fullmatch(str(path)):
                 remedy = "write hf://OWNER/NAME[/CONFIG][@REVISION]:SPLIT"
                 raise UsageError(name, "is not an address of a data set", remedy)
-            self.files.setdefault(name, CorpusFile(path, name, 0, 0, "Hub dataset"))
-        elif os.path.lexists(path) or not glob.has_magic(str(path)):
-            if not path.is_dir() and path.is_file() and kind_of(path.name) is None:
-                raise UsageError(path, "cannot tell its format from its name", f"known: {describe_endings()}")
-            self._add_path(path)
-        else:
-            matches = sorted(Path(name) for name in glob.glob(str(path), recursive=True))
-            readable = [match for match in matches if match.is_dir() or kind_of(match.name) is not None]
-            self.ignored += len(matches) - len(readable)
-            if not readable:
-                known = f" of a known format: {describe_endings()}" if matches else ""
-                raise MissingInput(path, f"matches no file{known}")
-            for match in readable:
-                self._add_path(match)
+            files.setdefault(name, CorpusFile(path, name, 0, 0, "Hub dataset"))
+            continue
+        for found, name in _found(path, counts):
+            kind = "saved dataset" if found.is_dir() else kind_of(found.name)
+            assert kind is not None
+            file = replace(input_file(found, kind), name=os.fsencode(name).decode("utf-8", "replace"))
+            file_id = _file_id(found.stat())
+            counts["repeated"] += file_id in files
+            files.setdefault(file_id, file)
+    return CorpusFiles(_disambiguate_names(list(files.values())), counts["ignored"], counts["repeated"])
 
-    def _add_path(self, path: Path) -> None:
-        if not path.is_dir():
-            self._add_file(path, path.name)
-            return
+
+def _found(path: Path, counts: Counter[str]) -> Iterator[tuple[Path, str]]:
+    """Yield the files and saved data sets of a path or pattern, with their names in the corpus."""
+    matches = [path]
+    if glob.has_magic(str(path)) and not os.path.lexists(path):
+        found = sorted(Path(name) for name in glob.glob(str(path), recursive=True))
+        matches = [match for match in found if match.is_dir() or kind_of(match.name) is not None]
+        counts["ignored"] += len(found) - len(matches)
+        if not matches:
+            known = f" of a known format: {describe_endings()}" if found else ""
+            raise MissingInput(path, f"matches no file{known}")
+    elif path.is_file() and kind_of(path.name) is None:
+        raise UsageError(path, "cannot tell its format from its name", f"known: {describe_endings()}")
+    for match in matches:
+        if not match.is_dir():
+            yield match, match.name
+            continue
         is_empty = True  # also for a folder that holds only a link to itself
-        for file in self._walk(path, set()):
+        for file in _walk(match, set(), counts):
             is_empty = False
-            self._add_file(file, file.relative_to(path).as_posix() if file != path else path.resolve().name)
+            yield file, file.relative_to(match).as_posix() if file != match else match.resolve().name
         if is_empty:
-            raise MissingInput(path, f"holds no {endings()} file")
+            raise MissingInput(match, f"holds no {endings()} file")
 
-    def _walk(self, folder: Path, entered: set[tuple[int, int]]) -> Iterator[Path]:
-        """Yield files and saved data sets in a folder; each folder is entered once, whatever links lead to it."""
-        try:
-            file_id = _file_id(folder.stat())
-            names = sorted(os.listdir(folder))
-        except OSError as error:
-            raise MissingInput(folder, error.strerror or "cannot be searched") from error
-        if file_id in entered:
-            self.repeated += 1
-            return
-        entered.add(file_id)
-        if _is_saved_dataset(folder, names):
-            yield folder
-            return
-        for name in names:
-            path = folder / name
-            if name.startswith("."):
-                self.ignored += 1
-            elif path.is_dir():
-                yield from self._walk(path, entered)
-            elif kind_of(name) is None:
-                self.ignored += 1
-            else:
-                yield path
 
-    def _add_file(self, path: Path, name: str) -> None:
-        kind = "saved dataset" if path.is_dir() else kind_of(path.name)
-        assert kind is not None
-        file = replace(input_file(path, kind), name=os.fsencode(name).decode("utf-8", "replace"))
-        file_id = _file_id(path.stat())
-        if file_id in self.files:
-            self.repeated += 1
+def _walk(folder: Path, entered: set[tuple[int, int]], counts: Counter[str]) -> Iterator[Path]:
+    """Yield files and saved data sets in a folder; each folder is entered once, whatever links lead to it."""
+    try:
+        file_id = _file_id(folder.stat())
+        names = sorted(os.listdir(folder))
+    except OSError as error:
+        raise MissingInput(folder, error.strerror or "cannot be searched") from error
+    if file_id in entered:
+        counts["repeated"] += 1
+        return
+    entered.add(file_id)
+    if _is_saved_dataset(folder, names):
+        yield folder
+        return
+    for name in names:
+        path = folder / name
+        if not name.startswith(".") and path.is_dir():
+            yield from _walk(path, entered, counts)
+        elif name.startswith(".") or kind_of(name) is None:
+            counts["ignored"] += 1
         else:
-            self.files[file_id] = file
+            yield path
 
 
 def _is_saved_dataset(folder: Path, names: list[str]) -> bool:

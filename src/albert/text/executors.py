@@ -185,20 +185,24 @@ class Stage:
     result_type: type[Any]
     work: Callable[[Batch], Any]
 
+    def path(self, work: UnitJob | Batch) -> Path:
+        """Return the file with the result."""
+        return work.directory / self.folder / f"{work.name}.json"
+
 
 def run_unit(stage: Stage, job: UnitJob) -> UnitResult:
     """Run a stage on a unit in this process, unless it is finished."""
-    finished = load_finished_unit(stage, job)
-    if finished is not None:
-        return finished
-    result = UnitResult(job.origin)
-    result.shards = tuple(run_batch(stage, batch) for batch in batches(job, result.read))
-    return save_unit(stage, job, result)
+    result = load_finished_unit(stage, job)
+    if result is None:
+        result = UnitResult(job.origin)
+        result.shards = tuple(run_batch(stage, batch) for batch in batches(job, result.read))
+        save_json(stage.path(job), result)
+    return result
 
 
 def load_finished_unit(stage: Stage, job: UnitJob) -> UnitResult | None:
     """Load the saved result of a unit; None if there is none, or its files have changed."""
-    path = job.directory / stage.folder / f"{job.name}.json"
+    path = stage.path(job)
     try:
         saved = load_json(UnitResult, path)
         saved.shards = tuple(from_json(stage.result_type, shard, str(path)) for shard in saved.shards)
@@ -208,23 +212,16 @@ def load_finished_unit(stage: Stage, job: UnitJob) -> UnitResult | None:
     return saved if valid else None
 
 
-def save_unit(stage: Stage, job: UnitJob, result: UnitResult) -> UnitResult:
-    """Save the result of a unit whose batches are all finished."""
-    save_json(job.directory / stage.folder / f"{job.name}.json", result)
-    return result
-
-
 def run_batch(stage: Stage, batch: Batch) -> Any:
     """Run a stage on a batch of documents, unless it is finished."""
-    path = batch.directory / stage.folder / f"{batch.name}.json"
     try:
-        saved = load_json(stage.result_type, path)
+        result = load_json(stage.result_type, stage.path(batch))
+        if result.digest == batch.digest and _files_exist(result, batch.directory):
+            return result
     except AlbertError:
-        saved = None  # missing, or damaged
-    if saved is not None and saved.digest == batch.digest and _files_exist(saved, batch.directory):
-        return saved
+        pass  # missing, or damaged
     result = stage.work(batch)
-    save_json(path, result)
+    save_json(stage.path(batch), result)
     return result
 
 
@@ -452,5 +449,5 @@ def _run_batches(stage: Stage, jobs: Sequence[UnitJob], workers: int, bar: Bar) 
     shards = map_in_order(partial(run_batch, stage), unfinished(), workers)
     for name, group in itertools.groupby(shards, lambda shard: shard.name.rpartition("-")[0]):
         results[name].shards = tuple(group)
-        save_unit(stage, by_name[name], results[name])
+        save_json(stage.path(by_name[name]), results[name])
     return [results[job.name] for job in jobs]

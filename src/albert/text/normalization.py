@@ -18,8 +18,6 @@ _QUOTE_PAIR = re.compile("``|''")
 _WORD = re.compile(r"\S+")
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]+")
 REPLACEMENT_CHARACTER = "\ufffd"
-CHUNK = 1 << 9
-"""Characters of a long word that are normalised at a time: one can become 18 (U+FDFA)."""
 
 
 class NormalizedText(NamedTuple):
@@ -70,49 +68,22 @@ def _normalize_characters(text: str, lower_case: bool, keep_accents: bool, compa
     return text.lower() if lower_case else text  # does not change letters beyond ASCII, which are lower-cased already
 
 
-def align_long_word(
+def align_word(
     word: str, lower_case: bool, keep_accents: bool, compatibility: bool
 ) -> Iterator[tuple[str, list[int], list[int]]]:
     """Yield the parts between blanks of a normalised word, with starts and ends of their characters in the word.
 
-    There is one start more than characters: of the blank after the part, or the end of the word. Only some of the word
-    is normalised at a time, to save memory.
+    There is one start more than characters: of the blank after the part, or the end of the word.
     """
-    table = character_table(lower_case, keep_accents, compatibility)
-    texts: list[str] = []  # of a part that may continue in the next chunk
-    starts: list[int] = []
-    ends: list[int] = []
-    blank: int | None = None  # the start of the blank after it
-    for first, end in _chunks(word):
-        text, *positions = _normalize_aligned(word[first:end], table)
-        text_starts, text_ends = ((each + first).tolist() for each in positions)
-        if texts and blank is None and text[:1].isspace():
-            blank = text_starts[0]
-        for part in _WORD.finditer(text):
-            if texts and blank is not None:
-                yield "".join(texts), [*starts, blank], ends
-                texts, starts, ends = [], [], []
-            span = slice(part.start(), part.end())
-            texts.append(part.group())
-            starts += text_starts[span]
-            ends += text_ends[span]
-            blank = text_starts[part.end()] if part.end() < len(text) else None
-    if texts:
-        yield "".join(texts), [*starts, len(word)], ends
+    text, starts, ends = normalize_aligned(word, character_table(lower_case, keep_accents, compatibility))
+    starts = np.append(starts, len(word))
+    for part in _WORD.finditer(text):
+        first, end = part.span()
+        yield part.group(), starts[first : end + 1].tolist(), ends[first:end].tolist()
 
 
-def _chunks(text: str) -> Iterator[tuple[int, int]]:
-    """Yield bounds of chunks that can be normalised alone: no pair of quotes, and no letter with accent, is divided."""
-    first = 0
-    while first < len(text):
-        end = min(first + CHUNK, len(text))
-        while end < len(text) and (unicodedata.combining(text[end]) or text[end - 1] == text[end] in "`'"):
-            end += 1
-        yield first, end
-        first = end
-
-
-def _normalize_aligned(text: str, table: "CharacterTable") -> NormalizedText:
+def normalize_aligned(text: str, table: "CharacterTable") -> NormalizedText:
+    """Return the text normalised by a table, with blanks as they are."""
     mapped = [table[ord(character)] for character in text]
     seconds = {pair.start() + 1 for pair in _QUOTE_PAIR.finditer(text)}
     for index in seconds:

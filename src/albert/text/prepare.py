@@ -39,7 +39,6 @@ from albert.text.executors import (
     encode_shard,
     run_stage,
     runs,
-    save_unit,
 )
 from albert.text.readers import CorpusFile, CorpusReport, sum_counts, utf8_length
 from albert.text.sentences import check_language, split_sentences
@@ -211,9 +210,9 @@ def _hold_out_at_least_one(
         for batch in batches(job, CorpusReport()):
             if batch.name in affected:
                 replaced[batch.name] = encode_shard(batch, None if divided else lowest, divided)
-                save_json(job.directory / RESULTS / f"{batch.name}.json", replaced[batch.name])
+                save_json(ENCODING.path(batch), replaced[batch.name])
         result.shards = tuple(replaced.get(shard.name, shard) for shard in result.shards)
-        save_unit(ENCODING, job, result)
+        save_json(ENCODING.path(job), result)
     if not any(shard.splits["held_out"].documents for shard in replaced.values()):
         return ""
     return "sentences" if divided else "document"

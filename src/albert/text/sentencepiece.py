@@ -27,6 +27,7 @@ from albert.runtime.files import write_bytes
 from albert.runtime.progress import Bar, progress
 from albert.runtime.random_streams import stream_key
 from albert.text.normalization import NormalizedText, align_characters, character_table, normalize
+from albert.text.readers import split_bytes
 from albert.text.sentences import check_language, split_sentences
 from albert.text.tokenizer import (
     BLANK,
@@ -34,6 +35,7 @@ from albert.text.tokenizer import (
     MAXIMUM_LENGTH,
     MODEL_NAME,
     SPECIAL_PIECES,
+    Encoded,
     Tokenizer,
     begins_word,
     byte_fingerprint,
@@ -88,12 +90,9 @@ class VocabularySettings:
 class TrainingReport:
     """Counts of the text that a vocabulary was trained on."""
 
-    documents_read: int = 0
-    bytes_read: int = 0
     documents_used: int = 0
     bytes_used: int = 0
     sentences: int = 0
-    sentences_used: int = 0
     sentences_cut: int = 0
 
 
@@ -107,8 +106,6 @@ def sample_documents(texts: Iterable[str], settings: VocabularySettings, report:
     size, limit = 0, 1 << 64
     for text in texts:
         data = text.encode("utf-8", "surrogatepass")
-        report.documents_read += 1
-        report.bytes_read += len(data)
         rank = int.from_bytes(hashlib.blake2b(data, key=key, digest_size=8).digest(), "big")
         if rank >= limit:
             continue  # a document with a smaller hash did not fit
@@ -136,33 +133,18 @@ def accents_per_million(documents: Sequence[str]) -> int:
     return round(1e6 * accents / max(characters, 1))
 
 
-def cut_to_bytes(text: str, limit: int) -> list[str]:
-    """Cut a text into pieces of at most `limit` (4 or more) bytes of UTF-8, at blanks if possible."""
-    pieces = []
-    data = text.encode("utf-8")
-    while len(data) > limit:
-        end = data.rfind(b" ", 1, limit + 1)
-        if end < 0:
-            end = limit
-            while data[end] & 0xC0 == 0x80:  # not inside a character
-                end -= 1
-        pieces.append(data[:end].decode("utf-8"))
-        data = data[end:].lstrip(b" ")
-    return [*pieces, data.decode("utf-8")] if data else pieces
-
-
 def _sentences(
     documents: Sequence[str], settings: VocabularySettings, report: TrainingReport, bar: Bar
 ) -> Iterator[str]:
     for document in documents:
         for sentence in split_sentences(_RESERVED.sub(" ", document), settings.language, settings.as_lines):
             normalized = normalize(sentence, settings.lower_case, settings.keep_accents)
-            pieces = cut_to_bytes(normalized, LONGEST_SENTENCE)
-            report.sentences += len(pieces)
-            report.sentences_cut += len(pieces) > 1
-            yield from pieces
+            parts = list(split_bytes(io.BytesIO(normalized.encode("utf-8")).read, LONGEST_SENTENCE))
+            parts = [part for each in parts if (part := each.decode("utf-8").strip())]
+            report.sentences += len(parts)
+            report.sentences_cut += len(parts) > 1
+            yield from parts
         bar.advance()
-    report.sentences_used = min(report.sentences, settings.maximum_sentences)
     bar.note(f"{report.sentences:,} sentences read, SentencePiece at work")
 
 
@@ -279,7 +261,7 @@ class SentencePieceTokenizer(Tokenizer):
     pad_id, unk_id, cls_id, sep_id, mask_id = range(5)
 
     def __init__(self, model: bytes, lower_case: bool = True, keep_accents: bool = False, source: str = MODEL_NAME):
-        proto = parse_model(model, source)
+        self._proto = proto = parse_model(model, source)
         self.model = penalize_digit_comma_pieces(proto, model)
         self.lower_case, self.keep_accents = lower_case, keep_accents
         self._arguments = self.model, lower_case, keep_accents
@@ -299,8 +281,7 @@ class SentencePieceTokenizer(Tokenizer):
         return len(self._vocabulary)
 
     def _fingerprint(self) -> str:
-        proto = parse_model(self.model, MODEL_NAME)
-        return content_fingerprint(proto, self.lower_case, self.keep_accents, self.reference)
+        return content_fingerprint(self._proto, self.lower_case, self.keep_accents, self.reference)
 
     def matches_fingerprint(self, fingerprint: str) -> bool:
         """Return whether a recorded fingerprint is that of this tokenizer.
@@ -310,15 +291,12 @@ class SentencePieceTokenizer(Tokenizer):
         """
         if fingerprint.startswith(CONTENT_PREFIX) or self.reference:
             return fingerprint == self.fingerprint
-        if list(parse_model(self.model, MODEL_NAME).trainer_spec.input) == [REBUILT_FROM]:
+        if list(self._proto.trainer_spec.input) == [REBUILT_FROM]:
             return True
         return fingerprint == byte_fingerprint(self.model, self.lower_case, self.keep_accents)
 
     def normalize(self, text: str) -> str:
         return normalize(text, *self._normalization)
-
-    def encode(self, text: str) -> list[int]:
-        return self.encode_batch([text])[0]
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         ids, counts = encode_joined(texts, self._word_ids)
@@ -328,10 +306,7 @@ class SentencePieceTokenizer(Tokenizer):
     def encode_joined(self, texts: Sequence[str]) -> tuple[Int32[np.ndarray, " pieces"], Int64[np.ndarray, " texts"]]:
         return encode_joined(texts, self._word_ids)
 
-    def encode_with_offsets(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
-        return self.encode_batch_with_offsets([text])[0]
-
-    def encode_batch_with_offsets(self, texts: Sequence[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
+    def encode_batch_with_offsets(self, texts: Sequence[str]) -> list[Encoded]:
         encoded = encode_texts_with_offsets(texts, self._word_spans)
         return [(ids.tolist(), list(zip(*offsets.T.tolist(), strict=True))) for ids, offsets in encoded]
 
@@ -465,13 +440,12 @@ class ReferenceSentencePieceTokenizer(SentencePieceTokenizer):
     """
 
     reference = True
-    encode_batch = Tokenizer.encode_batch
     encode_joined = Tokenizer.encode_joined
-    encode_batch_with_offsets = Tokenizer.encode_batch_with_offsets
 
     def __init__(self, model: bytes, lower_case: bool = True, keep_accents: bool = False, source: str = MODEL_NAME):
         super().__init__(model, lower_case, keep_accents, source)
-        for entry in parse_model(model, source).pieces:
+        self._proto = parse_model(model, source)
+        for entry in self._proto.pieces:
             if is_digit_comma(entry.piece) and entry.score <= -DIGIT_COMMA_PENALTY:
                 why = f"has lost the scores of pieces such as {entry.piece!r}, which the reference uses"
                 raise DamagedData(source, why, "give the spiece.model of the release")
@@ -483,10 +457,13 @@ class ReferenceSentencePieceTokenizer(SentencePieceTokenizer):
     def normalize(self, text: str) -> str:
         return self._preprocess(text).text
 
-    def encode(self, text: str) -> list[int]:
-        return self.encode_with_offsets(text)[0]
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        return [ids for ids, _ in self.encode_batch_with_offsets(texts)]
 
-    def encode_with_offsets(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
+    def encode_batch_with_offsets(self, texts: Sequence[str]) -> list[Encoded]:
+        return [self._encode(text) for text in texts]
+
+    def _encode(self, text: str) -> Encoded:
         normalized, starts, ends = self._preprocess(text)
         encoded: Any = self._original.encode(normalized, return_type="offset_mapping")
         ids: list[int] = []

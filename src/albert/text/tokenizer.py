@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float64, Int32, Int64
 
-from albert.runtime.errors import InvalidConfiguration
+from albert.runtime.errors import DamagedData, InvalidConfiguration
 from albert.runtime.json_files import save_json
 
 MODEL_NAME = "spiece.model"
@@ -29,6 +29,8 @@ PREPROCESSING_KEY = "preprocessing"
 SPECIAL_PIECES = ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]")
 MAXIMUM_LENGTH = 512
 BLANK = "▁"
+Encoded = tuple[list[int], list[tuple[int, int]]]
+"""The ids of a text, and for each piece the characters (start, end) that it covers."""
 
 
 class Tokenizer(ABC):
@@ -78,13 +80,13 @@ class Tokenizer(ABC):
     def normalize(self, text: str) -> str:
         """Return the text that is divided into pieces."""
 
-    @abstractmethod
     def encode(self, text: str) -> list[int]:
         """Return the ids of a text, without special pieces. A literal "[MASK]" is text."""
+        return self.encode_batch([text])[0]
 
+    @abstractmethod
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """`encode` of many texts."""
-        return [self.encode(text) for text in texts]
 
     def encode_joined(self, texts: Sequence[str]) -> tuple[Int32[np.ndarray, " pieces"], Int64[np.ndarray, " texts"]]:
         """Return the ids of many texts in one array, and how many each text has."""
@@ -92,8 +94,7 @@ class Tokenizer(ABC):
         counts = np.array(list(map(len, ids)), dtype=np.int64)
         return np.fromiter(chain.from_iterable(ids), dtype=np.int32, count=counts.sum()), counts
 
-    @abstractmethod
-    def encode_with_offsets(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
+    def encode_with_offsets(self, text: str) -> Encoded:
         """Return the ids of a text and the offsets of the pieces.
 
         Returns:
@@ -101,10 +102,11 @@ class Tokenizer(ABC):
             it, in ascending order. A piece that is only a blank is empty, where the next piece begins. All pieces of
             one decomposed character cover that character. Dropped accents belong to their letter.
         """
+        return self.encode_batch_with_offsets([text])[0]
 
-    def encode_batch_with_offsets(self, texts: Sequence[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
+    @abstractmethod
+    def encode_batch_with_offsets(self, texts: Sequence[str]) -> list[Encoded]:
         """`encode_with_offsets` of many texts."""
-        return [self.encode_with_offsets(text) for text in texts]
 
     @abstractmethod
     def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
@@ -180,6 +182,15 @@ def read_flag(config: Mapping[str, Any], name: str, default: Any, path: Path, op
     if not isinstance(value, bool) and not (optional and value is None):
         raise InvalidConfiguration(f"{path}: {name}", f"is {value!r}, true or false is expected")
     return value
+
+
+def refuse_added_tokens(file: Path, content: Mapping[str, Any], known: Sequence[str], remedy: str) -> None:
+    """Raise DamagedData if a `tokenizer.json` has other added tokens than the special pieces."""
+    added = content.get("added_tokens") or []
+    for entry in added if isinstance(added, list) else [added]:
+        token = entry.get("content") if isinstance(entry, dict) else entry
+        if token not in known:
+            raise DamagedData(file, f"has added tokens ({token}), which ALBERT's tokenizer does not have", remedy)
 
 
 def _special(piece: str, segment: int) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from albert.text.tokenizer import (
     VOCABULARY_NAME,
     Tokenizer,
     read_flag,
+    refuse_added_tokens,
 )
 from albert.text.wordpiece import (
     BERT_CLASSES,
@@ -91,14 +92,7 @@ def _refuse_other_tokenizers(
 ) -> None:
     if model.get("unk_id") != 1 or model.get("byte_fallback"):
         raise DamagedData(file, "does not map unknown characters to <unk>, piece 1, as ALBERT does")
-    added, extra = content.get("added_tokens") or [], []
-    for entry in added if isinstance(added, list) else [added]:
-        token = entry if isinstance(entry, dict) else {"content": entry}
-        if (token.get("id"), token.get("content")) not in list(enumerate(SPECIAL_PIECES)):
-            extra.append(str(token.get("content")))
-    if extra:
-        shown = " ".join(extra[:4]) + (f" and {len(extra) - 4} more" if len(extra) > 4 else "")
-        raise DamagedData(file, f"has added tokens ({shown}), which ALBERT's tokenizer does not have", ORIGINAL)
+    refuse_added_tokens(file, content, SPECIAL_PIECES, ORIGINAL)
     path = file.parent / CONFIG_NAME
     class_name = config.get("tokenizer_class")
     if class_name is not None and class_name not in ALBERT_CLASSES:

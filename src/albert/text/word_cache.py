@@ -7,6 +7,7 @@ library, and most words are in the cache. The cache is keyed by the word before 
 from abc import ABC, abstractmethod
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache, lru_cache
 from itertools import chain, islice, pairwise
 from typing import Any
 
@@ -14,13 +15,12 @@ import numpy as np
 import sentencepiece
 from jaxtyping import Int, Int32, Int64
 
-from albert.text.normalization import align_long_word, maps_one_to_one, normalize_words
+from albert.text.normalization import align_word, maps_one_to_one, normalize_words
 from albert.text.tokenizer import BLANK
 
 LONGEST_WORD = 48  # characters; longer words rarely recur
 MOST_WORDS = 1 << 17  # of English, 19 MB with their ids and 23 MB with their offsets
 FEW_WORDS = 16  # SentencePiece starts a thread for a list, which takes as long as so many words
-LONG_WORD = 1 << 12  # characters; a longer word is normalised in chunks, since it may become 18 times as long
 MOST_PARTS = 1 << 12  # parts of one word that are cached while it is encoded
 NO_LETTERS = "\n"  # is in no word
 
@@ -59,23 +59,9 @@ class WordCache(dict[str, bytes], ABC):
             self.clear()
         self.update(zip(new, self._encode(new), strict=True))
 
+    @abstractmethod
     def _encode(self, words: Sequence[str]) -> Iterator[bytes]:
-        if not any(map(_is_long, words)):
-            yield from self._encode_words(words)
-            return
-        for word in words:
-            if _is_long(word):
-                yield array("i", self._encode_long_word(word)).tobytes()
-            else:
-                yield from self._encode_words([word])
-
-    @abstractmethod
-    def _encode_words(self, words: Sequence[str]) -> Iterator[bytes]:
-        """Encode words that are normalised at once."""
-
-    @abstractmethod
-    def _encode_long_word(self, word: str) -> Iterator[int]:
-        """Encode any word part by part, to save memory."""
+        """Return the encoding of each word."""
 
     def _ids(self, normalized: Sequence[str]) -> list[list[int]]:
         """Return the ids of each result of `normalize_words`."""
@@ -85,26 +71,15 @@ class WordCache(dict[str, bytes], ABC):
             ids = self._processor.encode(list(normalized), num_threads=1)
         for index, word in enumerate(normalized):
             if " " in word:
-                ids[index] = [number for part in word.split() for number in self._processor.encode(part)]
+                ids[index] = list(chain.from_iterable(self._processor.encode(word.split(), num_threads=1)))
         return ids
 
 
 class WordIds(WordCache):
     """From a word to the ids of its pieces, int32 [pieces]."""
 
-    def _encode_words(self, words: Sequence[str]) -> Iterator[bytes]:
-        for ids in self._ids(normalize_words(words, *self._normalization)):
-            yield array("i", ids).tobytes()
-
-    def _encode_long_word(self, word: str) -> Iterator[int]:
-        cache: dict[str, array] = {}
-        for part, _, _ in align_long_word(word, *self._normalization):
-            ids = cache.get(part)
-            if ids is None:
-                ids = array("i", self._processor.encode(part))
-                if len(part) <= LONGEST_WORD and len(cache) < MOST_PARTS:
-                    cache[part] = ids
-            yield from ids
+    def _encode(self, words: Sequence[str]) -> Iterator[bytes]:
+        return (array("i", ids).tobytes() for ids in self._ids(normalize_words(words, *self._normalization)))
 
 
 class WordSpans(WordCache):
@@ -121,16 +96,17 @@ class WordSpans(WordCache):
         self._letters = [piece.replace(BLANK, "") for piece in pieces]
         self._letters[unk_id] = NO_LETTERS
         self._lengths = np.array(list(map(len, self._letters)))
-        self._invisible: dict[str, bool] = {" ": True, BLANK: True}
+        # whether SentencePiece drops a character, or takes it for a blank
+        self._is_invisible = cache(lambda character: not processor.normalize(character).strip(" " + BLANK))
 
-    def _encode_words(self, words: Sequence[str]) -> Iterator[bytes]:
+    def _encode(self, words: Sequence[str]) -> Iterator[bytes]:
         normalized = normalize_words(words, *self._normalization)
         spans = self._spans_by_length(self._ids(normalized))
         for word, text, (pieces, letters) in zip(words, normalized, spans, strict=True):
             if letters == text and len(text) == len(word) and maps_one_to_one(word, *self._normalization):
                 yield pieces
             else:
-                yield array("i", self._encode_long_word(word)).tobytes()
+                yield array("i", self._encode_by_alignment(word)).tobytes()
 
     def _spans_by_length(self, ids: Sequence[Sequence[int]]) -> Iterator[tuple[bytes, str]]:
         """Yield for each word its entry by the lengths of its pieces, and the letters for which this is right."""
@@ -146,17 +122,12 @@ class WordSpans(WordCache):
         for (first, last), (start, end) in zip(byte_bounds, pairwise(word_bounds.tolist()), strict=True):
             yield packed[first:last], letters[start:end]
 
-    def _encode_long_word(self, word: str) -> Iterator[int]:
+    def _encode_by_alignment(self, word: str) -> Iterator[int]:
         """Yield id, start and end of each piece, from the alignments of both normalisations."""
-        cache: dict[str, list[tuple[int, tuple[int, int]]]] = {}
+        spans_of = lru_cache(MOST_PARTS)(lambda part: list(self._spans(part)))
         last_end = 0
-        for part, starts, ends in align_long_word(word, *self._normalization):
-            spans = cache.get(part)
-            if spans is None:
-                spans = list(self._spans(part))
-                if len(part) <= LONGEST_WORD and len(cache) < MOST_PARTS:
-                    cache[part] = spans
-            for number, (start, end) in spans:
+        for part, starts, ends in align_word(word, *self._normalization):
+            for number, (start, end) in spans_of(part):
                 # An empty span ends where it begins, unless it is part of a decomposed character.
                 last_end = ends[end - 1] if end > start else max(starts[start], last_end)
                 yield from (number, starts[start], last_end)
@@ -178,18 +149,6 @@ class WordSpans(WordCache):
             following = start
             spans.append((start, end))
         return zip(encoded["ids"], spans[::-1], strict=True)
-
-    def _is_invisible(self, character: str) -> bool:
-        """Return whether SentencePiece drops a character, or takes it for a blank."""
-        invisible = self._invisible.get(character)
-        if invisible is None:
-            left = self._processor.normalize(character)
-            invisible = self._invisible[character] = not left.strip(" " + BLANK)
-        return invisible
-
-
-def _is_long(word: str) -> bool:
-    return len(word) >= LONG_WORD and not word.isascii()
 
 
 # ---- Encoding many texts at once: one look-up for each word, everything else vectorised ----------------------------

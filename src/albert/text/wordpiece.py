@@ -20,8 +20,10 @@ from albert.text.tokenizer import (
     CONFIG_NAME,
     MAXIMUM_LENGTH,
     VOCABULARY_NAME,
+    Encoded,
     Tokenizer,
     read_flag,
+    refuse_added_tokens,
     wordpiece_fingerprint,
 )
 
@@ -34,11 +36,7 @@ LONGEST_WORD_OF_THE_REFERENCE = 200
 _LONGEST_CACHED, _CACHE_SIZE = 48, 1 << 19  # longer words rarely recur
 
 
-MatchedPieces = tuple[list[int], list[tuple[int, int]]]
-"""The ids of a word, and the characters of the word that each piece covers."""
-
-
-class WordPieces(dict[str, MatchedPieces]):
+class WordPieces(dict[str, Encoded]):
     """From a word to its pieces; filled on demand, and emptied when it is full.
 
     Args:
@@ -51,7 +49,7 @@ class WordPieces(dict[str, MatchedPieces]):
         self._ids, self._unk_id, self._longest_word = ids, unk_id, longest_word
         self._longest_piece = max(map(len, ids))
 
-    def __missing__(self, word: str) -> MatchedPieces:
+    def __missing__(self, word: str) -> Encoded:
         pieces = self._match(word)
         if len(word) <= _LONGEST_CACHED:
             if len(self) >= _CACHE_SIZE:
@@ -59,7 +57,7 @@ class WordPieces(dict[str, MatchedPieces]):
             self[word] = pieces
         return pieces
 
-    def _match(self, word: str) -> MatchedPieces:
+    def _match(self, word: str) -> Encoded:
         unknown = [self._unk_id], [(0, len(word))]
         if len(word) > self._longest_word:
             return unknown
@@ -199,9 +197,7 @@ def read_vocabulary(file: Path) -> list[str]:
         text = read_input(file).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise DamagedData(file, f"is not text in UTF-8 (byte {error.start:,})") from error
-    pieces = text.replace("\r\n", "\n").replace("\r", "\n").rstrip("\n").split("\n")
-    check_vocabulary(pieces, str(file))
-    return pieces
+    return text.replace("\r\n", "\n").replace("\r", "\n").rstrip("\n").split("\n")
 
 
 def check_vocabulary(pieces: Sequence[str], source: str) -> None:
@@ -265,10 +261,14 @@ class WordPieceTokenizer(Tokenizer):
     def normalize(self, text: str) -> str:
         return " ".join(basic_words(text, self.normalization))
 
-    def encode(self, text: str) -> list[int]:
-        return [number for word in basic_words(text, self.normalization) for number in self._pieces[word][0]]
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        words = (basic_words(text, self.normalization) for text in texts)
+        return [[number for word in each for number in self._pieces[word][0]] for each in words]
 
-    def encode_with_offsets(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
+    def encode_batch_with_offsets(self, texts: Sequence[str]) -> list[Encoded]:
+        return [self._encode(text) for text in texts]
+
+    def _encode(self, text: str) -> Encoded:
         aligned = words_with_alignment(text, self.normalization)
         starts, ends = aligned.starts.tolist(), aligned.ends.tolist()
         ids: list[int] = []
@@ -353,17 +353,12 @@ def vocabulary_from_json(file: Path, content: dict[str, Any]) -> list[str]:
     pieces = sorted(entries, key=lambda piece: entries[piece])
     if [entries[piece] for piece in pieces] != list(range(len(pieces))):
         raise DamagedData(file, "does not number its pieces from 0 without a gap", ORIGINAL)
-    check_vocabulary(pieces, str(file))
     if unreadable := next((piece for piece in pieces if any("\ud800" <= c <= "\udfff" for c in piece)), None):
         raise DamagedData(file, f"has a piece that is not text: {unreadable[:40]!r}")
     marks = (model.get("unk_token", UNKNOWN), model.get("continuing_subword_prefix", CONTINUATION_MARK))
     if marks != (UNKNOWN, CONTINUATION_MARK):
         raise DamagedData(file, f"marks unknown words and continuing pieces with {marks}, BERT with [UNK] and ##")
-    added = content.get("added_tokens") or []
-    for entry in added if isinstance(added, list) else [added]:
-        token = entry.get("content") if isinstance(entry, dict) else entry
-        if token not in SPECIAL_PIECES:
-            raise DamagedData(file, f"has added tokens ({token}), which ALBERT's tokenizer does not have", ORIGINAL)
+    refuse_added_tokens(file, content, SPECIAL_PIECES, ORIGINAL)
     return pieces
 
 

@@ -83,8 +83,11 @@ def _damage_refused(path: object, kind: str) -> Iterator[None]:
             raise MissingInput(path, error.strerror or "cannot be read") from error
         if isinstance(error, MemoryError):
             raise OutOfResources(path, "asks for more memory than there is; it may be damaged") from error
-        why = f"damaged {kind} ({' '.join(str(error).split())[:200]})"
-        raise DamagedData(path, why, "fetch or write it again") from error
+        raise DamagedData(path, f"damaged {kind} ({_one_line(error)})", "fetch or write it again") from error
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:200]
 
 
 # ---- Parquet files: one column for a corpus, all columns for a table -----------------------------------------------
@@ -186,12 +189,15 @@ def _hub_batches(file: CorpusFile, reading: Reading, report: CorpusReport) -> It
     except (RepositoryNotFoundError, RevisionNotFoundError) as error:
         why = "no such public data set, or revision of it, on the Hub"
         raise Unavailable(file.name, why, "set HF_TOKEN for others") from error
-    except (HFValidationError, ValueError, pa.ArrowException) as error:
-        why = f"cannot be read ({' '.join(str(error).split())[:200]})"
-        raise UsageError(file.name, why, "write hf://OWNER/NAME[/CONFIG][@REVISION]:SPLIT") from error
+    except pa.ArrowException as error:
+        why = f"damaged file of the data set ({_one_line(error)})"
+        raise DamagedData(file.name, why, "fetch or write it again") from error
+    except (HFValidationError, ValueError) as error:
+        remedy = "write hf://OWNER/NAME[/CONFIG][@REVISION]:SPLIT"
+        raise UsageError(file.name, f"cannot be read ({_one_line(error)})", remedy) from error
     except (HTTPError, OSError, LookupError, TypeError, AttributeError, MemoryError) as error:
-        why = f"the Hub cannot be reached ({' '.join(str(error).split())[:200]})"
-        why = "HF_HUB_OFFLINE is set" if constants.HF_HUB_OFFLINE else why
+        offline = constants.HF_HUB_OFFLINE
+        why = "HF_HUB_OFFLINE is set" if offline else f"the Hub cannot be reached ({_one_line(error)})"
         remedy = "download it (`hf download --repo-type dataset`) and name its files"
         raise Unavailable(file.name, why, remedy) from error
 

@@ -1,8 +1,8 @@
 """The request queue: texts of all clients in common batches, admission control, Prometheus metrics.
 
 Requests take turns by tokens (start-time fair queueing): the first texts of a new request come before the later texts
-of a large one. Threads compute, one at a time: one takes batches of about a second, the others take texts that need
-longer, and let others compute after every micro-batch. Work for clients that no longer wait is skipped or stopped."""
+of a large one. One thread computes batches of about a second. A text that needs longer is computed alone, with a batch
+of short ones after each of its micro-batches. Work for clients that no longer wait is skipped or stopped."""
 
 import asyncio
 import math
@@ -113,7 +113,6 @@ class Metrics:
         self.failures = counter("batch_failures", "Failed computations of batches, by cause.", ("cause",))
 
 
-LONG_TEXT_THREADS = 2  # Threads for texts that take longer than a batch should
 MAX_FAILURES = 16  # Failures after which a batch is no longer divided to find the texts that cause them
 MEMORY_PARTS = 4  # A batch that runs out of memory is computed again once, in so many parts
 
@@ -167,34 +166,11 @@ class _Item(NamedTuple):
     """Position in the queue: tokens begun before its request arrived, plus those of its request before it."""
 
 
-class FairLock:
-    """A first-in, first-out lock: every thread takes a ticket and waits until it is served."""
-
-    def __init__(self) -> None:
-        self._changed, self._tickets, self._served = threading.Condition(), 0, 0
-
-    def __enter__(self) -> None:
-        with self._changed:
-            ticket = self._tickets
-            self._tickets += 1
-            self._changed.wait_for(lambda: self._served == ticket)
-
-    def __exit__(self, *_: object) -> None:
-        with self._changed:
-            self._served += 1
-            self._changed.notify_all()
-
-    def reacquire(self) -> None:
-        """Let the waiting threads run first."""
-        self.__exit__()
-        self.__enter__()
-
-
 class Batcher:
-    """The queue and its worker threads.
+    """The queue and its worker thread.
 
-    `compute` returns the results of a call for some inputs, in order; it runs in the batcher's threads, one at a time,
-    and may call `BETWEEN_BATCHES` between the parts of its work.
+    `compute` returns the results of a call for some inputs, in order; it runs in the batcher's thread, and may call
+    `BETWEEN_BATCHES` between the parts of its work, where others may be computed.
     """
 
     def __init__(
@@ -206,20 +182,16 @@ class Batcher:
     ) -> None:
         self._compute, self._metrics, self._clock = compute, metrics, clock
         self._waiting: list[_Item] = []
-        self._begun_tokens = {False: 0.0, True: 0.0}
+        self._begun_tokens = 0.0
         self.backlog = Backlog(limits)
-        self._changed, self._closed, self._compute_lock = threading.Condition(), False, FairLock()
+        self._changed, self._closed = threading.Condition(), False
         self._loop = asyncio.get_running_loop()
-        self._workers = [
-            threading.Thread(target=self._work, args=(is_long,), name="albert batches", daemon=True)
-            for is_long in (False, *[True] * LONG_TEXT_THREADS)
-        ]
-        for worker in self._workers:
-            worker.start()
+        self._worker = threading.Thread(target=self._work, name="albert batches", daemon=True)
+        self._worker.start()
 
     @property
     def is_alive(self) -> bool:
-        return all(worker.is_alive() for worker in self._workers)
+        return self._worker.is_alive()
 
     def submit(self, call: Call, inputs: Sequence[Input]) -> Request:
         """Queue a request; raises QueueFull if there is no room for all of its inputs, or they would wait too long."""
@@ -230,11 +202,10 @@ class Batcher:
             if not self.backlog.has_room(texts, tokens):
                 raise QueueFull(self.backlog.retry_after)
             self.backlog.add(texts, tokens)
-            turns, limit = self._begun_tokens.copy(), self.backlog.batch_tokens
+            turn, limit = self._begun_tokens, self.backlog.batch_tokens
             for number, entry in enumerate(inputs):
-                is_long = entry.tokens > limit
-                self._waiting.append(_Item(call, entry, request, number, is_long, turns[is_long]))
-                turns[is_long] += entry.tokens
+                self._waiting.append(_Item(call, entry, request, number, entry.tokens > limit, turn))
+                turn += entry.tokens
             self._waiting.sort(key=lambda item: item.turn)
             self._metrics.queued.set(self.backlog.texts)
             self._changed.notify_all()
@@ -256,70 +227,57 @@ class Batcher:
         return texts
 
     def close(self) -> None:
-        """Compute what is queued, then stop the threads."""
+        """Compute what is queued, then stop the thread."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
-        for worker in self._workers:
-            worker.join()
+        self._worker.join()
 
-    def _work(self, is_long: bool) -> None:
-        batch: list[_Item] = []
-        paused = 0.0
+    def _work(self) -> None:
+        while not self._loop.is_closed():  # closed: the server ended without waiting for what is queued
+            with self._changed:
+                self._changed.wait_for(lambda: self._closed or self._waiting)
+                if not self._waiting:
+                    return
+            self._run_batch()
 
-        def stop_if_abandoned() -> None:
-            if all(item.request.answers.done() for item in batch):
-                raise Abandoned
+    def _run_batch(self, only_short: bool = False) -> float:
+        """Compute the next batch and deliver its results; returns the seconds that it took."""
+        batch, started, paused = self._next_batch(only_short), self._clock(), 0.0
+        if not batch:
+            return 0.0
 
         def between_batches() -> None:
             nonlocal paused
-            stop_if_abandoned()
-            if is_long:
-                before = self._clock()
-                self._compute_lock.reacquire()
-                paused += self._clock() - before
-                stop_if_abandoned()
+            if batch[0].is_long:
+                paused += self._run_batch(only_short=True)
+            if all(item.request.answers.done() for item in batch):
+                raise Abandoned
 
-        BETWEEN_BATCHES.set(between_batches)
-        while self._wait_for_work(is_long):
-            with self._compute_lock:
-                batch, paused = self._next_batch(is_long), 0.0
-                if not batch:
-                    continue
-                started = self._clock()
-                for item in batch:
-                    item.request.started = item.request.started or started
-                    self._metrics.queue_seconds.observe(started - item.request.arrived)
-                outcomes = self._compute_batch(batch, [])
-                self._record(batch, outcomes, self._clock() - started - paused)
-            if self._loop.is_closed():  # the server ended without waiting for this batch
-                return
+        for item in batch:
+            item.request.started = item.request.started or started
+            self._metrics.queue_seconds.observe(started - item.request.arrived)
+        previous = BETWEEN_BATCHES.set(between_batches)
+        outcomes = self._compute_batch(batch, [])
+        BETWEEN_BATCHES.reset(previous)
+        seconds = self._clock() - started
+        self._record(batch, outcomes, seconds - paused)
+        if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(_deliver, batch, outcomes)
-            del outcomes
-            batch = []
+        return seconds
 
-    def _wait_for_work(self, is_long: bool) -> bool:
-        """Wait for a text of this thread's kind, or the end; returns False at the end."""
-
-        def has_work() -> bool:
-            return any(item.is_long is is_long for item in self._waiting)
-
-        with self._changed:
-            self._changed.wait_for(lambda: self._closed or has_work())
-            return has_work()
-
-    def _next_batch(self, is_long: bool) -> list[_Item]:
-        """The next text, alone if it is long, else with others of the same call."""
+    def _next_batch(self, only_short: bool) -> list[_Item]:
+        """The next text, with others of the same call if they are short."""
         with self._changed:
             batch: list[_Item] = []
             tokens, limit = 0, self.backlog.batch_tokens
             for item in self._waiting:
-                fits = not batch or (not is_long and tokens + item.input.tokens <= limit)
-                if item.is_long is is_long and fits and (not batch or item.call == batch[0].call):
+                joins = not batch or (tokens + item.input.tokens <= limit and item.call == batch[0].call)
+                if joins and not (only_short and item.is_long):
                     batch.append(item)
                     tokens += item.input.tokens
             if batch:
-                self._begun_tokens[is_long] = max(self._begun_tokens[is_long], batch[0].turn)
+                self._begun_tokens = max(self._begun_tokens, batch[0].turn)
             taken = {id(item) for item in batch}
             self._waiting = [item for item in self._waiting if id(item) not in taken]
             self.backlog.add(-_sizes(batch)[0], 0)  # tokens count until they are computed

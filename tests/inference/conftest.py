@@ -1,6 +1,10 @@
 """A tiny vocabulary and directories of models with random weights."""
 
+from collections.abc import Callable
+from functools import cache
+
 import pytest
+import torch
 from tests.tiny import tiny_config
 
 from albert.checkpoints.huggingface import build_model
@@ -39,6 +43,32 @@ def saved(tmp_path, tokenizer_directory, config):
 def opened(saved):
     """Save a model as `saved` does and open it in fp32."""
     return lambda *model, **extra: Predictor.open(saved(*model, **extra), precision="fp32")
+
+
+NAMED = {"id2label": {"0": "calm", "1": "storm", "2": "wreck"}, "label2id": {"calm": 0, "storm": 1, "wreck": 2}}
+KINDS = {
+    "pretrain": ("pretraining", None, {"sentence_objective": "sop"}),
+    "classify": ("classification", 3, NAMED),
+    "score": ("classification", 1, {"id2label": {0: "x"}, "problem_type": "regression"}),
+    "answer": ("question_answering", None, {}),
+    "tag": ("token_classification", 3, NAMED),
+    "choose": ("multiple_choice", None, {}),
+}
+
+
+@pytest.fixture(scope="session")
+def predictors(tokenizer_directory, config, tmp_path_factory) -> Callable[[str], Predictor]:
+    """Predictors of all kinds in fp32, opened once."""
+
+    @cache
+    def make(name: str) -> Predictor:
+        torch.manual_seed(3)
+        kind, labels, extra = KINDS[name]
+        path = tmp_path_factory.mktemp("predictors") / name
+        save_model_directory(path, build_model(kind, config, labels), tokenizer_directory, extra=extra)
+        return Predictor.open(path, "cpu", precision="fp32")
+
+    return make
 
 
 @pytest.fixture

@@ -8,8 +8,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import albert
-from albert.checkpoints.huggingface import build_model
-from albert.checkpoints.model_directory import save_model_directory
 from albert.inference.abilities import UnansweredTexts
 from albert.inference.engine import Autotuner
 from albert.inference.predictor import Predictor
@@ -20,24 +18,6 @@ WORDS = ["the", "Cat", "saw", "café", "…", "猫", "dog.", " ", "\n", "1,000",
 texts = st.lists(
     st.one_of(st.lists(st.sampled_from(WORDS), max_size=90).map(" ".join), st.text(max_size=20)), max_size=7
 )
-
-
-@pytest.fixture(scope="module")
-def predictors(tmp_path_factory, config, tokenizer_directory) -> dict[str, Predictor]:
-    models = {
-        "classify": ("classification", 3, {}),
-        "score": ("classification", 1, {"id2label": {0: "x"}, "problem_type": "regression"}),
-        "answer": ("question_answering", None, {}),
-        "tag": ("token_classification", 3, {}),
-        "choose": ("multiple_choice", None, {}),
-        "pretrained": ("pretraining", None, {"sentence_objective": "sop"}),
-    }
-    opened = {}
-    for name, (kind, labels, extra) in models.items():
-        path = tmp_path_factory.mktemp(name) / "model"
-        save_model_directory(path, build_model(kind, config, labels), tokenizer_directory, extra=extra)
-        opened[name] = Predictor.open(path, precision="fp32")
-    return opened
 
 
 def assert_close(actual, expected):
@@ -65,49 +45,49 @@ def assert_close(actual, expected):
         ("tag", "tag", lambda texts: (texts,), ()),
         ("answer", "answer", lambda texts: (texts, [f"Ada saw {text}" for text in texts]), (2,)),
         ("choose", "choose", lambda texts: (texts, [["yes", *[text] * (len(text) % 2), "no"] for text in texts]), ()),
-        ("pretrained", "fill_mask", lambda texts: ([f"{text[:40]} [MASK]" for text in texts],), (3,)),
-        ("pretrained", "order", lambda texts: (texts, texts[::-1]), ()),
+        ("pretrain", "fill_mask", lambda texts: ([f"{text[:40]} [MASK]" for text in texts],), (3,)),
+        ("pretrain", "order", lambda texts: (texts, texts[::-1]), ()),
     ],
 )
 def test_results_of_a_batch_equal_those_of_each_text(predictors, name, method, arguments, fixed, texts):
     columns = arguments(texts)
-    results = getattr(predictors[name], f"{method}_batch")(*columns, *fixed)
-    alone = [getattr(predictors[name], method)(*row, *fixed) for row in zip(*columns, strict=True)]
+    results = getattr(predictors(name), f"{method}_batch")(*columns, *fixed)
+    alone = [getattr(predictors(name), method)(*row, *fixed) for row in zip(*columns, strict=True)]
     if method == "fill_mask":  # a single mask is not in a list of masks
         alone = [each if isinstance(each[0], list) else [each] for each in alone]
     assert_close(results, alone)
-    assert predictors[name].embed([]).shape == (0, 32)
+    assert predictors(name).embed([]).shape == (0, 32)
 
 
 def test_texts_without_an_answer_are_named_with_reasons(predictors):
     with pytest.raises(UnansweredTexts, match=r"text 2: has no \[MASK\]") as caught:
-        predictors["pretrained"].fill_mask_batch(["a [MASK]", "b", "[MASK]" + " the cat" * 60])
+        predictors("pretrain").fill_mask_batch(["a [MASK]", "b", "[MASK]" + " the cat" * 60])
     assert caught.value.reasons[1][0] == "has no [MASK] to fill"
     assert caught.value.reasons[2][0].endswith("tokens, the model reads 64")
     with pytest.raises(UnansweredTexts, match="context 2: holds no text") as caught:
-        predictors["answer"].answer_batch(["Who?"] * 3, ["Ada", " ", ""])
+        predictors("answer").answer_batch(["Who?"] * 3, ["Ada", " ", ""])
     assert set(caught.value.reasons) == {1, 2}
 
 
 def test_inputs_of_wrong_type_or_length_are_named(predictors):
-    classify = predictors["classify"].classify_batch
+    classify = predictors("classify").classify_batch
     for call, message in (
         (lambda: classify("He came."), "texts: is one text"),
         (lambda: check_texts("texts", ["a", float("nan")]), "texts, number 2: is float, a text is expected$"),
         (lambda: check_texts("texts", [["a"]]), "texts, number 1: is list, a text is expected; methods that end in _b"),
         (lambda: classify(["a", "b"], ["c"]), "pairs: 1 for 2 texts"),
-        (lambda: predictors["answer"].answer_batch(["a", "b"], ["c"]), "contexts: 1 for 2 questions"),
-        (lambda: predictors["choose"].choose_batch(["a", "b"], [["c", "d"]]), "options: 1 lists for 2 contexts"),
+        (lambda: predictors("answer").answer_batch(["a", "b"], ["c"]), "contexts: 1 for 2 questions"),
+        (lambda: predictors("choose").choose_batch(["a", "b"], [["c", "d"]]), "options: 1 lists for 2 contexts"),
     ):
         with pytest.raises(UsageError, match=message):
             call()
 
 
 def test_only_regression_models_score(predictors):
-    assert predictors["score"].abilities == ("score texts",)
-    assert predictors["score"].score("the cat") == pytest.approx(predictors["score"].classify("the cat")[0]["score"])
+    assert predictors("score").abilities == ("score texts",)
+    assert predictors("score").score("the cat") == pytest.approx(predictors("score").classify("the cat")[0]["score"])
     with pytest.raises(InvalidConfiguration, match="no trained head to score texts; this model can classify texts"):
-        predictors["classify"].score("the cat")
+        predictors("classify").score("the cat")
 
 
 def test_albert_load_opens_a_predictor(saved):
@@ -172,9 +152,9 @@ def test_early_exit_reports_the_depth_of_each_text(saved, config):
 
 def test_text_of_100_000_characters(predictors):
     text = "The cat saw the old dog. " * 4000
-    assert predictors["classify"].classify(text)[0]["tokens_cut"] > 10_000
-    assert predictors["tag"].tag(text[: 25 * 100])[-1]["end"] == 25 * 100 - 1
-    assert np.isfinite(predictors["answer"].embed([text, ""])).all()
+    assert predictors("classify").classify(text)[0]["tokens_cut"] > 10_000
+    assert predictors("tag").tag(text[: 25 * 100])[-1]["end"] == 25 * 100 - 1
+    assert np.isfinite(predictors("answer").embed([text, ""])).all()
 
 
 def test_autotuner_runs_the_faster_variant():
@@ -207,6 +187,6 @@ def test_autotuner_runs_the_faster_variant():
 
 def test_single_text_gets_the_same_result_from_one_thread_and_from_several(predictors, workers):
     workers(2)
-    first, *others = [predictors["classify"].classify("the Cat saw 1,000 dogs.") for _ in range(6)]
+    first, *others = [predictors("classify").classify("the Cat saw 1,000 dogs.") for _ in range(6)]
     for other in others:
         assert_close(other, first)  # some processors round a product differently with two threads

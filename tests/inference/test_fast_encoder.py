@@ -93,17 +93,6 @@ def test_states_equal_those_of_the_encoder(precision, changes):
 
 
 @precisions
-def test_each_layer_continues_after_done_layers(precision):
-    packed = pack(*sequences())
-    encoder, hidden = encoder_and_states(packed)
-    fast = FastEncoder(encoder, precision)
-    states = list(fast.each_layer(hidden, packed))
-    assert torch.equal(states[-1], fast(hidden, packed))
-    rest = list(fast.each_layer(states[1], packed, done=2))
-    assert all(torch.equal(*pair) for pair in zip(rest, states[2:], strict=True))
-
-
-@precisions
 @pytest.mark.parametrize("micro_batch_tokens", [1, 60, 10_000])
 def test_rows_do_not_depend_on_the_batch(precision, micro_batch_tokens):
     torch.manual_seed(5)

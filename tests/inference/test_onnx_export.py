@@ -18,7 +18,7 @@ from albert.inference import onnx_export as exporting
 from albert.inference.onnx_export import HIGHEST_OPSET, LOWEST_OPSET, export_onnx
 from albert.model.albert import AlbertForMaskedLM, AlbertModel
 from albert.model.packing import pack
-from albert.runtime.errors import CannotCreate, CheckFailed, InvalidConfiguration
+from albert.runtime.errors import CheckFailed
 from albert.runtime.manifest import verify_directory
 
 LENGTHS = (3, 17, 9, 1)
@@ -157,16 +157,6 @@ def test_example_on_the_card_runs(saved, tmp_path, capsys):
     example = card.split("```python\n")[1].split("```")[0].replace("path/to/this/directory", str(tmp_path / "onnx"))
     exec(compile(example, "card", "exec"), {})
     assert "logits (2, 3)" in capsys.readouterr().out
-
-
-def test_invalid_settings_and_existing_outputs_are_refused(config, saved, tmp_path):
-    directory = saved("encoder", config=replace(config, sharing="none"))
-    for settings in ({"opset": 16}, {"opset": 99}, {"depth": 3}):
-        with pytest.raises(InvalidConfiguration, match="opset|depth"):
-            export_onnx(directory, tmp_path / "onnx", **settings)
-    (tmp_path / "there.onnx").write_bytes(b"")
-    with pytest.raises(CannotCreate, match="exists already"):
-        export_onnx(directory, tmp_path / "there.onnx")
 
 
 def test_missing_extra_is_named(saved, tmp_path, monkeypatch, capsys):

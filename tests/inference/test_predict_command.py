@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from albert.cli import main as commands
 from albert.cli.commands import predict_main as main
 from albert.inference.predictor import Predictor
 from albert.runtime.errors import InvalidConfiguration, UsageError
@@ -60,7 +59,6 @@ def test_masks_are_filled(saved, capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "there is no input"),
         (["--classify", "a", "--fill-mask", "b"], "--fill-mask, --classify together"),
         (["--question", "a"], "give --context"),
         (["--context", "a", "--classify", "b"], "--context: requires --question or --choose"),
@@ -69,7 +67,6 @@ def test_masks_are_filled(saved, capsys):
         (["--choose", "a", "b", "--tag", "c"], "--tag, --choose together"),
         (["--pair", "a", "--fill-mask", "b"], "--pair: requires --classify"),
         (["--output", "a", "--classify", "b"], "--output: requires --input"),
-        (["--fill-mask", "[MASK]", "--top-k", "0"], "at least 1"),
         (["--input", "a.jsonl", "--output", "b.tsv"], "b.tsv: unknown kind of output; use .jsonl, .csv"),
         (["--classify", "a", "--task", "tag"], "--task: requires --input"),
         (["--input", "a.jsonl", "--options-field"], "names no field"),
@@ -80,11 +77,6 @@ def test_masks_are_filled(saved, capsys):
 def test_contradictory_options_are_refused_before_the_model_is_read(arguments, message):
     with pytest.raises(UsageError, match=message):
         main(["/no/such/model", *arguments])
-
-
-def test_error_is_one_line_with_its_exit_code(capsys):
-    assert commands.run(["predict", "./absent", "--classify", "a"]) == 66
-    assert capsys.readouterr().err == "albert: error: absent: no such directory\n"
 
 
 def test_text_without_words_is_noted(saved, capsys):

@@ -196,18 +196,6 @@ def test_answer_score_equals_that_of_transformers(saved):
     assert actual["score"] == pytest.approx(float(expected), rel=1e-3)
 
 
-def test_task_without_a_head_is_refused(opened):
-    classifier = opened("classification", 2)
-    for call, message in (
-        (lambda: classifier.fill_mask("the [MASK]"), "no trained head to fill masks; this model can classify"),
-        (lambda: classifier.answer("Who?", "the cat"), "no trained head to answer"),
-        (lambda: opened("encoder").classify("the cat"), "has no trained head to classify texts; fine-tune it first"),
-        (lambda: opened("pretraining").labels, "fill masks and judge the order of segments"),
-    ):
-        with pytest.raises(InvalidConfiguration, match=message):
-            call()
-
-
 def test_pieces_beyond_the_tokenizer_are_never_offered(opened, config):
     model = AlbertForPreTraining(replace(config, vocab_size=config.vocab_size + 38))
     with torch.no_grad():

@@ -15,7 +15,6 @@ from albert.model.albert import AlbertForMaskedLM
 from albert.model.config import PRESETS
 from albert.model.packing import pack
 from albert.runtime.errors import InvalidConfiguration
-from albert.text.sentencepiece import train_tokenizer
 
 TEXT = (files("albert.inference") / "self_check.txt").read_text("utf-8")
 TRUE_HEADS = 16
@@ -74,16 +73,6 @@ def test_untrained_model_has_no_better_setting(saved, config):
     check = check_settings(saved("pretraining", config=replace(config, initializer_range=1e-4)))
     assert check.stated.as_good_as_the_best
     assert "cannot be told apart from it by this text" in check.verdict
-
-
-def test_text_can_be_replaced(trained, saved):
-    path = saved(trained)
-    assert check_settings(path, text="Die Sonne ist ein Stern.\n" * 20).stated.loss != check_settings(path).stated.loss
-    for text, message in (("Die Sonne.", "at least 10 are needed"), ("", "gives 0 tokens")):
-        with pytest.raises(InvalidConfiguration, match=message):
-            check_settings(path, text=text)
-    assert TEXT.isascii() and 250 < len(TEXT.split()) < 450
-    assert train_tokenizer([TEXT], vocab_size=120).encode(TEXT)
 
 
 def test_model_without_a_masked_token_head_is_refused(saved):

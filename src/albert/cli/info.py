@@ -259,14 +259,14 @@ def _tokenizer(report: inspection.TokenizerReport | None) -> Table:
     return facts("Tokenizer", {name.replace("_", " "): value for name, value in about.items()})
 
 
-def show_corpus(console: Console, report: inspection.CorpusReport) -> None:
-    """Print the figures of a prepared corpus."""
-    description = report.description
+def show_corpus(console: Console, directory: Path) -> dict[str, Any]:
+    """Print the figures of a prepared corpus; returns them as JSON values under stable names."""
+    description, verified, tokenizer = inspection.corpus_report(directory)
     dropped = sum(description.documents_dropped.values())
     source_bytes = sum(source.bytes for source in description.sources)
     about: dict[str, object] = {
-        "directory": report.directory,
-        "manifest": _MATCHES[report.verified],
+        "directory": directory,
+        "manifest": _MATCHES[verified],
         "sources": f"{len(description.sources):,} files, {bytes_of(source_bytes)}",
         "documents read": f"{description.documents_in:,}, {bytes_of(description.bytes_in)}",
         "documents dropped": f"{dropped:,} "
@@ -282,7 +282,10 @@ def show_corpus(console: Console, report: inspection.CorpusReport) -> None:
         for split, counts in description.counts.items()
     ]
     splits = table("Splits", ("", "shards", "documents", "sentences", "tokens"), rows)
-    show(console, facts(str(report.directory), about), splits, _tokenizer(report.tokenizer))
+    show(console, facts(str(directory), about), splits, _tokenizer(tokenizer))
+    shards = {split: len(shards) for split, shards in description.shards.items()}
+    corpus = to_json(description) | {"sources": len(description.sources), "shards": shards}
+    return {"directory": str(directory), "verified": verified, "corpus": corpus, "tokenizer": to_json(tokenizer)}
 
 
 def show_self_check(console: Console, check: inspection.SelfCheck) -> None:
@@ -427,9 +430,7 @@ def _machine(console: Console) -> dict[str, Any]:
 
 def _data(target: Resolved, console: Console) -> dict[str, Any]:
     if target.kind == "corpus":
-        corpus = inspection.corpus_report(target.directory)
-        show_corpus(console, corpus)
-        return {"kind": "corpus", **corpus.to_json()}
+        return {"kind": "corpus", **show_corpus(console, target.directory)}
     tokenizer = inspection.tokenizer_report(target.directory)
     show(console, _tokenizer(tokenizer))
     return {"kind": "tokenizer", "directory": str(target.directory), "tokenizer": to_json(tokenizer)}

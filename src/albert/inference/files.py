@@ -14,7 +14,6 @@ import shutil
 import sys
 import tempfile
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -80,13 +79,13 @@ ENDINGS = (".jsonl", ".csv", ".parquet", ".npy")
 _TYPED = "albert.text.arrow_files"  # The module for column types; it needs pyarrow
 
 
-class OutputFormat(ABC):
-    """How rows are encoded; `beginning` is written before the first one."""
+class OutputFormat:
+    """How rows are encoded: one JSON object per line, or as a derived class says; `beginning` comes before them."""
 
     beginning = b""
 
-    @abstractmethod
-    def encode(self, rows: Sequence[Row]) -> bytes: ...
+    def encode(self, rows: Sequence[Row]) -> bytes:
+        return "".join(_json(row) + "\n" for row in rows).encode()
 
     def finish(self, written: Path, output: Path) -> None:
         """Make the final file from the encoded rows, which are kept: a hard link, or a copy."""
@@ -94,13 +93,6 @@ class OutputFormat(ABC):
             os.link(written, output)
         except OSError:  # a file system without hard links
             shutil.copyfile(written, output)
-
-
-class JsonLines(OutputFormat):
-    """One JSON object per line."""
-
-    def encode(self, rows: Sequence[Row]) -> bytes:
-        return "".join(_json(row) + "\n" for row in rows).encode()
 
 
 class Csv(OutputFormat):
@@ -146,12 +138,11 @@ def output_format(
     path, vector = args.output, f"{args.prefix}embedding"
     match path.suffix.lower() if path is not None else ".jsonl":
         case ".jsonl":
-            return JsonLines()
+            return OutputFormat()
         case ".csv":
             return Csv([*checked.columns, *answers])
         case ".parquet":
-            parquet = OutputFormat.register(load_by_name(_TYPED, "data").Parquet)
-            return parquet(checked.schema, answers)
+            return load_by_name(_TYPED, "data").Parquet(checked.schema, answers)
         case ".npy" if vector in answers:
             return Vectors(vector, width)
         case ".npy":

@@ -208,24 +208,19 @@ class SelfCheck:
         return verdict + (f"; {' and '.join(equals)} cannot be told apart from it by this text" if equals else "")
 
 
-def check_settings(
-    path_or_id: str | Path, revision: str | None = None, *, text: str | None = None, device: str = "auto"
-) -> SelfCheck:
-    """Compare a pre-trained model's masked-token loss under its stated and every other plausible setting.
-
-    `text` is a few paragraphs in the model's language, one per line; None uses the English ones of this package.
-    """
-    opened = open_model(path_or_id, "masked_lm", revision=revision)
+def check_settings(directory: Path, device: str = "auto") -> SelfCheck:
+    """Compare a pre-trained model's masked-token loss under its stated and every other plausible setting."""
+    opened = open_model(directory, "masked_lm")
     missing = [name for name in opened.loading_report.newly_initialised if name.startswith("predictions.")]
     if missing:
         why = f"has no masked-token head ({missing[0]} is missing)"
         raise InvalidConfiguration(opened.directory, why, "give the pre-trained model that it was fine-tuned from")
-    if text is None:
-        text = (files("albert.inference") / "self_check.txt").read_text("utf-8")
+    text = (files("albert.inference") / "self_check.txt").read_text("utf-8")
     texts = _masked_texts(tokenizer_of(opened), text, opened.config.max_position_embeddings)
     count = sum(len(labels) for _, _, labels in texts)
     if count < MIN_MASKED_TOKENS:
-        raise InvalidConfiguration("text", f"gives {count} tokens to mask", f"at least {MIN_MASKED_TOKENS} are needed")
+        why = f"has pieces for only {count} tokens of the fixed text, which is English"
+        raise InvalidConfiguration(opened.directory, why, f"at least {MIN_MASKED_TOKENS} are needed")
     return _compare(opened, texts, pick_device(device))
 
 
@@ -385,35 +380,13 @@ def model_report(directory: Path) -> ModelReport:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class CorpusReport:
-    """A prepared corpus."""
-
-    directory: Path
-    verified: bool
-    description: CorpusDescription
-    tokenizer: TokenizerReport | None
-
-    def to_json(self) -> dict[str, Any]:
-        """JSON values under stable names, with the numbers of shards and sources."""
-        shards = {split: len(shards) for split, shards in self.description.shards.items()}
-        description = to_json(self.description) | {"sources": len(self.description.sources), "shards": shards}
-        values = {"directory": str(self.directory), "verified": self.verified}
-        return {**values, "corpus": description, "tokenizer": to_json(self.tokenizer)}
-
-
-def corpus_report(directory: Path) -> CorpusReport:
-    """Describe a corpus made by `albert prepare`."""
+def corpus_report(directory: Path) -> tuple[CorpusDescription, bool, TokenizerReport | None]:
+    """The description of a corpus made by `albert prepare`, whether its files were verified, and its tokenizer."""
     has_manifest = (directory / MANIFEST_NAME).is_file()
     if has_manifest:
         verify_directory(directory)
     description = read_description(directory)
-    return CorpusReport(
-        directory=directory,
-        verified=has_manifest,
-        description=description,
-        tokenizer=tokenizer_report(directory, description.tokenizer_fingerprint),
-    )
+    return description, has_manifest, tokenizer_report(directory, description.tokenizer_fingerprint)
 
 
 def tokenizer_report(directory: Path, expected: object = None) -> TokenizerReport | None:

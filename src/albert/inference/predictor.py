@@ -27,17 +27,10 @@ from albert.runtime.devices import pick_device
 from albert.runtime.errors import InvalidConfiguration, UsageError
 from albert.runtime.files import new_directory
 from albert.runtime.json_files import save_json
-from albert.runtime.manifest import MANIFEST_NAME, files_below
+from albert.runtime.manifest import MANIFEST_NAME
 from albert.tasks.answers import THRESHOLD_KEY, saved_threshold
 from albert.text.tokenizer import Tokenizer
 from albert.text.tokenizer_loading import load_tokenizer
-
-
-def check_pooling(pooling: str) -> None:
-    """Raises UsageError for an unknown pooling."""
-    if pooling not in get_args(Pooling):
-        raise UsageError(f"pooling {pooling!r}", "unknown", f"use {' or '.join(get_args(Pooling))}")
-
 
 HALF_WEIGHT_AT = 1e-3
 """The probability of a piece that gets weight 1/2 (rarest: 1); Arora et al. use 1e-3 to 1e-4."""
@@ -309,7 +302,8 @@ class Predictor:
     ) -> tuple[Float32[np.ndarray, "texts H"], list[int]]:
         """`embed`, and the number of tokens of each text that did not fit."""
         tasks.check_texts("texts", texts)
-        check_pooling(pooling)
+        if pooling not in get_args(Pooling):
+            raise UsageError(f"pooling {pooling!r}", "unknown", f"use {' or '.join(get_args(Pooling))}")
         if pooling not in self._pooled:
             model = self._network.model.model
             weights = torch.from_numpy(piece_weights(self.tokenizer)) if pooling == "weighted" else None
@@ -400,10 +394,7 @@ def save_for_sentence_transformers(
     opened = model_directory.open_model(directory, kind)  # checks the files before they are copied
     model_directory.tokenizer_of(opened)
     with new_directory(output, replace=replace) as copy:
-        for name in files_below(directory):
-            if name != MANIFEST_NAME:
-                (copy / name).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(directory / name, copy / name)
+        shutil.copytree(directory, copy, ignore=shutil.ignore_patterns(MANIFEST_NAME), dirs_exist_ok=True)
         max_length = tasks.lengths_of(kind, opened).max_length
         types = ["Transformer", "Pooling", *(["Normalize"] if normalize else [])]
         paths = ["", *(f"{number}_{module}" for number, module in enumerate(types[1:], start=1))]

@@ -21,7 +21,6 @@ from albert.inference.server.batching import (
     lacks_memory,
 )
 from albert.inference.server.limits import Limits
-from albert.runtime.errors import InvalidConfiguration
 
 SQUARE, CUBE = Call("square"), Call("cube", Settings(normalize=True))
 
@@ -237,9 +236,3 @@ async def test_search_for_failing_texts_is_bounded(batcher, arithmetic):
     with pytest.raises(ValueError, match="broken"):
         await batcher.submit(SQUARE, inputs(*range(100, 228))).answers
     assert len(arithmetic.batches) <= MAX_FAILURES + math.log2(128)
-
-
-@pytest.mark.parametrize("limits", [{"texts": 0}, {"header_seconds": -1.0}, {"texts": 9, "queue_texts": 8}])
-def test_invalid_limits_are_refused(limits):
-    with pytest.raises(InvalidConfiguration):
-        Limits(**limits)

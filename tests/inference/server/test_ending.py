@@ -7,12 +7,10 @@ import subprocess
 import sys
 import urllib.request
 
-import pytest
 from tests.inference.server.running_servers import in_background, wait_until
 
-from albert.inference.server.serving import NotDrained, listen
+from albert.inference.server.serving import NotDrained
 from albert.model.albert import AlbertForPreTraining
-from albert.runtime.errors import Unavailable
 
 TEXT = {"texts": ["the ship"]}
 
@@ -41,12 +39,6 @@ def test_unanswered_requests_are_reported(classifier, blocked, serve):
     assert isinstance(failure, NotDrained) and failure.exit_code == 143 and "1 requests" in str(failure)
     assert replies[0].status == 503
     blocked.released.set()
-
-
-def test_address_that_cannot_be_used_is_unavailable(serve, classifier):
-    for host, port, message in (("127.0.0.1", serve(classifier).port, "use"), ("no.such.host.invalid", 0, "host")):
-        with pytest.raises(Unavailable, match=message):
-            listen(host, port)
 
 
 def test_command_serves_until_sigterm(saved, config):

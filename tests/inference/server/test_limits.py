@@ -212,16 +212,6 @@ def test_malformed_request_gets_a_status_and_is_closed(sent, status, server):
     assert received.startswith(f"HTTP/1.1 {status} ".encode()) and b'{"error":' in received
 
 
-def test_pipelined_requests_are_answered_in_order(server):
-    bodies = [{"texts": [text]} for text in ("the ship", "a storm at sea")]
-    with server.connected() as connection:
-        for body, header in zip(bodies, (b"", b"Connection: close\r\n"), strict=True):
-            connection.sendall(request_bytes(body, header))
-        received = read_all(connection)
-    results = [json.loads(part.split(b"\r\n\r\n")[1])["results"] for part in received.split(b"HTTP/1.1 200 OK")[1:]]
-    assert results == [server.post("/classify", body).json["results"] for body in bodies]
-
-
 def test_full_queue_refuses_a_request_with_retry_after(classifier, blocked, serve):
     server = serve(classifier, queue_texts=4, texts=4)
     with in_background(lambda: server.post("/classify", TEXT)) as first:

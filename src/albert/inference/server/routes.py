@@ -10,6 +10,7 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
+from email.message import Message as EmailMessage
 from http import HTTPStatus
 from importlib.resources import files
 from pathlib import Path
@@ -21,6 +22,7 @@ from fastapi.exceptions import RequestValidationError
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model
 from pydantic_core import PydanticCustomError
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -63,7 +65,6 @@ _HEADERS = [
     (b"cache-control", b"no-store"),
 ]
 """Headers of every reply."""
-_UTF_8 = ("", "utf-8", "utf8")
 
 _REASONS: dict[int, tuple[str, ...]] = {
     400: ("protocol", "json", "client gone"),
@@ -129,18 +130,18 @@ class RequestMiddleware:
 
     def _check(self, scope: Message) -> None:
         """Raises Refused by a request's header."""
-        limits, headers = self._service.limits, scope["headers"]
-        if len(scope["raw_path"]) + sum(len(name) + len(value) + 4 for name, value in headers) > limits.header_bytes:
+        limits, headers = self._service.limits, Headers(raw=scope["headers"])
+        size = len(scope["raw_path"]) + sum(len(name) + len(value) + 4 for name, value in headers.raw)
+        if size > limits.header_bytes:
             why = f"the header is longer than {limits.header_bytes} bytes"
             raise Refused("header", why, connection="close")
-        lengths = _header_values(headers, b"content-length")
-        if lengths and _header_values(headers, b"transfer-encoding"):
+        length = headers.get("content-length")
+        if length is not None and "transfer-encoding" in headers:
             raise Refused("protocol", "Content-Length and Transfer-Encoding contradict each other", connection="close")
-        for host in _header_values(headers, b"host"):
-            if not self._service.hosts.allow(host.decode("latin-1")):
-                why = "the Host header is not allowed by this server; add it by albert serve --allowed-host NAME"
-                raise Refused("host", why)
-        if lengths and int(lengths[0]) > limits.body_bytes:
+        if not all(map(self._service.hosts.allow, headers.getlist("host"))):
+            why = "the Host header is not allowed by this server; add it by albert serve --allowed-host NAME"
+            raise Refused("host", why)
+        if length is not None and int(length) > limits.body_bytes:
             raise self._too_large()
         if scope["method"] == "POST" and scope["path"] in self._addresses:
             refuse_unready(self._service)
@@ -189,20 +190,13 @@ def refusal(service: batching.Service, refused: Refused) -> JSONResponse:
     return JSONResponse({"error": refused.detail}, refused.status_code, refused.headers)
 
 
-def _header_values(headers: list[tuple[bytes, bytes]], name: bytes) -> list[bytes]:
-    return [value for key, value in headers if key == name]
-
-
-def _check_content_type(headers: list[tuple[bytes, bytes]]) -> None:
-    content_type, coding = (
-        next(iter(_header_values(headers, name)), default).decode("latin-1").lower()
-        for name, default in ((b"content-type", b""), (b"content-encoding", b"identity"))
-    )
-    kind, *parameters = (part.strip() for part in content_type.split(";"))
-    charset = next((part.removeprefix("charset=").strip('"') for part in parameters if part.startswith("charset=")), "")
-    if kind != "application/json" or charset not in _UTF_8:
+def _check_content_type(headers: Headers) -> None:
+    content_type = EmailMessage()
+    content_type["content-type"] = headers.get("content-type", "")
+    charset = content_type.get_content_charset("utf-8")
+    if content_type.get_content_type() != "application/json" or charset not in ("", "utf-8", "utf8"):
         raise Refused("type", "requests must be JSON in UTF-8 with Content-Type: application/json")
-    if coding != "identity":
+    if headers.get("content-encoding", "identity").lower() != "identity":
         raise Refused("type", "compressed bodies are not supported")
 
 

@@ -13,7 +13,7 @@ from sklearn.pipeline import make_pipeline
 
 import albert
 from albert.inference.embedding import AlbertEmbedding
-from albert.inference.predictor import Predictor, piece_weights
+from albert.inference.predictor import Predictor, check_pooling, piece_weights
 from albert.runtime.errors import UsageError
 from albert.text.wordpiece import WordPieceTokenizer
 
@@ -50,12 +50,12 @@ def test_every_head_embeds_and_normalises(opened, kind, labels):
     np.testing.assert_allclose(np.concatenate([predictor.embed([text]) for text in TEXTS]), vectors, atol=1e-5)
 
 
-def test_pooling_is_refused_where_it_is_unknown_or_has_no_probabilities(predictors):
+def test_pooling_is_refused_where_it_is_unknown_or_has_no_probabilities():
     tokenizer = WordPieceTokenizer([*(f"[{name}]" for name in ("PAD", "UNK", "CLS", "SEP", "MASK")), "the", "##s"])
     with pytest.raises(UsageError, match="'weighted': needs a SentencePiece vocabulary, whose pieces have prob"):
         piece_weights(tokenizer)
     with pytest.raises(UsageError, match="pooling 'max': unknown; use mean or cls or weighted"):
-        predictors("classify").embed(TEXTS, "max")
+        check_pooling("max")
 
 
 def test_pipeline_of_scikit_learn_trains_on_vectors(saved):

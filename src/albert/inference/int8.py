@@ -74,10 +74,8 @@ def model_outputs(model: nn.Module, kind: Kind, batch: SampleBatch) -> Outputs:
         rows: list[Any] = output_rows(outputs, packed.lengths)
         if kind == "encoder":
             encoder: Any = model
-            pooled = {} if encoder.pooler is None else {"pooler_output": encoder.pool(outputs, packed).unbind(0)}
-            return {"last_hidden_state": rows} | {
-                name: [row.numpy() for row in values] for name, values in pooled.items()
-            }
+            pooled = [] if encoder.pooler is None else [row.numpy() for row in encoder.pool(outputs, packed)]
+            return {"last_hidden_state": rows} | ({"pooler_output": pooled} if pooled else {})
     if kind == "question_answering":
         return {"start_logits": [row[:, 0] for row in rows], "end_logits": [row[:, 1] for row in rows]}
     if kind == "joint_question_answering":

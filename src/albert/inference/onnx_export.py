@@ -635,15 +635,11 @@ def _check(
     file: Path, axes: dict[str, Axes], trained: TrainedModel, precision: OnnxPrecision
 ) -> Iterator[RuntimeCheck]:
     batches, kind = int8.sample_batches(trained.opened.config), trained.kind
-    with progress("Checking", total=None, unit="batches") as bar:
-
-        def counted(outputs: int8.Outputs) -> int8.Outputs:
-            bar.advance()
-            return outputs
-
-        ours = [counted(int8.model_outputs(trained.opened.model, kind, batch)) for batch in batches]
+    with progress("Checking", total=None, unit="runtimes") as bar:
+        ours = [int8.model_outputs(trained.opened.model, kind, batch) for batch in batches]
         for name, run in runtimes(file):
-            theirs = [counted(run_unpadded(run, batch, kind, axes)) for batch in batches]
+            theirs = [run_unpadded(run, batch, kind, axes) for batch in batches]
+            bar.advance()
             differences = int8.output_differences(ours, theirs)
             for output, largest in differences.largest.items():
                 if not largest <= (TOLERANCE if precision == "fp32" else float_info.max):

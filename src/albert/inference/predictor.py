@@ -32,6 +32,13 @@ from albert.tasks.answers import THRESHOLD_KEY, saved_threshold
 from albert.text.tokenizer import Tokenizer
 from albert.text.tokenizer_loading import load_tokenizer
 
+
+def check_pooling(pooling: str) -> None:
+    """Raises UsageError for an unknown pooling."""
+    if pooling not in get_args(Pooling):
+        raise UsageError(f"pooling {pooling!r}", "unknown", f"use {' or '.join(get_args(Pooling))}")
+
+
 HALF_WEIGHT_AT = 1e-3
 """The probability of a piece that gets weight 1/2 (rarest: 1); Arora et al. use 1e-3 to 1e-4."""
 SPECIAL_WEIGHT = 1e-6
@@ -302,8 +309,7 @@ class Predictor:
     ) -> tuple[Float32[np.ndarray, "texts H"], list[int]]:
         """`embed`, and the number of tokens of each text that did not fit."""
         tasks.check_texts("texts", texts)
-        if pooling not in get_args(Pooling):
-            raise UsageError(f"pooling {pooling!r}", "unknown", f"use {' or '.join(get_args(Pooling))}")
+        check_pooling(pooling)
         if pooling not in self._pooled:
             model = self._network.model.model
             weights = torch.from_numpy(piece_weights(self.tokenizer)) if pooling == "weighted" else None

@@ -219,7 +219,10 @@ async def respond(
     request.scope[ACCEPTED] = True
     service.in_progress += 1
     results = await _wait(service, request, accepted)
-    return Response(await _body(results), media_type="application/json", headers={"server-timing": _timing(accepted)})
+    assert accepted.started is not None and accepted.ended is not None
+    queued, computed = accepted.started - accepted.arrived, accepted.ended - accepted.started
+    timing = f"queue;dur={1000 * queued:.2f}, model;dur={1000 * computed:.2f}"
+    return Response(await _body(results), media_type="application/json", headers={"server-timing": timing})
 
 
 async def _body(results: Sequence[Any]) -> str:
@@ -282,19 +285,13 @@ def refuse_too_much(limits: Limits, inputs: Sequence[batching.Input]) -> None:
         raise Refused("characters", why)
 
 
-def refuse_too_many_candidates(limits: Limits, inputs: Sequence[Sequence[Any]], top_k: int) -> None:
+def refuse_too_many_candidates(limits: Limits, texts: Sequence[str], top_k: int) -> None:
     """Raises Refused if the masks times `top_k` exceed the limit."""
-    masks = sum(text.count(MASK) for texts in inputs for text in texts if isinstance(text, str))
+    masks = sum(text.count(MASK) for text in texts)
     if masks * top_k > limits.candidates:
         total = f"{masks} masks with top_k {top_k} are {masks * top_k} candidates"
         remedy = "send fewer texts or masks, or a smaller top_k"
         raise Refused("candidates", f"{total}, at most {limits.candidates} are allowed; {remedy}")
-
-
-def _timing(accepted: Accepted) -> str:
-    assert accepted.started is not None and accepted.ended is not None
-    queued, computed = accepted.started - accepted.arrived, accepted.ended - accepted.started
-    return f"queue;dur={1000 * queued:.2f}, model;dur={1000 * computed:.2f}"
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -321,18 +318,11 @@ _REQUEST_KINDS: dict[str, Any] = {
 _REPLY_KINDS: dict[str, Any] = {"text": str, "number": float, "count": int}
 
 
-def request_body(ability: Ability) -> type[BaseModel]:
-    """The model of a task's requests."""
-    examples = {"examples": [dict(ability.example)]}
-    return _request_model(
-        f"{_name(ability)}Request", ability.request, ability.request_about, json_schema_extra=examples
-    )
-
-
 def reply_body(ability: Ability) -> type[BaseModel]:
     """The model of a task's replies."""
-    results = list[_reply_kind(ability.reply, f"{_name(ability)}Result")]
-    return create_model(f"{_name(ability)}Reply", __doc__=ability.reply_about, results=(results, ...))
+    name = _name(ability)
+    results = list[_reply_kind(ability.reply, f"{name}Result")]
+    return create_model(f"{name}Reply", __doc__=ability.reply_about, results=(results, ...))
 
 
 def _name(ability: Ability) -> str:
@@ -420,7 +410,8 @@ def ability_routes(service: batching.Service) -> APIRouter:
 
 
 def _add_ability(router: APIRouter, service: batching.Service, ability: Ability) -> None:
-    shape: Any = request_body(ability)
+    name, examples = f"{_name(ability)}Request", {"examples": [dict(ability.example)]}
+    shape: Any = _request_model(name, ability.request, ability.request_about, json_schema_extra=examples)
 
     async def answer(request: Request, body: shape) -> Response:  # type: ignore[valid-type]
         refuse_unready(service)
@@ -434,7 +425,7 @@ def _add_ability(router: APIRouter, service: batching.Service, ability: Ability)
             **{option.name: content[option.name] for option in fields(Settings) if option.name in content}
         )
         if ability.masked:
-            refuse_too_many_candidates(limits, texts, content["top_k"])
+            refuse_too_many_candidates(limits, content["texts"], content["top_k"])
         inputs = [batching.as_input(predictor, parts, ability.windowed) for parts in texts]
         call = batching.Call(ability.name, settings, tuple(text is None for text in texts[0]))
         return await respond(service, request, call, inputs)

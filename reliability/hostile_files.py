@@ -243,7 +243,6 @@ _PICKLES_ARE = "is a pickle, which can run code and is never loaded"
 _SAFETENSORS_PICKLE = "is a pickle, not safetensors"
 _NO_WEIGHTS = "holds no model.safetensors"
 _NOT_WHOLE = "is not a complete safetensors file"
-_NOT_THERE = "do not fit its shape"
 _NOT_JSON = "is not JSON"
 _LEADS_OUT = "not a file of this directory"
 _OUTSIDE = "a name outside of its own directory"
@@ -268,15 +267,15 @@ _TABLE: dict[str, dict[str, tuple[Make, int, str]]] = {
         "header of 2^63 bytes": (_header({}, length=2**63), 65, _NOT_WHOLE),
         "header longer than the file": (_header({}, length=3000), 65, _NOT_WHOLE),
         "header of no bytes": (_header(b"", length=0), 65, _NOT_WHOLE),
-        "header of 200,000 brackets": (_header(b"[" * 200_000), 65, "header is not JSON"),
-        "tensors that overlap": (_header(_OVERLAP, bytes(12)), 65, _NOT_THERE),
-        "tensors with a gap": (_header(_GAP, bytes(12)), 65, _NOT_THERE),
+        "header of 200,000 brackets": (_header(b"[" * 200_000), 65, _NOT_WHOLE),
+        "tensors that overlap": (_header(_OVERLAP, bytes(12)), 65, _NOT_WHOLE),
+        "tensors with a gap": (_header(_GAP, bytes(12)), 65, _NOT_WHOLE),
         "tensor beyond the end": (_header({"a": _tensor(0, 400, [100])}, bytes(8)), 65, _NOT_WHOLE),
-        "shape that its place contradicts": (_header({"a": _tensor(0, 8, [9])}, bytes(8)), 65, _NOT_THERE),
-        "shape of 2^80 numbers": (_header({"a": _tensor(0, 8, [2**40, 2**40])}, bytes(8)), 65, "has invalid sizes"),
-        "negative shape": (_header({"a": _tensor(0, 8, [-2])}, bytes(8)), 65, "has invalid sizes"),
-        "name of a tensor twice": (_header(_NAMED_TWICE, bytes(8)), 65, "occurs twice"),
-        "number type that nobody knows": (_header({"a": _tensor(0, 8, [2], "O")}, bytes(8)), 65, "of type 'O'"),
+        "shape that its place contradicts": (_header({"a": _tensor(0, 8, [9])}, bytes(8)), 65, _NOT_WHOLE),
+        "shape of 2^80 numbers": (_header({"a": _tensor(0, 8, [2**40, 2**40])}, bytes(8)), 65, _NOT_WHOLE),
+        "negative shape": (_header({"a": _tensor(0, 8, [-2])}, bytes(8)), 65, _NOT_WHOLE),
+        "name of a tensor twice": (_header(_NAMED_TWICE, bytes(8)), 65, _NOT_WHOLE),
+        "number type that nobody knows": (_header({"a": _tensor(0, 8, [2], "O")}, bytes(8)), 65, _NOT_WHOLE),
         "name that paints the screen": (_header({"\x1b[2J": _tensor(0, 8, [2])}, bytes(8)), 65, "is called"),
         "index that leads out": (_instead(_INDEX, {"weight_map": {"a": "../../secret.safetensors"}}), 65, _LEADS_OUT),
         "index that names an absolute path": (_instead(_INDEX, {"weight_map": {"a": "/etc/passwd"}}), 65, _LEADS_OUT),
@@ -308,8 +307,8 @@ _TABLE: dict[str, dict[str, tuple[Make, int, str]]] = {
         "tar with an absolute name": (_tar("/tmp/evil.index"), 65, _OUTSIDE),
         "tar with a symbolic link": (_tar("m.index", kind=tarfile.SYMTYPE, link="/etc/passwd"), 65, "holds a link"),
         "tar with a hard link": (_tar("m.index", kind=tarfile.LNKTYPE, link="../x"), 65, "holds a link"),
-        "tar with a device": (_tar("m.index", kind=tarfile.CHRTYPE), 65, "holds a device"),
-        "tar with a pipe": (_tar("m.index", kind=tarfile.FIFOTYPE), 65, "holds a device"),
+        "tar with a device": (_tar("m.index", kind=tarfile.CHRTYPE), 65, "holds a link, a device"),
+        "tar with a pipe": (_tar("m.index", kind=tarfile.FIFOTYPE), 65, "holds a link, a device"),
         "tar with a name twice": (_tar("m.index", "m.index"), 65, "twice"),
         "tar of 10,001 files": (_tar(*(f"{n}.index" for n in range(10_001)), content=b""), 65, "10,000 files"),
         "tar that unpacks to 80 MB": (_tar("m.index", content=_EIGHTY_MB), 65, "do not unpack it"),

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import HealthCheck, event, given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from safetensors import safe_open
 from safetensors.torch import load, load_file, save
 from tests.tiny import tiny_config
 
@@ -171,18 +170,11 @@ def test_shards_with_the_same_tensor_are_refused(victim, tmp_path):
 
 # ---- headers of safetensors ----------------------------------------------------------------------------------------
 
-SHAPES = st.lists(st.integers(0, 4), max_size=3).map(tuple)
+SHAPES = st.lists(st.integers(1, 4), max_size=3).map(tuple)
 TENSORS = st.dictionaries(
     st.text("abc._é", min_size=1, max_size=6), st.tuples(SHAPES, st.sampled_from(sorted(DTYPES))), max_size=5
 )
-NUMBERS = st.integers(-3, 40) | st.sampled_from([2**31, 2**61, 2**63, 2**64, 10**30, -1, True, 1.0, None, "1"])
-GOOD = {"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}
-
-
-def file_of(header: object, data: bytes = b"", length: int | None = None) -> bytes:
-    """The bytes of a file with this header, which is JSON-encoded unless it is bytes."""
-    text = header if isinstance(header, bytes) else json.dumps(header).encode()
-    return struct.pack("<Q", len(text) if length is None else length) + text + data
+GOOD = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}
 
 
 @pytest.fixture
@@ -206,56 +198,20 @@ def test_files_of_safetensors_are_read_exactly(specs, tmp_path_factory):
         assert torch.equal(read[name], tensor) and read[name].dtype == tensor.dtype
 
 
-@settings(max_examples=200)
-@given(specs=TENSORS, data=st.data())
-def test_accepted_files_are_those_that_safetensors_reads(specs, data, tmp_path_factory):
-    """For files with one changed entry or another length."""
-    tensors = {name: torch.zeros(shape, dtype=DTYPES[kind]) for name, (shape, kind) in specs.items()}
-    saved = save(tensors)
-    (length,) = struct.unpack("<Q", saved[:8])
-    header, content = json.loads(saved[8 : 8 + length]), saved[8 + length :]
-    if header and data.draw(st.booleans()):
-        entry = header[data.draw(st.sampled_from(sorted(header)))]
-        key = data.draw(st.sampled_from(["dtype", "shape", "data_offsets"]))
-        changes = (
-            st.sampled_from(["F32", "F16", "I8", "F8_E4M3", 3]) if key == "dtype" else st.lists(NUMBERS, max_size=3)
-        )
-        entry[key] = data.draw(changes)
-    content = content[: data.draw(st.integers(0, len(content)))] if data.draw(st.booleans()) else content
-    path = tmp_path_factory.mktemp("header") / "model.safetensors"
-    path.write_bytes(file_of(header, content))
-    try:
-        ours = read_header(path)
-    except AlbertError as refusal:
-        assert "\n" not in str(refusal)
-        return
-    event("accepted")
-    assert StoredTensors(str(path), ours).on_meta().keys() == ours.keys()
-    with safe_open(path, framework="pt") as theirs:
-        assert set(theirs.keys()) == ours.keys()
-        assert all(tuple(theirs.get_slice(name).get_shape()) == stored.shape for name, stored in ours.items())
-
-
 @pytest.mark.parametrize(
-    ("content", "message"),
+    ("header", "size", "message"),
     [
-        (b"", "its header would have 0 bytes"),
-        (b"\0" * 7, "its header would have 0 bytes"),
-        (file_of(b" " * (2**24 + 1)), "its header would have 16,777,217 bytes"),
-        (file_of(b"\xff\xff"), "its header is not JSON"),
-        (file_of([1]), "its header is not a JSON object"),
-        (file_of({"a": {"dtype": "F32"}}), "the entry of a is incomplete"),
-        (file_of(GOOD, b"\0" * 7), "end at byte"),
-        (file_of(GOOD, b"\0" * 9), "end at byte"),
-        (file_of({"a": {**GOOD["a"], "shape": [2**30, 2**30]}}, b"\0" * 8), "do not fit its shape"),
-        (file_of({"a": {"dtype": "F32", "shape": [0, 2**64], "data_offsets": [0, 0]}}), "has invalid sizes"),
-        (file_of({"a": {"dtype": "F32", "shape": [0, 2**40, 2**40], "data_offsets": [0, 0]}}), "has invalid sizes"),
-        (file_of({"a": {**GOOD["a"], "dtype": "F8_E5M2"}}, b"\0" * 8), "holds numbers of type 'F8_E5M2'"),
+        ([1], 0, "not a complete safetensors file"),
+        ({"a": GOOD}, 7, "not a complete safetensors file"),
+        ({"a": GOOD}, 9, "not a complete safetensors file"),
+        ({"a": {**GOOD, "shape": [0, 2**40, 2**40], "data_offsets": [0, 0]}}, 0, r"has shape \(0, "),
+        ({"a": {**GOOD, "dtype": "F8_E5M2", "shape": [8]}}, 8, "holds numbers of type 'F8_E5M2'"),
     ],
 )
-def test_invalid_header_is_refused_in_one_line(path, content, message):
+def test_invalid_header_is_refused_in_one_line(path, header, size, message):
     """reliability/hostile_files.py has more such files, and pickles."""
-    path.write_bytes(content)
+    text = json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text + bytes(size))
     with pytest.raises(DamagedData, match=message) as refusal:
         read_header(path)
     assert "\n" not in str(refusal.value)

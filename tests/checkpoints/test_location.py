@@ -31,25 +31,6 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def test_cached_repository_opens_offline(cache, directory):
-    repository = cache / "models--someone--tiny-albert"
-    (repository / "refs").mkdir(parents=True)
-    (repository / "refs" / "main").write_text(COMMIT)
-    (repository / "snapshots").mkdir()
-    directory.rename(repository / "snapshots" / COMMIT)
-    opened = open_model("someone/tiny-albert", "pretraining")
-    assert opened.directory == repository / "snapshots" / COMMIT
-    assert opened.loading_report.missing == ()
-
-
-@pytest.mark.parametrize("name", ["someone/absent", "albert-base-v2"])
-def test_missing_cache_entry_is_one_line(cache, name):
-    with pytest.raises(Unavailable, match="no copy in the cache while HF_HUB_OFFLINE is set") as refusal:
-        find_model(name)
-    assert "\n" not in str(refusal.value)
-    assert str(refusal.value).startswith(f"{name}: ")
-
-
 @pytest.fixture
 def served(directory: Path, tmp_path: Path) -> Iterator[HubServer]:
     """Two commits of a model that differ in one weight, a repository of pickles, and files not to be downloaded."""
@@ -121,21 +102,6 @@ print(json.dumps(results))
     )
     assert result.returncode == 0, result.stderr
     return json.loads(result.stdout)
-
-
-@pytest.mark.parametrize("revision", ["v1", COMMIT, OLDER])
-def test_cached_revision_is_found(cache, directory, revision):
-    repository = cache / "models--someone--tiny-albert"
-    (repository / "refs").mkdir(parents=True)
-    (repository / "refs" / "main").write_text(COMMIT)
-    (repository / "refs" / "v1").write_text(OLDER)
-    for commit in (COMMIT, OLDER):
-        shutil.copytree(directory, repository / "snapshots" / commit)
-    commit = OLDER if revision == "v1" else revision
-    assert find_model("someone/tiny-albert", revision) == repository / "snapshots" / commit
-    assert find_model("someone/tiny-albert") == repository / "snapshots" / COMMIT
-    with pytest.raises(Unavailable, match="no copy of its revision 'v3'"):
-        find_model("someone/tiny-albert", "v3")
 
 
 @pytest.mark.parametrize("revision", ["../../secret", "", "a b", "/etc", "v1/../../x"])

@@ -24,7 +24,7 @@ from safetensors.torch import load_file
 from tests.tiny import tiny_config
 
 from albert.checkpoints.huggingface import MODELS, Kind, kind_of
-from albert.checkpoints.model_directory import ModelCard, open_model, read_config, save_model_directory, write_model
+from albert.checkpoints.model_directory import model_card, open_model, read_config, save_model_directory, write_model
 from albert.checkpoints.warm_start import warm_start
 from albert.experiments.quickstart import load_chapters
 from albert.model.albert import (
@@ -164,34 +164,13 @@ def test_pickle_is_never_loaded(directory):
         open_model(directory, "pretraining")
 
 
-@pytest.mark.parametrize(("name", "framework"), [("tf_model.h5", "TensorFlow"), ("flax_model.msgpack", "Flax")])
-def test_weights_of_other_frameworks_are_named(directory, name, framework):
-    (directory / "model.safetensors").rename(directory / name)
-    with pytest.raises(MissingInput, match=framework):
-        open_model(directory, "pretraining")
-
-
 def test_missing_weights_or_configuration_are_named(directory, tmp_path):
+    """reliability/hostile_files.py has invalid indices and weights of other frameworks."""
     (directory / "model.safetensors").unlink()
     with pytest.raises(MissingInput, match=r"holds no model\.safetensors"):
         open_model(directory, "pretraining")
-    (directory / "config.json").unlink()
-    with pytest.raises(MissingInput, match=r"config\.json"):
-        open_model(directory, "pretraining")
-
-
-@pytest.mark.parametrize(
-    ("change", "error", "message"),
-    [
-        ({"weight_map": {"a": "absent.safetensors"}}, MissingInput, "missing"),
-        ({"weight_map": {}}, DamagedData, "no weight_map"),
-        ({"weight_map": 3}, DamagedData, "no weight_map"),
-    ],
-)
-def test_invalid_index_is_refused(directory, change, error, message):
-    (directory / "model.safetensors").unlink()
-    (directory / "model.safetensors.index.json").write_text(json.dumps(change))
-    with pytest.raises(error, match=message):
+    (directory / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": "absent.safetensors"}}))
+    with pytest.raises(MissingInput, match=r"is listed in .* but missing"):
         open_model(directory, "pretraining")
 
 
@@ -458,20 +437,6 @@ def test_dense_model_has_no_window_keys(config, windowed, tmp_path):
     assert transformers.AlbertForPreTraining.from_pretrained(tmp_path / "dense").config.max_position_embeddings == 200
 
 
-def test_card_of_a_windowed_model_has_a_working_example_without_transformers(windowed, tmp_path):
-    tokenizer = train_tokenizer(["the quick brown fox jumps over the lazy dog " * 20], vocab_size=41)
-    (tmp_path / "tokenizer").mkdir()
-    tokenizer.save(tmp_path / "tokenizer")
-    model = AlbertForSequenceClassification(replace(windowed, vocab_size=tokenizer.vocab_size), 2)
-    save_model_directory(tmp_path / "model", model, tmp_path / "tokenizer")
-    card = (tmp_path / "model/README.md").read_text(encoding="utf-8")
-    assert "4 tokens to either side" in card and "library_name: albert" in card
-    assert "from_pretrained" not in card and "pipeline" not in card
-    example = card.split("```python\n")[1].split("```")[0]
-    assert "predictor.abilities" in example
-    exec(example.replace("path/to/this/directory", str(tmp_path / "model")), {})
-
-
 def test_warm_start_of_a_windowed_model_from_a_dense_one(config, windowed):
     source = AlbertForPreTraining(replace(config, initializer_range=0.3)).eval()
     target = AlbertForPreTraining(windowed).eval()
@@ -491,81 +456,65 @@ def test_warm_start_of_a_windowed_model_from_a_dense_one(config, windowed):
 HOSTILE = 'no: "yes" | {x} \\ # --- \n---\nlicense: evil'
 
 
-def test_card_shows_all_fields():
-    card = ModelCard(
-        name="tiny",
+def test_card_shows_all_fields_and_escapes_special_characters():
+    text = model_card(
+        name=HOSTILE,
         architecture="AlbertForPreTraining",
         description="A model for tests.",
         parameters={"embeddings": 1_234_567},
         recipe={
             "optimizer": {"kind": "lamb", "clamp": None},
-            "batch_size": 4096,
             "learning_rate": 0.00012000000000000002,
             "max_tokens": None,
             "mixture": [],
             "favor_shorter": True,
             "layers": (1, 2),
+            HOSTILE: HOSTILE,
         },
-        data=["a corpus"],
+        data=["a corpus", HOSTILE],
         scores={"MLM accuracy": 0.54321},
-        language=["en", "no"],
-        tags=["albert", "sop"],
-        license="apache-2.0",
+        tags=["sop", HOSTILE],
         versions={"torch": "2.13"},
         limits=["knows little"],
     )
-    text = card.render()
-    for part in ("1,234,567", "4096", "| optimizer | kind lamb |", "a corpus", "0.5432", "2.13", "knows little"):
+    for part in ("1,234,567", "| optimizer | kind lamb |", "a corpus", "0.5432", "2.13", "knows little"):
         assert part in text
     for row in ("| learning_rate | 0.00012 |", "| favor_shorter | yes |", "| layers | 1, 2 |"):
         assert row in text
     assert "max_tokens" not in text and "mixture" not in text and "clamp" not in text
-    matter = yaml.safe_load(text.split("---")[1])
-    assert matter == {
-        "library_name": "transformers",
-        "license": "apache-2.0",
-        "language": ["en", "no"],
-        "pipeline_tag": "fill-mask",
-        "tags": ["albert", "sop"],
-    }
-    assert HubCard(text).data.license == "apache-2.0"
-
-
-def test_special_characters_are_escaped_in_yaml_and_tables():
-    text = ModelCard(
-        name=HOSTILE,
-        architecture="AlbertModel",
-        recipe={HOSTILE: HOSTILE},
-        data=[HOSTILE],
-        license=HOSTILE,
-        language=[HOSTILE],
-        tags=[HOSTILE],
-    ).render()
     match = re.match(r"---\n(.*?)\n---\n", text, re.DOTALL)
     assert match is not None
-    matter = yaml.safe_load(match[1])
-    assert matter["license"] == HOSTILE
-    assert matter["tags"] == ["albert", HOSTILE]
-    assert matter["library_name"] == "transformers"
+    tags = ["albert", "sop", HOSTILE]
+    assert yaml.safe_load(match[1]) == {"library_name": "transformers", "pipeline_tag": "fill-mask", "tags": tags}
+    assert HubCard(text).data.pipeline_tag == "fill-mask"
     rows = [line for line in text.splitlines() if line.startswith("| ")]
     assert all(len(re.findall(r"(?<!\\)\|", row)) == 3 for row in rows)
 
 
 @pytest.mark.parametrize(
-    ("kind", "objective"), [*((kind, "sop") for kind in MODELS), ("pretraining", "nsp"), ("pretraining", "none")]
+    ("kind", "extra", "changes"),
+    [
+        *((kind, {}, {}) for kind in MODELS),
+        *(("pretraining", {"sentence_objective": objective}, {}) for objective in ("nsp", "none")),
+        ("classification", {}, {"max_position_embeddings": 200, "attention_window": 4}),
+    ],
 )
-def test_card_example_runs(kind, objective, tmp_path):
+def test_card_example_runs(kind, extra, changes, tmp_path):
     tokenizer = train_tokenizer([load_chapters()[0].text[:20_000]], vocab_size=200)
     (tmp_path / "tokenizer").mkdir()
     tokenizer.save(tmp_path / "tokenizer")
-    config = tiny_config(tokenizer.vocab_size)
+    config = tiny_config(tokenizer.vocab_size, **changes)
     path = tmp_path / "model"
     model = MODELS[kind](config, 2) if kind in LABELLED else MODELS[kind](config)
-    save_model_directory(path, model, tmp_path / "tokenizer", extra={"sentence_objective": objective})
-    (code,) = re.findall(r"```python\n(.*?)```", (path / "README.md").read_text(), re.DOTALL)
+    save_model_directory(path, model, tmp_path / "tokenizer", extra=extra)
+    card = (path / "README.md").read_text()
+    (code,) = re.findall(r"```python\n(.*?)```", card, re.DOTALL)
     assert "path/to/this/directory" in code
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         exec(compile(code.replace("path/to/this/directory", str(path)), "card", "exec"), {})
     assert printed.getvalue()
-    assert f"| all | {sum(p.numel() for p in model.parameters()):,} |" in (path / "README.md").read_text()
+    assert f"| all | {sum(p.numel() for p in model.parameters()):,} |" in card
+    if changes:
+        assert "4 tokens to either side" in card and "library_name: albert" in card
+        assert "from_pretrained" not in card and "pipeline" not in card

@@ -67,28 +67,6 @@ def case(request: pytest.FixtureRequest) -> tuple[Kind, AlbertConfig]:
     return request.param
 
 
-def test_transformers_gives_the_same_outputs(case, tmp_path):
-    kind, config = case
-    ours = _ours(kind, config)
-    write_model(tmp_path, ours, None)
-    theirs = _open_in_theirs(kind, tmp_path)
-    lengths = (9, 16, 2)
-    ids = [np.random.default_rng(length).integers(1, config.vocab_size, length) for length in lengths]
-    types = [(np.arange(length) > length // 2).astype(np.int64) for length in lengths]
-    packed = pack(ids, types)
-    args = (torch.arange(packed.n_tokens),) if kind in ("pretraining", "masked_lm") else ()
-    with torch.inference_mode():
-        outputs = ours(packed, *args)
-        for index, row in enumerate(ids):
-            inputs = {"input_ids": torch.tensor(row)[None], "token_type_ids": torch.tensor(types[index])[None]}
-            if kind == "multiple_choice":
-                inputs = {name: tensor[None] for name, tensor in inputs.items()}
-            expected = theirs(**inputs)
-            tokens = slice(sum(lengths[:index]), sum(lengths[: index + 1]))
-            for our, their in _paired(kind, outputs, expected, tokens, index):
-                torch.testing.assert_close(our, their, rtol=1e-5, atol=1e-5)
-
-
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_round_trip_through_transformers_is_exact(case, dtype, tmp_path):
     kind, config = case
@@ -171,15 +149,18 @@ def test_drawn_parameters_have_the_dtype_of_the_file(tmp_path):
 
 
 @pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
-def test_transformers_reads_our_config(config, tmp_path):
-    write_model(tmp_path, AlbertForPreTraining(config), None)
-    theirs = transformers.AlbertConfig.from_pretrained(tmp_path)
+def test_transformers_reads_our_config_and_gives_the_same_outputs(config, tmp_path):
+    """tests/model/test_parity_with_transformers.py compares the outputs of every head."""
+    ours = _ours("pretraining", config)
+    write_model(tmp_path, ours, None)
+    theirs = _open_in_theirs("pretraining", tmp_path)
     for field in SHARED_KEYS:
-        assert getattr(theirs, field) == getattr(config, field)
+        assert getattr(theirs.config, field) == getattr(config, field)
     groups = config.num_hidden_groups if config.sharing == "all" else config.num_hidden_layers
-    assert theirs.num_hidden_groups == groups
-    assert (theirs.pad_token_id, theirs.bos_token_id, theirs.eos_token_id) == (0, 2, 3)
+    assert theirs.config.num_hidden_groups == groups
+    assert (theirs.config.pad_token_id, theirs.config.bos_token_id, theirs.config.eos_token_id) == (0, 2, 3)
     assert read_config(tmp_path)[0] == config
+    torch.testing.assert_close(_masked_tokens(ours), theirs(IDS[None]).prediction_logits[0], rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("opened_as", ["classification", "token_classification", "multiple_choice"])
@@ -256,24 +237,6 @@ def _open_in_theirs(kind: Kind, directory: Path) -> transformers.PreTrainedModel
     model, report = model_class.from_pretrained(directory, output_loading_info=True)
     assert not any(report.values())
     return model.eval()
-
-
-def _paired(kind: Kind, ours: object, theirs: object, tokens: slice, index: int) -> list[tuple]:
-    """Our output and transformers' for sequence `index`, which has these tokens of the batch."""
-    match kind:
-        case "encoder":
-            return [(ours[tokens], theirs.last_hidden_state[0])]
-        case "pretraining":
-            return [(ours[0][tokens], theirs.prediction_logits[0]), (ours[1][index], theirs.sop_logits[0])]
-        case "masked_lm" | "token_classification":
-            return [(ours[tokens], theirs.logits[0])]
-        case "classification":
-            return [(ours[index], theirs.logits[0])]
-        case "multiple_choice":
-            return [(ours[index], theirs.logits[0, 0])]
-        case "question_answering":
-            return [(ours[0][tokens], theirs.start_logits[0]), (ours[1][tokens], theirs.end_logits[0])]
-    raise AssertionError(kind)
 
 
 def _assert_the_same_tensors(*folders: Path) -> None:

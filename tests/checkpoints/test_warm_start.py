@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.tiny import tiny_config
 
-from albert.checkpoints.warm_start import block_origins, layer_origins, positions_note, resize_positions, warm_start
+from albert.checkpoints.warm_start import block_origins, layer_origins, resize_positions, warm_start
 from albert.model.albert import AlbertForPreTraining
 from albert.model.config import sharing_plan
 from albert.model.packing import pack
@@ -164,34 +164,26 @@ TABLE = torch.randn(6, 3, generator=torch.Generator().manual_seed(0), dtype=torc
 BETWEEN = [0, 0.5, 1, 1.5, 2, 2.5, 3, 3.5, 4, 4.5, 5]
 
 
+EXTENDED = "6 → {} positions, {} trained ones extended by {}"
+
+
 @pytest.mark.parametrize(
-    ("length", "trained", "how", "rows"),
+    ("length", "trained", "how", "rows", "note"),
     [
-        *((4, 6, how, [0, 1, 2, 3]) for how in (None, "tile", "interpolate")),  # fewer are the first
-        *((14, 6, how, [*range(6), *range(6), 0, 1]) for how in (None, "tile")),
-        (11, 6, "interpolate", BETWEEN),
-        (6, 2, None, list(range(6))),  # untrained rows are kept unless `how` is given
-        (6, 2, "tile", [0, 1, 0, 1, 0, 1]),
-        (8, 2, None, [0, 1, 0, 1, 0, 1, 0, 1]),
-        (3, 2, "interpolate", [0, 0.5, 1]),
-        (3, 1, "interpolate", [0, 0, 0]),
+        *((6, 6, how, [*range(6)], None) for how in (None, "tile", "interpolate")),
+        *((4, 6, how, [0, 1, 2, 3], "6 → 4 positions, the first ones") for how in (None, "tile", "interpolate")),
+        *((14, 6, how, [*range(6), *range(6), 0, 1], EXTENDED.format(14, 6, "tile")) for how in (None, "tile")),
+        (11, 6, "interpolate", BETWEEN, EXTENDED.format(11, 6, "interpolate")),
+        (6, 2, None, list(range(6)), None),  # untrained rows are kept unless `how` is given
+        (6, 2, "tile", [0, 1, 0, 1, 0, 1], EXTENDED.format(6, 2, "tile")),
+        (8, 2, None, [0, 1, 0, 1, 0, 1, 0, 1], EXTENDED.format(8, 2, "tile")),
+        (3, 2, "interpolate", [0, 0.5, 1], EXTENDED.format(3, 2, "interpolate")),
+        (3, 1, "interpolate", [0, 0, 0], EXTENDED.format(3, 1, "interpolate")),
     ],
 )
-def test_positions_are_cut_tiled_or_interpolated(length, trained, how, rows):
+def test_positions_are_cut_tiled_or_interpolated(length, trained, how, rows, note):
     """Row i + 0.5 is the mean of rows i and i + 1."""
     expected = [(TABLE[int(row)] + TABLE[int(row + 0.5)]) / 2 for row in rows]
-    torch.testing.assert_close(resize_positions(TABLE, length, trained, how), torch.stack(expected))
-
-
-@pytest.mark.parametrize(
-    ("args", "note"),
-    [
-        ((512, 512, 512, None), None),
-        ((512, 512, 512, "tile"), None),
-        ((512, 128, 512, None), "512 → 128 positions, the first ones"),
-        ((512, 1024, 512, None), "512 → 1,024 positions, 512 trained ones extended by tile"),
-        ((512, 512, 128, "interpolate"), "512 → 512 positions, 128 trained ones extended by interpolate"),
-    ],
-)
-def test_positions_note(args, note):
-    assert positions_note(*args) == note
+    resized, actual_note = resize_positions(TABLE, length, trained, how)
+    torch.testing.assert_close(resized, torch.stack(expected))
+    assert actual_note == note

@@ -28,23 +28,6 @@ def test_presets_are_distinct_and_in_one_group_each():
     assert not set(PRESET_ALIASES) & set(PRESETS) and set(PRESET_ALIASES.values()) <= set(PRESETS)
 
 
-def test_preset_names_match_their_architecture():
-    sizes = {"base": "albert-base", "large": "albert-large", "xlarge": "albert-xlarge", "xxlarge": "albert-xxlarge"}
-    sharings = {"not-shared": "none", "shared-attention": "attention", "shared-ffn": "ffn"}
-    for name, preset in {**{name: name for name in PRESETS}, **PRESET_ALIASES}.items():
-        config, words = PRESETS[preset], (name if "-" in name else f"albert-{name}").split("-")
-        is_bert = words[0] == "bert"
-        suffixes = [sharing for suffix, sharing in sharings.items() if name.endswith(suffix)]
-        assert config.sharing == (suffixes[0] if suffixes else "none" if is_bert else "all")
-        for letter, field in (("E", "embedding_size"), ("L", "num_hidden_layers"), ("H", "hidden_size")):
-            numbers = [int(word[1:]) for word in words if word[0] == letter and word[1:].isdigit()]
-            expected = numbers[0] if numbers else getattr(PRESETS[sizes[words[1]]], field)
-            if is_bert and letter == "E":
-                expected = config.hidden_size
-            assert getattr(config, field) == expected, name
-        assert config.intermediate_size == 4 * config.hidden_size
-
-
 def test_presets_have_the_published_heads_dropout_and_activations():
     other_heads = {n: c.num_attention_heads for n, c in PRESETS.items() if c.hidden_size != 64 * c.num_attention_heads}
     assert other_heads == {"albert-xlarge-v1": 16, "albert-xlarge-zh": 16, "albert-xxlarge-zh": 16}

@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 from tests.pretraining.conftest import events, model_bytes, prepare_texts
 
-from albert.model.config import ALBERT_XXLARGE
+from albert.model.config import PRESETS
 from albert.pretraining.recipe import PAPER_BASE, RECIPES, PretrainingRecipe, scaled_recipe
 from albert.pretraining.run import pretrain
 from albert.pretraining.run_identity import _DEFAULTS_OF_NEW_FIELDS, recipe_fingerprint
@@ -111,7 +111,7 @@ def test_the_recipes_of_the_paper_have_its_values():
         assert (recipe.schedule.total_steps, recipe.schedule.warmup_steps) == (125_000, 3_125)
         assert (recipe.masking.share, recipe.masking.max_ngram) == (0.15, 3)
         assert (recipe.model.hidden_dropout_prob, recipe.model.attention_probs_dropout_prob) == (0.0, 0.0)
-    assert RECIPES["xxlarge"].model == ALBERT_XXLARGE and ALBERT_XXLARGE.num_hidden_layers == 12
+    assert RECIPES["xxlarge"].model == PRESETS["albert-xxlarge"] and PRESETS["albert-xxlarge"].num_hidden_layers == 12
 
 
 def test_the_learning_rate_is_scaled_by_the_root_of_the_batch_size():

@@ -2,10 +2,8 @@
 
 import shutil
 import tempfile
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import reduce
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,8 +14,8 @@ from albert.checkpoints.hub import copy_examples, is_archive, unpacked
 from albert.checkpoints.huggingface import (
     BACKBONE_PREFIX,
     CLASSIFIERS,
-    DECODER_BIAS,
     OBJECTIVE_KEY,
+    PREDICTIONS_BIAS,
     from_transformers,
     kind_of,
     n_outputs,
@@ -36,18 +34,17 @@ from albert.checkpoints.loading import (
     checkpoint_warnings,
     require_complete,
     require_finite,
-    write_tensors,
 )
 from albert.checkpoints.model_directory import (
     CARD_NAME,
     CONFIG_NAME,
     FINGERPRINT_KEY,
-    config_to_json,
     describe_model,
     open_model,
+    parameters_by_part,
     require_matching_tokenizer,
     short_card,
-    tokenizer_keys,
+    write_files,
 )
 from albert.checkpoints.tensor_bundle import TensorBundle
 from albert.checkpoints.tensorflow import (
@@ -61,7 +58,7 @@ from albert.checkpoints.tensorflow import (
 )
 from albert.model.config import AlbertConfig
 from albert.runtime.errors import CannotCreate, DamagedData, InvalidConfiguration, MissingInput, UsageError
-from albert.runtime.files import new_directory, write_text
+from albert.runtime.files import new_directory
 from albert.runtime.json_files import save_json
 from albert.runtime.progress import progress
 from albert.text.tokenizer import CONFIG_NAME as TOKENIZER_CONFIG_NAME
@@ -152,7 +149,8 @@ def read_tensorflow(path: Path, options: ConversionOptions) -> ConversionSource:
     bundle = TensorBundle(files.prefix)
     where = str(bundle.index)
     variables = map_variables(bundle.entries, where)
-    shapes = {target.name: _shape(bundle, variable, target) for variable, target in variables.mapped.items()}
+    in_file = ((target, bundle.entries[variable].shape) for variable, target in variables.mapped.items())
+    shapes = {target.name: shape[::-1] if target.transposed else shape for target, shape in in_file}
     settings, ignored = read_albert_config(files.config)
     config = config_of(settings, shapes, options.overrides, files.config, where)
     architecture, extra = _architecture(shapes, options.one_output, where)
@@ -183,11 +181,6 @@ def read_tensorflow(path: Path, options: ConversionOptions) -> ConversionSource:
     )
 
 
-def _shape(bundle: TensorBundle, variable: str, target: Target) -> tuple[int, ...]:
-    shape = bundle.entries[variable].shape
-    return shape[::-1] if target.transposed else shape
-
-
 def _architecture(shapes: Shapes, one_output: str | None, where: str) -> tuple[str, dict[str, Any]]:
     """The class of transformers, and the keys of `config.json` for the task."""
     architecture = architecture_of(shapes)
@@ -198,9 +191,9 @@ def _architecture(shapes: Shapes, one_output: str | None, where: str) -> tuple[s
     if one_output is None:
         why = "its classifier has one output: a score of a text, as for STS-B, or of an option, as for RACE"
         raise InvalidConfiguration(where, why, "add --one-output regression or --one-output multiple_choice")
-    if one_output == "regression":
-        return architecture, {"problem_type": "regression"}
-    return "AlbertForMultipleChoice", {}
+    return (
+        ("AlbertForMultipleChoice", {}) if one_output != "regression" else (architecture, {"problem_type": one_output})
+    )
 
 
 def _read(bundle: TensorBundle, targets: Mapping[str, Target], dtype: torch.dtype | None) -> dict[str, Tensor]:
@@ -285,25 +278,23 @@ def convert(source: str, output: Path, options: ConversionOptions, replace_outpu
 def _convert(path: str, output: Path, options: ConversionOptions, replace_output: bool) -> Conversion:
     source = read_source(path, options)
     tokenizer, tokenizer_path = _tokenizer(source, options)
-    tensors = _to_transformers(source)
-    names, parameters = tuple(tensors), _parameters(tensors)
-    dtype = reduce(torch.promote_types, (tensor.dtype for tensor in tensors.values()))
+    prefix = BACKBONE_PREFIX if source.architecture == "AlbertModel" else ""
+    tensors = to_transformers({name.removeprefix(prefix): t for name, t in source.tensors.items()}, source.config)
+    if PREDICTIONS_BIAS in tensors:
+        tensors = with_sentence_objective(tensors, str(source.extra.get(OBJECTIVE_KEY, "sop")))
+    names, parameters = tuple(tensors), parameters_by_part(source.tensors)
     extra = {key: value for key, value in source.extra.items() if key != FINGERPRINT_KEY}
-    extra |= {} if tokenizer is None else tokenizer_keys(tokenizer)
     if options.labels:
         if n_outputs(source.architecture, tensors) is None:
             raise UsageError("--labels", f"{source.path} holds {source.architecture}, which has no classes to name")
         extra["id2label"] = dict(enumerate(options.labels))
     outputs = written_num_labels(source.architecture, tensors)
-    content = config_to_json(source.config, source.architecture, dtype, outputs, extra)
+    description = f"Converted from a {source.kind} by `albert convert`."
+    card = source.card or short_card(output.name, source.architecture, source.config, source.tensors, description)
     with new_directory(output, replace=replace_output) as directory:
-        if tokenizer is not None:
-            tokenizer.save(directory)
-        save_json(directory / CONFIG_NAME, content)
-        write_tensors(directory / WEIGHTS_NAME, tensors)
-        description = f"Converted from a {source.kind} by `albert convert`."
-        card = source.card or short_card(output.name, source.architecture, source.config, parameters, description)
-        write_text(directory / CARD_NAME, card)
+        content = write_files(
+            directory, tensors, source.config, source.architecture, outputs, tokenizer, extra=extra, card=card
+        )
         if source.directory is not None:
             copy_examples(source.directory, directory)
         # Free the tensors, so that the opened model is the only copy in memory.
@@ -320,15 +311,6 @@ def _convert(path: str, output: Path, options: ConversionOptions, replace_output
         written=written,
         opened=opened.loading_report,
     )
-
-
-def _to_transformers(source: ConversionSource) -> dict[str, Tensor]:
-    bare = source.architecture == "AlbertModel"
-    ours = {name.removeprefix(BACKBONE_PREFIX) if bare else name: t for name, t in source.tensors.items()}
-    tensors = to_transformers(ours, source.config)
-    if "predictions.bias" not in tensors:
-        return tensors
-    return with_sentence_objective(tensors, str(source.extra.get(OBJECTIVE_KEY, "sop")))
 
 
 def _tokenizer(source: ConversionSource, options: ConversionOptions) -> tuple[Tokenizer | None, Path | None]:
@@ -363,16 +345,3 @@ def _open_vocabulary(path: Path, options: ConversionOptions) -> Tokenizer:
             settings["strip_accents"] = False  # the key of WordPiece
         save_json(copy.with_name(TOKENIZER_CONFIG_NAME), settings)
         return load_tokenizer(copy)
-
-
-_PARTS = {"embedding_hidden_mapping_in": "projection", "albert_layer_groups": "layers"}
-
-
-def _parameters(tensors: Mapping[str, Tensor]) -> dict[str, int]:
-    count: Counter[str] = Counter()
-    for name, tensor in tensors.items():
-        if name == DECODER_BIAS:  # a copy
-            continue
-        parts = name.removeprefix(BACKBONE_PREFIX).split(".")
-        count[_PARTS.get(parts[1], parts[0]) if parts[0] == "encoder" else parts[0]] += tensor.numel()
-    return dict(count)

@@ -13,8 +13,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatch
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import huggingface_hub  # loads its parts, and the HTTP library, when they are used: a local model needs neither
 from huggingface_hub import constants
@@ -63,10 +64,12 @@ _LONGEST_READ = 2**24
 _BROKEN = (tarfile.TarError, zipfile.BadZipFile, gzip.BadGzipFile, zlib.error, EOFError, ValueError, RuntimeError)
 
 
-@dataclass(frozen=True)
-class _Member:
+class _Member(NamedTuple):
     name: str
     size: int
+    is_plain: bool
+    """Neither a link nor a device, and not compressed in a rare way."""
+    is_folder: bool
     open: Callable[[], Any]
 
 
@@ -89,17 +92,17 @@ def unpacked(archive: Path) -> Iterator[Path]:
 
 
 def _unpack(archive: Path, directory: Path) -> None:
+    suffix = archive.suffix.lower()
     try:
-        if archive.name.lower().endswith(".zip"):
+        if suffix == ".zip":
             with zipfile.ZipFile(archive) as file:
-                _write(archive, directory, _zip_members(archive, file))
+                _write(archive, directory, _model_files(archive, _zip_members(file)))
         else:
-            compressed = not archive.name.lower().endswith(".tar")
             with (
-                gzip.open(archive) if compressed else open(archive, "rb") as content,
+                open(archive, "rb") if suffix == ".tar" else gzip.open(archive) as content,
                 tarfile.open(fileobj=_BoundedReads(content), mode="r:") as file,
             ):
-                _write(archive, directory, _tar_members(archive, file))
+                _write(archive, directory, _model_files(archive, _tar_members(file)))
     except _BROKEN as error:
         why = f"is not a complete archive ({' '.join(str(error).split()) or type(error).__name__})"
         raise DamagedData(archive, why, "download it again") from error
@@ -124,39 +127,47 @@ class _BoundedReads(io.BufferedIOBase):
         return self._content.tell()
 
 
-def _tar_members(archive: Path, file: tarfile.TarFile) -> Iterator[_Member]:
-    for member in file:
-        if not (member.isfile() or member.isdir()):
-            kind = "a link" if member.issym() or member.islnk() else "a device"
-            raise DamagedData(archive, f"holds {kind} ({member.name}), which no model has")
-        _refuse_outside(archive, member.name)
-        if member.isfile():
-            yield _Member(member.name, member.size, lambda member=member: file.extractfile(member))
+def _tar_members(file: tarfile.TarFile) -> Iterator[_Member]:
+    for info in file:
+        is_plain = info.isfile() or info.isdir()
+        yield _Member(info.name, info.size, is_plain, info.isdir(), partial(file.extractfile, info))
 
 
-def _zip_members(archive: Path, file: zipfile.ZipFile) -> Iterator[_Member]:
-    for member in file.infolist():
-        kind = member.external_attr >> 28  # the file type, if written on Unix
-        if kind not in (0, 4, 8):
-            raise DamagedData(archive, f"holds a link or a device ({member.filename}), which no model has")
-        if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            why = f"holds {member.filename} compressed by method {member.compress_type}"
-            raise DamagedData(archive, why, "unpack it")
-        _refuse_outside(archive, member.filename)
-        if not member.is_dir():
-            yield _Member(member.filename, member.file_size, lambda member=member: file.open(member))
+def _zip_members(file: zipfile.ZipFile) -> Iterator[_Member]:
+    for info in file.infolist():
+        kind = info.external_attr >> 28  # the file type, if written on Unix
+        is_plain = kind in (0, 4, 8) and info.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+        yield _Member(info.filename, info.file_size, is_plain, info.is_dir(), partial(file.open, info))
 
 
-def _refuse_outside(archive: Path, name: str) -> None:
-    parts = name.replace("\\", "/").split("/")
-    if name.startswith("/") or ".." in parts or ":" in parts[0] or "\0" in name:
-        raise DamagedData(archive, f"holds {name!r}, a name outside of its own directory", "do not unpack it")
+def _model_files(archive: Path, members: Iterator[_Member]) -> list[_Member]:
+    """The model files among the members, once all members are checked."""
+    allowed = max(_ALWAYS_ALLOWED, _MOST_EXPANSION * archive.stat().st_size)
+    model_files, count, size = [], 0, 0
+    for count, member in enumerate(members, 1):
+        parts = member.name.replace("\\", "/").split("/")
+        if not member.is_plain:
+            raise DamagedData(archive, f"holds a link, a device or a rare compression ({member.name}): no model does")
+        if not parts[0] or ".." in parts or ":" in parts[0] or "\0" in member.name:
+            raise DamagedData(
+                archive, f"holds {member.name!r}, a name outside of its own directory", "do not unpack it"
+            )
+        if count > _MOST_MEMBERS:
+            raise DamagedData(archive, f"holds more than {_MOST_MEMBERS:,} files, a model has a few")
+        size += 0 if member.is_folder else member.size
+        if size > allowed:
+            why = f"unpacks to more than {allowed / 1e6:,.0f} MB from {archive.stat().st_size / 1e6:,.3f} MB"
+            raise DamagedData(archive, why, "weights do not compress that much: do not unpack it")
+        is_model_file = any(fnmatch(parts[-1], pattern) for pattern in MODEL_FILES)
+        if is_model_file and not member.is_folder and not parts[-1].startswith("."):
+            model_files.append(member)
+    if not model_files:
+        raise DamagedData(archive, f"has {count} files, none of which belongs to a model")
+    return model_files
 
 
-def _write(archive: Path, directory: Path, members: Iterator[_Member]) -> None:
-    model_files = _checked(archive, members)
-    size = sum(member.size for member in model_files)
-    free = shutil.disk_usage(directory).free
+def _write(archive: Path, directory: Path, model_files: list[_Member]) -> None:
+    size, free = sum(member.size for member in model_files), shutil.disk_usage(directory).free
     if size > free:
         why = f"unpacks to {size / 1e6:,.0f} MB, {directory.parent} has {free / 1e6:,.0f} MB left"
         raise OutOfResources(archive, why, "set TMPDIR to a larger disk, or unpack it yourself")
@@ -166,9 +177,7 @@ def _write(archive: Path, directory: Path, members: Iterator[_Member]) -> None:
             try:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 with member.open() as content, open(path, "xb") as file:
-                    while chunk := content.read(_CHUNK):
-                        file.write(chunk)
-                        bar.advance(len(chunk) / 1e6)
+                    shutil.copyfileobj(content, file, _CHUNK)
             except FileExistsError as error:
                 raise DamagedData(archive, f"holds {member.name} twice") from error
             except gzip.BadGzipFile:
@@ -177,25 +186,7 @@ def _write(archive: Path, directory: Path, members: Iterator[_Member]) -> None:
                 raise WriteFailed(path, error.strerror or str(error), "set TMPDIR to another disk") from error
             if path.stat().st_size != member.size:
                 raise DamagedData(archive, f"{member.name} does not have its stated size", "download it again")
-
-
-def _checked(archive: Path, members: Iterator[_Member]) -> list[_Member]:
-    """The model files among the members, once all members are checked."""
-    allowed = max(_ALWAYS_ALLOWED, _MOST_EXPANSION * archive.stat().st_size)
-    model_files, count, size = [], 0, 0
-    for count, member in enumerate(members, 1):
-        size += member.size
-        if count > _MOST_MEMBERS:
-            raise DamagedData(archive, f"holds more than {_MOST_MEMBERS:,} files, a model has a few")
-        if size > allowed:
-            why = f"unpacks to more than {allowed / 1e6:,.0f} MB from {archive.stat().st_size / 1e6:,.3f} MB"
-            raise DamagedData(archive, why, "weights do not compress that much: do not unpack it")
-        name = member.name.replace("\\", "/").rsplit("/", 1)[-1]
-        if not name.startswith(".") and any(fnmatch(name, pattern) for pattern in MODEL_FILES):
-            model_files.append(member)
-    if not model_files:
-        raise DamagedData(archive, f"has {count} files, none of which belongs to a model")
-    return model_files
+            bar.advance(member.size / 1e6)
 
 
 HUB_FILES = [

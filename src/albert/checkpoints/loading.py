@@ -3,21 +3,19 @@
 A pickle is never loaded. Also: warnings about faulty published models, numbers of groups that do not divide the number
 of layers, and the class of transformers to which a set of tensors belongs."""
 
-import json
 import logging
 import math
-import os
 import re
-import struct
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from io import FileIO
+from io import BufferedReader
 from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
@@ -37,13 +35,12 @@ from albert.model.config import AlbertConfig
 from albert.model.encoder import initialize, on_meta_device
 from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput, OutOfResources
 from albert.runtime.files import library_writes
-from albert.runtime.json_files import read_json_object, unique_keys
-from albert.runtime.manifest import MANIFEST_NAME, open_input, open_unbuffered
+from albert.runtime.json_files import read_json_object
+from albert.runtime.manifest import MANIFEST_NAME, open_input
 from albert.runtime.progress import progress
 
 # --------------------------------------------------------------------------------------------------------------------
-# The header of a safetensors file. The format (huggingface/safetensors): 8 bytes with the length of the header, the
-# header in JSON, then the tensors without gaps.
+# The header of a safetensors file.
 
 DTYPES = {
     "F64": torch.float64,
@@ -57,10 +54,9 @@ DTYPES = {
     "U8": torch.uint8,
     "BOOL": torch.bool,
 }
-_PREFIX = struct.Struct("<Q")
+_LENGTH = 8  # bytes that hold the length of the header, which is followed by the tensors without gaps
 _LARGEST_HEADER = 2**24
 """Bytes; a thousand layers without sharing need three million."""
-_LARGEST_NUMBER = 2**62
 _PICKLE_PREFIXES = (b"PK\x03\x04", b"\x80")
 
 
@@ -79,58 +75,31 @@ class StoredTensor:
 
 
 def read_header(path: Path) -> dict[str, StoredTensor]:
-    """Every tensor of a safetensors file, with offsets checked against the size of the file."""
+    """Every tensor of a safetensors file; the library checks that their places and shapes fit the file."""
+    stored: dict[str, StoredTensor] = {}
     try:
         with open_input(path) as file:
-            size = os.fstat(file.fileno()).st_size
-            prefix = file.read(_PREFIX.size)
-            length = _PREFIX.unpack(prefix)[0] if len(prefix) == _PREFIX.size else 0
-            if prefix.startswith(_PICKLE_PREFIXES) and length > _LARGEST_HEADER:
-                raise DamagedData(path, "is a pickle, not safetensors; a pickle can run code and is never loaded")
-            if not 2 <= length <= min(size - _PREFIX.size, _LARGEST_HEADER):
-                raise _damaged(path, f"its header would have {length:,} bytes, the file has {size:,}")
-            header = file.read(length)
+            prefix = file.read(_LENGTH)
+        length = int.from_bytes(prefix, "little")
+        if prefix.startswith(_PICKLE_PREFIXES) and length > _LARGEST_HEADER:
+            raise DamagedData(path, "is a pickle, not safetensors; a pickle can run code and is never loaded")
+        offset = _LENGTH + length
+        with safe_open(path, framework="pt") as header:
+            for name in header.offset_keys():
+                tensor = header.get_slice(name)
+                kind, shape = tensor.get_dtype(), tuple(tensor.get_shape())
+                if not name.isprintable() or 0 in shape:
+                    raise DamagedData(path, f"a tensor is called {name!r} and has shape {shape}")
+                if kind not in DTYPES:
+                    raise DamagedData(path, f"{name} holds numbers of type {kind!r}", f"known: {', '.join(DTYPES)}")
+                stored[name] = StoredTensor(path, offset, DTYPES[kind], shape)
+                offset += stored[name].n_bytes
+    except SafetensorError as error:
+        why = " ".join(str(error).split()).partition(", expected")[0]
+        raise DamagedData(path, f"is not a complete safetensors file ({why})") from error
     except OSError as error:
         raise MissingInput(path, error.strerror or "cannot be read") from error
-    try:
-        entries = json.loads(header, object_pairs_hook=unique_keys)
-    except (ValueError, RecursionError) as error:
-        raise _damaged(path, f"its header is not JSON: {error}") from error
-    if not isinstance(entries, dict):
-        raise _damaged(path, "its header is not a JSON object")
-    entries.pop("__metadata__", None)
-    expected = data = _PREFIX.size + length
-    parsed = [(*_parse_entry(path, name, entry), name) for name, entry in entries.items()]
-    stored: dict[str, StoredTensor] = {}
-    for begin, end, dtype, shape, name in sorted(parsed, key=lambda row: row[:2]):
-        tensor = stored[name] = StoredTensor(path, data + begin, dtype, shape)
-        if tensor.offset != expected or end - begin != tensor.n_bytes:
-            raise _damaged(path, f"the offsets of {name} do not fit its shape {shape}")
-        expected = data + end
-    if expected != size:
-        raise _damaged(path, f"its tensors end at byte {expected:,}, the file at {size:,}")
-    return {name: stored[name] for name in entries}
-
-
-def _parse_entry(path: Path, name: str, entry: Any) -> tuple[int, int, torch.dtype, tuple[int, ...]]:
-    """First and last offset behind the header, type and shape of a tensor."""
-    try:
-        kind, shape, (begin, end) = entry["dtype"], tuple(entry["shape"]), entry["data_offsets"]
-    except (TypeError, KeyError, ValueError) as error:
-        raise _damaged(path, f"the entry of {name} is incomplete") from error
-    if not name.isprintable():
-        raise _damaged(path, f"a tensor is called {name!r}")
-    is_number = all(type(number) is int and 0 <= number < _LARGEST_NUMBER for number in (*shape, begin, end))
-    # An empty tensor could still claim too many rows.
-    if not is_number or math.prod(max(size, 1) for size in shape) >= _LARGEST_NUMBER:
-        raise _damaged(path, f"{name} has invalid sizes")
-    if not isinstance(kind, str) or kind not in DTYPES:
-        raise DamagedData(path, f"{name} holds numbers of type {kind!r}", f"known: {', '.join(DTYPES)}")
-    return begin, end, DTYPES[kind], shape
-
-
-def _damaged(path: Path, detail: str) -> DamagedData:
-    return DamagedData(path, f"is not a complete safetensors file ({detail})")
+    return stored
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -185,8 +154,18 @@ def quantization_notes(extra: Mapping[str, Any], directory: Path) -> tuple[str, 
 
 WEIGHTS_NAME = "model.safetensors"
 INDEX_NAME = "model.safetensors.index.json"
-_PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json")
-_OTHERS = {"tf_model.h5": ("TensorFlow", "from_tf"), "flax_model.msgpack": ("Flax", "from_flax")}
+_PICKLE = (
+    "is a pickle, which can run code and is never loaded",
+    "if you trust it, convert it: AutoModel.from_pretrained(...).save_pretrained(...) of transformers writes "
+    + WEIGHTS_NAME,
+)
+_OTHER_FRAMEWORK = "open them with {}=True in transformers 4 and save them as " + WEIGHTS_NAME
+_OTHERS = {
+    "pytorch_model.bin": _PICKLE,
+    "pytorch_model.bin.index.json": _PICKLE,
+    "tf_model.h5": ("holds TensorFlow weights", _OTHER_FRAMEWORK.format("from_tf")),
+    "flax_model.msgpack": ("holds Flax weights", _OTHER_FRAMEWORK.format("from_flax")),
+}
 _LARGE = 2**28
 
 
@@ -220,7 +199,7 @@ class StoredTensors:
         with progress("Reading weights", total=size / 1e6, unit="MB", quiet=size < _LARGE) as bar:
             for path in sorted({stored.file for stored in selected.values()}):
                 try:
-                    with open_unbuffered(path) as file:
+                    with open_input(path) as file:
                         for name, stored in selected.items():
                             if stored.file == path:
                                 tensor = _read(file, stored)
@@ -250,21 +229,14 @@ def stored_tensors(directory: Path) -> StoredTensors:
     return StoredTensors(str(files[0] if len(files) == 1 else directory / INDEX_NAME), by_name)
 
 
-def _read(file: FileIO, stored: StoredTensor) -> Tensor:
+def _read(file: BufferedReader, stored: StoredTensor) -> Tensor:
     try:
         tensor = torch.empty(stored.shape, dtype=stored.dtype)
     except RuntimeError as error:
         raise OutOfResources(stored.file, f"needs {stored.n_bytes:,} bytes of memory for one tensor") from error
-    if not stored.n_bytes:
-        return tensor
-    memory = tensor.view(-1).view(torch.uint8).numpy().data
-    file.seek(stored.offset, os.SEEK_SET)
-    done = 0
-    while done < stored.n_bytes:
-        count = file.readinto(memory[done:])
-        if not count:
-            raise DamagedData(stored.file, "became shorter while it was read")
-        done += count
+    file.seek(stored.offset)
+    if file.readinto(tensor.view(-1).view(torch.uint8).numpy().data) < stored.n_bytes:
+        raise DamagedData(stored.file, "became shorter while it was read")
     return tensor
 
 
@@ -275,15 +247,9 @@ def _weight_files(directory: Path) -> list[Path]:
         return _sharded(directory)
     if (directory / INT8_WEIGHTS_NAME).is_file():
         return [directory / INT8_WEIGHTS_NAME]
-    for name in _PICKLES:
+    for name, (why, remedy) in _OTHERS.items():
         if (directory / name).exists():
-            why = "is a pickle, which can run code and is never loaded"
-            remedy = "if you trust it, convert it: AutoModel.from_pretrained(...).save_pretrained(...) of transformers"
-            raise MissingInput(directory / name, why, f"{remedy} writes {WEIGHTS_NAME}")
-    for name, (framework, flag) in _OTHERS.items():
-        if (directory / name).exists():
-            remedy = f"open them with {flag}=True in transformers 4 and save them as {WEIGHTS_NAME}"
-            raise MissingInput(directory / name, f"holds {framework} weights", remedy)
+            raise MissingInput(directory / name, why, remedy)
     raise MissingInput(directory, f"holds no {WEIGHTS_NAME}", "name a directory that albert or transformers wrote")
 
 
@@ -495,40 +461,35 @@ def uneven_groups_note(layers: int, groups: int) -> str:
 # The class of transformers to which a set of tensors belongs, by its head.
 
 _HEADS = {
-    "AlbertForPreTraining": ("predictions", "sop_classifier"),
-    "AlbertForMaskedLM": ("predictions", "nsp_classifier"),
-    **dict.fromkeys(CLASSIFIERS, ("classifier",)),
-    "AlbertForQuestionAnswering": ("qa_outputs",),
     "AlbertForJointQuestionAnswering": ("joint_qa_outputs",),
     "AlbertForPairClassification": ("pair_classifier",),
+    "AlbertForQuestionAnswering": ("qa_outputs",),
+    **dict.fromkeys(CLASSIFIERS, ("classifier",)),
+    "AlbertForPreTraining": ("predictions", "sop_classifier"),
+    "AlbertForMaskedLM": ("predictions",),
     "AlbertModel": (),
 }
-_ANSWERING = ("AlbertForQuestionAnswering", "AlbertForJointQuestionAnswering")
-_WITHOUT_POOLER = ("AlbertForMaskedLM", *_ANSWERING, "AlbertForPairClassification", "AlbertModel")
+"""The heads of each class; a task's head takes precedence over those of pre-training."""
+_WITHOUT_POOLER = {*_HEADS} - {*CLASSIFIERS, "AlbertForPreTraining"}
 
 
 def architecture_of(names: Iterable[str], stated: str | None = None) -> str:
-    """The class to which tensors belong, by their heads; a task's head takes precedence over those of pre-training.
+    """The class to which tensors belong, by their heads.
 
     `stated` is the class in `config.json`, which decides between the classes with a `classifier`.
     """
     heads = {name.split(".", 1)[0] for name in names}
-    for architecture in (_ANSWERING[1], "AlbertForPairClassification", _ANSWERING[0]):
-        if _HEADS[architecture][0] in heads:
-            return architecture
-    if "classifier" in heads:
-        return stated if stated in CLASSIFIERS else CLASSIFIERS[0]
-    if "predictions" in heads:
-        return "AlbertForPreTraining" if "sop_classifier" in heads else "AlbertForMaskedLM"
-    return "AlbertModel"
+    architecture = next(name for name, parts in _HEADS.items() if heads.issuperset(parts))
+    return stated if stated in CLASSIFIERS and architecture in CLASSIFIERS else architecture
 
 
 def belongs_to(name: str, architecture: str) -> bool:
     """Whether a class has this tensor. A masked language model keeps its pooler, as in published models."""
     part, _, inside = name.partition(".")
-    if architecture in _ANSWERING and inside.startswith("pooler."):
+    if architecture.endswith("QuestionAnswering") and inside.startswith("pooler."):
         return False
-    return name.startswith(BACKBONE_PREFIX) or part in _HEADS[architecture]
+    next_sentence = architecture == "AlbertForMaskedLM" and part == "nsp_classifier"
+    return name.startswith(BACKBONE_PREFIX) or part in _HEADS[architecture] or next_sentence
 
 
 def require_complete(renamed: RenamedTensors, architecture: str, config: AlbertConfig, where: str) -> None:

@@ -8,7 +8,7 @@ import json
 import tomllib
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from functools import reduce
 from importlib.resources import files
 from pathlib import Path
@@ -72,7 +72,6 @@ _TRANSFORMERS_DEFAULTS: dict[str, Any] = NAMES["transformers_defaults"]
 _ACTIVATIONS = {"gelu_pytorch_tanh": "gelu_new", "gelu_python": "gelu"}
 # Far beyond any model; without limits a damaged number could fill the memory before it is compared with the weights.
 _LARGEST_SIZE = 2**24
-_MOST_LAYERS = 2**10
 _ALWAYS_WRITTEN = {"pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3, "tie_word_embeddings": True}
 # The unknown type is refused by transformers' Auto classes; the unknown attention by its ALBERT classes.
 _DENSE = {"model_type": "albert"}
@@ -174,9 +173,6 @@ def read_config(directory: Path) -> tuple[AlbertConfig, dict[str, Any]]:
     if is_uneven:
         values["num_hidden_groups"] = layers
     config = from_json(AlbertConfig, values, str(path))
-    depth = config.num_hidden_layers * config.inner_group_num
-    if depth > _MOST_LAYERS:
-        raise InvalidConfiguration(f"{path}: num_hidden_layers", f"gives {depth} layers, the limit is {_MOST_LAYERS}")
     extra = {key: value for key, value in content.items() if key not in (*_FIELDS, UNEVEN_GROUPS_KEY)}
     if is_uneven:
         extra[UNEVEN_GROUPS_KEY] = groups
@@ -238,24 +234,41 @@ def write_model(
     objective = sentence_objective(keys) if isinstance(model, AlbertForPreTraining) else "sop"
     # The pre-training class of transformers has a sentence-order head only.
     written_as = architecture if objective == "sop" else "AlbertForMaskedLM"
+    tokenizer = None
     if tokenizer_directory is not None:
         tokenizer = load_tokenizer(tokenizer_directory)
         require_matching_tokenizer(tokenizer, tokenizer_directory, config, {})
-        tokenizer.save(directory)
-        keys |= tokenizer_keys(tokenizer)
     tensors = with_sentence_objective(to_transformers(model.state_dict(), config), objective)
+    outputs = written_num_labels(architecture, tensors)
+    card = card or short_card(final_path(directory).name, written_as, config, model.state_dict())
+    write_files(directory, tensors, config, written_as, outputs, tokenizer, extra=keys, card=card)
+
+
+def write_files(
+    directory: Path,
+    tensors: Mapping[str, Tensor],
+    config: AlbertConfig,
+    architecture: str,
+    num_labels: int | None,
+    tokenizer: Tokenizer | None,
+    *,
+    extra: Mapping[str, Any],
+    card: str,
+) -> dict[str, Any]:
+    """Write tensors under transformers' names with all other files; returns the content of `config.json`."""
     # The widest one, so that opening it in this type is lossless.
     dtype = reduce(torch.promote_types, (tensor.dtype for tensor in tensors.values()))
-    content = config_to_json(config, written_as, dtype, written_num_labels(architecture, tensors), keys)
+    keys = dict(extra)
+    if tokenizer is not None:
+        ids = {"pad_token_id": tokenizer.pad_id, "bos_token_id": tokenizer.cls_id, "eos_token_id": tokenizer.sep_id}
+        keys |= {FINGERPRINT_KEY: tokenizer.fingerprint, **ids}
+    content = config_to_json(config, architecture, dtype, num_labels, keys)
+    if tokenizer is not None:
+        tokenizer.save(directory)
     save_json(directory / CONFIG_NAME, content)
     write_tensors(directory / WEIGHTS_NAME, tensors)
-    if card is None:
-        counts: Counter[str] = Counter()
-        for name, tensor in model.named_parameters():
-            part, *inside = name.removeprefix(BACKBONE_PREFIX).split(".")
-            counts[f"{part} {inside[0]}" if part == "encoder" else part] += tensor.numel()
-        card = short_card(final_path(directory).name, written_as, config, counts)
     write_text(directory / CARD_NAME, card)
+    return content
 
 
 def save_model_directory(
@@ -373,21 +386,21 @@ def describe_model(
     )
 
 
-def tokenizer_keys(tokenizer: Tokenizer) -> dict[str, Any]:
-    """The keys of `config.json` that describe the tokenizer."""
-    return {
-        FINGERPRINT_KEY: tokenizer.fingerprint,
-        "pad_token_id": tokenizer.pad_id,
-        "bos_token_id": tokenizer.cls_id,
-        "eos_token_id": tokenizer.sep_id,
-    }
+def parameters_by_part(tensors: Mapping[str, Tensor]) -> dict[str, int]:
+    """Number of parameters by parts of the model, of tensors under our names."""
+    counts: Counter[str] = Counter()
+    for name, tensor in tensors.items():
+        part, *inside = name.removeprefix(BACKBONE_PREFIX).split(".")
+        counts[f"{part} {inside[0]}" if part == "encoder" else part] += tensor.numel()
+    return dict(counts)
 
 
 def short_card(
-    name: str, architecture: str, config: AlbertConfig, parameters: Mapping[str, int], description: str = ""
+    name: str, architecture: str, config: AlbertConfig, tensors: Mapping[str, Tensor], description: str = ""
 ) -> str:
     """A model card with configuration and number of parameters by parts."""
-    return ModelCard(
+    parameters = parameters_by_part(tensors)
+    return model_card(
         name=name,
         location="path/to/this/directory",
         architecture=architecture,
@@ -395,7 +408,7 @@ def short_card(
         match_embedding=config.match_embedding,
         description=description,
         parameters={**parameters, "all": sum(parameters.values())},
-    ).render()
+    )
 
 
 def tokenizer_of(opened: OpenedModel) -> Tokenizer:
@@ -431,13 +444,29 @@ def weights_fingerprint(tensors: Mapping[str, Tensor]) -> str:
 # The model card: a README.md with front matter for the Hugging Face Hub. Empty sections are left out.
 
 _CARD = tomllib.loads((files("albert.checkpoints") / "card.toml").read_text(encoding="utf-8"))
-_ONLY_HERE = ("AlbertForPairClassification",)
 _UNSET: tuple[object, ...] = (None, [], (), {}, "")
 
 
-@dataclass(frozen=True, kw_only=True)
-class ModelCard:
-    """The content of a model card.
+def model_card(
+    *,
+    name: str,
+    architecture: str,
+    attention_window: int | None = None,
+    match_embedding: bool = False,
+    description: str = "",
+    parameters: Mapping[str, int] | None = None,
+    recipe: Mapping[str, object] | None = None,
+    data: Sequence[str] = (),
+    scores: Mapping[str, float] | None = None,
+    scores_note: str = "",
+    tags: Sequence[str] = (),
+    versions: Mapping[str, str] | None = None,
+    location: str = "",
+    question: str = "",
+    limits: Sequence[str] = (),
+    use: str = "",
+) -> str:
+    """A model card.
 
     Args:
         attention_window, match_embedding: of the architecture, if transformers does not open it.
@@ -447,68 +476,35 @@ class ModelCard:
         question: the text with a masked word in the example.
         use: an example in Markdown for models that transformers does not open, with `{name}` for the location.
     """
-
-    name: str
-    architecture: str
-    attention_window: int | None = None
-    match_embedding: bool = False
-    description: str = ""
-    parameters: Mapping[str, int] = field(default_factory=dict)
-    recipe: Mapping[str, object] = field(default_factory=dict)
-    data: Sequence[str] = ()
-    scores: Mapping[str, float] = field(default_factory=dict)
-    scores_note: str = ""
-    language: Sequence[str] = ()
-    tags: Sequence[str] = ()
-    license: str | None = None
-    versions: Mapping[str, str] = field(default_factory=dict)
-    location: str = ""
-    question: str = "The capital of France is [MASK]."
-    limits: Sequence[str] = ()
-    use: str = ""
-
-    def render(self) -> str:
-        sections = [self._front_matter(), f"# {_line(self.name)}"]
-        if self.description:
-            sections.append(self.description.strip())
-        if self.use:
-            example = self.use
-        elif self.attention_window is not None:
-            example = _CARD["windowed"]["example"].replace("{window}", str(self.attention_window))
-        elif self.match_embedding:
-            example = _CARD["matching"]["example"]
-        elif example := _CARD["examples"].get(self.architecture, ""):
-            example = f"```python\n{example}\n```".replace("{question}", json.dumps(self.question, ensure_ascii=False))
-        if example:
-            location = (self.location or self.name).replace("\\", "/").replace('"', "")
-            sections.append("## Use\n\n" + example.replace("{name}", location))
-        recipe = {key: _format(value) for key, value in self.recipe.items() if value not in _UNSET}
-        sections += _table("Parameters", "part", "parameters", {k: f"{n:,}" for k, n in self.parameters.items()})
-        sections += _table("Scores", "metric", "score", {key: f"{value:.4g}" for key, value in self.scores.items()})
-        sections += [self.scores_note] if self.scores and self.scores_note else []
-        sections += _list("Data", self.data)
-        sections += _table("Recipe", "setting", "value", recipe)
-        sections += _list("Limits", self.limits)
-        sections += _table("Versions", "package", "version", self.versions)
-        return "\n\n".join(sections) + "\n"
-
-    def _front_matter(self) -> str:
-        ours = self.attention_window is not None or self.match_embedding or self.architecture in _ONLY_HERE
-        is_transformers = not (ours or self.use)
-        lines = ["---", f"library_name: {'transformers' if is_transformers else 'albert'}"]
-        if self.license:
-            lines.append(f"license: {_yaml(self.license)}")
-        if self.language:
-            lines += ["language:", *(f"- {_yaml(code)}" for code in self.language)]
-        if is_transformers and self.architecture in _CARD["pipeline_tags"]:
-            lines.append(f"pipeline_tag: {_CARD['pipeline_tags'][self.architecture]}")
-        lines += ["tags:", *(f"- {_yaml(tag)}" for tag in dict.fromkeys(["albert", *self.tags]))]
-        return "\n".join([*lines, "---"])
-
-
-def _yaml(text: str) -> str:
-    """A YAML scalar: any JSON string is one, also with `no`, a colon or a quote."""
-    return json.dumps(text, ensure_ascii=False)
+    is_transformers = False
+    if attention_window is not None and not use:
+        use = _CARD["windowed"]["example"].replace("{window}", str(attention_window))
+    elif match_embedding and not use:
+        use = _CARD["matching"]["example"]
+    elif not use:
+        is_transformers = architecture != "AlbertForPairClassification"
+        text = json.dumps(question or "The capital of France is [MASK].", ensure_ascii=False)
+        use = f"```python\n{_CARD['examples'][architecture]}\n```".replace("{question}", text)
+    matter = [f"library_name: {'transformers' if is_transformers else 'albert'}"]
+    if is_transformers:
+        matter.append(f"pipeline_tag: {_CARD['pipeline_tags'][architecture]}")
+    matter += ["tags:", *(f"- {json.dumps(tag)}" for tag in ("albert", *tags))]
+    where = (location or name).replace("\\", "/").replace('"', "")
+    settings = {key: _format(value) for key, value in (recipe or {}).items() if value not in _UNSET}
+    sections = [
+        "\n".join(["---", *matter, "---"]),
+        f"# {_line(name)}",
+        description.strip(),
+        "## Use\n\n" + use.replace("{name}", where),
+        _table("Parameters", "part", "parameters", {key: f"{n:,}" for key, n in (parameters or {}).items()}),
+        _table("Scores", "metric", "score", {key: f"{value:.4g}" for key, value in (scores or {}).items()}),
+        scores_note if scores else "",
+        _list("Data", data),
+        _table("Recipe", "setting", "value", settings),
+        _list("Limits", limits),
+        _table("Versions", "package", "version", versions or {}),
+    ]
+    return "\n\n".join(filter(None, sections)) + "\n"
 
 
 def _format(value: object) -> str:
@@ -526,11 +522,11 @@ def _line(text: str) -> str:
     return " ".join(str(text).split())
 
 
-def _list(title: str, items: Sequence[str]) -> list[str]:
-    return [f"## {title}\n\n" + "\n".join(f"- {_line(item)}" for item in items)] if items else []
+def _list(title: str, items: Sequence[str]) -> str:
+    return f"## {title}\n\n" + "\n".join(f"- {_line(item)}" for item in items) if items else ""
 
 
-def _table(title: str, key: str, value: str, rows: Mapping[str, str]) -> list[str]:
+def _table(title: str, key: str, value: str, rows: Mapping[str, str]) -> str:
     cells = [[_line(text).replace("|", "\\|") for text in row] for row in rows.items()]
     lines = [f"## {title}\n", f"| {key} | {value} |", "|---|---|", *(f"| {a} | {b} |" for a, b in cells)]
-    return ["\n".join(lines)] if rows else []
+    return "\n".join(lines) if rows else ""

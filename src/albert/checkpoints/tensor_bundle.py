@@ -7,20 +7,17 @@ Source: TensorFlow, `core/protobuf/tensor_bundle.proto` and `core/util/tensor_bu
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 import torch
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
-from google.protobuf.message import DecodeError
 from jaxtyping import UInt8, UInt32
 from torch import Tensor
 
 from albert.runtime.errors import DamagedData, MissingInput
-from albert.runtime.manifest import open_input, open_unbuffered
+from albert.runtime.manifest import open_input
 
 # --------------------------------------------------------------------------------------------------------------------
 # CRC-32C (Castagnoli), the checksum of TensorFlow's files, in numpy: nearly a gigabyte per second on one core.
@@ -34,8 +31,7 @@ _POLYNOMIAL = np.uint32(0x82F63B78)  # reflected
 _ALL_ONES = np.uint32(0xFFFFFFFF)
 _BITS = np.uint32(1) << np.arange(32, dtype=np.uint32)
 _WORD = 4  # bytes advanced in a step
-_STREAMS, _STEPS = 2**14, 257  # odd, so that the streams use different cache lines
-_PART = _STREAMS * _STEPS * _WORD  # bytes, 17 MB
+_PART = 2**24  # bytes
 _MASK_DELTA = 0xA282EAD8
 
 
@@ -56,16 +52,12 @@ def masked_crc32c(data: bytes | bytearray | memoryview) -> int:
 
 
 def _crc_from_zero(octets: UInt8[np.ndarray, " bytes"]) -> np.uint32:
-    if octets.size == _PART:
-        streams = octets.view("<u4").reshape(_STREAMS, _STEPS)
-    else:
-        count = 2 ** max((octets.size // _WORD).bit_length() // 2, 0)
-        steps = -(-octets.size // (count * _WORD))
-        padded = np.zeros(count * steps * _WORD, np.uint8)
-        padded[padded.size - octets.size :] = octets
-        streams = padded.view("<u4").reshape(count, steps)
-    crcs = _advance(streams)
-    shift = _zero_bytes(streams.shape[1] * _WORD)
+    count = 2 ** max((octets.size // _WORD).bit_length() - 9, 0)  # so that there are some hundred steps
+    steps = -(-octets.size // (count * _WORD)) | 1  # odd, so that the streams use different cache lines
+    padded = np.zeros(count * steps * _WORD, np.uint8)
+    padded[padded.size - octets.size :] = octets
+    crcs = _advance(padded.view("<u4").reshape(count, steps))
+    shift = _zero_bytes(steps * _WORD)
     while crcs.size > 1:
         crcs = _apply(shift, crcs[0::2]) ^ crcs[1::2]
         shift = _apply(shift, shift)
@@ -90,32 +82,24 @@ def _advance(streams: UInt32[np.ndarray, "streams steps"]) -> UInt32[np.ndarray,
 
 
 @lru_cache(maxsize=1)
-def _tables() -> tuple[UInt32[np.ndarray, "65536"], UInt32[np.ndarray, "65536"]]:
+def _tables() -> list[UInt32[np.ndarray, "65536"]]:
     """The maps of a CRC's low half and of its high half over four zero bytes."""
     halves = np.arange(2**16, dtype=np.uint32)
-    four_bytes = _zero_bytes(_WORD)
-    return _apply(four_bytes, halves), _apply(four_bytes, halves << np.uint32(16))
+    return [_apply(_zero_bytes(_WORD), half) for half in (halves, halves << np.uint32(16))]
 
 
 @lru_cache(maxsize=256)
 def _zero_bytes(count: int) -> UInt32[np.ndarray, "32"]:
     """The map of a CRC over `count` zero bytes: its images of the 32 bits."""
     images = _BITS
-    for exponent in range(count.bit_length()):
-        if count >> exponent & 1:
-            images = _apply(_two_to_the(exponent), images)
-    return images
-
-
-@lru_cache(maxsize=64)
-def _two_to_the(exponent: int) -> UInt32[np.ndarray, "32"]:
-    """The map over 2^exponent zero bytes."""
-    if exponent:
-        half = _two_to_the(exponent - 1)
-        return _apply(half, half)
-    images = _BITS
-    for _ in range(8):
-        images = np.where(images & 1, images >> np.uint32(1) ^ _POLYNOMIAL, images >> np.uint32(1))
+    if count == 1:
+        for _ in range(8):
+            images = np.where(images & 1, images >> np.uint32(1) ^ _POLYNOMIAL, images >> np.uint32(1))
+    elif count:
+        half = _zero_bytes(count // 2)
+        images = _apply(half, half)
+        if count % 2:
+            images = _apply(_zero_bytes(1), images)
     return images
 
 
@@ -159,16 +143,9 @@ def read_table(path: Path) -> dict[bytes, bytes]:
         raise DamagedData(path, "is not the index of a TensorFlow checkpoint, or is incomplete", DOWNLOAD_AGAIN)
     try:
         return _entries(data)
-    except _Malformed as error:
-        raise DamagedData(path, str(error), error.remedy) from error
-
-
-class _Malformed(ValueError):
-    """A table with an invalid format."""
-
-    def __init__(self, why: str, remedy: str = DOWNLOAD_AGAIN) -> None:
-        super().__init__(why)
-        self.remedy = remedy
+    except ValueError as error:
+        why, remedy, *_ = (*error.args, DOWNLOAD_AGAIN)
+        raise DamagedData(path, why, remedy) from error
 
 
 def _entries(data: bytes) -> dict[bytes, bytes]:
@@ -180,10 +157,10 @@ def _entries(data: bytes) -> dict[bytes, bytes]:
     for _, handle in _block_entries(_block(data, index)):
         block, end = _handle(handle, 0)
         if end != len(handle):
-            raise _Malformed("has a block handle with extra bytes")
+            raise ValueError("has a block handle with extra bytes")
         for key, value in _block_entries(_block(data, block)):
             if last is not None and key <= last:
-                raise _Malformed("has unsorted keys")
+                raise ValueError("has unsorted keys")
             entries[key], last = value, key
     return entries
 
@@ -192,13 +169,13 @@ def _block(data: bytes, handle: tuple[int, int]) -> bytes:
     """The content of a block, after checking its checksum."""
     offset, size = handle
     if offset + size + _TRAILER > len(data) - _FOOTER:
-        raise _Malformed("has a block beyond its end")
+        raise ValueError("has a block beyond its end")
     content, trailer = data[offset : offset + size + 1], data[offset + size : offset + size + _TRAILER]
     if masked_crc32c(content) != int.from_bytes(trailer[1:], "little"):
-        raise _Malformed(f"the checksum of its block at byte {offset} is wrong")
+        raise ValueError(f"the checksum of its block at byte {offset} is wrong")
     if trailer[0]:
         kind = _COMPRESSIONS.get(trailer[0], f"method {trailer[0]}")
-        raise _Malformed(f"is compressed ({kind})", "save the checkpoint again with TensorFlow, uncompressed")
+        raise ValueError(f"is compressed ({kind})", "save the checkpoint again with TensorFlow, uncompressed")
     return content[:-1]
 
 
@@ -206,14 +183,14 @@ def _block_entries(block: bytes) -> Iterator[tuple[bytes, bytes]]:
     restarts = int.from_bytes(block[-4:], "little")
     end = len(block) - 4 * (restarts + 1)
     if len(block) < 4 or end < 0:
-        raise _Malformed("has a block without an end")
+        raise ValueError("has a block without an end")
     position, key = 0, b""
     while position < end:
         shared, position = _number(block, position)
         added, position = _number(block, position)
         size, position = _number(block, position)
         if shared > len(key) or position + added + size > end:
-            raise _Malformed("has an entry beyond the end of its block")
+            raise ValueError("has an entry beyond the end of its block")
         key = key[:shared] + block[position : position + added]
         position += added
         yield key, block[position : position + size]
@@ -238,12 +215,38 @@ def _number(data: bytes, position: int) -> tuple[int, int]:
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
             return value, position
-    raise _Malformed("has a number without an end")
+    raise ValueError("has a number without an end")
+
+
+def _fields(message: bytes) -> tuple[dict[int, int], dict[int, list[bytes]]]:
+    """The numbers and the contents (text, messages) of a protocol message by the numbers of their fields."""
+    numbers: dict[int, int] = {}
+    contents: dict[int, list[bytes]] = {}
+    position = 0
+    while position < len(message):
+        tag, position = _number(message, position)
+        field, kind = divmod(tag, 8)
+        if kind == 0:
+            numbers[field], position = _number(message, position)
+            continue
+        size = 8 if kind == 1 else 4 if kind == 5 else _NEGATIVE
+        if kind == 2:
+            size, position = _number(message, position)
+        content = message[position : position + size]
+        position += size
+        if len(content) < size:
+            raise ValueError("has a field without an end")
+        if kind == 2:
+            contents.setdefault(field, []).append(content)
+        else:
+            numbers[field] = int.from_bytes(content, "little")
+    return numbers, contents
 
 
 INDEX_SUFFIX = ".index"
 _NEWEST_VERSION = 1  # of the format, the only one since 2016
 _MOST_SHARDS = 99_999  # their names have five digits
+_NEGATIVE = 2**63  # negative numbers are stored as their complement
 _SLICE_PREFIX = b"\0"  # of the keys of slices of variables
 
 # TensorFlow's DataType: its name, and torch's type if weights can have it.
@@ -261,32 +264,8 @@ _TYPES: dict[int, tuple[str, torch.dtype | None]] = {
     19: ("float16", torch.float16),
 }
 
-_Field = descriptor_pb2.FieldDescriptorProto
-_SCHEMA: dict[str, dict[str, tuple[int, Any]]] = {
-    "Version": {"producer": (1, _Field.TYPE_INT32), "min_consumer": (2, _Field.TYPE_INT32)},
-    "Header": {
-        "num_shards": (1, _Field.TYPE_INT32),
-        "endianness": (2, _Field.TYPE_INT32),
-        "version": (3, "Version"),
-    },
-    "Dimension": {"size": (1, _Field.TYPE_INT64)},
-    "Shape": {"dim": (2, "*Dimension"), "unknown_rank": (3, _Field.TYPE_BOOL)},
-    "Slice": {},
-    "Entry": {
-        "dtype": (1, _Field.TYPE_INT32),
-        "shape": (2, "Shape"),
-        "shard_id": (3, _Field.TYPE_INT32),
-        "offset": (4, _Field.TYPE_INT64),
-        "size": (5, _Field.TYPE_INT64),
-        "crc32c": (6, _Field.TYPE_FIXED32),
-        "slices": (7, "*Slice"),
-    },
-}
-"""The fields that are used: field -> its number, and its type or its message (* for a list)."""
 
-
-@dataclass(frozen=True, kw_only=True)
-class StoredVariable:
+class StoredVariable(NamedTuple):
     """A variable according to the index."""
 
     type_name: str
@@ -349,11 +328,9 @@ class TensorBundle:
         content = np.empty(entry.shape, f"<i{entry.dtype.itemsize}")
         octets = content.reshape(-1).view(np.uint8).data
         file = self.data_file(entry.shard)
-        with open_unbuffered(file) as stream:
+        with open_input(file) as stream:
             stream.seek(entry.offset)
-            filled = 0
-            while filled < entry.size and (count := stream.readinto(octets[filled:])):
-                filled += count
+            filled = stream.readinto(octets)
         if filled < entry.size or masked_crc32c(octets) != entry.crc32c:
             raise DamagedData(file, f"the checksum of {name} is wrong", DOWNLOAD_AGAIN)
         return torch.from_numpy(content).view(entry.dtype)
@@ -361,16 +338,17 @@ class TensorBundle:
     def _shards(self, header: bytes | None) -> int:
         if header is None:
             raise DamagedData(self.index, "has no header: it is not the index of a TensorFlow checkpoint")
-        message = self._parse("Header", header, "its header")
-        if message.endianness:
+        numbers, contents = self._parse(header, "its header")
+        version, _ = self._parse(b"".join(contents.get(3, [])), "its version")
+        if numbers.get(2):
             why = "was written on a big-endian machine"
             raise DamagedData(self.index, why, "save the checkpoint again on a little-endian machine")
-        if message.version.min_consumer > _NEWEST_VERSION:
-            why = f"has version {message.version.producer}, only {_NEWEST_VERSION} is supported"
-            raise DamagedData(self.index, why)
-        if not 1 <= message.num_shards <= _MOST_SHARDS:
-            raise DamagedData(self.index, f"lists {message.num_shards} data files")
-        return message.num_shards
+        if (oldest_reader := version.get(2, 0)) > _NEWEST_VERSION:
+            raise DamagedData(self.index, f"needs version {oldest_reader}, only {_NEWEST_VERSION} is supported")
+        shards = numbers.get(1, 0)
+        if not 1 <= shards <= _MOST_SHARDS:
+            raise DamagedData(self.index, f"lists {shards} data files")
+        return shards
 
     def _name(self, key: bytes) -> str:
         name = key.decode("utf-8", "replace")
@@ -380,51 +358,22 @@ class TensorBundle:
 
     def _entry(self, key: bytes, value: bytes) -> StoredVariable:
         name = self._name(key)
-        entry = self._parse("Entry", value, name)
-        type_name, dtype = _TYPES.get(entry.dtype, (f"type {entry.dtype}", None))
-        shape = tuple(axis.size for axis in entry.shape.dim)
-        sliced = len(entry.slices) > 0
-        if entry.shape.unknown_rank or min(shape, default=0) < 0 or min(entry.offset, entry.size) < 0:
+        numbers, contents = self._parse(value, name)
+        unknown_rank, axes = self._parse(b"".join(contents.get(2, [])), name)
+        shape = tuple(self._parse(axis, name)[0].get(1, 0) for axis in axes.get(2, []))
+        number, shard, offset, size, checksum = (numbers.get(field, 0) for field in (1, 3, 4, 5, 6))
+        type_name, dtype = _TYPES.get(number, (f"type {number}", None))
+        sliced = 7 in contents
+        if unknown_rank.get(3) or max(*shape, offset, size) >= _NEGATIVE:
             raise DamagedData(self.index, f"{name} has an impossible shape or offset")
-        if not 0 <= entry.shard_id < self.shards:
-            raise DamagedData(self.index, f"{name} is in data file {entry.shard_id} of {self.shards}")
-        if dtype is not None and not sliced and entry.size != math.prod(shape) * dtype.itemsize:
-            raise DamagedData(self.index, f"{name} of shape {shape} and {type_name} has {entry.size:,} bytes")
-        return StoredVariable(
-            type_name=type_name,
-            dtype=dtype,
-            shape=shape,
-            shard=entry.shard_id,
-            offset=entry.offset,
-            size=entry.size,
-            crc32c=entry.crc32c,
-            sliced=sliced,
-        )
+        if shard >= self.shards:
+            raise DamagedData(self.index, f"{name} is in data file {shard} of {self.shards}")
+        if dtype is not None and not sliced and size != math.prod(shape) * dtype.itemsize:
+            raise DamagedData(self.index, f"{name} of shape {shape} and {type_name} has {size:,} bytes")
+        return StoredVariable(type_name, dtype, shape, shard, offset, size, checksum, sliced)
 
-    def _parse(self, kind: str, data: bytes, subject: str) -> Any:
-        message = _MESSAGES[kind]()
+    def _parse(self, message: bytes, subject: str) -> tuple[dict[int, int], dict[int, list[bytes]]]:
         try:
-            message.ParseFromString(data)
-        except DecodeError as error:
+            return _fields(message)
+        except ValueError as error:
             raise DamagedData(self.index, f"{subject} is not a valid message") from error
-        return message
-
-
-def _messages() -> dict[str, Any]:
-    file = descriptor_pb2.FileDescriptorProto(name="tensor_bundle", package="albert", syntax="proto3")
-    for message, fields in _SCHEMA.items():
-        message_type = file.message_type.add(name=message)
-        for name, (number, kind) in fields.items():
-            field = message_type.field.add(name=name, number=number, label=_Field.LABEL_OPTIONAL)
-            if not isinstance(kind, str):
-                field.type = kind
-                continue
-            field.type, field.type_name = _Field.TYPE_MESSAGE, ".albert." + kind.removeprefix("*")
-            if kind.startswith("*"):
-                field.label = _Field.LABEL_REPEATED
-    pool = descriptor_pool.DescriptorPool()
-    pool.Add(file)
-    return {name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"albert.{name}")) for name in _SCHEMA}
-
-
-_MESSAGES = _messages()

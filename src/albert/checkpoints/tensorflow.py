@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from albert.checkpoints.huggingface import NAMES
 from albert.checkpoints.tensor_bundle import INDEX_SUFFIX, is_table
@@ -23,7 +23,6 @@ _ONLY_OURS = ("sharing", "embedding_projection", "layer_norm_eps", "classifier_d
 _KNOWN = tuple(field.name for field in fields(AlbertConfig) if field.name not in _ONLY_OURS)
 _ACTIVATIONS = {"gelu": "gelu_new", "gelu_new": "gelu_new", "relu": "relu", "tanh": "tanh"}
 """The reference's "gelu" is the tanh form in every release; transformers' "gelu" is the exact one."""
-_MOST_LAYERS = 2**10
 _FIRST = "albert.encoder.albert_layer_groups.0.albert_layers.0"
 _PROJECTION = "albert.encoder.embedding_hidden_mapping_in.weight"
 Shapes = Mapping[str, tuple[int, ...]]
@@ -80,9 +79,6 @@ def config_of(
     if sizes["embedding_size"] == sizes["hidden_size"] and _PROJECTION in shapes:
         values["embedding_projection"] = True
     config = from_json(AlbertConfig, values | sizes, subject)
-    if (depth := config.num_hidden_layers * config.inner_group_num) > _MOST_LAYERS:
-        why = f"gives {depth} layers, the limit is {_MOST_LAYERS}"
-        raise InvalidConfiguration(f"{subject}: num_hidden_layers", why)
     _refuse_misrounded_groups(config, subject)
     return config
 
@@ -144,35 +140,26 @@ class CheckpointFiles:
 def holds_tensorflow(path: Path) -> bool:
     """Whether the path is a checkpoint, a part of one, or one of an old format, which `find_checkpoint` refuses."""
     if path.is_dir():
-        return bool(_prefixes(path)) or bool(_old_checkpoints(path))
-    return _index_of(path).is_file() or (path.is_file() and _is_old(path))
+        return bool(_prefixes(path) or _old_checkpoints(path))
+    return _index_of(path).is_file() or (path.is_file() and _old_format(path) is not None)
 
 
 def find_checkpoint(path: Path, config: Path | None = None) -> CheckpointFiles:
     """The files of a checkpoint, given by its directory, prefix or one file."""
-    prefix, steps = _in_directory(path) if path.is_dir() else (_prefix_of(path), 1)
+    prefixes = _prefixes(path) if path.is_dir() else [_without_part(path)] if _index_of(path).is_file() else []
+    if not prefixes:
+        _refuse(path)
+    prefix = prefixes[0] if len(prefixes) == 1 else _newest(prefixes)
+    if prefix is None:
+        names = ", ".join(sorted(str(each.relative_to(path)) for each in prefixes))
+        raise MissingInput(path, f"holds {len(prefixes)} checkpoints: {names}", "name one of them")
     parents = [prefix.parent]
     if prefix.parent.name == "variables" or prefix.parent.parent == path:
         parents.append(prefix.parent.parent)
     folders = tuple(folder for parent in parents for folder in (parent, parent / "assets") if folder.is_dir())
     if config is None:
         config = _only_match(folders, CONFIG_PATTERNS, "configurations", "--config")
-    return CheckpointFiles(prefix, config, folders, steps)
-
-
-def _in_directory(directory: Path) -> tuple[Path, int]:
-    prefixes = _prefixes(directory)
-    if not prefixes:
-        for file in _old_checkpoints(directory):
-            _refuse_old(file)
-        raise MissingInput(directory, "holds no TensorFlow checkpoint", "it needs a file that ends with .index")
-    if len(prefixes) == 1:
-        return prefixes[0], 1
-    newest = _newest(prefixes)
-    if newest is None:
-        names = ", ".join(sorted(str(prefix.relative_to(directory)) for prefix in prefixes))
-        raise MissingInput(directory, f"holds {len(prefixes)} checkpoints: {names}", "name one of them")
-    return newest, len(prefixes)
+    return CheckpointFiles(prefix, config, folders, len(prefixes))
 
 
 def _prefixes(directory: Path) -> list[Path]:
@@ -194,16 +181,6 @@ def _newest(prefixes: Iterable[Path]) -> Path | None:
     return None
 
 
-def _prefix_of(path: Path) -> Path:
-    if _index_of(path).is_file():
-        return _without_part(path)
-    if path.is_file():
-        _refuse_old(path)
-    if path.exists():
-        raise MissingInput(path, "is not part of a TensorFlow checkpoint", "name its directory, or its .index file")
-    raise MissingInput(_index_of(path), "no such file")
-
-
 def _without_part(path: Path) -> Path:
     return path.with_name(_PART.sub("", path.name))
 
@@ -215,25 +192,31 @@ def _index_of(path: Path) -> Path:
 
 def _old_checkpoints(directory: Path) -> list[Path]:
     candidates = [*directory.glob("*ckpt*"), *directory.glob("*.h5"), *directory.glob("*.hdf5")]
-    return sorted(file for file in _visible(candidates) if file.is_file() and _is_old(file))
+    return sorted(file for file in _visible(candidates) if file.is_file() and _old_format(file))
 
 
-def _is_old(file: Path) -> bool:
-    return is_table(file) or _is_keras(file)
-
-
-def _is_keras(file: Path) -> bool:
+def _old_format(file: Path) -> tuple[str, str] | None:
+    """Why a file cannot be read, and what to do, if it has an older format."""
     with open_input(file) as stream:
-        return stream.read(len(_KERAS)) == _KERAS
-
-
-def _refuse_old(file: Path) -> None:
-    if _is_keras(file):
-        why = "is an HDF5 file of Keras, not a TensorFlow checkpoint"
-        raise DamagedData(file, why, "use the .index and .data files of the release")
-    if not _PART.search(file.name) and is_table(file):
+        if stream.read(len(_KERAS)) == _KERAS:
+            why = "is an HDF5 file of Keras, not a TensorFlow checkpoint"
+            return why, "use the .index and .data files of the release"
+    if is_table(file) and not _PART.search(file.name):
         why = "is a checkpoint of TensorFlow's first format, which is not supported"
-        raise DamagedData(file, why, "save it with tf.compat.v1.train.Saver().save(...) of TensorFlow 0.12 or later")
+        return why, "save it with tf.compat.v1.train.Saver().save(...) of TensorFlow 0.12 or later"
+    return None
+
+
+def _refuse(path: Path) -> NoReturn:
+    """Say why a path is not a checkpoint."""
+    for file in _old_checkpoints(path) if path.is_dir() else [path] if path.is_file() else []:
+        if old := _old_format(file):
+            raise DamagedData(file, *old)
+    if path.is_dir():
+        raise MissingInput(path, "holds no TensorFlow checkpoint", "it needs a file that ends with .index")
+    if path.exists():
+        raise MissingInput(path, "is not part of a TensorFlow checkpoint", "name its directory, or its .index file")
+    raise MissingInput(_index_of(path), "no such file")
 
 
 def _only_match(folders: Iterable[Path], patterns: Iterable[str], what: str, flag: str) -> Path | None:

@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional
 
-from albert.model.config import AlbertConfig, Extension, LayerApplication, sharing_plan
+from albert.model.config import AlbertConfig, Extension, sharing_plan
 from albert.runtime.errors import InvalidConfiguration
 from albert.text.tokenizer import BLANK, Tokenizer
 from albert.text.wordpiece import CONTINUATION_MARK, WordPieceTokenizer
@@ -42,13 +42,10 @@ def layer_origins(source: AlbertConfig, target: AlbertConfig) -> list[int]:
 
 def block_origins(source: AlbertConfig, target: AlbertConfig, blocks: str) -> list[list[int]]:
     """For every attention or feed-forward block of the target, the source's blocks that its layers originate from."""
-
-    def block_of(application: LayerApplication) -> int:
-        return getattr(application, _BLOCKS[blocks])
-
-    source_plan, origins = sharing_plan(source), dict[int, dict[int, None]]()
-    for application, origin in zip(sharing_plan(target), layer_origins(source, target), strict=True):
-        origins.setdefault(block_of(application), {})[block_of(source_plan[origin])] = None
+    before, after = ([getattr(layer, _BLOCKS[blocks]) for layer in sharing_plan(each)] for each in (source, target))
+    origins: dict[int, dict[int, None]] = {}
+    for block, origin in zip(after, layer_origins(source, target), strict=True):
+        origins.setdefault(block, {})[before[origin]] = None
     return [list(origins[block]) for block in range(len(origins))]
 
 
@@ -98,26 +95,21 @@ def _describe(config: AlbertConfig) -> str:
 
 def resize_positions(
     table: Float[Tensor, "positions E"], length: int, trained: int, how: Extension | None
-) -> Float[Tensor, "length E"]:
-    """A position table of `length` rows (P′) from one whose first `trained` rows (P) were trained.
+) -> tuple[Float[Tensor, "length E"], str | None]:
+    """A position table of `length` rows (P′) from one whose first `trained` rows (P) were trained, and a note on it.
 
     Without `how` the trained rows are tiled if the table is too short; otherwise its rows are kept.
     """
-    if length <= trained or (how is None and length <= len(table)):
-        return table[:length]
-    if how == "interpolate":
-        positions = torch.arange(length, dtype=torch.float64) * (trained - 1) / (length - 1)
-        left = positions.floor().long().clamp(max=trained - 1)
-        right = (left + 1).clamp(max=trained - 1)
-        return torch.lerp(table[left], table[right], (positions - left).to(table.dtype)[:, None])
-    return table[torch.arange(length) % trained]
-
-
-def positions_note(before: int, after: int, trained: int, how: Extension | None) -> str | None:
-    """A note on a change of the number of positions; None without a change."""
-    if after <= trained or (how is None and after <= before):
-        return None if after == before else f"{before:,} → {after:,} positions, the first ones"
-    return f"{before:,} → {after:,} positions, {trained:,} trained ones extended by {how or 'tile'}"
+    before, change = len(table), f"{len(table):,} → {length:,} positions"
+    if length <= trained or (how is None and length <= before):
+        return table[:length], None if length == before else f"{change}, the first ones"
+    note = f"{change}, {trained:,} trained ones extended by {how or 'tile'}"
+    if how != "interpolate":
+        return table[torch.arange(length) % trained], note
+    positions = torch.arange(length, dtype=torch.float64) * (trained - 1) / (length - 1)
+    left = positions.floor().long().clamp(max=trained - 1)
+    right = (left + 1).clamp(max=trained - 1)
+    return torch.lerp(table[left], table[right], (positions - left).to(table.dtype)[:, None]), note
 
 
 def trained_length(extra: Mapping[str, Any]) -> int | None:
@@ -233,10 +225,10 @@ _PROJECTION = (_EMBEDDINGS + "projection.weight", _EMBEDDINGS + "projection.bias
 _DECODER_BIAS = "predictions.bias"
 _WIDTHS = ("embedding_size", "hidden_size", "intermediate_size")
 _SETTINGS = {
-    "hidden_act": "the same weights compute another function",
-    "num_attention_heads": "the same weights compute another function",
-    "layer_norm_eps": "the same weights compute another function",
-    "attention_window": "sequences that fit into the narrower window give the same results",
+    **dict.fromkeys(
+        ("hidden_act", "num_attention_heads", "layer_norm_eps"), " (the same weights compute another function)"
+    ),
+    "attention_window": " (sequences that fit into the narrower window give the same results)",
     "hidden_dropout_prob": "",
     "attention_probs_dropout_prob": "",
 }
@@ -285,7 +277,7 @@ def warm_start(
     origins = origins or same_pieces(source.vocab_size, target.vocab_size)
     result = warm_start_layers(tensors, source, target, list(initial)) | _projection(tensors, source, target)
     result[_WORDS] = rows_of_pieces(tensors[_WORDS], initial[_WORDS], origins)
-    result[_POSITIONS] = resize_positions(tensors[_POSITIONS], positions, trained, extend_positions)
+    result[_POSITIONS], resized = resize_positions(tensors[_POSITIONS], positions, trained, extend_positions)
     new_types = initial[_TYPES][len(tensors[_TYPES]) :]
     if target.match_embedding:  # as large as the words that it is added to
         new_types = new_types * (tensors[_WORDS].std() / target.initializer_range)
@@ -299,7 +291,7 @@ def warm_start(
     notes = (
         layers_note(source, target),
         origins.note(source.vocab_size),
-        positions_note(source.max_position_embeddings, positions, trained, extend_positions),
+        resized,
         *_settings_notes(source, target),
     )
     return WarmStartResult(
@@ -336,11 +328,10 @@ def _projection(tensors: Mapping[str, Tensor], source: AlbertConfig, target: Alb
 
 
 def _settings_notes(source: AlbertConfig, target: AlbertConfig) -> list[str]:
-    notes = []
-    for name, meaning in _SETTINGS.items():
-        before, after = getattr(source, name), getattr(target, name)
-        if before != after:
-            notes.append(f"{name} {before} → {after}" + (f" ({meaning})" if meaning else ""))
+    pairs = {name: (getattr(source, name), getattr(target, name)) for name in _SETTINGS}
+    notes = [
+        f"{name} {before} → {after}{_SETTINGS[name]}" for name, (before, after) in pairs.items() if before != after
+    ]
     if target.match_embedding and not source.match_embedding:
         notes.append("a new embedding marks the tokens that occur in the other segment (--match-embedding)")
     elif source.type_vocab_size != target.type_vocab_size:

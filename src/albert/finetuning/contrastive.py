@@ -17,7 +17,7 @@ from jaxtyping import Float, Float32, Int
 from torch import Tensor
 from torch.nn import functional
 
-from albert.checkpoints.model_directory import ModelCard, write_model
+from albert.checkpoints.model_directory import model_card, write_model
 from albert.finetuning.data import TaskBatch, arrays_fingerprint, batch_members, pack_members
 from albert.finetuning.evaluation import ComputeOptions, model_outputs
 from albert.finetuning.model import Start, fit_length, start_model
@@ -250,7 +250,7 @@ def finetune_contrastive(
                 "evaluation": {"examples": len(dev), "seconds": time.perf_counter() - started_scoring},
                 "notes": list(started.notes),
             }
-            card = ModelCard(
+            card = model_card(
                 name=output.name,
                 location="path/to/this/directory",
                 architecture="AlbertModel",
@@ -259,7 +259,7 @@ def finetune_contrastive(
                 recipe={**to_json(recipe), "temperature": temperature},
                 scores={f"{ACCURACY} among {len(dev):,} pairs": after[ACCURACY], "the same before": before[ACCURACY]},
             )
-            return values, {"model": encoder, "extra": extra, "card": card.render()}
+            return values, {"model": encoder, "extra": extra, "card": card}
 
         with run.locked() if ranks.is_first else nullcontext():  # after all input was read: bad input leaves no folder
             return complete_run(

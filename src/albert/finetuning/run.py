@@ -18,7 +18,7 @@ import torch
 from torch import nn
 
 from albert.checkpoints.huggingface import ARCHITECTURES
-from albert.checkpoints.model_directory import ModelCard, save_model_directory, write_model
+from albert.checkpoints.model_directory import model_card, save_model_directory, write_model
 from albert.finetuning.data import (
     PreparedSplit,
     TaskBatches,
@@ -257,7 +257,7 @@ class TaskRun:
                     scores[f"{metric}, {name}"] = value
         own_table = task.name == UNNAMED
         source = f"fine-tuned on {'a table' if own_table else task.name}, starting from {started.source}"
-        return ModelCard(
+        return model_card(
             name=self.run.path.name,
             location="path/to/this/directory",
             architecture=ARCHITECTURES[type(self.model)],
@@ -269,7 +269,7 @@ class TaskRun:
             scores=scores,
             data=[source, *started.changed, *data_lines],
             versions={"torch": torch.__version__},
-        ).render()
+        )
 
     def _linear_baseline(self) -> dict[str, Any] | None:
         """The scores of a linear model on the same rows, as plain values; None if the task has no such model."""

@@ -294,11 +294,6 @@ class FastEncoder(nn.Module):
                 rows = self._layer(number, rows, packed)
             return rows[: len(hidden)].float()
 
-    def hidden_states(
-        self, hidden: Float[Tensor, "tokens H"], packed: PackedSequences
-    ) -> list[Float[Tensor, "tokens H"]]:
-        return [hidden, *self.each_layer(hidden, packed)]
-
     def each_layer(
         self, hidden: Float[Tensor, "tokens H"], packed: PackedSequences, done: int = 0
     ) -> Iterator[Float[Tensor, "tokens H"]]:

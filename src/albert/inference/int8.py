@@ -209,7 +209,7 @@ def _card(name: str, model: TrainedModel, source: Path, report: QuantizationRepo
         f"{output} by {largest:.3g} at most, by {report.moved.relative[output]:.2%} of its spread (RMS)"
         for output, largest in report.moved.largest.items()
     )
-    return model_directory.ModelCard(
+    return model_directory.model_card(
         name=name,
         architecture=str((model.opened.extra.get("architectures") or ["AlbertModel"])[0]),
         description=f"{source.name} with its matrices as 8-bit integers, one scale for each row: "
@@ -227,4 +227,4 @@ def _card(name: str, model: TrainedModel, source: Path, report: QuantizationRepo
         ),
         location="path/to/this/directory",
         use=_USE,
-    ).render()
+    )

@@ -29,7 +29,7 @@ from albert.checkpoints.model_directory import (
     CARD_NAME,
     CONFIG_NAME,
     FINGERPRINT_KEY,
-    ModelCard,
+    model_card,
     require_matching_tokenizer,
 )
 from albert.inference import int8
@@ -482,7 +482,7 @@ def onnx_card(name: str, source: str, report: ExportReport, has_tokenizer: bool,
         "window": report.window is not None,
         "left_out": bool(report.left_out),
     }
-    return ModelCard(
+    return model_card(
         name=name,
         architecture=ARCHITECTURES[MODELS[report.kind]],
         description=f"{source} as one ONNX file of {report.bytes / 1e6:,.1f} MB, opset {report.opset}, "
@@ -498,7 +498,7 @@ def onnx_card(name: str, source: str, report: ExportReport, has_tokenizer: bool,
         tags=("onnx",),
         location="path/to/this/directory",
         use=_TEXTS["use" if has_tokenizer else "use_without_tokenizer"].replace("{inputs}", inputs),
-    ).render()
+    )
 
 
 def format_differences(check: RuntimeCheck) -> str:

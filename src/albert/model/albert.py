@@ -83,7 +83,8 @@ class AlbertModel(nn.Module):
 
     def hidden_states(self, packed: PackedSequences) -> list[Float[Tensor, "tokens H"]]:
         """Input of the first layer and output of every layer: 1 + L × inner_group_num states, as in transformers."""
-        return self.encoder.hidden_states(self.embeddings(packed), packed)
+        embedded = self.embeddings(packed)
+        return [embedded, *self.encoder.each_layer(embedded, packed)]
 
     def pool(self, hidden: Float[Tensor, "tokens H"], packed: PackedSequences) -> Float[Tensor, "sequences H"]:
         """One vector per sequence: tanh of a linear map of the state at [CLS]."""

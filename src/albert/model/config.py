@@ -74,6 +74,7 @@ Activation = Literal["gelu", "gelu_new", "relu", "tanh"]
 Extension = Literal["interpolate", "tile"]
 """How new position embeddings are computed."""
 Sharing = Literal["all", "attention", "ffn", "none"]
+_MOST_LAYERS = 2**10  # far beyond any model; without a limit a damaged number could fill the memory
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,6 +153,8 @@ class AlbertConfig:
             refuse("num_hidden_groups", f"{groups} groups for {layers} layers")
         if layers % groups:
             refuse("num_hidden_groups", f"{groups} groups do not divide {layers} layers")
+        if (depth := layers * self.inner_group_num) > _MOST_LAYERS:
+            refuse("num_hidden_layers", f"gives {depth} layers, the limit is {_MOST_LAYERS}")
         if self.sharing != "all" and (groups, self.inner_group_num) != (1, 1):
             refuse("sharing", f"{self.sharing!r} with groups", 'groups go with sharing "all"')
         if self.embedding_projection is False and self.embedding_size != self.hidden_size:
@@ -185,13 +188,25 @@ class AlbertConfig:
 ALBERT_BASE = AlbertConfig()
 FULL_WIDTH = ALBERT_BASE.hidden_size
 """H of the narrowest model that has a published recipe."""
-ALBERT_LARGE = replace(
-    ALBERT_BASE, hidden_size=1024, num_hidden_layers=24, num_attention_heads=16, intermediate_size=4096
-)
-ALBERT_XLARGE = replace(ALBERT_LARGE, hidden_size=2048, num_attention_heads=32, intermediate_size=8192)
-ALBERT_XXLARGE = replace(ALBERT_BASE, hidden_size=4096, num_attention_heads=64, intermediate_size=16384)
-
-BERT_VOCABULARY, CHINESE_VOCABULARY = 30522, 21128
+_SIZES = {"base": (768, 12), "large": (1024, 24), "xlarge": (2048, 24), "xxlarge": (4096, 12)}
+"""H and L; there is a head for every 64 of H, and F is 4H."""
+_LETTERS = {"E": "embedding_size", "H": "hidden_size", "L": "num_hidden_layers"}
+_DROPOUT = {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1}
+_DIFFERENCES: dict[str, dict[str, Any]] = {
+    "not": {"sharing": "none"},
+    "attention": {"sharing": "attention"},
+    "ffn": {"sharing": "ffn"},
+    "v1": _DROPOUT,
+    "zh": {"vocab_size": 21128, "hidden_act": "relu"},
+    "uncased": {"vocab_size": 30522, "hidden_act": "gelu", **_DROPOUT},
+}
+_EXCEPTIONS: dict[str, dict[str, Any]] = {
+    # The released configuration has 16 heads; H/64, as in the paper, would be 32. The weights have the same shapes.
+    "albert-xlarge-v1": {"num_attention_heads": 16},
+    "albert-xxlarge-v1": dict.fromkeys(_DROPOUT, 0.0),
+    "albert-xlarge-zh": {"num_attention_heads": 16, "initializer_range": 0.014},
+    "albert-xxlarge-zh": {"num_attention_heads": 16, "initializer_range": 0.01},
+}
 
 
 def bert_control(albert: AlbertConfig) -> AlbertConfig:
@@ -199,102 +214,48 @@ def bert_control(albert: AlbertConfig) -> AlbertConfig:
     return replace(albert, embedding_size=albert.hidden_size, sharing="none")
 
 
-def _with_dropout(config: AlbertConfig) -> AlbertConfig:
-    return replace(config, hidden_dropout_prob=0.1, attention_probs_dropout_prob=0.1)
+def _architecture(name: str) -> AlbertConfig:
+    family, size, *words = name.split("-")
+    hidden_size, layers = _SIZES[size]
+    fields: dict[str, Any] = {"hidden_size": hidden_size, "num_hidden_layers": layers}
+    for word in words:
+        fields |= {_LETTERS[word[0]]: int(word[1:])} if word[1:].isdigit() and word[0] in _LETTERS else {}
+        fields |= _DIFFERENCES.get(word, {})
+    width = fields["hidden_size"]
+    sizes = {"num_attention_heads": width // 64, "intermediate_size": 4 * width}
+    config = AlbertConfig(**sizes | fields | _EXCEPTIONS.get(name, {}))
+    return bert_control(config) if family == "bert" else config
 
 
-def _released_bert(albert: AlbertConfig) -> AlbertConfig:
-    bert = _with_dropout(bert_control(albert))
-    return replace(bert, vocab_size=BERT_VOCABULARY, hidden_act="gelu")
-
-
-def _chinese(albert: AlbertConfig, initializer_range: float = 0.02, heads: int | None = None) -> AlbertConfig:
-    return replace(
-        albert,
-        vocab_size=CHINESE_VOCABULARY,
-        hidden_act="relu",
-        initializer_range=initializer_range,
-        num_attention_heads=heads or albert.num_attention_heads,
-    )
-
-
-def _with_width(hidden_size: int) -> AlbertConfig:
-    return replace(
-        ALBERT_LARGE,
-        num_hidden_layers=3,
-        hidden_size=hidden_size,
-        num_attention_heads=hidden_size // 64,
-        intermediate_size=4 * hidden_size,
-    )
-
-
-PRESET_GROUPS: dict[str, dict[str, AlbertConfig]] = {
-    "Tables 1, 2: ALBERT and BERT": {
-        "albert-base": ALBERT_BASE,
-        "albert-large": ALBERT_LARGE,
-        "albert-xlarge": ALBERT_XLARGE,
-        "albert-xxlarge": ALBERT_XXLARGE,
-        "bert-base": bert_control(ALBERT_BASE),
-        "bert-large": bert_control(ALBERT_LARGE),
-        "bert-xlarge": bert_control(ALBERT_XLARGE),
-    },
-    "Table 3: embedding size E": {
-        **{f"albert-base-E{e}": replace(ALBERT_BASE, embedding_size=e) for e in (64, 256, 768)},
-        "albert-base-E64-not-shared": replace(ALBERT_BASE, embedding_size=64, sharing="none"),
-        "albert-base-not-shared": replace(ALBERT_BASE, sharing="none"),
-        "albert-base-E256-not-shared": replace(ALBERT_BASE, embedding_size=256, sharing="none"),
-    },
-    "Table 4: what layers share": {
-        "albert-base-shared-attention": replace(ALBERT_BASE, sharing="attention"),
-        "albert-base-shared-ffn": replace(ALBERT_BASE, sharing="ffn"),
-        "albert-base-E768-shared-attention": replace(ALBERT_BASE, embedding_size=768, sharing="attention"),
-        "albert-base-E768-shared-ffn": replace(ALBERT_BASE, embedding_size=768, sharing="ffn"),
-    },
-    "Tables 11, 13: depth L": {
-        **{f"albert-large-L{n}": replace(ALBERT_LARGE, num_hidden_layers=n) for n in (1, 3, 6, 12, 48)},
-        "albert-xxlarge-L24": replace(ALBERT_XXLARGE, num_hidden_layers=24),
-    },
-    "Table 12: width H, of 3 layers": {f"albert-large-L3-H{h}": _with_width(h) for h in (2048, 4096, 6144)},
-    "Version 1, with dropout": {
-        "albert-base-v1": _with_dropout(ALBERT_BASE),
-        "albert-large-v1": _with_dropout(ALBERT_LARGE),
-        # The released configuration has 16 heads; H/64, as in the paper, would be 32. The weights have the same shapes.
-        "albert-xlarge-v1": replace(_with_dropout(ALBERT_XLARGE), num_attention_heads=16),
-    },
-    "Chinese": {
-        "albert-base-zh": _chinese(ALBERT_BASE),
-        "albert-large-zh": _chinese(ALBERT_LARGE),
-        "albert-xlarge-zh": _chinese(ALBERT_XLARGE, initializer_range=0.014, heads=16),
-        "albert-xxlarge-zh": _chinese(ALBERT_XXLARGE, initializer_range=0.01, heads=16),
-    },
-    "BERT with its own vocabulary": {
-        "bert-base-uncased": _released_bert(ALBERT_BASE),
-        "bert-large-uncased": _released_bert(ALBERT_LARGE),
-    },
+_NAMES = {
+    "Tables 1, 2: ALBERT and BERT": "albert-base albert-large albert-xlarge albert-xxlarge bert-base bert-large "
+    "bert-xlarge",
+    "Table 3: embedding size E": "albert-base-E64 albert-base-E256 albert-base-E768 albert-base-E64-not-shared "
+    "albert-base-not-shared albert-base-E256-not-shared",
+    "Table 4: what layers share": "albert-base-shared-attention albert-base-shared-ffn "
+    "albert-base-E768-shared-attention albert-base-E768-shared-ffn",
+    "Tables 11, 13: depth L": "albert-large-L1 albert-large-L3 albert-large-L6 albert-large-L12 albert-large-L48 "
+    "albert-xxlarge-L24",
+    "Table 12: width H, of 3 layers": "albert-large-L3-H2048 albert-large-L3-H4096 albert-large-L3-H6144",
+    "Version 1, with dropout": "albert-base-v1 albert-large-v1 albert-xlarge-v1",
+    "Chinese": "albert-base-zh albert-large-zh albert-xlarge-zh albert-xxlarge-zh",
+    "BERT with its own vocabulary": "bert-base-uncased bert-large-uncased",
 }
+_ALIASES = (
+    "albert-base-v2 albert-large-v2 albert-xlarge-v2 albert-xxlarge-v2 albert-xxlarge-v1 albert-base-E128 "
+    "albert-base-E768-not-shared albert-base-E128-not-shared albert-base-E128-shared-attention "
+    "albert-base-E128-shared-ffn albert-large-L24 albert-large-L3-H1024 albert-xxlarge-L12"
+)
+
+PRESET_GROUPS = {title: {name: _architecture(name) for name in names.split()} for title, names in _NAMES.items()}
 """Heading -> name -> architecture. Google's English ALBERTs call the tanh form "gelu"; here it is "gelu_new"."""
 
 PRESETS: dict[str, AlbertConfig] = {name: config for group in PRESET_GROUPS.values() for name, config in group.items()}
 """Name -> architecture."""
 
-PRESET_ALIASES: dict[str, str] = {
-    "albert-base-v2": "albert-base",
-    "albert-large-v2": "albert-large",
-    "albert-xlarge-v2": "albert-xlarge",
-    "albert-xxlarge-v2": "albert-xxlarge",
-    "albert-xxlarge-v1": "albert-xxlarge",
-    "albert-base-E128": "albert-base",
-    "albert-base-E768-not-shared": "bert-base",
-    "albert-base-E128-not-shared": "albert-base-not-shared",
-    "albert-base-E128-shared-attention": "albert-base-shared-attention",
-    "albert-base-E128-shared-ffn": "albert-base-shared-ffn",
-    "albert-large-L24": "albert-large",
-    "albert-large-L3-H1024": "albert-large-L3",
-    "albert-xxlarge-L12": "albert-xxlarge",
-    "base": "albert-base",
-    "large": "albert-large",
-    "xlarge": "albert-xlarge",
-    "xxlarge": "albert-xxlarge",
+_PRESET_OF = {config: name for name, config in PRESETS.items()}
+PRESET_ALIASES: dict[str, str] = {alias: _PRESET_OF[_architecture(alias)] for alias in _ALIASES.split()} | {
+    size: f"albert-{size}" for size in _SIZES
 }
 """Alias -> preset: rows with the same architecture (v2 and xxlarge-v1 have no dropout), and recipe names."""
 

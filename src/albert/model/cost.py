@@ -151,7 +151,7 @@ BYTES = {"fp32": 4, "bf16": 2}
 
 @dataclass(frozen=True, kw_only=True)
 class ActivationMemory:
-    """Bytes per sequence of a batch of several; the last two fields and `inference_scores_at_once` are per batch."""
+    """Bytes per sequence; `weight_copies` are per batch."""
 
     embeddings: int
     """Saved for the backward pass: embeddings and their map to H."""
@@ -165,29 +165,10 @@ class ActivationMemory:
     """Saved: all feed-forward blocks."""
     heads: int
     """Saved: both pre-training heads; vocabulary logits are recomputed."""
-    inference_attention: int
-    """Live in an attention block during a forward pass without gradients, without scores."""
-    inference_scores: int
-    """Live: scores, probabilities and operands of one sequence; 0 on a GPU."""
-    inference_scores_at_once: int
-    """Live: the same for the heads that are computed at a time."""
-    inference_feed_forward: int
-    """Live in a feed-forward block."""
+    inference: int
+    """Peak of live tensors in a forward pass of the encoder without gradients, without copies of weights."""
     weight_copies: int
     """Joined query, key and value weights, and bfloat16 weights, in training."""
-    inference_weight_copies: int
-    """The same for the encoder in inference, with biases."""
-
-    @property
-    def inference(self) -> int:
-        """Peak of a forward pass of the encoder without gradients, for one sequence, without weight copies."""
-        return self.inference_peak(1) - self.inference_weight_copies
-
-    def inference_peak(self, sequences: int) -> int:
-        """Peak of a forward pass of the encoder without gradients, for a batch, with weight copies."""
-        scores = min(sequences * self.inference_scores, self.inference_scores_at_once)
-        blocks = (sequences * self.inference_attention + scores, sequences * self.inference_feed_forward)
-        return self.inference_weight_copies + max(blocks)
 
     @property
     def training(self) -> int:
@@ -217,10 +198,15 @@ def count_activation_memory(
     matrices, rows, columns = score_matrices(length, config.attention_window)
     copies = product * config.hidden_size * copied_vectors(length, config.attention_window)
     head_size = config.hidden_size // config.num_attention_heads
-    scores = 0 if device == "cuda" else _scores_of_a_head(rows, columns, head_size, precision)
-    previous = 0 if device == "cuda" else rows * columns * product  # probabilities of the previous heads
+    # Live at the softmax: scores, probabilities and operands; the probabilities of the previous heads.
+    scores, previous = product * (2 * rows * columns + (rows + 2 * columns) * head_size), product * rows * columns
+    if device == "cuda":
+        scores = previous = 0
     stream, activated = config.hidden_size * saved.stream, config.intermediate_size * product
-    at_activation, at_norm = 3 * stream + 2 * activated, 5 * stream + activated + 2 * FP32
+    at_once = heads_at_once(config.num_attention_heads, rows, columns) * (scores + previous)
+    in_attention = length * config.hidden_size * (2 * saved.stream + product * (6 if device == "cuda" else 4)) + copies
+    in_attention += min(config.num_attention_heads * matrices * scores, at_once)
+    in_feed_forward = length * (3 * stream + 2 * activated + max(0, 2 * stream - activated + 2 * FP32))
     return ActivationMemory(
         embeddings=length * saved.embeddings,
         layer_input=length * config.hidden_size * saved.stream,
@@ -228,13 +214,8 @@ def count_activation_memory(
         attention_probabilities=computed_scores(length, config.attention_window) * applications * saved.probabilities,
         feed_forward=length * applications * saved.feed_forward,
         heads=masked * saved.masked_token + saved.pooled,
-        inference_attention=length * config.hidden_size * (2 * saved.stream + product * (6 if device == "cuda" else 4))
-        + copies,
-        inference_scores=config.num_attention_heads * matrices * scores,
-        inference_scores_at_once=heads_at_once(config.num_attention_heads, rows, columns) * (scores + previous),
-        inference_feed_forward=length * max(at_activation, at_norm),
+        inference=max(in_attention, in_feed_forward),
         weight_copies=_weight_copies(config, precision),
-        inference_weight_copies=_inference_weight_copies(config, precision),
     )
 
 
@@ -271,11 +252,6 @@ class _SavedBytes:
         self.pooled = product * 2 * h + 2 * FP32 + 2 * INDEX
 
 
-def _scores_of_a_head(rows: int, columns: int, head_size: int, precision: str) -> int:
-    """Bytes at the softmax: scores, probabilities and the operands of the product."""
-    return (2 * rows * columns + (rows + 2 * columns) * head_size) * BYTES[precision]
-
-
 def _weight_copies(config: AlbertConfig, precision: str) -> int:
     """Bytes of weight copies: joined query, key and value weights, and bfloat16 weights."""
     e, h, f, v = config.embedding_size, config.hidden_size, config.intermediate_size, config.vocab_size
@@ -286,14 +262,6 @@ def _weight_copies(config: AlbertConfig, precision: str) -> int:
     cast += e * h if config.projects_embeddings else 0
     cast += h * h + 2 * h + h * e + v * e + v  # pooler and heads; the decoder is tied to the word embeddings
     return joined + cast * BYTES[precision]
-
-
-def _inference_weight_copies(config: AlbertConfig, precision: str) -> int:
-    h, f, product = config.hidden_size, config.intermediate_size, BYTES[precision]
-    attention, feed_forward = 3 * (h * h + h), 0
-    if precision == "bf16":
-        attention, feed_forward = 4 * (h * h + h), h * f + f + f * h + h
-    return product * (n_attention_blocks(config) * attention + n_feed_forward_blocks(config) * feed_forward)
 
 
 def count_training_state(config: AlbertConfig) -> int:

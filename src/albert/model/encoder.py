@@ -13,7 +13,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils.checkpoint import checkpoint, noop_context_fn
 
 from albert.model.attention import AttentionBlock, AttentionMatrices, to_matmul_dtype
-from albert.model.config import AlbertConfig, LayerApplication, n_attention_blocks, n_feed_forward_blocks, sharing_plan
+from albert.model.config import AlbertConfig, n_attention_blocks, n_feed_forward_blocks, sharing_plan
 from albert.model.packing import PackedSequences, pad_batch_rows
 from albert.runtime.devices import Dropout, checkpoint_context, linear
 
@@ -109,11 +109,8 @@ class FeedForwardBlock(nn.Module):
         return self.layer_norm(hidden + self.dropout(linear(wide, matrices.output, matrices.output_bias)))
 
 
-class EncoderMatrices(NamedTuple):
-    """Weights of all blocks in the matmul dtype."""
-
-    attentions: list[AttentionMatrices]
-    feed_forwards: list[FeedForwardMatrices]
+Layer = tuple[nn.Module, AttentionMatrices, nn.Module, FeedForwardMatrices]
+"""An application of a layer: its two blocks and their weights in the matmul dtype."""
 
 
 class Encoder(nn.Module):
@@ -133,48 +130,36 @@ class Encoder(nn.Module):
 
     def forward(self, hidden: Float[Tensor, "tokens H"], packed: PackedSequences) -> Float[Tensor, "tokens H"]:
         """Output of the last layer."""
-        matrices, rows = self._matrices(), pad_batch_rows(hidden, packed)
-        for application in self.plan:
-            rows = self._apply_layer(application, rows, packed, matrices)
+        rows = pad_batch_rows(hidden, packed)
+        for layer in self._layers():
+            rows = self._compute(layer, rows, packed)
         return rows[: len(hidden)]
-
-    def hidden_states(
-        self, hidden: Float[Tensor, "tokens H"], packed: PackedSequences
-    ) -> list[Float[Tensor, "tokens H"]]:
-        """Input of the first layer and output of every layer."""
-        return [hidden, *self.each_layer(hidden, packed)]
 
     def each_layer(
         self, hidden: Float[Tensor, "tokens H"], packed: PackedSequences, done: int = 0
     ) -> Iterator[Float[Tensor, "tokens H"]]:
         """Yield the output of each layer after the first `done`, whose output is `hidden`; computed on request."""
-        matrices, rows = self._matrices(), pad_batch_rows(hidden, packed)
-        for application in self.plan[done:]:
-            rows = self._apply_layer(application, rows, packed, matrices)
+        rows = pad_batch_rows(hidden, packed)
+        for layer in self._layers()[done:]:
+            rows = self._compute(layer, rows, packed)
             yield rows[: len(hidden)]
 
-    def _matrices(self) -> EncoderMatrices:
-        attentions = cast(Iterable[AttentionBlock], self.attentions)
-        feed_forwards = cast(Iterable[FeedForwardBlock], self.feed_forwards)
-        return EncoderMatrices(
-            [block.matrices() for block in attentions], [block.matrices() for block in feed_forwards]
-        )
+    def _layers(self) -> list[Layer]:
+        """The applications of layers; the weights of a block are cast once for all of them."""
+        attentions = [(block, block.matrices()) for block in cast(Iterable[AttentionBlock], self.attentions)]
+        feed_forwards = [(block, block.matrices()) for block in cast(Iterable[FeedForwardBlock], self.feed_forwards)]
+        return [(*attentions[layer.attention], *feed_forwards[layer.feed_forward]) for layer in self.plan]
 
-    def _apply_layer(
-        self, application: LayerApplication, rows: Tensor, packed: PackedSequences, matrices: EncoderMatrices
-    ) -> Float[Tensor, "rows H"]:
+    def _compute(self, layer: Layer, rows: Tensor, packed: PackedSequences) -> Float[Tensor, "rows H"]:
         if self.checkpointing and torch.is_grad_enabled():
             contexts = noop_context_fn if torch.compiler.is_compiling() else checkpoint_context
-            layer = (self._layer, application, rows, packed, matrices)
-            return checkpoint(*layer, use_reentrant=False, context_fn=contexts)
-        return self._layer(application, rows, packed, matrices)
+            return checkpoint(_apply_layer, layer, rows, packed, use_reentrant=False, context_fn=contexts)
+        return _apply_layer(layer, rows, packed)
 
-    def _layer(
-        self, application: LayerApplication, rows: Tensor, packed: PackedSequences, matrices: EncoderMatrices
-    ) -> Tensor:
-        attention, feed_forward = application.attention, application.feed_forward
-        attended = self.attentions[attention](rows, packed, matrices.attentions[attention])
-        return self.feed_forwards[feed_forward](attended, matrices.feed_forwards[feed_forward])
+
+def _apply_layer(layer: Layer, rows: Tensor, packed: PackedSequences) -> Tensor:
+    attention, attention_matrices, feed_forward, feed_forward_matrices = layer
+    return feed_forward(attention(rows, packed, attention_matrices), feed_forward_matrices)
 
 
 # --------------------------------------------------------------------------------------------------------------------

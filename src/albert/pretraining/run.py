@@ -12,7 +12,7 @@ import torch
 from torch.optim import Optimizer
 
 from albert.checkpoints.loading import WEIGHTS_NAME
-from albert.checkpoints.model_directory import ModelCard, save_model_directory, write_model
+from albert.checkpoints.model_directory import model_card, save_model_directory, write_model
 from albert.model.albert import AlbertForPreTraining, set_dropout
 from albert.model.cost import count_parameters, pretraining_flops
 from albert.model.encoder import sinusoids
@@ -84,7 +84,7 @@ def run_card(
     ngrams = f"one {unit}" if max_ngram == 1 else f"one to {max_ngram} {unit}s"
     machine = ", ".join(f"{key} {value}" for key, value in describe_machine().items())
     data = [f"{c.n_documents:,} documents, {c.n_tokens:,} tokens of {c.vocab_size:,} pieces" for c in corpora]
-    return ModelCard(
+    return model_card(
         name=name,
         architecture="AlbertForPreTraining",
         attention_window=recipe.model.effective_window,
@@ -96,8 +96,8 @@ def run_card(
         data=data if start is None else [*data, *start.lines()],
         scores={label: evaluation[key] for key, label in labels.items() if key in evaluation},
         scores_note=_evaluation_command(recipe),
-        question=question or ModelCard.question,
-    ).render()
+        question=question,
+    )
 
 
 QUESTION_CANDIDATES = 10_000

@@ -36,11 +36,6 @@ def refuse_special_file(path: Path | str, mode: int, pipe_remedy: str = PIPE_REM
 
 def open_input(path: Path) -> BufferedReader:
     """Open a regular file for reading bytes; links are followed."""
-    return BufferedReader(open_unbuffered(path))
-
-
-def open_unbuffered(path: Path) -> FileIO:
-    """`open_input` without a buffer, for large reads and reads into existing memory."""
     try:
         refuse_special_file(path, os.stat(path).st_mode)  # before opening, which can start a device
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | _NOT_WAITING)
@@ -48,7 +43,7 @@ def open_unbuffered(path: Path) -> FileIO:
         raise MissingInput(path, error.strerror or "cannot be read") from error
     try:
         refuse_special_file(path, os.fstat(descriptor).st_mode)
-        return FileIO(descriptor)
+        return BufferedReader(FileIO(descriptor))
     except BaseException:
         os.close(descriptor)
         raise

@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-import transformers
 
 from albert.checkpoints.convert import ConversionOptions, convert, read_tensorflow
 from albert.checkpoints.huggingface import from_transformers
@@ -127,23 +126,11 @@ def checkpoint(checkpoints, tmp_path):
 
 def test_configuration_is_read(checkpoint):
     source = read_tensorflow(checkpoint(hidden_dropout_prob=0, initializer_range=0.01), ConversionOptions())
-    values = to_json(source.config)
-    expected = {
-        "vocab_size": 40,
-        "embedding_size": 6,
-        "hidden_size": 8,
-        "num_hidden_layers": 3,
-        "num_hidden_groups": 3,
-        "inner_group_num": 2,
-        "num_attention_heads": 2,
-        "intermediate_size": 12,
-        "hidden_dropout_prob": 0.0,
-        "attention_probs_dropout_prob": 0.1,
-        "initializer_range": 0.01,
-        "max_position_embeddings": 16,
-        "hidden_act": "gelu_new",
-    }
-    assert {key: values[key] for key in expected} == expected
+    sizes = {"vocab_size": 40, "embedding_size": 6, "hidden_size": 8, "intermediate_size": 12}
+    layers = {"num_hidden_layers": 3, "num_hidden_groups": 3, "inner_group_num": 2, "num_attention_heads": 2}
+    others = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.1, "initializer_range": 0.01}
+    expected = {**sizes, **layers, **others, "max_position_embeddings": 16, "hidden_act": "gelu_new"}
+    assert expected.items() <= to_json(source.config).items()
 
 
 def test_ignored_keys_are_reported(checkpoint):
@@ -319,16 +306,6 @@ def test_several_checkpoints_are_listed(create, state):
         find_checkpoint(folder)
 
 
-def test_several_configurations_or_vocabularies_are_listed(create):
-    folder = create("model.index", "albert_config_a.json", "albert_config_b.json")
-    with pytest.raises(MissingInput, match="2 configurations: albert_config_a.json, .*choose with --config"):
-        find_checkpoint(folder)
-    assert find_checkpoint(folder, config=folder / "albert_config_a.json").config == folder / "albert_config_a.json"
-    create("a.model", "b.model")
-    with pytest.raises(MissingInput, match="2 vocabularies: a.model, b.model; choose with --tokenizer"):
-        find_checkpoint(folder, config=folder / "albert_config_a.json").tokenizer()
-
-
 def test_missing_checkpoint_is_refused(create):
     folder = create("readme.txt")
     assert not holds_tensorflow(folder) and not holds_tensorflow(folder / "nowhere")
@@ -448,7 +425,7 @@ def test_hidden_states_and_pooled_output_equal_tensorflows(converted, case):
     directory, recorded = converted(case)
     model, packed = open_model(directory, "encoder").model, recorded.packed()
     with torch.inference_mode():
-        states = model.encoder.hidden_states(model.embeddings(packed), packed)
+        states = model.hidden_states(packed)
         layers = recorded.values["layers"]
         assert len(states) - 1 == len(layers)
         for state, layer in zip(states[1:], layers, strict=True):
@@ -482,27 +459,6 @@ def test_task_heads_equal_tensorflows(converted, case, kind):
         return
     for logits, name in zip(outputs, ("start_logits", "end_logits"), strict=True):
         assert close(logits, recorded.values[name][recorded.real])
-
-
-@pytest.mark.parametrize("case", PRETRAINED)
-def test_transformers_gives_tensorflows_outputs(converted, case):
-    """Up to the last LayerNorm of its masked language model, whose epsilon is 1e-5."""
-    directory, recorded = converted(case)
-    model, report = transformers.AlbertForPreTraining.from_pretrained(directory, output_loading_info=True)
-    assert not report["missing_keys"] and not report["unexpected_keys"]
-    with torch.inference_mode():
-        outputs = model.eval()(
-            input_ids=recorded.values["input_ids"].long(),
-            token_type_ids=recorded.values["segment_ids"].long(),
-            attention_mask=recorded.values["input_mask"].long(),
-            output_hidden_states=True,
-        )
-    assert close(outputs.hidden_states[-1][recorded.real], recorded.values["sequence_output"][recorded.real])
-    assert close(outputs.sop_logits.log_softmax(-1), recorded.values["sentence_order_log_probs"])
-    rows = torch.arange(2)[:, None]
-    masked = outputs.prediction_logits[rows, recorded.values["masked_positions"].long()].flatten(0, 1)
-    difference = (masked.log_softmax(-1) - recorded.values["masked_token_log_probs"]).abs().max()
-    assert float(difference) <= 1e-3
 
 
 def test_converted_model_without_a_projection_can_be_quantized(writer, checkpoints, tmp_path):

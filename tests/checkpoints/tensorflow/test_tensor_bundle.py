@@ -276,8 +276,6 @@ def test_crc_of_every_length(data):
 
 
 def test_crc_of_several_parts(monkeypatch):
-    monkeypatch.setattr(module, "_STREAMS", 8)
-    monkeypatch.setattr(module, "_STEPS", 5)
     monkeypatch.setattr(module, "_PART", 8 * 5 * 4)
     data = np.random.default_rng(0).bytes(3 * 160 + 77)
     for size in (159, 160, 161, 320, len(data)):

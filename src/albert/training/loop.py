@@ -296,11 +296,8 @@ class Training:
         seed_torch("dropout", plan.seed, number, self.ranks.rank)
         save_due = time.monotonic() - self.saved_at > plan.checkpoint_minutes * 60
         rate = self.learning_rate(number, plan.budget_used(state))
-        flags = (
-            self.request.number is not None,
-            self.ranks.is_first and save_due,
-            state.seconds if self.ranks.is_first else 0.0,
-        )
+        first = self.ranks.is_first
+        flags = (self.request.number is not None, first and save_due, state.seconds if first else 0.0)
         settings = {
             "learning_rate": rate,
             "clip_norm": plan.clip_norm,
@@ -410,17 +407,9 @@ class Training:
         self.bar.expect(self.plan.likely_steps(state))
         statistics = getattr(self.optimizer, "statistics", dict)()
         share = {} if self.meter is None else {"matmul_share": window.flops / window.seconds / self.meter.matmul_rate()}
-        self.curves.write(
-            "train",
-            state.step,
-            **window.line(),
-            **statistics,
-            **share,
-            peak_memory_bytes=peak_memory_bytes(self.device),
-            learning_rate=rate,
-            tokens=state.tokens,
-            seconds=state.seconds,
-        )
+        own = {"peak_memory_bytes": peak_memory_bytes(self.device), "learning_rate": rate}
+        counted = {"tokens": state.tokens, "seconds": state.seconds}
+        self.curves.write("train", state.step, **window.line(), **statistics, **share, **own, **counted)
         state.window = MetricSums()
 
     def _print_note(self, note: str) -> None:
@@ -481,26 +470,16 @@ class Training:
         """The result, recorded in the journal once."""
         assert self.ended_by is not None
         state, incidents = self.state, self.state.incidents
-        result = TrainingResult(
-            steps=state.step,
-            tokens=state.tokens,
-            seconds=state.seconds,
-            evaluation=self.evaluation,
-            ended_by=self.ended_by,
-            total_steps=self.plan.total_steps,
-            skipped=len(incidents.skipped),
-            rollbacks=len(incidents.rollbacks),
-        )
+        figures: dict[str, Any] = {
+            "tokens": state.tokens,
+            "seconds": state.seconds,
+            "skipped": len(incidents.skipped),
+            "rollbacks": len(incidents.rollbacks),
+        }
+        ending = {"evaluation": self.evaluation, "ended_by": self.ended_by, "total_steps": self.plan.total_steps}
+        result = TrainingResult(steps=state.step, **figures, **ending)
         if self.ranks.is_first and not self._is_recorded("end"):
-            self.curves.write(
-                "end",
-                result.steps,
-                why=result.ending,
-                tokens=result.tokens,
-                seconds=result.seconds,
-                skipped=result.skipped,
-                rollbacks=result.rollbacks,
-            )
+            self.curves.write("end", result.steps, why=result.ending, **figures)
         return result
 
     def _due(self, every: int | None) -> bool:

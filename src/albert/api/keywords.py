@@ -13,14 +13,13 @@ import json
 import math
 import os
 import re
-import shutil
 import textwrap
 import tomllib
 import types
 import typing
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.resources import files
 from inspect import Parameter
 from pathlib import Path
@@ -486,16 +485,13 @@ class Call:
                     write_text(path, text)
                     written.append(path)
             yield
-        except BaseException:
-            keep = False
-            raise
+            written = [] if keep else written
         finally:
-            if not keep:
-                for path in written:
-                    path.unlink(missing_ok=True)
-                for path in new_folders:
-                    if path.is_dir() and not any(path.iterdir()):
-                        shutil.rmtree(path, ignore_errors=True)
+            for path in written:
+                path.unlink(missing_ok=True)
+            for path in new_folders:
+                with suppress(OSError):  # it is missing, or not empty
+                    path.rmdir()
 
     def options(self, **groups: Any) -> Any:
         """The options of the command.

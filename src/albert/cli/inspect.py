@@ -94,12 +94,9 @@ class RenderedSamples:
         return Group(*parts)
 
     def _order(self, label: int) -> str:
-        if label == NO_LABEL:
-            return "no order label"
-        if label == IN_ORDER:
-            return "label 0: in order"
-        meaning = {"sop": "swapped", "nsp": "the second is from elsewhere"}
-        return f"label 1: {meaning.get(self._objective, 'swapped or from elsewhere')}"
+        swapped = {"sop": "swapped", "nsp": "the second is from elsewhere"}
+        meanings = {NO_LABEL: "no order label", IN_ORDER: "label 0: in order"}
+        return meanings.get(label) or f"label 1: {swapped.get(self._objective, 'swapped or from elsewhere')}"
 
     def _segment(self, tokens: np.ndarray, begin: int, breaks: Collection[int]) -> Text:
         """The text of a segment that begins at a position of all samples, with marks at sentence breaks."""

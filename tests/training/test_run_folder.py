@@ -70,7 +70,6 @@ def test_the_lock_ends_with_its_owner_although_its_workers_live_on(run):
 def test_locking_removes_temporary_directories_of_dead_processes(run):
     for directory in (run.path, run.checkpoints_path):
         (directory / ".out.tmp-0123abcd").mkdir(parents=True)
-        (directory / ".out.tmp-999999999-4567abcd").mkdir()  # by an earlier version
     with run.locked():
         assert [entry.name for entry in run.path.rglob("*")] == [".lock", "checkpoints"]
 

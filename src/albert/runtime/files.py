@@ -264,7 +264,8 @@ def _temporary_names(path: Path) -> Iterator[tuple[Path, Path, Callable[[], None
     try:
         yield new, old, check
     finally:
-        _remove(new)
+        if os.path.lexists(new):
+            _remove(new)
         if lock:
             lock.remove()
 

@@ -215,11 +215,11 @@ def load_finished_unit(stage: Stage, job: UnitJob) -> UnitResult | None:
 def run_batch(stage: Stage, batch: Batch) -> Any:
     """Run a stage on a batch of documents, unless it is finished."""
     try:
-        result = load_json(stage.result_type, stage.path(batch))
-        if result.digest == batch.digest and _files_exist(result, batch.directory):
-            return result
+        saved = load_json(stage.result_type, stage.path(batch))
     except AlbertError:
-        pass  # missing, or damaged
+        saved = None  # missing, or damaged
+    if saved is not None and saved.digest == batch.digest and _files_exist(saved, batch.directory):
+        return saved
     result = stage.work(batch)
     save_json(stage.path(batch), result)
     return result

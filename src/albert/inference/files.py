@@ -130,8 +130,8 @@ class Vectors(OutputFormat):
 
 def output_format(
     args: "FilePrediction", checked: "CheckedInput", answers: Mapping[str, abilities.Value], width: int
-) -> OutputFormat:
-    """The format of the output by its extension; JSON lines for standard output.
+) -> Any:
+    """The OutputFormat (or Parquet, with the same methods) by the output's extension; JSON lines for standard output.
 
     `answers` are the predicted fields and their types, `width` is the dimension of a vector.
     """
@@ -258,9 +258,7 @@ class PartialOutput:
 
 
 @contextmanager
-def partial_output(
-    output: Path, settings: Mapping[str, Any], format: OutputFormat, replace: bool
-) -> Iterator[PartialOutput]:
+def partial_output(output: Path, settings: Mapping[str, Any], format: Any, replace: bool) -> Iterator[PartialOutput]:
     """Begin or resume an output; after the block the final file exists, and the partial one is removed.
 
     If the checksum of its rows is wrong, all are written again, with a note on standard error. `settings` are

@@ -141,7 +141,7 @@ CASES: dict[str, list[tuple]] = {
         ("", 66, "{here}/text: No such file or directory"),
         ("", 66, r"{here}/text: holds no \.txt", text("a,b", "table.pdf")),
         ("", 66, r"{here}/text: holds no \.txt", link_to_itself),
-        ("", 66, r"{here}/text: no document with text \(1 read\)", text("")),
+        ("", 66, r"{here}/text: no document with text \(1 read, 1 dropped: empty\)", text("")),
         ("", 65, r"a\.txt: is not text: NUL byte at byte 3; UTF-8", text(b"abc\0\1\2")),
         ("", 65, r"a\.txt: is not UTF-8: byte 7; convert", text(b"A good\n\xff day.")),
         ("", 65, r"a\.txt\.gz: damaged gzip file \(.+\); ", text(gzip.compress(b"a day" * 99)[:-20], "a.txt.gz")),
@@ -465,7 +465,7 @@ CASES: dict[str, list[tuple]] = {
         ("", 2, "MODEL... is missing"),
         ("{pretrained} --output layers.pdf", 2, "must end in .png"),
         ("{pretrained} --words 0", 2, "--words: is 0"),
-        ("{pretrained} --text nowhere.txt", 66, "no such file"),
+        ("{pretrained} --text nowhere.txt", 66, "No such file"),
         ("nowhere/at/all", 66, "nowhere/at/all"),
     ],
     "serve": [

@@ -115,8 +115,7 @@ def find_corpus_files(paths: Sequence[Path]) -> CorpusFiles:
             files.setdefault(name, CorpusFile(path, name, 0, 0, "Hub dataset"))
             continue
         for found, name in _found(path, counts):
-            kind = "saved dataset" if found.is_dir() else kind_of(found.name)
-            assert kind is not None
+            kind = "saved dataset" if found.is_dir() else kind_of(found.name) or "text"  # "text" where there is no file
             file = replace(input_file(found, kind), name=os.fsencode(name).decode("utf-8", "replace"))
             file_id = _file_id(found.stat())
             counts["repeated"] += file_id in files

@@ -56,8 +56,6 @@ def test_pretrain_takes_names_of_transformers_for_values_of_its_recipe(capsys):
         ("finetune", "--train a --model m --held-out-share 0.2", {"held_out": 0.2}),
         ("quantize", "--model-name-or-path m --output o --overwrite-output-dir", {"model": "m", "replace": True}),
         ("quantize", "m --output o --force", {"replace": True}),
-        ("predict", "m --ask embed", {"task": "embed"}),
-        ("finetune", "race --model m --second-release", {"v2_recipe": True}),
         ("predict", "m --fill-mask x --cpu", {"device": "cpu"}),
         ("evaluate", "pretraining --model m --evaluation-sequences 5", {"sequences": 5}),
         ("evaluate", "pretraining --model m --evaluation-objectives sop nsp", {"objective": ("sop", "nsp")}),
@@ -113,3 +111,11 @@ def test_every_misspelt_option_gets_a_suggestion():
 @pytest.mark.parametrize("shape", [Predict, Serve])
 def test_a_positional_model_may_be_given_as_an_option(shape, words):
     assert parse(shape, ["--device", "cpu", *words], "albert").model == "m"
+
+
+def test_earlier_names_work_with_a_note(capsys):
+    assert parse(Predict, ["m", "--ask", "embed"], "albert predict").task == "embed"
+    assert parse(Finetune, ["race", "--model", "m", "--second-release"], "albert finetune").v2_recipe
+    assert capsys.readouterr().err == (
+        "albert: note: --ask is now called --task\nalbert: note: --second-release is now called --v2-recipe\n"
+    )

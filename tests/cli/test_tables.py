@@ -87,6 +87,8 @@ def test_exported_results_are_shown_and_missing_weights_are_trained_again(finish
     root = tmp_path / "kept"
     assert run(["tables", "export", str(root), "--output", str(finished)]) == 0
     assert f"{root}: " in capsys.readouterr().out
+    assert run(["tables", "keep", str(root), "--output", str(finished)]) == 0
+    assert "albert tables keep is now called albert tables export" in capsys.readouterr().err
     assert sum(path.stat().st_size for path in root.rglob("*")) < 200_000
     assert run(words("run", scene, sentences, root)) == 0
     assert "0.00 hours left" in capsys.readouterr().out and not weights(root)

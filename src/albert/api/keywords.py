@@ -202,11 +202,11 @@ def first_clause(text: str) -> str:
 
 
 _NAMES = tomllib.loads((files("albert.api") / "option_names.toml").read_text(encoding="utf-8"))
-TRANSFORMERS_NAMES, SAME_THING = (
+TRANSFORMERS_NAMES, SAME_THING, EARLIER_NAMES = (
     {f"--{name}": f"--{ours}" for name, ours in (pair.split("=") for pair in _NAMES[kind].split())}
-    for kind in ("transformers", "same")
+    for kind in ("transformers", "same", "earlier")
 )
-"""Names in transformers, and in other commands or earlier versions -> ours."""
+"""Names in transformers, in other commands, and in earlier versions -> ours."""
 SETTINGS: dict[str, tuple[str, str]] = {name: tuple(setting) for name, setting in _NAMES["switches"].items()}
 """Switches of transformers and of other commands -> an option and its value."""
 USUAL_TEXTS: dict[str, str] = _NAMES["texts"]
@@ -238,7 +238,8 @@ def switch_value(name: str) -> tuple[str, str]:
 def canonical_name(name: str, known: Collection[str]) -> str | None:
     """The known option that a name stands for; None if there is none."""
     usual = TRANSFORMERS_NAMES.get(name, name)
-    return next((option for option in (name, usual, SAME_THING.get(usual)) if option in known), None)
+    names = (name, usual, SAME_THING.get(usual), EARLIER_NAMES.get(name))
+    return next((option for option in names if option in known), None)
 
 
 def suggestion(name: str, known: Collection[str]) -> str | None:

@@ -41,14 +41,22 @@ LEGEND = Text.assemble(
 
 
 def origin_of(corpus: TokenCorpus, begin: int, length: int) -> tuple[str, list[int]]:
-    """The document of a run of tokens as text, and the positions where sentences begin in it."""
-    shard = int(np.searchsorted(corpus.shard_starts, begin, side="right")) - 1
+    """The document and sentences of a run of tokens as text, and the positions where sentences begin in it."""
+    shard, end = int(np.searchsorted(corpus.shard_starts, begin, side="right")) - 1, begin + length
     lengths = corpus.lengths(shard)
-    ends = int(corpus.shard_starts[shard]) + np.cumsum(lengths.sentences, dtype=np.int64)
-    first, last = np.searchsorted(ends, begin, side="right"), np.searchsorted(ends, begin + length)
-    document = int(np.searchsorted(np.cumsum(lengths.documents, dtype=np.int64), first, side="right"))
-    name = corpus.description.shards[corpus.split][shard].name
-    return f"document {document + 1} of shard {name}", ends[first:last].tolist()
+    starts, documents = (
+        np.concatenate(([0], np.cumsum(part, dtype=np.int64))) for part in (lengths.sentences, lengths.documents)
+    )
+    sentences = int(corpus.shard_starts[shard]) + starts
+    first, last = int(np.searchsorted(sentences, begin, side="right")) - 1, int(np.searchsorted(sentences, end))
+    document = int(np.searchsorted(documents, first, side="right")) - 1
+    numbers = (first - int(documents[document]) + 1, last - int(documents[document]))
+    words = f"sentence {numbers[0]}" if numbers[0] == numbers[1] else f"sentences {numbers[0]}–{numbers[1]}"
+    cuts = {"front": sentences[first] != begin, "end": sentences[last] != end}
+    cut = " and its ".join(side for side, is_cut in cuts.items() if is_cut)
+    name = f"{words} of {lengths.documents[document]}, document {document + 1} of shard"
+    name += f" {corpus.description.shards[corpus.split][shard].name}" + (f", cut at its {cut}" if cut else "")
+    return name, sentences[first + 1 : last].tolist()
 
 
 class RenderedSamples:

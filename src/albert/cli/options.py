@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 from albert.api.keywords import (
+    EARLIER_NAMES,
     Argument,
     Option,
     Values,
@@ -88,6 +89,8 @@ def typed_values(options: Sequence[Option], arguments: Sequence[str], program: s
         if usual is None:
             switch, setting = switch_value(name)
             usual, words = canonical_name(switch, index), [setting]
+        elif usual == EARLIER_NAMES.get(name):
+            print(f"albert: note: {name} is now called {usual}", file=sys.stderr)
         if usual is None:
             remedy = suggestion(name, index) or "--help shows the usual options, --help-all all of them"
             raise UsageError(f"{program}: {name}", "unknown option", remedy)
@@ -360,7 +363,9 @@ class CommandGroup:
             print(help_text(self.program))
             return 0
         name, *rest = arguments
-        name = self.earlier.get(name, name)
+        if (present := self.earlier.get(name)) is not None:
+            print(f"albert: note: {self.program} {name} is now called {self.program} {present}", file=sys.stderr)
+            name = present
         if name not in self.parts:
             raise UsageError(f"{self.program}: {name}", f"no such {self.kind}", did_you_mean(name, self.parts))
         return self.parts[name](rest)

@@ -5,8 +5,9 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import torch
-from rich.console import Console, RenderableType
+from rich.console import Console
 from rich.measure import Measurement
+from rich.table import Table
 
 from albert.cli.options import check_at_least
 from albert.cli.render import bold, bytes_of, open_console, say, table
@@ -128,14 +129,29 @@ def show_plan(console: Console, plan: Sequence[PlannedJob], args: TablesOptions)
 def show_outcome(console: Console, outcome: Outcome) -> None:
     """Print the table, and a sentence for each claim."""
     title = f"{outcome.grid.table}: {outcome.grid.title}"
-    print_unfolded(console, table(title, *report.side_by_side(outcome)) if outcome.grid.columns else bold(title)[0])
+    head, rows = report.side_by_side(outcome)
+    if not outcome.grid.columns:
+        console.print(title, style="bold")
+    elif sum(max(map(len, cells)) + 2 for cells in zip(head, *rows, strict=True)) <= console.width:
+        console.print(table(title, head, rows))
+    else:
+        _show_columns(console, title, *report.side_by_side(outcome, both=True))
     say(console, report.describe_progress(outcome), *report.comparison_notes(outcome), *report.claim_sentences(outcome))
 
 
-def print_unfolded(console: Console, wide: RenderableType) -> None:
+def print_unfolded(console: Console, wide: Table) -> None:
     """Print a table without folding or cutting cells; the terminal wraps long lines."""
     needed = Measurement.get(console, console.options.update(max_width=10_000), wide).maximum
     open_console(at_least=needed).print(wide)
+
+
+def _show_columns(console: Console, title: str, head: list[str], rows: list[list[str]]) -> None:
+    """Print the columns one below the other, for narrow terminals."""
+    lines: list[Sequence[object]] = []
+    for index in range(1, len(head), 2):
+        lines.append(bold(head[index].removesuffix(": paper")))
+        lines += [(f"  {row[0]}", row[index], row[index + 1]) for row in rows if row[index] or row[index + 1]]
+    console.print(table(title, ("", "paper", "ours"), lines))
 
 
 def _show_sums(console: Console, plan: Sequence[PlannedJob], args: TablesOptions) -> None:

@@ -200,8 +200,12 @@ def claim_sentences(outcome: Outcome) -> list[str]:
     return sentences
 
 
-def side_by_side(outcome: Outcome) -> tuple[list[str], list[list[str]]]:
-    """Head and rows of the table as text: each column of the paper unless it is empty, followed by ours."""
+def side_by_side(outcome: Outcome, both: bool = False) -> tuple[list[str], list[list[str]]]:
+    """Head and rows of the table as text: each column of the paper, followed by ours.
+
+    Args:
+        both: include the paper's column even where all its cells are empty.
+    """
     labels = []
     for row in outcome.grid.rows:
         same = row.label.casefold() == row.name.casefold()
@@ -214,7 +218,7 @@ def side_by_side(outcome: Outcome) -> tuple[list[str], list[list[str]]]:
         if constant:
             paper.append("")
             ours.append(f"{constant[column.name]:.1f}" if column.name in constant else "")
-        if any(paper):
+        if both or any(paper):
             head, columns = [*head, f"{heading(column)}: paper", "ours"], [*columns, paper, ours]
         else:
             head, columns = [*head, f"{heading(column)}: ours"], [*columns, ours]

@@ -7,7 +7,7 @@ graph that is compiled once."""
 import bisect
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,11 +26,11 @@ from albert.runtime.errors import InvalidConfiguration, Unavailable
 from albert.training.update import Batch, Sums
 
 TERMS = ("masked_tokens", "sentence_order")
-PACKED_SHARE = 0.998
-"""The share of rows that packing fills where the sequences are enough."""
+FILLED_SHARE = 0.974
+"""The largest shape with this share of its rows filled is chosen; above 97 % because later steps vary a little."""
 MIN_ROWS, OVERHEAD_ROWS = 4096, 512
-"""The fewest rows of a shape; and how many rows more would cost as much as one more micro-batch: an estimate for
-ALBERT-base on a large GPU, never measured."""
+"""Smaller shapes are not chosen for being full: each micro-batch costs as much as OVERHEAD_ROWS additional rows. An
+estimate for ALBERT-base on a large GPU; never measured."""
 ROW_STEP, PREDICTION_STEP = 128, 8
 """Rows and masked tokens are multiples of these, for the GPU's kernels."""
 PLANNED_SEQUENCES, PACKED_SEQUENCES = 1 << 17, 1 << 14
@@ -145,7 +145,7 @@ def choose_shape(
     world_size: int,
     max_length: int,
 ) -> FixedShape:
-    """The shape estimated to be fastest: few micro-batches, with few empty rows.
+    """The largest shape with nearly all rows filled or, if there is none, the one estimated to be fastest.
 
     A pure function of its arguments, the same on all ranks.
 
@@ -157,19 +157,33 @@ def choose_shape(
     steps, packed_steps = (max(4, min(512, n // batch_size)) for n in (planned, PACKED_SEQUENCES))
     lengths = samples.lengths(np.arange(steps * batch_size))
     shares = lengths.reshape(steps, -1, world_size).transpose(0, 2, 1)  # [steps, ranks, sequences of a rank]
+    busiest = shares.sum(axis=2).max(axis=1)
     limit = max(1, micro_batch_size * max_length // ROW_STEP) * ROW_STEP
-    rows = np.arange(limit, min(max(max_length, MIN_ROWS), limit) - 1, -ROW_STEP)
-    # The micro-batches of each step if sequences could be cut anywhere, and a few rows stayed empty.
-    count = np.ceil(shares.sum(axis=2).max(axis=1) / (PACKED_SHARE * rows[:, None])).sum(axis=1)
-    shape = FixedShape(int(rows[np.argmin(count * (rows + OVERHEAD_ROWS))]), _ANY, _ANY, max_length)
-    parts = [share[part] for step in shares[:packed_steps] for share in step for part in shape.assign(share, 0 * share)]
+    smallest = max(max_length, int(np.median(busiest)) // (8 * (1 + int(np.median(busiest)) // limit)))
+    candidates = np.arange(limit, smallest - 1, -ROW_STEP) if limit >= smallest else np.array([smallest])
+    # The fewest micro-batches of each step if sequences could be cut anywhere: an upper bound of the filled share.
+    fewest = np.ceil(busiest / candidates[:, None])
+    bounds = int(lengths.sum()) / (world_size * candidates * fewest.sum(axis=1))
+    rows, parts = 0, []
+    full = np.flatnonzero((bounds >= FILLED_SHARE) & (candidates >= MIN_ROWS)).tolist()
+    for index in (*full, int(np.argmax(bounds * candidates / (candidates + OVERHEAD_ROWS)))):
+        rows = int(candidates[index])
+        count, parts = _pack_steps(shares[:packed_steps], FixedShape(rows, _ANY, _ANY, max_length))
+        if bounds[index] * fewest[index, :packed_steps].sum() >= FILLED_SHARE * count:
+            break
     # Where a step needs one micro-batch more than usual, the others are full.
-    share = shape.rows / sum(int(part.sum()) for part in parts)
+    share = rows / sum(int(part.sum()) for part in parts)
     most = max(*map(len, parts), share * sum(map(len, parts)))
     masks = [int(budgets(part).sum()) for part in parts]
-    sequences = math.ceil(1.15 * most) + 2 + -(-shape.rows // max_length)
+    sequences = math.ceil(1.15 * most) + 2 + -(-rows // max_length)
     predictions = math.ceil(1.02 * max(*masks, share * sum(masks), int(budgets(np.array([max_length]))[0])))
-    return replace(shape, sequences=sequences, predictions=-(-predictions // PREDICTION_STEP) * PREDICTION_STEP)
+    return FixedShape(rows, sequences, -(-predictions // PREDICTION_STEP) * PREDICTION_STEP, max_length)
+
+
+def _pack_steps(shares: np.ndarray, shape: FixedShape) -> tuple[int, list[np.ndarray]]:
+    """Micro-batches of all steps, counting the busiest rank of each, and the sequence lengths in every micro-batch."""
+    steps = [[[share[part] for part in shape.assign(share, 0 * share)] for share in step] for step in shares]
+    return sum(max(map(len, step)) for step in steps), [part for step in steps for share in step for part in share]
 
 
 def shape_of(recipe: PretrainingRecipe, samples: SampleSource, world_size: int) -> FixedShape:

@@ -3,15 +3,13 @@
 The batch of each step is a pure function of the step's number and of the batches skipped by rollbacks, so a run resumed
 from its newest checkpoint continues as if it had never stopped."""
 
-import io
 import math
-import pickle
 import signal
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, fields, is_dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -58,42 +56,69 @@ from albert.training.update import (
 
 
 @dataclass(frozen=True)
+class _Piece:
+    """A tensor of a batch, as a slice of a flat tensor."""
+
+    dtype: torch.dtype
+    first: int
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """A dataclass split into its fields."""
+
+    kind: type
+    fields: dict[str, Any]
+
+
+@dataclass(frozen=True)
 class JoinedBatches:
     """The micro-batches of a step with all tensors of one dtype in a single flat tensor, for fast transfer."""
 
-    pickled: bytes
-    """The batches with (dtype, start, shape) in place of each tensor."""
+    pieces: tuple[Any, ...]
+    """The batches with a `_Piece` in place of each tensor."""
     flat: Mapping[torch.dtype, Tensor]
 
     @classmethod
     def of(cls, batches: Sequence[Batch]) -> "JoinedBatches":
-        """Join micro-batches."""
-        tensors: dict[torch.dtype, list[Tensor]] = {}
+        """Join micro-batches, which are dataclasses of tensors."""
+        rows: dict[torch.dtype, list[Tensor]] = {}
         lengths: dict[torch.dtype, int] = {}
 
-        class Pickler(pickle.Pickler):
-            def persistent_id(self, obj: Any) -> Any:
-                if not isinstance(obj, Tensor):
-                    return None
-                start = lengths.get(obj.dtype, 0)
-                lengths[obj.dtype] = start + obj.numel()
-                tensors.setdefault(obj.dtype, []).append(obj.reshape(-1))
-                return obj.dtype, start, tuple(obj.shape)
+        def put(tensor: Tensor) -> _Piece:
+            first = lengths.get(tensor.dtype, 0)
+            lengths[tensor.dtype] = first + tensor.numel()
+            rows.setdefault(tensor.dtype, []).append(tensor.reshape(-1))
+            return _Piece(tensor.dtype, first, tuple(tensor.shape))
 
-        pickled = io.BytesIO()
-        Pickler(pickled).dump(tuple(batches))
-        return cls(pickled.getvalue(), {dtype: torch.cat(parts) for dtype, parts in tensors.items()})
+        pieces = _split(tuple(batches), put)
+        return cls(pieces, {dtype: torch.cat(tensors) for dtype, tensors in rows.items()})
 
     def batches(self) -> Sequence[Batch]:
         """The micro-batches, whose tensors are views."""
-        flat = self.flat
+        return _join(self.pieces, self.flat)
 
-        class Unpickler(pickle.Unpickler):
-            def persistent_load(self, pid: Any) -> Tensor:
-                dtype, start, shape = pid
-                return flat[dtype][start : start + math.prod(shape)].view(shape)
 
-        return Unpickler(io.BytesIO(self.pickled)).load()
+def _split(value: Any, put: Callable[[Tensor], _Piece]) -> Any:
+    """A tree of tuples and dataclasses with a `_Piece` for each tensor and a `_Parts` for each dataclass."""
+    if isinstance(value, Tensor):
+        return put(value)
+    if type(value) is tuple:
+        return tuple(_split(item, put) for item in value)
+    if is_dataclass(value) and not isinstance(value, type):
+        return _Parts(type(value), {f.name: _split(getattr(value, f.name), put) for f in fields(value)})
+    return value
+
+
+def _join(value: Any, flat: Mapping[torch.dtype, Tensor]) -> Any:
+    if isinstance(value, _Piece):
+        return flat[value.dtype][value.first : value.first + math.prod(value.shape)].view(value.shape)
+    if type(value) is tuple:
+        return tuple(_join(item, flat) for item in value)
+    if isinstance(value, _Parts):
+        return value.kind(**{name: _join(item, flat) for name, item in value.fields.items()})
+    return value
 
 
 CPU = torch.device("cpu")

@@ -4,10 +4,10 @@
         --files squad-1.1/train=squad/part.json race-middle/train=race/train.jsonl race-middle/dev=race/dev.jsonl
     python benchmarks/task_runs.py --model runs/small --data data/glue --output runs/tasks --tasks rte mrpc --seeds 5
 
-`GRID` declares the runs, in sizes for two cores; flags that shorten a run apply to all of them. The same command
-resumes stopped runs and skips finished ones. The CSV has one row for each task and start: median, lowest and highest
-of the seeds by the task's first score, and those of the constant answer and the classical model
-(classical_baselines.py).
+`GRID` declares how the runs differ from the defaults of `albert finetune`, in sizes for two cores; flags that shorten a
+run apply to all of them. The same command resumes stopped runs and skips finished ones. The CSV has one row for each
+task and start: median, lowest and highest of the seeds by the task's first score, and those of the constant answer and
+the classical model (classical_baselines.py).
 """
 
 from collections.abc import Iterator
@@ -22,12 +22,13 @@ from task_files import FoundTask, find_files
 from albert.checkpoints.hub import find_model
 from albert.checkpoints.model_directory import read_config
 from albert.finetuning.model import PretrainedEncoder, random_encoder_like
+from albert.finetuning.options import LearningPlan, plan_learning, requested_recipe
 from albert.finetuning.run_record import RESULTS_NAME, FinetuningSettings
 from albert.finetuning.seeds import SeedsResult, finetune_seeds
 from albert.runtime.environment import Precision
 from albert.runtime.errors import Diverged
 from albert.runtime.json_files import read_json_object
-from albert.tasks.task import TaskRecipe
+from albert.tasks.table_task import RecipeChanges
 
 Init = Literal["pretrained", "random"]
 COLUMNS = (
@@ -37,25 +38,16 @@ COLUMNS = (
 WHAT = ("task", "init", "model", "train_examples", "steps", "learning_rate")
 
 
-@dataclass(frozen=True)
-class Cell:
-    """One task of the grid: epochs, rate, and the number of training examples (None: all)."""
-
-    epochs: float
-    max_train_examples: int | None = None
-    learning_rate: float = 2e-4
-    max_length: int = 256
-
-
 GRID = {
-    "sst-2": Cell(epochs=2),
-    "cola": Cell(epochs=10),
-    "rte": Cell(epochs=5),
-    "mrpc": Cell(epochs=7),
-    "sts-b": Cell(epochs=5),
-    "qnli": Cell(epochs=2, max_length=128),
-    **dict.fromkeys(("squad-1.1", "squad-2.0"), Cell(epochs=2, max_length=384)),
-    "race-middle": Cell(epochs=2, max_train_examples=500, max_length=256),
+    "sst-2": RecipeChanges(epochs=2, max_length=128),
+    "cola": RecipeChanges(epochs=10, learning_rate=1e-4, max_length=128),
+    "rte": RecipeChanges(epochs=5, max_length=256),
+    "mrpc": RecipeChanges(epochs=5, max_length=128),
+    "sts-b": RecipeChanges(epochs=3, max_length=128),
+    "qnli": RecipeChanges(epochs=1, max_length=128),
+    "squad-1.1": RecipeChanges(epochs=1, batch_size=16, learning_rate=5e-4, max_length=384),
+    "squad-2.0": RecipeChanges(epochs=2, batch_size=16, learning_rate=2.5e-4, max_length=384),
+    "race-middle": RecipeChanges(epochs=1, batch_size=8, learning_rate=2.5e-4, max_length=320, encoder_dropout=0.0),
 }
 
 
@@ -91,36 +83,32 @@ class Runs:
 
 def measure(args: Runs) -> Iterator[dict[str, object]]:
     """A row for each task and start, after all its seeds are finished."""
-    max_positions = read_config(find_model(args.model))[0].max_position_embeddings
+    config = read_config(find_model(args.model))[0]
+    max_positions = config.max_position_embeddings
     for name, cell in zip(args.tasks, harness.select("--tasks", args.tasks, GRID), strict=True):
         inputs = find_files(name, args.data, args.files)
-        published = inputs.task.recipe
-        recipe = replace(
-            published, learning_rate=cell.learning_rate, epochs=None if args.steps else cell.epochs, steps=args.steps,
-            examples=None, max_length=min(args.max_length or cell.max_length, published.max_length, max_positions),
-        )  # fmt: skip
-        train = len(inputs.examples("train"))
-        examples = min(train, cell.max_train_examples or train)
-        print(f"{name}: {examples:,} training rows, {recipe.total_steps(examples):,} steps of {recipe.batch_size}, "
+        length = min(args.max_length or cell.max_length or max_positions, max_positions)
+        recipe = replace(cell, epochs=None if args.steps else cell.epochs, steps=args.steps, max_length=length)
+        examples = len(inputs.examples("train"))
+        plan = plan_learning(requested_recipe(inputs.task, recipe), config.hidden_size, examples)
+        print(f"{name}: {examples:,} training rows, {plan.updates:,} steps of {plan.recipe.batch_size}, "
               f"{len(inputs.dev.rows):,} to answer; {args.seeds * len(args.inits)} runs", flush=True)  # fmt: skip
         for init in () if args.plan else args.inits:
-            yield _row(inputs, recipe, examples, init, args)
+            yield _row(inputs, recipe, plan, init, args)
 
 
-def _row(inputs: FoundTask, recipe: TaskRecipe, examples: int, init: Init, args: Runs) -> dict[str, object]:
+def _row(inputs: FoundTask, recipe: RecipeChanges, plan: LearningPlan, init: Init, args: Runs) -> dict[str, object]:
     task = inputs.task
     encoder = PretrainedEncoder(args.model)
     start = encoder if init == "pretrained" else random_encoder_like(encoder)
-    settings = FinetuningSettings(
-        max_train_examples=GRID[task.name].max_train_examples, device=args.device, precision=args.precision
-    )
+    settings = FinetuningSettings(device=args.device, precision=args.precision)
     row = {"task": task.name, "init": init, "model": "/".join(Path(args.model).parts[-2:])}
-    row |= {"learning_rate": f"{recipe.learning_rate:g}", "train_examples": examples}
+    row |= {"learning_rate": f"{plan.recipe.learning_rate:.3g}", "train_examples": plan.examples}
     directory = args.output / f"{task.name}-{init}"
     try:
         result = finetune_seeds(task, start, inputs.data, directory, recipe, settings, args.seeds)
     except Diverged:
-        return {**row, "steps": recipe.total_steps(examples), "runs": args.seeds, "failed": args.seeds}
+        return {**row, "steps": plan.updates, "runs": args.seeds, "failed": args.seeds}
     return row | _figures(result) | {"classical": _classical(args.classical, task.name, result)}
 
 

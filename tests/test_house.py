@@ -44,24 +44,24 @@ def test_a_file_can_be_read_in_one_sitting():
 def test_the_package_has_no_more_modules_and_lines_than_it_had():
     """Upper bounds, to be lowered as the package gets smaller: 140 modules and 30,000 lines are the aim."""
     assert len(FILES) <= 140
-    assert sum(len(path.read_bytes().splitlines()) for path in FILES) <= 41_378
+    assert sum(len(path.read_bytes().splitlines()) for path in FILES) <= 39_631
 
 
 def test_the_tests_have_no_more_lines_than_they_had():
     """An upper bound, to be lowered as they get fewer: 26,000 lines are the aim."""
-    assert sum(len(path.read_bytes().splitlines()) for path in (ROOT / "tests").rglob("*.py")) <= 32_013
+    assert sum(len(path.read_bytes().splitlines()) for path in (ROOT / "tests").rglob("*.py")) <= 29_880
 
 
 def test_the_benchmarks_have_no_more_lines_than_they_had():
     """An upper bound, to be lowered as they get fewer: 4,000 lines are the aim."""
-    assert sum(len(path.read_bytes().splitlines()) for path in (ROOT / "benchmarks").rglob("*.py")) <= 3_969
+    assert sum(len(path.read_bytes().splitlines()) for path in (ROOT / "benchmarks").rglob("*.py")) <= 3_957
 
 
 def test_the_trials_have_no_more_modules_and_lines_than_they_had():
     """Upper bounds, to be lowered as they get fewer: 4,500 lines are the aim."""
     lengths = [len(path.read_bytes().splitlines()) for path in (ROOT / "reliability").glob("*.py")]
     assert len(lengths) <= 20 and max(lengths) <= LONGEST_FILE
-    assert sum(lengths) <= 4_486
+    assert sum(lengths) <= 4_485
 
 
 def test_no_module_has_a_name_that_says_nothing():

@@ -12,7 +12,7 @@ from tests.pretraining.conftest import events, model_bytes
 
 from albert.checkpoints.model_directory import open_model
 from albert.model.albert import AlbertForPreTraining
-from albert.model.encoder import Encoder
+from albert.model.attention import AttentionBlock
 from albert.model.packing import pack
 from albert.optim.optimizer import OptimizerRecipe, build_optimizer
 from albert.pretraining.batches import PretrainingBatches, pretraining_objective
@@ -83,8 +83,8 @@ def test_activation_checkpointing_gives_the_same_bytes(tiny_recipe, tiny_corpus,
     model = replace(tiny_recipe.model, hidden_dropout_prob=0.2, attention_probs_dropout_prob=0.2)
     schedule = replace(tiny_recipe.schedule, total_steps=2, warmup_steps=1)
     recipe = replace(tiny_recipe, model=model, schedule=schedule, precision=precision, evaluate_every=2)
-    calls, layer = [], Encoder._layer
-    monkeypatch.setattr(Encoder, "_layer", lambda *args: calls.append(1) or layer(*args))
+    calls, forward = [], AttentionBlock.forward
+    monkeypatch.setattr(AttentionBlock, "forward", lambda *args: calls.append(1) or forward(*args))
     pretrain(recipe, tiny_corpus, tmp_path / "plain", "cpu")
     plain_calls = len(calls)
     pretrain(replace(recipe, activation_checkpointing=True), tiny_corpus, tmp_path / "recomputed", "cpu")

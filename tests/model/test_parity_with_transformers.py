@@ -90,6 +90,8 @@ def test_outputs_and_gradients_are_equal(kind: Kind, fields: dict, dtype: torch.
     expected = batch.outputs(kind, theirs)
     outputs = _our_outputs(kind, ours, batch.packed)
     _assert_all_close(outputs, expected)
+    with torch.no_grad():  # other kernels than with gradients
+        _assert_all_close(_our_outputs(kind, ours, batch.packed), expected)
     weights = [torch.randn_like(tensor) / tensor.numel() ** 0.5 for tensor in expected]  # a loss of the logits' size
     for tensors in (outputs, expected):
         sum((weight * tensor).sum() for weight, tensor in zip(weights, tensors, strict=True)).backward()

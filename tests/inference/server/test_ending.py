@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 import urllib.request
 
 from tests.inference.server.running_servers import in_background, wait_until
@@ -20,6 +21,7 @@ def test_draining_answers_accepted_requests_and_refuses_new_ones(classifier, blo
     with in_background(*(lambda: server.post("/classify", TEXT) for _ in range(5))) as replies:
         wait_until(lambda: server.service.in_progress == 5)
         server.server.handle_exit(signal.SIGTERM, None)
+        time.sleep(0.5)  # the server looks ten times a second whether it may end
         assert server.request("GET", "/readyz").status == 503
         reply = server.post("/classify", TEXT)
         assert (reply.status, reply.json["error"]) == (503, "the server is shutting down")

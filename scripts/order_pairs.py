@@ -1,12 +1,14 @@
-"""Make a task of sentence order: neighbouring passages of one document, in order or swapped.
+r"""Make a task of sentence order: neighbouring passages of one document, in order or swapped.
 
     python scripts/order_pairs.py britannica11.jsonl.gz pairs
     albert finetune --train pairs/train.csv --dev pairs/dev.csv --text first --pair second --label order \
-        --model small --encode-pairs separately --epochs 2 --learning-rate 2e-4 --max-length 256 --output runs/order
+        --model small --encode-pairs separately --epochs 2 --learning-rate 2e-4 --max-length 256 --precision bf16 \
+        --output runs/order
 
 A passage is three whole sentences of 30 to 100 words together; the first sentence of a document is left out. A passage
 must not be cut by a number of words: the sentence in which the count is reached tends to be long, and lengths reveal
 the order. How much they reveal is printed. A sixth of the documents is the development set.
+Each line of the source is a JSON object with a `text`; scikit-learn is needed (`pip install -e '.[dev]'`).
 """
 
 import csv

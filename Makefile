@@ -8,7 +8,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet -c constraints.txt
 WORKERS ?= 2
 
-.PHONY: quickstart install test lint types floors docs notebooks check reliability soak screenshots clean
+.PHONY: quickstart install test lint types imports docs notebooks check reliability soak screenshots clean
 .DEFAULT_GOAL := check
 
 quickstart: install
@@ -32,7 +32,7 @@ lint: .venv/.installed-dev
 types: .venv/.installed-dev
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
-floors: .venv/.installed-dev
+imports: .venv/.installed-dev
 	$(BIN)/lint-imports
 
 # The documentation as a site, in site/; any broken link or reference ends it.
@@ -43,7 +43,7 @@ docs: .venv/.installed-dev
 notebooks: .venv/.installed-dev
 	$(BIN)/python scripts/run_notebooks.py examples/*.ipynb
 
-check: lint types floors docs test
+check: lint types imports docs test
 
 # The promises of docs/promises.md tried: every trial with the counts that its table shows, about 90 minutes on two
 # cores, WORKERS trials at a time; writes results/reliability.json and the table.

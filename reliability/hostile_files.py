@@ -477,7 +477,7 @@ def nothing_is_run(tries: Tries) -> None:
 CONSTRAINTS = CHECKOUT / "constraints.txt"
 SECONDS_OF_THE_SERVICE = 240
 NOT_ASKED = "not asked"
-FLOORS = {
+MINIMUM_VERSIONS = {
     "torch": ("2.10.0", "CVE-2026-24747 corrupts memory before it, CVE-2025-32434 breaks weights_only to 2.5.1"),
     "onnx": ("1.21.0", "external data left their directory, through links too (CVE-2026-34446, -34447)"),
     "sentencepiece": ("0.2.3", "0.2.1 ends the process on a damaged model (sentencepiece#1263, #1269)"),
@@ -492,11 +492,11 @@ def pinned() -> dict[str, str]:
     return {name.lower(): version for name, version in found}
 
 
-def below_floors(versions: dict[str, str]) -> list[str]:
+def below_minimum(versions: dict[str, str]) -> list[str]:
     """The packages that are missing or too old, with the reason."""
     return [
         f"{name} {versions.get(name, 'is not pinned')}: at least {lowest}, {because}"
-        for name, (lowest, because) in FLOORS.items()
+        for name, (lowest, because) in MINIMUM_VERSIONS.items()
         if name not in versions or Version(versions[name]) < Version(lowest)
     ]
 
@@ -530,4 +530,4 @@ def dependencies(tries: Tries) -> None:
     asked = not service.startswith(NOT_ASKED)
     tries.what += " and advisories" if asked else ""
     tries.details |= {"pinned": len(versions), "advisory_service": service}
-    tries.record([*below_floors(versions), *findings], tries=len(versions) if asked else len(FLOORS), done=1)
+    tries.record([*below_minimum(versions), *findings], tries=len(versions) if asked else len(MINIMUM_VERSIONS), done=1)

@@ -10,13 +10,13 @@ from reliability import hostile_files as dependencies
 def test_pinned_versions_are_not_below_the_minimum():
     versions = dependencies.pinned()
     assert len(versions) > 50
-    assert dependencies.below_floors(versions) == []
+    assert dependencies.below_minimum(versions) == []
 
 
 def test_old_and_missing_versions_are_reported():
-    found = dependencies.below_floors({**dependencies.pinned(), "torch": "2.9.1"} | {"onnx": "1.20.5"})
+    found = dependencies.below_minimum({**dependencies.pinned(), "torch": "2.9.1"} | {"onnx": "1.20.5"})
     assert [each.split()[0] for each in found] == ["torch", "onnx"]
-    assert len(dependencies.below_floors({})) == len(dependencies.FLOORS)
+    assert len(dependencies.below_minimum({})) == len(dependencies.MINIMUM_VERSIONS)
 
 
 def test_a_finding_is_a_failure():
@@ -29,5 +29,5 @@ def test_an_unreachable_service_is_reported(tmp_path, monkeypatch):
     monkeypatch.setattr(dependencies, "advisories", lambda: dependencies.parse_audit("", "ConnectionError: no route"))
     outcome = Tries(1, 0, tmp_path)
     dependencies.dependencies.run(outcome)
-    assert outcome.failures == [] and outcome.tried == len(dependencies.FLOORS)
+    assert outcome.failures == [] and outcome.tried == len(dependencies.MINIMUM_VERSIONS)
     assert outcome.details["advisory_service"] == "not asked: ConnectionError: no route"

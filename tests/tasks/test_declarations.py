@@ -59,8 +59,8 @@ def test_no_task_is_named_outside_its_declaration(checkout):
     names = [re.escape(name) for name in DECLARED]
     values = "COLA|SST2|MRPC|STSB|QQP|MNLI|QNLI|RTE|WNLI|AX|SQUAD_1|SQUAD_2"
     pattern = re.compile(rf"""["']({"|".join(names)}|{values})["']|\b({values})\b""")
-    rooms = [checkout / "src/albert" / room for room in ("tasks", "finetuning", "inference", "training", "cli")]
-    for file in (file for room in rooms for file in room.rglob("*.py")):
+    folders = [checkout / "src/albert" / name for name in ("tasks", "finetuning", "inference", "training", "cli")]
+    for file in (file for folder in folders for file in folder.rglob("*.py")):
         if file.name not in ("glue.py", "squad.py", "race.py", "submission.py"):
             assert not pattern.search(file.read_text(encoding="utf-8")), file
 

@@ -1,1 +1,1 @@
-"""The lowest room: errors, durable files, random streams, JSON files, journal, progress, devices, ranks."""
+"""What everything else uses: errors, durable files, random streams, JSON files, journal, progress, devices, ranks."""

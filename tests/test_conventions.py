@@ -1,4 +1,4 @@
-"""The rules of the house, checked: what a file may be called, how long it may be, what it may not contain."""
+"""Conventions of the source: what a file may be called, how long it may be, what it may not contain."""
 
 import ast
 import re
@@ -22,7 +22,7 @@ from albert.runtime.progress import Position
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "src" / "albert"
 FILES = sorted(PACKAGE.rglob("*.py"))
-ROOMS = sorted(folder.name for folder in PACKAGE.iterdir() if (folder / "__init__.py").is_file())
+SUBPACKAGES = sorted(folder.name for folder in PACKAGE.iterdir() if (folder / "__init__.py").is_file())
 FORBIDDEN_NAMES = {"utils", "util", "common", "helpers", "helper", "misc", "base", "manager", "managers"}
 LONGEST_FILE = 700
 
@@ -36,7 +36,7 @@ def places(rule: Callable[[Path, ast.Module], Iterable[int]]) -> list[str]:
     ]
 
 
-def test_a_file_can_be_read_in_one_sitting():
+def test_no_module_is_longer_than_700_lines():
     lengths = {str(path.relative_to(ROOT)): len(path.read_bytes().splitlines()) for path in FILES}
     assert {name: lines for name, lines in lengths.items() if lines > LONGEST_FILE} == {}
 
@@ -145,19 +145,19 @@ def test_nothing_is_unpickled():
     assert places(unpickles) == []
 
 
-def test_every_room_stands_on_a_floor():
+def test_every_subpackage_has_a_level():
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    floors = settings["tool"]["importlinter"]["contracts"][0]["layers"]
-    assert sorted(room for floor in floors for room in floor.split(" | ")) == ROOMS
+    levels = settings["tool"]["importlinter"]["contracts"][0]["layers"]
+    assert sorted(name for level in levels for name in level.split(" | ")) == SUBPACKAGES
 
 
-def test_every_room_has_tests_of_its_own():
-    assert [room for room in ROOMS if not any((ROOT / "tests" / room).glob("test_*.py"))] == []
+def test_every_subpackage_has_tests_of_its_own():
+    assert [name for name in SUBPACKAGES if not any((ROOT / "tests" / name).glob("test_*.py"))] == []
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_the_map_of_the_architecture_shows_every_room(room):
-    assert re.search(rf"\b{room}/", (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8"))
+@pytest.mark.parametrize("name", SUBPACKAGES)
+def test_the_map_of_the_architecture_shows_every_subpackage(name):
+    assert re.search(rf"\b{name}/", (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize("command", list(table.COMMANDS))

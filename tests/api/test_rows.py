@@ -37,7 +37,7 @@ def model(tmp_path_factory) -> Path:
 def inner_frames(error: BaseException) -> list[str]:
     """The modules of the package in a traceback."""
     paths = [Path(frame.filename) for frame in traceback.extract_tb(error.__traceback__)]
-    return [path.name for path in paths if path.parts[-4:-2] == ("src", "albert")]
+    return [path.name for path in paths if path.parents[1] == Path(albert.__file__).parent]
 
 
 def test_rows_in_memory_give_the_weights_of_a_file(model, reviews, tmp_path):

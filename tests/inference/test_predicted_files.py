@@ -1,10 +1,12 @@
 """`albert predict --input` predicts every row of a file, keeps its fields, and names rows that it cannot read."""
 
 import csv
+import datetime
 import gzip
 import io
 import json
 import re
+from decimal import Decimal
 from types import SimpleNamespace
 
 import numpy as np
@@ -109,6 +111,17 @@ def test_columns_of_only_some_rows_are_kept(classifier, predicted, tmp_path):
     assert [row["list"] for row in table] == [None, [1, None], None]
     with open(tmp_path / "o.csv", newline="") as file:
         assert [row["n"] for row in csv.DictReader(file)] == ["1", "", "2.5"]
+
+
+def test_dates_and_decimal_numbers_are_written_without_quotes(classifier, predicted, tmp_path):
+    values = {"day": datetime.date(2020, 1, 2), "time": datetime.datetime(2020, 1, 2, 3), "price": Decimal("1.50")}
+    pyarrow.parquet.write_table(pa.Table.from_pylist([{"text": "a", **values}]), tmp_path / "typed.parquet")
+    expected = {"day": "2020-01-02", "time": "2020-01-02T03:00:00", "price": "1.50"}
+    (row,) = predicted(classifier, (tmp_path / "typed.parquet").read_bytes(), name="in.parquet")
+    main([classifier, "--input", str(tmp_path / "in.parquet"), "--output", str(tmp_path / "o.csv"), *EXACT])
+    with open(tmp_path / "o.csv", newline="") as file:
+        (cells,) = csv.DictReader(file)
+    assert [{name: each[name] for name in expected} for each in (row, cells)] == [expected] * 2
 
 
 def test_pairs_are_scored(saved, predicted):

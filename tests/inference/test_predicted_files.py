@@ -129,6 +129,8 @@ def test_pairs_are_scored(saved, predicted):
     (row,) = predicted(model, lines({"a": "He came.", "b": "He saw."}), "--text-field", "a", "--pair-field", "b")
     expected = Predictor.open(model, precision="fp32").score("He came.", "He saw.")
     assert row["predicted_score"] == pytest.approx(expected, rel=1e-4)
+    with pytest.raises(DamagedData, match=r"has no field 'bb'; did you mean 'b'\? \(--pair-field names another\)"):
+        predicted(model, lines({"a": "He came.", "b": "He saw."}), "--text-field", "a", "--pair-field", "bb")
 
 
 def test_questions_are_answered(saved, predicted):

@@ -133,6 +133,14 @@ def test_pairs_are_scored(saved, predicted):
         predicted(model, lines({"a": "He came.", "b": "He saw."}), "--text-field", "a", "--pair-field", "bb")
 
 
+def test_several_numbers_are_given_by_their_names(saved, predicted):
+    model = saved("classification", 2, id2label={0: "height", 1: "width"}, problem_type="regression")
+    expected = {entry["label"]: entry["score"] for entry in Predictor.open(model, precision="fp32").classify("a")}
+    (row,) = predicted(model, lines({"text": "a"}))
+    assert row["predicted_scores"] == pytest.approx(expected, rel=1e-4)
+    assert sum(expected.values()) != pytest.approx(1)
+
+
 def test_questions_are_answered(saved, predicted):
     model = saved("question_answering")
     context = "The letter was written by Ada."

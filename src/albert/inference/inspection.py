@@ -143,9 +143,10 @@ def _label_scores(
     else:
         return {"labels": [], "label_scores": []}
     logits = torch.cat([head(body.pool(state, packed)) for state in states]).float()
-    independent = predictor.extra.get("problem_type") == "multi_label_classification"
-    scores = logits.sigmoid() if independent else logits.softmax(dim=-1)
-    return {"labels": labels, "label_scores": scores.tolist()}
+    problem = predictor.extra.get("problem_type")
+    if problem != "regression":
+        logits = logits.sigmoid() if problem == "multi_label_classification" else logits.softmax(dim=-1)
+    return {"labels": labels, "label_scores": logits.tolist()}
 
 
 # --------------------------------------------------------------------------------------------------------------------

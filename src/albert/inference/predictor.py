@@ -184,7 +184,7 @@ class Predictor:
     def classify_batch(self, texts: Sequence[str], pairs: Sequence[str] | None = None) -> list[list[tasks.Prediction]]:
         """Every label with its probability, most likely first, for each text (or text and pair).
 
-        A regression model gives one entry, whose `score` is the predicted number. Entries of a text that was cut have
+        The `score` of a regression model is the predicted number. Entries of a text that was cut have
         `tokens_cut`, and with early exit `depth`."""
         self._require(CLASSIFYING, SCORING)
         return tasks.ranked_labels(*self._classified(texts, pairs), self.labels)

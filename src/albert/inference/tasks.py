@@ -44,8 +44,8 @@ def abilities_of(kind: Kind, opened: OpenedModel) -> tuple[str, ...]:
         if task.needs and kind in task.heads and task.needs not in untrained
         if not any(name.startswith(task.heads[kind]) for name in initialised)
     )
-    model: Any = opened.model
-    if can == (CLASSIFYING,) and is_number(model.classifier.out_features, opened.extra.get("problem_type")):
+    model: Any = opened.model  # several numbers are given like classes, by their names, as by transformers' pipeline
+    if can == (CLASSIFYING,) and model.classifier.out_features == 1 and is_number(1, opened.extra.get("problem_type")):
         return (SCORING,)
     return can
 

@@ -1,14 +1,18 @@
 """`albert push` with the real code of huggingface_hub over HTTP, to a Hub on this machine."""
 
+import json
 import shutil
 from pathlib import Path
 
 import pytest
 from huggingface_hub import constants
+from huggingface_hub.utils import filter_repo_objects
 from tests.checkpoints.hub_server import HubServer, hub_server
 
 import albert
+from albert.checkpoints.hub import HUB_FILES
 from albert.cli.main import run
+from albert.inference.predictor import save_for_sentence_transformers
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -63,6 +67,16 @@ def test_push_uploads_example_rows(hub, model, push):
     (model / "examples.json").write_text('{"examples": [{"text": "the ship"}]}')
     assert push(str(model), "someone/mine")[0] == 0
     assert "examples.json" in hub.written["someone/mine"]
+
+
+def test_export_for_sentence_transformers_opens_again_from_the_hub(hub, model, push, tmp_path):
+    exported = tmp_path / "vectors"
+    save_for_sentence_transformers(model, exported, normalize=True)
+    assert push(str(exported), "someone/vectors")[0] == 0
+    assert {"modules.json", "1_Pooling/config.json", "2_Normalize/config.json"} <= set(hub.written["someone/vectors"])
+    listed = json.loads((exported / "MANIFEST.json").read_text())["files"]
+    assert set(hub.written["someone/vectors"]) == {*listed, "MANIFEST.json"}
+    assert set(filter_repo_objects(listed, allow_patterns=HUB_FILES)) == set(listed)
 
 
 def test_push_from_python_and_replace(hub, model, push):

@@ -202,8 +202,11 @@ HUB_FILES = [
     MANIFEST_NAME,
     EXAMPLES_NAME,
     "README.md",
+    "modules.json",
+    "sentence_bert_config.json",
+    "?_*/config.json",
 ]
-"""All files of a model directory of ours or of transformers; no pickles and no code."""
+"""All files of a model directory of ours, of transformers or of sentence-transformers; no pickles and no code."""
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 _REVISION = re.compile(r"(?!.*\.\.)\w[\w./@+-]*")
 
@@ -344,9 +347,9 @@ def push_model(
         raise UsageError(repository, "is not the name of a repository", "give USER/NAME")
     directory = find_model(path_or_id, revision)
     files = {
-        file.name: file.stat().st_size
-        for file in sorted(directory.iterdir())
-        if file.is_file() and any(fnmatch(file.name, pattern) for pattern in HUB_FILES)
+        file.relative_to(directory).as_posix(): file.stat().st_size
+        for file in sorted({file for pattern in HUB_FILES for file in directory.glob(pattern)})
+        if file.is_file()
     }
     if "config.json" not in files or not any(name.endswith(".safetensors") for name in files):
         why = "is not a model: it lacks config.json or weights"

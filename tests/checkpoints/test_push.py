@@ -94,6 +94,9 @@ def test_push_from_python_and_replace(hub, model, push):
         hub.written["someone/mine"]["README.md"] = b"an older card"
         replace()
         assert hub.written["someone/mine"] == hub.written["someone/other"]
+    assert not hub.private["someone/other"]
+    push(str(model), "someone/other", "--replace", "--private")
+    assert hub.private["someone/other"]
 
 
 @pytest.mark.parametrize(

@@ -336,6 +336,7 @@ def push_model(
 
     Args:
         repository: USER/NAME.
+        private: create a private repository; with `replace` make an existing one private.
         replace: write into an existing repository, and delete its model files that this model does not have.
 
     Raises:
@@ -363,6 +364,8 @@ def push_model(
     hub = huggingface_hub.HfApi()
     try:
         hub.create_repo(repository, private=private, exist_ok=replace)
+        if private and replace:  # `create_repo` leaves an existing repository as it is
+            hub.update_repo_settings(repository, private=True)
         hub.upload_folder(
             repo_id=repository,
             folder_path=directory,

@@ -217,6 +217,14 @@ def model_name(path_or_id: str, revision: str | None) -> str:
     return f"{short}@{revision}" if revision else short
 
 
+def name_of(directory: Path) -> str:
+    """A model's name by its directory: that of its run, its Hub id in the Hub's cache, else that of the directory."""
+    directory = directory.absolute()
+    if directory.parent.name == "snapshots":
+        return directory.parents[1].name.removeprefix("models--").replace("--", "/")
+    return (directory.parent.name if directory.name == "model" else "") or directory.name
+
+
 def find_model(path_or_id: str | Path, revision: str | None = None) -> Path:
     """The directory of a model, downloaded if given by a Hub id.
 

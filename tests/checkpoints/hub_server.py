@@ -56,6 +56,9 @@ def hub_server(repositories: Mapping[str, Repository]) -> Iterator[HubServer]:
             self.end_headers()
             self.wfile.write(answer)
 
+        def do_PUT(self) -> None:
+            self.do_POST()
+
         def log_message(self, *_: object) -> None:
             """Log nothing."""
 
@@ -101,9 +104,12 @@ def _written(hub: HubServer, path: str, body: bytes, token: str | None) -> tuple
         if name in hub.written:
             return 409, {"error": "You already created this model repo", "url": f"{hub.endpoint}/{name}"}
         hub.written[name] = {}
-        hub.private[name] = bool(request.get("private")) or request.get("visibility") == "private"
+        hub.private[name] = _is_private(request)
         return 200, {"url": f"{hub.endpoint}/{name}", "name": name, "id": name}
     _, _, owner, name, what, *_ = path.split("/")
+    if what == "settings":
+        hub.private[f"{owner}/{name}"] = _is_private(json.loads(body))
+        return 200, {}
     if what == "preupload":
         files = json.loads(body)["files"]
         modes = [{"path": file["path"], "uploadMode": "regular", "shouldIgnore": False} for file in files]
@@ -116,6 +122,10 @@ def _written(hub: HubServer, path: str, body: bytes, token: str | None) -> tuple
         elif change["key"] == "deletedFile":
             del hub.written[f"{owner}/{name}"][change["value"]["path"]]
     return 200, {"commitUrl": f"{hub.endpoint}/{owner}/{name}/commit/1", "commitOid": "1" * 40, "success": True}
+
+
+def _is_private(request: Mapping[str, object]) -> bool:
+    return bool(request.get("private")) or request.get("visibility") == "private"
 
 
 def _response(repositories: Mapping[str, Repository], path: list[str]) -> tuple[int, dict[str, str], bytes]:

@@ -116,6 +116,19 @@ def test_directory_of_a_model_or_its_run_is_found(directory, tmp_path):
         find_model(directory, "v1")
 
 
+@pytest.mark.parametrize(
+    ("directory", "name"),
+    [
+        ("runs/reviews/model", "reviews"),
+        ("models/vectors", "vectors"),
+        ("/model", "model"),
+        (f"/hub/models--albert--albert-base-v2/snapshots/{COMMIT}", "albert/albert-base-v2"),
+    ],
+)
+def test_name_is_that_of_the_run_or_the_hub_id(directory, name):
+    assert location.name_of(Path(directory)) == name
+
+
 def test_unfinished_run_names_its_newest_checkpoint(directory, tmp_path):
     for step in ("step-00000009", "step-00000010"):
         shutil.copytree(directory, tmp_path / "run" / "checkpoints" / step)

@@ -190,6 +190,7 @@ def test_missing_keys_have_transformers_defaults(directory, rewrite):
     ("keys", "message"),
     [
         ({"model_type": "bert"}, "type 'bert', not 'albert'"),
+        ({"position_embedding_type": "relative_key"}, "position_embedding_type: is 'relative_key', only 'absolute'"),
         ({"hidden_size": "16"}, "hidden_size.*int is expected"),
         ({"hidden_size": 16.0}, "hidden_size.*int is expected"),
         ({"hidden_act": "swish"}, "not a choice"),

@@ -1,14 +1,18 @@
 """`albert push` with the real code of huggingface_hub over HTTP, to a Hub on this machine."""
 
+import json
 import shutil
 from pathlib import Path
 
 import pytest
 from huggingface_hub import constants
+from huggingface_hub.utils import filter_repo_objects
 from tests.checkpoints.hub_server import HubServer, hub_server
 
 import albert
+from albert.checkpoints.hub import HUB_FILES
 from albert.cli.main import run
+from albert.inference.predictor import save_for_sentence_transformers
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -65,6 +69,16 @@ def test_push_uploads_example_rows(hub, model, push):
     assert "examples.json" in hub.written["someone/mine"]
 
 
+def test_export_for_sentence_transformers_opens_again_from_the_hub(hub, model, push, tmp_path):
+    exported = tmp_path / "vectors"
+    save_for_sentence_transformers(model, exported, normalize=True)
+    assert push(str(exported), "someone/vectors")[0] == 0
+    assert {"modules.json", "1_Pooling/config.json", "2_Normalize/config.json"} <= set(hub.written["someone/vectors"])
+    listed = json.loads((exported / "MANIFEST.json").read_text())["files"]
+    assert set(hub.written["someone/vectors"]) == {*listed, "MANIFEST.json"}
+    assert set(filter_repo_objects(listed, allow_patterns=HUB_FILES)) == set(listed)
+
+
 def test_push_from_python_and_replace(hub, model, push):
     push(str(model), "someone/other")  # sets the environment
     pushed = albert.push(model.parent, "someone/mine", private=True)
@@ -80,6 +94,9 @@ def test_push_from_python_and_replace(hub, model, push):
         hub.written["someone/mine"]["README.md"] = b"an older card"
         replace()
         assert hub.written["someone/mine"] == hub.written["someone/other"]
+    assert not hub.private["someone/other"]
+    push(str(model), "someone/other", "--replace", "--private")
+    assert hub.private["someone/other"]
 
 
 @pytest.mark.parametrize(

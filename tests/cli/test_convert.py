@@ -82,11 +82,13 @@ def test_a_masked_language_model_keeps_the_pooler_for_fine_tuning(scene, tmp_pat
     source, output = tmp_path / "source", tmp_path / "out"
     shutil.copytree(scene.pretrained, source)
     (source / "MANIFEST.json").unlink()
+    (source / "README.md").write_bytes("modèle".encode("latin-1"))
     tensors = load_file(source / "model.safetensors")
     save_file({n: t for n, t in tensors.items() if not n.startswith("sop")}, source / "model.safetensors")
     assert "AlbertForMaskedLM" in convert(capsys, source, "--output", output)
     assert json.loads((output / "config.json").read_text())["architectures"] == ["AlbertForMaskedLM"]
     assert "albert.pooler.weight" in load_file(output / "model.safetensors")
+    assert (output / "README.md").read_text("utf-8") == "mod\ufffdle"
 
 
 def test_a_next_sentence_model_is_copied(scene, tmp_path, capsys):

@@ -74,6 +74,8 @@ def test_inputs_of_wrong_type_or_length_are_named(predictors):
     for call, message in (
         (lambda: classify("He came."), "texts: is one text"),
         (lambda: check_texts("texts", ["a", float("nan")]), "texts, number 2: is float, a text is expected$"),
+        (lambda: check_texts("texts", np.array([["a"]])), "texts: is ndarray, a list of texts is expected; make"),
+        (lambda: check_texts("texts", iter(["a"])), "texts: is list_iterator, a list of texts is expected"),
         (lambda: check_texts("texts", [["a"]]), "texts, number 1: is list, a text is expected; methods that end in _b"),
         (lambda: classify(["a", "b"], ["c"]), "pairs: 1 for 2 texts"),
         (lambda: predictors("answer").answer_batch(["a", "b"], ["c"]), "contexts: 1 for 2 questions"),

@@ -68,6 +68,15 @@ def test_pipeline_of_scikit_learn_trains_on_vectors(saved):
     assert copy.fit(texts, labels).predict(np.array(texts[:1])).tolist() == [0]
 
 
+def test_string_and_data_frame_are_refused():
+    """A string is a list of letters, a data frame one of the names of its columns."""
+    with pytest.raises(UsageError, match="texts: is one text"):
+        AlbertEmbedding("tiny").transform("abc")
+    pandas = pytest.importorskip("pandas")
+    with pytest.raises(UsageError, match="texts: is DataFrame, a list of texts is expected; .* give one column"):
+        AlbertEmbedding("tiny").transform(pandas.DataFrame({"text": ["a"]}))
+
+
 def test_settings_are_copied_and_pickled_without_weights(saved):
     embedding = AlbertEmbedding(str(saved("encoder")), precision="fp32").fit(TEXTS)
     expected = embedding.transform(TEXTS)

@@ -1,10 +1,12 @@
 """`albert predict --input` predicts every row of a file, keeps its fields, and names rows that it cannot read."""
 
 import csv
+import datetime
 import gzip
 import io
 import json
 import re
+from decimal import Decimal
 from types import SimpleNamespace
 
 import numpy as np
@@ -111,11 +113,32 @@ def test_columns_of_only_some_rows_are_kept(classifier, predicted, tmp_path):
         assert [row["n"] for row in csv.DictReader(file)] == ["1", "", "2.5"]
 
 
+def test_dates_and_decimal_numbers_are_written_without_quotes(classifier, predicted, tmp_path):
+    values = {"day": datetime.date(2020, 1, 2), "time": datetime.datetime(2020, 1, 2, 3), "price": Decimal("1.50")}
+    pyarrow.parquet.write_table(pa.Table.from_pylist([{"text": "a", **values}]), tmp_path / "typed.parquet")
+    expected = {"day": "2020-01-02", "time": "2020-01-02T03:00:00", "price": "1.50"}
+    (row,) = predicted(classifier, (tmp_path / "typed.parquet").read_bytes(), name="in.parquet")
+    main([classifier, "--input", str(tmp_path / "in.parquet"), "--output", str(tmp_path / "o.csv"), *EXACT])
+    with open(tmp_path / "o.csv", newline="") as file:
+        (cells,) = csv.DictReader(file)
+    assert [{name: each[name] for name in expected} for each in (row, cells)] == [expected] * 2
+
+
 def test_pairs_are_scored(saved, predicted):
     model = saved("classification", 1, id2label={0: "x"}, problem_type="regression")
     (row,) = predicted(model, lines({"a": "He came.", "b": "He saw."}), "--text-field", "a", "--pair-field", "b")
     expected = Predictor.open(model, precision="fp32").score("He came.", "He saw.")
     assert row["predicted_score"] == pytest.approx(expected, rel=1e-4)
+    with pytest.raises(DamagedData, match=r"has no field 'bb'; did you mean 'b'\? \(--pair-field names another\)"):
+        predicted(model, lines({"a": "He came.", "b": "He saw."}), "--text-field", "a", "--pair-field", "bb")
+
+
+def test_several_numbers_are_given_by_their_names(saved, predicted):
+    model = saved("classification", 2, id2label={0: "height", 1: "width"}, problem_type="regression")
+    expected = {entry["label"]: entry["score"] for entry in Predictor.open(model, precision="fp32").classify("a")}
+    (row,) = predicted(model, lines({"text": "a"}))
+    assert row["predicted_scores"] == pytest.approx(expected, rel=1e-4)
+    assert sum(expected.values()) != pytest.approx(1)
 
 
 def test_questions_are_answered(saved, predicted):

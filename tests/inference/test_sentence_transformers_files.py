@@ -20,6 +20,9 @@ def read(path):
 
 def test_modules_and_their_settings(saved, config, tmp_path):
     model = saved("classification", 2, max_sequence_length=48)
+    (model / "MANIFEST.json").unlink()
+    (model / "checkpoint-5").mkdir()  # of transformers' Trainer
+    (model / "checkpoint-5" / "optimizer.pt").write_bytes(b"pickle")
     output = tmp_path / "vectors"
     save_for_sentence_transformers(model, output, "cls", normalize=True)
     verify_directory(output)
@@ -34,6 +37,7 @@ def test_modules_and_their_settings(saved, config, tmp_path):
     assert pooling.pop("word_embedding_dimension") == config.hidden_size
     assert [mode for mode, chosen in pooling.items() if chosen] == ["pooling_mode_cls_token", "include_prompt"]
     assert read(output / "sentence_bert_config.json")["max_seq_length"] == 48
+    assert not (output / "checkpoint-5").exists()
     transformers.AutoModel.from_pretrained(output)
     texts = ["The cat saw the dog.", "A letter"]
     actual, expected = (Predictor.open(path, precision="fp32").embed(texts) for path in (output, model))

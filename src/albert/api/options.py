@@ -459,7 +459,7 @@ class Push:
     repository: Positional[str]
     """USER/NAME; created if it does not exist."""
     private: bool = False
-    """Create a private repository."""
+    """Create a private repository; with --replace make an existing one private."""
     revision: str | None = None
     replace: bool = False
     """Write into an existing repository."""

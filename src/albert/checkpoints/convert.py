@@ -60,6 +60,7 @@ from albert.model.config import AlbertConfig
 from albert.runtime.errors import CannotCreate, DamagedData, InvalidConfiguration, MissingInput, UsageError
 from albert.runtime.files import new_directory
 from albert.runtime.json_files import save_json
+from albert.runtime.manifest import read_input
 from albert.runtime.progress import progress
 from albert.text.tokenizer import CONFIG_NAME as TOKENIZER_CONFIG_NAME
 from albert.text.tokenizer import Tokenizer
@@ -225,7 +226,8 @@ def _hugging_face(source: str | Path, options: ConversionOptions) -> ConversionS
     reasons = dict.fromkeys(model.renamed.unexpected, "is not a tensor of ALBERT")
     excluded = {*unused, *model.renamed.unexpected}
     renamed = model.read(excluded, options.dtype)
-    directory, card = model.directory, model.directory / CARD_NAME
+    directory, path = model.directory, model.directory / CARD_NAME
+    card = read_input(path).decode("utf-8", "replace") if path.is_file() and QUANTIZATION_KEY not in extra else None
     return ConversionSource(
         kind="Hugging Face directory",
         path=stored.source,
@@ -239,7 +241,7 @@ def _hugging_face(source: str | Path, options: ConversionOptions) -> ConversionS
         unexpected=reasons | dict.fromkeys(unused, f"is not part of {architecture}"),
         notes=model.notes,
         tokenizer=directory if vocabulary_file(directory).is_file() else None,
-        card=card.read_text(encoding="utf-8") if card.is_file() and QUANTIZATION_KEY not in extra else None,
+        card=card,
         directory=directory,
     )
 

@@ -202,8 +202,11 @@ HUB_FILES = [
     MANIFEST_NAME,
     EXAMPLES_NAME,
     "README.md",
+    "modules.json",
+    "sentence_bert_config.json",
+    "?_*/config.json",
 ]
-"""All files of a model directory of ours or of transformers; no pickles and no code."""
+"""All files of a model directory of ours, of transformers or of sentence-transformers; no pickles and no code."""
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 _REVISION = re.compile(r"(?!.*\.\.)\w[\w./@+-]*")
 
@@ -212,6 +215,14 @@ def model_name(path_or_id: str, revision: str | None) -> str:
     """A model's name in records and cards: a Hub id with its revision, or the last two parts of a path."""
     short = "/".join(Path(path_or_id).parts[-2:])
     return f"{short}@{revision}" if revision else short
+
+
+def name_of(directory: Path) -> str:
+    """A model's name by its directory: that of its run, its Hub id in the Hub's cache, else that of the directory."""
+    directory = directory.absolute()
+    if directory.parent.name == "snapshots":
+        return directory.parents[1].name.removeprefix("models--").replace("--", "/")
+    return (directory.parent.name if directory.name == "model" else "") or directory.name
 
 
 def find_model(path_or_id: str | Path, revision: str | None = None) -> Path:
@@ -333,6 +344,7 @@ def push_model(
 
     Args:
         repository: USER/NAME.
+        private: create a private repository; with `replace` make an existing one private.
         replace: write into an existing repository, and delete its model files that this model does not have.
 
     Raises:
@@ -344,9 +356,9 @@ def push_model(
         raise UsageError(repository, "is not the name of a repository", "give USER/NAME")
     directory = find_model(path_or_id, revision)
     files = {
-        file.name: file.stat().st_size
-        for file in sorted(directory.iterdir())
-        if file.is_file() and any(fnmatch(file.name, pattern) for pattern in HUB_FILES)
+        file.relative_to(directory).as_posix(): file.stat().st_size
+        for file in sorted({file for pattern in HUB_FILES for file in directory.glob(pattern)})
+        if file.is_file()
     }
     if "config.json" not in files or not any(name.endswith(".safetensors") for name in files):
         why = "is not a model: it lacks config.json or weights"
@@ -360,6 +372,8 @@ def push_model(
     hub = huggingface_hub.HfApi()
     try:
         hub.create_repo(repository, private=private, exist_ok=replace)
+        if private and replace:  # `create_repo` leaves an existing repository as it is
+            hub.update_repo_settings(repository, private=True)
         hub.upload_folder(
             repo_id=repository,
             folder_path=directory,

@@ -152,6 +152,8 @@ def read_config(directory: Path) -> tuple[AlbertConfig, dict[str, Any]]:
     kind = content.get("model_type", "albert" if "embedding_size" in content else "no model type")
     if kind not in [each["model_type"] for each in _TYPES]:
         raise InvalidConfiguration(path, f"describes a model of type {kind!r}, not 'albert'")
+    if (scheme := content.get("position_embedding_type") or "absolute") != "absolute":
+        raise InvalidConfiguration(f"{path}: position_embedding_type", f"is {scheme!r}, only 'absolute' is supported")
     if kind == _WINDOWED["model_type"] and content.get("attention_window") is None:
         raise InvalidConfiguration(f"{path}: attention_window", f"is missing from a model of type {kind!r}")
     if kind == _MATCHING["model_type"] and content.get("match_embedding") is not True:

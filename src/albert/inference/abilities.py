@@ -66,13 +66,15 @@ def _text_field(record: Record, field: str, flag: str) -> str:
 
 
 def _text_fields(*names: str) -> Callable[[Record, Fields], Inputs]:
-    """A function that reads these fields of a row; one whose name ends in "?" is None if it is absent."""
+    """A function that reads these fields of a row; one whose name ends in "?" is None if it is absent under its usual
+    name, and an error if the user named it."""
 
     def read_one(record: Record, fields: Fields, name: str) -> str | None:
-        field = getattr(fields, name.removesuffix("?"))
-        if name.endswith("?") and field not in record.fields:
+        plain = name.removesuffix("?")
+        field = getattr(fields, plain)
+        if name != plain and field == getattr(Fields, plain) and field not in record.fields:
             return None
-        return _text_field(record, field, f"--{name.removesuffix('?')}-field")
+        return _text_field(record, field, f"--{plain}-field")
 
     return lambda record, fields: tuple(read_one(record, fields, name) for name in names)
 

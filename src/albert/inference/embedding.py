@@ -9,6 +9,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 
 from albert.inference.engine import PrecisionChoice
 from albert.inference.predictor import Pooling, Predictor
+from albert.inference.tasks import check_texts
 
 
 class AlbertEmbedding(TransformerMixin, BaseEstimator):
@@ -44,6 +45,7 @@ class AlbertEmbedding(TransformerMixin, BaseEstimator):
 
     def transform(self, texts: Iterable[str]) -> Float32[np.ndarray, "texts H"]:
         """A vector for each text; any list, array or column of texts."""
+        check_texts("texts", texts)  # before `list`, which makes letters of a string and names of a data frame
         return self._predictor().embed(list(texts), self.pooling, self.normalize)
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:

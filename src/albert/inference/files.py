@@ -168,9 +168,10 @@ def _json(value: Any) -> str:
 
 
 def _cell(value: Any) -> str:
-    if value is None:
-        return ""
-    return value if isinstance(value, str) else _json(value)
+    if value is None or isinstance(value, str):
+        return value or ""
+    cell = _json(value)
+    return json.loads(cell) if cell.startswith('"') else cell  # a date or a decimal number, without quotes
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -135,17 +135,18 @@ def _fill_masks(predictor: Predictor, model: Any, states: Sequence[Tensor], ids:
 def _label_scores(
     predictor: Predictor, model: Any, body: AlbertModel, states: Sequence[Tensor], packed: PackedSequences, paired: bool
 ) -> dict[str, Any]:
-    """Probabilities after each layer, of the classifier or, for a pair, of the sentence-order head."""
-    if CLASSIFYING in predictor.abilities:
+    """Probabilities after each layer, of a classifier with a pooler or, for a pair, of the sentence-order head."""
+    if CLASSIFYING in predictor.abilities and body.pooler is not None:
         head, labels = model.classifier, predictor.labels
     elif ORDERING in predictor.abilities and paired:
         head, labels = model.sop_classifier, list(order_labels(predictor.extra.get("sentence_objective")))
     else:
         return {"labels": [], "label_scores": []}
     logits = torch.cat([head(body.pool(state, packed)) for state in states]).float()
-    independent = predictor.extra.get("problem_type") == "multi_label_classification"
-    scores = logits.sigmoid() if independent else logits.softmax(dim=-1)
-    return {"labels": labels, "label_scores": scores.tolist()}
+    problem = predictor.extra.get("problem_type")
+    if problem != "regression":
+        logits = logits.sigmoid() if problem == "multi_label_classification" else logits.softmax(dim=-1)
+    return {"labels": labels, "label_scores": logits.tolist()}
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from albert.checkpoints import loading, model_directory
-from albert.checkpoints.hub import copy_examples, find_model
+from albert.checkpoints.hub import copy_examples, find_model, name_of
 from albert.checkpoints.huggingface import Kind
 from albert.checkpoints.model_directory import CARD_NAME, CONFIG_NAME, FINGERPRINT_KEY, require_matching_tokenizer
 from albert.inference.engine import quantize_matrix
@@ -212,7 +212,7 @@ def _card(name: str, model: TrainedModel, source: Path, report: QuantizationRepo
     return model_directory.model_card(
         name=name,
         architecture=str((model.opened.extra.get("architectures") or ["AlbertModel"])[0]),
-        description=f"{source.name} with its matrices as 8-bit integers, one scale for each row: "
+        description=f"{name_of(source)} with its matrices as 8-bit integers, one scale for each row: "
         f"{report.bytes_after / 1e6:,.1f} MB of weights in place of {report.bytes_before / 1e6:,.1f} MB.",
         parameters={"all": sum(parameter.numel() for parameter in model.opened.model.parameters())},
         recipe={

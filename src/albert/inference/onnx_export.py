@@ -22,7 +22,7 @@ from onnx import TensorProto, helper, numpy_helper
 from torch import Tensor, nn
 
 from albert import __version__
-from albert.checkpoints.hub import find_model
+from albert.checkpoints.hub import find_model, name_of
 from albert.checkpoints.huggingface import ARCHITECTURES, MODELS, OBJECTIVE_KEY, Kind
 from albert.checkpoints.loading import QUANTIZATION_KEY
 from albert.checkpoints.model_directory import (
@@ -626,7 +626,8 @@ def export_onnx(
         content = read_json_object(directory / CONFIG_NAME)
         content.pop(QUANTIZATION_KEY, None)
         save_json(folder / CONFIG_NAME, content | {EXPORT_KEY: metadata | {"opset": opset}})
-        card = onnx_card(output.name, directory.name, report, tokenizer is not None, extra.get(OBJECTIVE_KEY) == "nsp")
+        next_sentence = extra.get(OBJECTIVE_KEY) == "nsp"
+        card = onnx_card(output.name, name_of(directory), report, tokenizer is not None, next_sentence)
         write_text(folder / CARD_NAME, card)
     return report
 

@@ -15,7 +15,7 @@ from jaxtyping import Float32
 from torch import nn
 
 from albert.checkpoints import model_directory
-from albert.checkpoints.hub import find_model
+from albert.checkpoints.hub import HUB_FILES, find_model
 from albert.checkpoints.huggingface import Kind, kind_of
 from albert.checkpoints.loading import QUANTIZATION_KEY
 from albert.inference import tasks
@@ -184,7 +184,7 @@ class Predictor:
     def classify_batch(self, texts: Sequence[str], pairs: Sequence[str] | None = None) -> list[list[tasks.Prediction]]:
         """Every label with its probability, most likely first, for each text (or text and pair).
 
-        A regression model gives one entry, whose `score` is the predicted number. Entries of a text that was cut have
+        The `score` of a regression model is the predicted number. Entries of a text that was cut have
         `tokens_cut`, and with early exit `depth`."""
         self._require(CLASSIFYING, SCORING)
         return tasks.ranked_labels(*self._classified(texts, pairs), self.labels)
@@ -378,7 +378,7 @@ def save_for_sentence_transformers(
     revision: str | None = None,
     replace: bool = False,
 ) -> tuple[int, int]:
-    """Copy a model to a directory that `SentenceTransformer(output)` opens, as do transformers and albert.
+    """Copy the files of a model to a directory that `SentenceTransformer(output)` opens, as do transformers and albert.
 
     Returns:
         The dimension of a vector, and the maximum length of a text in tokens.
@@ -400,7 +400,9 @@ def save_for_sentence_transformers(
     opened = model_directory.open_model(directory, kind)  # checks the files before they are copied
     model_directory.tokenizer_of(opened)
     with new_directory(output, replace=replace) as copy:
-        shutil.copytree(directory, copy, ignore=shutil.ignore_patterns(MANIFEST_NAME), dirs_exist_ok=True)
+        for file in {file for pattern in HUB_FILES for file in directory.glob(pattern)}:
+            if file.parent == directory and file.name != MANIFEST_NAME:
+                shutil.copyfile(file, copy / file.name)
         max_length = tasks.lengths_of(kind, opened).max_length
         types = ["Transformer", "Pooling", *(["Normalize"] if normalize else [])]
         paths = ["", *(f"{number}_{module}" for number, module in enumerate(types[1:], start=1))]

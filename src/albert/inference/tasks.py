@@ -2,7 +2,7 @@
 
 Also: texts to token ids, maximum lengths, and validation of inputs."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache, partial
 from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
@@ -44,8 +44,8 @@ def abilities_of(kind: Kind, opened: OpenedModel) -> tuple[str, ...]:
         if task.needs and kind in task.heads and task.needs not in untrained
         if not any(name.startswith(task.heads[kind]) for name in initialised)
     )
-    model: Any = opened.model
-    if can == (CLASSIFYING,) and is_number(model.classifier.out_features, opened.extra.get("problem_type")):
+    model: Any = opened.model  # several numbers are given like classes, by their names, as by transformers' pipeline
+    if can == (CLASSIFYING,) and model.classifier.out_features == 1 and is_number(1, opened.extra.get("problem_type")):
         return (SCORING,)
     return can
 
@@ -438,10 +438,14 @@ def _top_labels(logits: np.ndarray) -> tuple[list[int], list[float]]:
     return probabilities.argmax(axis=1).tolist(), probabilities.max(axis=1).tolist()
 
 
-def check_texts(name: str, texts: Sequence[Any]) -> None:
-    """Raises UsageError for a string in place of a list, and for items that are not strings (NaN from pandas, say)."""
+def check_texts(name: str, texts: Iterable[Any]) -> None:
+    """Raises UsageError for a string, an iterator or a table in place of a list, and for items that are not strings
+    (NaN from pandas, say)."""
     if isinstance(texts, str):
         raise UsageError(name, "is one text, a list of them is expected", "put it into brackets")
+    if not hasattr(texts, "__getitem__") or getattr(texts, "ndim", 1) != 1:  # a data frame iterates over its columns
+        remedy = "make a list of it, or give one column"
+        raise UsageError(name, f"is {type(texts).__name__}, a list of texts is expected", remedy)
     for number, text in enumerate(texts, start=1):
         if not isinstance(text, str):
             remedy = "methods that end in _batch take lists" if isinstance(text, list | tuple) else None

@@ -86,6 +86,12 @@ def test_layers_end_in_the_result(classifier, predictors, serve):
     assert len(result["tokens"]) == 16 and result["tokens_cut"] > 50
 
 
+def test_layers_of_a_model_that_reads_the_texts_of_a_pair_separately(opened, serve):
+    """Its head compares two means, so a layer's output for both texts together has no label."""
+    reply = serve(opened("pair_classification", 2)).post("/layers", {"text": "the ship", "pair": "a storm"})
+    assert reply.status == 200 and reply.json["results"][0]["labels"] == []
+
+
 COUNTING = Ability(
     name="count-tokens",
     about="How many tokens a text has.",

@@ -29,7 +29,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Send
 
 from albert import __version__
-from albert.checkpoints.hub import EXAMPLES_NAME
+from albert.checkpoints.hub import EXAMPLES_NAME, name_of
 from albert.inference.abilities import (
     ABILITIES,
     ABOUT_FIELDS,
@@ -456,10 +456,9 @@ def reads_pairs(predictor: Predictor) -> bool | None:
 
 def model_facts(predictor: Predictor, limits: Limits) -> dict[str, Any]:
     """Properties of the model for clients; without its path on this machine."""
-    directory = Path(predictor.name).absolute()
     labelled = {CLASSIFYING, SCORING, TAGGING} & set(predictor.abilities)
     facts = {
-        "name": directory.parent.name if directory.name == "model" else directory.name,  # a run's model is in model/
+        "name": name_of(Path(predictor.name)),
         "addresses": addresses_of(predictor),
         "labels": predictor.labels if labelled else [],
         "pairs": reads_pairs(predictor),

@@ -136,7 +136,7 @@ def test_dropout_heads_and_depth_can_be_overridden(directory):
 def test_damaged_file_is_refused_by_its_hash(config, tmp_path):
     path = tmp_path / "model"
     save_model_directory(path, AlbertForPreTraining(config), None)
-    for file in ("config.json", "model.safetensors", "README.md"):
+    for file in ("config.json", "model.safetensors"):
         content = (path / file).read_bytes()
         flipped = bytearray(content)
         flipped[len(content) // 2] ^= 1
@@ -144,7 +144,9 @@ def test_damaged_file_is_refused_by_its_hash(config, tmp_path):
         with pytest.raises(DamagedData, match="SHA-256"):
             open_model(path, "pretraining")
         (path / file).write_bytes(content)
+    (path / "README.md").write_text("# a card that its user has edited")
     open_model(path, "pretraining")
+    verify_directory(path)
 
 
 def test_non_finite_weights_are_refused(directory, rewrite):

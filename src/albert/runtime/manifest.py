@@ -62,6 +62,8 @@ def read_input(path: Path) -> bytes:
 # Manifests: size and SHA-256 of every file of a directory.
 
 MANIFEST_NAME = "MANIFEST.json"
+FREE_TO_EDIT = "README.md"
+"""The card of a model may be changed: it is text for people, whom the Hub invites to edit it."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,8 @@ class FileSum:
 
 
 def verify_directory(path: Path, checked: Callable[[str, int], None] | None = None) -> None:
-    """Check every file of a directory against its manifest; hidden files that it does not list are ignored.
+    """Check every file of a directory against its manifest; hidden files that it does not list are ignored, and of
+    the card (README.md) the content.
 
     `checked` is called with the name and the size of every correct file. Raises `DamagedData` for a missing, unlisted,
     special or changed file, and `MissingInput` without a directory or manifest.
@@ -152,6 +155,8 @@ def _verify_file(directory: Path, name: str, listed: Mapping[str, FileSum]) -> N
         status = file.stat()
         if not stat.S_ISREG(status.st_mode):
             raise DamagedData(file, "is not a file")
+        if name == FREE_TO_EDIT:
+            return
         if status.st_size != entry.bytes:
             raise DamagedData(file, f"has {status.st_size} bytes, {MANIFEST_NAME} says {entry.bytes}")
         if file_hash(file) != entry.sha256:

@@ -195,12 +195,13 @@ def json_entry(value: Any, key: str, kind: type, where: str, layout: str) -> Any
     return value[key]
 
 
-def read_rows(path: Path, kind: Kind, columns: Sequence[str] | None = None) -> Rows:
+def read_rows(path: Path, kind: Kind, columns: Sequence[str] | None = None, drop_broken: bool = False) -> Rows:
     """All rows of a table; values that are not text are converted by `fields_of`.
 
     Args:
         kind: format of the file: "CSV", "TSV", "JSON lines" or "Parquet".
         columns: names of the columns of a file without a header.
+        drop_broken: leave out and count the lines with another number of fields, which are errors otherwise.
     """
     file = input_file(path, kind)
     rows: list[Row] = []
@@ -208,8 +209,11 @@ def read_rows(path: Path, kind: Kind, columns: Sequence[str] | None = None) -> R
     typed = kind in ("JSON lines", "Parquet")
     with progress(f"Reading {path.name}", total=file.size / 1e6, unit="MB") as bar:
         reached = Position(lambda count: bar.advance(count / 1e6), least=1 << 16).reached
-        names = None if columns is None else tuple(columns)
-        for record in read_records(file, keep_empty_lines=True, columns=names, class_names=True, reached=reached):
+        names, broken = None if columns is None else tuple(columns), counts if drop_broken else None
+        records = read_records(
+            file, keep_empty_lines=True, columns=names, class_names=True, broken=broken, reached=reached
+        )
+        for record in records:
             fields = fields_of(record.fields, record.where, counts) if typed else record.fields
             rows.append(Row(str(len(rows)), record.where, fields))
     if not rows:

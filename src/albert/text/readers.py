@@ -438,6 +438,7 @@ def read_records(
     keep_empty_lines: bool = False,
     columns: tuple[str, ...] | None = None,
     class_names: bool = False,
+    broken: Counter[str] | None = None,
     reached: Advance = lambda position: None,
 ) -> Iterator[Record]:
     """Yield every row of a file in order; empty lines of JSON and of tables are skipped.
@@ -447,6 +448,7 @@ def read_records(
         keep_empty_lines: treat empty lines like others, which mostly makes them errors.
         columns: the names of the columns of a table without a header.
         class_names: for Parquet written by `datasets`, return the names of classes instead of their numbers.
+        broken: counts lines of a table that have another number of fields than the header, which are then left out.
         reached: called with the position in the file in bytes.
 
     Raises:
@@ -459,7 +461,8 @@ def read_records(
         return
     with open_corpus_file(file) as (content, raw):
         if file.kind in ("CSV", "TSV"):
-            records = _table_records(file, content, keep_empty_lines, columns)
+            rows = table_rows(file, content, file.name, LONGEST_RECORD, columns, keep_empty_lines, broken)
+            records = _table_records(file.name, rows, columns)
         else:
             records = _line_records(file, content, keep_empty_lines, text_field)
         for record in records:
@@ -528,28 +531,27 @@ def table_rows(
     content: BufferedIOBase,
     name: object,
     limit: int,
-    width: int | None = None,
+    header: tuple[str, ...] | None = None,
     keep_empty_lines: bool = False,
+    broken: Counter[str] | None = None,
 ) -> Rows:
-    """Yield rows of a CSV or TSV file with their lines; raise if one is not as wide as the header, or as `width`.
-
-    Args:
-        name: of the file, in errors.
-        limit: bytes of a row.
-    """
+    """Yield rows with their lines; those that are not as wide as the header are errors, or counted in `broken`."""
     if file.kind == "CSV":
         rows, empty, what = quoted_rows(content, name, limit), [], "fields"
     else:
         rows = ((line, data.split(b"\t")) for line, data in numbered_lines(content, name, limit))
         empty, what = [b""], "tab-separated fields"
-    wanted = "where the header has {}" if width is None else "where {} are expected"
+    width, wanted = (None, "the header has {}") if header is None else (len(header), "{} are expected")
     for line, fields in rows:
         if fields == empty and not keep_empty_lines:
             continue
         width = len(fields) if width is None else width
-        if len(fields) != width:
-            raise DamagedData(f"{name}:{line}", f"has {len(fields)} {what} {wanted.format(width)}")
-        yield line, fields
+        if len(fields) == width:
+            yield line, fields
+        elif broken is None:
+            raise DamagedData(f"{name}:{line}", f"has {len(fields)} {what} where {wanted.format(width)}")
+        else:
+            broken["broken_lines"] += 1
 
 
 def _line_records(
@@ -567,12 +569,9 @@ def _line_records(
             yield Record(where, values)
 
 
-def _table_records(
-    file: CorpusFile, content: BufferedIOBase, keep_empty_lines: bool, header: tuple[str, ...] | None
-) -> Iterator[Record]:
-    width = None if header is None else len(header)
-    for line, data in table_rows(file, content, file.name, LONGEST_RECORD, width, keep_empty_lines):
-        where = f"{file.name}:{line}"
+def _table_records(name: str, rows: Rows, header: tuple[str, ...] | None) -> Iterator[Record]:
+    for line, data in rows:
+        where = f"{name}:{line}"
         values = tuple(_decode_field(value, where) for value in data)
         if header is not None:
             yield Record(where, dict(zip(header, values, strict=True)))

@@ -160,7 +160,7 @@ class SplitFiles:
         return tuple(self.files)
 
     def with_files(self, files: Mapping[str, Path]) -> Any:
-        return replace(self, files={**self.files, **{split: str(path.resolve()) for split, path in files.items()}})
+        return replace(self, files={**self.files, **{split: str(path.absolute()) for split, path in files.items()}})
 
     def read(self, data: Path, split: str) -> Rows:
         """The rows of a split; InvalidConfiguration if there is no such split, MissingInput if there is no file."""

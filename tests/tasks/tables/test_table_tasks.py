@@ -1,5 +1,6 @@
 """Tasks on tables: inference, held-out rows, saved tasks, statistics, mistakes."""
 
+import gzip
 import json
 from collections.abc import Iterable
 from dataclasses import replace
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from albert.finetuning.run import save_custom_task
 from albert.runtime.errors import AlbertError, DamagedData, InvalidConfiguration, UsageError
 from albert.tasks.custom import read_task
 from albert.tasks.infer import hold_out_rows, infer_option_labels, sort_labels
@@ -153,6 +155,18 @@ def test_saved_task_is_read_back_and_checks_its_file(tmp_path):
     table(tmp_path, labelled([1, 2] * 10))
     with pytest.raises(InvalidConfiguration, match="has changed since its rows were held out"):
         read_task(saved)
+
+
+def test_a_link_keeps_its_name_whose_ending_is_the_format(tmp_path):
+    table(tmp_path, labelled(["a", "b"] * 9), "5f3a")
+    (tmp_path / "train.jsonl").symlink_to("5f3a")
+    read = read_task(TableTask(train=tmp_path / "train.jsonl", text="t", label="y"))
+    save_custom_task(read.task, read.task.recipe, tmp_path)
+    saved = table_task_of(tmp_path)
+    assert saved is not None and read_task(saved).tables == read.tables
+    (tmp_path / "blob").write_bytes(gzip.compress(b"sentence\tlabel\nok\t1\n"))
+    (tmp_path / "dev.tsv.gz").symlink_to("blob")
+    assert len(DECLARED["sst-2"].source.with_files({"dev": tmp_path / "dev.tsv.gz"}).read(tmp_path, "dev").rows) == 1
 
 
 def test_statistics_count_bad_rows(tmp_path):

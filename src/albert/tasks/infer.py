@@ -12,6 +12,7 @@ from albert.runtime.random_streams import stream
 from albert.tasks.examples import text_columns
 from albert.tasks.table_task import (
     COLUMNS_OF_KIND,
+    KINDS_WITH,
     TAGS,
     WORDS,
     HeldOut,
@@ -144,6 +145,10 @@ def infer_task(
     task = task if task.kind is not None else _with_kind(task, rows.rows, columns, source, inferred)
     kind = task.kind
     assert kind is not None
+    for name, kinds in KINDS_WITH.items():
+        if getattr(task, name) is not None and kind not in kinds:
+            flag = "--" + name.replace("_", "-")
+            raise UsageError(flag, f"does not go with {kind}", f"it goes with {', '.join(kinds)}")
     if kind == "token-classification":  # tagged text has fixed column names
         words, tags = (name if name in columns else None for name in (WORDS, TAGS))
         task = replace(task, words=task.words or words, tags=task.tags or tags)

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from albert.api.options import TableOptions
 from albert.finetuning.run import save_custom_task
 from albert.runtime.errors import AlbertError, DamagedData, InvalidConfiguration, UsageError
 from albert.tasks.custom import read_task
@@ -149,6 +150,8 @@ def test_saved_task_is_read_back_and_checks_its_file(tmp_path):
     read = read_labels(tmp_path, [1, 2] * 9, held_out=HeldOut(seed=3))
     save_table_task(tmp_path, read.table_task)
     saved = table_task_of(tmp_path / "model")
+    assert TableOptions(classes=True).task(saved) == saved
+    assert TableOptions(classes=True).task(TableTask(labels=("b", "a"))).labels == ("b", "a")
     assert saved == read.table_task and saved is not None
     again = read_task(saved)
     assert again.tables == read.tables and again.inferred == ()
@@ -205,6 +208,9 @@ TWO = labelled([1, 2])
         ({"id": "t"}, TWO[:1] * 2, InvalidConfiguration, "every row has the"),
         ({"id": "y"}, labelled([1, 2, 2]), DamagedData, "l:3: a second row has the id '2'"),
         ({"answer_start": "t", "kind": "classification"}, TWO, UsageError, "answer-start: does not go"),
+        ({"separator": ";"}, labelled(["a;b", "a"]), UsageError, "--separator: .+ with classification; .+ multi-label"),
+        ({"kind": "regression", "labels": ("1", "2")}, TWO, UsageError, "--labels: does not go with regression"),
+        ({"option_labels": "letter"}, TWO, UsageError, "--option-labels: .+ it goes with multiple-choice"),
         ({"metrics": ("f2",)}, TWO, InvalidConfiguration, "metric f2: does not go"),
         ({"labels": ("1",)}, TWO, DamagedData, "unknown label '2'"),
         ({"options": ("t",)}, TWO, UsageError, "--options: 't' has no lists of options"),

@@ -298,7 +298,12 @@ def read_task(table_task: TableTask, hold_out: bool = True) -> ReadTask:
     if complete.kind == "question-answering" and complete.may_be_absent is None:
         absent = any(row.answers == () for rows in tables.values() for row in rows.rows)
         complete = replace(complete, may_be_absent=absent)
-    options = expand_options(complete, raw[first].rows)[1] if complete.options else ()
+    options = ()
+    for split, rows in raw.items() if complete.options else ():
+        names = expand_options(complete, rows.rows)[1]
+        options = options or names
+        if names != options:
+            raise DamagedData(files[split], f"has {len(names)} options, {files[first]} has {len(options)}")
     task = declare_task(complete, TableSource(complete, tables), options)
     if table_task.dev is None and hold_out:
         digest = file_hash(files["train"])

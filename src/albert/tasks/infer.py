@@ -246,7 +246,7 @@ def _with_labels(
 def expand_options(task: TableTask, rows: Sequence[Row]) -> tuple[list[Row], tuple[str, ...]]:
     """Rows with a column for each option, and the names of these columns.
 
-    A single column holds lists, which are expanded; the first list decides the number of options.
+    A single column holds lists, which are expanded; DamagedData if they are not equally long.
     """
     options = task.options or ()
     if len(options) != 1:
@@ -256,6 +256,10 @@ def expand_options(task: TableTask, rows: Sequence[Row]) -> tuple[list[Row], tup
     length = next((len(items) for items in lists if items is not None), 0)
     if length < 2:
         raise UsageError("--options", f"{column!r} has no lists of options", "name several columns, or one of lists")
+    for row, items in zip(rows, lists, strict=True):
+        if items is not None and len(items) != length:
+            why = f"has {len(items)} options in column {column!r} where the first row has {length}"
+            raise DamagedData(row.where, why, "every question needs as many")
     expanded = [
         replace(row, fields={**row.fields, **{f"{column}[{i}]": item for i, item in enumerate(items or ())}})
         for row, items in zip(rows, lists, strict=True)

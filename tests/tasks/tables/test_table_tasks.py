@@ -119,6 +119,12 @@ def test_lists_of_options_become_columns(tmp_path):
     read = read_task(TableTask(train=table(tmp_path, rows), text="p", options=("o",), label="l"))
     assert read.task.target == Option(("o[0]", "o[1]"), "l")
     assert {row.fields["l"] for row in read.check().tables["train"].rows} == {"o[0]", "o[1]"}
+    more = [{**row, "o": [*row["o"], "white"]} for row in rows]
+    files = {"train": table(tmp_path, rows), "dev": table(tmp_path, more, "dev.jsonl")}
+    with pytest.raises(DamagedData, match=r"dev\.jsonl: has 3 options, .*train\.jsonl has 2"):
+        read_task(TableTask(**files, text="p", options=("o",), label="l"))
+    with pytest.raises(DamagedData, match=r"l:4: has 3 options in column 'o' where the first row has 2"):
+        read_task(TableTask(train=table(tmp_path, [*rows[:3], *more[3:]]), text="p", options=("o",), label="l"))
 
 
 @given(

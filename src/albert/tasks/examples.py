@@ -64,15 +64,20 @@ def is_labelled(task: Task, rows: Sequence[Row]) -> bool:
     return any(task.target.column in row.fields for row in rows)
 
 
-def to_examples(task: Task, rows: list[Row], labelled: bool = True) -> list[Example]:
+def to_examples(task: Task, rows: Sequence[Row], labelled: bool = True) -> list[Example]:
     """One example per row, in order; without target and answers if not `labelled`."""
+    return list(map(example_of(task, labelled), rows))
+
+
+def example_of(task: Task, labelled: bool = True) -> Callable[[Row], Example]:
+    """The function that makes the example of a row; see `to_examples`."""
     columns = text_columns(task)
     label_column = (task.target.column,) if labelled and not isinstance(task.target, Span) else ()
     options = task.target.options if isinstance(task.target, Option) else ()
     labels = task.target.labels if isinstance(task.target, Choice | Labels | Tags) else options
     label_ids = {label: index for index, label in enumerate(labels)}
-    examples = []
-    for row in rows:
+
+    def convert(row: Row) -> Example:
         for column in (*columns, *options, *label_column):
             if column not in row.fields:
                 raise DamagedData(row.where, f"has no column {column!r}", did_you_mean(column, row.fields))
@@ -82,8 +87,9 @@ def to_examples(task: Task, rows: list[Row], labelled: bool = True) -> list[Exam
         texts = row.texts(*columns) if words else tuple(row.text(column) for column in columns)
         target = _target(task, row, label_ids, len(texts)) if labelled else None
         option_texts = tuple(row.text(option) for option in options)
-        examples.append(Example(row.identifier, row.where, texts, target, row.answers or (), option_texts, row.group))
-    return examples
+        return Example(row.identifier, row.where, texts, target, row.answers or (), option_texts, row.group)
+
+    return convert
 
 
 def text_columns(task: Task) -> tuple[str, ...]:

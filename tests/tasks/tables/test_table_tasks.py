@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from albert.api.options import TableOptions
 from albert.finetuning.run import save_custom_task
 from albert.runtime.errors import AlbertError, DamagedData, InvalidConfiguration, UsageError
-from albert.tasks.custom import read_task
+from albert.tasks.custom import check_rows, read_task
 from albert.tasks.infer import hold_out_rows, infer_option_labels, sort_labels
 from albert.tasks.submission import DECLARED
 from albert.tasks.table_task import HeldOut, TableTask, save_table_task, table_statistics, table_task_of
@@ -191,6 +191,19 @@ def test_statistics_count_bad_rows(tmp_path):
     assert statistics["train"].labels == {"1": 2, "2": 2}
     counts = statistics["dev"].counts
     assert (counts["in train"], counts["labels unknown to train"]) == (1, 1)
+
+
+def test_many_labels_are_numbered_once_not_for_every_row(tmp_path):
+    class Counted(tuple):
+        passes = 0
+
+        def __iter__(self):
+            Counted.passes += 1
+            return super().__iter__()
+
+    read = read_labels(tmp_path, ["a", "b"] * 9)
+    check_rows(replace(read.task, target=Choice(Counted("ab"), "y")), read.tables["train"].rows)
+    assert Counted.passes == 1
 
 
 def test_numeric_labels_are_sorted_by_value():

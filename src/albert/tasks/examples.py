@@ -3,7 +3,6 @@
 import datetime
 import decimal
 import json
-import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -133,14 +132,18 @@ def _label_id(
     return ids[label]
 
 
+LARGEST_NUMBER = 3.4e38
+"""Numbers are learnt and predicted in float32."""
+
+
 def _number(row: Row, column: str, low: float | None, high: float | None) -> float:
     text = row.text(column)
     try:
         value = float(text)
     except ValueError as error:
         raise DamagedData(row.where, f"{text!r} in column {column!r} is not a number") from error
-    if not math.isfinite(value):
-        raise DamagedData(row.where, f"{text!r} in column {column!r} is not a finite number")
+    if not abs(value) <= LARGEST_NUMBER:
+        raise DamagedData(row.where, f"{text!r} in column {column!r} is not a finite number of at most 3.4e38")
     if (low is not None and value < low) or (high is not None and value > high):
         raise DamagedData(row.where, f"{value:g} in column {column!r} is not between {low:g} and {high:g}")
     return value

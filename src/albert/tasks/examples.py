@@ -234,8 +234,8 @@ def read_rows(path: Path, kind: Kind, columns: Sequence[str] | None = None, drop
 # Typed values of JSON and Parquet to the fields of a row: texts, and lists of texts.
 #
 # Numbers and booleans are written as in JSON. The entries of an object become columns with a dot in the name:
-# `answers.text` is `text` in the object `answers`. null is an absent field. Other values (lists of lists or objects,
-# bytes) are left out and counted.
+# `answers.text` is `text` in the object `answers`. null and NaN are absent fields. Other values (lists of lists or of
+# objects, bytes) are left out and counted.
 
 
 def fields_of(values: Mapping[str, Any], where: str, counts: Counter[str]) -> dict[str, Field]:
@@ -258,7 +258,7 @@ def _leaves(values: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]
     for name, value in values.items():
         if isinstance(value, dict):
             yield from _leaves(value, f"{prefix}{name}.")
-        elif value is not None:
+        elif value is not None and value == value:  # NaN is not equal to itself
             yield f"{prefix}{name}", value
 
 

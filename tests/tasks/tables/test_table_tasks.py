@@ -223,6 +223,7 @@ TWO = labelled([1, 2])
         ({}, labelled([1, 2, "", ""]), DamagedData, "l:3: empty label in .+; 1 more row like"),
         ({}, [*TWO, {"t": ["x"], "y": 1}], DamagedData, "a list in column 't'"),
         ({}, [*TWO, {"t": "x", "y": None}], DamagedData, "l:3: has no column 'y'"),
+        ({}, [*TWO, *labelled([float("nan")])], DamagedData, "l:3: has no column 'y'"),
         ({"kind": "regression"}, labelled([1, "nan", -1e39]), DamagedData, "l:2: 'nan' .+ at most 3.4e38; 1 more row"),
         ({"id": "t"}, TWO[:1] * 2, InvalidConfiguration, "every row has the"),
         ({"id": "y"}, labelled([1, 2, 2]), DamagedData, "l:3: a second row has the id '2'"),

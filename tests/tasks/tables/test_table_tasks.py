@@ -48,12 +48,12 @@ def read_labels(folder: Path, values: list, **settings):
         ([*range(400)] * 3, Score("y")),
         ([*range(60)], Score("y")),
         ([["a", "b"], [], ["b"]] * 2, Labels(("a", "b"), "y")),
-        (["b ;a c", "", "a c"] * 2, Labels(("a c", "b"), "y", ";")),
+        (["b ;a c;", "", "a c"] * 2, Labels(("a c", "b"), "y", ";")),
     ],
 )
 def test_kind_is_inferred_from_labels(values, target, tmp_path):
     settings = {"kind": "multi-label", "separator": ";"} if ";" in str(values) else {}
-    read = read_labels(tmp_path, values, **settings)
+    read = read_labels(tmp_path, values, **settings).check()
     assert read.task.target == target and read.task.inputs == Single("t")
     assert (settings or read.inferred[0].what == "task") and read.inferred[0].instead
 

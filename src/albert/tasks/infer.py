@@ -235,7 +235,10 @@ def _with_labels(
         shown = ", ".join(labels[:MANY_LABELS]) + more
         inferred.append(Inferred(f"{len(labels)} labels", shown, f"the values in {column!r}", "--labels A B ..."))
         task = replace(task, labels=labels)
-    for label in task.label_names or ():
+    names = task.label_names or {}
+    if len({names.get(label, label) for label in task.labels or ()}) < len(task.labels or ()):
+        raise InvalidConfiguration("label_names", "two labels have the same name", "change the labels in the table")
+    for label in names:
         if label not in (task.labels or ()):
             raise InvalidConfiguration(
                 "label_names", f"{label!r} is not a label", did_you_mean(label, task.labels or ())

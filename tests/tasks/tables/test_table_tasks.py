@@ -231,6 +231,7 @@ TWO = labelled([1, 2])
         ({"separator": ";"}, labelled(["a;b", "a"]), UsageError, "--separator: .+ with classification; .+ multi-label"),
         ({"kind": "regression", "labels": ("1", "2")}, TWO, UsageError, "--labels: does not go with regression"),
         ({"option_labels": "letter"}, TWO, UsageError, "--option-labels: .+ it goes with multiple-choice"),
+        ({"label_names": {"1": "2"}}, TWO, InvalidConfiguration, "label_names: two labels have the same name"),
         ({"metrics": ("f2",)}, TWO, InvalidConfiguration, "metric f2: does not go"),
         ({"labels": ("1",)}, TWO, DamagedData, "unknown label '2'"),
         ({"options": ("t",)}, TWO, UsageError, "--options: 't' has no lists of options"),

@@ -81,7 +81,8 @@ def example_of(task: Task, labelled: bool = True) -> Callable[[Row], Example]:
             if column not in row.fields:
                 raise DamagedData(row.where, f"has no column {column!r}", did_you_mean(column, row.fields))
         if labelled and row.answers is None:
-            raise DamagedData(row.where, "has no 'answers'", "expected the SQuAD JSON layout")
+            remedy = "expected the SQuAD JSON layout, or the column --answer of your own table"
+            raise DamagedData(row.where, "has no 'answers'", remedy)
         words = isinstance(task.inputs, Words)
         texts = row.texts(*columns) if words else tuple(row.text(column) for column in columns)
         target = _target(task, row, label_ids, len(texts)) if labelled else None

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from albert.api.options import TableOptions
+from albert.finetuning.data import read_examples
 from albert.finetuning.run import save_custom_task
 from albert.runtime.errors import AlbertError, DamagedData, InvalidConfiguration, UsageError
 from albert.tasks.custom import check_rows, read_task
@@ -91,6 +92,10 @@ def test_answers_are_located_and_counted(tmp_path):
     assert read.task.target == Span(may_be_absent=True, head="joint")
     rows = sorted((row for part in read.tables.values() for row in part.rows), key=lambda row: int(row.identifier))
     assert [[answer.start for answer in row.answers or ()] for row in rows] == [[6], [None], [6], []]
+    unanswered = table(tmp_path, [{"q": "?", "c": "it"}], "dev.jsonl")
+    without = read_task(replace(read.table_task, train=None, dev=unanswered)).check()
+    with pytest.raises(DamagedData, match="has no 'answers'; .+ or the column --answer of your own table"):
+        read_examples(without.task, tmp_path, "dev")
     counts = {"answers": 3, "answers_relocated": 1, "answers_not_found": 1, "unanswerable": 1}
     assert counts.items() <= read.tables["train"].counts.items()
 

@@ -129,6 +129,12 @@ def test_name_is_that_of_the_run_or_the_hub_id(directory, name):
     assert location.name_of(Path(directory)) == name
 
 
+def test_runs_of_several_seeds_are_named(directory, tmp_path):
+    shutil.copytree(directory, tmp_path / "runs" / "seed-3" / "model")
+    with pytest.raises(MissingInput, match=r"runs: holds the runs of several seeds; name one, such as .*runs.seed-3$"):
+        find_model(tmp_path / "runs")
+
+
 def test_unfinished_run_names_its_newest_checkpoint(directory, tmp_path):
     for step in ("step-00000009", "step-00000010"):
         shutil.copytree(directory, tmp_path / "run" / "checkpoints" / step)

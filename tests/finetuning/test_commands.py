@@ -139,6 +139,7 @@ TEXT_PAIRS = "finetune --objective contrastive --train TABLE --text a --pair b -
         ("finetune glue --model MODEL --output OUT", (2,), "--data: is missing; the tasks' files are looked for there"),
         (GLUE_RUN, (66,), "has no task of glue with training and development files"),
         (f"{GLUE_RUN} --text a", (2,), "--text: requires a single task, glue has many"),
+        (f"{GLUE_RUN} --held-out 0.2", (2,), "--held-out: requires a single task"),
         (f"{GLUE_RUN} --keep-head", (2,), "--keep-head: requires a single task"),
         (f"{SST2_RUN} --intermediate m", (2,), "--intermediate: requires a benchmark"),
         # Contrastive learning.
@@ -148,7 +149,9 @@ TEXT_PAIRS = "finetune --objective contrastive --train TABLE --text a --pair b -
         (f"{TEXT_PAIRS} --pair None", (2,), "--pair: is missing: the columns of the two texts must be named"),
         (f"{TEXT_PAIRS} --temperature 0", (78,), "temperature: is 0.0, it must be above 0"),
         (f"{TEXT_PAIRS} --batch-size 1", (78,), "batch_size: 1 leaves a process fewer than 2 pairs"),
-        (f"{TEXT_PAIRS} --held-out 1", (78,), "too few"),
+        (f"{TEXT_PAIRS} --held-out 0.9", (78,), "too few"),
+        (f"{TEXT_PAIRS} --held-out 0", (78,), "held-out share: is 0, must be above 0"),
+        (f"{TEXT_PAIRS} --page-examples 2", (2,), "--page-examples: has no meaning"),
         (TEXT_PAIRS.replace("finetune", "finetune sts-b"), (2,), "learns from your own table, not from sts-b"),
         # Evaluation.
         ("evaluate sst-2 --model MODEL --data DATA", (78,), "has no head for this task"),

@@ -1,5 +1,6 @@
 """`albert finetune --objective contrastive`: vectors of texts that belong together become similar."""
 
+import json
 import random
 
 import numpy as np
@@ -83,6 +84,13 @@ def test_loss_by_its_formula_and_equal_texts_are_not_negatives():
     scores[0, 1] = scores[1, 0] = -torch.inf
     sums = contrastive_loss(vectors, torch.tensor([0, 1, 2, 3, 3, 5]), 0.05)
     assert torch.allclose(sums.losses["pairs"], -scores.log_softmax(1).diagonal().sum())
+
+
+def test_rows_with_a_missing_text_are_left_out_like_those_with_an_empty_one(tmp_path):
+    rows = [{"a": "x", "b": "y"}, {"a": None, "b": "y"}, {"b": "y"}, {"a": " ", "b": "y"}, {"a": "z", "b": "y"}]
+    (tmp_path / "t.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    pairs = read_text_pairs(tmp_path / "t.jsonl", "a", "b")
+    assert pairs.texts == [("x", "y"), ("z", "y")] and pairs.counts["rows_without_text"] == 3
 
 
 def test_training_and_scored_pairs_have_no_text_in_common(tmp_path):

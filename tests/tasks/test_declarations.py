@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput, UsageError
 from albert.tasks.examples import is_labelled, read_rows, text_columns, to_examples
-from albert.tasks.glue import AX, COLA, RTE, SST2, STSB
+from albert.tasks.glue import AX, COLA, QQP, RTE, SST2, STSB
 from albert.tasks.metrics import baseline_scores
 from albert.tasks.race import RACE
 from albert.tasks.squad import SQUAD_1, SQUAD_2, read_questions
@@ -194,6 +194,17 @@ def test_damaged_question_files_are_refused(tmp_path, content, message):
     path.write_text(json.dumps(content))
     with pytest.raises((DamagedData, MissingInput), match=message):
         read_questions(path, "dev")
+
+
+def test_broken_lines_of_the_official_qqp_files_are_left_out_and_counted(tmp_path):
+    header = "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n"
+    (tmp_path / "train.tsv").write_text(header + '0\t1\t2\ta\tb\t1\n3\t4\t5\tc "\n"\td\t0\n6\t7\t8\te\tf\t0\n')
+    rows = QQP.source.read(tmp_path, "train")
+    assert [example.texts for example in to_examples(QQP, rows.rows)] == [("a", "b"), ("e", "f")]
+    assert rows.counts == {"rows": 2, "broken_lines": 2}
+    (tmp_path / "test.tsv").write_text("id\tquestion1\tquestion2\n0\ta\n")
+    with pytest.raises(DamagedData, match=r":2: has 2 tab-separated fields where the header has 3"):
+        QQP.source.read(tmp_path, "test")
 
 
 # --------------------------------------------------------------------------------------------------------------------

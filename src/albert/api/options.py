@@ -151,8 +151,9 @@ class TableOptions:
         chosen = [kind for name, kind in kinds.items() if getattr(self, name)]
         if len(chosen) > 1:
             raise UsageError("--classes, --regression, --multi-label", "contradict each other", "give one of them")
-        if chosen and chosen[0] != base.kind:  # its metrics and labels are those of another kind
-            base = replace(base, kind=chosen[0], metrics=None, labels=None)
+        if chosen and base.kind not in (None, chosen[0]):
+            base = replace(base, metrics=None, labels=None, separator=None)  # are those of another kind
+        base = replace(base, kind=chosen[0]) if chosen else base
         files = {name: path for name, path in (("train", train), ("dev", dev)) if path is not None}
         return replace(base, **files, **values)
 

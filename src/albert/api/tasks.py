@@ -112,7 +112,7 @@ def _finetune_contrastive(options: Finetune, on_start: Callable[[Mapping[str, An
     columns = (options.table.text, options.table.pair)
     pairs = read_text_pairs(options.train, *columns)
     if options.dev is None:
-        share = HeldOut().share if options.held_out is None else options.held_out
+        share = (HeldOut() if options.held_out is None else HeldOut(share=options.held_out)).share
         pairs, dev_pairs = hold_out_pairs(pairs, share, options.seed)
     elif options.held_out is None:
         dev_pairs = read_text_pairs(options.dev, *columns)
@@ -126,12 +126,12 @@ def _finetune_contrastive(options: Finetune, on_start: Callable[[Mapping[str, An
 _NOT_CONTRASTIVE = (
     *("keep_head", "statistics_only", "exits", "freeze_encoder", "encode_pairs", "teacher", "seeds", "intermediate"),
     *("question_length", "stride", "span_head", "v2_recipe", "select", "data", "head_dropout", "max_train_examples"),
-    "match_embedding",
+    *("match_embedding", "null_threshold", "page_examples"),
 )
 
 
 def _finetune_benchmark(options: Finetune, name: str) -> FinetuneResult:
-    flags = flags_set(options, "train", "dev", "span_head", "keep_head", "v2_recipe", "statistics_only")
+    flags = flags_set(options, "train", "dev", "held_out", "span_head", "keep_head", "v2_recipe", "statistics_only")
     if flags := flags_set(options.table) + flags:
         raise UsageError(flags[0], f"requires a single task, {name} has many")
     if options.data is None:

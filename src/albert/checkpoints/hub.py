@@ -255,6 +255,8 @@ def find_model(path_or_id: str | Path, revision: str | None = None) -> Path:
         if checkpoints := sorted(path.glob("checkpoints/step-*/config.json")):
             remedy = f"repeat its command to finish it, or name its newest checkpoint, {checkpoints[-1].parent}"
             raise MissingInput(path, "is an unfinished run without a model", remedy)
+        if seeds := sorted(path.glob("seed-*/model/config.json")):
+            raise MissingInput(path, "holds the runs of several seeds", f"name one, such as {seeds[0].parents[1]}")
         return path
     if path.is_file() and is_archive(path):
         raise _to_convert(path, "is an archive")

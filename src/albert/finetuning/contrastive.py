@@ -35,7 +35,7 @@ from albert.model.albert import PooledEncoder
 from albert.runtime.devices import finetuning_precision, pick_device
 from albert.runtime.distributed import process_group
 from albert.runtime.environment import world
-from albert.runtime.errors import InvalidConfiguration, MissingInput, UsageError
+from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput, UsageError, did_you_mean
 from albert.runtime.json_files import fingerprint_of, to_json
 from albert.runtime.random_streams import stream
 from albert.tasks.custom import read_table
@@ -65,12 +65,17 @@ class TextPairs:
 
 
 def read_text_pairs(path: Path, text: str | None, pair: str | None) -> TextPairs:
-    """Read pairs from two columns of a table; rows with an empty text are left out and counted."""
+    """Read pairs from two columns of a table; rows with an empty or missing text are left out and counted."""
     table = read_table(path)
+    columns = columns_of(table)
     if text is None or pair is None:
         why = "is missing: the columns of the two texts must be named"
-        raise UsageError("--text" if text is None else "--pair", why, f"{path} has {', '.join(columns_of(table))}")
-    rows = [(row.text(text), row.text(pair)) for row in table.rows]
+        raise UsageError("--text" if text is None else "--pair", why, f"{path} has {', '.join(columns)}")
+    for column in (text, pair):
+        if column not in columns:
+            raise DamagedData(path, f"has no column {column!r}", did_you_mean(column, columns))
+    first, second = ([row.text(name) if name in row.fields else "" for row in table.rows] for name in (text, pair))
+    rows = list(zip(first, second, strict=True))
     texts = [row for row in rows if all(map(str.strip, row))]
     if len(texts) < 2:
         raise MissingInput(path, f"has {len(texts)} rows with text, at least 2 are needed")

@@ -580,7 +580,7 @@ def save_custom_task(task: Task, recipe: TaskRecipe, directory: Path) -> None:
     """Write the task of a user's own table beside the model, so that `albert evaluate` needs no columns."""
     if isinstance(task.source, TableSource):
         table = task.source.table_task
-        files = {name: path.resolve() for name in ("train", "dev") if (path := getattr(table, name)) is not None}
+        files = {name: path.absolute() for name in ("train", "dev") if (path := getattr(table, name)) is not None}
         save_table_task(
             directory, replace(table, **files, recipe=RecipeChanges(**common_fields(RecipeChanges, recipe)))
         )

@@ -10,7 +10,7 @@ from typing import Any
 from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput, UsageError, did_you_mean
 from albert.runtime.json_files import common_fields
 from albert.runtime.manifest import file_hash
-from albert.tasks.examples import is_labelled, read_rows, read_text, to_examples
+from albert.tasks.examples import example_of, is_labelled, read_rows, read_text
 from albert.tasks.infer import Inferred, expand_options, hold_out_rows, infer_task, option_index
 from albert.tasks.squad import locate_answer
 from albert.tasks.table_task import (
@@ -247,11 +247,12 @@ def check_rows(task: Task, rows: Sequence[Row]) -> None:
     """Raise DamagedData if a row cannot be trained on or scored."""
     labelled = is_labelled(task, rows)
     column = task.target.column if labelled and isinstance(task.target, Choice | Score | Option) else None
+    convert = example_of(task, labelled)
 
     def check(row: Row) -> None:
         if column is not None and isinstance(label := row.fields.get(column), str) and not label.strip():
             raise DamagedData(row.where, f"empty label in column {column!r}")
-        to_examples(task, [row], labelled)
+        convert(row)
 
     convert_rows(rows, check)
 
@@ -298,7 +299,12 @@ def read_task(table_task: TableTask, hold_out: bool = True) -> ReadTask:
     if complete.kind == "question-answering" and complete.may_be_absent is None:
         absent = any(row.answers == () for rows in tables.values() for row in rows.rows)
         complete = replace(complete, may_be_absent=absent)
-    options = expand_options(complete, raw[first].rows)[1] if complete.options else ()
+    options = ()
+    for split, rows in raw.items() if complete.options else ():
+        names = expand_options(complete, rows.rows)[1]
+        options = options or names
+        if names != options:
+            raise DamagedData(files[split], f"has {len(names)} options, {files[first]} has {len(options)}")
     task = declare_task(complete, TableSource(complete, tables), options)
     if table_task.dev is None and hold_out:
         digest = file_hash(files["train"])

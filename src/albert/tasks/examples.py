@@ -3,7 +3,6 @@
 import datetime
 import decimal
 import json
-import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -64,26 +63,33 @@ def is_labelled(task: Task, rows: Sequence[Row]) -> bool:
     return any(task.target.column in row.fields for row in rows)
 
 
-def to_examples(task: Task, rows: list[Row], labelled: bool = True) -> list[Example]:
+def to_examples(task: Task, rows: Sequence[Row], labelled: bool = True) -> list[Example]:
     """One example per row, in order; without target and answers if not `labelled`."""
+    return list(map(example_of(task, labelled), rows))
+
+
+def example_of(task: Task, labelled: bool = True) -> Callable[[Row], Example]:
+    """The function that makes the example of a row; see `to_examples`."""
     columns = text_columns(task)
     label_column = (task.target.column,) if labelled and not isinstance(task.target, Span) else ()
     options = task.target.options if isinstance(task.target, Option) else ()
     labels = task.target.labels if isinstance(task.target, Choice | Labels | Tags) else options
     label_ids = {label: index for index, label in enumerate(labels)}
-    examples = []
-    for row in rows:
+
+    def convert(row: Row) -> Example:
         for column in (*columns, *options, *label_column):
             if column not in row.fields:
                 raise DamagedData(row.where, f"has no column {column!r}", did_you_mean(column, row.fields))
         if labelled and row.answers is None:
-            raise DamagedData(row.where, "has no 'answers'", "expected the SQuAD JSON layout")
+            remedy = "expected the SQuAD JSON layout, or the column --answer of your own table"
+            raise DamagedData(row.where, "has no 'answers'", remedy)
         words = isinstance(task.inputs, Words)
         texts = row.texts(*columns) if words else tuple(row.text(column) for column in columns)
         target = _target(task, row, label_ids, len(texts)) if labelled else None
         option_texts = tuple(row.text(option) for option in options)
-        examples.append(Example(row.identifier, row.where, texts, target, row.answers or (), option_texts, row.group))
-    return examples
+        return Example(row.identifier, row.where, texts, target, row.answers or (), option_texts, row.group)
+
+    return convert
 
 
 def text_columns(task: Task) -> tuple[str, ...]:
@@ -127,14 +133,18 @@ def _label_id(
     return ids[label]
 
 
+LARGEST_NUMBER = 3.4e38
+"""Numbers are learnt and predicted in float32."""
+
+
 def _number(row: Row, column: str, low: float | None, high: float | None) -> float:
     text = row.text(column)
     try:
         value = float(text)
     except ValueError as error:
         raise DamagedData(row.where, f"{text!r} in column {column!r} is not a number") from error
-    if not math.isfinite(value):
-        raise DamagedData(row.where, f"{text!r} in column {column!r} is not a finite number")
+    if not abs(value) <= LARGEST_NUMBER:
+        raise DamagedData(row.where, f"{text!r} in column {column!r} is not a finite number of at most 3.4e38")
     if (low is not None and value < low) or (high is not None and value > high):
         raise DamagedData(row.where, f"{value:g} in column {column!r} is not between {low:g} and {high:g}")
     return value
@@ -160,7 +170,7 @@ class SplitFiles:
         return tuple(self.files)
 
     def with_files(self, files: Mapping[str, Path]) -> Any:
-        return replace(self, files={**self.files, **{split: str(path.resolve()) for split, path in files.items()}})
+        return replace(self, files={**self.files, **{split: str(path.absolute()) for split, path in files.items()}})
 
     def read(self, data: Path, split: str) -> Rows:
         """The rows of a split; InvalidConfiguration if there is no such split, MissingInput if there is no file."""
@@ -195,12 +205,13 @@ def json_entry(value: Any, key: str, kind: type, where: str, layout: str) -> Any
     return value[key]
 
 
-def read_rows(path: Path, kind: Kind, columns: Sequence[str] | None = None) -> Rows:
+def read_rows(path: Path, kind: Kind, columns: Sequence[str] | None = None, drop_broken: bool = False) -> Rows:
     """All rows of a table; values that are not text are converted by `fields_of`.
 
     Args:
         kind: format of the file: "CSV", "TSV", "JSON lines" or "Parquet".
         columns: names of the columns of a file without a header.
+        drop_broken: leave out and count the lines with another number of fields, which are errors otherwise.
     """
     file = input_file(path, kind)
     rows: list[Row] = []
@@ -208,8 +219,9 @@ def read_rows(path: Path, kind: Kind, columns: Sequence[str] | None = None) -> R
     typed = kind in ("JSON lines", "Parquet")
     with progress(f"Reading {path.name}", total=file.size / 1e6, unit="MB") as bar:
         reached = Position(lambda count: bar.advance(count / 1e6), least=1 << 16).reached
-        names = None if columns is None else tuple(columns)
-        for record in read_records(file, keep_empty_lines=True, columns=names, class_names=True, reached=reached):
+        names, broken = None if columns is None else tuple(columns), counts if drop_broken else None
+        records = read_records(file, columns=names, class_names=True, broken=broken, reached=reached)
+        for record in records:
             fields = fields_of(record.fields, record.where, counts) if typed else record.fields
             rows.append(Row(str(len(rows)), record.where, fields))
     if not rows:
@@ -221,8 +233,8 @@ def read_rows(path: Path, kind: Kind, columns: Sequence[str] | None = None) -> R
 # Typed values of JSON and Parquet to the fields of a row: texts, and lists of texts.
 #
 # Numbers and booleans are written as in JSON. The entries of an object become columns with a dot in the name:
-# `answers.text` is `text` in the object `answers`. null is an absent field. Other values (lists of lists or objects,
-# bytes) are left out and counted.
+# `answers.text` is `text` in the object `answers`. null and NaN are absent fields. Other values (lists of lists or of
+# objects, bytes) are left out and counted.
 
 
 def fields_of(values: Mapping[str, Any], where: str, counts: Counter[str]) -> dict[str, Field]:
@@ -245,7 +257,7 @@ def _leaves(values: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]
     for name, value in values.items():
         if isinstance(value, dict):
             yield from _leaves(value, f"{prefix}{name}.")
-        elif value is not None:
+        elif value is not None and value == value:  # NaN is not equal to itself
             yield f"{prefix}{name}", value
 
 

@@ -1,6 +1,6 @@
 """The GLUE tasks (Wang et al. 2018), declared in `glue.toml`: official files, columns, metrics, recipes of Table 14."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -12,15 +12,14 @@ from albert.tasks.metrics import accuracy, f1, matthews_correlation, pearson, sp
 from albert.tasks.task import Choice, Pair, Row, Rows, Score, Single, load_tasks
 
 
-def _read(
-    path: Path, split: str, columns: Sequence[str] | None, numbered: Mapping[str, str], renamed: Mapping[str, str]
-) -> Rows:
-    """Every row of a split; for the arguments see `glue.toml`.
+def _read(path: Path, split: str, entry: Mapping[str, Any]) -> Rows:
+    """Every row of a split of an entry of `glue.toml`.
 
-    A wrong number of fields and a repeated row number are errors.
+    A wrong number of fields, unless the entry says otherwise, and a repeated row number are errors.
     """
+    numbered, renamed = entry.get("numbered", {}), entry.get("renamed", {})
     if split not in numbered:
-        return read_rows(path, "TSV", columns)
+        return read_rows(path, "TSV", entry.get("columns"), entry.get("drop_broken", False))
     table, column = read_rows(path, "TSV"), numbered[split]
     rows: dict[str, Row] = {}
     for row in table.rows:
@@ -37,11 +36,10 @@ def _read(
 
 
 def _parts(entry: Mapping[str, Any]) -> tuple[SplitFiles, Single | Pair, Choice | Score]:
-    layout = {"columns": entry.get("columns")} | {name: entry.get(name, {}) for name in ("numbered", "renamed")}
     target: dict[str, Any] = dict(entry["target"])
     target |= {name: tuple(target[name]) for name in ("labels", "names") if name in target}
     return (
-        SplitFiles(entry["folder"], entry["files"], partial(_read, **layout)),
+        SplitFiles(entry["folder"], entry["files"], partial(_read, entry=entry)),
         (Single if len(entry["texts"]) == 1 else Pair)(*entry["texts"]),
         Choice(**target) if "labels" in target else Score(**target),
     )

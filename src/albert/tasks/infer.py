@@ -12,6 +12,7 @@ from albert.runtime.random_streams import stream
 from albert.tasks.examples import text_columns
 from albert.tasks.table_task import (
     COLUMNS_OF_KIND,
+    KINDS_WITH,
     TAGS,
     WORDS,
     HeldOut,
@@ -144,6 +145,10 @@ def infer_task(
     task = task if task.kind is not None else _with_kind(task, rows.rows, columns, source, inferred)
     kind = task.kind
     assert kind is not None
+    for name, kinds in KINDS_WITH.items():
+        if getattr(task, name) is not None and kind not in kinds:
+            flag = "--" + name.replace("_", "-")
+            raise UsageError(flag, f"does not go with {kind}", f"it goes with {', '.join(kinds)}")
     if kind == "token-classification":  # tagged text has fixed column names
         words, tags = (name if name in columns else None for name in (WORDS, TAGS))
         task = replace(task, words=task.words or words, tags=task.tags or tags)
@@ -230,7 +235,10 @@ def _with_labels(
         shown = ", ".join(labels[:MANY_LABELS]) + more
         inferred.append(Inferred(f"{len(labels)} labels", shown, f"the values in {column!r}", "--labels A B ..."))
         task = replace(task, labels=labels)
-    for label in task.label_names or ():
+    names = task.label_names or {}
+    if len({names.get(label, label) for label in task.labels or ()}) < len(task.labels or ()):
+        raise InvalidConfiguration("label_names", "two labels have the same name", "change the labels in the table")
+    for label in names:
         if label not in (task.labels or ()):
             raise InvalidConfiguration(
                 "label_names", f"{label!r} is not a label", did_you_mean(label, task.labels or ())
@@ -241,7 +249,7 @@ def _with_labels(
 def expand_options(task: TableTask, rows: Sequence[Row]) -> tuple[list[Row], tuple[str, ...]]:
     """Rows with a column for each option, and the names of these columns.
 
-    A single column holds lists, which are expanded; the first list decides the number of options.
+    A single column holds lists, which are expanded; DamagedData if they are not equally long.
     """
     options = task.options or ()
     if len(options) != 1:
@@ -251,6 +259,10 @@ def expand_options(task: TableTask, rows: Sequence[Row]) -> tuple[list[Row], tup
     length = next((len(items) for items in lists if items is not None), 0)
     if length < 2:
         raise UsageError("--options", f"{column!r} has no lists of options", "name several columns, or one of lists")
+    for row, items in zip(rows, lists, strict=True):
+        if items is not None and len(items) != length:
+            why = f"has {len(items)} options in column {column!r} where the first row has {length}"
+            raise DamagedData(row.where, why, "every question needs as many")
     expanded = [
         replace(row, fields={**row.fields, **{f"{column}[{i}]": item for i, item in enumerate(items or ())}})
         for row, items in zip(rows, lists, strict=True)

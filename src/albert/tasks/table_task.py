@@ -63,6 +63,12 @@ COLUMNS_OF_KIND: dict[Kind, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "question-answering": (("question", "context", "answer"), ("answer_start",)),
 }
 """The columns that a kind needs, and further ones that it may have."""
+KINDS_WITH: dict[str, tuple[Kind, ...]] = {
+    "labels": ("classification", "multi-label", "token-classification"),
+    "separator": ("multi-label",),
+    "option_labels": ("multiple-choice",),
+}
+"""Settings that only some kinds have."""
 COLUMNS = (
     *("text", "pair", "label", "words", "tags", "options"),
     *("question", "context", "answer", "answer_start"),

@@ -52,7 +52,7 @@ class Row:
         return value
 
     def texts(self, column: str, separator: str | None = None) -> tuple[str, ...]:
-        """The list in a column, or the parts of its text, which are stripped; DamagedData if there is no such column.
+        """The list in a column, or the parts of its text that are not blank, stripped; DamagedData without the column.
 
         Args:
             separator: between the parts of a text; None for whitespace.
@@ -60,7 +60,7 @@ class Row:
         value = self._value(column)
         if not isinstance(value, str):
             return value
-        return tuple(part.strip() for part in value.split(separator)) if value.strip() else ()
+        return tuple(filter(None, map(str.strip, value.split(separator))))
 
     def _value(self, column: str) -> Field:
         if column not in self.fields:
@@ -155,8 +155,8 @@ class Choice(_Classes):
 class Labels(_Classes):
     """Any number of classes at once (multi-label classification). `labels` are in the order of their ids.
 
-    `column` holds a list of labels, or a text with `separator` between them, where whitespace around labels is ignored;
-    an empty value means no label.
+    `column` holds a list of labels, or a text with `separator` between them, where whitespace around labels is ignored,
+    and a separator at an end; an empty value means no label.
     """
 
     separator: str = "|"

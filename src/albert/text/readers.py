@@ -435,18 +435,18 @@ def read_records(
     file: CorpusFile,
     text_field: str = "text",
     *,
-    keep_empty_lines: bool = False,
     columns: tuple[str, ...] | None = None,
     class_names: bool = False,
+    broken: Counter[str] | None = None,
     reached: Advance = lambda position: None,
 ) -> Iterator[Record]:
     """Yield every row of a file in order; empty lines of JSON and of tables are skipped.
 
     Args:
         text_field: the name of the field for a line of text.
-        keep_empty_lines: treat empty lines like others, which mostly makes them errors.
         columns: the names of the columns of a table without a header.
         class_names: for Parquet written by `datasets`, return the names of classes instead of their numbers.
+        broken: counts lines of a table that have another number of fields than the header, which are then left out.
         reached: called with the position in the file in bytes.
 
     Raises:
@@ -459,9 +459,10 @@ def read_records(
         return
     with open_corpus_file(file) as (content, raw):
         if file.kind in ("CSV", "TSV"):
-            records = _table_records(file, content, keep_empty_lines, columns)
+            rows = table_rows(file, content, file.name, LONGEST_RECORD, columns, broken)
+            records = _table_records(file.name, rows, columns)
         else:
-            records = _line_records(file, content, keep_empty_lines, text_field)
+            records = _line_records(file, content, text_field)
         for record in records:
             yield record
             reached(raw.tell())
@@ -528,51 +529,44 @@ def table_rows(
     content: BufferedIOBase,
     name: object,
     limit: int,
-    width: int | None = None,
-    keep_empty_lines: bool = False,
+    header: tuple[str, ...] | None = None,
+    broken: Counter[str] | None = None,
 ) -> Rows:
-    """Yield rows of a CSV or TSV file with their lines; raise if one is not as wide as the header, or as `width`.
-
-    Args:
-        name: of the file, in errors.
-        limit: bytes of a row.
-    """
+    """Yield rows with their lines; those that are not as wide as the header are errors, or counted in `broken`."""
     if file.kind == "CSV":
         rows, empty, what = quoted_rows(content, name, limit), [], "fields"
     else:
         rows = ((line, data.split(b"\t")) for line, data in numbered_lines(content, name, limit))
         empty, what = [b""], "tab-separated fields"
-    wanted = "where the header has {}" if width is None else "where {} are expected"
+    width, wanted = (None, "the header has {}") if header is None else (len(header), "{} are expected")
     for line, fields in rows:
-        if fields == empty and not keep_empty_lines:
+        if fields == empty:
             continue
         width = len(fields) if width is None else width
-        if len(fields) != width:
-            raise DamagedData(f"{name}:{line}", f"has {len(fields)} {what} {wanted.format(width)}")
-        yield line, fields
+        if len(fields) == width:
+            yield line, fields
+        elif broken is None:
+            raise DamagedData(f"{name}:{line}", f"has {len(fields)} {what} where {wanted.format(width)}")
+        else:
+            broken["broken_lines"] += 1
 
 
-def _line_records(
-    file: CorpusFile, content: BufferedIOBase, keep_empty_lines: bool, text_field: str
-) -> Iterator[Record]:
+def _line_records(file: CorpusFile, content: BufferedIOBase, text_field: str) -> Iterator[Record]:
     for number, line in numbered_lines(content, file.name, LONGEST_RECORD):
         where = f"{file.name}:{number}"
         text = _decode_field(line, where)
         if file.kind != "JSON lines":
             yield Record(where, {text_field: text})
-        elif line.strip() or keep_empty_lines:
+        elif line.strip():
             values = json_object(text, where)
             if "\\ud" in text or "\\uD" in text:
                 _check_surrogates(values, where)
             yield Record(where, values)
 
 
-def _table_records(
-    file: CorpusFile, content: BufferedIOBase, keep_empty_lines: bool, header: tuple[str, ...] | None
-) -> Iterator[Record]:
-    width = None if header is None else len(header)
-    for line, data in table_rows(file, content, file.name, LONGEST_RECORD, width, keep_empty_lines):
-        where = f"{file.name}:{line}"
+def _table_records(name: str, rows: Rows, header: tuple[str, ...] | None) -> Iterator[Record]:
+    for line, data in rows:
+        where = f"{name}:{line}"
         values = tuple(_decode_field(value, where) for value in data)
         if header is not None:
             yield Record(where, dict(zip(header, values, strict=True)))

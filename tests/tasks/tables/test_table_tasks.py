@@ -1,5 +1,6 @@
 """Tasks on tables: inference, held-out rows, saved tasks, statistics, mistakes."""
 
+import gzip
 import json
 from collections.abc import Iterable
 from dataclasses import replace
@@ -9,8 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from albert.api.options import TableOptions
+from albert.finetuning.data import read_examples
+from albert.finetuning.run import save_custom_task
 from albert.runtime.errors import AlbertError, DamagedData, InvalidConfiguration, UsageError
-from albert.tasks.custom import read_task
+from albert.tasks.custom import check_rows, read_task
 from albert.tasks.infer import hold_out_rows, infer_option_labels, sort_labels
 from albert.tasks.submission import DECLARED
 from albert.tasks.table_task import HeldOut, TableTask, save_table_task, table_statistics, table_task_of
@@ -45,12 +49,12 @@ def read_labels(folder: Path, values: list, **settings):
         ([*range(400)] * 3, Score("y")),
         ([*range(60)], Score("y")),
         ([["a", "b"], [], ["b"]] * 2, Labels(("a", "b"), "y")),
-        (["b ;a c", "", "a c"] * 2, Labels(("a c", "b"), "y", ";")),
+        (["b ;a c;", "", "a c"] * 2, Labels(("a c", "b"), "y", ";")),
     ],
 )
 def test_kind_is_inferred_from_labels(values, target, tmp_path):
     settings = {"kind": "multi-label", "separator": ";"} if ";" in str(values) else {}
-    read = read_labels(tmp_path, values, **settings)
+    read = read_labels(tmp_path, values, **settings).check()
     assert read.task.target == target and read.task.inputs == Single("t")
     assert (settings or read.inferred[0].what == "task") and read.inferred[0].instead
 
@@ -88,6 +92,10 @@ def test_answers_are_located_and_counted(tmp_path):
     assert read.task.target == Span(may_be_absent=True, head="joint")
     rows = sorted((row for part in read.tables.values() for row in part.rows), key=lambda row: int(row.identifier))
     assert [[answer.start for answer in row.answers or ()] for row in rows] == [[6], [None], [6], []]
+    unanswered = table(tmp_path, [{"q": "?", "c": "it"}], "dev.jsonl")
+    without = read_task(replace(read.table_task, train=None, dev=unanswered)).check()
+    with pytest.raises(DamagedData, match="has no 'answers'; .+ or the column --answer of your own table"):
+        read_examples(without.task, tmp_path, "dev")
     counts = {"answers": 3, "answers_relocated": 1, "answers_not_found": 1, "unanswerable": 1}
     assert counts.items() <= read.tables["train"].counts.items()
 
@@ -116,6 +124,12 @@ def test_lists_of_options_become_columns(tmp_path):
     read = read_task(TableTask(train=table(tmp_path, rows), text="p", options=("o",), label="l"))
     assert read.task.target == Option(("o[0]", "o[1]"), "l")
     assert {row.fields["l"] for row in read.check().tables["train"].rows} == {"o[0]", "o[1]"}
+    more = [{**row, "o": [*row["o"], "white"]} for row in rows]
+    files = {"train": table(tmp_path, rows), "dev": table(tmp_path, more, "dev.jsonl")}
+    with pytest.raises(DamagedData, match=r"dev\.jsonl: has 3 options, .*train\.jsonl has 2"):
+        read_task(TableTask(**files, text="p", options=("o",), label="l"))
+    with pytest.raises(DamagedData, match=r"l:4: has 3 options in column 'o' where the first row has 2"):
+        read_task(TableTask(train=table(tmp_path, [*rows[:3], *more[3:]]), text="p", options=("o",), label="l"))
 
 
 @given(
@@ -147,12 +161,26 @@ def test_saved_task_is_read_back_and_checks_its_file(tmp_path):
     read = read_labels(tmp_path, [1, 2] * 9, held_out=HeldOut(seed=3))
     save_table_task(tmp_path, read.table_task)
     saved = table_task_of(tmp_path / "model")
+    assert TableOptions(classes=True).task(saved) == saved
+    assert TableOptions(classes=True).task(TableTask(labels=("b", "a"))).labels == ("b", "a")
     assert saved == read.table_task and saved is not None
     again = read_task(saved)
     assert again.tables == read.tables and again.inferred == ()
     table(tmp_path, labelled([1, 2] * 10))
     with pytest.raises(InvalidConfiguration, match="has changed since its rows were held out"):
         read_task(saved)
+
+
+def test_a_link_keeps_its_name_whose_ending_is_the_format(tmp_path):
+    table(tmp_path, labelled(["a", "b"] * 9), "5f3a")
+    (tmp_path / "train.jsonl").symlink_to("5f3a")
+    read = read_task(TableTask(train=tmp_path / "train.jsonl", text="t", label="y"))
+    save_custom_task(read.task, read.task.recipe, tmp_path)
+    saved = table_task_of(tmp_path)
+    assert saved is not None and read_task(saved).tables == read.tables
+    (tmp_path / "blob").write_bytes(gzip.compress(b"sentence\tlabel\nok\t1\n"))
+    (tmp_path / "dev.tsv.gz").symlink_to("blob")
+    assert len(DECLARED["sst-2"].source.with_files({"dev": tmp_path / "dev.tsv.gz"}).read(tmp_path, "dev").rows) == 1
 
 
 def test_statistics_count_bad_rows(tmp_path):
@@ -168,6 +196,19 @@ def test_statistics_count_bad_rows(tmp_path):
     assert statistics["train"].labels == {"1": 2, "2": 2}
     counts = statistics["dev"].counts
     assert (counts["in train"], counts["labels unknown to train"]) == (1, 1)
+
+
+def test_many_labels_are_numbered_once_not_for_every_row(tmp_path):
+    class Counted(tuple):
+        passes = 0
+
+        def __iter__(self):
+            Counted.passes += 1
+            return super().__iter__()
+
+    read = read_labels(tmp_path, ["a", "b"] * 9)
+    check_rows(replace(read.task, target=Choice(Counted("ab"), "y")), read.tables["train"].rows)
+    assert Counted.passes == 1
 
 
 def test_numeric_labels_are_sorted_by_value():
@@ -187,10 +228,15 @@ TWO = labelled([1, 2])
         ({}, labelled([1, 2, "", ""]), DamagedData, "l:3: empty label in .+; 1 more row like"),
         ({}, [*TWO, {"t": ["x"], "y": 1}], DamagedData, "a list in column 't'"),
         ({}, [*TWO, {"t": "x", "y": None}], DamagedData, "l:3: has no column 'y'"),
-        ({"kind": "regression"}, labelled([1, float("nan")]), DamagedData, "not a finite num"),
+        ({}, [*TWO, *labelled([float("nan")])], DamagedData, "l:3: has no column 'y'"),
+        ({"kind": "regression"}, labelled([1, "nan", -1e39]), DamagedData, "l:2: 'nan' .+ at most 3.4e38; 1 more row"),
         ({"id": "t"}, TWO[:1] * 2, InvalidConfiguration, "every row has the"),
         ({"id": "y"}, labelled([1, 2, 2]), DamagedData, "l:3: a second row has the id '2'"),
         ({"answer_start": "t", "kind": "classification"}, TWO, UsageError, "answer-start: does not go"),
+        ({"separator": ";"}, labelled(["a;b", "a"]), UsageError, "--separator: .+ with classification; .+ multi-label"),
+        ({"kind": "regression", "labels": ("1", "2")}, TWO, UsageError, "--labels: does not go with regression"),
+        ({"option_labels": "letter"}, TWO, UsageError, "--option-labels: .+ it goes with multiple-choice"),
+        ({"label_names": {"1": "2"}}, TWO, InvalidConfiguration, "label_names: two labels have the same name"),
         ({"metrics": ("f2",)}, TWO, InvalidConfiguration, "metric f2: does not go"),
         ({"labels": ("1",)}, TWO, DamagedData, "unknown label '2'"),
         ({"options": ("t",)}, TWO, UsageError, "--options: 't' has no lists of options"),

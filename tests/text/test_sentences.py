@@ -18,7 +18,7 @@ from albert.text.sentences import (
     split_sentences,
 )
 
-texts = st.text(alphabet=st.sampled_from(list("aB. !?\n\r\u2028\x0bé\ud800\udfff語。")), max_size=80)
+texts = st.text(alphabet=st.sampled_from(list("aB. \u00a0!?\n\r\u2028\x0bé\ud800\udfff語。")), max_size=80)
 
 
 @pytest.fixture(scope="module")
@@ -31,6 +31,7 @@ def without_blanks(text):
 
 
 @given(texts)
+@example("Plan B\u00a0. Then C \u2009. It ended.")
 def test_sentences_hold_all_text(text):
     sentences = split_sentences(text)
     assert without_blanks("".join(sentences)) == without_blanks(text)

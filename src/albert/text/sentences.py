@@ -68,6 +68,8 @@ One sentence in a thousand of English prose is longer. In practice text without 
 transcripts, Thai. Undivided, it would be a document of one sentence, which has no sentence order to learn."""
 _LINE = re.compile(r"\r\n|[\n\r]")
 _LANGUAGE = re.compile(r"[a-z]{2,3}([-_][A-Za-z]+)*")
+_BLANK_BEFORE_STOP = re.compile(r"[^\S\x00-\x7f](?=\.)")
+"""sentencex panics at a capital, a blank beyond ASCII and a full stop, as in "plan B\u00a0."."""
 _END_OF_CLAUSE = re.compile(r"[;:,]\s+|[—–،؛、，；：]\s*")
 _BLANKS = re.compile(r"\s+")
 
@@ -142,6 +144,7 @@ def _cut_position(text: str, first: int, target: int, last: int) -> int:
 
 
 def _segments(paragraph: str, language: str) -> Iterator[str]:
+    paragraph = paragraph if paragraph.isascii() else _BLANK_BEFORE_STOP.sub(" ", paragraph)
     start = 0
     while len(paragraph) - start > WINDOW:
         window = paragraph[start : start + WINDOW]

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from albert.runtime.errors import AlbertError, DamagedData, InvalidConfiguration, MissingInput, Unavailable, UsageError
+from albert.runtime.manifest import manifest_bytes
 from albert.text import corpus as corpus_module
 from albert.text import readers
 from albert.text.corpus import find_corpus_files, read_corpus
@@ -85,6 +86,23 @@ def test_hidden_files_are_ignored_and_counted(tmp_path):
     files, ignored, _ = find_corpus_files([tmp_path])
     assert ([file.name for file in files], ignored) == (["a.txt"], 2)
     assert texts(tmp_path / ".ipynb_checkpoints" / "a.txt") == ["old"]
+
+
+@pytest.mark.parametrize("files", [["plan.json", ".lock"], ["journal.jsonl", ".lock"], ["MANIFEST.json"]])
+def test_folders_that_albert_wrote_are_no_text(tmp_path, files):
+    """A tokenizer, a corpus or a run may be beside the text."""
+    write(tmp_path / "a.txt", "one")
+    for name in (*files, "results/0.json", "b.txt"):
+        write(tmp_path / "out" / name, manifest_bytes({}) if name == "MANIFEST.json" else "{\n")
+    files, ignored, _ = find_corpus_files([tmp_path])
+    assert ([file.name for file in files], ignored) == (["a.txt"], 1)
+    with pytest.raises(MissingInput, match="out: holds no .txt"):
+        texts(tmp_path / "out")
+
+
+def test_other_folders_with_a_manifest_are_text(tmp_path):
+    write(tmp_path / "b" / "MANIFEST.json", '{"text": "one"}')
+    assert names(tmp_path) == ["b/MANIFEST.json"]
 
 
 def test_equal_names_are_prefixed_by_their_folders(tmp_path):

@@ -113,11 +113,15 @@ def test_equal_names_are_prefixed_by_their_folders(tmp_path):
     assert names(*paths) == ["a/x.txt", "y.txt", "p/b/x.txt", "q/b/x.txt"]
 
 
-def test_bytes_of_a_name_that_are_not_unicode_are_replaced(tmp_path):
-    with open(os.fsencode(tmp_path) + b"/caf\xe9.txt", "w") as file:
-        file.write("one")
-    assert names(tmp_path) == ["caf\ufffd.txt"]
-    assert texts(tmp_path) == ["one"]
+def test_bytes_of_a_name_that_are_not_unicode_are_escaped(tmp_path):
+    for folder in (b"caf\xe9", b"caf\xea"):
+        os.mkdir(os.path.join(os.fsencode(tmp_path), folder))
+        for name in (b"\xe9.txt", b"\xea.txt"):
+            Path(os.fsdecode(os.path.join(os.fsencode(tmp_path), folder, name))).write_text("one")
+    expected = [r"caf\xe9/\xe9.txt", r"caf\xe9/\xea.txt", r"caf\xea/\xe9.txt", r"caf\xea/\xea.txt"]
+    assert names(tmp_path) == expected
+    assert names(*(tmp_path / os.fsdecode(folder) for folder in (b"caf\xe9", b"caf\xea"))) == expected
+    assert texts(tmp_path) == ["one"] * 4
 
 
 def test_order_of_files_does_not_depend_on_the_file_system(tmp_path, monkeypatch):

@@ -120,7 +120,7 @@ def find_corpus_files(paths: Sequence[Path]) -> CorpusFiles:
             continue
         for found, name in _found(path, counts):
             kind = "saved dataset" if found.is_dir() else kind_of(found.name) or "text"  # "text" where there is no file
-            file = replace(input_file(found, kind), name=os.fsencode(name).decode("utf-8", "replace"))
+            file = replace(input_file(found, kind), name=_in_utf8(name))
             file_id = _file_id(found.stat())
             counts["repeated"] += file_id in files
             files.setdefault(file_id, file)
@@ -205,11 +205,16 @@ def _disambiguate_names(files: list[CorpusFile]) -> list[CorpusFile]:
     while max(names.values(), default=0) > 1:
         folders += 1
         files = [
-            replace(file, name="/".join(file.path.parts[-1 - folders :])) if names[file.name] > 1 else file
+            replace(file, name=_in_utf8("/".join(file.path.parts[-1 - folders :]))) if names[file.name] > 1 else file
             for file in files
         ]
         names = Counter(file.name for file in files)
     return files
+
+
+def _in_utf8(name: str) -> str:
+    """The name with escapes for bytes that are not UTF-8, which no record can hold."""
+    return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
 # ---- The documents of files ----------------------------------------------------------------------------------------

@@ -488,11 +488,12 @@ def test_appending_equals_merging(halves, tokenizer):
     ("settings", "why"),
     [(PreparationSettings(held_out=0.1), "share of held-out"), (PreparationSettings(held_out=0.2, seed=1), "seed")],
 )
-def test_append_with_other_held_out_documents_is_refused(halves, tokenizer, settings, why):
+def test_append_with_other_held_out_documents_is_refused_before_all_work(halves, tokenizer, settings, why):
     before = (halves / "a" / "corpus.json").read_bytes()
-    with pytest.raises(InvalidConfiguration, match=why):
+    with pytest.raises(InvalidConfiguration, match=rf"b\.jsonl: .*{why}"):
         prepare([halves / "b.jsonl"], tokenizer, halves / "a", settings, workers=1, append=True)
     assert (halves / "a" / "corpus.json").read_bytes() == before
+    assert not (halves / "a.unfinished").exists()
 
 
 def test_merge_of_two_tokenizers_is_refused(halves, documents):

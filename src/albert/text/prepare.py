@@ -119,6 +119,9 @@ def prepare(
     files, ignored, repeated = find_corpus_files(corpus_paths)
     units = runs(files, lambda file: file.size, settings.unit_bytes)
     libraries = _libraries(settings)
+    for part in base:  # before all work
+        added = _describe(settings, libraries, tokenizer, [], PreparationReport())
+        _refuse_incompatible(part, CorpusPart(added, corpus_paths[0], {}))
     work = output.parent / f"{output.name}.unfinished"
     with locked(work, "this preparation") as release:
         try:

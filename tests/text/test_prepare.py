@@ -564,6 +564,7 @@ def test_tokenizer_train_takes_the_same_options_and_prints_the_next_command(mixe
 
 @pytest.mark.parametrize("flags", [["--language", "english"], ["--max-document-megabytes", "0"]])
 def test_invalid_options_are_refused_by_both_commands(mixed, tokenizer_directory, tmp_path, flags):
-    for command in (["tokenizer", "train"], ["prepare", "--tokenizer", str(tokenizer_directory)]):
+    prepare = ["prepare", "--tokenizer", str(tokenizer_directory)]
+    for command in (["tokenizer", "train"], prepare, [*prepare, "--plan"]):
         assert run([*command, str(mixed), "--output", str(tmp_path / "data"), *flags]) == 78
     assert [path.name for path in tmp_path.iterdir()] == [mixed.name]

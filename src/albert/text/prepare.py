@@ -292,6 +292,7 @@ def estimate_preparation(
     files: Sequence[CorpusFile], tokenizer: Tokenizer, settings: PreparationSettings, workers: int
 ) -> PreparationEstimate:
     """Estimate size and time of a preparation."""
+    _check_settings(settings, workers)
     size = sum(file.size for file in files)
     if hub_name := next((file.name for file in files if file.kind == "Hub dataset"), None):
         raise UsageError(hub_name, "its size is unknown before it is read, so nothing can be estimated")

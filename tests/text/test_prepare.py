@@ -496,6 +496,15 @@ def test_append_with_other_held_out_documents_is_refused_before_all_work(halves,
     assert not (halves / "a.unfinished").exists()
 
 
+def test_append_without_held_out_documents_is_no_remark(halves, tokenizer_directory, capsys):
+    """The corpus has some, which is what counts."""
+    text = write_jsonl(halves / "c.jsonl", ["Four sat down. Five got up."])
+    flags = ["--tokenizer", str(tokenizer_directory), "--held-out", "0.2", "--workers", "1", "--append"]
+    assert run(["prepare", str(text), "--output", str(halves / "a"), *flags]) == 0
+    output = capsys.readouterr().out
+    assert "is ready" in output and "nothing is held out" not in output
+
+
 def test_merge_of_two_tokenizers_is_refused(halves, documents):
     other = train_tokenizer(documents[:50], vocab_size=200)
     prepare([halves / "b.jsonl"], other, halves / "c", SETTINGS, workers=1)

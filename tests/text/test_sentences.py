@@ -91,6 +91,8 @@ def test_sentencex_gets_windows_of_long_text(unit, monkeypatch):
         ("en", ["Dr. Smith went home.", "He slept."]),
         ("en", ["(He left. She stayed.) Then it ended.", "See Fig. 3 below.", "It rained… Then it stopped."]),
         ("de", ["Das ist z. B. gut.", "Am 3. Oktober kam Dr. Müller.", "Er sagte: „Komm her. Sofort!“ und ging."]),
+        ("de-AT", ["Das ist z. B. gut.", "Am 3. Oktober kam Dr. Müller."]),
+        ("de_DE", ["Das ist z. B. gut.", "Am 3. Oktober kam Dr. Müller."]),
         ("fr", ["Est-ce vrai ?", "Oui.", "« Venez ici ! » dit-il.", "Puis il part."]),
         ("es", ["¿Qué hora es?", "¡Vamos!", "El Sr. López llegó.", "Adiós."]),
         ("ru", ["Он родился в 1799 г. в Москве.", "Потом он уехал."]),

@@ -1,7 +1,6 @@
 """Recipe files: printed with comments, read from TOML and JSON."""
 
 import dataclasses
-import json
 import tomllib
 
 import pytest
@@ -27,8 +26,9 @@ def test_a_printed_recipe_is_read_back(name, tmp_path, capsys):
 
 
 def test_files_change_single_values_and_flags_override_them(tmp_path, capsys):
-    (tmp_path / "mine.toml").write_text("batch_size = 64\n[optimizer]\nlearning_rate = 1\n", encoding="utf-8")
-    (tmp_path / "mine.json").write_text(json.dumps({"batch_size": 64, "optimizer": {"learning_rate": 1}}))
+    texts = "batch_size = 64\n[optimizer]\nlearning_rate = 1\n", '{"batch_size": 64, "optimizer": {"learning_rate": 1}}'
+    for file, text in zip(("mine.toml", "mine.json"), texts, strict=True):
+        (tmp_path / file).write_text(text, encoding="utf-8-sig")  # some editors begin a file with a byte order mark
     for file in ("mine.toml", "mine.json"):
         words = ("--recipe", str(tmp_path / file), "--optimizer.learning-rate", "0.25", "--print-recipe")
         values = tomllib.loads(printed(capsys, "pretrain", "small", *words))

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 import torch
 from scipy.stats import binomtest
-from tests.pretraining.conftest import events, model_bytes
+from tests.pretraining.conftest import events, model_bytes, prepare_texts
 
 from albert.checkpoints.model_directory import open_model, save_model_directory, write_model
+from albert.cli.main import run
 from albert.model.albert import AlbertForMaskedLM, AlbertForPreTraining, AlbertForSequenceClassification
 from albert.pretraining.evaluation import EVALUATION_SEED, HeldOutSamples, HeldOutTests, Score, evaluate_pretraining
 from albert.pretraining.masking import MaskingRecipe
@@ -18,6 +19,7 @@ from albert.pretraining.run import pretrain
 from albert.pretraining.sampling import PretrainingSamples, SequenceRecipe
 from albert.runtime.errors import InvalidConfiguration, MissingInput
 from albert.text.shards import TokenCorpus
+from albert.text.wordpiece import SPECIAL_PIECES, WordPieceTokenizer
 
 CPU = torch.device("cpu")
 
@@ -172,6 +174,16 @@ def test_a_run_warns_at_the_second_evaluation_below_the_baseline(
     monkeypatch.setattr(HeldOutSamples, "baselines", lambda _: {"masked_tokens_baseline": baseline})
     pretrain(tiny_recipe, tiny_corpus, tmp_path / "run", "cpu")
     assert capsys.readouterr().err.count("still no better than a constant prediction") == warned
+
+
+def test_a_run_on_unknown_words_alone_has_no_accuracy(tiny_recipe, tmp_path, capsys):
+    """Text of another script than a WordPiece vocabulary's: every word is [UNK], which is never masked."""
+    tokenizer = WordPieceTokenizer([*SPECIAL_PIECES, "a"])
+    corpus = prepare_texts([f"ω ω. ψ{number} ψ." for number in range(20)], tokenizer, tmp_path, 0.3)
+    evaluation = pretrain(tiny_recipe, corpus, tmp_path / "run", "cpu").evaluation
+    assert [name for name in evaluation if name.startswith("masked_tokens")] == []
+    assert run(["evaluate", "pretraining", "--model", str(tmp_path / "run"), "--data", str(corpus)]) == 0
+    assert "a constant answer" in capsys.readouterr().out
 
 
 # ---- several models --------------------------------------------------------------------------------------------------

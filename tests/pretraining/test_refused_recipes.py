@@ -1,5 +1,6 @@
 """Invalid values of recipes are refused in one line that names the field and what is needed."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -67,8 +68,9 @@ REFUSED = {
         ({"evaluate_every": 0}, "evaluate_every: is 0, at least 1 is needed"),
         ({"checkpoint_every": 0}, "checkpoint_every: is 0, at least 1 is needed"),
         ({"workers": -1}, "workers: is -1, at least 0 is needed"),
-        ({"clip_norm": 0.0}, "clip_norm: is 0.0, a number above 0 is needed"),
-        ({"checkpoint_minutes": -1.0}, "checkpoint_minutes: is -1.0, a number above 0 is needed"),
+        ({"clip_norm": 0.0}, "clip_norm: is 0.0, a finite number above 0 is needed"),
+        ({"checkpoint_minutes": -1.0}, "checkpoint_minutes: is -1.0, a finite number above 0 is needed"),
+        ({"checkpoint_minutes": math.inf}, "checkpoint_minutes: is inf, a finite number above 0 is needed"),
         ({"max_tokens": 0}, "max_tokens: is 0"),
         ({"max_minutes": -1.0}, "max_minutes: is -1.0"),
         ({"spike_deviations": 0.0}, "spike_deviations: is 0.0"),

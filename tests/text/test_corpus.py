@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from albert.runtime.errors import AlbertError, DamagedData, InvalidConfiguration, MissingInput, Unavailable, UsageError
+from albert.runtime.manifest import manifest_bytes
 from albert.text import corpus as corpus_module
 from albert.text import readers
 from albert.text.corpus import find_corpus_files, read_corpus
@@ -87,6 +88,23 @@ def test_hidden_files_are_ignored_and_counted(tmp_path):
     assert texts(tmp_path / ".ipynb_checkpoints" / "a.txt") == ["old"]
 
 
+@pytest.mark.parametrize("files", [["plan.json", ".lock"], ["journal.jsonl", ".lock"], ["MANIFEST.json"]])
+def test_folders_that_albert_wrote_are_no_text(tmp_path, files):
+    """A tokenizer, a corpus or a run may be beside the text."""
+    write(tmp_path / "a.txt", "one")
+    for name in (*files, "results/0.json", "b.txt"):
+        write(tmp_path / "out" / name, manifest_bytes({}) if name == "MANIFEST.json" else "{\n")
+    files, ignored, _ = find_corpus_files([tmp_path])
+    assert ([file.name for file in files], ignored) == (["a.txt"], 1)
+    with pytest.raises(MissingInput, match="out: holds no .txt"):
+        texts(tmp_path / "out")
+
+
+def test_other_folders_with_a_manifest_are_text(tmp_path):
+    write(tmp_path / "b" / "MANIFEST.json", '{"text": "one"}')
+    assert names(tmp_path) == ["b/MANIFEST.json"]
+
+
 def test_equal_names_are_prefixed_by_their_folders(tmp_path):
     for folder in ("p/a", "p/b", "q/b"):
         write(tmp_path / folder / "x.txt", folder)
@@ -95,11 +113,15 @@ def test_equal_names_are_prefixed_by_their_folders(tmp_path):
     assert names(*paths) == ["a/x.txt", "y.txt", "p/b/x.txt", "q/b/x.txt"]
 
 
-def test_bytes_of_a_name_that_are_not_unicode_are_replaced(tmp_path):
-    with open(os.fsencode(tmp_path) + b"/caf\xe9.txt", "w") as file:
-        file.write("one")
-    assert names(tmp_path) == ["caf\ufffd.txt"]
-    assert texts(tmp_path) == ["one"]
+def test_bytes_of_a_name_that_are_not_unicode_are_escaped(tmp_path):
+    for folder in (b"caf\xe9", b"caf\xea"):
+        os.mkdir(os.path.join(os.fsencode(tmp_path), folder))
+        for name in (b"\xe9.txt", b"\xea.txt"):
+            Path(os.fsdecode(os.path.join(os.fsencode(tmp_path), folder, name))).write_text("one")
+    expected = [r"caf\xe9/\xe9.txt", r"caf\xe9/\xea.txt", r"caf\xea/\xe9.txt", r"caf\xea/\xea.txt"]
+    assert names(tmp_path) == expected
+    assert names(*(tmp_path / os.fsdecode(folder) for folder in (b"caf\xe9", b"caf\xea"))) == expected
+    assert texts(tmp_path) == ["one"] * 4
 
 
 def test_order_of_files_does_not_depend_on_the_file_system(tmp_path, monkeypatch):

@@ -488,11 +488,21 @@ def test_appending_equals_merging(halves, tokenizer):
     ("settings", "why"),
     [(PreparationSettings(held_out=0.1), "share of held-out"), (PreparationSettings(held_out=0.2, seed=1), "seed")],
 )
-def test_append_with_other_held_out_documents_is_refused(halves, tokenizer, settings, why):
+def test_append_with_other_held_out_documents_is_refused_before_all_work(halves, tokenizer, settings, why):
     before = (halves / "a" / "corpus.json").read_bytes()
-    with pytest.raises(InvalidConfiguration, match=why):
+    with pytest.raises(InvalidConfiguration, match=rf"b\.jsonl: .*{why}"):
         prepare([halves / "b.jsonl"], tokenizer, halves / "a", settings, workers=1, append=True)
     assert (halves / "a" / "corpus.json").read_bytes() == before
+    assert not (halves / "a.unfinished").exists()
+
+
+def test_append_without_held_out_documents_is_no_remark(halves, tokenizer_directory, capsys):
+    """The corpus has some, which is what counts."""
+    text = write_jsonl(halves / "c.jsonl", ["Four sat down. Five got up."])
+    flags = ["--tokenizer", str(tokenizer_directory), "--held-out", "0.2", "--workers", "1", "--append"]
+    assert run(["prepare", str(text), "--output", str(halves / "a"), *flags]) == 0
+    output = capsys.readouterr().out
+    assert "is ready" in output and "nothing is held out" not in output
 
 
 def test_merge_of_two_tokenizers_is_refused(halves, documents):
@@ -563,6 +573,7 @@ def test_tokenizer_train_takes_the_same_options_and_prints_the_next_command(mixe
 
 @pytest.mark.parametrize("flags", [["--language", "english"], ["--max-document-megabytes", "0"]])
 def test_invalid_options_are_refused_by_both_commands(mixed, tokenizer_directory, tmp_path, flags):
-    for command in (["tokenizer", "train"], ["prepare", "--tokenizer", str(tokenizer_directory)]):
+    prepare = ["prepare", "--tokenizer", str(tokenizer_directory)]
+    for command in (["tokenizer", "train"], prepare, [*prepare, "--plan"]):
         assert run([*command, str(mixed), "--output", str(tmp_path / "data"), *flags]) == 78
     assert [path.name for path in tmp_path.iterdir()] == [mixed.name]

@@ -18,7 +18,7 @@ from albert.text.sentences import (
     split_sentences,
 )
 
-texts = st.text(alphabet=st.sampled_from(list("aB. !?\n\r\u2028\x0bé\ud800\udfff語。")), max_size=80)
+texts = st.text(alphabet=st.sampled_from(list("aB. \u00a0!?\n\r\u2028\x0bé\ud800\udfff語。")), max_size=80)
 
 
 @pytest.fixture(scope="module")
@@ -31,6 +31,7 @@ def without_blanks(text):
 
 
 @given(texts)
+@example("Plan B\u00a0. Then C \u2009. It ended.")
 def test_sentences_hold_all_text(text):
     sentences = split_sentences(text)
     assert without_blanks("".join(sentences)) == without_blanks(text)
@@ -90,6 +91,8 @@ def test_sentencex_gets_windows_of_long_text(unit, monkeypatch):
         ("en", ["Dr. Smith went home.", "He slept."]),
         ("en", ["(He left. She stayed.) Then it ended.", "See Fig. 3 below.", "It rained… Then it stopped."]),
         ("de", ["Das ist z. B. gut.", "Am 3. Oktober kam Dr. Müller.", "Er sagte: „Komm her. Sofort!“ und ging."]),
+        ("de-AT", ["Das ist z. B. gut.", "Am 3. Oktober kam Dr. Müller."]),
+        ("de_DE", ["Das ist z. B. gut.", "Am 3. Oktober kam Dr. Müller."]),
         ("fr", ["Est-ce vrai ?", "Oui.", "« Venez ici ! » dit-il.", "Puis il part."]),
         ("es", ["¿Qué hora es?", "¡Vamos!", "El Sr. López llegó.", "Adiós."]),
         ("ru", ["Он родился в 1799 г. в Москве.", "Потом он уехал."]),

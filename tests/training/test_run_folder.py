@@ -2,6 +2,7 @@
 
 import os
 import signal
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from tests.training.conftest import checkpoint_steps
@@ -9,7 +10,7 @@ from tests.training.conftest import checkpoint_steps
 from albert.runtime.errors import CannotCreate
 from albert.runtime.files import new_directory
 from albert.runtime.manifest import verify_directory
-from albert.training.run_folder import RunFolder
+from albert.training.run_folder import RunFolder, stop_signals
 
 
 def touch_file(directory):
@@ -72,6 +73,19 @@ def test_locking_removes_temporary_directories_of_dead_processes(run):
         (directory / ".out.tmp-0123abcd").mkdir(parents=True)
     with run.locked():
         assert [entry.name for entry in run.path.rglob("*")] == [".lock", "checkpoints"]
+
+
+def test_a_run_in_another_thread_leaves_signals_alone():
+    def handlers_inside():
+        with stop_signals():
+            return handlers()
+
+    def handlers():
+        return [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
+
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(handlers_inside).result() == handlers()
+    assert handlers_inside() != handlers()
 
 
 def test_a_path_that_is_not_a_run_is_refused(tmp_path):

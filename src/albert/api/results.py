@@ -230,7 +230,8 @@ def pretrained_rows(found: CrossEvaluation) -> list[tuple[str, ...]]:
     """A row for each model and a column for each test, in percent; then a constant answer's scores and the counts."""
     rows: list[tuple[str, ...]] = [("right, %", "head learnt", *(_HEADINGS[test] for test in found.counts), "loss")]
     for model in found.models:
-        loss = f"{model.scores['masked_tokens'].loss:.3f}"
+        masked = model.scores.get("masked_tokens")  # none if all held-out tokens are unknown
+        loss = "-" if masked is None else f"{masked.loss:.3f}"
         accuracies = (_accuracy(model.scores.get(test)) for test in found.counts)
         rows.append((model.model, model.sentence_objective, *accuracies, loss))
     baselines = {test: score.baseline for model in found.models for test, score in model.scores.items()}

@@ -133,7 +133,7 @@ def run_prepare(options: Prepare) -> PrepareResult:
         shard_bytes=round(options.shard_megabytes * 1e6),
     )
     if options.plan:
-        workers = options.workers or os.cpu_count() or 1
+        workers = options.workers if options.workers is not None else (os.cpu_count() or 1)
         estimate = estimate_preparation(find_corpus_files(options.paths).files, tokenizer, settings, workers)
         return PrepareResult(output=options.output, estimate=estimate)
     how = {name: getattr(options, name) for name in ("workers", "replace", "append", "engine", "slurm")}

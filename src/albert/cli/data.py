@@ -41,7 +41,7 @@ def prepare(args: Prepare) -> None:
     assert report is not None
     headings, *rows = preparation_rows(report)
     lines = remarks(report)
-    if report.splits["held_out"].documents == 0:
+    if report.splits["held_out"].documents == 0 and not args.append:
         lines.append("nothing is held out: the share is 0, or there is a single sentence")
     elif report.held_out_fallback:
         what = {"document": "one document is held out", "sentences": "the last sentences of the only document are"}

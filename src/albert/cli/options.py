@@ -3,6 +3,7 @@
 import dataclasses
 import inspect
 import itertools
+import math
 import re
 import shlex
 import shutil
@@ -155,9 +156,12 @@ def _one_from_words(kind: Any, words: Sequence[str], subject: str) -> Any:
             raise UsageError(subject, f"{words[0]!r} is not a choice", did_you_mean(words[0], choices))
         return choices[words[0]]
     try:
-        return kind(words[0])
+        value = kind(words[0])
     except ValueError as error:
         raise UsageError(subject, f"{words[0]!r} is not {'a whole number' if kind is int else 'a number'}") from error
+    if kind is float and not math.isfinite(value):  # JSON has no such number
+        raise UsageError(subject, f"{words[0]!r} is not a finite number")
+    return value
 
 
 # --------------------------------------------------------------------------------------------------------------------

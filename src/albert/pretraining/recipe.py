@@ -171,7 +171,8 @@ class PretrainingRecipe:
         require_range(self, "at least 1", *counts, "checkpoint_every", "keep_checkpoints")
         require_range(self, "at least 0", "workers", "max_rollbacks")
         minutes = ("checkpoint_minutes", "peer_timeout_minutes", "max_minutes")
-        require_range(self, "a number above 0", "clip_norm", *minutes, "spike_deviations", "sinusoidal_positions")
+        others = "clip_norm", "spike_deviations", "sinusoidal_positions"
+        require_range(self, "a finite number above 0", *others, *minutes)
         if self.optimizer.kind == "muon" and self.parallelism == "sharded":
             why = "is muon, which needs whole matrices, and parallelism is sharded"
             raise InvalidConfiguration("optimizer.kind", why, "choose lamb or adamw, or parallelism data")

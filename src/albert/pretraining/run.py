@@ -367,9 +367,13 @@ class _Run:
         return self.held_out.evaluate(self.model.to(self.device), self.device, self.recipe.resolved_precision)
 
     def _evaluate(self) -> dict[str, float]:
-        """Held-out figures, with a warning if two evaluations in a row are no better than the baseline."""
+        """Held-out figures, with a warning if two evaluations in a row are no better than the baseline.
+
+        There is no accuracy if all held-out tokens are unknown: such tokens are never masked.
+        """
         figures, last = self._held_out_figures(), self._last_evaluation()
-        if last and all(f["masked_tokens_accuracy"] <= f["masked_tokens_baseline"] for f in (last, figures)):
+        both = [f for f in (last, figures) if f and "masked_tokens_accuracy" in f]
+        if len(both) == 2 and all(f["masked_tokens_accuracy"] <= f["masked_tokens_baseline"] for f in both):
             what = f"masked tokens, held out: {figures['masked_tokens_accuracy']:.1%} correct"
             hint = "still no better than a constant prediction; a lower rate or a longer warm-up may help"
             print(f"albert: note: {what}, {hint}", file=sys.stderr)

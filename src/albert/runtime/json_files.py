@@ -305,7 +305,7 @@ def read_toml_or_json(path: Path) -> dict[str, Any]:
     if path.suffix.lower() != ".toml":
         return read_json_object(path)
     try:
-        return tomllib.loads(read_input(path).decode("utf-8"))
+        return tomllib.loads(read_input(path).decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         raise DamagedData(path, "is not UTF-8") from error
     except (ValueError, RecursionError) as error:

@@ -7,12 +7,15 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
 from albert.runtime.environment import load_by_name
-from albert.runtime.errors import MissingInput, UsageError
+from albert.runtime.errors import DamagedData, MissingInput, UsageError
+from albert.runtime.files import LOCK_NAME
+from albert.runtime.manifest import MANIFEST_NAME, read_manifest
 from albert.runtime.progress import Position
 from albert.text.readers import (
     COMPRESSIONS,
@@ -100,7 +103,8 @@ class CorpusFiles(NamedTuple):
 def find_corpus_files(paths: Sequence[Path]) -> CorpusFiles:
     """Find the files of files, folders (searched recursively), glob patterns and `hf://` addresses, in a fixed order.
 
-    A file with two paths, for example through links, counts once. Hidden files and folders in a folder are ignored.
+    A file with two paths, for example through links, counts once. Hidden files and folders in a folder are ignored, and
+    so are tokenizers, corpora, models and runs that albert wrote there.
     """
     if not paths:
         raise UsageError("corpus", "no file, folder or pattern is given")
@@ -116,7 +120,7 @@ def find_corpus_files(paths: Sequence[Path]) -> CorpusFiles:
             continue
         for found, name in _found(path, counts):
             kind = "saved dataset" if found.is_dir() else kind_of(found.name) or "text"  # "text" where there is no file
-            file = replace(input_file(found, kind), name=os.fsencode(name).decode("utf-8", "replace"))
+            file = replace(input_file(found, kind), name=_in_utf8(name))
             file_id = _file_id(found.stat())
             counts["repeated"] += file_id in files
             files.setdefault(file_id, file)
@@ -158,6 +162,9 @@ def _walk(folder: Path, entered: set[tuple[int, int]], counts: Counter[str]) -> 
         counts["repeated"] += 1
         return
     entered.add(file_id)
+    if _is_output(folder, names):
+        counts["ignored"] += 1
+        return
     if _is_saved_dataset(folder, names):
         yield folder
         return
@@ -169,6 +176,15 @@ def _walk(folder: Path, entered: set[tuple[int, int]], counts: Counter[str]) -> 
             counts["ignored"] += 1
         else:
             yield path
+
+
+def _is_output(folder: Path, names: list[str]) -> bool:
+    """Whether albert wrote a folder: it has a manifest, or is a run or an unfinished corpus."""
+    if MANIFEST_NAME in names:
+        with suppress(DamagedData, MissingInput):
+            read_manifest(folder)
+            return True
+    return LOCK_NAME in names and ("journal.jsonl" in names or "plan.json" in names)
 
 
 def _is_saved_dataset(folder: Path, names: list[str]) -> bool:
@@ -189,11 +205,16 @@ def _disambiguate_names(files: list[CorpusFile]) -> list[CorpusFile]:
     while max(names.values(), default=0) > 1:
         folders += 1
         files = [
-            replace(file, name="/".join(file.path.parts[-1 - folders :])) if names[file.name] > 1 else file
+            replace(file, name=_in_utf8("/".join(file.path.parts[-1 - folders :]))) if names[file.name] > 1 else file
             for file in files
         ]
         names = Counter(file.name for file in files)
     return files
+
+
+def _in_utf8(name: str) -> str:
+    """The name with escapes for bytes that are not UTF-8, which no record can hold."""
+    return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
 # ---- The documents of files ----------------------------------------------------------------------------------------

@@ -119,6 +119,9 @@ def prepare(
     files, ignored, repeated = find_corpus_files(corpus_paths)
     units = runs(files, lambda file: file.size, settings.unit_bytes)
     libraries = _libraries(settings)
+    for part in base:  # before all work
+        added = _describe(settings, libraries, tokenizer, [], PreparationReport())
+        _refuse_incompatible(part, CorpusPart(added, corpus_paths[0], {}))
     work = output.parent / f"{output.name}.unfinished"
     with locked(work, "this preparation") as release:
         try:
@@ -289,6 +292,7 @@ def estimate_preparation(
     files: Sequence[CorpusFile], tokenizer: Tokenizer, settings: PreparationSettings, workers: int
 ) -> PreparationEstimate:
     """Estimate size and time of a preparation."""
+    _check_settings(settings, workers)
     size = sum(file.size for file in files)
     if hub_name := next((file.name for file in files if file.kind == "Hub dataset"), None):
         raise UsageError(hub_name, "its size is unknown before it is read, so nothing can be estimated")

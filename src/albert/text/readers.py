@@ -165,7 +165,7 @@ class CorpusReport:
     def remarks(self) -> list[str]:
         lines = [f"{count:,} documents dropped: {reason}" for reason, count in self.dropped.items()]
         for count, what in (
-            (self.files_ignored, "files of other formats, or hidden, ignored"),
+            (self.files_ignored, "files of other formats, hidden files, and folders that albert wrote, ignored"),
             (self.files_repeated, "files or folders found by two paths, read once"),
             (self.files_empty, "files without a document"),
             (self.cuts, "cuts in documents longer than --max-document-megabytes"),

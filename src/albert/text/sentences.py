@@ -68,6 +68,9 @@ One sentence in a thousand of English prose is longer. In practice text without 
 transcripts, Thai. Undivided, it would be a document of one sentence, which has no sentence order to learn."""
 _LINE = re.compile(r"\r\n|[\n\r]")
 _LANGUAGE = re.compile(r"[a-z]{2,3}([-_][A-Za-z]+)*")
+_REGION = re.compile(r"[-_][A-Z].*")
+_BLANK_BEFORE_STOP = re.compile(r"[^\S\x00-\x7f](?=\.)")
+"""sentencex panics at a capital, a blank beyond ASCII and a full stop, as in "plan B\u00a0."."""
 _END_OF_CLAUSE = re.compile(r"[;:,]\s+|[—–،؛、，；：]\s*")
 _BLANKS = re.compile(r"\s+")
 
@@ -79,14 +82,15 @@ def split_sentences(text: str, language: str = "en", as_lines: bool = False) -> 
     `divide_sentence`).
 
     Args:
-        language: ISO 639 code; it selects abbreviations and punctuation. Languages that sentencex does not know are
-            split by the punctuation of all scripts.
+        language: ISO 639 code, also with a region ("de-AT"); it selects abbreviations and punctuation.
+            Languages that sentencex does not know are split by the punctuation of all scripts.
         as_lines: return the lines instead.
     """
     if not text.isascii():
         text = replace_surrogates(text)
     if as_lines:
         return [line for piece in _LINE.split(text) if (line := piece.strip())]
+    language = _REGION.sub("", language)  # sentencex takes English for "de-AT"
     return [
         part
         for paragraph in split_paragraphs(text)
@@ -142,6 +146,7 @@ def _cut_position(text: str, first: int, target: int, last: int) -> int:
 
 
 def _segments(paragraph: str, language: str) -> Iterator[str]:
+    paragraph = paragraph if paragraph.isascii() else _BLANK_BEFORE_STOP.sub(" ", paragraph)
     start = 0
     while len(paragraph) - start > WINDOW:
         window = paragraph[start : start + WINDOW]

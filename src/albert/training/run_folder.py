@@ -9,6 +9,7 @@ RUN/recipe.json            the complete recipe
 
 import re
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -147,9 +148,14 @@ class StopRequest:
 
 @contextmanager
 def stop_signals() -> Iterator[StopRequest]:
-    """Record SIGTERM and SIGINT during the block, then restore the previous handlers."""
+    """Record SIGTERM and SIGINT during the block, then restore the previous handlers.
+
+    In another thread than the main one, where Python sets no handlers, signals are left as they are.
+    """
     request = StopRequest()
-    old = {number: signal.signal(number, request.note) for number in (signal.SIGTERM, signal.SIGINT)}
+    is_main = threading.current_thread() is threading.main_thread()
+    numbers = (signal.SIGTERM, signal.SIGINT) if is_main else ()
+    old = {number: signal.signal(number, request.note) for number in numbers}
     try:
         yield request
     finally:

@@ -187,6 +187,12 @@ def option_name(field: str) -> str:
     return "--" + field.replace("_", "-")
 
 
+def check_png(option: str, picture: Path) -> None:
+    """Raises UsageError for a picture that is not a PNG."""
+    if picture.suffix.lower() != ".png":
+        raise UsageError(f"{option} {picture}", "must end in .png", "choose a name that ends in .png")
+
+
 def union_parts(hint: Any) -> tuple[Any, ...]:
     """The types of a union; any other type alone."""
     return typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from albert.api.keywords import flags_set, values_set
+from albert.api.keywords import check_png, flags_set, values_set
 from albert.api.options import PRETRAINING, Evaluate, Finetune, TableOptions
 from albert.api.results import DataReport, EvaluateResult, FinetuneResult, ScoredSplit
 from albert.checkpoints.hub import find_model
@@ -394,6 +394,8 @@ def _compare_depths(options: Evaluate) -> Iterator[EvaluateResult]:
         raise UsageError("--rounds", f"is {options.depths.rounds}, at least 1 is needed")
     if len(options.precision) != 1:
         raise UsageError("--precision", "must be a single one here", "compare precisions at one --depth")
+    if options.depths.curve is not None:
+        check_png("--curve", options.depths.curve)
     found = depth_curve(
         _task(options),
         options.model[0],

@@ -12,11 +12,11 @@ from typing import Annotated, Literal
 from rich.console import Console
 from rich.text import Text
 
-from albert.api.keywords import Argument, Positional
+from albert.api.keywords import Argument, Positional, check_png
 from albert.api.options import Prepare, TrainTokenizer
 from albert.api.text import preparation_rows, run_prepare, run_train_tokenizer
 from albert.cli.main import load_command
-from albert.cli.options import CommandGroup, Subcommand, check_png
+from albert.cli.options import CommandGroup, Subcommand
 from albert.cli.render import bytes_of, facts, in_bold, open_console, say, table
 from albert.pretraining.recipe import RECIPES
 from albert.runtime.errors import AlbertError, DamagedData, MissingInput, UsageError
@@ -199,7 +199,7 @@ def plot(args: Plot) -> None:
     """Run `albert plot`."""
     if len({run.resolve() for run in args.runs}) < len(args.runs):
         raise UsageError("albert plot", "a run is named twice")
-    check_png(args.output)
+    check_png("--output", args.output)
     curves = load_command("albert.experiments.curves")
     runs = curves.read_runs(args.runs)
     curves.draw_runs(runs, args.output, args.against)

@@ -180,6 +180,8 @@ def _own_task(options: Finetune) -> ReadTask:
         raise UsageError("albert finetune", "no training file" if flags_set(options.table) else "no task", remedy)
     if table.dev is not None and options.held_out is not None:
         raise UsageError("--held-out", "cannot be combined with --dev", "give one of them")
+    if flags := flags_set(options, "data", "v2_recipe"):
+        raise UsageError(flags[0], "requires a declared task, this is your own table", "leave it out")
     share = table.held_out.share if options.held_out is None else options.held_out
     read = read_task(replace(table, held_out=HeldOut(share=share, seed=options.seed)))
     return replace(read, task=replace(read.task, target=_target(read.task, options)))
@@ -196,11 +198,11 @@ def _data_report(options: Finetune, task: Task, read: ReadTask | None, max_lengt
 
 
 def _target(task: Task, options: Finetune) -> Target:
-    if options.span_head is None:
-        return task.target
-    if not isinstance(task.target, Span):
-        raise UsageError("--span-head", f"requires a task whose answers are spans, {task.name} has none")
-    return replace(task.target, head=options.span_head)
+    if isinstance(task.target, Span):
+        return replace(task.target, head=options.span_head or task.target.head)
+    if flags := flags_set(options, "span_head", "stride", "null_threshold"):
+        raise UsageError(flags[0], f"requires a task whose answers are spans, {task.title} has none")
+    return task.target
 
 
 def _start(options: Finetune) -> Start:

@@ -441,6 +441,7 @@ CASES: dict[str, list[tuple]] = {
         ("albert-base --memory --compare bert-base", 2, "--memory: cannot be combined with --compare; leave out --com"),
         ("{corpus} --memory", 2, "--memory: requires a model, {corpus} is a corpus"),
         ("--memory", 2, "--memory: needs a model or preset before it"),
+        ("--self-check", 2, "--self-check: needs a model or preset before it"),
         ("albert-base --measure --max-length 513", 2, "--max-length: is 513, the model has 512 positions"),
         ("albert-base --self-check", 2, "--self-check: requires a model, albert-base is a preset"),
         ("albert-base --revision main", 2, "--revision: requires a model, albert-base is a preset"),

@@ -44,8 +44,8 @@ def prepare(args: Prepare) -> None:
     if report.splits["held_out"].documents == 0:
         lines.append("nothing is held out: the share is 0, or there is a single sentence")
     elif report.held_out_fallback:
-        what = {"document": "one document is held out", "sentences": "the last sentences of the only document are"}
-        few = f"{args.held_out:.3g} of so few documents is none: {what[report.held_out_fallback]}"
+        what = {"document": "one document is", "sentences": "the last sentences of the only document are"}
+        few = f"{args.held_out:.3g} of so few documents is none: {what[report.held_out_fallback]} held out"
         lines.append(f"{few}; --held-out 0 holds out nothing")
     ready = in_bold(args.output, " is ready")
     say(console, table(None, headings, rows, boxed=True), *lines, ready, _pretrain_next(args.output))

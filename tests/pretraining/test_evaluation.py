@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from scipy.stats import binomtest
-from tests.pretraining.conftest import events, model_bytes
+from tests.pretraining.conftest import events, model_bytes, prepare_texts
 
 from albert.checkpoints.model_directory import open_model, save_model_directory, write_model
 from albert.model.albert import AlbertForMaskedLM, AlbertForPreTraining, AlbertForSequenceClassification
@@ -224,6 +224,13 @@ def test_a_sentence_head_is_tested_on_every_objective(evaluate):
     assert set(evaluate("of-sop", limit=40, objectives=("none",)).counts) == {"masked_tokens"}
     reference = evaluate("of-sop", limit=40, objectives=("sop-reference",))
     assert set(reference.models[0].scores) == {"masked_tokens", "reference_order"}
+
+
+def test_a_single_held_out_document_has_no_test_of_next_sentences(evaluate, tiny_texts, tiny_tokenizer, tmp_path):
+    corpus = prepare_texts(tiny_texts, tiny_tokenizer, tmp_path, held_out=1e-9)
+    assert set(evaluate("of-sop", corpus=corpus).counts) == {"masked_tokens", "sentence_order"}
+    with pytest.raises(InvalidConfiguration, match="needs at least two held_out documents"):
+        evaluate("of-sop", corpus=corpus, objectives=("nsp",))
 
 
 def test_keep_pairs_gives_more_pairs_and_masking_is_an_option(evaluate):

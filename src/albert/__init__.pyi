@@ -250,7 +250,7 @@ def evaluate(
     submission: str | os.PathLike[str] | None = None,
     results: str | os.PathLike[str] | None = None,
     max_length: int | None = None,
-    objective: Literal['sop', 'nsp', 'none', 'sop-reference'] | Sequence[Literal['sop', 'nsp', 'none', 'sop-reference']] = ("nsp", "sop"),
+    objective: Literal['sop', 'nsp', 'none', 'sop-reference'] | Sequence[Literal['sop', 'nsp', 'none', 'sop-reference']] | None = None,
     sequences: int = 2000,
     max_ngram: int = 3,
     depth: int | Sequence[int] = (),

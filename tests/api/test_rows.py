@@ -67,7 +67,7 @@ def test_missing_values_and_numpy_values_become_json():
     frame = pandas.DataFrame({"text": ["a", None], "stars": [5, 4], "when": pandas.to_datetime(["2020-01-02"] * 2)})
     lines = '{"text": "a", "stars": 5, "when": "2020-01-02 00:00:00"}\n{"stars": 4, "when": "2020-01-02 00:00:00"}\n'
     assert rows_as_json_lines(frame, "train") == lines
-    rows = [{"text": "a", "tags": np.array(["b", "c"]), "score": np.float32(0.5), "none": float("nan")}]
+    rows = [{"text": "a", "tags": np.array(["b", "c"]), "score": np.float32(0.5), "none": np.float32("nan")}]
     assert rows_as_json_lines(rows, "train") == '{"text": "a", "tags": ["b", "c"], "score": 0.5}\n'
 
 
@@ -85,6 +85,7 @@ def test_missing_values_and_numpy_values_become_json():
             {"train": [{"review": "a"}, {"review": {1}}]},
             "train:2: has a value that cannot be written as JSON (set",
         ),
+        ({"train": [{"review": "a\ud83d"}]}, "train:1: has a value that cannot be written as JSON ('utf-8' codec"),
         ({"train": "absent.csv"}, "absent.csv: No such file or directory"),
         ({"train": 5}, "train: is 5, not rows; give a file, a data frame, or a list of dicts"),
         ({"train": {"review": ["a"]}}, "train: is one dict, rows are a list of dicts; give a file, a data frame"),

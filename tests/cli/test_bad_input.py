@@ -379,6 +379,7 @@ CASES: dict[str, list[tuple]] = {
             78,
             "{pretrained}: has tokenizer v2:[0-9a-f]+, {other_corpus} was prepared with v2:[0-9a-f]+; prepare",
         ),
+        ("--model {pretrained} --data {corpus} --split train", 2, "--split: requires another task"),
         ("--model {pretrained} --data {corpus} --json --csv", 2, "--csv: cannot be combined with --json"),
         ("--model {pretrained} --data {corpus} --max-ngram 0", 78, "masking.max_ngram: is 0, at least 1"),
     ],
@@ -396,6 +397,7 @@ CASES: dict[str, list[tuple]] = {
     SCORED: [
         ("--json", 2, "--json: requires the task pretraining"),
         ("--csv", 2, "--csv: requires the task pretraining"),
+        ("--sequences 9", 2, "--sequences: requires the task pretraining"),
         ("--precision fp32 bf16 --predictions {here}/out.jsonl", 2, "--predictions: requires a single --precision"),
         ("--precision fp32 bf16 --tolerance -1", 78, "tolerance: is -1.0, a number of points from 0 on is needed"),
         ("--depth 2 99", 78, "depth: is 99, the model has 2 layers"),
@@ -442,6 +444,7 @@ CASES: dict[str, list[tuple]] = {
         ("albert-base --memory --compare bert-base", 2, "--memory: cannot be combined with --compare; leave out --com"),
         ("{corpus} --memory", 2, "--memory: requires a model, {corpus} is a corpus"),
         ("--memory", 2, "--memory: needs a model or preset before it"),
+        ("--self-check", 2, "--self-check: needs a model or preset before it"),
         ("albert-base --measure --max-length 513", 2, "--max-length: is 513, the model has 512 positions"),
         ("albert-base --self-check", 2, "--self-check: requires a model, albert-base is a preset"),
         ("albert-base --revision main", 2, "--revision: requires a model, albert-base is a preset"),

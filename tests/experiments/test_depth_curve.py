@@ -14,7 +14,7 @@ from albert.experiments.layers import depth_curve
 from albert.finetuning.evaluation import evaluate_directory
 from albert.model.albert import AlbertForMultipleChoice, AlbertForSequenceClassification
 from albert.model.cost import count_flops
-from albert.runtime.errors import InvalidConfiguration
+from albert.runtime.errors import InvalidConfiguration, UsageError
 from albert.tasks.submission import DECLARED
 
 CONFIG = tiny_config(
@@ -114,5 +114,7 @@ def test_command_line_writes_table_and_curve(early_exit_model, data, tmp_path, c
         assert float(row["accuracy"]) == pytest.approx(point["scores"]["accuracy"], abs=1e-3)
     assert dispatch([*evaluate, "--depth", "2"]) == 0
     assert "run at depth 2 of 4" in capsys.readouterr().out
+    with pytest.raises(UsageError, match=r"--curve curve.csv: must end in .png"):
+        dispatch([*evaluate, "--depth", "1", "2", "--curve", "curve.csv"])
     with pytest.raises(InvalidConfiguration, match="patience: is 0"):
         dispatch([*evaluate, "--patience", "0"])

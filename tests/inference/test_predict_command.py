@@ -69,6 +69,8 @@ def test_masks_are_filled(saved, capsys):
         (["--output", "a", "--classify", "b"], "--output: requires --input"),
         (["--input", "a.jsonl", "--output", "b.tsv"], "b.tsv: unknown kind of output; use .jsonl, .csv"),
         (["--classify", "a", "--task", "tag"], "--task: requires --input"),
+        (["--tag", "a", "--text-field", "b"], "--text-field: requires --input, not --tag"),
+        (["--classify", "a", "--normalize"], "--normalize: requires --input, not --classify"),
         (["--input", "a.jsonl", "--options-field"], "names no field"),
         (["--classify", "a", "--words"], "--words: requires --tag, or --input with a model that tags words"),
         (["--input", "a.txt", "--task", "embed", "--words"], "--words: requires --tag"),

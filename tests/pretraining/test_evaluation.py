@@ -238,6 +238,13 @@ def test_a_sentence_head_is_tested_on_every_objective(evaluate):
     assert set(reference.models[0].scores) == {"masked_tokens", "reference_order"}
 
 
+def test_a_single_held_out_document_has_no_test_of_next_sentences(evaluate, tiny_texts, tiny_tokenizer, tmp_path):
+    corpus = prepare_texts(tiny_texts, tiny_tokenizer, tmp_path, held_out=1e-9)
+    assert set(evaluate("of-sop", corpus=corpus).counts) == {"masked_tokens", "sentence_order"}
+    with pytest.raises(InvalidConfiguration, match="needs at least two held_out documents"):
+        evaluate("of-sop", corpus=corpus, objectives=("nsp",))
+
+
 def test_keep_pairs_gives_more_pairs_and_masking_is_an_option(evaluate):
     plain = evaluate("of-sop", max_length=24, limit=40)
     paired = evaluate("of-sop", max_length=24, limit=40, keep_pairs=True)

@@ -72,6 +72,19 @@ def test_path_below_a_file_cannot_be_created(tmp_path, write):
     assert refusal.value.exit_code == 73
 
 
+def test_a_link_is_followed_and_a_pipe_a_device_or_a_directory_is_not_replaced(tmp_path):
+    (tmp_path / "link").symlink_to("file")
+    write_text(tmp_path / "link", "text")
+    assert (tmp_path / "link").is_symlink() and (tmp_path / "file").read_text() == "text"
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "to-a-device").symlink_to(os.devnull)
+    (tmp_path / "directory").mkdir()
+    for name in ("pipe", "to-a-device", "directory"):
+        with pytest.raises(CannotCreate, match="exists and is not a regular file"):
+            write_text(tmp_path / name, "text")
+    assert names_in(tmp_path) == ["directory", "file", "link", "pipe", "to-a-device"]
+
+
 @pytest.fixture
 def events(monkeypatch):
     """Calls of fsync, rename and rmdir in order: ("fsync", inode), ("rename", name), ("rmdir", name)."""

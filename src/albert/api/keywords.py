@@ -22,6 +22,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager, suppress
 from importlib.resources import files
 from inspect import Parameter
+from numbers import Real
 from pathlib import Path
 from typing import Annotated, Any, Literal, Protocol, TypeVar
 
@@ -184,6 +185,12 @@ def values_set(options: Any, *names: str) -> dict[str, Any]:
 def option_name(field: str) -> str:
     """The command line option of a field."""
     return "--" + field.replace("_", "-")
+
+
+def check_png(option: str, picture: Path) -> None:
+    """Raises UsageError for a picture that is not a PNG."""
+    if picture.suffix.lower() != ".png":
+        raise UsageError(f"{option} {picture}", "must end in .png", "choose a name that ends in .png")
 
 
 def union_parts(hint: Any) -> tuple[Any, ...]:
@@ -403,10 +410,11 @@ def rows_as_json_lines(value: Any, name: str) -> str:
         present = {
             str(key): item
             for key, item in row.items()
-            if item is not None and not (isinstance(item, float) and math.isnan(item))
+            if item is not None and not (isinstance(item, Real) and math.isnan(item))
         }
         try:
             lines.append(json.dumps(present, ensure_ascii=False, allow_nan=False, default=_json_value) + "\n")
+            lines[-1].encode()  # refuses half of a surrogate pair
         except (TypeError, ValueError) as error:
             raise UsageError(f"{name}:{number}", f"has a value that cannot be written as JSON ({error})") from error
     if not lines:

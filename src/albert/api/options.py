@@ -420,8 +420,9 @@ class Evaluate:
     """Write the scores as JSON."""
     max_length: int | None = None
     """Maximum tokens of a sequence; when not set the length used in training, of several models the shortest."""
-    objective: tuple[SentenceObjective, ...] = ("nsp", "sop")
-    """For pretraining: which sentence tasks to score, whatever the model was trained on; none: masked tokens alone."""
+    objective: tuple[SentenceObjective, ...] | None = None
+    """For pretraining: which sentence tasks to score, whatever the model was trained on; none: masked tokens alone.
+    When not set, nsp and sop, or sop alone if a single document is held out."""
     sequences: int = 2000
     """For pretraining: maximum number of sequences."""
     max_ngram: int = 3

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from albert.api.keywords import flags_set, values_set
+from albert.api.keywords import check_png, flags_set, values_set
 from albert.api.options import PRETRAINING, Evaluate, Finetune, TableOptions
 from albert.api.results import DataReport, EvaluateResult, FinetuneResult, ScoredSplit
 from albert.checkpoints.hub import find_model
@@ -180,6 +180,8 @@ def _own_task(options: Finetune) -> ReadTask:
         raise UsageError("albert finetune", "no training file" if flags_set(options.table) else "no task", remedy)
     if table.dev is not None and options.held_out is not None:
         raise UsageError("--held-out", "cannot be combined with --dev", "give one of them")
+    if flags := flags_set(options, "data", "v2_recipe"):
+        raise UsageError(flags[0], "requires a declared task, this is your own table", "leave it out")
     share = table.held_out.share if options.held_out is None else options.held_out
     read = read_task(replace(table, held_out=HeldOut(share=share, seed=options.seed)))
     return replace(read, task=replace(read.task, target=_target(read.task, options)))
@@ -196,11 +198,11 @@ def _data_report(options: Finetune, task: Task, read: ReadTask | None, max_lengt
 
 
 def _target(task: Task, options: Finetune) -> Target:
-    if options.span_head is None:
-        return task.target
-    if not isinstance(task.target, Span):
-        raise UsageError("--span-head", f"requires a task whose answers are spans, {task.name} has none")
-    return replace(task.target, head=options.span_head)
+    if isinstance(task.target, Span):
+        return replace(task.target, head=options.span_head or task.target.head)
+    if flags := flags_set(options, "span_head", "stride", "null_threshold"):
+        raise UsageError(flags[0], f"requires a task whose answers are spans, {task.title} has none")
+    return task.target
 
 
 def _start(options: Finetune) -> Start:
@@ -239,8 +241,8 @@ def evaluations(options: Evaluate) -> Iterator[EvaluateResult]:
             raise UsageError(f"--{name}", "is empty", "see albert evaluate --help")
     if options.task == PRETRAINING:
         results = iter([_evaluate_pretraining(options)])
-    elif flags := flags_set(options, "json", "csv"):
-        raise UsageError(flags[0], f"requires the task {PRETRAINING}", "--results writes the scores of a task as JSON")
+    elif flags := flags_set(options, "json", "csv", "objective", "sequences", "max_ngram"):
+        raise UsageError(flags[0], f"requires the task {PRETRAINING}", "leave it out; --results writes scores as JSON")
     elif not options.depths.makes_table and len(options.precision) == 1 and options.precision != ("int8",):
         results = _evaluate_splits(options)
     else:
@@ -259,6 +261,8 @@ def evaluations(options: Evaluate) -> Iterator[EvaluateResult]:
 def _evaluate_pretraining(options: Evaluate) -> EvaluateResult:
     if options.data is None:
         raise UsageError("--data", "is missing", "give a corpus from `albert prepare`")
+    if flags := flags_set(options.table) + flags_set(options, "split", "dev", "predictions", "submission"):
+        raise UsageError(flags[0], "requires another task", f"leave it or {PRETRAINING} out")
     if options.json and options.csv:
         raise UsageError("--csv", "cannot be combined with --json", "choose one of them")
     if options.depths.depth or options.depths.makes_table:
@@ -394,6 +398,8 @@ def _compare_depths(options: Evaluate) -> Iterator[EvaluateResult]:
         raise UsageError("--rounds", f"is {options.depths.rounds}, at least 1 is needed")
     if len(options.precision) != 1:
         raise UsageError("--precision", "must be a single one here", "compare precisions at one --depth")
+    if options.depths.curve is not None:
+        check_png("--curve", options.depths.curve)
     found = depth_curve(
         _task(options),
         options.model[0],

@@ -12,11 +12,11 @@ from typing import Annotated, Literal
 from rich.console import Console
 from rich.text import Text
 
-from albert.api.keywords import Argument, Positional
+from albert.api.keywords import Argument, Positional, check_png
 from albert.api.options import Prepare, TrainTokenizer
 from albert.api.text import preparation_rows, run_prepare, run_train_tokenizer
 from albert.cli.main import load_command
-from albert.cli.options import CommandGroup, Subcommand, check_png
+from albert.cli.options import CommandGroup, Subcommand
 from albert.cli.render import bytes_of, facts, in_bold, open_console, say, table
 from albert.pretraining.recipe import RECIPES
 from albert.runtime.errors import AlbertError, DamagedData, MissingInput, UsageError
@@ -44,8 +44,8 @@ def prepare(args: Prepare) -> None:
     if report.splits["held_out"].documents == 0 and not args.append:
         lines.append("nothing is held out: the share is 0, or there is a single sentence")
     elif report.held_out_fallback:
-        what = {"document": "one document is held out", "sentences": "the last sentences of the only document are"}
-        few = f"{args.held_out:.3g} of so few documents is none: {what[report.held_out_fallback]}"
+        what = {"document": "one document is", "sentences": "the last sentences of the only document are"}
+        few = f"{args.held_out:.3g} of so few documents is none: {what[report.held_out_fallback]} held out"
         lines.append(f"{few}; --held-out 0 holds out nothing")
     ready = in_bold(args.output, " is ready")
     say(console, table(None, headings, rows, boxed=True), *lines, ready, _pretrain_next(args.output))
@@ -199,7 +199,7 @@ def plot(args: Plot) -> None:
     """Run `albert plot`."""
     if len({run.resolve() for run in args.runs}) < len(args.runs):
         raise UsageError("albert plot", "a run is named twice")
-    check_png(args.output)
+    check_png("--output", args.output)
     curves = load_command("albert.experiments.curves")
     runs = curves.read_runs(args.runs)
     curves.draw_runs(runs, args.output, args.against)

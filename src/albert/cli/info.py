@@ -481,7 +481,9 @@ def _check(args: Info) -> None:
         raise UsageError("--memory-limit", "requires --memory", "add --memory")
     if args.memory and args.compare is not None:
         raise UsageError("--memory", "cannot be combined with --compare", "leave out --compare")
-    if args.what is None and (flags := flags_set(args, "compare", "measure", "memory")):
+    if args.what is None and (
+        flags := flags_set(args, "compare", "measure", "memory", "self_check", "max_length", "revision")
+    ):
         raise UsageError(flags[0], "needs a model or preset before it", "see albert info --help")
 
 

@@ -10,8 +10,9 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
+from albert.api.keywords import check_png
 from albert.cli.commands import AnalyzeLayers, Quickstart
-from albert.cli.options import check_at_least, check_png
+from albert.cli.options import check_at_least
 from albert.cli.render import indented, open_console, say, table
 from albert.cli.training import Show
 from albert.experiments.layers import cut_passages, draw_layers, measure_layers, write_layers
@@ -208,7 +209,7 @@ def _score(figure: Figure) -> str | Text:
 
 def layers(args: AnalyzeLayers) -> None:
     """Run `albert analyze layers`."""
-    check_png(args.output)
+    check_png("--output", args.output)
     check_at_least(args, 1, "passages", "words")
     texts = (
         read_corpus([Path(path) for path in args.text])

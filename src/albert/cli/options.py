@@ -316,12 +316,6 @@ def check_at_least(options: Any, least: int, *names: str) -> None:
             raise UsageError(option_name(name), f"is {value}, at least {least} is needed")
 
 
-def check_png(output: Path) -> None:
-    """Raises UsageError for a picture that is not a PNG."""
-    if output.suffix.lower() != ".png":
-        raise UsageError(f"--output {output}", "must end in .png", "choose a name that ends in .png")
-
-
 # --------------------------------------------------------------------------------------------------------------------
 # Commands whose module is imported after their options are parsed, and groups of commands.
 

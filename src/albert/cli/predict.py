@@ -38,6 +38,11 @@ def show(predictions: list[Any], columns: tuple[str, ...], as_json: bool) -> Non
 
 
 DEFAULT_TOP_K = 5
+_OF_FILES = (
+    *("output", "task", "text_field", "pair_field", "question_field", "context_field", "options_field"),
+    *("prefix", "pooling", "normalize", "replace"),
+)
+"""Options that need --input."""
 
 
 def run_predict(options: Predict) -> int:
@@ -122,15 +127,11 @@ def _check(options: Predict) -> None:
         inputs = "--fill-mask, --order, --classify, --tag, --question with --context, --choose with --context, --input"
         raise UsageError("albert predict", why, f"give one of {inputs}")
     (flag,) = flags
-    required = {
-        "pair": ("--classify",),
-        "context": ("--question", "--choose"),
-        "output": ("--input",),
-        "task": ("--input",),
-    }
+    required = {"pair": ("--classify",), "context": ("--question", "--choose")}
+    required |= dict.fromkeys(_OF_FILES, ("--input",))
     for name, others in required.items():
-        if getattr(options, name) is not None and flag not in others:
-            raise UsageError(f"--{name}", f"requires {' or '.join(others)}, not {flag}")
+        if flag not in others and (given := flags_set(options, name)):
+            raise UsageError(given[0], f"requires {' or '.join(others)}, not {flag}")
     if options.words and flag != "--tag" and (flag != "--input" or options.task not in (None, "tag")):
         raise UsageError("--words", "requires --tag, or --input with a model that tags words")
     if flag in ("--question", "--choose") and options.context is None:

@@ -30,7 +30,7 @@ from albert.model.cost import count_parameters
 from albert.pretraining.evaluation import NORMAL_95
 from albert.pretraining.recipe import PretrainingRecipe
 from albert.pretraining.run_identity import RECORD_NAME
-from albert.runtime.errors import MissingInput
+from albert.runtime.errors import CannotCreate, MissingInput
 from albert.runtime.files import write_bytes
 from albert.runtime.json_files import load_json, read_journal, read_json_object
 from albert.runtime.manifest import MANIFEST_NAME
@@ -413,10 +413,13 @@ def export_results(root: Path, destination: Path) -> int:
 
     Raises:
         MissingInput: no table was run at `root`.
+        CannotCreate: the destination is `root`, whose journals would be thinned.
         WriteFailed: the disk is full or failed; files written before are complete.
     """
     if not (root / STUDY_NAME).is_file():
         raise MissingInput(root / STUDY_NAME, "no tables were run here", "name the --output of `albert tables run`")
+    if destination.resolve() == root.resolve():
+        raise CannotCreate(destination, "holds the runs themselves", "name another folder for the copy")
     files = dict(_exported(Folders(root)))
     for path, content in files.items():
         for prefix in {f"{folder}/".encode() for folder in (root, root.resolve())}:  # no paths of this machine

@@ -484,5 +484,5 @@ def _refuse_too_large(
         raise OutOfResources(
             " and ".join(architectures),
             f"training on {sequences} × {length} tokens needs {needed / 1e9:.1f} GB, {free / 1e9:.1f} GB are free",
-            "take a smaller model, fewer sequences (--batch-size) or shorter ones (--sequence-length)",
+            "take a smaller model, fewer sequences (--batch-size) or shorter ones (--max-length)",
         )

@@ -268,7 +268,7 @@ def evaluate_pretraining(
     models: Sequence[str | Path],
     corpus_directory: Path,
     *,
-    objectives: Sequence[SentenceObjective] = ("nsp", "sop"),
+    objectives: Sequence[SentenceObjective] | None = None,
     max_length: int | None = None,
     keep_pairs: bool = False,
     masking: MaskingRecipe = PAPER_MASKING,
@@ -283,7 +283,8 @@ def evaluate_pretraining(
 
     Args:
         models: model directories, runs, or Hub ids, with a masked-token head; an unfinished run's newest checkpoint.
-        objectives: the sentence objectives to test, independent of the models' own; "none": masked tokens alone.
+        objectives: the sentence objectives to test, independent of the models' own; "none": masked tokens alone. None:
+            "nsp" and "sop", or "sop" alone if a single document is held out.
         max_length: most tokens of a sequence; None: the smallest maximum length the models were trained with.
         keep_pairs: as of `SequenceRecipe`; gives many more pairs of short sequences.
         prepare: called with each model on its device before it is evaluated.
@@ -297,6 +298,8 @@ def evaluate_pretraining(
         raise InvalidConfiguration("sequences", f"is {limit}, at least 1 sequence is needed")
     torch_device = pick_device(device)
     corpus = TokenCorpus.open(corpus_directory, "held_out")
+    if objectives is None:
+        objectives = ("nsp", "sop") if corpus.n_documents > 1 else ("sop",)
     candidates = [_check_model(str(model), corpus, revision, overrides) for model in models]
     length = min(trained for _, _, trained, _ in candidates) if max_length is None else max_length
     for candidate, _, _, positions in candidates:

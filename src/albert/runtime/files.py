@@ -125,9 +125,13 @@ _NOT_CREATABLE |= {errno.ENOTEMPTY, errno.ENAMETOOLONG}
 def new_file(path: Path) -> Iterator[Path]:
     """Yield a temporary path for the block to write, which becomes `path` if the block succeeds.
 
-    `path` always has either its old or its new content, also after `WriteFailed`.
+    `path` always has either its old or its new content, also after `WriteFailed`. A link is followed; a device, a pipe
+    or a directory is refused (`CannotCreate`), because the new file would replace it.
     """
     with writing(path):
+        path = Path(os.path.realpath(path)) if path.is_symlink() else path
+        if path.exists() and not path.is_file():
+            raise CannotCreate(path, "exists and is not a regular file", "choose another name")
         make_directory(path.parent)
         with _temporary_names(path) as (temporary, _, check):
             yield temporary

@@ -110,6 +110,20 @@ def test_saved_model_predicts_as_it_was_scored(how, finetuned, table, tmp_path):
     assert int8["score"] == pytest.approx(ranked[0][0]["score"], abs=0.1)
 
 
+def test_a_text_without_its_pair_is_noted(finetuned, table, tmp_path, capsys):
+    predict, note = ["predict", str(finetuned["matching"])], "the model was trained on pairs"
+    assert dispatch([*predict, "--classify", "ship"]) == 0
+    assert note in capsys.readouterr().err
+    assert dispatch([*predict, "--classify", "ship", "--pair", "storm"]) == 0
+    assert note not in capsys.readouterr().err
+    files = [*predict, "--input", str(table / "dev.jsonl"), "--text-field", "a"]
+    rows = len(rows_of(table / "dev.jsonl"))
+    assert dispatch(files) == 0
+    assert f"{rows} of {rows} rows have one text, but {note}" in capsys.readouterr().err
+    assert dispatch([*files, "--pair-field", "b"]) == 0
+    assert note not in capsys.readouterr().err
+
+
 def test_transformers_refuses_a_match_embedding(finetuned):
     transformers = pytest.importorskip("transformers")
     folder = finetuned["matching"] / "model"

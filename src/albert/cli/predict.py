@@ -12,7 +12,7 @@ from albert.cli.commands import OpenedModel, Predict, Serve
 from albert.cli.options import check_at_least
 from albert.cli.render import open_console, table
 from albert.inference.abilities import Fields, Settings
-from albert.inference.files import ENDINGS, FilePrediction, ability_for, opened_input, predict_file
+from albert.inference.files import ENDINGS, FilePrediction, Progress, ability_for, opened_input, predict_file
 from albert.inference.predictor import Predictor
 from albert.inference.server.limits import allowed_hosts
 from albert.runtime.environment import load_by_name
@@ -53,6 +53,8 @@ def run_predict(options: Predict) -> int:
     if options.input is None:
         predictor = _open_with_notes(options)
         show(*_predict(predictor, options), options.json)
+        if options.classify is not None and options.pair is None and predictor.reads_pairs:
+            _note("the model was trained on pairs: give the second text (--pair)")
         _print_model(predictor)
         return 0
     with opened_input(options.input) as file:
@@ -70,9 +72,12 @@ def run_predict(options: Predict) -> int:
     _print_model(predictor)
     if options.output is not None:
         print(f"{options.output}: {summary.rows:,} rows", file=sys.stderr)
-    cut, unanswered, first = summary.counts.values()
+    cut, alone, unanswered, first = (summary.counts[name] for name in Progress().counts)
     if cut:
         _note(f"{cut:,} of {summary.rows:,} texts were cut: the model reads {predictor.max_length} tokens")
+    if alone:
+        of = "but the model was trained on pairs: name the field (--pair-field)"
+        _note(f"{alone:,} of {summary.rows:,} rows have one text, {of}")
     if unanswered:
         _note(f"{unanswered:,} of {summary.rows:,} rows have no answer; {'; '.join(first)}")
     return 0

@@ -185,12 +185,14 @@ COMMIT_SECONDS = 1.0  # Seconds between commits: a power cut loses at most this 
 
 @dataclass
 class Progress:
-    """Progress of an output: rows, their bytes, and counts to report: texts that were cut, rows without a prediction,
-    and the first of these."""
+    """Progress of an output: rows, their bytes, and counts to report: texts that were cut, texts without the second one
+    of their pair, rows without a prediction, and the first of these."""
 
     rows: int = 0
     bytes: int = 0
-    counts: dict[str, Any] = field(default_factory=lambda: {"cut": 0, "unanswered": 0, "first_unanswered": []})
+    counts: dict[str, Any] = field(
+        default_factory=lambda: {"cut": 0, "alone": 0, "unanswered": 0, "first_unanswered": []}
+    )
 
     def count(self, record: Record, answer: Mapping[str, Any]) -> None:
         """Count an answer that was cut, or a row that has none."""
@@ -424,12 +426,14 @@ def _predicted_rows(
 ) -> Iterator[list[Row]]:
     """Batches of the rows after those that are `done`, with their answers."""
     records = islice(read_records(args.file, args.fields.text), done.rows, None)
+    of_pairs = args.ability.name in ("classify", "score") and predictor.reads_pairs
     with progress("Predicting", total=checked.rows, unit="rows", done=done.rows) as bar:
         for batch in batches_of(records):
             answers = args.ability.answers(predictor, [args.inputs(record) for record in batch], args.settings)
             rows = []
             for record, answer in zip(batch, answers, strict=True):
                 done.count(record, answer)
+                done.counts["alone"] += bool(of_pairs) and args.fields.pair not in record.fields
                 rows.append({**record.fields, **{f"{args.prefix}{name}": value for name, value in answer.items()}})
             yield rows
             bar.advance(len(rows))

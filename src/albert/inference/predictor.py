@@ -29,6 +29,9 @@ from albert.runtime.files import new_directory
 from albert.runtime.json_files import save_json
 from albert.runtime.manifest import MANIFEST_NAME
 from albert.tasks.answers import THRESHOLD_KEY, saved_threshold
+from albert.tasks.submission import DECLARED
+from albert.tasks.table_task import table_task_of
+from albert.tasks.task import Pair
 from albert.text.tokenizer import Tokenizer
 from albert.text.tokenizer_loading import load_tokenizer
 
@@ -167,6 +170,16 @@ class Predictor:
         """The names of the classes, of the tags, or of the one predicted number."""
         self._require(*(TAGGING,) if TAGGING in self.abilities else (CLASSIFYING, SCORING))
         return model_directory.label_names(self.extra, self._network.model.model.classifier.out_features)
+
+    @cached_property
+    def reads_pairs(self) -> bool | None:
+        """Whether the model was fine-tuned on pairs of texts; None if unknown."""
+        if isinstance(self.network, AlbertForPairClassification):
+            return True
+        if (table_task := table_task_of(Path(self.name))) is not None:
+            return table_task.pair is not None
+        task = DECLARED.get(str((self.extra.get("finetuning") or {}).get("task")))
+        return None if task is None else isinstance(task.inputs, Pair)
 
     @cached_property
     def _word_starts(self) -> np.ndarray:

@@ -46,12 +46,8 @@ from albert.inference.predictor import Predictor
 from albert.inference.server import batching
 from albert.inference.server.batching import Request as Accepted
 from albert.inference.server.limits import Limits
-from albert.model.albert import AlbertForPairClassification
 from albert.runtime.errors import UsageError
 from albert.runtime.json_files import read_json_object
-from albert.tasks.submission import DECLARED
-from albert.tasks.table_task import table_task_of
-from albert.tasks.task import Pair
 
 ACCEPTED = "albert.accepted"  # Key of the ASGI scope that an endpoint sets when it has queued its request
 _HEADERS = [
@@ -443,17 +439,6 @@ def addresses_of(predictor: Predictor) -> list[str]:
     return [f"/{ability.name}" for ability in possible_abilities(predictor.abilities)]
 
 
-def reads_pairs(predictor: Predictor) -> bool | None:
-    """Whether a model was fine-tuned on pairs of texts; None if unknown."""
-    if isinstance(predictor.network, AlbertForPairClassification):
-        return True
-    table_task = table_task_of(Path(predictor.name))
-    if table_task is not None:
-        return table_task.pair is not None
-    task = DECLARED.get(str((predictor.extra.get("finetuning") or {}).get("task")))
-    return None if task is None else isinstance(task.inputs, Pair)
-
-
 def model_facts(predictor: Predictor, limits: Limits) -> dict[str, Any]:
     """Properties of the model for clients; without its path on this machine."""
     labelled = {CLASSIFYING, SCORING, TAGGING} & set(predictor.abilities)
@@ -461,7 +446,7 @@ def model_facts(predictor: Predictor, limits: Limits) -> dict[str, Any]:
         "name": name_of(Path(predictor.name)),
         "addresses": addresses_of(predictor),
         "labels": predictor.labels if labelled else [],
-        "pairs": reads_pairs(predictor),
+        "pairs": predictor.reads_pairs,
         "problem_type": predictor.extra.get("problem_type"),
         "device": str(predictor.device),
         "limits": asdict(limits),

@@ -79,6 +79,7 @@ def test_runs_with_equal_names_get_longer_ones(make_run):
         (["{folder}/empty"], 66, "has recorded no update yet"),
         (["{folder}/run", "{folder}/run"], 2, "a run is named twice"),
         (["{folder}/run", "--output", "{folder}/curves.pdf"], 2, "must end in .png"),
+        (["{folder}/run", "--output", "{folder}/a.png", "--csv", "{folder}/a.png"], 2, "is the file of the picture"),
         (["{folder}/damaged"], 65, "journal.jsonl:1: is not JSON"),
         ([], 2, "albert plot"),
     ],

@@ -201,6 +201,8 @@ def test_pieces_beyond_the_tokenizer_are_never_offered(opened, config):
     with torch.no_grad():
         model.predictions.bias[config.vocab_size :] = 100.0
     assert len(opened(model).fill_mask("the [MASK]", top_k=1000)) == config.vocab_size
+    with pytest.raises(UsageError, match="top_k: is 0, at least 1"):
+        opened(model).fill_mask("the [MASK]", top_k=0)
 
 
 def test_words_are_tagged_as_by_the_pipeline(saved):

@@ -199,7 +199,7 @@ def plot(args: Plot) -> None:
     """Run `albert plot`."""
     if len({run.resolve() for run in args.runs}) < len(args.runs):
         raise UsageError("albert plot", "a run is named twice")
-    check_png("--output", args.output)
+    check_png("--output", args.output, args.csv)
     curves = load_command("albert.experiments.curves")
     runs = curves.read_runs(args.runs)
     curves.draw_runs(runs, args.output, args.against)

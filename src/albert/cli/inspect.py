@@ -209,7 +209,7 @@ def _score(figure: Figure) -> str | Text:
 
 def layers(args: AnalyzeLayers) -> None:
     """Run `albert analyze layers`."""
-    check_png("--output", args.output)
+    check_png("--output", args.output, args.csv)
     check_at_least(args, 1, "passages", "words")
     texts = (
         read_corpus([Path(path) for path in args.text])

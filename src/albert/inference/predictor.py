@@ -42,6 +42,11 @@ def check_pooling(pooling: str) -> None:
         raise UsageError(f"pooling {pooling!r}", "unknown", f"use {' or '.join(get_args(Pooling))}")
 
 
+def _check_top_k(top_k: int) -> None:
+    if top_k < 1:
+        raise UsageError("top_k", f"is {top_k}, at least 1 is needed")
+
+
 HALF_WEIGHT_AT = 1e-3
 """The probability of a piece that gets weight 1/2 (rarest: 1); Arora et al. use 1e-3 to 1e-4."""
 SPECIAL_WEIGHT = 1e-6
@@ -231,6 +236,7 @@ class Predictor:
         """
         self._require(ANSWERING)
         tasks.check_pairs("contexts", contexts, "questions", questions)
+        _check_top_k(top_k)
         return tasks.find_answers(self._network, questions, contexts, top_k, self._null_threshold)
 
     def tag(self, text: str) -> list[tasks.Prediction]:
@@ -290,6 +296,7 @@ class Predictor:
         """
         self._require(FILLING)
         tasks.check_texts("texts", texts)
+        _check_top_k(top_k)
         return tasks.fill_masks(self._network, texts, top_k)
 
     def order(self, first: str, second: str) -> tasks.Prediction:

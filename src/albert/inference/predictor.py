@@ -176,7 +176,7 @@ class Predictor:
         self._require(*(TAGGING,) if TAGGING in self.abilities else (CLASSIFYING, SCORING))
         return model_directory.label_names(self.extra, self._network.model.model.classifier.out_features)
 
-    @cached_property
+    @property
     def reads_pairs(self) -> bool | None:
         """Whether the model was fine-tuned on pairs of texts; None if unknown."""
         if isinstance(self.network, AlbertForPairClassification):

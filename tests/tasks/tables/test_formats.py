@@ -40,6 +40,14 @@ def test_json_lines_round_trip(rows, tmp_path_factory):
     assert [(row.fields["review"], int(row.fields["stars"])) for row in read_table(path).rows] == rows
 
 
+@pytest.mark.parametrize("name", ["x.csv", "x.tsv", "x.jsonl"])
+def test_empty_lines_are_skipped(name, tmp_path):
+    lines = {"x.csv": ["a,b", "1,2", "3,4"], "x.tsv": ["a\tb", "1\t2", "3\t4"]}
+    lines["x.jsonl"] = ['{"a": 1, "b": 2}', '{"a": 3, "b": 4}']
+    (tmp_path / name).write_text("\n\n".join(lines[name]) + "\n\n")
+    assert [(row.fields["a"], row.fields["b"]) for row in read_table(tmp_path / name).rows] == [("1", "2"), ("3", "4")]
+
+
 VALUE = st.one_of(TEXT, st.integers(-(2**40), 2**40), st.booleans(), st.lists(TEXT, max_size=3))
 
 

@@ -115,16 +115,16 @@ def prepare(
         remove_leftovers(output.parent)
     if os.path.lexists(output) and not (replace or append):
         raise CannotCreate(output, "exists already", "choose another name, or remove it first")
-    base = [load_part(output)] if append else []
     files, ignored, repeated = find_corpus_files(corpus_paths)
     units = runs(files, lambda file: file.size, settings.unit_bytes)
     libraries = _libraries(settings)
-    for part in base:  # before all work
-        added = _describe(settings, libraries, tokenizer, [], PreparationReport())
-        _refuse_incompatible(part, CorpusPart(added, corpus_paths[0], {}))
     work = output.parent / f"{output.name}.unfinished"
     with locked(work, "this preparation") as release:
         try:
+            base = [load_part(output)] if append else []  # under the lock: another process may have added to it
+            for part in base:  # before all work
+                added = _describe(settings, libraries, tokenizer, [], PreparationReport())
+                _refuse_incompatible(part, CorpusPart(added, corpus_paths[0], {}))
             _write_plan(work, settings, tokenizer, libraries)
             jobs = [UnitJob(number, tuple(unit), settings, tokenizer, work) for number, unit in enumerate(units)]
             shards_found = len(list((work / RESULTS).glob("*-*.json")))

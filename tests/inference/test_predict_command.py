@@ -68,7 +68,7 @@ def test_masks_are_filled(saved, capsys):
         (["--pair", "a", "--fill-mask", "b"], "--pair: requires --classify"),
         (["--output", "a", "--classify", "b"], "--output: requires --input"),
         (["--input", "a.jsonl", "--output", "b.tsv"], "b.tsv: unknown kind of output; use .jsonl, .csv"),
-        (["--classify", "a", "--task", "tag"], "--task: requires --input"),
+        (["--classify", "a", "--top-k", "3"], "--top-k: requires --fill-mask or --question or --input"),
         (["--tag", "a", "--text-field", "b"], "--text-field: requires --input, not --tag"),
         (["--classify", "a", "--normalize"], "--normalize: requires --input, not --classify"),
         (["--input", "a.jsonl", "--options-field"], "names no field"),

@@ -132,8 +132,8 @@ def _check(options: Predict) -> None:
         inputs = "--fill-mask, --order, --classify, --tag, --question with --context, --choose with --context, --input"
         raise UsageError("albert predict", why, f"give one of {inputs}")
     (flag,) = flags
-    required = {"pair": ("--classify",), "context": ("--question", "--choose")}
-    required |= dict.fromkeys(_OF_FILES, ("--input",))
+    required = dict.fromkeys(_OF_FILES, ("--input",)) | {"top_k": ("--fill-mask", "--question", "--input")}
+    required |= {"pair": ("--classify",), "context": ("--question", "--choose")}
     for name, others in required.items():
         if flag not in others and (given := flags_set(options, name)):
             raise UsageError(given[0], f"requires {' or '.join(others)}, not {flag}")

@@ -1,6 +1,5 @@
 """Workers that share the work of an update: the same sums in a fixed order, and no thread left behind."""
 
-import os
 import signal
 import threading
 import time
@@ -137,7 +136,7 @@ def test_an_interrupt_waits_for_running_work_and_starts_no_more(workers, request
     def work(number):
         began.append(number)
         if number == 1:
-            os.kill(os.getpid(), signal.SIGINT)
+            signal.pthread_kill(threading.get_ident(), signal.SIGINT)  # this thread receives it, not the waiting one
             time.sleep(0.2)
         time.sleep(0.1)
         ended.append(number)

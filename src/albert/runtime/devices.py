@@ -394,7 +394,8 @@ def parallel_map(work: Callable[[Item], Result], items: Sequence[Item]) -> list[
     pool = _pool(workers)
     futures = [pool.submit(copy_context().run, run_worker) for _ in range(min(workers, len(items)))]
     try:
-        wait(futures)
+        while wait(futures, timeout=0.1).not_done:  # in pieces: a signal that another thread receives ends no wait
+            pass
     finally:  # also when a signal interrupts the waiting: no worker may go on after this function has ended
         stop.set()
         wait(futures)
@@ -405,12 +406,7 @@ def parallel_map(work: Callable[[Item], Result], items: Sequence[Item]) -> list[
 
 def in_one_thread(work: Callable[[], Result]) -> Result:
     """`work()`, computed by a worker thread with one thread of torch."""
-    future = _pool(torch.get_num_threads()).submit(copy_context().run, work)
-    try:
-        wait([future])
-    finally:  # as `parallel_map`
-        wait([future])
-    return future.result()
+    return parallel_map(lambda _: work(), [None])[0]
 
 
 @lru_cache(maxsize=1)

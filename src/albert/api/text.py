@@ -8,6 +8,7 @@ from pathlib import Path
 
 from albert.api.functions import Shown
 from albert.api.options import Prepare, TrainTokenizer
+from albert.runtime.errors import UsageError
 from albert.runtime.files import new_directory
 from albert.runtime.json_files import common_fields
 from albert.runtime.progress import progress
@@ -126,6 +127,8 @@ def _ratio(part: int, whole: int, form: str) -> str:
 
 def run_prepare(options: Prepare) -> PrepareResult:
     """Run `albert.prepare` or `albert prepare`; for the errors see `albert.text.prepare.prepare`."""
+    if options.append and options.replace:
+        raise UsageError("--append", "and --replace contradict each other", "give one of them")
     tokenizer = load_tokenizer(options.tokenizer)
     settings = PreparationSettings(
         **(common_fields(PreparationSettings, options) | options.reading),

@@ -452,6 +452,7 @@ def best_threshold(examples: Sequence[Example], answers: Sequence[Answers], chos
 _WARNINGS = {
     "unlabelled": "examples without a label: nothing is scored",
     "broken_lines": "broken lines of the file left out",
+    "questions_of_another_level": "questions of another level left out",
     "truncated": "examples cut to the maximum length",
     "passages_truncated": "questions whose passage was cut",
     "questions_truncated": "questions cut",

@@ -3,6 +3,7 @@
 Files are `RACE/{train,dev,test}/{middle,high}/*.txt`, each with one JSON object, or `all.txt` with one object per line
 if the files of a folder were merged as in the reference."""
 
+from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache, partial
 from pathlib import Path
@@ -23,7 +24,8 @@ _LEVELS = ("middle", "high")
 
 
 def read_passages(path: Path, split: str, levels: Sequence[str]) -> Rows:
-    """Every question of a split, level by level, passages by name; identified by its passage and number.
+    """Every question of a split, level by level, passages by name; identified by its passage and number. Of a file,
+    questions of another level are left out and counted.
 
     Args:
         path: the folder of the split, or a file with one JSON object per line.
@@ -31,6 +33,7 @@ def read_passages(path: Path, split: str, levels: Sequence[str]) -> Rows:
     files = [path] if path.is_file() else [file for level in levels for file in _files_of_level(path / level)]
     rows: list[Row] = []
     passages: dict[str, str] = {}
+    left_out: Counter[str] = Counter()
     for file in files:
         for record in read_records(input_file(file, "JSON lines")):  # skips blank lines at the end
             name, questions = _questions(record.fields, record.where)
@@ -38,10 +41,12 @@ def read_passages(path: Path, split: str, levels: Sequence[str]) -> Rows:
                 remedy = f"the first is at {passages[name]}"
                 raise DamagedData(record.where, f"a second passage is called {name!r}", remedy)
             passages[name] = record.where
-            rows += questions
+            wanted = [row for row in questions if row.group in levels or row.group not in _LEVELS]
+            rows += wanted
+            left_out["questions_of_another_level"] += len(questions) - len(wanted)
     if not rows:
-        raise MissingInput(path, "holds no question")
-    return Rows(rows, {"rows": len(rows), "passages": len(passages)})
+        raise MissingInput(path, f"holds no question of level {' or '.join(levels)}")
+    return Rows(rows, {"rows": len(rows), "passages": len(passages), **+left_out})
 
 
 def _files_of_level(folder: Path) -> list[Path]:
@@ -56,14 +61,10 @@ def _questions(passage: dict[str, Any], where: str) -> tuple[str, list[Row]]:
     def get(key: str, kind: type) -> Any:
         return json_entry(passage, key, kind, where, "RACE")
 
-    name, article, lists = (
-        get("id", str),
-        get("article", str),
-        [get(k, list) for k in ("questions", "options", "answers")],
-    )
+    name, article = get("id", str), get("article", str)
+    lists = [get(key, list) for key in ("questions", "options", "answers")]
     if len({len(each) for each in lists}) > 1:
-        why = "has {} questions, {} lists of options and {} answers".format(*map(len, lists))
-        raise DamagedData(where, why)
+        raise DamagedData(where, "has {} questions, {} lists of options and {} answers".format(*map(len, lists)))
     level = next((level for level in _LEVELS if name.startswith(level)), str(passage.get("level") or ""))
     rows = []
     for number, (question, options, answer) in enumerate(zip(*lists, strict=True)):

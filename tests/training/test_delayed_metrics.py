@@ -17,14 +17,14 @@ from tests.training.conftest import (
 
 from albert.runtime.errors import Diverged
 from albert.runtime.json_files import read_journal
+from albert.training.logging import MACHINE_METRICS
 from albert.training.run_folder import RunFolder, Stopped
 
 DELAYED = {"delay_metrics": True}
 
 
 def journal_metrics(run: RunFolder) -> list[dict]:
-    of_the_machine = ("time", "seconds", "tokens_per_second", "matmul_share", "peak_memory_bytes")
-    others = (*of_the_machine, "event", "now", "changes", "why")
+    others = (*MACHINE_METRICS, "event", "now", "changes", "why")
     return [{key: value for key, value in r.items() if key not in others} for r in read_journal(run.journal_path)]
 
 

@@ -71,12 +71,8 @@ def _questions(passage: dict[str, Any], where: str) -> tuple[str, list[Row]]:
         subject = f"{where}: question {number}"
         if not isinstance(options, list) or len(options) != len(_OPTIONS):
             raise DamagedData(subject, f"does not have {len(_OPTIONS)} options")
-        fields = {
-            "article": article,
-            "question": question,
-            "answer": answer,
-            **dict(zip(_OPTIONS, options, strict=True)),
-        }
+        fields = {"article": article, "question": question, "answer": answer}
+        fields |= zip(_OPTIONS, options, strict=True)
         if wrong := [key for key, value in fields.items() if not isinstance(value, str)]:
             raise DamagedData(subject, f"{wrong[0]} is not a text", "expected RACE's JSON layout")
         rows.append(Row(f"{name}-{number}", subject, fields, group=level))

@@ -22,6 +22,9 @@ from albert.training.update import Batch, Reaction
 # --------------------------------------------------------------------------------------------------------------------
 # Metrics of a run: the journal, TensorBoard and other loggers.
 
+MACHINE_METRICS = ("time", "seconds", "tokens_per_second", "matmul_share", "peak_memory_bytes")
+"""Journal fields that differ between two runs of the same steps."""
+
 
 @runtime_checkable
 class Logger(Protocol):

@@ -394,7 +394,7 @@ def parallel_map(work: Callable[[Item], Result], items: Sequence[Item]) -> list[
     pool = _pool(workers)
     futures = [pool.submit(copy_context().run, run_worker) for _ in range(min(workers, len(items)))]
     try:
-        while wait(futures, timeout=0.1).not_done:  # in pieces: a signal that another thread receives ends no wait
+        while wait(futures, timeout=0.1).not_done:  # in pieces: a signal to another thread does not end a wait
             pass
     finally:  # also when a signal interrupts the waiting: no worker may go on after this function has ended
         stop.set()

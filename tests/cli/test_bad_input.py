@@ -330,7 +330,7 @@ CASES: dict[str, list[tuple]] = {
         ("sst-2", 2, "--model: is missing; it is a model directory, a run that made one, or a Hub id; see albert "),
     ],
     GLUE: [
-        ("", 66, r"{here}: has no train\.tsv; expected {here}/SST-2/train\.tsv or"),
+        ("", 66, r"{here}: has no train\.tsv; expected .*SST-2/train\.tsv or"),
         ("--seeds 0", 78, "seeds: are 0"),
         ("--seeds 2", 73, "{here}/out: holds one run", {"out/recipe.json": "{}"}),
         ("--span-head joint", 2, "--span-head: requires a task whose answers"),

@@ -79,7 +79,7 @@ def test_written_texts_are_read(reader, kind, ending, texts):
         st.lists(st.text(alphabet="ab é", min_size=1).filter(str.strip), min_size=1, max_size=3), max_size=4
     ),
     end=st.sampled_from(["\n", "\r\n", "\r"]),
-    blank=st.sampled_from(["", "  "]),
+    blank=st.sampled_from(["", "  ", "\u3000\u00a0"]),
 )
 def test_blocks_between_blank_lines_and_lines_are_documents(reader, blocks, end, blank):
     text = f"{end}{blank}{end}".join(end.join(block) for block in blocks)

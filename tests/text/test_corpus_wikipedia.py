@@ -82,6 +82,7 @@ def test_multistream_dump_is_read(tmp_path):
         ("Ada ({{IPA|x}}) lived&nbsp;well &amp; long.", "Ada lived well & long."),
         ("{{Infobox|name={{nested|a}}}}\nProse.", "Prose."),
         ("[[File:A.jpg|thumb|A [[photo]]]]\n[[Category:B]]\n[[fr:C]]\n[[zh-min-nan:D]]\nProse.", "Prose."),
+        ("In [[CSI: Miami]], [[War: A Story|a story]] and [[de:Haus]].", "In CSI: Miami, a story and ."),
         ("See [[:Category:B]] and [[wikt:word|a word]].", "See Category:B and a word."),
         ("{| class=wikitable\n! head\n|-\n| cell\n|}\nProse.", "Prose."),
         ("<gallery>\nFile:A.jpg|A\n</gallery><math>x^2</math>Prose.<!-- no -->", "Prose."),

@@ -10,6 +10,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from tests.text.helpers import directory_content, preparation_command, write_jso
 from albert.cli.main import run
 from albert.runtime.errors import CannotCreate, DamagedData, InvalidConfiguration, MissingInput, OutOfResources
 from albert.runtime.files import new_directory
+from albert.runtime.json_files import save_json
 from albert.runtime.manifest import verify_directory
 from albert.text import prepare as prepare_module
 from albert.text import shards
@@ -292,9 +294,44 @@ def test_document_with_the_lowest_key_is_held_out_of_few(tokenizer, tmp_path, wo
     assert sum(counts.bytes for counts in report.splits.values()) == report.bytes_in
     none = prepare([path], tokenizer, tmp_path / "none", PreparationSettings(held_out=0.0), workers=1)
     assert none.splits["held_out"].documents == 0 and not none.held_out_fallback
-    more = write_jsonl(tmp_path / "more.jsonl", ["Eight is more. Nine is enough.", "Ten left. Eleven stayed."])
+    more = write_jsonl(tmp_path / "more.jsonl", ["Eight is more. Nine is enough.", "Ten left. Eleven stayed.", lowest])
     report = prepare([more], tokenizer, tmp_path / "data", settings, workers=1, append=True)
     assert report.splits["train"].documents == 2 and not report.held_out_fallback
+    assert report.splits["held_out"].documents == 1, "an equal text is in the same split"
+
+
+def test_interrupted_choice_of_the_held_out_document_resumes(tokenizer, tmp_path, monkeypatch):
+    path, settings = write_jsonl(tmp_path / "raw.jsonl", [*FEW, *FEW]), PreparationSettings(shard_bytes=10)
+    prepare([path], tokenizer, tmp_path / "whole", settings, workers=1)
+
+    def save_and_stop(path, value):
+        save_json(path, value)
+        if path.parent.name == "results":  # a shard that was encoded again
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(prepare_module, "save_json", save_and_stop)
+        prepare([path], tokenizer, tmp_path / "data", settings, workers=1)
+    assert prepare([path], tokenizer, tmp_path / "data", settings, workers=1).held_out_fallback == "document"
+    assert directory_content(tmp_path / "data") == directory_content(tmp_path / "whole")
+
+
+def test_share_that_leaves_nothing_for_training_is_refused(tokenizer, tmp_path):
+    path = write_jsonl(tmp_path / "raw.jsonl", FEW)
+    with pytest.raises(InvalidConfiguration, match="held-out share: 0.999999 leaves none of 3 documents for training"):
+        prepare([path], tokenizer, tmp_path / "data", PreparationSettings(held_out=0.999999), workers=1)
+    assert sorted(tmp_path.iterdir()) == [path]
+
+
+def test_script_prepares_with_several_processes_without_a_guard(tokenizer_directory, tmp_path):
+    """The processes do not run the script, which would prepare again in each."""
+    paths = write_jsonl(tmp_path / "raw.jsonl", FEW), tokenizer_directory, tmp_path / "data"
+    corpus, tokenizer, output = map(str, paths)
+    call = f"albert.prepare({corpus!r}, tokenizer={tokenizer!r}, output={output!r}, workers=2, shard_megabytes=1e-5)"
+    (tmp_path / "script.py").write_text(f"import albert\n{call}\nprint('done', __file__)\n")
+    command = [sys.executable, str(tmp_path / "script.py")]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert done.stdout.splitlines()[-1] == f"done {tmp_path / 'script.py'}"
 
 
 def test_last_sentences_of_a_single_document_are_held_out(tokenizer, tmp_path):
@@ -306,8 +343,8 @@ def test_last_sentences_of_a_single_document_are_held_out(tokenizer, tmp_path):
     assert read_documents(TokenCorpus.open(tmp_path / "data", "train")) == [sentences[:3]]
     assert read_documents(TokenCorpus.open(tmp_path / "data", "held_out")) == [sentences[3:]]
     assert sum(counts.bytes for counts in report.splits.values()) == report.bytes_in
-    report = prepare([path], tokenizer, tmp_path / "half", PreparationSettings(held_out=0.9), workers=1)
-    assert report.splits["train"].sentences in (0, 3)
+    report = prepare([path], tokenizer, tmp_path / "half", PreparationSettings(held_out=0.999999), workers=1)
+    assert report.splits["train"].sentences == 3 and report.held_out_fallback == "sentences"
 
 
 @pytest.mark.parametrize("texts", [["A single sentence."], ["Equal texts. Are one."] * 3])

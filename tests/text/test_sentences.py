@@ -53,11 +53,14 @@ def test_hard_wrapped_lines_are_joined(prose, width):
     wrapped = "\n\n".join(textwrap.fill(text, width, break_on_hyphens=False) for text in paragraphs)
     assert split_paragraphs(wrapped) == paragraphs
     assert split_paragraphs(wrapped.replace("\n", "\r\n")) == paragraphs
+    chinese = "他说今天的天气很好我们一起去公园散步吧" * 20
+    assert split_paragraphs(textwrap.fill(chinese, width)) == [chinese]
 
 
 def test_lines_of_paragraphs_sentences_and_verses_are_not_joined(documents, prose):
     verses = ["The woods are lovely, dark and deep,", "But I have promises to keep,", "And miles to go before I sleep,"]
-    for lines in (*(document.split("\n") for document in documents), split_sentences(prose), [*verses, "And so"]):
+    chat = ["他说今天的天气很好我们一起去公园散步吧"[: 14 + n % 5] for n in range(12)]
+    for lines in (*(document.split("\n") for document in documents), split_sentences(prose), [*verses, "And so"], chat):
         assert split_paragraphs("\n".join(lines)) == lines
 
 
@@ -92,6 +95,7 @@ def test_sentencex_gets_windows_of_long_text(unit, monkeypatch):
         ("en", ["(He left. She stayed.) Then it ended.", "See Fig. 3 below.", "It rained… Then it stopped."]),
         ("de", ["Das ist z. B. gut.", "Am 3. Oktober kam Dr. Müller.", "Er sagte: „Komm her. Sofort!“ und ging."]),
         ("de-AT", ["Das ist z. B. gut.", "Am 3. Oktober kam Dr. Müller."]),
+        ("de_at", ["Das ist z. B. gut.", "Am 3. Oktober kam Dr. Müller."]),
         ("de_DE", ["Das ist z. B. gut.", "Am 3. Oktober kam Dr. Müller."]),
         ("fr", ["Est-ce vrai ?", "Oui.", "« Venez ici ! » dit-il.", "Puis il part."]),
         ("es", ["¿Qué hora es?", "¡Vamos!", "El Sr. López llegó.", "Adiós."]),

@@ -13,7 +13,7 @@ from albert.runtime.files import new_directory
 from albert.runtime.json_files import common_fields
 from albert.runtime.progress import progress
 from albert.text.corpus import find_corpus_files, read_corpus
-from albert.text.executors import PreparationSettings
+from albert.text.executors import PreparationSettings, SlurmSettings
 from albert.text.prepare import PreparationEstimate, PreparationReport, estimate_preparation, prepare
 from albert.text.readers import CorpusReport, Reading
 from albert.text.sentencepiece import (
@@ -129,6 +129,8 @@ def run_prepare(options: Prepare) -> PrepareResult:
     """Run `albert.prepare` or `albert prepare`; for the errors see `albert.text.prepare.prepare`."""
     if options.append and options.replace:
         raise UsageError("--append", "and --replace contradict each other", "give one of them")
+    if options.slurm != SlurmSettings() and options.engine != "slurm":
+        raise UsageError("--partition, --time, --memory-gb", "require --engine slurm", "add it, or leave them out")
     tokenizer = load_tokenizer(options.tokenizer)
     settings = PreparationSettings(
         **(common_fields(PreparationSettings, options) | options.reading),

@@ -224,6 +224,9 @@ def pretrain(
                     save_json(run.start_path, start)
                 check_and_save_corpora(run, corpora)
                 check_and_save_recipe(run, recipe)
+                if len({(corpus.description.held_out_share, corpus.description.seed) for corpus in corpora}) > 1:
+                    what = "the corpora hold out documents by different shares or seeds"
+                    print(f"albert: note: {what}: a text in both may be trained on and evaluated", file=sys.stderr)
                 if recipe.sequences.keep_pairs:
                     cut = tokens_cut(corpora, recipe.sequences, recipe.seed)
                     print(f"albert: note: sequences.keep_pairs: {cut.name}: {cut.seen:.1%}", file=sys.stderr)

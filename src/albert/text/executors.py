@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -81,6 +82,7 @@ class PreparationSettings(Reading):
     Attributes:
         held_out: share of documents for evaluation. Unless it is 0, at least one document, or the last sentences of a
             single one, are held out.
+        also_held_out: keys of documents that are held out although they are beyond the share (see `held_out_key`).
         seed: of the choice of held-out documents.
         language: of the sentence splitter.
         as_lines: whether every line is a sentence.
@@ -90,6 +92,7 @@ class PreparationSettings(Reading):
     """
 
     held_out: float = 0.01
+    also_held_out: tuple[int, ...] = ()
     seed: int = 0
     language: str = "en"
     as_lines: bool = False
@@ -263,7 +266,8 @@ class ShardResult:
 
     Attributes:
         files: by their names in the directory, all flushed to the disk.
-        lowest_key, highest_key: of the documents for training (see `held_out_key`).
+        documents, within_share: all with a token, and those that the share holds out.
+        lowest_key, highest_key: of the documents beyond the share (see `held_out_key`).
     """
 
     name: str
@@ -273,6 +277,8 @@ class ShardResult:
     bytes_dropped: int = 0
     sentences_dropped: int = 0
     files: dict[str, FileSum] = field(default_factory=dict)
+    documents: int = 0
+    within_share: int = 0
     lowest_key: int = KEY_RANGE
     highest_key: int = -1
 
@@ -292,11 +298,10 @@ def is_held_out(key: int, share: float) -> bool:
     return key < share * float(KEY_RANGE)
 
 
-def encode_shard(batch: Batch, also_held_out: int | None = None, divided: bool = False) -> ShardResult:
+def encode_shard(batch: Batch, divided: bool = False) -> ShardResult:
     """Split, encode and write the documents of one shard into `batch.directory`.
 
     Args:
-        also_held_out: the key of a document that is held out although it is beyond the share.
         divided: hold out the last sentences of every document: the share, at least two, at most half.
     """
     tokenizer, settings, result = batch.tokenizer, batch.settings, ShardResult(batch.name, batch.digest)
@@ -311,20 +316,23 @@ def encode_shard(batch: Batch, also_held_out: int | None = None, divided: bool =
             result.documents_dropped += 1
             result.bytes_dropped += size
             continue
+        result.documents += 1
         key = held_out_key(text, settings.seed)
+        if within := is_held_out(key, settings.held_out):
+            result.within_share += 1
+        else:
+            result.lowest_key, result.highest_key = min(result.lowest_key, key), max(result.highest_key, key)
         half = len(filled) // 2 if divided else 0
         n_last = max(min(2, half), min(round(settings.held_out * len(filled)), half))
-        if is_held_out(key, settings.held_out) or key == also_held_out:
-            documents["held_out"].append((tokens, filled, size))
-        elif n_last:
+        if n_last:
             tokens_before = int(filled[:-n_last].sum())
             first = int(np.flatnonzero(lengths > 0)[-n_last])
             last_bytes = sum(map(utf8_length, sentences[first:]))
             documents["train"].append((tokens[:tokens_before], filled[:-n_last], size - last_bytes))
             documents["held_out"].append((tokens[tokens_before:], filled[-n_last:], last_bytes))
         else:
-            result.lowest_key, result.highest_key = min(result.lowest_key, key), max(result.highest_key, key)
-            documents["train"].append((tokens, filled, size))
+            split = "held_out" if not divided and (within or key in settings.also_held_out) else "train"
+            documents[split].append((tokens, filled, size))
     for split in filter(documents.get, SPLITS):
         tokens, lengths, sizes = zip(*documents[split], strict=True)
         arrays = {
@@ -366,7 +374,8 @@ def map_in_order(work: Callable[[Job], Result], jobs: Iterable[Job], workers: in
     pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), initializer=_exit_with_parent)
     try:
         for job in jobs:
-            waiting.append(pool.submit(work, job))
+            with _hidden_script():
+                waiting.append(pool.submit(work, job))
             if len(waiting) >= 2 * workers:  # each process has one job and one to go on with
                 yield waiting.popleft().result()
         while waiting:
@@ -382,6 +391,18 @@ def map_in_order(work: Callable[[Job], Result], jobs: Iterable[Job], workers: in
         if sys.version_info < (3, 11, 5):  # else it waits for jobs to be written to dead processes (gh-94777)
             pool._call_queue._reader.close()  # type: ignore[attr-defined]
         pool.shutdown(wait=True, cancel_futures=True)
+
+
+@contextmanager
+def _hidden_script() -> Iterator[None]:
+    """Processes started here do not run the user's script again, as they do to find its functions."""
+    main = vars(sys.modules["__main__"])
+    hidden = {name: main.pop(name) for name in ("__file__", "__spec__") if name in main}
+    main["__spec__"] = None
+    try:
+        yield
+    finally:
+        main.update(hidden)
 
 
 def _exit_with_parent() -> None:

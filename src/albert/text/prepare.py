@@ -3,13 +3,14 @@
 The result does not depend on the number of workers. A stopped preparation resumes: finished parts are in
 OUTPUT.unfinished until the corpus is complete."""
 
+import dataclasses
 import errno
 import itertools
 import os
 import shutil
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from typing import Literal
@@ -59,6 +60,7 @@ from albert.text.tokenizer import Tokenizer
 from albert.text.tokenizer_loading import load_tokenizer
 
 NO_TOKENS = "no tokens"
+Fallback = Literal["", "document", "sentences"]
 
 
 @dataclass
@@ -77,7 +79,7 @@ class PreparationReport(CorpusReport):
     seconds: float = 0.0
     workers: int = 1
     shards_found: int = 0
-    held_out_fallback: Literal["", "document", "sentences"] = ""
+    held_out_fallback: Fallback = ""
 
 
 def prepare(
@@ -125,16 +127,23 @@ def prepare(
             for part in base:  # before all work
                 added = _describe(settings, libraries, tokenizer, [], PreparationReport())
                 _refuse_incompatible(part, CorpusPart(added, corpus_paths[0], {}))
+                settings = dataclasses.replace(settings, also_held_out=part.description.also_held_out)
             _write_plan(work, settings, tokenizer, libraries)
             jobs = [UnitJob(number, tuple(unit), settings, tokenizer, work) for number, unit in enumerate(units)]
             shards_found = len(list((work / RESULTS).glob("*-*.json")))
             options = ExecutorOptions(workers, engine, slurm or SlurmSettings())
             jobs, duplicates = drop_duplicates(jobs, options)
             results = run_stage(ENCODING, jobs, options, "Preparing")
-            holds_out = any(part.description.counts["held_out"].documents for part in base)
-            fallback = "" if holds_out else _hold_out_at_least_one(jobs, results, settings)
+            fallback: Fallback = ""
+            if not any(part.description.counts["held_out"].documents for part in base):
+                fallback, settings = _hold_out_at_least_one(jobs, results, settings)
             report = _report(results, duplicates)
             report.refuse_empty(corpus_paths[0] if len(corpus_paths) == 1 else "corpus")
+            if not base and not report.splits["train"].documents:
+                remove_directory(work, release)
+                count = report.splits["held_out"].documents
+                why = f"{settings.held_out:g} leaves none of {count} documents for training"
+                raise InvalidConfiguration("held-out share", why, "take a smaller one, or another seed")
             report.files_ignored, report.files_repeated, report.workers = ignored, repeated, workers
             report.shards_found, report.held_out_fallback = shards_found, fallback
             sums = {name: file for result in results for shard in result.shards for name, file in shard.files.items()}
@@ -191,34 +200,33 @@ def _libraries(settings: PreparationSettings) -> dict[str, str]:
 
 def _hold_out_at_least_one(
     jobs: Sequence[UnitJob], results: Sequence[UnitResult], settings: PreparationSettings
-) -> Literal["", "document", "sentences"]:
-    """If nothing is held out, hold out the document with the lowest key, and return what is held out.
+) -> tuple[Fallback, PreparationSettings]:
+    """If the share holds out nothing, hold out the document with the lowest key; return what is held out.
 
     Of a single document, hold out the last sentences, if it has two; of equal documents, nothing. The shards with the
-    document are encoded again.
+    document are encoded again, also if an earlier call was stopped while it did so.
     """
     shards = [shard for result in results for shard in result.shards]
-    documents = sum(shard.splits["train"].documents for shard in shards)
-    if not settings.held_out or not documents or any(shard.splits["held_out"].documents for shard in shards):
-        return ""
+    documents, within = sum(shard.documents for shard in shards), sum(shard.within_share for shard in shards)
     lowest, highest = min(shard.lowest_key for shard in shards), max(shard.highest_key for shard in shards)
     divided = documents == 1
-    if lowest == highest and not divided:
-        return ""
-    affected = {shard.name for shard in shards if shard.lowest_key == lowest}
+    if not settings.held_out or not documents or (not divided and (within or lowest == highest)):
+        return "", settings
+    if not divided:
+        settings = dataclasses.replace(settings, also_held_out=(lowest,))
     replaced = {}
     for job, result in zip(jobs, results, strict=True):
-        if not any(shard.name in affected for shard in result.shards):
-            continue
-        for batch in batches(job, CorpusReport()):
+        affected = {shard.name for shard in result.shards if divided or shard.lowest_key == lowest}
+        for batch in batches(job, CorpusReport()) if affected else ():
             if batch.name in affected:
-                replaced[batch.name] = encode_shard(batch, None if divided else lowest, divided)
+                replaced[batch.name] = encode_shard(dataclasses.replace(batch, settings=settings), divided)
                 save_json(ENCODING.path(batch), replaced[batch.name])
-        result.shards = tuple(replaced.get(shard.name, shard) for shard in result.shards)
-        save_json(ENCODING.path(job), result)
+        if affected:
+            result.shards = tuple(replaced.get(shard.name, shard) for shard in result.shards)
+            save_json(ENCODING.path(job), result)
     if not any(shard.splits["held_out"].documents for shard in replaced.values()):
-        return ""
-    return "sentences" if divided else "document"
+        return "", settings
+    return ("sentences" if divided else "document"), settings
 
 
 def _report(results: Sequence[UnitResult], duplicates: Sequence[CorpusReport]) -> PreparationReport:
@@ -442,19 +450,20 @@ def _rename_shards(part: CorpusPart, used: set[str]) -> tuple[CorpusDescription,
             used.add(origins[origin])
         new_names[name] = f"{origins[origin]}+{rest}" if origins[origin] else rest
     shards = {
-        split: tuple(replace(shard, name=new_names[shard.name]) for shard in described)
+        split: tuple(dataclasses.replace(shard, name=new_names[shard.name]) for shard in described)
         for split, described in part.description.shards.items()
     }
-    renamed = replace(part.description, shards=shards)
+    renamed = dataclasses.replace(part.description, shards=shards)
     return renamed, dict(zip(_shard_files(part.description), _shard_files(renamed), strict=True))
 
 
 def _merge_descriptions(descriptions: Sequence[CorpusDescription]) -> CorpusDescription:
     names = ("documents_in", "bytes_in", "documents_dropped", "bytes_dropped", "noted", "sentences_dropped", "counts")
     languages = {language for each in descriptions for language in each.language.split("+")}
-    return replace(
+    return dataclasses.replace(
         descriptions[0],
         language="+".join(sorted(languages)),
+        also_held_out=tuple(sorted({key for each in descriptions for key in each.also_held_out})),
         **{name: sum_counts([getattr(each, name) for each in descriptions]) for name in (*names, "shards", "sources")},
     )
 

@@ -618,11 +618,15 @@ def _line_parts(content: BufferedIOBase, limit: int) -> Parts:
         continues = not is_end
 
 
+SHORT_LINE = 100
+"""Bytes of a line that is looked at for blanks beyond ASCII, such as U+3000."""
+
+
 def _block_parts(content: BufferedIOBase, limit: int) -> Parts:
     """Yield each run of lines that are not blank, and each blank line."""
     block, continues = bytearray(), False
     for data, _ in _parts_of_lines(content, limit):
-        blank = data.isspace()
+        blank = data.isspace() or (len(data) < SHORT_LINE and not data.decode("utf-8", "replace").strip())
         if block and (blank or len(block) + len(data) > limit):
             yield bytes(block), continues
             block, continues = bytearray(), not blank

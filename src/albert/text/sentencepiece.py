@@ -77,10 +77,12 @@ class VocabularySettings:
     as_lines: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("vocab_size", "maximum_bytes", "maximum_sentences"):
+        for name in ("vocab_size", "maximum_bytes"):
             if getattr(self, name) < 1:
                 raise InvalidConfiguration(name, f"{getattr(self, name)} is not positive")
-        if not 0.98 <= self.character_coverage <= 1:  # SentencePiece's own bounds
+        if self.maximum_sentences <= 100:  # SentencePiece's own bounds, here and below
+            raise InvalidConfiguration("sentences", f"{self.maximum_sentences} are too few, at least 101 are needed")
+        if not 0.98 <= self.character_coverage <= 1:
             why = f"{self.character_coverage} is not between 0.98 and 1"
             raise InvalidConfiguration("character_coverage", why)
         check_language(self.language)

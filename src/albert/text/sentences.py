@@ -13,7 +13,9 @@ from albert.text.normalization import REPLACEMENT_CHARACTER
 
 _RARE_LINE_BREAKS = "\r\v\f\x85\u2028\u2029"
 _LINE_BREAK = re.compile(f"\r\n|[\n{_RARE_LINE_BREAKS}]")
-_ENDS_A_SENTENCE = re.compile(r"[.!?:;…][\"'”’)\]]*$")
+_ENDS_A_SENTENCE = re.compile(r"[.!?:;…。！？：；؟۔।։][\"'”’)\]」』）》]*$")
+_WITHOUT_SPACES = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u9fff\uf900-\ufaff\uff00-\uffef]")
+"""Letters of scripts without spaces between words: Thai, Lao, Burmese, Khmer, Chinese, Japanese."""
 WIDEST_WRAPPING = 120
 FEWEST_WRAPPED_LINES = 3
 WRAPPED_SHARE = 0.8
@@ -23,7 +25,7 @@ def split_paragraphs(text: str) -> list[str]:
     """Return the paragraphs of a document, stripped, without empty ones.
 
     A blank line ends a paragraph. A single line break does too, unless the document is hard-wrapped (see
-    `is_hard_wrapped`): then the lines between blank lines are joined by blanks.
+    `is_hard_wrapped`): then the lines between blank lines are joined, by blanks where the script has them.
     """
     rare = any(character in text for character in _RARE_LINE_BREAKS)
     lines = _LINE_BREAK.split(text) if rare else text.split("\n")
@@ -36,16 +38,23 @@ def split_paragraphs(text: str) -> list[str]:
             blocks[-1].append(line)
         elif blocks[-1]:
             blocks.append([])
-    return [" ".join(block) for block in blocks if block]
+    return [_WRAP.sub(_joint, "\n".join(block)) for block in blocks if block]
+
+
+_WRAP = re.compile(r"(?<=(.))\n(?=(.))")
+
+
+def _joint(wrap: re.Match[str]) -> str:
+    return "" if _WITHOUT_SPACES.match(wrap[1]) and _WITHOUT_SPACES.match(wrap[2]) else " "
 
 
 def is_hard_wrapped(lines: list[str]) -> bool:
     """Return whether the line breaks of a document only keep its lines within a width.
 
-    In a wrapped paragraph every line but the last is full: the first word of the next line would make it longer than
-    the longest line. A document is hard-wrapped if no line has more than 120 characters, four fifths of its inner
-    lines (at least three) are full, and at most half of them end a sentence. Verses, lists, and one sentence or
-    paragraph per line fail one of these conditions.
+    In a wrapped paragraph every line but the last is full: the first word of the next line (the first letter, in a
+    script without spaces) would make it longer than the longest line. A document is hard-wrapped if no line has more
+    than 120 characters, four fifths of its inner lines (at least three) are full, and at most half of them end a
+    sentence. Verses, lists, and one sentence or paragraph per line fail one of these conditions.
     """
     width = max(map(len, lines), default=0)
     if not 20 <= width <= WIDEST_WRAPPING:
@@ -54,7 +63,8 @@ def is_hard_wrapped(lines: list[str]) -> bool:
     for line, following in pairwise(lines):
         if line and following:
             inner += 1
-            full += len(line) + 1 + len(following.split(maxsplit=1)[0]) > width
+            first = 1 if _WITHOUT_SPACES.match(following) else 1 + len(following.split(maxsplit=1)[0])
+            full += len(line) + first > width
             ended += _ENDS_A_SENTENCE.search(line) is not None
     return inner >= FEWEST_WRAPPED_LINES and full >= WRAPPED_SHARE * inner and ended <= inner / 2
 
@@ -90,7 +100,7 @@ def split_sentences(text: str, language: str = "en", as_lines: bool = False) -> 
         text = replace_surrogates(text)
     if as_lines:
         return [line for piece in _LINE.split(text) if (line := piece.strip())]
-    language = _REGION.sub("", language)  # sentencex takes English for "de-AT"
+    language = _REGION.sub("", language).replace("_", "-")  # sentencex takes English for "de-AT" and "de_at"
     return [
         part
         for paragraph in split_paragraphs(text)

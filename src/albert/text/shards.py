@@ -73,7 +73,9 @@ class ShardDescription:
 
 @dataclass(frozen=True)
 class CorpusDescription:
-    """`corpus.json`: how a prepared corpus was made, and what its shards hold; `noted` counts repairs while reading."""
+    """`corpus.json`: how a prepared corpus was made, and what its shards hold.
+
+    `noted` counts repairs while reading; `also_held_out` is that of `albert.text.executors.PreparationSettings`."""
 
     format: int
     tokenizer_fingerprint: str
@@ -92,6 +94,7 @@ class CorpusDescription:
     sources: tuple[SourceCounts, ...]
     versions: dict[str, str]
     noted: dict[str, int] = field(default_factory=dict)
+    also_held_out: tuple[int, ...] = ()
 
 
 def read_description(directory: Path) -> CorpusDescription:

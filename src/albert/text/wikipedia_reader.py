@@ -34,7 +34,8 @@ NON_PROSE_TAGS = re.compile(
 )
 BLOCK_TAGS = re.compile("blockquote|br|center|dd|div|dl|dt|hr|li|ol|p|poem|ul")
 FILES_AND_CATEGORIES: AbstractSet[str] = frozenset(("file", "image", "media", "category"))
-_LANGUAGE = re.compile(r"[a-z]{2,3}(-[a-z-]+)?|simple")
+_OTHER_WIKI = re.compile(r"([a-z]{2,3}(-[a-z-]+)?|simple):\S")
+"""As editors write links to other languages; "CSI: Miami" is an article."""
 _HEADING = "\x02"  # begins the line of a heading, before its level; no character of XML
 _LEFT_OVER = re.compile(
     r"__[A-Z]+__|'{2,}|</?(?:b|big|br|center|div|font|i|li|nowiki|p|ref|small|span|su[bp]|t[dhr]|u|ul)\b[^<>]*>"
@@ -72,7 +73,7 @@ def _render_node(node: Node, namespaces: AbstractSet[str]) -> str:
     if isinstance(node, Wikilink):
         title = str(node.title).strip()
         prefix = title.partition(":")[0].strip().lower() if ":" in title else ""
-        if prefix in namespaces or _LANGUAGE.fullmatch(prefix):
+        if prefix in namespaces or _OTHER_WIKI.match(title):
             return ""
         return _render(node.text, namespaces) if node.text is not None else title.removeprefix(":")
     if isinstance(node, ExternalLink):

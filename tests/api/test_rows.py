@@ -65,10 +65,13 @@ def test_rows_in_memory_give_the_weights_of_a_file(model, reviews, tmp_path):
 def test_missing_values_and_numpy_values_become_json():
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame({"text": ["a", None], "stars": [5, 4], "when": pandas.to_datetime(["2020-01-02"] * 2)})
-    lines = '{"text": "a", "stars": 5, "when": "2020-01-02 00:00:00"}\n{"stars": 4, "when": "2020-01-02 00:00:00"}\n'
+    when = '"when": "2020-01-02 00:00:00"}\n'
+    lines = f'{{"text": "a", "stars": 5, {when}{{"text": null, "stars": 4, {when}'
     assert rows_as_json_lines(frame, "train") == lines
+    with pytest.raises(albert.AlbertError, match="train: two columns have the same name"):
+        rows_as_json_lines(frame.rename(columns={"stars": "text"}), "train")
     rows = [{"text": "a", "tags": np.array(["b", "c"]), "score": np.float32(0.5), "none": np.float32("nan")}]
-    assert rows_as_json_lines(rows, "train") == '{"text": "a", "tags": ["b", "c"], "score": 0.5}\n'
+    assert rows_as_json_lines(rows, "train") == '{"text": "a", "tags": ["b", "c"], "score": 0.5, "none": null}\n'
 
 
 @pytest.mark.parametrize(
@@ -82,10 +85,12 @@ def test_missing_values_and_numpy_values_become_json():
         ({"output": None}, "output: is missing; give the run's directory, or statistics_only to see the rows first"),
         ({"train": []}, "train: has no rows"),
         (
-            {"train": [{"review": "a"}, {"review": {1}}]},
-            "train:2: has a value that cannot be written as JSON (set",
+            {"train": [{"review": "a"}, {"review": "b", "more": {1}}]},
+            "train:2: column 'more' cannot be written as JSON (set is neither text, number, truth value nor list); "
+            "drop the column if it is not used",
         ),
-        ({"train": [{"review": "a\ud83d"}]}, "train:1: has a value that cannot be written as JSON ('utf-8' codec"),
+        ({"train": [{"more": [np.nan]}]}, "train:1: column 'more' cannot be written as JSON (Out of range float"),
+        ({"train": [{"review": "a\ud83d"}]}, "train:1: column 'review' cannot be written as JSON ('utf-8' codec"),
         ({"train": "absent.csv"}, "absent.csv: No such file or directory"),
         ({"train": 5}, "train: is 5, not rows; give a file, a data frame, or a list of dicts"),
         ({"train": {"review": ["a"]}}, "train: is one dict, rows are a list of dicts; give a file, a data frame"),
@@ -122,28 +127,51 @@ def test_errors_of_a_loaded_model_are_one_line_without_inner_frames(call, messag
     assert inner_frames(caught.value) == ["errors.py"]
 
 
-def test_an_unknown_choice_is_one_line(model):
+WRONG = {
+    "albert.open_model(model, 'clasification')": "albert.open_model: kind: 'clasification' is not a choice",
+    "albert.open_model(model, 'classification', '2')": "num_labels: is '2', a new head has 1 to",
+    "albert.load(model, precision='fp8')": "precision: 'fp8' is not a choice; known: auto, fp32, bf16, int8",
+    "albert.load(model, depth='1')": "depth: is '1', the model has",
+    "albert.load(model, depth=1.0)": "depth: is 1.0, the model has",
+    "loaded.fill_mask('[MASK]', '5')": "top_k: is '5', a whole number of at least 1 is needed",
+    "loaded.fill_mask('[MASK]', 2.5)": "top_k: is 2.5, a whole number of at least 1 is needed",
+    "loaded.choose_batch(None, [['a', 'b']])": "contexts: is NoneType, a list of texts is expected",
+    "loaded.choose_batch(['a'], iter([['a', 'b']]))": "options: is list_iterator, a list of lists of texts is expected",
+    "loaded.tag_sentences(None)": "sentences: is NoneType, a list of lists of texts is expected",
+    "loaded.embed({'a': 1})": "texts: is dict, a list of texts is expected",
+    "albert.pack(loaded.tokenizer, [1])": "albert.pack: texts, number 1: is int, a text is expected",
+}
+
+
+def test_a_wrong_argument_is_one_line(model):
     """In a process without the type checks of the tests."""
     program = f"""
-import sys, albert
-for function, choice in ((albert.open_model, dict(kind="clasification")), (albert.load, dict(precision="fp8"))):
+import sys, albert, numpy
+model = {str(model)!r}
+loaded = albert.load(model)
+type(loaded)._require = lambda *abilities: None
+texts = numpy.array(["a film", "b"])
+assert albert.pack(loaded.tokenizer, texts, texts).lengths == albert.pack(loaded.tokenizer, [*texts], [*texts]).lengths
+for call in {[*WRONG]!r}:
     try:
-        function({str(model)!r}, **choice)
+        eval(call)
     except albert.AlbertError as error:
         sys.excepthook(type(error), error, error.__traceback__)
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True)
-    lines = [line for line in done.stderr.splitlines() if "is not a choice" in line]
-    assert lines[0].endswith("albert.open_model: kind: 'clasification' is not a choice; did you mean 'classification'?")
-    assert lines[1].endswith("precision: 'fp8' is not a choice; known: auto, fp32, bf16, int8")
+    errors = [line.split(": ", 1)[1] for line in done.stderr.splitlines() if line.startswith("albert.runtime.errors.")]
+    for line, message in zip(errors, WRONG.values(), strict=True):
+        assert line.startswith(message)
 
 
 def test_tokenizer_and_corpus_are_made_from_texts_in_memory(tmp_path):
     texts = [{"text": f"{row['review']}. It is long."} for row in make_reviews()]
     trained = albert.tokenizer.train(texts, output=tmp_path / "tokenizer", vocab_size=45)
     assert albert.tokenizer.load(trained.output).fingerprint == trained.tokenizer.fingerprint
-    prepared = albert.prepare(texts, tokenizer=trained.output, output=tmp_path / "corpus", workers=1)
-    assert prepared.report is not None and prepared.report.documents_in == 40
+    with_null = [*texts, {"text": None}]
+    prepared = albert.prepare(with_null, tokenizer=trained.output, output=tmp_path / "corpus", workers=1)
+    assert prepared.report is not None and prepared.report.documents_in == 41
+    assert prepared.report.dropped == {"null": 1}
     assert "documents" in repr(prepared) and "<table>" in prepared._repr_html_()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["corpus", "tokenizer"]
     planned = albert.prepare(texts, tokenizer=trained.output, output=tmp_path / "later", plan=True)

@@ -96,7 +96,7 @@ def test_existing_directory_is_not_overwritten(directory, config):
     with pytest.raises(CannotCreate):
         save_model_directory(directory, AlbertForPreTraining(config), None)
     assert (directory / "model.safetensors").read_bytes() == before
-    save_model_directory(directory, AlbertForPreTraining(config), None, replace=True)
+    save_model_directory(str(directory), AlbertForPreTraining(config), None, replace=True)
     verify_directory(directory)
 
 
@@ -119,8 +119,12 @@ def test_other_number_of_labels_needs_a_new_head(config, tmp_path):
     assert opened.loading_report.newly_initialised == ("classifier.weight", "classifier.bias")
     assert opened.loading_report.missing == ()
     assert torch.equal(opened.model.albert.pooler.weight, model.albert.pooler.weight)
-    new = open_model(tmp_path, "classification", num_labels=3, new_head=True).model
+    with torch.device("meta"):  # as torch.set_default_device
+        new = open_model(tmp_path, "classification", num_labels=3, new_head=True).model
     assert not torch.equal(new.classifier.weight, model.classifier.weight)
+    for labels in (0, -1, True):
+        with pytest.raises(InvalidConfiguration, match=f"num_labels: is {labels!r}, a new head has 1 to"):
+            open_model(tmp_path, "classification", num_labels=labels)
 
 
 def test_dropout_heads_and_depth_can_be_overridden(directory):

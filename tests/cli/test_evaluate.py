@@ -184,6 +184,21 @@ def test_a_model_with_a_foreign_tokenizer_is_refused(scene, changed, capsys):
 # Precisions.
 
 
+def test_outputs_replace_no_input_and_no_other_table(scene, tmp_path, capsys):
+    dev, other, depths = tmp_path / "dev.csv", tmp_path / "other.csv", ("--depth", "1", "2", "--curve")
+    shutil.copy(scene.tables / "dev.csv", dev)
+    other.write_text("a,b\n")
+    content = dev.read_bytes()
+    for flags in (("--predictions", dev), ("--results", dev), (*depths, tmp_path / "dev.png")):
+        assert run(on_table(scene, scene.classifier, "--dev", dev, *flags)) == 73
+        assert "dev.csv: is an input, which would be replaced" in capsys.readouterr().err
+    assert run(on_table(scene, scene.classifier, *depths, tmp_path / "other.png")) == 73
+    assert "other.csv: is another table, the curve's figures would replace it" in capsys.readouterr().err
+    assert dev.read_bytes() == content and other.read_text() == "a,b\n"
+    for _ in range(2):  # its own figures are replaced
+        assert run(on_table(scene, scene.classifier, *depths, tmp_path / "own.png")) == 0
+
+
 @pytest.mark.skipif(LACKS_INT8, reason="no 8-bit products on this processor")
 def test_one_table_compares_precisions(scene, tmp_path, capsys):
     results = tmp_path / "scores.json"

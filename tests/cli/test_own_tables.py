@@ -48,11 +48,22 @@ def test_a_run_saves_its_task_for_evaluation(scene, reviews, tmp_path, capsys):
     ]
     assert run(evaluate) == 0
     assert json.loads((tmp_path / "scores.json").read_text())["scores"] == report["scores"]
+    before = reviews.read_text()
+    assert run([*evaluate, "--predictions", str(reviews.parent / "run/../my.csv")]) == 73
+    assert "my.csv: is an input, which would be replaced" in capsys.readouterr().err and reviews.read_text() == before
     (tmp_path / "new.csv").write_text("text,stars\nit was good,1\nit was bad,2\n")
     assert run([*evaluate, "--dev", str(tmp_path / "new.csv"), "--text", "text"]) == 0
     assert json.loads((tmp_path / "scores.json").read_text())["counts"]["rows"] == 2
     assert run([*evaluate, "--dev", str(tmp_path / "new.csv")]) == 65
     assert "has no column 'review'" in capsys.readouterr().err
+
+
+def test_labels_that_all_differ_are_explained(scene, tmp_path, capsys):
+    (tmp_path / "t.csv").write_text("review,stars\n" + "".join(f'it was {n},"1,{n}"\n' for n in range(30)))
+    columns = ["--text", "review", "--label", "stars", "--model", str(scene.pretrained), "--statistics-only"]
+    assert run(["finetune", "--train", str(tmp_path / "t.csv"), *columns]) == 78
+    message = "every label in column 'stars' occurs in one text only; give more rows, or --dev; or is it a number"
+    assert message in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("flags", "rate"), [((), rate_for_width(2e-5, WIDTH)), (("--learning-rate", "3e-5"), 3e-5)])

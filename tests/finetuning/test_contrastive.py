@@ -59,6 +59,21 @@ def test_texts_that_belong_together_are_found(table, pretrained, tmp_path, capsy
     assert "another" in capsys.readouterr().err
 
 
+def test_development_rows_that_are_not_scored_are_counted(table, pretrained, tmp_path, capsys):
+    lines = ["question,answer", " ,b", f"{'a ' * 20},b", *(f"a {n},b {n}" for n in range(1004))]
+    (tmp_path / "dev.csv").write_text("\n".join(lines) + "\n")
+    dev = ("--dev", str(tmp_path / "dev.csv"), "--steps", "1")
+    (tmp_path / "seeds/seed-0").mkdir(parents=True)
+    (tmp_path / "seeds/seed-0/recipe.json").write_text("{}")
+    assert run(command(table, pretrained, tmp_path / "seeds", *dev)) == 73
+    assert dispatch(command(table, pretrained, tmp_path / "run", *dev)) == 0
+    out = capsys.readouterr().out
+    for line in ("1 examples cut", "1 rows without text left out", "5 rows beyond the first 1,000 not scored"):
+        assert f"development set: {line}" in out
+    counts = read_json_object(tmp_path / "run/results.json")["evaluation"]
+    assert counts["rows"] == counts["examples"] + counts["rows_without_text"] + counts["rows_not_scored"] == 1006
+
+
 def test_command_and_python_write_the_same_model_and_it_can_be_a_start(table, pretrained, tmp_path):
     assert dispatch(command(table, pretrained, tmp_path / "command", "--steps", "3")) == 0
     options = {"steps": 3, "batch_size": 32, "max_length": 16, "device": "cpu"}

@@ -183,6 +183,7 @@ def test_command_shows_the_plan_and_compared_scores(pretrained, tmp_path, capsys
     ("scores", "baseline", "linear", "text"),
     [
         ({"accuracy": 78.0}, {"accuracy": 50.0}, 77.3, None),
+        ({"accuracy": 100.0}, {"accuracy": 50.0}, 100.0, None),
         (
             {"accuracy": 69.6},
             {"accuracy": 50.0},

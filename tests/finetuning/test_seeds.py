@@ -94,6 +94,8 @@ def test_diverged_run_is_named_and_the_next_one_starts(data, start, tmp_path, di
         ({"pearson": None}, {"pearson": None}, "pearson is undefined, every answer is the same"),
         ({"pearson": -1.0}, {"pearson": None}, "pearson -1.00 is no better than the constant answer's 0.00"),
         ({"pearson": 1.0}, {"pearson": None}, None),
+        ({"accuracy": 100.0}, {"accuracy": 100.0}, None),
+        ({"mean_absolute_error": 0.0}, {"mean_absolute_error": 0.0}, None),
         ({"span_f1": 0.0}, None, None),
     ],
 )
@@ -119,6 +121,10 @@ def test_directory_of_one_run_is_refused(data, start, tmp_path):
     finetune(SHORT, start, data / "choice", tmp_path / "run", settings=CPU)
     with pytest.raises(CannotCreate, match="holds one run, not those of several seeds"):
         finetune_seeds(SHORT, start, data / "choice", tmp_path / "run", None, CPU, 2)
+    (tmp_path / "run").rename(tmp_path / "seed-1")
+    with pytest.raises(CannotCreate, match="holds the runs of several seeds, not one"):
+        finetune(SHORT, start, data / "choice", tmp_path, settings=CPU)
+    assert not (tmp_path / "recipe.json").exists()
     with pytest.raises(InvalidConfiguration, match="seeds: are 0"):
         finetune_seeds(SHORT, start, data / "choice", tmp_path / "new", None, CPU, 0)
 

@@ -9,10 +9,12 @@ from hypothesis import strategies as st
 
 import albert
 from albert.inference.abilities import UnansweredTexts
-from albert.inference.engine import Autotuner
+from albert.inference.engine import Autotuner, PackedModel
 from albert.inference.predictor import Predictor
 from albert.inference.tasks import check_texts
 from albert.runtime.errors import InvalidConfiguration, UsageError
+from albert.tasks.examples import Example, span_features
+from albert.tasks.race import option_features
 
 WORDS = ["the", "Cat", "saw", "café", "…", "猫", "dog.", " ", "\n", "1,000", "it's", "\u200b", "🐈", "[MASK]"]
 texts = st.lists(
@@ -109,6 +111,24 @@ def test_lengths_are_those_of_fine_tuning(opened):
     assert predictor.answer(question, context)["tokens_cut"] == len(predictor.tokenizer.encode(question)) - 4
     with pytest.raises(InvalidConfiguration, match="finetuning: stride: is 0, at least 1"):
         opened("question_answering", finetuning=lengths | {"stride": 0})
+
+
+@pytest.mark.parametrize("lengths", [(64, 50, 11), (32, 28, 1), (32, 4, 25)])
+def test_questions_are_cut_as_in_evaluation(lengths, opened, monkeypatch):
+    read, rows = [], PackedModel.rows
+    monkeypatch.setattr(PackedModel, "rows", lambda model, *parts: read.append(parts) or rows(model, *parts))
+    stated = dict(zip(("max_length", "question_length", "stride"), lengths, strict=True))
+    example = Example("", "", ("Who saw the old dog? " * 9, "The cat saw the old dog. " * 9), options=("cat", "dog"))
+    question, context = example.texts
+    predictor = opened("question_answering", finetuning=stated)
+    predictor.answer(question, context)
+    opened("multiple_choice", finetuning=stated).choose(context, example.options, question)
+    spans = span_features([example], predictor.tokenizer, *lengths)
+    choices = option_features([example], predictor.tokenizer, *lengths[:2])
+    for (ids, types), sequences in zip(read, (spans.sequences, choices.sequences), strict=True):
+        numbers = range(len(sequences))
+        assert [row.tolist() for row in ids] == [sequences.token_ids(number).tolist() for number in numbers]
+        assert [row.tolist() for row in types] == [sequences.token_type_ids(number).tolist() for number in numbers]
 
 
 def test_depth_is_the_number_of_times_a_shared_layer_is_applied(saved):

@@ -72,13 +72,46 @@ def test_masks_are_filled(saved, capsys):
         (["--tag", "a", "--text-field", "b"], "--text-field: requires --input, not --tag"),
         (["--classify", "a", "--normalize"], "--normalize: requires --input, not --classify"),
         (["--input", "a.jsonl", "--options-field"], "names no field"),
-        (["--classify", "a", "--words"], "--words: requires --tag, or --input with a model that tags words"),
-        (["--input", "a.txt", "--task", "embed", "--words"], "--words: requires --tag"),
+        (["--classify", "a", "--words"], "--words: requires --tag or --input, not --classify"),
+        (["--input", "a.txt", "--task", "embed", "--words"], "--words: requires --task tag, not embed"),
     ],
 )
 def test_contradictory_options_are_refused_before_the_model_is_read(arguments, message):
     with pytest.raises(UsageError, match=message):
         main(["/no/such/model", *arguments])
+
+
+@pytest.mark.parametrize(
+    ("option", "tasks"),
+    [
+        ("--words", "tag"),
+        ("--top-k 3", "fill-mask or answer"),
+        ("--pooling cls", "embed"),
+        ("--normalize", "embed"),
+        ("--question-field q", "answer or choose"),
+        ("--context-field c", "answer or choose"),
+        ("--options-field a b", "choose"),
+    ],
+)
+def test_option_of_another_task_is_refused(option, tasks, classifier, tmp_path):
+    (tmp_path / "in.txt").write_text("a\n")
+    with pytest.raises(UsageError, match=f"{option.split()[0]}: requires --task {tasks}, not classify"):
+        main([classifier, "--input", str(tmp_path / "in.txt"), *option.split()])
+
+
+@pytest.mark.parametrize(("task", "reads_pairs"), [("sst-2", False), ("mrpc", True), ("unknown", None)])
+def test_number_of_texts_unlike_in_training_is_noted(task, reads_pairs, saved, tmp_path, capsys):
+    path = str(saved("classification", 2, finetuning={"task": task}))
+    (tmp_path / "in.jsonl").write_text('{"text": "a"}\n{"text": "a", "text_pair": "b"}\n')
+    single, pairs = "trained on single texts: leave out", "trained on pairs: "
+    inputs = [(["--classify", "a"], True), (["--classify", "a", "--pair", "b"], False)]
+    for arguments, alone in [*inputs, (["--input", str(tmp_path / "in.jsonl")], reads_pairs)]:
+        main([path, *arguments])
+        noted = capsys.readouterr().err
+        assert (single in noted, pairs in noted) == (reads_pairs is alone is False, reads_pairs is alone is True)
+    assert ("1 of 2 rows have" in noted) == (reads_pairs is not None)
+    with pytest.raises(UsageError, match="give a second text with each .on the command line --pair, or --pair-field"):
+        main([str(saved("pair_classification", 2)), "--classify", "a"])
 
 
 def test_text_without_words_is_noted(saved, capsys):

@@ -83,7 +83,7 @@ def test_all_formats_give_the_same_predictions(classifier, predicted, tmp_path):
 
 
 def test_plain_packed_and_standard_input_give_the_same(classifier, tmp_path, capsys, monkeypatch):
-    texts = ["He came.", "", "Sáw | it\t!", "it " * 90]
+    texts = ["[MASK] came.", "", "Sáw | it\t!", "it " * 90]
     content = "\r\n".join(texts).encode() + b"\r\n"
     (tmp_path / "in.txt").write_bytes(b"\xef\xbb\xbf" + content)
     (tmp_path / "in.txt.gz").write_bytes(gzip.compress(content))
@@ -113,8 +113,9 @@ def test_columns_of_only_some_rows_are_kept(classifier, predicted, tmp_path):
         assert [row["n"] for row in csv.DictReader(file)] == ["1", "", "2.5"]
 
 
-def test_dates_and_decimal_numbers_are_written_without_quotes(classifier, predicted, tmp_path):
+def test_dates_decimal_numbers_and_nan_are_written(classifier, predicted, tmp_path):
     values = {"day": datetime.date(2020, 1, 2), "time": datetime.datetime(2020, 1, 2, 3), "price": Decimal("1.50")}
+    values["height"] = float("nan")
     pyarrow.parquet.write_table(pa.Table.from_pylist([{"text": "a", **values}]), tmp_path / "typed.parquet")
     expected = {"day": "2020-01-02", "time": "2020-01-02T03:00:00", "price": "1.50"}
     (row,) = predicted(classifier, (tmp_path / "typed.parquet").read_bytes(), name="in.parquet")
@@ -122,6 +123,7 @@ def test_dates_and_decimal_numbers_are_written_without_quotes(classifier, predic
     with open(tmp_path / "o.csv", newline="") as file:
         (cells,) = csv.DictReader(file)
     assert [{name: each[name] for name in expected} for each in (row, cells)] == [expected] * 2
+    assert row["height"] is None and cells["height"] == ""
 
 
 def test_pairs_are_scored(saved, predicted):
@@ -210,6 +212,20 @@ def test_vectors_are_written_as_lists_columns_and_arrays(saved, classifier, pred
 
 
 @pytest.mark.parametrize(
+    ("content", "flags", "error", "message"),
+    [
+        ('[{"text": "a"}]', "", DamagedData, "standard input: is a JSON array; JSON lines have one object per line"),
+        ('[\n"a"]', "", DamagedData, "is a JSON array"),
+        ("text,b\na,c\n", "--text-field text --pair-field b", UsageError, "--pair-field: standard input is one text"),
+    ],
+)
+def test_standard_input_of_another_format_is_refused(content, flags, error, message, classifier, monkeypatch):
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(content.encode())))
+    with pytest.raises(error, match=message):
+        main([classifier, "--input", "-", *flags.split()])
+
+
+@pytest.mark.parametrize(
     ("name", "content", "error", "message"),
     [
         ("in.jsonl", b"", MissingInput, "holds no rows"),
@@ -233,9 +249,18 @@ def test_invalid_input_is_named_and_nothing_written(classifier, tmp_path, name, 
     assert not list(tmp_path.glob("out*"))
 
 
-def test_value_that_does_not_fit_its_parquet_column_is_named(classifier, tmp_path):
-    (tmp_path / "in.jsonl").write_text(lines({"text": "a", "id": 1}, {"text": "b", "id": "two"}))
-    with pytest.raises(DamagedData, match=r"in\.jsonl:2: does not fit the columns"):
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("two", r"in\.jsonl:2: field 'id' does not fit a Parquet column with the rows before \(.*string"),
+        (2**64, r"in\.jsonl:2: field 'id' does not fit a Parquet column .*too large"),
+        ({"e": {}}, r"field 'other': does not fit a Parquet column \(Cannot write struct type 'e'.*; write \.jsonl"),
+    ],
+)
+def test_value_that_does_not_fit_its_parquet_column_is_named(value, message, classifier, tmp_path):
+    name = "other" if isinstance(value, dict) else "id"
+    (tmp_path / "in.jsonl").write_text(lines({"text": "a", "id": 1}, {"text": "b", name: value}))
+    with pytest.raises(DamagedData, match=message):
         main([classifier, "--input", str(tmp_path / "in.jsonl"), "--output", str(tmp_path / "out.parquet")])
 
 

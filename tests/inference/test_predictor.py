@@ -1,6 +1,7 @@
 """Predictions equal those of transformers' pipelines and models, and a cut text is reported."""
 
 import json
+import pickle
 from dataclasses import replace
 
 import numpy as np
@@ -146,6 +147,12 @@ def test_classes_equal_those_of_the_pipeline(saved, config):
     path = saved("classification", 3, id2label=dict(enumerate(labels)))
     predictor, theirs = Predictor.open(path, precision="fp32"), pipeline("text-classification", path)
     assert predictor.labels == labels
+    copied = pickle.loads(pickle.dumps(predictor))
+    expected = predictor.classify("A letter")
+    with torch.autocast("cpu"):
+        opened_inside = Predictor.open(path, torch.device("cpu"), precision="fp32")
+        assert copied.classify("A letter") == opened_inside.classify("A letter") == expected
+    assert repr(copied) == repr(predictor)
     assert repr(predictor) == (
         f"<Predictor {str(path)!r}: classify texts; labels={labels}, "
         f"depth={config.num_hidden_layers}, max_length={predictor.max_length}, precision='fp32', device='cpu'>"
@@ -201,7 +208,7 @@ def test_pieces_beyond_the_tokenizer_are_never_offered(opened, config):
     with torch.no_grad():
         model.predictions.bias[config.vocab_size :] = 100.0
     assert len(opened(model).fill_mask("the [MASK]", top_k=1000)) == config.vocab_size
-    with pytest.raises(UsageError, match="top_k: is 0, at least 1"):
+    with pytest.raises(UsageError, match="top_k: is 0, a whole number of at least 1"):
         opened(model).fill_mask("the [MASK]", top_k=0)
 
 

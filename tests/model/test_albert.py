@@ -54,7 +54,9 @@ def packed(packed_of):
 def test_embeddings_are_projected_if_e_differs_from_h_or_on_request(config, packed, changes, projects):
     model = AlbertModel(replace(config, **changes))
     assert any("projection" in name for name, _ in model.named_parameters()) == projects
-    assert model(packed).shape == (sum(LENGTHS), config.hidden_size)
+    assert model(packed.to("cpu")).shape == (sum(LENGTHS), config.hidden_size)
+    with pytest.raises(InvalidConfiguration, match="max_length: a sequence has 12 tokens, the model has 11 positions"):
+        AlbertModel(replace(config, max_position_embeddings=11))(packed)
 
 
 def test_the_embedding_table_gets_a_gradient_from_both_of_its_uses(config, packed):
@@ -172,7 +174,7 @@ def test_allowed_depths_depend_on_sharing(config):
         assert allowed_depths(separate) == range(1, 4)
         with pytest.raises(InvalidConfiguration, match="is 4, the model has 3 layers, not all of them the same"):
             set_depth(AlbertForSequenceClassification(separate, 2), 4)
-    for depth in (0, -1, 25):
+    for depth in (0, -1, 25, True):
         with pytest.raises(InvalidConfiguration, match="choose one from 1 to 24"):
             set_depth(AlbertForSequenceClassification(config, 2), depth)
 

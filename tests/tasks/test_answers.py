@@ -128,6 +128,14 @@ def test_joint_head_scores_the_spans_of_its_beam(n_tokens, room, stride, longest
         assert probabilities(found) == pytest.approx(1)
 
 
+def test_a_blank_piece_alone_is_no_answer():
+    examples, features = windows_over(3, room=8, stride=1)
+    features.character_spans[0][1] = 2
+    at_the_blank = 9 * np.eye(OFFSET + 4, dtype=np.float32)[:, [OFFSET + 1] * 2]
+    found = best_answers(examples, features, [at_the_blank])[0]
+    assert {candidate.text for candidate in found.candidates} == {"a", "ab", "abc", "c"}
+
+
 @pytest.mark.parametrize("joint", [False, True])
 def test_context_without_tokens_has_no_answer(joint):
     window = Window(0, OFFSET, 0, 0, np.zeros(0, bool))

@@ -28,6 +28,7 @@ from typing import Annotated, Any, Literal, Protocol, TypeVar
 
 from albert.runtime.errors import (
     AlbertError,
+    DamagedData,
     InvalidConfiguration,
     MissingInput,
     UsageError,
@@ -316,10 +317,16 @@ def by_option(
     return {path: value for path, (_, value) in found.items()}
 
 
-def read_options(shape: type, path: Path) -> dict[tuple[str, ...], Any]:
-    """The options in a TOML or JSON file."""
+def read_options(shape: type, path: Path, given: Values | None = None) -> dict[tuple[str, ...], Any]:
+    """The options in a TOML or JSON file, without those that `given` ones exclude."""
     values = read_toml_or_json(path).items()
-    return by_option(values, options_of(shape), str(path), "key", InvalidConfiguration)
+    return not_excluded(by_option(values, options_of(shape), str(path), "key", InvalidConfiguration), given or {})
+
+
+def not_excluded(values: Values, given: Values) -> dict[tuple[str, ...], Any]:
+    """Values without the steps that given epochs replace, or the epochs that given steps replace."""
+    other: Values = {("steps",): ("epochs",), ("epochs",): ("steps",)}
+    return {path: value for path, value in values.items() if path not in other or given.get(other[path]) is None}
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -397,10 +404,12 @@ def is_rows(value: object) -> bool:
 
 
 def rows_as_json_lines(value: Any, name: str) -> str:
-    """The rows of a data frame, or dicts, as JSON lines; missing values (None, NaN) are left out."""
+    """The rows of a data frame, or dicts, as JSON lines; missing values (None, NaN) are null."""
     if hasattr(value, "to_dicts"):  # polars
         value = value.to_dicts()
     elif hasattr(value, "to_dict") and hasattr(value, "columns"):  # pandas
+        if len({*map(str, value.columns)}) < len(value.columns):
+            raise DamagedData(name, "two columns have the same name")
         value = value.astype(object).where(value.notna(), None).to_dict("records")
     if isinstance(value, Mapping) or not isinstance(value, Iterable):
         why = "is one dict, rows are a list of dicts" if isinstance(value, Mapping) else f"is {value!r}, not rows"
@@ -409,19 +418,23 @@ def rows_as_json_lines(value: Any, name: str) -> str:
     for number, row in enumerate(value, start=1):
         if not isinstance(row, Mapping):
             raise UsageError(f"{name}:{number}", f"is {type(row).__name__}, a dict of columns is expected")
-        present = {
-            str(key): item
-            for key, item in row.items()
-            if item is not None and not (isinstance(item, Real) and math.isnan(item))
-        }
-        try:
-            lines.append(json.dumps(present, ensure_ascii=False, allow_nan=False, default=_json_value) + "\n")
-            lines[-1].encode()  # refuses half of a surrogate pair
-        except (TypeError, ValueError) as error:
-            raise UsageError(f"{name}:{number}", f"has a value that cannot be written as JSON ({error})") from error
+        cells = {str(key): None if isinstance(item, Real) and math.isnan(item) else item for key, item in row.items()}
+        lines.append(_json_line(cells, f"{name}:{number}"))
     if not lines:
         raise MissingInput(name, "has no rows")
     return "".join(lines)
+
+
+def _json_line(cells: Mapping[str, Any], where: str) -> str:
+    try:
+        line = json.dumps(cells, ensure_ascii=False, allow_nan=False, default=_json_value) + "\n"
+        line.encode()  # refuses half of a surrogate pair
+    except (TypeError, ValueError) as error:
+        for column in cells if len(cells) > 1 else ():
+            _json_line({column: cells[column]}, where)
+        why = f"column {next(iter(cells))!r} cannot be written as JSON ({error})"
+        raise UsageError(where, why, "drop the column if it is not used") from error
+    return line
 
 
 def _json_value(value: Any) -> Any:
@@ -474,7 +487,7 @@ class Call:
 
     def add(self, values: Values) -> None:
         """Set what has no value yet."""
-        self.values.update({**values, **self.values})
+        self.values.update({**not_excluded(values, self.values), **self.values})
 
     @contextmanager
     def rows_in(self, folder: Path, keep: bool = False) -> Iterator[None]:

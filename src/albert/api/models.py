@@ -11,7 +11,7 @@ from albert.checkpoints.huggingface import Kind
 from albert.checkpoints.model_directory import open_model as open_directory
 from albert.checkpoints.model_directory import tokenizer_of
 from albert.inference.predictor import Predictor
-from albert.inference.tasks import encode_texts
+from albert.inference.tasks import check_pairs, check_texts, encode_texts
 from albert.model.packing import PackedSequences
 from albert.model.packing import pack as pack_sequences
 from albert.runtime.errors import InvalidConfiguration, UsageError, did_you_mean, without_inner_frames
@@ -82,13 +82,14 @@ def pack(
         UsageError: no texts, another number of pairs, or one text instead of a list.
         InvalidConfiguration: `max_length` leaves no room for text.
     """
-    if isinstance(texts, str) or isinstance(pairs, str):
-        raise UsageError("albert.pack", "takes a list of texts, one text is given", "put it in a list")
-    if not texts or (pairs is not None and len(pairs) != len(texts)):
-        why = "there are no texts" if not texts else f"there are {len(texts)} texts and {len(pairs or ())} pairs"
-        raise UsageError("albert.pack", why)
+    if pairs is None:
+        check_texts("albert.pack: texts", texts)
+    else:
+        check_pairs("albert.pack: pairs", pairs, "texts", texts)
+    if len(texts) == 0:
+        raise UsageError("albert.pack", "there are no texts")
     parts = (texts,) if pairs is None else (texts, pairs)
     if max_length < 1 + 2 * len(parts):
         raise InvalidConfiguration("max_length", f"{max_length} leaves no room for text", "use a larger value")
     encoded = encode_texts(tokenizer, parts, max_length)
-    return pack_sequences(encoded.ids, encoded.token_types).to(torch.device(device))
+    return pack_sequences(encoded.ids, encoded.token_types).to(device)

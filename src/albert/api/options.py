@@ -187,7 +187,7 @@ class TrainTokenizer(CorpusOptions):
     megabytes: float = 100.0
     """Maximum amount of text, in millions of bytes; of a larger corpus a sample of documents is drawn."""
     sentences: int = 2_000_000
-    """Maximum number of sentences; memory grows with it."""
+    """Maximum number of sentences, at least 101; memory grows with it."""
     seed: int = 0
     """Seed of both samples."""
     replace: bool = False
@@ -433,7 +433,7 @@ class Evaluate:
     """For pretraining: print a line of CSV for each model and task instead of the table."""
     depths: Annotated[DepthOptions, GROUP] = ALL_LAYERS
     micro_batch_tokens: int = 8192
-    """Tokens in one pass through the model."""
+    """Tokens in one pass through the model; depths are compared with those of `albert predict`."""
     revision: str | None = None
     hidden_act: Activation | None = None
     num_attention_heads: int | None = None

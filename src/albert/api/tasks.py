@@ -32,7 +32,7 @@ from albert.runtime.json_files import common_fields, save_json, to_json
 from albert.tasks.custom import ReadTask, read_task
 from albert.tasks.submission import BENCHMARKS, find_task, submission_files
 from albert.tasks.table_task import TASK_FILE, HeldOut, TableTask, table_statistics, table_task_of
-from albert.tasks.task import Span, Target, Task
+from albert.tasks.task import QuestionInContext, Span, Target, Task
 from albert.text.tokenizer_loading import load_tokenizer
 from albert.training.run_folder import RunFolder
 
@@ -198,6 +198,8 @@ def _data_report(options: Finetune, task: Task, read: ReadTask | None, max_lengt
 
 
 def _target(task: Task, options: Finetune) -> Target:
+    if options.question_length is not None and not isinstance(task.inputs, QuestionInContext):
+        raise UsageError("--question-length", f"requires a task with questions, {task.title} has none")
     if isinstance(task.target, Span):
         return replace(task.target, head=options.span_head or task.target.head)
     if flags := flags_set(options, "span_head", "stride", "null_threshold"):
@@ -398,10 +400,14 @@ def _compare_depths(options: Evaluate) -> Iterator[EvaluateResult]:
         raise UsageError("--rounds", f"is {options.depths.rounds}, at least 1 is needed")
     if len(options.precision) != 1:
         raise UsageError("--precision", "must be a single one here", "compare precisions at one --depth")
-    if options.depths.curve is not None:
-        check_png("--curve", options.depths.curve)
+    task, curve = _task(options), options.depths.curve
+    if curve is not None:
+        check_png("--curve", curve)
+        figures = curve.with_suffix(".csv")
+        if figures.exists() and not figures.read_bytes().startswith(CURVE_COLUMNS):
+            raise CannotCreate(figures, "is another table, the curve's figures would replace it", "choose another name")
     found = depth_curve(
-        _task(options),
+        task,
         options.model[0],
         options.data or Path(),
         options.split or "dev",
@@ -411,16 +417,21 @@ def _compare_depths(options: Evaluate) -> Iterator[EvaluateResult]:
         precision=_precisions(options)[0],
         **_model_options(options),
     )
-    if options.depths.curve is not None:
-        draw_curve(found, options.depths.curve)
-        write_curve(found, options.depths.curve.with_suffix(".csv"))
+    if curve is not None:
+        draw_curve(found, curve)
+        write_curve(found, curve.with_suffix(".csv"))
     scores = found.points[0].scores
     yield EvaluateResult(scores=scores, baseline=found.baseline, report=found.to_json(), found=found)
 
 
+CURVE_COLUMNS = b"depth,patience,mean_depth,gflops,milliseconds,"
+"""How the figures of a curve begin."""
+
+
 def _task(options: Evaluate) -> Task:
     if options.task is None:
-        return _task_of_model(options.model[0], options.revision, options.table, options.dev)
+        return _task_of_model(options)
+    _check_outputs(options, options.dev)
     if flags := flags_set(options.table):
         raise UsageError(flags[0], f"requires your own file, the task {options.task} has its own columns")
     if options.data is None and options.dev is None:
@@ -430,13 +441,23 @@ def _task(options: Evaluate) -> Task:
     return replace(task, source=task.source.with_files(files)) if files else task
 
 
-def _task_of_model(model: str, revision: str | None, options: TableOptions, dev: Path | None) -> Task:
-    """The task that a model learnt from a table, on the file `dev` or on the one it was scored on."""
-    directory = find_model(model, revision)
+def _check_outputs(options: Evaluate, *inputs: Path | None) -> None:
+    """Raise CannotCreate for a file to write that is an input."""
+    curve = options.depths.curve
+    for output in (options.predictions, options.results, curve, curve and curve.with_suffix(".csv")):
+        if output is not None and output.resolve() in [path.resolve() for path in inputs if path is not None]:
+            raise CannotCreate(output, "is an input, which would be replaced", "choose another name")
+
+
+def _task_of_model(options: Evaluate) -> Task:
+    """The task that a model learnt from a table, on the file `--dev` or on the one it was scored on."""
+    directory = find_model(options.model[0], options.revision)
     saved = table_task_of(directory)
-    if saved is None and options.task_file is None:
-        saved = _task_from_config(directory, options, dev)
-    table = options.task(saved, dev=dev)
+    if saved is None and options.table.task_file is None:
+        saved = _task_from_config(directory, options.table, options.dev)
+    table = options.table.task(saved)
+    _check_outputs(options, options.dev, table.train, table.dev, options.table.task_file)
+    table = options.table.task(saved, dev=options.dev)
     if table.dev is not None:
         table = replace(table, train=None)
     return read_task(table).check("dev").task

@@ -15,6 +15,7 @@ import tomllib
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
+from numbers import Integral
 from typing import Any, Literal, get_args
 
 import torch
@@ -249,7 +250,7 @@ def _identity_map(content: Mapping[str, Tensor], config: AlbertConfig, where: st
     weight, bias = content[weight_name], content[bias_name]
     width = config.hidden_size
     # On the meta device only the shape matters, and torch.eye would import torch's compiler, which takes a second.
-    identity = weight.new_empty(width, width) if weight.is_meta else torch.eye(width, dtype=weight.dtype)
+    identity = weight.new_empty(width, width) if weight.is_meta else torch.eye(width, dtype=weight.dtype, device="cpu")
     if differ(weight, identity) or differ(bias, bias.new_zeros(width)):
         why = f'{weight_name} is not the identity map, but config.json says "embedding_projection": false'
         raise DamagedData(where, why, 'set "embedding_projection": true in config.json to keep the map')
@@ -332,13 +333,14 @@ def resolve_num_labels(
     """Number of outputs of a model: as given, else as in the file's head, else as in `config.json`; None for kinds with
     a fixed number."""
     bias = _LABELS_BIAS.get(MODELS[kind].__name__)
-    if bias is None or num_labels is not None:
-        return None if bias is None else num_labels
-    if bias in tensors and not new_head:
+    if bias is None:
+        return None
+    if num_labels is None and bias in tensors and not new_head:
         return tensors[bias].numel()
     labels = extra.get("id2label")
-    count = len(labels) if labels else extra.get("num_labels", 2)  # transformers' default
-    if not isinstance(count, int) or not 1 <= count <= _MOST_LABELS:
+    stated = len(labels) if labels else extra.get("num_labels", 2)  # transformers' default
+    count = stated if num_labels is None else num_labels
+    if isinstance(count, bool) or not isinstance(count, Integral) or not 1 <= count <= _MOST_LABELS:
         raise InvalidConfiguration("num_labels", f"is {count!r}, a new head has 1 to {_MOST_LABELS:,} outputs")
     return count
 

@@ -231,7 +231,7 @@ def stored_tensors(directory: Path) -> StoredTensors:
 
 def _read(file: BufferedReader, stored: StoredTensor) -> Tensor:
     try:
-        tensor = torch.empty(stored.shape, dtype=stored.dtype)
+        tensor = torch.empty(stored.shape, dtype=stored.dtype, device="cpu")
     except RuntimeError as error:
         raise OutOfResources(stored.file, f"needs {stored.n_bytes:,} bytes of memory for one tensor") from error
     file.seek(stored.offset)
@@ -383,7 +383,8 @@ def _draw(model: nn.Module, standard_deviation: float, dtype: torch.dtype) -> No
             continue
         for name, parameter in own.items():
             if parameter.is_meta:
-                module.register_parameter(name, nn.Parameter(torch.zeros(parameter.shape, dtype=dtype)))
+                drawn = torch.zeros(parameter.shape, dtype=dtype, device="cpu")
+                module.register_parameter(name, nn.Parameter(drawn))
         if not any(True for _ in module.children()):  # a bias of a module with children (the decoder's) stays zero
             initialize(module, standard_deviation)
         for name, parameter in own.items():

@@ -219,7 +219,7 @@ class OpenedModel:
 def write_model(
     directory: Path,
     model: nn.Module,
-    tokenizer_directory: Path | None,
+    tokenizer_directory: str | Path | None,
     *,
     extra: Mapping[str, Any] | None = None,
     card: str | None = None,
@@ -238,8 +238,8 @@ def write_model(
     written_as = architecture if objective == "sop" else "AlbertForMaskedLM"
     tokenizer = None
     if tokenizer_directory is not None:
-        tokenizer = load_tokenizer(tokenizer_directory)
-        require_matching_tokenizer(tokenizer, tokenizer_directory, config, {})
+        tokenizer = load_tokenizer(Path(tokenizer_directory))
+        require_matching_tokenizer(tokenizer, Path(tokenizer_directory), config, {})
     tensors = with_sentence_objective(to_transformers(model.state_dict(), config), objective)
     outputs = written_num_labels(architecture, tensors)
     card = card or short_card(final_path(directory).name, written_as, config, model.state_dict())
@@ -274,9 +274,9 @@ def write_files(
 
 
 def save_model_directory(
-    path: Path,
+    path: str | Path,
     model: nn.Module,
-    tokenizer_directory: Path | None,
+    tokenizer_directory: str | Path | None,
     *,
     extra: Mapping[str, Any] | None = None,
     card: str | None = None,
@@ -289,7 +289,7 @@ def save_model_directory(
         CannotCreate: `path` exists and `replace` is false.
         WriteFailed: the disk is full or failed; nothing is left behind.
     """
-    with new_directory(path, replace=replace) as directory:
+    with new_directory(Path(path), replace=replace) as directory:
         write_model(directory, model, tokenizer_directory, extra=extra, card=card)
         if examples:
             save_json(directory / EXAMPLES_NAME, {"examples": examples})

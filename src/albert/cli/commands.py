@@ -73,7 +73,7 @@ class Predict(OpenedModel):
     """Two or more options to choose from, given --context."""
     input: str | None = None
     """Many rows: .txt with a text on each line, .jsonl, .csv, .tsv, .parquet, also compressed (.gz); - is standard
-    input."""
+    input, as JSON lines or with a text on each line."""
     output: Path | None = None
     """The rows with their answers: .jsonl, .csv, .parquet, or .npy for embeddings; JSON on standard output when not
     set."""

@@ -38,11 +38,21 @@ def show(predictions: list[Any], columns: tuple[str, ...], as_json: bool) -> Non
 
 
 DEFAULT_TOP_K = 5
-_OF_FILES = (
-    *("output", "task", "text_field", "pair_field", "question_field", "context_field", "options_field"),
-    *("prefix", "pooling", "normalize", "replace"),
-)
+_FIELDS = ("text_field", "pair_field", "question_field", "context_field", "options_field")
+_OF_FILES = ("output", "task", *_FIELDS, "prefix", "pooling", "normalize", "replace")
 """Options that need --input."""
+_OF_TASKS = {
+    "text_field": ("classify", "score", "tag", "fill-mask", "order", "embed"),
+    "pair_field": ("classify", "score", "order"),
+    "question_field": ("answer", "choose"),
+    "context_field": ("answer", "choose"),
+    "options_field": ("choose",),
+    "words": ("tag",),
+    "top_k": ("fill-mask", "answer"),
+    "pooling": ("embed",),
+    "normalize": ("embed",),
+}
+"""Options that need one of these tasks."""
 
 
 def run_predict(options: Predict) -> int:
@@ -53,17 +63,24 @@ def run_predict(options: Predict) -> int:
     if options.input is None:
         predictor = _open_with_notes(options)
         show(*_predict(predictor, options), options.json)
-        if options.classify is not None and options.pair is None and predictor.reads_pairs:
-            _note("the model was trained on pairs: give the second text (--pair)")
+        alone = options.pair is None
+        if options.classify is not None and predictor.reads_pairs is alone:
+            of = "pairs: give the second text (--pair)" if alone else "single texts: leave out the second (--pair)"
+            _note(f"the model was trained on {of}")
         _print_model(predictor)
         return 0
     with opened_input(options.input) as file:
+        if options.input == "-" and file.kind == "text" and (given := flags_set(options, *_FIELDS)):
+            remedy = "write it to a file ending in .csv, or pipe JSON lines"
+            raise UsageError(given[0], "standard input is one text per line, without fields", remedy)
         predictor = _open_with_notes(options)
+        ability = ability_for(predictor, options.task)
+        _check_used(options, ability.name)
         prediction = FilePrediction(
             file,
             options.output,
-            ability_for(predictor, options.task),
-            Fields(*(getattr(options, f"{name}_field") for name in ("text", "pair", "question", "context", "options"))),
+            ability,
+            Fields(*(getattr(options, name) for name in _FIELDS)),
             Settings(options.top_k, options.pooling, options.normalize, options.words),
             options.prefix,
             options.replace,
@@ -72,12 +89,13 @@ def run_predict(options: Predict) -> int:
     _print_model(predictor)
     if options.output is not None:
         print(f"{options.output}: {summary.rows:,} rows", file=sys.stderr)
-    cut, alone, unanswered, first = (summary.counts[name] for name in Progress().counts)
+    cut, mispaired, unanswered, first = (summary.counts[name] for name in Progress().counts)
     if cut:
         _note(f"{cut:,} of {summary.rows:,} texts were cut: the model reads {predictor.max_length} tokens")
-    if alone:
-        of = "but the model was trained on pairs: name the field (--pair-field)"
-        _note(f"{alone:,} of {summary.rows:,} rows have one text, {of}")
+    if mispaired:
+        single = f"two texts, but the model was trained on single texts: leave out {options.pair_field!r}"
+        of = "one text, but the model was trained on pairs: name the field (--pair-field)"
+        _note(f"{mispaired:,} of {summary.rows:,} rows have {of if predictor.reads_pairs else single}")
     if unanswered:
         _note(f"{unanswered:,} of {summary.rows:,} rows have no answer; {'; '.join(first)}")
     return 0
@@ -133,12 +151,12 @@ def _check(options: Predict) -> None:
         raise UsageError("albert predict", why, f"give one of {inputs}")
     (flag,) = flags
     required = dict.fromkeys(_OF_FILES, ("--input",)) | {"top_k": ("--fill-mask", "--question", "--input")}
-    required |= {"pair": ("--classify",), "context": ("--question", "--choose")}
+    required |= {"words": ("--tag", "--input"), "pair": ("--classify",), "context": ("--question", "--choose")}
     for name, others in required.items():
         if flag not in others and (given := flags_set(options, name)):
             raise UsageError(given[0], f"requires {' or '.join(others)}, not {flag}")
-    if options.words and flag != "--tag" and (flag != "--input" or options.task not in (None, "tag")):
-        raise UsageError("--words", "requires --tag, or --input with a model that tags words")
+    if options.task is not None:
+        _check_used(options, options.task)
     if flag in ("--question", "--choose") and options.context is None:
         raise UsageError(flag, "needs a text to answer from", "give --context")
     if len(options.choose) == 1:
@@ -148,6 +166,12 @@ def _check(options: Predict) -> None:
         raise UsageError("--options-field", "names no field", "name one with a list, or one for each option")
     if options.output is not None and options.output.suffix.lower() not in ENDINGS:
         raise UsageError(options.output, "unknown kind of output", f"use {', '.join(ENDINGS)}")
+
+
+def _check_used(options: Predict, task: str) -> None:
+    for name, tasks in _OF_TASKS.items():
+        if task not in tasks and (given := flags_set(options, name)):
+            raise UsageError(given[0], f"requires --task {' or '.join(tasks)}, not {task}")
 
 
 def _note(text: str) -> None:

@@ -142,6 +142,7 @@ _LEFT_OUT = {
     "held_out": "questions held out to choose the threshold on",
     "rows_without_text": "rows without text left out",
     "rows_that_share_a_text_with_dev": "rows that share a text with dev left out",
+    "rows_not_scored": "rows beyond the first 1,000 not scored",
 }
 
 
@@ -149,6 +150,7 @@ def show_result(console: Console, result: FinetuneResult, found: FinetuningResul
     """Print the scores of a run beside the baselines, and what was cut or left out."""
     report, task = found.report, result.task
     training, linear = report["training"], report.get("linear_baseline")
+    counts_of = {"training": training, "development set": report["evaluation"]}
     lines: list[RenderableType] = []
     if found.already_complete:
         lines.append(f"{found.model_directory.parent} is complete already; nothing was trained")
@@ -157,10 +159,14 @@ def show_result(console: Console, result: FinetuneResult, found: FinetuningResul
         *report["notes"],
         f"{training['steps']:,} steps over {training['examples']:,} of {rows} ({training['epochs']:.3g} epochs) in "
         f"{training['seconds']:,.0f} s",
-        *(f"training: {line}" for line in data_warnings(training)),
-        *(f"development set: {line}" for line in data_warnings(report["evaluation"])),
+        *(f"{part}: {line}" for part, counts in counts_of.items() for line in data_warnings(counts)),
         *(f"{split}: {_scores(scores)}" for split, scores in report.get("further_scores", {}).items()),
-        *(f"training: {training[name]:,} {what}" for name, what in _LEFT_OUT.items() if training.get(name)),
+        *(
+            f"{part}: {counts[name]:,} {what}"
+            for part, counts in counts_of.items()
+            for name, what in _LEFT_OUT.items()
+            if counts.get(name)
+        ),
     ]
     if "selection" in report:
         lines.append(report["selection"]["note"])

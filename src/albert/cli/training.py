@@ -117,7 +117,7 @@ def finetune(arguments: list[str]) -> None:
     """Read the options, and run `albert finetune`."""
     given = typed_values(options_of(FinetuneCommand), arguments, "albert finetune")
     file = given.get(("recipe_file",))
-    defaults = {} if file is None else read_options(Finetune, file)
+    defaults = {} if file is None else read_options(Finetune, file, given)
     if given.get(("print_recipe",)):
         options = parse(FinetuneCommand, arguments, "albert finetune", {("model",): "", **defaults})
         print(f"# Options of `albert finetune`, from: {shlex.join(['albert', 'finetune', *arguments])}\n")

@@ -252,7 +252,13 @@ def finetune_contrastive(
                     "seconds": training.seconds,
                     "tokens_per_second": training.tokens_per_second,
                 },
-                "evaluation": {"examples": len(dev), "seconds": time.perf_counter() - started_scoring},
+                "evaluation": {
+                    **scored.counts,
+                    "rows_not_scored": len(scored.texts) - len(dev),
+                    "examples": len(dev),
+                    **dev.counts,
+                    "seconds": time.perf_counter() - started_scoring,
+                },
                 "notes": list(started.notes),
             }
             card = model_card(

@@ -29,7 +29,7 @@ from albert.tasks.metrics import (
     baseline_scores,
     entities_of,
     has_prefixes,
-    is_better,
+    is_beaten,
     predictions_in_order,
     runs_of,
     task_scores,
@@ -479,7 +479,7 @@ def advice(
         rivals["the best constant answer's"] = baseline[name] or 0.0  # the correlation with a constant is undefined
     if linear is not None and name in linear["scores"]:
         rivals[f"that of {linear['method']},"] = linear["scores"][name]
-    ahead = [f"{rival} {format_score(value)}" for rival, value in rivals.items() if not is_better(name, score, value)]
+    ahead = [f"{rival} {format_score(value)}" for rival, value in rivals.items() if not is_beaten(name, score, value)]
     if not ahead:
         return None
     why = f"{name} {format_score(score)} is not better than {' and '.join(ahead)}"

@@ -357,6 +357,8 @@ def complete_run(
         conflict, already_complete = key and f"holds a finished run with another {key}", key is None
     elif run.recipe_path.exists() and (key := _changed_part(read_json_object(run.recipe_path), record)):
         conflict = f"holds another run, its recipe.json has another {key}"
+    elif any(run.path.glob("seed-*/recipe.json")):
+        conflict = "holds the runs of several seeds, not one"
     if conflict:
         raise CannotCreate(run.path, conflict, "choose another output, or remove it")
     if not already_complete:

@@ -20,7 +20,7 @@ from albert.runtime.environment import world
 from albert.runtime.errors import CannotCreate, Diverged, InvalidConfiguration, MissingInput
 from albert.runtime.json_files import from_json, save_json, to_json
 from albert.runtime.progress import progress
-from albert.tasks.metrics import is_better
+from albert.tasks.metrics import is_beaten, is_better
 from albert.tasks.submission import DECLARED, Average
 from albert.tasks.task import Task, TaskRecipe
 from albert.training.run_folder import RunFolder
@@ -177,7 +177,7 @@ def failure_reason(scores: Mapping[str, float | None], baseline: Mapping[str, fl
     constant = baseline.get(name) or 0.0
     if score is None:
         return f"{name} is undefined, every answer is the same"
-    if is_better(name, score, constant):
+    if is_beaten(name, score, constant):
         return None
     return f"{name} {score:.2f} is no better than the constant answer's {constant:.2f}"
 

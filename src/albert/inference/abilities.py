@@ -379,8 +379,9 @@ def _tag(predictor: Any, inputs: Sequence[Inputs], settings: Settings) -> list[A
 
 
 def _masked_inputs(body: Mapping[str, Any]) -> Iterable[Inputs]:
-    if unmasked := [text for text in body["texts"] if MASK not in text]:
-        raise UsageError("texts", f"{len(unmasked)} without {MASK}", NO_MASK)
+    for number, text in enumerate(body["texts"]):
+        if MASK not in text:
+            raise UsageError(f"texts.{number}", f"has no {MASK}", NO_MASK)
     return _one_text_each(body)
 
 

@@ -201,7 +201,7 @@ class Int8Map(LinearMap):
     def __init__(self, weight: Tensor, bias: Tensor, dtype: torch.dtype, activation: nn.Module | None) -> None:
         values, self._scales = quantize_matrix(weight.float())
         self._weight = torch.ops.onednn.qlinear_prepack(values, None)
-        self._zeros = torch.zeros(len(values), dtype=torch.int64)
+        self._zeros = values.new_zeros(len(values), dtype=torch.int64)
         self._bias, self._rounded_bias, self._dtype = bias.float(), bias.to(dtype), dtype
         # The tanh form is within 0.0005 of the exact one, below the resolution of int8, and takes three times as long.
         self._activation = nn.GELU() if isinstance(activation, nn.GELU) else activation
@@ -278,7 +278,7 @@ class FastEncoder(nn.Module):
         self.plan, self.precision = encoder.plan, precision
         self.attentions, self.feed_forwards = encoder.attentions, encoder.feed_forwards
         self._states = torch.bfloat16 if precision == "bf16" else torch.float32
-        with torch.inference_mode():
+        with torch.inference_mode(), torch.autocast(device.type, enabled=False):
             self._attentions = [
                 _FastAttention(cast(AttentionBlock, block), precision, self._states) for block in encoder.attentions
             ]
@@ -488,7 +488,7 @@ class PackedModel:
         """
 
         def run(members: list[int]) -> Result:
-            with torch.inference_mode():
+            with torch.inference_mode(), torch.autocast(self.device.type, enabled=False):
                 return compute(members)
 
         batches = self._micro_batches(lengths, logit_rows)

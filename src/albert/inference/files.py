@@ -10,6 +10,7 @@ import hashlib
 import io
 import json
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -33,7 +34,7 @@ from albert.runtime.files import locked, new_file, remove_directory
 from albert.runtime.json_files import Journal, read_journal
 from albert.runtime.manifest import file_hash
 from albert.runtime.progress import progress
-from albert.text.readers import COMPRESSIONS, CorpusFile, Record, input_file, read_records
+from albert.text.readers import COMPRESSIONS, JSON_LINES_REMEDY, CorpusFile, Record, input_file, read_records
 from albert.training.run_folder import Stopped, stop_signals
 
 KINDS = {
@@ -67,8 +68,10 @@ def opened_input(source: str) -> Iterator[CorpusFile]:
     with tempfile.NamedTemporaryFile(prefix="albert-") as file:
         shutil.copyfileobj(sys.stdin.buffer, file, _CHUNK)
         file.seek(0)
-        is_json = file.read(64).removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{")
-        yield input_file(Path(file.name), "JSON lines" if is_json else "text", "standard input")
+        beginning = file.read(64).removeprefix(b"\xef\xbb\xbf").lstrip()
+        if re.match(rb'\[\s*([{\["\]]|$)', beginning):  # not a text that begins with [MASK]
+            raise DamagedData("standard input", "is a JSON array", JSON_LINES_REMEDY)
+        yield input_file(Path(file.name), "JSON lines" if beginning[:1] == b"{" else "text", "standard input")
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -164,14 +167,19 @@ def as_json_value(value: Any) -> Any:
 
 
 def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, default=as_json_value)
+    """JSON; NaN and infinity, which it lacks, become null."""
+    try:
+        return json.dumps(value, ensure_ascii=False, default=as_json_value, allow_nan=False)
+    except ValueError:
+        text = json.dumps(value, default=as_json_value)
+        return json.dumps(json.loads(text, parse_constant=lambda name: None), ensure_ascii=False)
 
 
 def _cell(value: Any) -> str:
     if value is None or isinstance(value, str):
         return value or ""
-    cell = _json(value)
-    return json.loads(cell) if cell.startswith('"') else cell  # a date or a decimal number, without quotes
+    cell = json.loads(text := _json(value))
+    return cell or "" if cell is None or isinstance(cell, str) else text  # dates and decimal numbers without quotes
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -185,13 +193,13 @@ COMMIT_SECONDS = 1.0  # Seconds between commits: a power cut loses at most this 
 
 @dataclass
 class Progress:
-    """Progress of an output: rows, their bytes, and counts to report: texts that were cut, texts without the second one
-    of their pair, rows without a prediction, and the first of these."""
+    """Progress of an output: rows, their bytes, and counts to report: texts that were cut, rows with one text for a
+    model trained on two or the reverse, rows without a prediction, and the first of these."""
 
     rows: int = 0
     bytes: int = 0
     counts: dict[str, Any] = field(
-        default_factory=lambda: {"cut": 0, "alone": 0, "unanswered": 0, "first_unanswered": []}
+        default_factory=lambda: {"cut": 0, "mispaired": 0, "unanswered": 0, "first_unanswered": []}
     )
 
     def count(self, record: Record, answer: Mapping[str, Any]) -> None:
@@ -426,14 +434,14 @@ def _predicted_rows(
 ) -> Iterator[list[Row]]:
     """Batches of the rows after those that are `done`, with their answers."""
     records = islice(read_records(args.file, args.fields.text), done.rows, None)
-    of_pairs = args.ability.name in ("classify", "score") and predictor.reads_pairs
+    of_pairs = predictor.reads_pairs if args.ability.name in ("classify", "score") else None
     with progress("Predicting", total=checked.rows, unit="rows", done=done.rows) as bar:
         for batch in batches_of(records):
             answers = args.ability.answers(predictor, [args.inputs(record) for record in batch], args.settings)
             rows = []
             for record, answer in zip(batch, answers, strict=True):
                 done.count(record, answer)
-                done.counts["alone"] += bool(of_pairs) and args.fields.pair not in record.fields
+                done.counts["mispaired"] += of_pairs is (args.fields.pair not in record.fields)
                 rows.append({**record.fields, **{f"{args.prefix}{name}": value for name, value in answer.items()}})
             yield rows
             bar.advance(len(rows))

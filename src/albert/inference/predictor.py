@@ -4,8 +4,9 @@ Results have the keys of transformers' pipelines, and `tokens_cut` if the text w
 any number and lengths are computed together without padding, and each result is the same as for its text alone."""
 
 import shutil
-from collections.abc import Mapping, Sequence
-from functools import cached_property
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property, partial
+from numbers import Integral
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -43,8 +44,15 @@ def check_pooling(pooling: str) -> None:
 
 
 def _check_top_k(top_k: int) -> None:
-    if top_k < 1:
-        raise UsageError("top_k", f"is {top_k}, at least 1 is needed")
+    if isinstance(top_k, bool) or not isinstance(top_k, Integral) or top_k < 1:
+        raise UsageError("top_k", f"is {top_k!r}, a whole number of at least 1 is needed")
+
+
+def _check_lists(name: str, lists: Sequence[Sequence[str]]) -> None:
+    if not hasattr(lists, "__getitem__") or isinstance(lists, str | Mapping):
+        raise UsageError(name, f"is {type(lists).__name__}, a list of lists of texts is expected")
+    for number, texts in enumerate(lists, start=1):
+        tasks.check_texts(f"{name}, number {number}", texts)
 
 
 HALF_WEIGHT_AT = 1e-3
@@ -88,6 +96,8 @@ class Predictor:
         Unavailable: the device does not support the precision.
     """
 
+    _open_again: Callable[[], "Predictor"]
+
     def __init__(
         self,
         opened: model_directory.OpenedModel,
@@ -121,7 +131,7 @@ class Predictor:
     def open(
         cls,
         path_or_id: str | Path,
-        device: str = "auto",
+        device: str | torch.device = "auto",
         *,
         revision: str | None = None,
         overrides: Mapping[str, Any] | None = None,
@@ -148,7 +158,15 @@ class Predictor:
         kind = kind_of(extra)
         opened = model_directory.open_model(directory, kind, overrides=overrides)
         opened.loading_report.warn_if_unverified()
-        return cls(opened, kind, tokenizer, torch_device, precision, depth, patience)
+        predictor = cls(opened, kind, tokenizer, torch_device, precision, depth, patience)
+        predictor._open_again = partial(
+            cls.open, directory, device, overrides=overrides, precision=precision, depth=depth, patience=patience
+        )
+        return predictor
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy, or one in another process, is opened from the same files."""
+        return self._open_again, ()
 
     def __repr__(self) -> str:
         can = ", ".join(self.abilities) or "embed texts; no trained head"
@@ -256,8 +274,7 @@ class Predictor:
 
         As in evaluation, every word has an entry, even one without a piece of its own."""
         self._require(TAGGING)
-        for number, words in enumerate(sentences, start=1):
-            tasks.check_texts(f"sentences, number {number}", words)
+        _check_lists("sentences", sentences)
         return tasks.tag_given_words(self._network, sentences, self.labels)
 
     def choose(self, context: str, options: Sequence[str], question: str = "") -> list[tasks.Prediction]:
@@ -272,12 +289,13 @@ class Predictor:
         Each is read after the context, appended to the question or in place of a blank `_` in it; the scores are
         probabilities over the options, of which there are at least two."""
         self._require(CHOOSING)
+        tasks.check_texts("contexts", contexts)
         questions = [""] * len(contexts) if questions is None else questions
         tasks.check_pairs("questions", questions, "contexts", contexts)
+        _check_lists("options", options)
         if len(options) != len(contexts):
             raise UsageError("options", f"{len(options)} lists for {len(contexts)} contexts", "give one for each")
         for choices in options:
-            tasks.check_texts("options", choices)
             if len(choices) < 2:
                 raise UsageError("options", f"{len(choices)} of them", "give at least two to choose from")
         return tasks.rank_options(self._network, contexts, questions, options)
@@ -349,7 +367,8 @@ class Predictor:
         if pairs is not None:
             tasks.check_pairs("pairs", pairs, "texts", texts)
         elif isinstance(self.network, AlbertForPairClassification):
-            raise UsageError("pairs", "are missing: this model compares two texts", "give a second text with each")
+            remedy = "give a second text with each (on the command line --pair, or --pair-field)"
+            raise UsageError("pairs", "are missing: this model compares two texts", remedy)
         parts = (texts,) if pairs is None else (texts, pairs)
         return tasks.classify_texts(self._network, parts, len(self.labels), self.extra.get("problem_type"))
 

@@ -206,9 +206,10 @@ def find_answers(
     windows, and over no answer if `threshold` is given, which decides whether that comes first; None: every question
     has an answer.
     """
-    tokenizer, lengths, length = network.tokenizer, network.lengths, network.max_length
-    question_length = min(lengths.question_length, max(1, (length - 3) // 3))
-    stride = max(1, min(lengths.stride, (length - 3 - question_length) // 2))
+    tokenizer, (length, question_length, stride) = network.tokenizer, network.lengths
+    if question_length + stride > length - 3:  # no run accepts these
+        question_length = min(question_length, max(1, (length - 3) // 3))
+        stride = max(1, min(stride, (length - 3 - question_length) // 2))
     examples = [Example("question", "question", texts) for texts in zip(questions, contexts, strict=True)]
     features = span_features(examples, tokenizer, length, question_length, stride)
     readers = (features.sequences.token_ids, features.sequences.token_type_ids)
@@ -243,9 +244,9 @@ def rank_options(
 ) -> list[list[Prediction]]:
     """The options of each question, most likely first: `option`, its `index`, and its probability, `score`.
 
-    Question and option take at most half of the maximum length."""
-    tokenizer, max_length = network.tokenizer, network.max_length
-    question_length = min(network.lengths.question_length, max(1, (max_length - 3) // 2))
+    If no run accepts the question length, question and option take at most half of the maximum length."""
+    tokenizer, (max_length, question_length, _) = network.tokenizer, network.lengths
+    question_length = question_length if question_length < max_length - 3 else (max_length - 3) // 2
     passages = tokenizer.encode_batch(contexts)
     option_texts = [
         question_with_option(question, option)
@@ -443,7 +444,7 @@ def check_texts(name: str, texts: Iterable[Any]) -> None:
     (NaN from pandas, say)."""
     if isinstance(texts, str):
         raise UsageError(name, "is one text, a list of them is expected", "put it into brackets")
-    if not hasattr(texts, "__getitem__") or getattr(texts, "ndim", 1) != 1:  # a data frame iterates over its columns
+    if isinstance(texts, dict) or not hasattr(texts, "__getitem__") or getattr(texts, "ndim", 1) != 1:
         remedy = "make a list of it, or give one column"
         raise UsageError(name, f"is {type(texts).__name__}, a list of texts is expected", remedy)
     for number, text in enumerate(texts, start=1):

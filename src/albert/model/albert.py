@@ -51,6 +51,10 @@ class FactorizedEmbedding(nn.Module):
 
     def forward(self, packed: PackedSequences) -> Float[Tensor, "tokens H"]:
         """Embed all tokens."""
+        positions = self.position_embeddings.num_embeddings
+        if packed.longest > positions and not torch.compiler.is_compiling():
+            why = f"a sequence has {packed.longest} tokens, the model has {positions} positions"
+            raise InvalidConfiguration("max_length", why, f"pack texts with at most {positions}")
         embedded = (
             self.word_embeddings(packed.token_ids)
             + self.position_embeddings(packed.position_ids)
@@ -480,10 +484,10 @@ def allowed_depths(config: AlbertConfig) -> range:
 def check_depth(config: AlbertConfig, depth: int) -> None:
     """Raise InvalidConfiguration if a model cannot run at this depth."""
     allowed = allowed_depths(config)
-    if depth in allowed:
+    if depth in allowed and not isinstance(depth, bool | float):
         return
     shared = "which are one layer" if len(allowed) > config.num_hidden_layers else "not all of them the same"
-    why = f"is {depth}, the model has {config.num_hidden_layers} layers, {shared}"
+    why = f"is {depth!r}, the model has {config.num_hidden_layers} layers, {shared}"
     raise InvalidConfiguration("depth", why, f"choose one from 1 to {allowed[-1]}")
 
 

@@ -30,7 +30,7 @@ ACTIVATIONS: dict[str, nn.Module] = {
 
 ACTIVATED_AT_ONCE = 1 << 16
 """Elements whose GELU is computed at a time, so that intermediate results stay in the cache."""
-_LINEAR = torch.tensor(math.sqrt(8 / math.pi), dtype=torch.float64)
+_LINEAR = torch.tensor(math.sqrt(8 / math.pi), dtype=torch.float64, device="cpu")
 _MINUS_TWICE_LINEAR = -2 * _LINEAR
 _CUBIC = math.sqrt(8 / math.pi) * 0.044715
 
@@ -55,7 +55,7 @@ class _TanhGelu(torch.autograd.Function):
     def forward(ctx: Any, inputs: Tensor) -> Tensor:
         values, slopes = (torch.empty_like(inputs, memory_format=torch.contiguous_format) for _ in range(2))
         exact = torch.promote_types(inputs.dtype, torch.float32)
-        memory = torch.empty(5, min(ACTIVATED_AT_ONCE, values.numel()), dtype=exact)
+        memory = inputs.new_empty(5, min(ACTIVATED_AT_ONCE, values.numel()), dtype=exact)
         chunks = [tensor.view(-1).split(ACTIVATED_AT_ONCE) for tensor in (inputs.contiguous(), values, slopes)]
         for input_chunk, value_chunk, slope_chunk in zip(*chunks, strict=True):
             x, inner, sigmoid, value, slope = memory[:, : len(input_chunk)].unbind(0)

@@ -80,8 +80,9 @@ class PackedSequences:
         """Whether attention uses padded blocks instead of boundaries."""
         return len(self.groups) > 0
 
-    def to(self, device: torch.device) -> "PackedSequences":
+    def to(self, device: str | torch.device) -> "PackedSequences":
         """The batch on a device; without groups unless it is a CPU."""
+        device = torch.device(device)
         return self if device.type == "cpu" else self.without_groups(device)
 
     def without_groups(self, device: torch.device) -> "PackedSequences":

@@ -114,8 +114,9 @@ _INT8_PRODUCTS = ("avx512_vnni", "avx_vnni", "amx_int8")
 """torch's names of instructions that multiply 8-bit integers and add in 32 bits."""
 
 
-def pick_device(name: str = "auto", local_rank: int = 0) -> torch.device:
+def pick_device(name: str | torch.device = "auto", local_rank: int = 0) -> torch.device:
     """The device for a name: "auto" is the GPU if there is one, else the CPU; `Unavailable` for "cuda" without one."""
+    name = str(name)
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     if name == "cpu":

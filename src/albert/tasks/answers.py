@@ -121,10 +121,12 @@ def _no_answer(rows: Sequence[Any], best: float, log_total: float) -> tuple[floa
 
 
 def _candidates(spans: np.ndarray, scores: np.ndarray, context: str, log_all: float, n_best: int) -> list[Candidate]:
-    """The best candidates, each span of characters once."""
+    """The best candidates, each span of characters once; a blank piece alone has none."""
     candidates: dict[tuple[int, int], Candidate] = {}
     for index in np.argsort(-scores, kind="stable"):
         start, end, score = *map(int, spans[index]), float(scores[index])
+        if start == end:
+            continue
         probability = float(np.exp(score - log_all))
         candidates.setdefault((start, end), Candidate(context[start:end], start, end, score, probability))
         if len(candidates) == n_best:

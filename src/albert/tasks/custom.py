@@ -250,7 +250,7 @@ def check_rows(task: Task, rows: Sequence[Row]) -> None:
     convert = example_of(task, labelled)
 
     def check(row: Row) -> None:
-        if column is not None and isinstance(label := row.fields.get(column), str) and not label.strip():
+        if column is not None and isinstance(label := row.fields.get(column, ""), str) and not label.strip():
             raise DamagedData(row.where, f"empty label in column {column!r}")
         convert(row)
 

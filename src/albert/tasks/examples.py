@@ -598,7 +598,7 @@ def tag_features(
             end += stop - start + 2
         positions.append(best_positions[np.cumsum([0, *map(len, word_pieces)])[:-1]])
         counts["words_without_pieces"] += sum(not pieces[word] for word in words)
-        counts["sentences_without_words"] += not words
+        counts["sentences_without_words"] += len(words) == 0
         counts["sentences_in_several_windows"] += len(windows) > 1
     n_words = np.fromiter(map(len, sentences), np.int64, len(sentences))
     first_pieces = np.concatenate(positions)

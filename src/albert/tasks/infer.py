@@ -227,7 +227,7 @@ def _with_labels(
         labels = sort_labels({label for row in rows for label in labels_of(target, row) if label})
         if len(labels) < 2:
             for row in rows:  # a missing label may be the reason
-                if not isinstance(row.fields.get(column, ""), tuple) and not row.text(column).strip():
+                if isinstance(label := row.fields.get(column, ""), str) and not label.strip():
                     raise DamagedData(row.where, f"empty label in column {column!r}")
             why = f"every row has the label {labels[0]!r}" if labels else f"no row has a label in column {column!r}"
             raise InvalidConfiguration(source, why, "at least two are needed")
@@ -235,14 +235,14 @@ def _with_labels(
         shown = ", ".join(labels[:MANY_LABELS]) + more
         inferred.append(Inferred(f"{len(labels)} labels", shown, f"the values in {column!r}", "--labels A B ..."))
         task = replace(task, labels=labels)
-    names = task.label_names or {}
-    if len({names.get(label, label) for label in task.labels or ()}) < len(task.labels or ()):
-        raise InvalidConfiguration("label_names", "two labels have the same name", "change the labels in the table")
-    for label in names:
-        if label not in (task.labels or ()):
-            raise InvalidConfiguration(
-                "label_names", f"{label!r} is not a label", did_you_mean(label, task.labels or ())
-            )
+    names, labels = task.label_names or {}, task.labels or ()
+    for label, name in names.items():
+        if label not in labels:
+            raise InvalidConfiguration("label_names", f"{label!r} is not a label", did_you_mean(label, labels))
+        others = [other for other in labels if other != label]
+        if name in (*others, *map(names.get, others)):
+            why = f"{name!r}, the name of {label!r}, is another label or its name"
+            raise InvalidConfiguration("label_names", why, "choose another name")
     return task
 
 
@@ -303,8 +303,11 @@ def hold_out_rows(task: Task, rows: Rows, held_out: HeldOut) -> tuple[Rows, Rows
                 chosen |= set(groups[group])
                 drawn += len(groups[group])
     if not chosen:
-        why = f"{len(rows.rows)} rows are too few to keep some back for scoring"
-        raise InvalidConfiguration("development set", why, "give more rows, or --dev")
+        why, remedy = f"{len(rows.rows)} rows are too few to keep some back for scoring", "give more rows, or --dev"
+        if isinstance(target, Choice):
+            why = f"none can be kept back, every label in column {target.column!r} occurs in one text only"
+            remedy += "; or is it a number (--regression, with decimal points), or the wrong column?"
+        raise InvalidConfiguration("development set", why, remedy)
     train = [row for index, row in enumerate(rows.rows) if index not in chosen]
     dev = [row for index, row in enumerate(rows.rows) if index in chosen]
     counts = {**rows.counts, "rows": len(train), "kept_back_for_dev": len(dev)}

@@ -236,6 +236,12 @@ def is_better(metric: str, score: float | None, other: float | None) -> bool:
     return score < other if metric.startswith(LOWER_IS_BETTER) else score > other
 
 
+def is_beaten(metric: str, score: float | None, other: float | None) -> bool:
+    """Whether `other` is beaten: `score` is better, or cannot be, because it is perfect."""
+    perfect = 0.0 if metric.startswith(LOWER_IS_BETTER) else 100.0
+    return is_better(metric, score, other) or score == perfect
+
+
 def baseline_scores(task: Task, gold: Any) -> dict[str, float | None]:
     """The task's scores for a constant prediction, for each metric the best one on the scored rows.
 

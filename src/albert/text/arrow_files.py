@@ -255,7 +255,7 @@ def _saved_batches(part: Path, reading: Reading) -> Iterator[tuple[pa.Array, int
 
 # ---- Parquet as output of predictions ------------------------------------------------------------------------------
 
-_TYPE_ERRORS = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError)
+_TYPE_ERRORS = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError)
 _TYPES = {"text": pa.string(), "number": pa.float64(), "count": pa.int64()}
 
 
@@ -269,6 +269,12 @@ class Parquet:
     def __init__(self, schema: pa.Schema, gives: Mapping[str, Any]) -> None:
         answers = [pa.field(name, arrow_type(value)) for name, value in gives.items()]
         self.schema = pa.schema([*schema, *answers])
+        for column in self.schema:
+            try:
+                pyarrow.parquet.ParquetWriter(pa.BufferOutputStream(), pa.schema([column])).close()
+            except _TYPE_ERRORS as error:
+                why = f"does not fit a Parquet column ({_one_line(error)})"
+                raise DamagedData(f"field {column.name!r}", why, "write .jsonl") from error
 
     def encode(self, rows: Sequence[Mapping[str, Any]]) -> bytes:
         fields = [(field.type, [row.get(field.name) for row in rows]) for field in self.schema]
@@ -319,12 +325,12 @@ class ColumnTypes:
         try:
             self.schema = self._unify(records)
         except _TYPE_ERRORS:
-            for record in records:  # to name the row
+            for where, name, value in ((each.where, *pair) for each in records for pair in each.fields.items()):
                 try:
-                    self.schema = self._unify([record])
+                    self.schema = self._unify([Record(where, {name: value})])
                 except _TYPE_ERRORS as error:
-                    why = f"does not fit the columns of the rows before ({' '.join(str(error).split())[:120]})"
-                    raise DamagedData(record.where, why, "write .jsonl") from error
+                    why = f"field {name!r} does not fit a Parquet column with the rows before ({_one_line(error)})"
+                    raise DamagedData(where, why, "write .jsonl") from error
 
     def _unify(self, records: Sequence[Record]) -> pa.Schema:
         names = dict.fromkeys(name for record in records for name in record.fields)

@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -66,7 +67,7 @@ def opened(browser, predictors, serve):
 
 def is_problem(message: sync_api.ConsoleMessage) -> bool:
     """Errors and warnings, but for the refused request of a test."""
-    return message.type in ("error", "warning") and "status of 422" not in message.text
+    return message.type in ("error", "warning") and not re.search("status of (422|503)", message.text)
 
 
 def fits(page: sync_api.Page) -> bool:
@@ -214,10 +215,21 @@ def test_csv_file_gets_columns_of_predictions(opened, classifier):
     sync_api.expect(page.locator("#file-state")).to_contain_text("12 rows answered")
 
 
-def test_file_without_rows_is_refused(opened):
+def test_file_without_rows_is_refused_and_a_broken_server_ends_it(opened):
     page = opened("classify")
-    page.locator("#file").set_input_files({"name": "a.csv", "mimeType": "text/csv", "buffer": b"text\n"})
-    sync_api.expect(page.get_by_role("alert")).to_contain_text("no rows")
+    page.wait_for_selector("#answer .bars")
+    for content, message in (
+        (b"text\n", "no rows"),
+        (b'text\nA 5" disk\n"open\n', "ends inside a quoted cell"),
+        (b'text,predicted_label\nA 5" disk,x\n', "already has a column predicted_label"),
+        (b"pair,sentence\na,b\n", "has no column for text"),
+    ):
+        page.locator("#file").set_input_files({"name": "a.csv", "mimeType": "text/csv", "buffer": content})
+        sync_api.expect(page.get_by_role("alert")).to_contain_text(message)
+    broken = {"status": 503, "headers": {"retry-after": "0"}, "json": {"error": "broken"}}
+    page.route("**/classify", lambda route: route.fulfill(**broken))
+    page.locator("#file").set_input_files({"name": "a.csv", "mimeType": "text/csv", "buffer": b"text\na\n"})
+    sync_api.expect(page.locator("#file-state")).to_contain_text("1 rows answered, 1 without an answer")
 
 
 def test_adjacent_words_of_an_entity_are_merged(opened, predictors, monkeypatch):

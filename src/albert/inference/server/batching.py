@@ -17,10 +17,11 @@ from typing import Any, Literal, NamedTuple
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from albert.inference.abilities import ABILITIES, Settings
+from albert.inference.abilities import ABILITIES, Settings, UnansweredTexts
 from albert.inference.engine import BETWEEN_BATCHES
 from albert.inference.predictor import Predictor
 from albert.inference.server.limits import LOOPBACK, Hosts, Limits
+from albert.runtime.errors import UsageError
 
 # --------------------------------------------------------------------------------------------------------------------
 # Admission control: the queue is limited in texts (memory) and in estimated seconds (tokens), because a small model
@@ -339,11 +340,16 @@ def _deliver(batch: Sequence[_Item], outcomes: Sequence[Any]) -> None:
         request.pending -= 1
         if request.pending == 0 and not request.answers.done():
             request.ended = time.perf_counter()
-            failed = next((outcome for outcome in request.outcomes if isinstance(outcome, BaseException)), None)
-            if failed is None:
+            failed = [n for n, outcome in enumerate(request.outcomes) if isinstance(outcome, BaseException)]
+            if not failed:
                 request.answers.set_result(request.outcomes)
-            else:
-                request.answers.set_exception(failed)
+                continue
+            error = request.outcomes[failed[0]]
+            if isinstance(error, UnansweredTexts) and len(request.outcomes) > 1:
+                field = next(iter(ABILITIES[item.call.name].request))
+                inside = "" if field == f"{error.subject}s" else f".{error.subject}"
+                error = UsageError(f"{field}.{failed[0]}{inside}", error.why, error.remedy)
+            request.answers.set_exception(error)
 
 
 _NO_MEMORY = re.compile("can't allocate memory|not enough memory|out of memory", re.IGNORECASE)

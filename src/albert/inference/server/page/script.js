@@ -185,7 +185,7 @@ async function answerFile(file) {
   byId("error").hidden = true;
   try {
     const progress = (done, all) => { byId("file-state").textContent = `${done} of ${all} rows`; };
-    const { file: content, rows, failed } = await answerTable(task, await file.text(), progress);
+    const { file: content, rows, failed } = await answerTable(task, model, await file.text(), progress);
     const link = element("a", {
       href: URL.createObjectURL(new Blob([content], { type: "text/csv" })),
       download: file.name.replace(/(\.csv)?$/i, "-answered.csv"),

@@ -103,7 +103,7 @@ def test_rows_do_not_depend_on_the_batch(precision, micro_batch_tokens):
     for index, row in zip(order, rows, strict=True):
         (alone,) = model.rows([ids[index]], [types[index]])
         # Attention at bf16 may round sums in another order beside longer sequences.
-        np.testing.assert_allclose(row, alone, rtol=0, atol=1e-5 if precision == "fp32" else 0.02)
+        np.testing.assert_allclose(row, alone, rtol=0, atol=1e-5 if precision == "fp32" else 0.04)
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])

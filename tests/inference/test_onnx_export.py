@@ -102,7 +102,7 @@ def test_shared_weights_are_stored_once(config, tmp_path):
 def test_int8_outputs_do_not_depend_on_the_batch(saved, tmp_path):
     directory = saved("encoder")
     report = export_onnx(directory, tmp_path / "model.onnx", precision="int8")
-    assert 1e-4 < report.checks[0].differences.largest["last_hidden_state"] < 1
+    assert 1e-4 < report.checks[0].differences.largest["last_hidden_state"] < 4  # AVX2 alone cuts 8-bit sums
     together, alone = (
         runtime_outputs(tmp_path / "model.onnx", {name: values[:rows, :3] for name, values in padded_batch().items()})
         for rows in (4, 1)

@@ -208,9 +208,11 @@ def _hold_out_at_least_one(
     """
     shards = [shard for result in results for shard in result.shards]
     documents, within = sum(shard.documents for shard in shards), sum(shard.within_share for shard in shards)
-    lowest, highest = min(shard.lowest_key for shard in shards), max(shard.highest_key for shard in shards)
     divided = documents == 1
-    if not settings.held_out or not documents or (not divided and (within or lowest == highest)):
+    if not settings.held_out or not documents or (within and not divided):
+        return "", settings
+    lowest, highest = min(shard.lowest_key for shard in shards), max(shard.highest_key for shard in shards)
+    if lowest == highest and not divided:
         return "", settings
     if not divided:
         settings = dataclasses.replace(settings, also_held_out=(lowest,))

@@ -18,6 +18,7 @@ from albert.inference import onnx_export as exporting
 from albert.inference.onnx_export import HIGHEST_OPSET, LOWEST_OPSET, export_onnx
 from albert.model.albert import AlbertForMaskedLM, AlbertModel
 from albert.model.packing import pack
+from albert.runtime.devices import multiplies_int8
 from albert.runtime.errors import CheckFailed
 from albert.runtime.manifest import verify_directory
 
@@ -102,7 +103,8 @@ def test_shared_weights_are_stored_once(config, tmp_path):
 def test_int8_outputs_do_not_depend_on_the_batch(saved, tmp_path):
     directory = saved("encoder")
     report = export_onnx(directory, tmp_path / "model.onnx", precision="int8")
-    assert 1e-4 < report.checks[0].differences.largest["last_hidden_state"] < 4  # AVX2 alone cuts 8-bit sums
+    most = 1 if multiplies_int8(torch.device("cpu")) else 4  # without such products ONNX Runtime cuts sums at 16 bits
+    assert 1e-4 < report.checks[0].differences.largest["last_hidden_state"] < most
     together, alone = (
         runtime_outputs(tmp_path / "model.onnx", {name: values[:rows, :3] for name, values in padded_batch().items()})
         for rows in (4, 1)

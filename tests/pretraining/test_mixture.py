@@ -13,8 +13,10 @@ from albert.pretraining.masking import MaskingRecipe
 from albert.pretraining.run import pretrain
 from albert.pretraining.sampling import PretrainingSamples, SequenceRecipe
 from albert.runtime.errors import InvalidConfiguration
+from albert.text.executors import PreparationSettings
 from albert.text.prepare import prepare
 from albert.text.sentencepiece import train_tokenizer
+from albert.text.tokenizer_loading import load_tokenizer
 
 
 @pytest.fixture(scope="module")
@@ -75,9 +77,10 @@ def test_corpora_need_the_same_tokenizer_and_different_paths(corpora, tiny_texts
             open_corpora([corpora / "a", corpora / name], verify=False)
 
 
-def test_a_run_over_a_mixture_records_and_checks_its_corpora(corpora, tiny_recipe, tmp_path):
+def test_a_run_over_a_mixture_records_and_checks_its_corpora(corpora, tiny_recipe, tmp_path, capsys):
     recipe, both = replace(tiny_recipe, mixture=(3.0, 1.0)), [corpora / "a", corpora / "b"]
     result = pretrain(recipe, both, tmp_path / "run", "cpu")
+    assert "by different shares" not in capsys.readouterr().err
     assert result.evaluation["masked_tokens_loss"] > 0
     card = (result.model / "README.md").read_text()
     assert card.count("tokens of 300 pieces") == 2 and "mixture" in card
@@ -85,3 +88,7 @@ def test_a_run_over_a_mixture_records_and_checks_its_corpora(corpora, tiny_recip
         pretrain(recipe, corpora / "a", tmp_path / "other", "cpu")
     with pytest.raises(InvalidConfiguration, match="mixture"):
         pretrain(replace(recipe, mixture=()), both, tmp_path / "run", "cpu")
+    settings, tokenizer = PreparationSettings(held_out=0.5), load_tokenizer(corpora / "a")
+    prepare([corpora / "of-b" / "raw"], tokenizer, tmp_path / "half", settings, workers=1)
+    pretrain(recipe, [corpora / "a", tmp_path / "half"], tmp_path / "noted", "cpu")
+    assert "hold out documents by different shares or seeds: a text in both may be" in capsys.readouterr().err

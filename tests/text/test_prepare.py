@@ -540,8 +540,9 @@ def test_append_without_held_out_documents_is_no_remark(halves, tokenizer_direct
     assert run(["prepare", str(text), "--output", str(halves / "a"), *flags]) == 0
     output = capsys.readouterr().out
     assert "is ready" in output and "nothing is held out" not in output
-    assert run(["prepare", str(text), "--output", str(halves / "a"), *flags, "--replace"]) == 2
-    assert "--append: and --replace contradict each other" in capsys.readouterr().err
+    for flag, message in (("--replace", "--append: and --replace contradict"), ("--partition=x", "--engine slurm")):
+        assert run(["prepare", str(text), "--output", str(halves / "a"), *flags, flag]) == 2
+        assert message in capsys.readouterr().err
 
 
 def test_merge_of_two_tokenizers_is_refused(halves, documents):

@@ -12,7 +12,14 @@ from albert.api.results import DataReport, EvaluateResult, FinetuneResult, Score
 from albert.checkpoints.hub import find_model
 from albert.checkpoints.huggingface import kind_of
 from albert.checkpoints.model_directory import read_config
-from albert.experiments.layers import PrecisionScore, depth_curve, draw_curve, precision_scores, write_curve
+from albert.experiments.layers import (
+    CURVE_COLUMNS,
+    PrecisionScore,
+    depth_curve,
+    draw_curve,
+    precision_scores,
+    write_curve,
+)
 from albert.finetuning.contrastive import TEMPERATURE, finetune_contrastive, hold_out_pairs, read_text_pairs
 from albert.finetuning.evaluation import evaluate_models, write_predictions
 from albert.finetuning.model import PretrainedEncoder, Start, random_encoder_like
@@ -404,7 +411,7 @@ def _compare_depths(options: Evaluate) -> Iterator[EvaluateResult]:
     if curve is not None:
         check_png("--curve", curve)
         figures = curve.with_suffix(".csv")
-        if figures.exists() and not figures.read_bytes().startswith(CURVE_COLUMNS):
+        if figures.exists() and not figures.read_bytes().startswith(",".join(CURVE_COLUMNS).encode()):
             raise CannotCreate(figures, "is another table, the curve's figures would replace it", "choose another name")
     found = depth_curve(
         task,
@@ -422,10 +429,6 @@ def _compare_depths(options: Evaluate) -> Iterator[EvaluateResult]:
         write_curve(found, curve.with_suffix(".csv"))
     scores = found.points[0].scores
     yield EvaluateResult(scores=scores, baseline=found.baseline, report=found.to_json(), found=found)
-
-
-CURVE_COLUMNS = b"depth,patience,mean_depth,gflops,milliseconds,"
-"""How the figures of a curve begin."""
 
 
 def _task(options: Evaluate) -> Task:

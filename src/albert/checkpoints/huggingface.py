@@ -15,7 +15,8 @@ import tomllib
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
-from typing import Any, Literal, get_args
+from operator import index
+from typing import Any, Literal, SupportsIndex, get_args
 
 import torch
 from torch import Tensor, nn
@@ -339,9 +340,9 @@ def resolve_num_labels(
     labels = extra.get("id2label")
     stated = len(labels) if labels else extra.get("num_labels", 2)  # transformers' default
     count = stated if num_labels is None else num_labels
-    if type(count) is not int or not 1 <= count <= _MOST_LABELS:
+    if isinstance(count, bool) or not isinstance(count, SupportsIndex) or not 1 <= index(count) <= _MOST_LABELS:
         raise InvalidConfiguration("num_labels", f"is {count!r}, a new head has 1 to {_MOST_LABELS:,} outputs")
-    return count
+    return index(count)
 
 
 def sentence_objective(extra: Mapping[str, Any]) -> HeadObjective:

@@ -347,11 +347,13 @@ def _flops(config: AlbertConfig, sequences: Sequences, depths: np.ndarray) -> fl
     return total
 
 
+CURVE_COLUMNS = ("depth", "patience", "mean_depth", "gflops", "milliseconds")
+"""Columns of a curve's table, before those of the scores."""
+
+
 def write_curve(curve: DepthCurve, table: Path) -> None:
     """Write a CSV row per point."""
-    rows: list[Sequence[object]] = [
-        ["depth", "patience", "mean_depth", "gflops", "milliseconds", *curve.points[0].scores]
-    ]
+    rows: list[Sequence[object]] = [[*CURVE_COLUMNS, *curve.points[0].scores]]
     for point in curve.points:
         figures = (f"{point.mean_depth:.3f}", f"{point.gflops:.4f}", f"{point.milliseconds:.3f}")
         scores = ("" if value is None else f"{value:.3f}" for value in point.scores.values())

@@ -215,6 +215,19 @@ def test_csv_file_gets_columns_of_predictions(opened, classifier):
     sync_api.expect(page.locator("#file-state")).to_contain_text("12 rows answered")
 
 
+def test_csv_file_gets_every_label_of_a_model_of_several(opened, classifier, monkeypatch):
+    labels = [{"label": "calm", "score": 0.9}, {"label": "storm", "score": 0.5}, {"label": "fog", "score": 0.1}]
+    monkeypatch.setitem(classifier.extra, "problem_type", "multi_label_classification")
+    monkeypatch.setattr(classifier, "classify_batch", lambda texts: [labels] * len(texts))
+    page = opened("classify")
+    with page.expect_download() as download:
+        page.locator("#file").set_input_files({"name": "a.csv", "mimeType": "text/csv", "buffer": b"text\na\n"})
+    with open(download.value.path(), encoding="utf-8", newline="") as file:
+        (row,) = csv.DictReader(file)
+    assert json.loads(row["predicted_labels"]) == ["calm", "storm"] and "predicted_label" not in row
+    assert json.loads(row["predicted_scores"]) == {each["label"]: each["score"] for each in labels}
+
+
 def test_file_without_rows_is_refused_and_a_broken_server_ends_it(opened):
     page = opened("classify")
     page.wait_for_selector("#answer .bars")

@@ -19,11 +19,8 @@ from albert.tasks.submission import DECLARED
 
 CONFIG = tiny_config(
     400,
-    embedding_size=16,
     hidden_size=32,
     num_hidden_layers=4,
-    intermediate_size=64,
-    max_position_embeddings=64,
     initializer_range=0.3,
 )
 SST2 = DECLARED["sst-2"]

@@ -29,12 +29,9 @@ CPU = torch.device("cpu")
 PASSAGES = ["It was a dark and stormy night.", "The whale, the whale!", "I have written to Jane of it."]
 CONFIG = tiny_config(
     300,
-    embedding_size=16,
     hidden_size=32,
     num_hidden_layers=3,
     num_attention_heads=4,
-    intermediate_size=64,
-    max_position_embeddings=64,
     initializer_range=0.3,
 )
 

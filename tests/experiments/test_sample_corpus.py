@@ -21,7 +21,7 @@ def test_authors_are_balanced():
 @pytest.mark.parametrize("author", sample.AUTHORS)
 def test_held_out_share_of_each_author(author):
     split = sample.split_chapters()
-    held_out = sum(len(chapter.text) for chapter in split.held_out if chapter.author == author)
+    held_out = sum(len(chapter.text) for chapter in split.dev if chapter.author == author)
     train = sum(len(chapter.text) for chapter in split.train if chapter.author == author)
     assert 1 / 6 <= held_out / (held_out + train) <= 1 / 4
 

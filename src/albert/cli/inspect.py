@@ -214,7 +214,7 @@ def layers(args: AnalyzeLayers) -> None:
     texts = (
         read_corpus([Path(path) for path in args.text])
         if args.text
-        else (chapter.text for chapter in split_chapters().held_out)
+        else (chapter.text for chapter in split_chapters().dev)
     )
     passages, device = cut_passages(texts, args.passages, args.words), pick_device(args.device)
     results = []

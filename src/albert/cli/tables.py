@@ -35,8 +35,8 @@ class TablesOptions(TablesArguments):
 
     @property
     def declared(self) -> Scale:
-        """The scale, at the precision of the study."""
-        return jobs.open_study(self.folders.root, self.scale, (), self.device).declared
+        """The scale, with the precision and seeds of the study."""
+        return jobs.open_study(self.folders.root, self.scale, (), self.device, self.seeds).declared
 
     @property
     def folders(self) -> jobs.Folders:
@@ -57,7 +57,7 @@ class TablesOptions(TablesArguments):
         return [grid_of(name, self.declared) for name in self.names() if name in GRIDS]
 
     def study(self) -> jobs.Study:
-        return jobs.open_study(self.folders.root, self.scale, self.data, self.device)
+        return jobs.open_study(self.folders.root, self.scale, self.data, self.device, self.seeds)
 
     def task_data(self, grids: Sequence[Grid]) -> tuple[dict[str, tuple[Task, Path]], list[str]]:
         """The tasks that tables need, each with its folder, and a line for each task that is left out."""
@@ -88,8 +88,8 @@ class TablesOptions(TablesArguments):
         return found, missing
 
     def set_threads(self) -> None:
-        """Set the number of threads; raises UsageError for less than one."""
-        check_at_least(self, 1, "threads")
+        """Set the number of threads; raises UsageError for less than one, or less than one seed."""
+        check_at_least(self, 1, "threads", "seeds")
         if self.threads is not None:
             torch.set_num_threads(self.threads)
 
@@ -242,6 +242,7 @@ def run(options: TablesArguments) -> None:
 def show(options: TablesArguments) -> None:
     """Run `albert tables show`."""
     args = TablesOptions(**vars(options))
+    args.set_threads()
     _show(open_console(), args, args.study())
 
 

@@ -204,6 +204,8 @@ class TablesArguments:
     """TASK/SPLIT=FILE: a replacement of a published file, in its layout (qnli/train=mine.tsv)."""
     output: Path | None = None
     """The root of all runs and results; runs/tables-SCALE when not set."""
+    seeds: int | None = None
+    """Number of pre-trainings of each row, with the seeds from 0 on; those of OUTPUT, or of the scale, when not set."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     threads: int | None = None
     """Threads of this process; 1 when several processes share the cores."""

@@ -248,16 +248,18 @@ class Study:
         corpora: the first is read by all arms; arms with additional text (Table 7) read all of them.
         precision: of all pre-trainings whose recipe leaves it open, on any machine; part of their keys. None for a
             study from before it was saved, whose keys contain "auto".
+        seeds: pre-trainings of every arm, with the seeds from 0 on; None: the scale's.
     """
 
     scale: ScaleName
     corpora: tuple[CorpusRecord, ...] = ()
     precision: Precision | None = None
+    seeds: int | None = None
 
     @property
     def declared(self) -> Scale:
-        """The scale, with the study's precision in its recipe."""
-        scale = SCALES[self.scale]
+        """The scale, with the study's seeds, and its precision in the recipe."""
+        scale = replace(SCALES[self.scale], seeds=range(self.seeds)) if self.seeds else SCALES[self.scale]
         if self.precision is None or scale.recipe.precision != "auto":
             return scale
         return replace(scale, recipe=replace(scale.recipe, precision=self.precision))
@@ -268,12 +270,15 @@ class Study:
         return tuple(corpus.manifest for corpus in self.corpora)
 
 
-def open_study(root: Path, scale: ScaleName, corpora: Sequence[Path], device: str = "auto") -> Study:
+def open_study(
+    root: Path, scale: ScaleName, corpora: Sequence[Path], device: str = "auto", seeds: int | None = None
+) -> Study:
     """The study below a root, or a new one; nothing is written.
 
     Args:
         corpora: prepared corpora; if empty, those of the existing study.
         device: decides the precision of a new study.
+        seeds: None for those of the existing study, or of the scale.
 
     Raises:
         InvalidConfiguration: the root holds another scale, or runs on another first corpus.
@@ -282,8 +287,9 @@ def open_study(root: Path, scale: ScaleName, corpora: Sequence[Path], device: st
     opened = [TokenCorpus.open(corpus, verify=False) for corpus in corpora]
     study = Study(scale=scale, corpora=corpus_records(opened).corpora)
     if not (root / STUDY_NAME).is_file():
-        return replace(study, precision=default_precision(pick_device(device)))
+        return replace(study, precision=default_precision(pick_device(device)), seeds=seeds)
     saved = load_json(Study, root / STUDY_NAME)
+    saved = replace(saved, seeds=seeds or saved.seeds)
     if saved.scale != scale:
         raise InvalidConfiguration(root, f"holds runs of the scale {saved.scale}", f"give --scale {saved.scale}")
     if not corpora:
@@ -291,7 +297,7 @@ def open_study(root: Path, scale: ScaleName, corpora: Sequence[Path], device: st
     if saved.fingerprints[:1] != study.fingerprints[:1]:
         why = f"holds runs on {saved.corpora[0]}, --data is {study.corpora[0]}"
         raise InvalidConfiguration(root, why, "give the same corpus, or another --output")
-    return replace(study, precision=saved.precision)
+    return replace(saved, corpora=study.corpora)
 
 
 def parse_file_options(options: Iterable[str]) -> dict[str, dict[str, Path]]:

@@ -150,7 +150,7 @@ TOKENS_A_WORD = 2
 def cached_layers(model: Path, cache: Path, max_length: int) -> LayerSimilarity:
     """The movement of the input by each layer of a model, measured once and saved in the file `cache`."""
     if not cache.is_file():
-        texts = (chapter.text for chapter in split_chapters().held_out)
+        texts = (chapter.text for chapter in split_chapters().dev)
         passages = cut_passages(texts, PASSAGES, max(1, max_length // TOKENS_A_WORD))
         with progress("Reading", len(passages), "passages") as bar:
             save_json(cache, measure_layers(model, passages, device=pick_device("auto"), advance=bar.advance))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from rich.console import Console
 
@@ -46,6 +46,7 @@ HELD_OUT_SHARE = 1 / 6  # of each author's characters, at least
 PASSAGE_WORDS = range(60, 101)
 TRAIN_PASSAGES_PER_AUTHOR = 500
 DEV_PASSAGES_PER_AUTHOR = 100
+Text = TypeVar("Text")
 
 
 @dataclass(frozen=True)
@@ -59,14 +60,6 @@ class Chapter:
 
 
 @dataclass(frozen=True)
-class ChapterSplit:
-    """The chapters of the sample, each in ``train`` or in ``held_out``."""
-
-    train: tuple[Chapter, ...]
-    held_out: tuple[Chapter, ...]
-
-
-@dataclass(frozen=True)
 class Passage:
     """Consecutive sentences of one chapter, and their author."""
 
@@ -76,11 +69,11 @@ class Passage:
 
 
 @dataclass(frozen=True)
-class LabelledPassages:
-    """The authorship task, balanced over authors; ``train`` and ``dev`` share no chapter."""
+class Parts(Generic[Text]):
+    """Chapters or their passages; no chapter is in both parts."""
 
-    train: tuple[Passage, ...]
-    dev: tuple[Passage, ...]
+    train: tuple[Text, ...]
+    dev: tuple[Text, ...]
 
 
 @cache
@@ -91,7 +84,7 @@ def load_chapters() -> tuple[Chapter, ...]:
 
 
 @cache
-def split_chapters() -> ChapterSplit:
+def split_chapters() -> Parts[Chapter]:
     """Hold out random chapters of each author until they are a sixth of the text; always the same."""
     held_out: set[str] = set()
     for number, author in enumerate(AUTHORS):
@@ -102,19 +95,17 @@ def split_chapters() -> ChapterSplit:
                 break
             held_out.add(chapters[index].id)
             remaining -= len(chapters[index].text)
-    return ChapterSplit(
+    return Parts(
         train=tuple(chapter for chapter in load_chapters() if chapter.id not in held_out),
-        held_out=tuple(chapter for chapter in load_chapters() if chapter.id in held_out),
+        dev=tuple(chapter for chapter in load_chapters() if chapter.id in held_out),
     )
 
 
 @cache
-def labelled_passages() -> LabelledPassages:
-    """The authorship task: 3,000 training and 600 development passages, authors alternating."""
+def labelled_passages() -> Parts[Passage]:
+    """The authorship task: 3,000 training and 600 development passages, balanced, authors alternating."""
     split = split_chapters()
-    return LabelledPassages(
-        train=_balanced(split.train, TRAIN_PASSAGES_PER_AUTHOR), dev=_balanced(split.held_out, DEV_PASSAGES_PER_AUTHOR)
-    )
+    return Parts(_balanced(split.train, TRAIN_PASSAGES_PER_AUTHOR), _balanced(split.dev, DEV_PASSAGES_PER_AUTHOR))
 
 
 def cut_passages(chapter: Chapter) -> list[Passage]:

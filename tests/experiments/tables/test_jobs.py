@@ -133,6 +133,12 @@ def test_keys_contain_the_precision_of_the_study(monkeypatch, tmp_path, capabili
     assert len(set.union(*keys)) == sum(map(len, keys))
 
 
+def test_a_study_keeps_its_number_of_seeds(tmp_path):
+    save_json(tmp_path / STUDY_NAME, open_study(tmp_path, "tiny", (), "cpu", seeds=3))
+    jobs = pretrainings("5", scale=open_study(tmp_path, "tiny", (), "cpu").declared)
+    assert [job.arm.recipe.seed for job in jobs] == [0, 0, 0, 1, 1, 1, 2, 2, 2]
+
+
 def test_studies_without_precision_are_read(checkout):
     root = checkout / "results" / "tables-tiny"
     study = open_study(root, "tiny", (), "cpu")

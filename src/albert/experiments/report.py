@@ -176,7 +176,7 @@ def comparison_notes(outcome: Outcome) -> Iterator[str]:
     grid, scale = outcome.grid, SCALES[outcome.grid.scale]
     yield f"Scale {scale.name}: {scale.decides}."
     if outcome.wanted:
-        seeds = ", ".join(map(str, scale.seeds))
+        seeds = ", ".join(map(str, range(max(map(len, outcome.keys.values())))))
         yield f"Arms have in common: {grid.compute}. Ours: median over seeds ({seeds}), with lowest and highest."
     yield from grid.notes
     rates = {row.label: row.arm.recipe.optimizer.learning_rate for row in grid.rows if row.arm}

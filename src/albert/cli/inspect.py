@@ -257,7 +257,7 @@ def show_report(report: QuickstartReport, console: Console) -> None:
         "",
         f"{training.tokens:,} tokens at {training.tokens_per_second:,.0f} a second; {report.seconds:.0f} s in all",
         f"{BUNDLED_MODEL} was trained on 30 times as many tokens, including these books without their authors;",
-        "neither model has learnt the order of sentences, which takes far more text",
+        "neither model has learnt the order of sentences, which such prose hardly shows",
         f"curves  {report.directory / 'curves.png'}",
         f"model   {model}",
         "",

@@ -49,7 +49,7 @@ def test_the_package_has_no_more_modules_and_lines_than_it_had():
 
 def test_the_tests_have_no_more_lines_than_they_had():
     """An upper bound, to be lowered as they get fewer: 26,000 lines are the aim."""
-    assert sum(len(path.read_bytes().splitlines()) for path in (ROOT / "tests").rglob("*.py")) <= 30_431
+    assert sum(len(path.read_bytes().splitlines()) for path in (ROOT / "tests").rglob("*.py")) <= 30_420
 
 
 def test_the_benchmarks_have_no_more_lines_than_they_had():

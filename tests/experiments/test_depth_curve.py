@@ -17,12 +17,7 @@ from albert.model.cost import count_flops
 from albert.runtime.errors import InvalidConfiguration, UsageError
 from albert.tasks.submission import DECLARED
 
-CONFIG = tiny_config(
-    400,
-    hidden_size=32,
-    num_hidden_layers=4,
-    initializer_range=0.3,
-)
+CONFIG = tiny_config(400, hidden_size=32, num_hidden_layers=4, initializer_range=0.3)
 SST2 = DECLARED["sst-2"]
 EXIT_DEPTHS = {"exit_depths": [1, 2, 3, 4]}
 

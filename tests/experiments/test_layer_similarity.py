@@ -27,13 +27,7 @@ from albert.text.sentencepiece import train_tokenizer
 
 CPU = torch.device("cpu")
 PASSAGES = ["It was a dark and stormy night.", "The whale, the whale!", "I have written to Jane of it."]
-CONFIG = tiny_config(
-    300,
-    hidden_size=32,
-    num_hidden_layers=3,
-    num_attention_heads=4,
-    initializer_range=0.3,
-)
+CONFIG = tiny_config(300, hidden_size=32, num_hidden_layers=3, num_attention_heads=4, initializer_range=0.3)
 
 
 @pytest.fixture(scope="module")

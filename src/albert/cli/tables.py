@@ -57,6 +57,7 @@ class TablesOptions(TablesArguments):
         return [grid_of(name, self.declared) for name in self.names() if name in GRIDS]
 
     def study(self) -> jobs.Study:
+        check_at_least(self, 1, "seeds")
         return jobs.open_study(self.folders.root, self.scale, self.data, self.device, self.seeds)
 
     def task_data(self, grids: Sequence[Grid]) -> tuple[dict[str, tuple[Task, Path]], list[str]]:
@@ -88,8 +89,8 @@ class TablesOptions(TablesArguments):
         return found, missing
 
     def set_threads(self) -> None:
-        """Set the number of threads; raises UsageError for less than one, or less than one seed."""
-        check_at_least(self, 1, "threads", "seeds")
+        """Set the number of threads; raises UsageError for less than one."""
+        check_at_least(self, 1, "threads")
         if self.threads is not None:
             torch.set_num_threads(self.threads)
 
@@ -242,7 +243,6 @@ def run(options: TablesArguments) -> None:
 def show(options: TablesArguments) -> None:
     """Run `albert tables show`."""
     args = TablesOptions(**vars(options))
-    args.set_threads()
     _show(open_console(), args, args.study())
 
 

@@ -25,14 +25,7 @@ from albert.model.albert import AlbertForPreTraining
 from albert.model.config import AlbertConfig
 from albert.optim.optimizer import OptimizerRecipe, build_optimizer
 from albert.pretraining.batches import PretrainingBatches, pretraining_objective
-from albert.pretraining.fixed_shape import (
-    TERMS,
-    FixedBatches,
-    FixedShape,
-    PretrainingLoss,
-    fixed_objective,
-    shape_of,
-)
+from albert.pretraining.fixed_shape import TERMS, FixedBatches, FixedShape, PretrainingLoss, fixed_objective, shape_of
 from albert.pretraining.recipe import RECIPES
 from albert.pretraining.sampling import PretrainingSamples
 from albert.runtime.environment import Ranks

@@ -26,6 +26,7 @@ from pathlib import Path
 
 import torch
 
+from albert.cli.main import run
 from albert.cli.options import parse
 from albert.model.config import AlbertConfig
 from albert.optim.recipe import ScheduleRecipe
@@ -221,4 +222,4 @@ STAGES: dict[str, Callable[[Day, float], object]] = {
 }
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(run(command=main))

@@ -29,6 +29,7 @@ from typing import Any, TypeVar
 from rich.console import Console
 from rich.table import Table
 
+from albert.cli.main import run
 from albert.cli.options import parse
 from albert.model.config import PRESETS, AlbertConfig
 from albert.runtime.devices import describe_machine
@@ -64,7 +65,9 @@ def script(
     """
 
     def main(arguments: Sequence[str] | None = None) -> None:
-        args = parse(options, sys.argv[1:] if arguments is None else arguments, Path(inspect.getfile(measure)).name)
+        if arguments is None:
+            sys.exit(run(command=main))
+        args = parse(options, arguments, Path(inspect.getfile(measure)).name)
         rows = []
         for row in measure(args):
             rows.append(row)

@@ -71,13 +71,7 @@ BOOKS = (
         "23b2b6e0aa1350aaccaac91e1d0fe3bb6ed4c81f",
         430,
     ),
-    Book(
-        "Herman Melville",
-        "Moby Dick",
-        "herman-melville_moby-dick",
-        "f6a255003170e113bb80a33cad230154af4caef8",
-        430,
-    ),
+    Book("Herman Melville", "Moby Dick", "herman-melville_moby-dick", "f6a255003170e113bb80a33cad230154af4caef8", 430),
     Book("Mark Twain", "Roughing It", "mark-twain_roughing-it", "0942731741932425052d1c5310a3291a8b3b9554", 215),
     Book(
         "Mark Twain",

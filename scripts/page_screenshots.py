@@ -16,6 +16,7 @@ from pathlib import Path
 from PIL import Image
 from playwright.sync_api import Page, sync_playwright
 
+from albert.cli.main import run
 from albert.cli.options import parse
 
 COLOURS = 64
@@ -69,4 +70,4 @@ def take(page: Page, address: str, output: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    sys.exit(run(command=main))

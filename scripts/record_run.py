@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from albert.cli.main import run
 from albert.cli.options import parse
 from albert.experiments.curves import draw_runs, read_runs
 from albert.runtime.devices import describe_machine
@@ -36,7 +37,9 @@ class Record:
     """
 
     run: Path
+    """The finished run."""
     name: str
+    """Its name in the table and of its folder."""
     command: str
     """The command of the run."""
     commit: str | None = None
@@ -150,4 +153,4 @@ def _row(
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    sys.exit(run(command=main))

@@ -21,17 +21,27 @@ def _rows_of(name: str) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
+def milliseconds(benchmark: str, *columns: str) -> dict[tuple[str, ...], float]:
+    """The times of a benchmark by these columns of its rows."""
+    rows = _rows_of(f"benchmark-{benchmark}.csv")
+    return {tuple(row[column] for column in columns): float(row["milliseconds"]) for row in rows}
+
+
 def figures(run: str) -> dict[str, dict[str, str]]:
     return {row["figure"]: row for row in _rows_of("results.csv") if row["run"] == run}
+
+
+def percent(value: str) -> str:
+    return f"{float(value):.1%}".replace("%", " %")
 
 
 @pytest.mark.parametrize("figure", ["masked_tokens_accuracy", "authorship_accuracy"])
 def test_the_figures_of_the_quickstart_were_measured(figure):
     row = figures("2026-11-23-quickstart")[figure]
-    assert f"| {float(row['value']):.1%} | {float(row['baseline']):.1%}".replace("%", " %") in STARTING
+    assert f"| {percent(row['value'])} | {percent(row['baseline'])}" in STARTING
     assert row["commit"] in STARTING
-    shipped = float(figures("2026-11-23-quickstart")["authorship_accuracy_tiny"]["value"])
-    assert f"| {shipped:.1%} |".replace("%", " %") in STARTING
+    shipped = figures("2026-11-23-quickstart")["authorship_accuracy_tiny"]["value"]
+    assert f"| {percent(shipped)} |" in STARTING
 
 
 def test_the_scores_of_the_own_table_were_measured():
@@ -46,13 +56,13 @@ def test_the_scores_of_the_own_table_were_measured():
 def test_the_figures_of_the_models_were_measured():
     words = " ".join(MODELS.split())
     tiny, earlier = (figures(run)["masked_tokens_accuracy"] for run in ("2026-11-22-tiny-128", "2026-11-20-small"))
-    assert f"gets {float(tiny['value']):.1%} of held-out masked".replace("%", " %") in words
-    assert f"a constant answer: {float(tiny['baseline']):.1%}".replace("%", " %") in words
-    assert f"got {float(earlier['value']):.1%};".replace("%", " %") in words
+    assert f"gets {percent(tiny['value'])} of held-out masked" in words
+    assert f"a constant answer: {percent(tiny['baseline'])}" in words
+    assert f"got {percent(earlier['value'])};" in words
 
 
 def test_the_inference_rates_were_measured():
-    found = {(row["load"], row["system"]): row for row in _rows_of("benchmark-inference.csv")}
+    found = milliseconds("inference", "load", "system")
     rows = re.findall(
         r"^\| (mixed|sorted|fixed|single-32|single-128): .+? \| (.+?) \| (.+?) \| (.+?) \|$", PERFORMANCE, re.M
     )
@@ -60,10 +70,9 @@ def test_the_inference_rates_were_measured():
     for load, *cells in rows:
         for precision, cell in zip(("fp32", "bf16", "int8"), cells, strict=True):
             ours, theirs, system = re.fullmatch(r"([\d,.]+) / ([\d,.]+) (\w+)", cell).groups()
-            assert float(ours.replace(",", "")) == round(float(found[load, f"albert {precision}"]["milliseconds"]), 1)
-            peers = {"onnxruntime": "onnxruntime", "openvino": "openvino", "transformers": "transformers sdpa"}
-            peer = found[load, f"{peers[system]} {precision}"]
-            assert float(theirs.replace(",", "")) == round(float(peer["milliseconds"]), 1)
+            assert float(ours.replace(",", "")) == round(found[load, f"albert {precision}"], 1)
+            peer = system.replace("transformers", "transformers sdpa")
+            assert float(theirs.replace(",", "")) == round(found[load, f"{peer} {precision}"], 1)
 
 
 def test_the_times_of_single_texts_more_peers_and_latencies_were_measured():
@@ -73,10 +82,7 @@ def test_the_times_of_single_texts_more_peers_and_latencies_were_measured():
         alone[key] = min(took, alone.get(key, took))
     systems = [f"albert {kind}" for kind in ("fp32", "bf16", "int8")]
     systems += ["openvino fp32", "openvino bf16", "onnxruntime fp32", "onnxruntime int8"]
-    more = {
-        (row["load"], row["system"]): float(row["milliseconds"])
-        for row in _rows_of("benchmark-inference-more-peers.csv")
-    }
+    more = milliseconds("inference-more-peers", "load", "system")
     peers = {"fp32": "transformers compiled fp32", "bf16": "transformers compiled bf16", "int8": "openvino int8"}
     lines = [f"| {n} | " + " | ".join(f"{alone[n, name]:.1f}" for name in systems) + " |" for n in ("32", "128")]
     for load in dict.fromkeys(load for load, _ in more):
@@ -92,46 +98,29 @@ def test_the_times_of_single_texts_more_peers_and_latencies_were_measured():
 
 
 def test_the_rates_beside_a_busy_core_were_measured():
-    found = {
-        (row["busy"], row["load"], row["system"]): float(row["milliseconds"])
-        for row in _rows_of("benchmark-inference-amx.csv")
-    }
+    found = milliseconds("inference-amx", "busy", "load", "system")
     rows = re.findall(r"^\| (quiet|busy), ([a-z\d-]+) \| (.+?) \| (.+?) \| (.+?) \|$", PERFORMANCE, re.M)
     assert len(rows) == 10
     for state, load, *cells in rows:
         busy = {"quiet": "", "busy": "one core taken"}[state]
         for precision, cell in zip(("fp32", "bf16", "int8"), cells, strict=True):
-            ours, peer = (
-                found[busy, load, f"albert {precision}"],
-                min(
-                    (took, system.split()[0])
-                    for (when, what, system), took in found.items()
-                    if (when, what) == (busy, load) and system.endswith(precision) and not system.startswith("albert")
-                ),
-            )
-            assert cell == f"{ours:,.1f} / {peer[0]:,.1f} {peer[1]}"
-    mixed = [
-        f"{found[busy, 'mixed', f'{system} bf16']:.0f}"
-        for busy in ("", "one core taken")
-        for system in ("albert", "openvino")
-    ]
-    quiet, quiet_peer, busy, busy_peer = mixed
+            took = {key[2].split()[0]: t for key, t in found.items() if key[:2] == (busy, load) and precision in key[2]}
+            ours = took.pop("albert")
+            peer = min(took, key=took.__getitem__)
+            assert cell == f"{ours:,.1f} / {took[peer]:,.1f} {peer}"
     words = " ".join(README.split())
-    assert f"take {quiet} ms in bf16 (OpenVINO: {quiet_peer})" in words
-    assert f"taken by another program, {busy} ({busy_peer})" in words
+    for busy, sentence in (("", "take {} ms in bf16 (OpenVINO: {})"), ("one core taken", "another program, {} ({})")):
+        times = (f"{found[busy, 'mixed', f'{system} bf16']:.0f}" for system in ("albert", "openvino"))
+        assert sentence.format(*times) in words
     rates = {(row["case"], row["load"], row["system"], row["number"]): row for row in _rows_of("benchmark-workers.csv")}
     for case in {case for case, *_ in rates}:
         quiet, busy = (rates[case, load, "workers", "2"] for load in ("quiet", "one core taken"))
         figures = [f"{int(row['tokens_per_second']):,}" for row in (quiet, busy)]
         assert f"| {case} | {figures[0]} | {figures[1]} | {busy['slower_than_quiet']} |" in PERFORMANCE
-    for row in _rows_of("benchmark-pretraining-step-amx.csv"):
-        ours, theirs = int(row["albert_tokens_per_second"]), int(row["transformers_tokens_per_second"])
-        shape = f"{row['shape']} | {row['precision']}"
-        assert f"| {shape} | {ours:,} | {theirs:,} | {float(row['ratio']):.1f} |" in PERFORMANCE
 
 
 def test_the_speeds_were_measured():
-    for row in _rows_of("benchmark-pretraining-step.csv"):
+    for row in _rows_of("benchmark-pretraining-step.csv") + _rows_of("benchmark-pretraining-step-amx.csv"):
         what = f"{row['shape']} | {row['precision']}"
         ours, theirs = int(row["albert_tokens_per_second"]), int(row["transformers_tokens_per_second"])
         assert f"| {what} | {ours:,} | {theirs:,} | {float(row['ratio']):.1f} |" in PERFORMANCE
@@ -163,15 +152,11 @@ def test_the_figures_of_the_readme_were_measured():
     ours, theirs = int(row["albert_tokens_per_second"]), int(row["transformers_tokens_per_second"])
     assert f"| {ours:,} tokens/s | {theirs:,} tokens/s (transformers)" in words
     assert f"in {float(row['peak_ratio']):.2f} of its memory" in words
-    found = {
-        row["system"]: float(row["milliseconds"])
-        for row in _rows_of("benchmark-inference.csv")
-        if row["load"] == "mixed"
-    }
-    transformers = min(found["transformers sdpa fp32"], found["transformers eager fp32"])
-    assert (
-        f"| {found['albert fp32']:,.0f} ms | {found['openvino fp32']:,.0f} ms (OpenVINO), {transformers:,.0f}" in words
+    found = milliseconds("inference", "load", "system")
+    ours, openvino, *others = (
+        found["mixed", f"{system} fp32"] for system in ("albert", "openvino", "transformers sdpa", "transformers eager")
     )
+    assert f"| {ours:,.0f} ms | {openvino:,.0f} ms (OpenVINO), {min(others):,.0f}" in words
     last = {row["system"]: row for row in _rows_of("benchmark-pretraining-efficiency.csv")}
     loss, seconds = (
         tuple(float(last[system][column]) for system in ("albert", "trainer"))

@@ -171,10 +171,7 @@ def test_unknown_and_repeated_keywords_are_refused_with_a_remedy(given, line, tm
 @pytest.mark.parametrize(
     ("call", "line"),
     [
-        (
-            albert.pretrain,
-            "albert.pretrain: recipe: is missing; it is a name such as small, a file",
-        ),
+        (albert.pretrain, "albert.pretrain: recipe: is missing; it is a name such as small, a file"),
         (lambda: albert.prepare(), "albert.prepare: corpus: is missing; it is files, folders or patterns"),
         (lambda: albert.push("m"), "albert.push: repository: is missing; it is USER/NAME"),
         (lambda: albert.evaluate(), "albert.evaluate: model: is missing; it is a model directory, a run"),

@@ -13,14 +13,7 @@ from safetensors.torch import load_file, save_file
 from tests.tiny import tiny_config
 from torch import nn
 
-from albert.checkpoints.huggingface import (
-    KINDS,
-    MODELS,
-    Kind,
-    from_transformers,
-    kind_of,
-    to_transformers,
-)
+from albert.checkpoints.huggingface import KINDS, MODELS, Kind, from_transformers, kind_of, to_transformers
 from albert.checkpoints.loading import checkpoint_warnings, groups_of_layers
 from albert.checkpoints.model_directory import (
     config_to_json,

@@ -57,10 +57,7 @@ UNSHARED = [
     ({"num_hidden_groups": 2}, {"sharing": "none"}),
     ({"sharing": "attention"}, {"sharing": "none"}),
     ({"sharing": "ffn"}, {"sharing": "none"}),
-    (
-        {"num_hidden_layers": 3, "inner_group_num": 2},
-        {"num_hidden_layers": 6, "inner_group_num": 1, "sharing": "none"},
-    ),
+    ({"num_hidden_layers": 3, "inner_group_num": 2}, {"num_hidden_layers": 6, "inner_group_num": 1, "sharing": "none"}),
 ]
 
 
@@ -111,8 +108,7 @@ def test_different_layers_cannot_be_shared(before, after):
 
 
 @pytest.mark.parametrize(
-    ("depth", "origins"),
-    [(12, [0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5]), (3, [0, 2, 4]), (4, [0, 1, 3, 4]), (1, [0])],
+    ("depth", "origins"), [(12, [0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5]), (3, [0, 2, 4]), (4, [0, 1, 3, 4]), (1, [0])]
 )
 def test_depth_repeats_layers_in_place_or_takes_evenly_spaced_ones(depth, origins):
     source = replace(BASE, sharing="none")

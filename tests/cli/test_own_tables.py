@@ -37,15 +37,7 @@ def test_a_run_saves_its_task_for_evaluation(scene, reviews, tmp_path, capsys):
     assert run(["finetune", *options, "--output", str(saved), *SMALL]) == 0
     report = json.loads((saved / "results.json").read_text())
     assert report["recipe"]["learning_rate"] == 0.001 and report["training"]["kept_back_for_dev"] == 3
-    evaluate = [
-        "evaluate",
-        "--model",
-        str(saved),
-        "--device",
-        "cpu",
-        "--results",
-        str(tmp_path / "scores.json"),
-    ]
+    evaluate = ["evaluate", "--model", str(saved), "--device", "cpu", "--results", str(tmp_path / "scores.json")]
     assert run(evaluate) == 0
     assert json.loads((tmp_path / "scores.json").read_text())["scores"] == report["scores"]
     before = reviews.read_text()

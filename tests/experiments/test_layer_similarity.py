@@ -11,14 +11,7 @@ from tests.tiny import tiny_config
 
 from albert.checkpoints.model_directory import save_model_directory
 from albert.cli.main import run
-from albert.experiments.layers import (
-    SMOOTHNESS,
-    cached_layers,
-    cut_passages,
-    last_movement,
-    measure_layers,
-    unevenness,
-)
+from albert.experiments.layers import SMOOTHNESS, cached_layers, cut_passages, last_movement, measure_layers, unevenness
 from albert.experiments.quickstart import load_chapters
 from albert.model.albert import AlbertForMaskedLM, AlbertForPreTraining
 from albert.model.config import AlbertConfig

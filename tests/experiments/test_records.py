@@ -4,8 +4,10 @@ import csv
 import json
 
 import pytest
+from scripts import record_run
 from scripts.record_run import record_finetuning, record_pretraining
 
+from albert.cli.main import run
 from albert.runtime.errors import MissingInput
 
 
@@ -54,3 +56,11 @@ def test_run_without_evaluation_is_not_recorded(finished_run, tmp_path):
     with pytest.raises(MissingInput, match="no evaluation"):
         record_pretraining(finished_run, tmp_path / "results", "tiny", "abc1234", "a machine", "")
     assert not (tmp_path / "results").exists()
+
+
+def test_a_scripts_failure_is_one_line(capsys, monkeypatch):
+    monkeypatch.setattr("sys.argv", ["record_run.py", "--nmae", "x"])
+    assert run(command=record_run.main) == 2
+    assert capsys.readouterr().err == "albert: error: record_run.py: --nmae: unknown option; did you mean '--name'?\n"
+    assert run([], record_run.main) == 2
+    assert "--run: is missing; it is the finished run" in capsys.readouterr().err

@@ -281,9 +281,7 @@ def test_frozen_encoder_gives_the_loss_and_gradients_of_one_without_dropout(
 def test_frozen_encoder_runs_once_per_example_and_is_not_changed(data, pretrained, start, tmp_path, monkeypatch):
     sequences, each_layer = [], Encoder.each_layer
     monkeypatch.setattr(
-        Encoder,
-        "each_layer",
-        lambda *a, **named: sequences.append(a[2].n_sequences) or each_layer(*a, **named),
+        Encoder, "each_layer", lambda *a, **named: sequences.append(a[2].n_sequences) or each_layer(*a, **named)
     )
     settings = replace(PLAIN, freeze_encoder=True)
     result = finetune(SHORT, start, data / "choice", tmp_path / "run", settings=settings)

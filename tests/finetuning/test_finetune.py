@@ -75,11 +75,7 @@ TRANSFORMERS_CLASSES = {
     "multiple_choice": transformers.AutoModelForMultipleChoice,
     "token_classification": transformers.AutoModelForTokenClassification,
 }
-PROBLEM_TYPES = {
-    Choice: "single_label_classification",
-    Score: "regression",
-    Labels: "multi_label_classification",
-}
+PROBLEM_TYPES = {Choice: "single_label_classification", Score: "regression", Labels: "multi_label_classification"}
 
 
 def assert_transformers_computes_the_same(task, task_data, directory):

@@ -192,12 +192,7 @@ def test_command_shows_the_plan_and_compared_scores(pretrained, tmp_path, capsys
             "try more --epochs, another --learning-rate, or a larger --model",
         ),
         ({"accuracy": 50.0}, {"accuracy": 50.0}, 77.3, "the best constant answer's 50.00 and that of"),
-        (
-            {"pearson": None},
-            {"pearson": None},
-            None,
-            "pearson undefined is not better than the best",
-        ),
+        ({"pearson": None}, {"pearson": None}, None, "pearson undefined is not better than the best"),
         ({"mean_absolute_error": 2.0}, {"mean_absolute_error": 8.0}, None, None),
         ({"mean_absolute_error": 8.5}, {"mean_absolute_error": 8.0}, None, "8.50 is not better"),
         ({}, None, None, None),

@@ -12,9 +12,7 @@ import transformers
 from albert.inference.engine import PackedModel
 from albert.inference.predictor import Predictor
 from albert.inference.tasks import Lengths, Network, encode_with_masks, fill_masks
-from albert.model.albert import (
-    AlbertForPreTraining,
-)
+from albert.model.albert import AlbertForPreTraining
 from albert.runtime.errors import DamagedData, InvalidConfiguration, UsageError
 from albert.text.wordpiece import WordPieceTokenizer
 

@@ -106,8 +106,7 @@ def test_two_processes_with_fixed_shapes_train_what_one_trains_without(recipe, t
 
 
 @pytest.mark.parametrize(
-    ("size", "micro_batch_size", "parallelism"),
-    [(2, 2, "data"), (4, 1, "data"), (2, 32, "sharded"), (4, 1, "sharded")],
+    ("size", "micro_batch_size", "parallelism"), [(2, 2, "data"), (4, 1, "data"), (2, 32, "sharded"), (4, 1, "sharded")]
 )
 def test_several_processes_train_what_one_trains(
     recipe, train, tmp_path, reference, size, micro_batch_size, parallelism

@@ -32,13 +32,17 @@ CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 
 def test_auto_is_a_gpu_if_there_is_one(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    assert pick_device("auto", local_rank=1) == torch.device("cuda", 1)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert pick_device("auto", local_rank=1) == pick_device(torch.device("cuda", 1)) == torch.device("cuda", 1)
+    with pytest.raises(Unavailable, match="cuda:2: this machine has 2 GPUs"):
+        pick_device("cuda:2")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert pick_device() == pick_device("cpu") == CPU
     with pytest.raises(Unavailable, match="use --device cpu"):
         pick_device("cuda")
-    with pytest.raises(InvalidConfiguration, match="use auto, cpu or cuda"):
-        pick_device("gpu")
+    for unknown in ("gpu", "cuda:first", "auto:1"):
+        with pytest.raises(InvalidConfiguration, match="use auto, cpu, cuda or cuda:0"):
+            pick_device(unknown)
 
 
 def test_autocast_changes_only_matrix_products():

@@ -8,14 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from albert.runtime.errors import InvalidConfiguration
-from albert.tasks.examples import (
-    IGNORE_INDEX,
-    Example,
-    join_sequences,
-    keep_longest_first,
-    tag_features,
-    text_features,
-)
+from albert.tasks.examples import IGNORE_INDEX, Example, join_sequences, keep_longest_first, tag_features, text_features
 from albert.text.wordpiece import WordPieceTokenizer
 
 

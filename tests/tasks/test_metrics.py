@@ -33,12 +33,7 @@ from albert.tasks.metrics import (
     tag_metrics,
     word_scores,
 )
-from albert.tasks.submission import (
-    DECLARED,
-    GLUE_AVERAGE,
-    OWN_THRESHOLDS,
-    average_answers,
-)
+from albert.tasks.submission import DECLARED, GLUE_AVERAGE, OWN_THRESHOLDS, average_answers
 from albert.tasks.task import Labels, Tags, Words
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -180,8 +180,7 @@ def test_training_without_text_is_refused(texts):
 
 
 @pytest.mark.parametrize(
-    "values",
-    [{"vocab_size": 0}, {"maximum_bytes": 0}, {"character_coverage": 1.5}, {"maximum_sentences": 100}],
+    "values", [{"vocab_size": 0}, {"maximum_bytes": 0}, {"character_coverage": 1.5}, {"maximum_sentences": 100}]
 )
 def test_settings_out_of_range_are_refused(values):
     with pytest.raises(InvalidConfiguration):

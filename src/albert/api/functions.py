@@ -11,15 +11,7 @@ from dataclasses import MISSING, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from albert.api.keywords import (
-    Call,
-    Option,
-    by_option,
-    option_name,
-    options_of,
-    read_options,
-    with_options,
-)
+from albert.api.keywords import Call, Option, by_option, option_name, options_of, read_options, with_options
 from albert.api.options import Evaluate, Finetune, Prepare, Pretrain, Push, TrainTokenizer
 from albert.pretraining.recipe import PretrainingRecipe, find_recipe, recorded_start, scaled_recipe
 from albert.runtime.environment import load_by_name

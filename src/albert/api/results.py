@@ -245,6 +245,4 @@ def pretrained_rows(found: CrossEvaluation) -> list[tuple[str, ...]]:
 
 def _accuracy(score: Score | None) -> str:
     """An accuracy, with its 95 % interval on a second line."""
-    if score is None:
-        return "-"
-    return f"{100 * score.accuracy:.1f}\n{100 * score.low:.1f}–{100 * score.high:.1f}"
+    return "-" if score is None else f"{100 * score.accuracy:.1f}\n{100 * score.low:.1f}–{100 * score.high:.1f}"

@@ -42,10 +42,7 @@ from albert.runtime.errors import DamagedData, InvalidConfiguration
 BACKBONE_PREFIX = "albert."
 BUFFERS = ("embeddings.position_ids", "embeddings.token_type_ids")
 PREDICTIONS_BIAS, DECODER_BIAS = "predictions.bias", "predictions.decoder.bias"
-_TIED = {
-    "predictions.decoder.weight": "albert.embeddings.word_embeddings.weight",
-    DECODER_BIAS: PREDICTIONS_BIAS,
-}
+_TIED = {"predictions.decoder.weight": "albert.embeddings.word_embeddings.weight", DECODER_BIAS: PREDICTIONS_BIAS}
 _OLD_LAYER_NORM = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
 
 

@@ -120,9 +120,7 @@ def stored_names(name: str) -> tuple[str, str]:
     return name + _VALUES, name + _SCALE
 
 
-def matrices_and_scales(
-    stored: Mapping[str, StoredTensor],
-) -> tuple[dict[str, StoredTensor], dict[str, StoredTensor]]:
+def matrices_and_scales(stored: Mapping[str, StoredTensor]) -> tuple[dict[str, StoredTensor], dict[str, StoredTensor]]:
     """The tensors of such a file by their usual names, and the scales of the integer matrices."""
     by_name = dict(stored)
     scales: dict[str, StoredTensor] = {}

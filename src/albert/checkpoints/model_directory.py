@@ -93,11 +93,7 @@ _NOT_CARRIED = {
 
 
 def config_to_json(
-    config: AlbertConfig,
-    architecture: str,
-    dtype: torch.dtype,
-    num_labels: int | None,
-    extra: Mapping[str, Any],
+    config: AlbertConfig, architecture: str, dtype: torch.dtype, num_labels: int | None, extra: Mapping[str, Any]
 ) -> dict[str, Any]:
     """The content of `config.json`; `num_labels` is None for a head with a fixed number of outputs."""
     for key in extra:
@@ -178,11 +174,9 @@ def read_config(directory: Path) -> tuple[AlbertConfig, dict[str, Any]]:
     extra = {key: value for key, value in content.items() if key not in (*_FIELDS, UNEVEN_GROUPS_KEY)}
     if is_uneven:
         extra[UNEVEN_GROUPS_KEY] = groups
-    if extra.get("id2label") is None:
-        extra.pop("id2label", None)
-    else:
+    if (labels := extra.pop("id2label", None)) is not None:
         try:
-            extra["id2label"] = {int(index): str(label) for index, label in extra["id2label"].items()}
+            extra["id2label"] = {int(index): str(label) for index, label in labels.items()}
         except (AttributeError, ValueError) as error:
             raise InvalidConfiguration(f"{path}: id2label", "is not a label for each number") from error
     if not isinstance(extra.get("architectures") or [], list):

@@ -288,12 +288,7 @@ def warm_start(
     result |= {name: tensors[name] for name in initial if name not in result and name in tensors}
     drawn = tuple(name for name in initial if name not in result)
     extended = positions > source.max_position_embeddings or extend_positions is not None
-    notes = (
-        layers_note(source, target),
-        origins.note(source.vocab_size),
-        resized,
-        *_settings_notes(source, target),
-    )
+    notes = (layers_note(source, target), origins.note(source.vocab_size), resized, *_settings_notes(source, target))
     return WarmStartResult(
         tensors={name: result.get(name, value).clone() for name, value in initial.items()},
         drawn=drawn,

@@ -10,6 +10,7 @@ import importlib
 import os
 import sys
 import traceback
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import ModuleType
 
@@ -109,16 +110,16 @@ def load_command(module: str) -> ModuleType:
         gc.enable()
 
 
-def run(arguments: list[str] | None = None) -> int:
-    """The ``albert`` command: `dispatch`, with every failure as one line on stderr and an exit code.
+def run(arguments: list[str] | None = None, command: Callable[[list[str]], int | None] = dispatch) -> int:
+    """The ``albert`` command, or a script's: every failure is one line on stderr and an exit code.
 
     Args:
         arguments: without the program's name; those of the process by default.
     """
     try:
-        code = dispatch(sys.argv[1:] if arguments is None else arguments)
+        code = command(sys.argv[1:] if arguments is None else arguments)
         sys.stdout.flush()
-        return code
+        return code or 0
     except SystemExit:
         raise
     except KeyboardInterrupt:

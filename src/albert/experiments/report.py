@@ -13,17 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
 from albert.experiments.curves import BLUE, COLORS, GREY, ORANGE, read_runs, save_figure, style_axes
-from albert.experiments.grids import (
-    COSTS,
-    SCALES,
-    SIZE_NAMES,
-    TABLE_14,
-    TEXT_TABLES,
-    Column,
-    Grid,
-    Row,
-    Scale,
-)
+from albert.experiments.grids import COSTS, SCALES, SIZE_NAMES, TABLE_14, TEXT_TABLES, Column, Grid, Row, Scale
 from albert.experiments.jobs import LAYERS_NAME, Folders
 from albert.experiments.layers import LayerSimilarity, draw_layers, write_layers
 from albert.experiments.price import Rates, implied_watts, price_and_energy

@@ -203,12 +203,7 @@ def read_examples(
 
 
 def encode_split(
-    task: Task,
-    split: str,
-    examples: list[Example],
-    counts: Mapping[str, int],
-    tokenizer: Tokenizer,
-    recipe: TaskRecipe,
+    task: Task, split: str, examples: list[Example], counts: Mapping[str, int], tokenizer: Tokenizer, recipe: TaskRecipe
 ) -> PreparedSplit:
     """Encode examples; `counts` are extended by what was cut."""
     lengths = (recipe.max_length, recipe.question_length)

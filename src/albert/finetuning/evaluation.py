@@ -226,10 +226,7 @@ def predict_split(
 
 
 def predictions_from_outputs(
-    target: Target,
-    prepared: PreparedSplit,
-    outputs: Sequence[OutputRow],
-    label_columns: Sequence[int] | None = None,
+    target: Target, prepared: PreparedSplit, outputs: Sequence[OutputRow], label_columns: Sequence[int] | None = None
 ) -> RawPredictions:
     """Convert the outputs for the sequences of a split, in order; see `predict_split`."""
     features = prepared.features

@@ -26,16 +26,7 @@ from albert.runtime.json_files import (
 )
 from albert.tasks.examples import Example
 from albert.tasks.metrics import is_better
-from albert.tasks.task import (
-    PairEncoding,
-    QuestionInContext,
-    Score,
-    Target,
-    Task,
-    TaskRecipe,
-    ThresholdFrom,
-    Words,
-)
+from albert.tasks.task import PairEncoding, QuestionInContext, Score, Target, Task, TaskRecipe, ThresholdFrom, Words
 
 # --------------------------------------------------------------------------------------------------------------------
 # Which model of a run is its result: the last one, or the one with the best development score.

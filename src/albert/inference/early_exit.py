@@ -46,8 +46,8 @@ class EarlyExit:
         tolerance: float = TOLERANCE,
     ) -> None:
         model = packed_model.model
-        if patience < 1:
-            raise InvalidConfiguration("patience", f"is {patience}, at least 1 is needed")
+        if type(patience) is not int or patience < 1:
+            raise InvalidConfiguration("patience", f"is {patience!r}, a whole number of at least 1 is needed")
         if not isinstance(model, AlbertForSequenceClassification | AlbertForMultipleChoice):
             why = "needs a sequence-level head, this model classifies tokens"
             raise InvalidConfiguration("patience", why, "leave it out, or choose a depth")
@@ -58,10 +58,7 @@ class EarlyExit:
         self.exits = (*(depth for depth in sorted(set(exits)) if depth < self.depth), self.depth)
 
     def rows(
-        self,
-        token_ids: Sequence[np.ndarray],
-        token_types: Sequence[np.ndarray],
-        sizes: Sequence[int] | None = None,
+        self, token_ids: Sequence[np.ndarray], token_types: Sequence[np.ndarray], sizes: Sequence[int] | None = None
     ) -> list[tuple[Any, int]]:
         """The head's output for each sequence (see `output_rows`) and the layers computed for it, in input order.
 

@@ -142,6 +142,7 @@ class Predictor:
         """Open a model directory, a run directory, or a Hub id, with its own head.
 
         Args:
+            device: "auto" (the GPU if there is one), "cpu", "cuda", or one GPU of several: "cuda:1".
             revision: a branch, tag or commit of a Hub id.
             overrides: fields of the configuration to replace, such as `{"hidden_act": "gelu_new"}`.
 

@@ -349,10 +349,7 @@ def _piece_text(tokenizer: Tokenizer, piece: int) -> tuple[bool, str, str, str]:
     return piece in tokenizer.special_ids, words(tokenizer, [piece]), first, later
 
 
-_ORDERS = {
-    "sop": ("in order", "swapped", "probability_in_order"),
-    "nsp": ("next", "foreign", "probability_next"),
-}
+_ORDERS = {"sop": ("in order", "swapped", "probability_in_order"), "nsp": ("next", "foreign", "probability_next")}
 
 
 def order_labels(objective: object) -> tuple[str, str]:

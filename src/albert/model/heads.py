@@ -128,10 +128,7 @@ class MaskedLanguageModelHead(nn.Module):
         return linear(self._transformed(hidden), word_embeddings, self.bias)
 
     def losses(
-        self,
-        hidden: Float[Tensor, "masked H"],
-        word_embeddings: Float[Tensor, "V E"],
-        labels: Int[Tensor, " masked"],
+        self, hidden: Float[Tensor, "masked H"], word_embeddings: Float[Tensor, "V E"], labels: Int[Tensor, " masked"]
     ) -> tuple[Float[Tensor, " masked"], Bool[Tensor, " masked"]]:
         """Cross-entropy of each label (float32), and whether it has the largest logit; logits are not kept."""
         rows = pad_rows(hidden)
@@ -140,10 +137,7 @@ class MaskedLanguageModelHead(nn.Module):
         return losses[: len(hidden)], correct[: len(hidden)]
 
     def compilable_losses(
-        self,
-        hidden: Float[Tensor, "items H"],
-        word_embeddings: Float[Tensor, "V E"],
-        labels: Int[Tensor, " items"],
+        self, hidden: Float[Tensor, "items H"], word_embeddings: Float[Tensor, "V E"], labels: Int[Tensor, " items"]
     ) -> tuple[Float[Tensor, " items"], Bool[Tensor, " items"]]:
         """As `losses`, by operations for a compiled graph; a label of -100 has loss 0 and counts as incorrect."""
         transformed, items = self._transformed(hidden), max(1, LOGITS_AT_ONCE_ON_A_GPU // len(word_embeddings))

@@ -229,9 +229,7 @@ def from_padded_blocks(
     cells: Sequence[Float[Tensor, "_ _ width"]], packed: PackedSequences, rows: int
 ) -> Float[Tensor, "rows width"]:
     """The tokens of the blocks, followed by zeros up to `rows` (none if all sequences have the same length)."""
-    if packed.has_equal_lengths:
-        return cells[0].flatten(0, 1)
-    return _FromRectangles.apply(packed, rows, *cells)
+    return cells[0].flatten(0, 1) if packed.has_equal_lengths else _FromRectangles.apply(packed, rows, *cells)
 
 
 def _gather(run: Tensor, packed: PackedSequences) -> tuple[Tensor, ...]:

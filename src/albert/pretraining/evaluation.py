@@ -144,12 +144,7 @@ class HeldOutTests:
         return {test: samples.counts[_loss_term(test)] for test, samples in self.tests.items()}
 
     def evaluate(
-        self,
-        model: nn.Module,
-        device: torch.device,
-        precision: Precision,
-        *,
-        sentence_head: bool = True,
+        self, model: nn.Module, device: torch.device, precision: Precision, *, sentence_head: bool = True
     ) -> dict[str, float]:
         """Loss, accuracy and baseline of every test, as `masked_tokens_loss`, `next_sentence_accuracy`, ...
 

@@ -115,24 +115,29 @@ _INT8_PRODUCTS = ("avx512_vnni", "avx_vnni", "amx_int8")
 
 
 def pick_device(name: str | torch.device = "auto", local_rank: int = 0) -> torch.device:
-    """The device for a name: "auto" is the GPU if there is one, else the CPU; `Unavailable` for "cuda" without one."""
-    name = str(name)
+    """The device for a name: "auto" is the GPU if there is one, else the CPU; "cuda:1" is the second GPU.
+
+    Raises:
+        InvalidConfiguration: there is no such name.
+        Unavailable: there is no such GPU.
+    """
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
-    if name == "cpu":
+    kind, colon, index = str(name).partition(":")
+    if kind == "cpu" and not colon:
         return torch.device("cpu")
-    if name == "cuda":
-        if not torch.cuda.is_available():
-            raise Unavailable("device cuda", "this machine or this build of torch has none", "use --device cpu")
-        return torch.device("cuda", local_rank)
-    raise InvalidConfiguration(f"device {name}", "unknown", "use auto, cpu or cuda")
+    if kind != "cuda" or (colon and not index.isdecimal()):
+        raise InvalidConfiguration(f"device {name}", "unknown", "use auto, cpu, cuda or cuda:0")
+    if not torch.cuda.is_available():
+        raise Unavailable(f"device {name}", "this machine or this build of torch has none", "use --device cpu")
+    if colon and int(index) >= torch.cuda.device_count():
+        raise Unavailable(f"device {name}", f"this machine has {torch.cuda.device_count()} GPUs, counted from 0")
+    return torch.device("cuda", int(index) if colon else local_rank)
 
 
 def autocast(device: torch.device, precision: Precision) -> AbstractContextManager:
     """Mixed precision: matrix products in bfloat16, weights, LayerNorm and losses in float32; no-op for "fp32"."""
-    if precision == "fp32":
-        return nullcontext()
-    return torch.autocast(device.type, dtype=torch.bfloat16)
+    return nullcontext() if precision == "fp32" else torch.autocast(device.type, dtype=torch.bfloat16)
 
 
 def default_precision(device: torch.device) -> Precision:

@@ -13,15 +13,7 @@ from albert.runtime.manifest import file_hash
 from albert.tasks.examples import example_of, is_labelled, read_rows, read_text
 from albert.tasks.infer import Inferred, expand_options, hold_out_rows, infer_task, option_index
 from albert.tasks.squad import locate_answer
-from albert.tasks.table_task import (
-    NO_QUESTION,
-    NO_TEXT,
-    TAGS,
-    WORDS,
-    RecipeChanges,
-    TableTask,
-    declare_task,
-)
+from albert.tasks.table_task import NO_QUESTION, NO_TEXT, TAGS, WORDS, RecipeChanges, TableTask, declare_task
 from albert.tasks.task import Answer, Choice, Option, Row, Rows, Score, Task, TaskRecipe
 from albert.text.readers import COMPRESSIONS
 

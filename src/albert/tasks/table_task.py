@@ -45,12 +45,7 @@ TASK_FILE = "task.json"
 WORDS, TAGS = "words", "tags"
 """The columns of tagged text."""
 Kind = Literal[
-    "classification",
-    "regression",
-    "multi-label",
-    "token-classification",
-    "multiple-choice",
-    "question-answering",
+    "classification", "regression", "multi-label", "token-classification", "multiple-choice", "question-answering"
 ]
 OptionLabels = Literal["name", "letter", "from-0", "from-1", "text"]
 """A label is the column of its option, its letter, its number from 0 or 1, or its text."""
@@ -69,10 +64,7 @@ KINDS_WITH: dict[str, tuple[Kind, ...]] = {
     "option_labels": ("multiple-choice",),
 }
 """Settings that only some kinds have."""
-COLUMNS = (
-    *("text", "pair", "label", "words", "tags", "options"),
-    *("question", "context", "answer", "answer_start"),
-)
+COLUMNS = (*("text", "pair", "label", "words", "tags", "options"), *("question", "context", "answer", "answer_start"))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,15 +14,7 @@ from datatrove.pipeline.base import PipelineStep
 
 from albert.runtime.errors import TryAgain, Unavailable, UsageError
 from albert.runtime.progress import Bar
-from albert.text.executors import (
-    ENGINE_LOGS,
-    ExecutorOptions,
-    Stage,
-    UnitJob,
-    UnitResult,
-    load_finished_unit,
-    run_unit,
-)
+from albert.text.executors import ENGINE_LOGS, ExecutorOptions, Stage, UnitJob, UnitResult, load_finished_unit, run_unit
 
 
 class UnitStep(PipelineStep):

@@ -34,15 +34,7 @@ from albert.runtime.random_streams import stream_key
 from albert.text.corpus import read_files
 from albert.text.readers import Advance, CorpusFile, CorpusReport, Reading, utf8_length
 from albert.text.sentences import split_sentences
-from albert.text.shards import (
-    DOCUMENTS_NAME,
-    SENTENCES_NAME,
-    SPLITS,
-    TOKENS_NAME,
-    SplitCounts,
-    save_arrays,
-    token_type,
-)
+from albert.text.shards import DOCUMENTS_NAME, SENTENCES_NAME, SPLITS, TOKENS_NAME, SplitCounts, save_arrays, token_type
 from albert.text.tokenizer import Tokenizer
 
 # --------------------------------------------------------------------------------------------------------------------

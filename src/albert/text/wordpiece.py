@@ -149,9 +149,7 @@ def _is_removed(character: str, reference: bool) -> bool:
 
 def _is_punctuation(character: str) -> bool:
     """Return whether a character is Unicode punctuation, or ASCII other than letters, digits and blanks."""
-    if "!" <= character <= "~":
-        return not character.isalnum()
-    return unicodedata.category(character)[0] == "P"
+    return not character.isalnum() if "!" <= character <= "~" else unicodedata.category(character)[0] == "P"
 
 
 def _is_ideograph(code: int, reference: bool) -> bool:

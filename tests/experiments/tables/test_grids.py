@@ -134,11 +134,7 @@ def test_claims_hold_for_the_papers_figures(table):
         for contrast in claim.contrasts:
             gain = grid.row(contrast.first).scores[name]
             gain -= 50.0 if contrast.second is None else grid.row(contrast.second).scores[name]
-            holds = {
-                "higher": gain > 0,
-                "not higher": gain < claim.smallest,
-                "alike": abs(gain) < claim.smallest,
-            }
+            holds = {"higher": gain > 0, "not higher": gain < claim.smallest, "alike": abs(gain) < claim.smallest}
             assert holds[contrast.relation], (claim.sentence, contrast, gain)
 
 

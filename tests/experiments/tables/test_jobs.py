@@ -8,15 +8,7 @@ import torch
 
 from albert.experiments.execution import PlannedJob, fraction_done
 from albert.experiments.grids import PAPER, SCALES, TINY, grid_of
-from albert.experiments.jobs import (
-    STUDY_NAME,
-    Folders,
-    Job,
-    has_corpora,
-    list_jobs,
-    open_study,
-    parse_file_options,
-)
+from albert.experiments.jobs import STUDY_NAME, Folders, Job, has_corpora, list_jobs, open_study, parse_file_options
 from albert.experiments.report import csv_rows, describe_progress, markdown, side_by_side
 from albert.experiments.results import read_outcome
 from albert.runtime.errors import UsageError

@@ -122,6 +122,8 @@ def test_invalid_language_is_refused(language):
         check_language(valid)
     with pytest.raises(InvalidConfiguration, match="is not an ISO 639 code"):
         check_language(language)
+    with pytest.raises(InvalidConfiguration, match=r"language: 'deu_AT' has a code of two letters; write de"):
+        check_language("deu_AT")
 
 
 @given(st.lists(st.text(alphabet=st.characters(exclude_characters="\n\r"), max_size=20), max_size=8))

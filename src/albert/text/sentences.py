@@ -78,6 +78,16 @@ One sentence in a thousand of English prose is longer. In practice text without 
 transcripts, Thai. Undivided, it would be a document of one sentence, which has no sentence order to learn."""
 _LINE = re.compile(r"\r\n|[\n\r]")
 _LANGUAGE = re.compile(r"[a-z]{2,3}([-_][A-Za-z]+)*")
+_SHORT_CODES = dict(
+    re.findall(
+        r"(\w+)=(\w+)",
+        """amh=am ara=ar arm=hy ben=bn bul=bg bur=my cat=ca ces=cs chi=zh cze=cs dan=da deu=de dut=nl ell=el eng=en
+        fas=fa fin=fi fra=fr fre=fr ger=de gre=el guj=gu heb=he hin=hi hye=hy ind=id ita=it jpn=ja kan=kn kaz=kk kor=ko
+        mal=ml mar=mr mya=my nld=nl ori=or pan=pa per=fa pol=pl por=pt ron=ro rum=ro rus=ru slk=sk slo=sk spa=es
+        swe=sv tam=ta tel=te tur=tr ukr=uk urd=ur vie=vi zho=zh""",
+    )
+)
+"""Codes of three letters -> those of two, for languages of which sentencex has rules, and other common ones."""
 _REGION = re.compile(r"[-_][A-Z].*")
 _BLANK_BEFORE_STOP = re.compile(r"[^\S\x00-\x7f](?=\.)")
 """sentencex panics at a capital, a blank beyond ASCII and a full stop, as in "plan B\u00a0."."""
@@ -111,9 +121,14 @@ def split_sentences(text: str, language: str = "en", as_lines: bool = False) -> 
 
 
 def check_language(language: str) -> None:
-    """Raise InvalidConfiguration unless it is an ISO 639 code; sentencex takes "english" for an unknown language."""
+    """Raise InvalidConfiguration for what sentencex does not know and would split by the rules of English.
+
+    Those are words such as "english", and codes of three letters where there is one of two ("deu" for "de").
+    """
     if not _LANGUAGE.fullmatch(language):
         raise InvalidConfiguration("language", f"{language!r} is not an ISO 639 code", "write en, de, zh, ...")
+    if (short := _SHORT_CODES.get(language[:3])) and not language[3:4].isalpha():
+        raise InvalidConfiguration("language", f"{language!r} has a code of two letters", f"write {short}")
 
 
 def replace_surrogates(text: str) -> str:

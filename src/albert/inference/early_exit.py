@@ -46,7 +46,7 @@ class EarlyExit:
         tolerance: float = TOLERANCE,
     ) -> None:
         model = packed_model.model
-        if type(patience) is not int or patience < 1:
+        if not isinstance(patience, int | np.integer) or patience < 1:
             raise InvalidConfiguration("patience", f"is {patience!r}, a whole number of at least 1 is needed")
         if not isinstance(model, AlbertForSequenceClassification | AlbertForMultipleChoice):
             why = "needs a sequence-level head, this model classifies tokens"

@@ -14,13 +14,13 @@ from reliability.trials import find_trials, run_side_by_side, run_trial
 
 @dataclass(frozen=True, kw_only=True)
 class Reliability:
-    """Test the promises of docs/promises.md: kills, damage, power loss, hostile files, deliberate defects.
+    """Test the promises of docs/promises.md: kills, damage, power loss, hostile files.
 
     An existing report of the same lane and seed keeps its other trials, each with its date, commit and processor, so a
     lane can be run in parts.
     Exit code 4 if a promise was broken.
 
-    Example: python -m reliability --lane full --only random-kills mutants
+    Example: python -m reliability --lane full --only random-kills fuzzing
     """
 
     lane: Lane = "quick"

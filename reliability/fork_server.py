@@ -4,7 +4,7 @@
 reads lines of JSON: the name of a function, its arguments, the environment, and a file for the child's output. It
 writes events to standard output, one per line: `PROCESS started`, events of the child, and `PROCESS ended CODE`.
 
-Nothing here imports the project, so that each child can import another copy of it (see defects.py)."""
+Nothing here imports the project."""
 
 import json
 import os

@@ -26,7 +26,7 @@ REPORTED_FAILURES = 20
 class Tries:
     """One run of a trial: what to do, and the results so far."""
 
-    count: int  # number of tries; a trial of a fixed set (deliberate defects, say) takes its first `count` elements
+    count: int  # number of tries; a trial of a fixed set (damaged files, say) takes its first `count` elements
     seed: int  # of all random draws
     folder: Path  # empty; removed afterwards unless something failed
     report: Callable[[int], None] = lambda more: None  # called with the number of further tries done

@@ -34,6 +34,7 @@ from albert.api.keywords import (
 from albert.cli.main import COMMANDS, load_command
 from albert.runtime.environment import load_by_name
 from albert.runtime.errors import UsageError, did_you_mean
+from albert.runtime.removed import removed_option, removed_value
 
 _TEXTS = tomllib.loads((files("albert.cli") / "help.toml").read_text(encoding="utf-8"))
 COMMON: dict[str, str] = _TEXTS["common"]
@@ -93,6 +94,9 @@ def typed_values(options: Sequence[Option], arguments: Sequence[str], program: s
         elif usual == EARLIER_NAMES.get(name):
             print(f"albert: note: {name} is now called {usual}", file=sys.stderr)
         if usual is None:
+            removed = removed_option(program, name)
+            if removed is not None:
+                raise removed
             remedy = suggestion(name, index) or "--help shows the usual options, --help-all all of them"
             raise UsageError(f"{program}: {name}", "unknown option", remedy)
         option, is_on = index[usual]
@@ -153,7 +157,8 @@ def _one_from_words(kind: Any, words: Sequence[str], subject: str) -> Any:
     choices = {str(choice): choice for choice in typing.get_args(kind) or (True, False)}
     if typing.get_origin(kind) is Literal or kind is bool:
         if words[0] not in choices:
-            raise UsageError(subject, f"{words[0]!r} is not a choice", did_you_mean(words[0], choices))
+            remedy = removed_value(words[0]) or did_you_mean(words[0], choices)
+            raise UsageError(subject, f"{words[0]!r} is not a choice", remedy)
         return choices[words[0]]
     try:
         value = kind(words[0])

@@ -28,6 +28,7 @@ from typing import Any, TypeVar
 from albert.runtime.errors import AlbertError, DamagedData, InvalidConfiguration, did_you_mean
 from albert.runtime.files import write_bytes, write_text, writing
 from albert.runtime.manifest import open_input, read_input
+from albert.runtime.removed import removed_value
 
 T = TypeVar("T")
 LARGEST_JSON = 2**27
@@ -136,7 +137,8 @@ def convert_value(hint: Any, value: Any, where: str) -> Any:
         return convert_value(items[0], value, where)  # raises the error of the first choice
     if origin is typing.Literal:
         if value not in items:
-            raise InvalidConfiguration(where, f"{value!r} is not a choice", did_you_mean(str(value), map(str, items)))
+            remedy = removed_value(value) or did_you_mean(str(value), map(str, items))
+            raise InvalidConfiguration(where, f"{value!r} is not a choice", remedy)
         return value
     if dataclasses.is_dataclass(hint):
         return from_json(typing.cast(type, hint), value, where)

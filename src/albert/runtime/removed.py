@@ -1,0 +1,48 @@
+"""Commands, options and values that earlier versions had, and what to do instead.
+
+The command line and the Python functions refuse them with this line, as any usage error (exit code 2)."""
+
+from albert.runtime.errors import UsageError
+
+COMMANDS: dict[str, str] = {}
+"""Command -> what to do instead."""
+
+OPTIONS: dict[str, dict[str, str]] = {}
+"""Command ("tokenizer train" for a part of a group) -> option -> what to do instead.
+
+An option is written without its group: `--objective` stands for `--sequences.objective`, too. In Python it is the
+keyword of the function with the command's name."""
+
+VALUES: dict[str, str] = {}
+"""Value of an option with a list of choices -> what to do instead."""
+
+WHY = "was removed"
+
+
+def removed_command(name: str) -> UsageError | None:
+    """The error for a removed command; None for any other name."""
+    instead = COMMANDS.get(name)
+    return None if instead is None else UsageError(f"albert {name}", WHY, instead)
+
+
+def removed_option(program: str, option: str, shown: str | None = None) -> UsageError | None:
+    """The error for a removed option; None for any other one.
+
+    Args:
+        program: "albert prepare", "albert pretrain small", or the Python function "albert.prepare".
+        option: `--append` or `--no-append`; a group before it does not matter.
+        shown: how the user wrote it, if different: the keyword of a function.
+    """
+    words = program.split(":")[0].removeprefix("albert").replace(".", " ").split()
+    field = "--" + option.rpartition(".")[2].removeprefix("--")
+    for end in range(len(words), 0, -1):
+        options = OPTIONS.get(" ".join(words[:end]), {})
+        instead = options.get(field) or options.get("--" + field.removeprefix("--no-"))
+        if instead is not None:
+            return UsageError(f"{program}: {shown or option}", WHY, instead)
+    return None
+
+
+def removed_value(value: object) -> str | None:
+    """What to do instead of a removed value; None for any other value."""
+    return VALUES.get(value) if isinstance(value, str) else None

@@ -1,0 +1,48 @@
+"""A user of a removed command, option or value gets one line with what to do instead, at both doors."""
+
+import pytest
+
+import albert
+from albert.api.keywords import canonical_name, options_of
+from albert.cli.main import COMMANDS, run
+from albert.cli.options import Subcommand, all_commands
+from albert.runtime import removed
+from albert.runtime.errors import InvalidConfiguration, UsageError
+
+
+@pytest.fixture
+def removed_things(monkeypatch):
+    monkeypatch.setitem(removed.COMMANDS, "knead", "albert prepare does it")
+    monkeypatch.setitem(removed.OPTIONS, "prepare", removed.OPTIONS.get("prepare", {}) | {"--knead": "leave it out"})
+    monkeypatch.setitem(removed.VALUES, "sourdough", "take processes")
+
+
+def test_the_command_line_says_what_to_do_instead(removed_things, capsys):
+    prepare = ["prepare", "text.txt", "--tokenizer", "tokenizer", "--output", "corpus"]
+    for arguments, remedy in (
+        (["knead", "x", "--output", "y"], "albert prepare does it"),
+        ([*prepare, "--knead"], "leave it out"),
+        ([*prepare, "--no-knead"], "leave it out"),
+        ([*prepare, "--engine", "sourdough"], "take processes"),
+    ):
+        assert run(arguments) == 2
+        error = capsys.readouterr().err
+        assert error.count("\n") == 1
+        assert remedy in error
+
+
+def test_python_says_what_to_do_instead(removed_things):
+    with pytest.raises(UsageError, match="albert.prepare: knead: was removed; leave it out"):
+        albert.prepare("text.txt", tokenizer="tokenizer", output="corpus", knead=True)
+    with pytest.raises(InvalidConfiguration, match="take processes"):
+        albert.prepare("text.txt", tokenizer="tokenizer", output="corpus", engine="sourdough")
+
+
+def test_what_is_removed_is_known_to_no_command():
+    commands = all_commands()
+    assert not removed.COMMANDS.keys() & COMMANDS.keys()
+    for name, options in removed.OPTIONS.items():
+        command = commands[name]
+        assert isinstance(command, Subcommand)
+        known = {each for option in options_of(command.shape) for each in option.names}
+        assert [option for option in options if canonical_name(option, known)] == []

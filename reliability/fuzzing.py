@@ -24,7 +24,6 @@ import pyarrow.parquet
 
 from albert.checkpoints import tensor_bundle
 from albert.checkpoints.convert import ConversionOptions, read_source
-from albert.checkpoints.hub import unpacked
 from albert.checkpoints.model_directory import open_model
 from albert.inference.predictor import Predictor
 from albert.inference.server.batching import Service
@@ -45,7 +44,6 @@ from albert.text.tokenizer_loading import load_tokenizer
 from albert.training.state import TrainingState
 from reliability.confined import Broken, Limits, record_all
 from reliability.corruptions import PROBE
-from reliability.hostile_files import tar_archive, zip_archive
 from reliability.material import TENSORFLOW, Material
 from reliability.report import LOADING_RUNS_NOTHING
 from reliability.trials import Tries, trial
@@ -84,7 +82,6 @@ CSV = 'text,label,id\n"It was, so to say, a day.",good,1\n"He said ""no"".",bad,
 TSV = 'sentence\tlabel\nIt was a day.\t1\nIt "was\t0\nfine\t1\n'
 TASK = {"kind": "classification", "train": "t.csv", "text": "text", "label": "label", "recipe": {"epochs": 2.0}}
 WORDPIECE = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nit\nwas\n##s\na\nday\n東\n"
-MEMBERS = {"model/model.ckpt.index": bytes(range(200)), "model/albert_config.json": b"{}", "notes.txt": b"none"}
 
 
 def parquet() -> bytes:
@@ -224,11 +221,6 @@ def _converted(path: Path) -> object:
     return read_source(str(path.parent), ConversionOptions())
 
 
-def _unpacked(path: Path) -> int:
-    with unpacked(path) as directory:
-        return len(list(directory.rglob("*")))
-
-
 def _records(path: Path) -> int:
     return sum(len(record.fields) for record in read_records(find_corpus_files([path]).files[0], "text"))
 
@@ -281,8 +273,6 @@ PARSERS: tuple[Parser, ...] = (
     _fixed("wordpiece", "vocab.txt", "text", WORDPIECE, _tokens),
     _made("tensorflow-index", "tensorflow", "model.ckpt-best.index", "tensorflow index", _converted),
     _made("tensorflow-config", "tensorflow", "albert_config.json", "json", _converted),
-    _fixed("archive-zip", "m.zip", "bytes", zip_archive(MEMBERS.items()), _unpacked),
-    _fixed("archive-tar", "m.tar", "bytes", tar_archive(MEMBERS.items()), _unpacked),
     *(
         Parser(
             f"request-{address.strip('/')}",

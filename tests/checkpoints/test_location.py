@@ -13,6 +13,7 @@ from huggingface_hub import constants
 from safetensors.torch import load_file, save_file
 from tests.checkpoints.hub_server import HubServer, Repository, hub_server
 
+import albert
 from albert.checkpoints import hub as location
 from albert.checkpoints.hub import find_model
 from albert.checkpoints.model_directory import open_model
@@ -176,7 +177,6 @@ def test_paths_are_not_looked_up_on_the_hub(cache, name, monkeypatch):
         (["variables/variables.index"], "", "holds a TensorFlow checkpoint"),
         (["model.ckpt-best.index"], "model.ckpt-best", "is a TensorFlow checkpoint"),
         (["model.ckpt-best.index"], "model.ckpt-best.index", "is a TensorFlow checkpoint"),
-        (["albert_base_v2.tar.gz"], "albert_base_v2.tar.gz", "is an archive"),
     ],
 )
 def test_models_to_convert_are_refused_with_the_command(tmp_path, files, argument, message):
@@ -188,3 +188,11 @@ def test_models_to_convert_are_refused_with_the_command(tmp_path, files, argumen
     with pytest.raises(MissingInput, match=message) as refusal:
         open_model(path, "pretraining")
     assert str(refusal.value).endswith(f"albert convert '{path}' --output MODEL")
+
+
+@pytest.mark.parametrize("name", ["albert_base_v2.tar.gz", "model.zip", "model.7z"])
+def test_archives_are_refused_with_what_to_do(tmp_path, name):
+    (tmp_path / name).touch()
+    with pytest.raises(MissingInput, match="unpack it") as refusal:
+        albert.load(str(tmp_path / name))
+    assert refusal.value.subject == str(tmp_path / name)

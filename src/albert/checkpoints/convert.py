@@ -3,14 +3,14 @@
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from albert.checkpoints.hub import copy_examples, is_archive, unpacked
+from albert.checkpoints.hub import copy_examples, refuse_archive
 from albert.checkpoints.huggingface import (
     BACKBONE_PREFIX,
     CLASSIFIERS,
@@ -117,6 +117,7 @@ class ConversionSource:
 
 def read_source(source: str, options: ConversionOptions) -> ConversionSource:
     """Read a directory, a file or prefix of a TensorFlow checkpoint, or a model of the Hub."""
+    refuse_archive(Path(source))
     path = _single_directory_in(Path(source))
     if not _is_hugging_face(path) and holds_tensorflow(path):
         if options.revision is not None:
@@ -131,7 +132,7 @@ def read_source(source: str, options: ConversionOptions) -> ConversionSource:
 
 
 def _single_directory_in(path: Path) -> Path:
-    """The model directory inside `path` if it is the only entry, as in archives; else `path`."""
+    """The model directory inside `path` if it is the only entry, as where an archive was unpacked; else `path`."""
     if not path.is_dir() or _is_hugging_face(path):
         return path
     entries = [entry for entry in path.iterdir() if not entry.name.startswith(".")]
@@ -259,25 +260,10 @@ class Conversion:
     opened: LoadingReport
 
 
-def convert(source: str, output: Path, options: ConversionOptions, replace_output: bool = False) -> Conversion:
-    """Write a model directory from a TensorFlow checkpoint, a Hugging Face directory, or an archive of one."""
+def convert(path: str, output: Path, options: ConversionOptions, replace_output: bool = False) -> Conversion:
+    """Write a model directory from a TensorFlow checkpoint, a Hugging Face directory, or a model of the Hub."""
     if output.exists() and not replace_output:
         raise CannotCreate(output, "exists already", "choose another name, or add --replace")
-    archive = Path(source)
-    if not is_archive(archive):
-        return _convert(source, output, options, replace_output)
-    with unpacked(archive) as directory:
-        result = _convert(str(directory), output, options, replace_output)
-        # Report paths in the archive, not in the temporary directory.
-        path, config, vocabulary = (
-            path and path.replace(str(directory), str(archive))
-            for path in (result.source.path, result.source.config_path, result.tokenizer_path)
-        )
-        reported = replace(result.source, path=str(path), config_path=config)
-        return replace(result, source=reported, tokenizer_path=vocabulary)
-
-
-def _convert(path: str, output: Path, options: ConversionOptions, replace_output: bool) -> Conversion:
     source = read_source(path, options)
     tokenizer, tokenizer_path = _tokenizer(source, options)
     prefix = BACKBONE_PREFIX if source.architecture == "AlbertModel" else ""

@@ -1,21 +1,10 @@
-"""Finding a model: a local directory, a repository of the Hugging Face Hub, or a released archive."""
+"""Finding a model: a local directory, or a repository of the Hugging Face Hub."""
 
-import gzip
-import io
 import re
 import shlex
 import shutil
-import tarfile
-import tempfile
-import zipfile
-import zlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-from fnmatch import fnmatch
-from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import huggingface_hub  # loads its parts, and the HTTP library, when they are used: a local model needs neither
 from huggingface_hub import constants
@@ -23,172 +12,10 @@ from huggingface_hub import constants
 from albert.checkpoints.loading import INDEX_NAME, INT8_WEIGHTS_NAME, WEIGHTS_NAME
 from albert.checkpoints.tensorflow import holds_tensorflow
 from albert.runtime.environment import load_by_name, shipped_model
-from albert.runtime.errors import (
-    AlbertError,
-    DamagedData,
-    MissingInput,
-    OutOfResources,
-    Unavailable,
-    UsageError,
-    WriteFailed,
-)
+from albert.runtime.errors import MissingInput, Unavailable, UsageError
 from albert.runtime.manifest import MANIFEST_NAME, verify_directory
-from albert.runtime.progress import progress
 
-# --------------------------------------------------------------------------------------------------------------------
-# A released archive, unpacked temporarily. Names, types and sizes of all members are checked before one is written.
-
-SUFFIXES = (".tar.gz", ".tgz", ".tar", ".zip")
 EXAMPLES_NAME = "examples.json"  # of a fine-tuned model, for the page of `albert serve`
-# The files of a model, TensorFlow's or Hugging Face's; no others are written.
-MODEL_FILES = (
-    "*.index",
-    "*.data-?????-of-?????",
-    "checkpoint",
-    "*config*.json",
-    "*.model",
-    "vocab*.txt",
-    "*.safetensors",
-    "*.safetensors.index.json",
-    "tokenizer.json",
-    EXAMPLES_NAME,
-)
-_MOST_MEMBERS = 10_000
-_MOST_EXPANSION, _ALWAYS_ALLOWED = 50, 2**26
-"""Weights hardly compress: an archive that expands fifty times, to more than 64 MiB, is made to fill a disk."""
-_CHUNK = 2**20
-_LARGE = 2**28
-_LONGEST_READ = 2**24
-"""Bytes per read; tarfile would read a header of any length that it claims into memory."""
-# ValueError: a name that cannot be decoded. RuntimeError: an encrypted member.
-_BROKEN = (tarfile.TarError, zipfile.BadZipFile, gzip.BadGzipFile, zlib.error, EOFError, ValueError, RuntimeError)
-
-
-class _Member(NamedTuple):
-    name: str
-    size: int
-    is_plain: bool
-    """Neither a link nor a device, and not compressed in a rare way."""
-    is_folder: bool
-    open: Callable[[], Any]
-
-
-def is_archive(path: Path) -> bool:
-    """Whether a file has the name of a supported archive."""
-    return path.name.lower().endswith(SUFFIXES) and path.is_file()
-
-
-@contextmanager
-def unpacked(archive: Path) -> Iterator[Path]:
-    """Yield a temporary directory with the model files of an archive."""
-    with tempfile.TemporaryDirectory(prefix="albert-") as name:
-        directory = Path(name)
-        try:
-            _unpack(archive, directory)
-            yield directory
-        except AlbertError as error:  # name the archive, not the temporary directory
-            subject, why = (text.replace(name, str(archive)) for text in (error.subject, error.why))
-            raise type(error)(subject, why, error.remedy) from error
-
-
-def _unpack(archive: Path, directory: Path) -> None:
-    suffix = archive.suffix.lower()
-    try:
-        if suffix == ".zip":
-            with zipfile.ZipFile(archive) as file:
-                _write(archive, directory, _model_files(archive, _zip_members(file)))
-        else:
-            with (
-                open(archive, "rb") if suffix == ".tar" else gzip.open(archive) as content,
-                tarfile.open(fileobj=_BoundedReads(content), mode="r:") as file,
-            ):
-                _write(archive, directory, _model_files(archive, _tar_members(file)))
-    except _BROKEN as error:
-        why = f"is not a complete archive ({' '.join(str(error).split()) or type(error).__name__})"
-        raise DamagedData(archive, why, "download it again") from error
-
-
-class _BoundedReads(io.BufferedIOBase):
-    """A file that refuses reads of more than `_LONGEST_READ` bytes."""
-
-    def __init__(self, content: io.BufferedIOBase) -> None:
-        super().__init__()
-        self._content = content
-
-    def read(self, size: int | None = -1, /) -> bytes:
-        if size is None or not 0 <= size <= _LONGEST_READ:
-            raise tarfile.ReadError(f"a header of {size} bytes")
-        return self._content.read(size)
-
-    def seek(self, offset: int, whence: int = 0, /) -> int:
-        return self._content.seek(offset, whence)
-
-    def tell(self) -> int:
-        return self._content.tell()
-
-
-def _tar_members(file: tarfile.TarFile) -> Iterator[_Member]:
-    for info in file:
-        is_plain = info.isfile() or info.isdir()
-        yield _Member(info.name, info.size, is_plain, info.isdir(), partial(file.extractfile, info))
-
-
-def _zip_members(file: zipfile.ZipFile) -> Iterator[_Member]:
-    for info in file.infolist():
-        kind = info.external_attr >> 28  # the file type, if written on Unix
-        is_plain = kind in (0, 4, 8) and info.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-        yield _Member(info.filename, info.file_size, is_plain, info.is_dir(), partial(file.open, info))
-
-
-def _model_files(archive: Path, members: Iterator[_Member]) -> list[_Member]:
-    """The model files among the members, once all members are checked."""
-    allowed = max(_ALWAYS_ALLOWED, _MOST_EXPANSION * archive.stat().st_size)
-    model_files, count, size = [], 0, 0
-    for count, member in enumerate(members, 1):
-        parts = member.name.replace("\\", "/").split("/")
-        if not member.is_plain:
-            raise DamagedData(archive, f"holds a link, a device or a rare compression ({member.name}): no model does")
-        if not parts[0] or ".." in parts or ":" in parts[0] or "\0" in member.name:
-            raise DamagedData(
-                archive, f"holds {member.name!r}, a name outside of its own directory", "do not unpack it"
-            )
-        if count > _MOST_MEMBERS:
-            raise DamagedData(archive, f"holds more than {_MOST_MEMBERS:,} files, a model has a few")
-        size += 0 if member.is_folder else member.size
-        if size > allowed:
-            why = f"unpacks to more than {allowed / 1e6:,.0f} MB from {archive.stat().st_size / 1e6:,.3f} MB"
-            raise DamagedData(archive, why, "weights do not compress that much: do not unpack it")
-        is_model_file = any(fnmatch(parts[-1], pattern) for pattern in MODEL_FILES)
-        if is_model_file and not member.is_folder and not parts[-1].startswith("."):
-            model_files.append(member)
-    if not model_files:
-        raise DamagedData(archive, f"has {count} files, none of which belongs to a model")
-    return model_files
-
-
-def _write(archive: Path, directory: Path, model_files: list[_Member]) -> None:
-    size, free = sum(member.size for member in model_files), shutil.disk_usage(directory).free
-    if size > free:
-        why = f"unpacks to {size / 1e6:,.0f} MB, {directory.parent} has {free / 1e6:,.0f} MB left"
-        raise OutOfResources(archive, why, "set TMPDIR to a larger disk, or unpack it yourself")
-    with progress("Unpacking", total=size / 1e6, unit="MB", quiet=size < _LARGE) as bar:
-        for member in model_files:
-            path = directory.joinpath(*Path(member.name).parts)
-            try:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                with member.open() as content, open(path, "xb") as file:
-                    shutil.copyfileobj(content, file, _CHUNK)
-            except FileExistsError as error:
-                raise DamagedData(archive, f"holds {member.name} twice") from error
-            except gzip.BadGzipFile:
-                raise
-            except OSError as error:
-                raise WriteFailed(path, error.strerror or str(error), "set TMPDIR to another disk") from error
-            if path.stat().st_size != member.size:
-                raise DamagedData(archive, f"{member.name} does not have its stated size", "download it again")
-            bar.advance(member.size / 1e6)
-
-
 HUB_FILES = [
     "config.json",
     "model*.safetensors",
@@ -258,8 +85,7 @@ def find_model(path_or_id: str | Path, revision: str | None = None) -> Path:
         if seeds := sorted(path.glob("seed-*/model/config.json")):
             raise MissingInput(path, "holds the runs of several seeds", f"name one, such as {seeds[0].parents[1]}")
         return path
-    if path.is_file() and is_archive(path):
-        raise _to_convert(path, "is an archive")
+    refuse_archive(path)
     if holds_tensorflow(path):
         raise _to_convert(path, "is a TensorFlow checkpoint")
     if path.exists():
@@ -285,6 +111,18 @@ def copy_examples(source: Path, directory: Path) -> None:
     """Copy the example rows of a model, if it has any, to a model derived from it."""
     if (source / EXAMPLES_NAME).is_file():
         shutil.copyfile(source / EXAMPLES_NAME, directory / EXAMPLES_NAME)
+
+
+_ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz", ".tar.zst", ".zip", ".7z", ".rar")
+
+
+def refuse_archive(path: Path) -> None:
+    """Raise MissingInput for a file with the name of an archive."""
+    if not path.name.lower().endswith(_ARCHIVES) or not path.is_file():
+        return
+    tool = {".zip": "unzip", ".7z": "7z x", ".rar": "unrar x"}.get(path.suffix.lower(), "tar -xf")
+    remedy = f"unpack it ({tool} {shlex.quote(str(path))}), and give the directory"
+    raise MissingInput(path, "is an archive; a model is a directory", remedy)
 
 
 def _to_convert(path: Path, what: str) -> MissingInput:

@@ -140,17 +140,17 @@ class Convert:
     """Make a model directory from a TensorFlow checkpoint of google-research/albert, or from a Hugging Face model.
 
     SOURCE may be the directory of a release or a training run, a TF-Hub module, one file or the prefix of a
-    checkpoint, a .tar.gz, .tgz, .tar or .zip of these, a Hugging Face directory, or a Hub id. TensorFlow is not
-    needed. Every checksum is verified, and every variable is accounted for.
+    checkpoint, a Hugging Face directory, or a Hub id; unpack an archive first. TensorFlow is not needed. Every checksum
+    is verified, and every variable is accounted for.
 
     The output is a Hugging Face model directory for transformers and everything that reads safetensors. There is no
     --to tensorflow, because no current program needs TensorFlow 1 checkpoints.
 
-    Example: albert convert albert_base_v2.tar.gz --output models/albert-base-v2
+    Example: albert convert albert_base --output models/albert-base-v2
     """
 
     source: Positional[str]
-    """A directory, a checkpoint's file or prefix, an archive, or a Hub id."""
+    """A directory, a checkpoint's file or prefix, or a Hub id."""
     output: Path
     """The model directory to write."""
     config: Path | None = None

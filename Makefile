@@ -23,7 +23,7 @@ test: .venv/.installed-dev
 
 # Pictures of the page for docs/; needs a Chromium.
 screenshots: .venv/.installed-dev
-	$(BIN)/python scripts/page_screenshots.py
+	$(BIN)/python dev/scripts/page_screenshots.py
 
 lint: .venv/.installed-dev
 	$(BIN)/ruff check .
@@ -41,19 +41,19 @@ docs: .venv/.installed-dev
 
 # The notebooks of examples/ run anew, with their outputs.
 notebooks: .venv/.installed-dev
-	$(BIN)/python scripts/run_notebooks.py examples/*.ipynb
+	$(BIN)/python dev/scripts/run_notebooks.py examples/*.ipynb
 
 check: lint types imports docs test
 
 # The promises of docs/promises.md tried: every trial with the counts that its table shows, about 90 minutes on two
 # cores, WORKERS trials at a time; writes results/reliability.json and the table.
 reliability: .venv/.installed-dev
-	$(BIN)/python -m reliability --lane full --jobs $(WORKERS)
-	$(BIN)/python -m reliability --table results/reliability.json
+	$(BIN)/python -m dev.reliability --lane full --jobs $(WORKERS)
+	$(BIN)/python -m dev.reliability --table results/reliability.json
 
 # The same trials with ten times the tries and more, for a night; writes runs/reliability-soak.json.
 soak: .venv/.installed-dev
-	$(BIN)/python -m reliability --lane soak --jobs $(WORKERS)
+	$(BIN)/python -m dev.reliability --lane soak --jobs $(WORKERS)
 
 clean:
 	rm -rf .venv build dist site

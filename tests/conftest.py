@@ -116,14 +116,14 @@ def outside_a_launcher(monkeypatch):
 def end_of_forks():
     """End the fork server, which the first test that needs it starts."""
     yield
-    if runs := sys.modules.get("reliability.runs"):
+    if runs := sys.modules.get("dev.reliability.runs"):
         runs.close_fork_server()
 
 
 @pytest.fixture(scope="session")
 def fork_server():
     """Runs `albert` in forks of a process that has imported everything."""
-    from reliability.runs import fork_server
+    from dev.reliability.runs import fork_server
 
     return fork_server()
 
@@ -164,11 +164,11 @@ def checkout() -> Path:
 
 @pytest.fixture(scope="session")
 def script() -> Callable:
-    """Loads a script of benchmarks/ or scripts/ as a module, by its name."""
+    """Loads a script of dev/benchmarks/ or dev/scripts/ as a module, by its name."""
 
     @functools.cache
     def load(name: str):
-        (file,) = (path for path in CHECKOUT.glob(f"*/{name}.py") if path.parent.name in ("benchmarks", "scripts"))
+        (file,) = CHECKOUT.glob(f"dev/*/{name}.py")
         spec = importlib.util.spec_from_file_location(f"script_{name}", file)
         module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
         with pytest.MonkeyPatch.context() as patch:

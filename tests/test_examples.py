@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from scripts.run_notebooks import run_notebook
+from dev.scripts.run_notebooks import run_notebook
 
 NOTEBOOKS = sorted((Path(__file__).parents[1] / "examples").glob("*.ipynb"))
 

@@ -87,7 +87,7 @@ def test_a_wheel_has_the_models_inside_of_the_package(tmp_path, monkeypatch):
     assert settings["project"]["name"] == package.DISTRIBUTION
     targets = settings["tool"]["hatch"]["build"]["targets"]
     assert targets["wheel"]["force-include"] == {"models": "albert/models"}
-    assert {"models", "tests", "benchmarks", "results", "Dockerfile"} <= set(targets["sdist"]["include"])
+    assert {"models", "tests", "dev", "results", "Dockerfile"} <= set(targets["sdist"]["include"])
     place = tmp_path / "site-packages" / "albert" / "models" / "tiny"
     place.mkdir(parents=True)
     (place / "config.json").write_text("{}")

@@ -1,4 +1,4 @@
-# Written by scripts/write_stub.py from the options of the commands: change those, and run it again.
+# Written by dev/scripts/write_stub.py from the options of the commands: change those, and run it again.
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from scripts.write_stub import PLACE, stub
+from dev.scripts.write_stub import PLACE, stub
 from tests.api.conftest import files_of, make_reviews
 
 import albert
@@ -63,7 +63,7 @@ def test_a_function_has_the_keywords_and_defaults_of_its_command(name):
 
 
 def test_the_stub_file_is_up_to_date():
-    assert PLACE.read_text(encoding="utf-8") == stub(), "run python scripts/write_stub.py"
+    assert PLACE.read_text(encoding="utf-8") == stub(), "run python dev/scripts/write_stub.py"
 
 
 def test_dir_lists_the_public_names():

@@ -209,7 +209,7 @@ def test_files_of_safetensors_are_read_exactly(specs, tmp_path_factory):
     ],
 )
 def test_invalid_header_is_refused_in_one_line(path, header, size, message):
-    """reliability/hostile_files.py has more such files, and pickles."""
+    """dev/reliability/hostile_files.py has more such files, and pickles."""
     text = json.dumps(header).encode()
     path.write_bytes(struct.pack("<Q", len(text)) + text + bytes(size))
     with pytest.raises(DamagedData, match=message) as refusal:

@@ -166,7 +166,7 @@ def test_pickle_is_never_loaded(directory):
 
 
 def test_missing_weights_or_configuration_are_named(directory, tmp_path):
-    """reliability/hostile_files.py has invalid indices and weights of other frameworks."""
+    """dev/reliability/hostile_files.py has invalid indices and weights of other frameworks."""
     (directory / "model.safetensors").unlink()
     with pytest.raises(MissingInput, match=r"holds no model\.safetensors"):
         open_model(directory, "pretraining")

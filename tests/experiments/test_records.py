@@ -4,8 +4,8 @@ import csv
 import json
 
 import pytest
-from scripts import record_run
-from scripts.record_run import record_finetuning, record_pretraining
+from dev.scripts import record_run
+from dev.scripts.record_run import record_finetuning, record_pretraining
 
 from albert.cli.main import run
 from albert.runtime.errors import MissingInput

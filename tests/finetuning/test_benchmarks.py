@@ -18,7 +18,7 @@ def rows_of(path):
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# benchmarks/finetuning_speed.py
+# dev/benchmarks/finetuning_speed.py
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +64,7 @@ def test_trainer_is_compared_if_it_computes_the_same(speed, cases, monkeypatch):
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# benchmarks/classical_baselines.py and benchmarks/task_runs.py
+# dev/benchmarks/classical_baselines.py and dev/benchmarks/task_runs.py
 
 
 @pytest.fixture(scope="module")

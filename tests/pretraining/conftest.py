@@ -105,7 +105,7 @@ def tiny_samples(tiny_corpus):
 @pytest.fixture(scope="session")
 def tiny_recipe():
     """Two layers of 32, sequences of 32, batches of 8, twelve updates; no dropout, in float32."""
-    from reliability.material import RECIPE
+    from dev.reliability.material import RECIPE
 
     model = replace(RECIPE.model, vocab_size=300, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
     return replace(RECIPE, model=model, evaluate_every=6, checkpoint_every=None)

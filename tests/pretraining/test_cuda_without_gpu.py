@@ -12,7 +12,7 @@ def rows(checkout, tiny_corpus, tmp_path_factory):
     """The benchmark's counts, from a process without the hook on annotations, which prevents compilation."""
     output = tmp_path_factory.mktemp("counted") / "counted.csv"
     words = "--toy --batch-size 64 --micro-batch-size 16 --max-length 32"
-    command = [sys.executable, str(checkout / "benchmarks" / "cuda_without_gpu.py"), "--data", str(tiny_corpus)]
+    command = [sys.executable, str(checkout / "dev" / "benchmarks" / "cuda_without_gpu.py"), "--data", str(tiny_corpus)]
     compiled = ["--compiled-batches", "30"]
     subprocess.run([*command, *words.split(), *compiled, "--output", str(output)], check=True, timeout=300)
     with open(output, newline="", encoding="utf-8") as file:

@@ -1,4 +1,4 @@
-"""The script benchmarks/gpu_day.py resumes its stages and reports failures; at toy size, on a CPU."""
+"""The script dev/benchmarks/gpu_day.py resumes its stages and reports failures; at toy size, on a CPU."""
 
 import json
 
@@ -11,7 +11,7 @@ from albert.cli.main import run
 
 @pytest.fixture
 def day(script):
-    """benchmarks/gpu_day.py as a module."""
+    """dev/benchmarks/gpu_day.py as a module."""
     return script("gpu_day")
 
 

@@ -11,7 +11,7 @@ from albert.pretraining.sampling import PretrainingSamples, SequenceRecipe
 from albert.pretraining.segments import SWAPPED
 
 with pytest.MonkeyPatch.context() as patch:
-    patch.syspath_prepend(Path(__file__).parents[2] / "benchmarks")  # for the scripts' imports of each other
+    patch.syspath_prepend(Path(__file__).parents[2] / "dev" / "benchmarks")  # for the scripts' imports of each other
     from order_probe import judge, pairs_of
 
 BEGIN, END = 10, 11

@@ -7,7 +7,7 @@ import sys
 
 import numpy as np
 import pytest
-from scripts import openings, order_words
+from dev.scripts import openings, order_words
 
 from albert.text.shards import TokenCorpus
 

@@ -10,7 +10,7 @@ import sys
 from dataclasses import replace
 
 import pytest
-from reliability.runs import final_files, journal_of
+from dev.reliability.runs import final_files, journal_of
 
 from albert.checkpoints.model_directory import open_model
 from albert.runtime.json_files import save_json

@@ -16,7 +16,7 @@ pytest.importorskip("transformers")
 
 @pytest.fixture(scope="module")
 def benchmark(script):
-    """benchmarks/pretraining_step.py as a module."""
+    """dev/benchmarks/pretraining_step.py as a module."""
     return script("pretraining_step")
 
 

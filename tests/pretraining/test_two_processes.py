@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from reliability.runs import final_files
+from dev.reliability.runs import final_files
 from safetensors.numpy import load_file
 from tests.pretraining.conftest import events
 

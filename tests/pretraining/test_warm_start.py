@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from reliability.runs import journal_of
+from dev.reliability.runs import journal_of
 from tests.pretraining.conftest import events, model_bytes, prepare_texts
 
 from albert.checkpoints.model_directory import open_model, save_model_directory

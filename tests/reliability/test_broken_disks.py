@@ -3,8 +3,8 @@
 from types import SimpleNamespace
 
 import pytest
-from reliability.disk_faults import broken_disks, check_error, faults
-from reliability.trials import run_trial
+from dev.reliability.disk_faults import broken_disks, check_error, faults
+from dev.reliability.trials import run_trial
 
 
 def test_a_broken_disk_loses_nothing(tmp_path):

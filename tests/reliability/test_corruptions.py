@@ -2,10 +2,9 @@
 
 from dataclasses import replace
 
-from reliability.corruptions import KINDS, digest
-from reliability.trials import Tries
-
-from reliability import corruptions
+from dev.reliability import corruptions
+from dev.reliability.corruptions import KINDS, digest
+from dev.reliability.trials import Tries
 
 
 def test_damage_is_refused_or_harmless(tmp_path):

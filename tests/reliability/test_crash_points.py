@@ -2,10 +2,10 @@
 
 import os
 
-from reliability.disk_faults import contents, crash_points
-from reliability.durable_calls import watched
-from reliability.runs import find_damage
-from reliability.trials import run_trial
+from dev.reliability.disk_faults import contents, crash_points
+from dev.reliability.durable_calls import watched
+from dev.reliability.runs import find_damage
+from dev.reliability.trials import run_trial
 
 from albert.runtime.files import new_directory, remove_directory, write_text
 

@@ -2,9 +2,8 @@
 
 import json
 
-from reliability.trials import Tries
-
-from reliability import hostile_files as dependencies
+from dev.reliability import hostile_files as dependencies
+from dev.reliability.trials import Tries
 
 
 def test_pinned_versions_are_not_below_the_minimum():

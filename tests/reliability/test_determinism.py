@@ -1,8 +1,8 @@
 """The trial of other environments, and that it detects differences."""
 
-from reliability.determinism import determinism, is_a_result
-from reliability.material import differences
-from reliability.trials import run_trial
+from dev.reliability.determinism import determinism, is_a_result
+from dev.reliability.material import differences
+from dev.reliability.trials import run_trial
 
 
 def test_results_do_not_depend_on_the_environment(tmp_path):

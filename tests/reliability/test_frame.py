@@ -7,9 +7,9 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
 from pathlib import Path
 
+import dev.reliability.__main__ as program
 import pytest
-import reliability.__main__ as program
-from reliability.report import (
+from dev.reliability.report import (
     IN_ORDER,
     MARKER,
     NO_WRONG_LOAD,
@@ -21,7 +21,7 @@ from reliability.report import (
     write_table,
     written_table,
 )
-from reliability.trials import Trial, Tries, entry_of, find_trials, run_side_by_side, run_trial
+from dev.reliability.trials import Trial, Tries, entry_of, find_trials, run_side_by_side, run_trial
 
 from albert.runtime.devices import describe_machine
 from albert.runtime.errors import InvalidConfiguration, TryAgain
@@ -52,7 +52,7 @@ def raises(tries: Tries) -> None:
 
 @pytest.fixture
 def lane(monkeypatch, tmp_path):
-    """Run `python -m reliability` over the trials given; its exit code and its report."""
+    """Run `python -m dev.reliability` over the trials given; its exit code and its report."""
 
     def run(*words: str, trials: tuple[Trial, ...]) -> tuple[int, Report]:
         monkeypatch.setattr(program, "find_trials", lambda: {each.name: each for each in trials})
@@ -115,7 +115,7 @@ def test_an_entry_from_another_processor_keeps_its_name(lane, monkeypatch):
     trials = (trial("flips", holds), trial("more", holds))
     here = dict(describe_machine())
     lane("--lane", "full", "--only", "flips", trials=trials)
-    monkeypatch.setattr("reliability.report.describe_machine", lambda: here | {"processor": "another"})
+    monkeypatch.setattr("dev.reliability.report.describe_machine", lambda: here | {"processor": "another"})
     _, report = lane("--lane", "full", "--only", "more", trials=trials)
     assert [(entry.name, entry.processor) for entry in report.trials] == [("flips", here["processor"]), ("more", "")]
     assert "minutes of another" in table_of(report) and f"minutes of {here['processor']}" in table_of(report)

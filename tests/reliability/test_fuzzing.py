@@ -8,12 +8,11 @@ import time
 from pathlib import Path
 
 import pytest
-from reliability.confined import Limits, confined
-from reliability.fuzzing import BY_NAME, PARSERS, Parser, mutated
-from reliability.material import Material
-from reliability.trials import Tries
-
-from reliability import fuzzing
+from dev.reliability import fuzzing
+from dev.reliability.confined import Limits, confined
+from dev.reliability.fuzzing import BY_NAME, PARSERS, Parser, mutated
+from dev.reliability.material import Material
+from dev.reliability.trials import Tries
 
 MUSEUM = Path(__file__).resolve().parents[1] / "museum"
 KEPT = sorted(path for path in MUSEUM.glob("*/*") if path.is_file())

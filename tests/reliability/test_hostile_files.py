@@ -1,9 +1,8 @@
 """Every malicious file is refused, and wrong refusals are detected."""
 
-from reliability.hostile_files import Hostile
-from reliability.trials import Tries
-
-from reliability import hostile_files
+from dev.reliability import hostile_files
+from dev.reliability.hostile_files import Hostile
+from dev.reliability.trials import Tries
 
 
 def test_every_hostile_file_is_refused(tmp_path):

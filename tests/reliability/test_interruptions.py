@@ -3,9 +3,9 @@
 import signal
 
 import pytest
-from reliability.interruptions import Interruption, random_kills, ranks, signals
-from reliability.runs import find_damage
-from reliability.trials import run_trial
+from dev.reliability.interruptions import Interruption, random_kills, ranks, signals
+from dev.reliability.runs import find_damage
+from dev.reliability.trials import run_trial
 
 
 @pytest.mark.parametrize("trial", [random_kills, signals, ranks], ids=lambda trial: trial.name)

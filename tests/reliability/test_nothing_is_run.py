@@ -2,8 +2,8 @@
 
 import socket
 
-from reliability.hostile_files import nothing_is_run
-from reliability.trials import Tries
+from dev.reliability.hostile_files import nothing_is_run
+from dev.reliability.trials import Tries
 
 from albert.cli import commands
 

@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from reliability.trials import Tries
+from dev.reliability import offsets
+from dev.reliability.trials import Tries
 
 from albert.tasks import examples as windows
 from albert.text.sentencepiece import SentencePieceTokenizer
-from reliability import offsets
 
 
 @pytest.fixture

@@ -4,9 +4,9 @@ import os
 import random
 
 import pytest
-from reliability.durable_calls import watched
-from reliability.power_loss import Disk, power_loss
-from reliability.trials import run_trial
+from dev.reliability.durable_calls import watched
+from dev.reliability.power_loss import Disk, power_loss
+from dev.reliability.trials import run_trial
 
 
 def test_power_loss_breaks_no_promise(tmp_path):

@@ -2,10 +2,9 @@
 
 import random
 
-from reliability.strangers import neighbours, surroundings
-from reliability.trials import Tries, run_trial
-
-from reliability import runs, strangers
+from dev.reliability import runs, strangers
+from dev.reliability.strangers import neighbours, surroundings
+from dev.reliability.trials import Tries, run_trial
 
 
 def test_other_environments_break_no_promise(tmp_path, monkeypatch):

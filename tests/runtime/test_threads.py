@@ -99,7 +99,7 @@ def test_package_sets_the_spin_count_before_torch_is_imported():
 )  # fmt: skip
 def test_benchmarks_import_the_package_before_torch(name, first):
     """The harness imports the package, and every benchmark the harness, before all third-party libraries."""
-    tree = ast.parse((Path(__file__).parents[2] / "benchmarks" / f"{name}.py").read_text())
+    tree = ast.parse((Path(__file__).parents[2] / "dev" / "benchmarks" / f"{name}.py").read_text())
     imports = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
     modules = [node.module if isinstance(node, ast.ImportFrom) else node.names[0].name for node in imports]
     packages = (module.split(".")[0] for module in modules)

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from reliability.runs import journal_of
+from dev.reliability.runs import journal_of
 from safetensors.torch import load_file
 from tests.training.conftest import (
     PointModel,

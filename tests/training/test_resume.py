@@ -6,7 +6,7 @@ import signal
 
 import pytest
 import torch
-from reliability.runs import journal_of
+from dev.reliability.runs import journal_of
 from tests.training.conftest import (
     Interrupting,
     PointSource,

@@ -80,7 +80,7 @@ class PretrainingRecipe:
     """The network. Its vocab_size is taken from the prepared corpus."""
     sinusoidal_positions: float | None = None
     """Initialise the position embeddings as sinusoids of this root mean square; None: random numbers, as in the paper.
-    A small network learns relative positions sooner this way (LOG.md)."""
+    A small network learns relative positions sooner this way (docs/log.md)."""
     sequences: SequenceRecipe = field(default_factory=SequenceRecipe)
     """How sequences are made from documents."""
     masking: MaskingRecipe = field(default_factory=MaskingRecipe)

@@ -14,7 +14,7 @@ HERE = Path(__file__).parent
 
 @pytest.fixture(scope="session")
 def checkpoints() -> Path:
-    """The folder of checkpoints that `scripts/make_tensorflow_checkpoints.py` wrote."""
+    """The folder of checkpoints that `dev/scripts/make_tensorflow_checkpoints.py` wrote."""
     return HERE
 
 

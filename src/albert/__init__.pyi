@@ -68,10 +68,8 @@ def prepare(
     seed: int = 0,
     shard_megabytes: float = 8.0,
     replace: bool = False,
-    append: bool = False,
     duplicates: Literal['keep', 'exact', 'near'] = "keep",
     engine: Literal['processes', 'datatrove', 'ray', 'slurm'] = "processes",
-    plan: bool = False,
     slurm: SlurmSettings | Mapping[str, Any] = ...,
 ) -> PrepareResult:
     """Turn text into token shards for pre-training, in parallel.

@@ -19,7 +19,6 @@ COMMANDS = {
     "tokenizer decode": "[OPTIONS] [ID...] --tokenizer PATH",
     "tokenizer convert": "[OPTIONS] SOURCE --output PATH",
     "prepare": "[OPTIONS] CORPUS... --tokenizer PATH --output PATH",
-    "merge": "CORPUS... --output PATH",
     "show": "[OPTIONS] CORPUS",
     "plot": "RUN...",
     "analyze layers": "MODEL...",

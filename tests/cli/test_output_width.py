@@ -15,7 +15,7 @@ COMMANDS = [
     "info {scene}/corpus",
     "verify {scene}/pretrained {scene}/corpus",
     "show {scene}/corpus --max-length 64 --count 20",
-    "prepare {scene}/text --tokenizer {scene}/tokenizer --output {scene}/prepared --workers 1 --plan",
+    "prepare {scene}/text --tokenizer {scene}/tokenizer --output {scene}/prepared --workers 1 --replace",
     "tokenizer encode --tokenizer {scene}/tokenizer bada",
     "predict {scene}/classifier --classify bada",
     f"pretrain quickstart --data {{scene}}/corpus --output {{scene}}/run {' '.join(TINY)}",

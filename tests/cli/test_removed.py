@@ -46,3 +46,21 @@ def test_what_is_removed_is_known_to_no_command():
         assert isinstance(command, Subcommand)
         known = {each for option in options_of(command.shape) for each in option.names}
         assert [option for option in options if canonical_name(option, known)] == []
+
+
+@pytest.mark.parametrize(
+    ("command", "instead"),
+    [
+        ("merge a b --output c", "albert pretrain --data A B"),
+        ("prepare text --tokenizer t --output c --append", "albert pretrain --data OLD NEW"),
+        ("prepare text --tokenizer t --output c --plan", "prepare a part of the text first"),
+    ],
+)
+def test_removed_on_the_command_line(command, instead, capsys):
+    assert run(command.split()) == 2
+    assert instead in capsys.readouterr().err
+
+
+def test_removed_in_python():
+    with pytest.raises(UsageError, match="albert.pretrain"):
+        albert.prepare("text.txt", tokenizer="tokenizer", output="corpus", append=True)

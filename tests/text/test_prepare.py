@@ -1,4 +1,4 @@
-"""Preparation of a corpus: bytes, counts, held-out documents, estimates, assembly, commands and worker processes."""
+"""Preparation of a corpus: bytes, counts, held-out documents, commands and worker processes."""
 
 import csv
 import errno
@@ -27,10 +27,8 @@ from albert.runtime.json_files import save_json
 from albert.runtime.manifest import verify_directory
 from albert.text import prepare as prepare_module
 from albert.text import shards
-from albert.text.corpus import find_corpus_files
 from albert.text.executors import PreparationSettings, held_out_key, is_held_out, map_in_order
-from albert.text.prepare import estimate_preparation, merge_corpora, prepare
-from albert.text.sentencepiece import train_tokenizer
+from albert.text.prepare import prepare
 from albert.text.sentences import split_sentences
 from albert.text.shards import TokenCorpus, read_description, token_type
 from albert.text.tokenizer import byte_fingerprint
@@ -294,10 +292,6 @@ def test_document_with_the_lowest_key_is_held_out_of_few(tokenizer, tmp_path, wo
     assert sum(counts.bytes for counts in report.splits.values()) == report.bytes_in
     none = prepare([path], tokenizer, tmp_path / "none", PreparationSettings(held_out=0.0), workers=1)
     assert none.splits["held_out"].documents == 0 and not none.held_out_fallback
-    more = write_jsonl(tmp_path / "more.jsonl", ["Eight is more. Nine is enough.", "Ten left. Eleven stayed.", lowest])
-    report = prepare([more], tokenizer, tmp_path / "data", settings, workers=1, append=True)
-    assert report.splits["train"].documents == 2 and not report.held_out_fallback
-    assert report.splits["held_out"].documents == 1, "an equal text is in the same split"
 
 
 def test_interrupted_choice_of_the_held_out_document_resumes(tokenizer, tmp_path, monkeypatch):
@@ -368,7 +362,7 @@ def test_command_prints_what_is_held_out_of_few(tokenizer_directory, tmp_path, c
     assert message in " ".join(capsys.readouterr().out.split())
 
 
-# ---- estimates -----------------------------------------------------------------------------------------------------
+# ---- units, processes and engines ----------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -380,40 +374,6 @@ def folder(documents, tmp_path_factory):
         write_jsonl(folder / f"{number:02d}.jsonl", documents[number::12] if number % 5 else [""])
     return folder
 
-
-def test_estimate_of_a_small_corpus_is_exact(corpus_file, prepared, tokenizer):
-    estimate = estimate_preparation(find_corpus_files([corpus_file])[0], tokenizer, SETTINGS, 1)
-    counts = read_description(prepared).counts.values()
-    assert estimate.files == 1
-    for name, field in (("documents",) * 2, ("text_bytes", "bytes"), ("tokens",) * 2, ("sentences",) * 2):
-        assert round(getattr(estimate, name)) == sum(getattr(count, field) for count in counts)
-    written = sum(p.stat().st_size for split in ("train", "held_out") for p in (prepared / split).iterdir())
-    assert estimate.output_bytes == pytest.approx(written, rel=0.1)  # headers of the arrays
-
-
-def test_estimate_of_a_larger_corpus_uses_a_sample(folder, tokenizer, tmp_path, monkeypatch):
-    monkeypatch.setattr(prepare_module, "SAMPLE_BYTES", 30_000)
-    estimate = estimate_preparation(find_corpus_files([folder])[0], tokenizer, PreparationSettings(), 1)
-    report = prepare([folder], tokenizer, tmp_path / "data", workers=1)
-    assert estimate.sample_bytes < report.bytes_in
-    assert estimate.tokens == pytest.approx(sum(c.tokens for c in report.splits.values()), rel=0.5)
-
-
-def test_plan_prints_the_estimate_and_writes_nothing(corpus_file, tokenizer_directory, tmp_path, capsys):
-    flags = ["--tokenizer", str(tokenizer_directory), "--output", str(tmp_path / "data"), "--plan"]
-    assert run(["prepare", str(corpus_file), *flags]) == 0
-    output = capsys.readouterr().out
-    assert "nothing is written" in output and "epochs" in output
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_sample_without_text_is_refused(tokenizer, tmp_path):
-    (tmp_path / "a.txt").write_text(" \n")
-    with pytest.raises(MissingInput, match="no text"):
-        estimate_preparation(find_corpus_files([tmp_path])[0], tokenizer, PreparationSettings(), 1)
-
-
-# ---- units, processes and engines ----------------------------------------------------------------------------------
 
 UNITS = PreparationSettings(held_out=0.2, shard_bytes=3_000, unit_bytes=12_000)
 
@@ -479,88 +439,6 @@ def test_map_in_order_raises_errors_of_workers():
     assert multiprocessing.active_children() == []
 
 
-# ---- merging and appending -----------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def halves(documents, tokenizer, tmp_path):
-    """Two corpora `a` and `b`, and their files."""
-    for name, texts in (("a", documents[:70]), ("b", documents[70:])):
-        prepare([write_jsonl(tmp_path / f"{name}.jsonl", texts)], tokenizer, tmp_path / name, SETTINGS, workers=1)
-    return tmp_path
-
-
-def test_merged_corpus_links_the_shards_in_order(halves):
-    description = merge_corpora([halves / "a", halves / "b"], halves / "both")
-    for split in ("train", "held_out"):
-        expected = read_tokens(halves / "a", split) + read_tokens(halves / "b", split)
-        assert read_tokens(halves / "both", split) == expected
-    assert description.documents_in == 150
-    assert [source.name for source in description.sources] == ["a.jsonl", "b.jsonl"]
-    verify_directory(halves / "both")
-    for file in (halves / "a" / "train").iterdir():
-        assert os.path.samefile(file, halves / "both" / "train" / file.name)
-
-
-def test_names_stay_short_after_many_merges(halves):
-    corpus = halves / "a"
-    for number in range(5):
-        merge_corpora([corpus, halves / "b", corpus], halves / f"m{number}")
-        corpus = halves / f"m{number}"
-    assert max(len(file.name) for file in (corpus / "train").iterdir()) <= len("000+00000-00000.sentences.npy")
-    assert len(read_tokens(corpus)) == 32 * len(read_tokens(halves / "a")) + 31 * len(read_tokens(halves / "b"))
-
-
-def test_appending_equals_merging(halves, tokenizer):
-    merge_corpora([halves / "a", halves / "b"], halves / "merged")
-    prepare([halves / "b.jsonl"], tokenizer, halves / "a", SETTINGS, workers=1, append=True)
-    assert directory_content(halves / "merged") == directory_content(halves / "a")
-    assert {p.name for p in halves.iterdir()} == {"a", "b", "a.jsonl", "b.jsonl", "merged"}
-    with pytest.raises(MissingInput, match="holds no corpus.json"):
-        prepare([halves / "b.jsonl"], tokenizer, halves / "new", SETTINGS, workers=1, append=True)
-    assert not (halves / "new").exists()
-
-
-@pytest.mark.parametrize(
-    ("settings", "why"),
-    [(PreparationSettings(held_out=0.1), "share of held-out"), (PreparationSettings(held_out=0.2, seed=1), "seed")],
-)
-def test_append_with_other_held_out_documents_is_refused_before_all_work(halves, tokenizer, settings, why):
-    before = (halves / "a" / "corpus.json").read_bytes()
-    with pytest.raises(InvalidConfiguration, match=rf"b\.jsonl: .*{why}"):
-        prepare([halves / "b.jsonl"], tokenizer, halves / "a", settings, workers=1, append=True)
-    assert (halves / "a" / "corpus.json").read_bytes() == before
-    assert not (halves / "a.unfinished").exists()
-
-
-def test_append_without_held_out_documents_is_no_remark(halves, tokenizer_directory, capsys):
-    """The corpus has some, which is what counts."""
-    text = write_jsonl(halves / "c.jsonl", ["Four sat down. Five got up."])
-    flags = ["--tokenizer", str(tokenizer_directory), "--held-out", "0.2", "--workers", "1", "--append"]
-    assert run(["prepare", str(text), "--output", str(halves / "a"), *flags]) == 0
-    output = capsys.readouterr().out
-    assert "is ready" in output and "nothing is held out" not in output
-    for flag, message in (("--replace", "--append: and --replace contradict"), ("--partition=x", "--engine slurm")):
-        assert run(["prepare", str(text), "--output", str(halves / "a"), *flags, flag]) == 2
-        assert message in capsys.readouterr().err
-
-
-def test_merge_of_two_tokenizers_is_refused(halves, documents):
-    other = train_tokenizer(documents[:50], vocab_size=200)
-    prepare([halves / "b.jsonl"], other, halves / "c", SETTINGS, workers=1)
-    with pytest.raises(InvalidConfiguration, match="another tokenizer"):
-        merge_corpora([halves / "a", halves / "c"], halves / "both")
-    assert not (halves / "both").exists()
-
-
-def test_merge_command(halves, capsys):
-    directories = [str(halves / name) for name in ("a", "b")]
-    assert run(["merge", *directories, "--output", str(halves / "both")]) == 0
-    assert "is ready" in capsys.readouterr().out
-    assert run(["merge", *directories, "--output", str(halves / "both")]) == 73
-    assert run(["merge", directories[0], "--output", str(halves / "one")]) == 2
-
-
 # ---- commands over mixed corpora -----------------------------------------------------------------------------------
 
 OPTIONS = ["--text-field", "body", "--documents", "blank-line", "--bad-utf8", "skip"]
@@ -614,6 +492,6 @@ def test_tokenizer_train_takes_the_same_options_and_prints_the_next_command(mixe
 @pytest.mark.parametrize("flags", [["--language", "english"], ["--max-document-megabytes", "0"]])
 def test_invalid_options_are_refused_by_both_commands(mixed, tokenizer_directory, tmp_path, flags):
     prepare = ["prepare", "--tokenizer", str(tokenizer_directory)]
-    for command in (["tokenizer", "train"], prepare, [*prepare, "--plan"]):
+    for command in (["tokenizer", "train"], prepare):
         assert run([*command, str(mixed), "--output", str(tmp_path / "data"), *flags]) == 78
     assert [path.name for path in tmp_path.iterdir()] == [mixed.name]

@@ -220,15 +220,11 @@ class Prepare(CorpusOptions):
     shard_megabytes: float = SHARD_BYTES / 1e6
     """Text of one shard, in millions of bytes; each worker keeps one in memory."""
     replace: bool = False
-    append: bool = False
-    """Add to the existing corpus OUTPUT; its shards are linked, not written again."""
     duplicates: Duplicates = "keep"
     """Leave out documents that repeat an earlier one of CORPUS: `exact` except for white space, or `near`, at least
-    80 % of it. The text is then read twice; with --append, earlier documents are not compared."""
+    80 % of it. The text is then read twice."""
     engine: Engine = "processes"
     """Where the work runs: processes of this machine, or datatrove (here, on Ray, on Slurm); the bytes are the same."""
-    plan: bool = False
-    """Estimate time and sizes from a sample of the text, and write nothing."""
     slurm: SlurmSettings = DEFAULT_SLURM
 
 

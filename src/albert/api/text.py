@@ -1,6 +1,5 @@
 """What `albert.tokenizer.train`, `albert.prepare` and the commands of the same names do, and their results."""
 
-import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from albert.runtime.json_files import common_fields
 from albert.runtime.progress import progress
 from albert.text.corpus import find_corpus_files, read_corpus
 from albert.text.executors import PreparationSettings, SlurmSettings
-from albert.text.prepare import PreparationEstimate, PreparationReport, estimate_preparation, prepare
+from albert.text.prepare import PreparationReport, prepare
 from albert.text.readers import CorpusReport, Reading
 from albert.text.sentencepiece import (
     TrainingReport,
@@ -79,29 +78,21 @@ def run_train_tokenizer(options: TrainTokenizer, on_accents: Callable[[int], Non
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class PrepareResult(Shown):
-    """A prepared corpus, or with `plan` an estimate.
+    """A prepared corpus.
 
     Attributes:
         output: the corpus.
-        report: counts of what was read, held out and dropped; None with `plan`.
-        estimate: time and sizes; None without `plan`.
+        report: counts of what was read, held out and dropped.
     """
 
     output: Path
-    report: PreparationReport | None = None
-    estimate: PreparationEstimate | None = None
+    report: PreparationReport
 
     def title(self) -> str:
-        if self.estimate is not None:
-            return f"PrepareResult: a plan for {self.output}; nothing is written"
         return f"PrepareResult: {self.output}"
 
     def rows(self) -> list[tuple[str, ...]]:
-        if self.report is not None:
-            return preparation_rows(self.report)
-        assert self.estimate is not None
-        numbers = {name: value for name, value in vars(self.estimate).items() if isinstance(value, int | float)}
-        return [("", "about"), *((name.replace("_", " "), f"{value:,.0f}") for name, value in numbers.items())]
+        return preparation_rows(self.report)
 
 
 def preparation_rows(report: PreparationReport) -> list[tuple[str, ...]]:
@@ -127,8 +118,6 @@ def _ratio(part: int, whole: int, form: str) -> str:
 
 def run_prepare(options: Prepare) -> PrepareResult:
     """Run `albert.prepare` or `albert prepare`; for the errors see `albert.text.prepare.prepare`."""
-    if options.append and options.replace:
-        raise UsageError("--append", "and --replace contradict each other", "give one of them")
     if options.slurm != SlurmSettings() and options.engine != "slurm":
         raise UsageError("--partition, --time, --memory-gb", "require --engine slurm", "add it, or leave them out")
     tokenizer = load_tokenizer(options.tokenizer)
@@ -137,10 +126,14 @@ def run_prepare(options: Prepare) -> PrepareResult:
         as_lines=options.sentences_as_lines,
         shard_bytes=round(options.shard_megabytes * 1e6),
     )
-    if options.plan:
-        workers = options.workers if options.workers is not None else (os.cpu_count() or 1)
-        estimate = estimate_preparation(find_corpus_files(options.paths).files, tokenizer, settings, workers)
-        return PrepareResult(output=options.output, estimate=estimate)
-    how = {name: getattr(options, name) for name in ("workers", "replace", "append", "engine", "slurm")}
-    report = prepare(options.paths, tokenizer, options.output, settings, **how)
+    report = prepare(
+        options.paths,
+        tokenizer,
+        options.output,
+        settings,
+        workers=options.workers,
+        replace=options.replace,
+        engine=options.engine,
+        slurm=options.slurm,
+    )
     return PrepareResult(output=options.output, report=report)

@@ -1,15 +1,13 @@
-"""`albert tokenizer`, `albert prepare`, `albert merge`, `albert verify` and `albert plot`."""
+"""`albert tokenizer`, `albert prepare`, `albert verify` and `albert plot`."""
 
 import json
 import shlex
-import shutil
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-from rich.console import Console
 from rich.text import Text
 
 from albert.api.keywords import Argument, Positional, check_png
@@ -17,14 +15,13 @@ from albert.api.options import Prepare, TrainTokenizer
 from albert.api.text import preparation_rows, run_prepare, run_train_tokenizer
 from albert.cli.main import load_command
 from albert.cli.options import CommandGroup, Subcommand
-from albert.cli.render import bytes_of, facts, in_bold, open_console, say, table
-from albert.pretraining.recipe import RECIPES
+from albert.cli.render import in_bold, open_console, say, table
 from albert.runtime.errors import AlbertError, DamagedData, MissingInput, UsageError
 from albert.runtime.files import new_directory
 from albert.runtime.json_files import read_journal
 from albert.runtime.manifest import MANIFEST_NAME, read_manifest, verify_directory
 from albert.runtime.progress import progress
-from albert.text.prepare import PreparationEstimate, PreparationReport, merge_corpora
+from albert.text.prepare import PreparationReport
 from albert.text.shards import DESCRIPTION_NAME, TokenCorpus, read_description
 from albert.text.tokenizer_loading import load_tokenizer
 from albert.training.run_folder import RunFolder
@@ -33,26 +30,19 @@ from albert.training.run_folder import RunFolder
 def prepare(args: Prepare) -> None:
     """Run `albert prepare`."""
     console = open_console()
-    result = run_prepare(args)
-    if result.estimate is not None:
-        show_plan(console, result.estimate, args.output)
-        return
-    report = result.report
-    assert report is not None
+    report = run_prepare(args).report
     headings, *rows = preparation_rows(report)
     lines = remarks(report)
-    if report.splits["held_out"].documents == 0 and not args.append:
+    if report.splits["held_out"].documents == 0:
         lines.append("nothing is held out: the share is 0, or there is a single sentence")
     elif report.held_out_fallback:
         what = {"document": "one document is", "sentences": "the last sentences of the only document are"}
         few = f"{args.held_out:.3g} of so few documents is none: {what[report.held_out_fallback]} held out"
         lines.append(f"{few}; --held-out 0 holds out nothing")
     ready = in_bold(args.output, " is ready")
-    say(console, table(None, headings, rows, boxed=True), *lines, ready, _pretrain_next(args.output))
-
-
-def _pretrain_next(corpus: Path) -> str:
-    return f"next: albert pretrain small --data {shlex.quote(str(corpus))} --output runs/small --max-minutes 60"
+    corpus = shlex.quote(str(args.output))
+    following = f"next: albert pretrain small --data {corpus} --output runs/small --max-minutes 60"
+    say(console, table(None, headings, rows, boxed=True), *lines, ready, following)
 
 
 def remarks(report: PreparationReport) -> list[str]:
@@ -68,34 +58,6 @@ def remarks(report: PreparationReport) -> list[str]:
         if count:
             lines.append(f"{count:,} {what}")
     return lines
-
-
-@dataclass(frozen=True)
-class Merge:
-    """Join prepared corpora of one tokenizer; their shards are linked, not written again.
-
-    To add text to a corpus, use albert prepare --append; to mix corpora by weight, albert pretrain --data A B.
-
-    Example: albert merge corpus-2024 corpus-2025 --output corpus
-    """
-
-    corpora: Annotated[tuple[Path, ...], Argument(positional=True, metavar="CORPUS...")]
-    """Two or more prepared corpora."""
-    output: Path
-    """The directory to create."""
-    replace: bool = False
-
-
-def merge(args: Merge) -> None:
-    """Run `albert merge`."""
-    if len(args.corpora) < 2:
-        raise UsageError("albert merge", "merge needs at least two corpora", "name two or more")
-    merged = merge_corpora(args.corpora, args.output, args.replace)
-    lines = []
-    for split, counts in merged.counts.items():
-        what = f"{counts.documents:,} documents, {counts.tokens:,} tokens, {len(merged.shards[split]):,} shards"
-        lines.append(f"{split.replace('_', ' ')}: {what}")
-    say(open_console(), *lines, f"{args.output} is ready", _pretrain_next(args.output))
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -211,44 +173,6 @@ def plot(args: Plot) -> None:
         where = f"{last['step']:,} steps, {last['tokens']:,} tokens, {last['seconds'] / 60:,.1f} minutes"
         lines.append(f"{run.name}: {where}")
     say(open_console(), *lines, " and ".join(str(path) for path in (args.output, args.csv) if path))
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# `albert prepare --plan`: time and sizes, estimated before the work.
-
-SEQUENCE_FILL = 0.75
-"""Typical share of the maximum length in a sequence: documents are halved until they fit."""
-
-
-def show_plan(console: Console, estimate: PreparationEstimate, output: Path) -> None:
-    """Print the estimate, and the number of epochs of the named recipes."""
-    free = shutil.disk_usage(_existing(output)).free
-    processes = "1 process" if estimate.workers == 1 else f"{estimate.workers} processes"
-    values = {
-        "files": f"{estimate.files:,}, {bytes_of(estimate.bytes_on_disk)} on disk",
-        "sample read for it": f"{bytes_of(estimate.sample_bytes)} of text",
-        "text": f"about {bytes_of(estimate.text_bytes)}, {estimate.documents:,.0f} documents",
-        "sentences, tokens": f"about {estimate.sentences:,.0f}, {estimate.tokens:,.0f}",
-        "prepared corpus": f"about {bytes_of(estimate.output_bytes)} ({bytes_of(free)} are free there)",
-        "time, here": f"about {_duration(estimate.seconds)} with {processes}",
-    }
-    console.print(facts("a plan; nothing is written", values))
-    rows = []
-    for name, recipe in RECIPES.items():
-        steps = recipe.schedule.total_steps
-        seen = steps * recipe.batch_size * recipe.sequences.max_length * SEQUENCE_FILL
-        rows.append((name, steps, f"{seen:,.0f}", f"{seen / estimate.tokens:,.1f}"))
-    console.print(table("how often a recipe sees it", ("recipe", "updates", "tokens seen, about", "epochs"), rows))
-
-
-def _existing(path: Path) -> Path:
-    return path if path.exists() or path == path.parent else _existing(path.parent)
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 120:
-        return f"{seconds:,.0f} s"
-    return f"{seconds / 60:,.0f} minutes" if seconds < 7200 else f"{seconds / 3600:,.1f} hours"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -423,7 +347,6 @@ def _note_accents(per_million: int) -> None:
 
 
 prepare_main = Subcommand(Prepare, "albert prepare", prepare)
-merge_main = Subcommand(Merge, "albert merge", merge)
 verify_main = Subcommand(Verify, "albert verify", verify)
 plot_main = Subcommand(Plot, "albert plot", plot)
 _TOKENIZER_COMMANDS = {

@@ -40,7 +40,6 @@ COMMANDS = {
     "quickstart": Command("albert.cli.commands", "every step on the embedded sample, in a few minutes"),
     "tokenizer": Command("albert.cli.data", "train a vocabulary, encode and decode text"),
     "prepare": Command("albert.cli.data", "text and a tokenizer to token shards, in parallel"),
-    "merge": Command("albert.cli.data", "join prepared corpora"),
     "show": Command("albert.cli.training", "training samples from a prepared corpus: segments, masks, counts"),
     "pretrain": Command("albert.cli.training", "masked language model and sentence order, from shards to a model"),
     "plot": Command("albert.cli.data", "the curves of runs side by side, as a picture and a table"),

@@ -4,10 +4,17 @@ The command line and the Python functions refuse them with this line, as any usa
 
 from albert.runtime.errors import UsageError
 
-COMMANDS: dict[str, str] = {}
+COMMANDS: dict[str, str] = {
+    "merge": "albert pretrain --data A B trains on several corpora; or prepare all text into one",
+}
 """Command -> what to do instead."""
 
-OPTIONS: dict[str, dict[str, str]] = {}
+OPTIONS: dict[str, dict[str, str]] = {
+    "prepare": {
+        "--append": "prepare the new text as a corpus of its own, and name both in albert pretrain --data OLD NEW",
+        "--plan": "prepare a part of the text first; its report has the time and the sizes",
+    },
+}
 """Command ("tokenizer train" for a part of a group) -> option -> what to do instead.
 
 An option is written without its group: `--objective` stands for `--sequences.objective`, too. In Python it is the

@@ -163,7 +163,7 @@ def find_duplicates(
     keys = np.concatenate([np.zeros((0, 3), np.uint64), *arrays])
     if len(keys) >= MOST_DOCUMENTS:
         why = f"cannot be searched among {len(keys):,} documents"
-        raise OutOfResources("duplicates", why, "prepare parts, and merge them")
+        raise OutOfResources("duplicates", why, "prepare parts, and name them all in albert pretrain --data")
     representative = _first_with_equal_key(keys)
     exact = representative != np.arange(len(keys))
     if near and batches:

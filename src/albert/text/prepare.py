@@ -1,11 +1,10 @@
-"""Preparation of a corpus: text files and a tokenizer to token shards; and an estimate of time and size.
+"""Preparation of a corpus: text files and a tokenizer to token shards.
 
 The result does not depend on the number of workers. A stopped preparation resumes: finished parts are in
 OUTPUT.unfinished until the corpus is complete."""
 
 import dataclasses
 import errno
-import itertools
 import os
 import shutil
 import time
@@ -15,17 +14,14 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Literal
 
-import numpy as np
-
 from albert import __version__
 from albert.runtime.environment import load_by_name
-from albert.runtime.errors import CannotCreate, InvalidConfiguration, MissingInput, UsageError, WriteFailed
+from albert.runtime.errors import CannotCreate, InvalidConfiguration, WriteFailed
 from albert.runtime.files import locked, new_directory, remove_directory, remove_leftovers
 from albert.runtime.json_files import common_fields, flatten, read_json_object, save_json, to_json
-from albert.runtime.manifest import FileSum, read_manifest, verify_directory
-from albert.runtime.progress import progress
-from albert.text.corpus import find_corpus_files, read_files
-from albert.text.duplicates import drop_duplicates, fingerprint_arrays
+from albert.runtime.manifest import FileSum
+from albert.text.corpus import find_corpus_files
+from albert.text.duplicates import drop_duplicates
 from albert.text.executors import (
     ENCODING,
     ENGINE_LOGS,
@@ -41,8 +37,8 @@ from albert.text.executors import (
     run_stage,
     runs,
 )
-from albert.text.readers import CorpusFile, CorpusReport, sum_counts, utf8_length
-from albert.text.sentences import check_language, split_sentences
+from albert.text.readers import CorpusReport, sum_counts
+from albert.text.sentences import check_language
 from albert.text.shards import (
     DESCRIPTION_NAME,
     DOCUMENTS_NAME,
@@ -53,11 +49,9 @@ from albert.text.shards import (
     CorpusDescription,
     ShardDescription,
     SplitCounts,
-    read_description,
     token_type,
 )
 from albert.text.tokenizer import Tokenizer
-from albert.text.tokenizer_loading import load_tokenizer
 
 NO_TOKENS = "no tokens"
 Fallback = Literal["", "document", "sentences"]
@@ -90,7 +84,6 @@ def prepare(
     *,
     workers: int | None = None,
     replace: bool = False,
-    append: bool = False,
     engine: Engine = "processes",
     slurm: SlurmSettings | None = None,
 ) -> PreparationReport:
@@ -98,11 +91,10 @@ def prepare(
 
     Args:
         workers: number of processes; None is one per processor. The result does not depend on it.
-        append: add to the existing corpus `output`; its shards do not change.
 
     Raises:
         CannotCreate: the output exists and `replace` is false, or unfinished work has other settings.
-        InvalidConfiguration: a share, worker or shard size out of range; appending to an incompatible corpus.
+        InvalidConfiguration: a share, worker or shard size out of range.
         MissingInput, UsageError, DamagedData: the corpus cannot be read.
         WriteFailed: the disk is full; finished shards are kept.
         OutOfResources: a worker process was killed.
@@ -115,7 +107,7 @@ def prepare(
     begin = time.monotonic()
     if output.parent.is_dir():
         remove_leftovers(output.parent)
-    if os.path.lexists(output) and not (replace or append):
+    if os.path.lexists(output) and not replace:
         raise CannotCreate(output, "exists already", "choose another name, or remove it first")
     files, ignored, repeated = find_corpus_files(corpus_paths)
     units = runs(files, lambda file: file.size, settings.unit_bytes)
@@ -123,23 +115,16 @@ def prepare(
     work = output.parent / f"{output.name}.unfinished"
     with locked(work, "this preparation") as release:
         try:
-            base = [load_part(output)] if append else []  # under the lock: another process may have added to it
-            for part in base:  # before all work
-                added = _describe(settings, libraries, tokenizer, [], PreparationReport())
-                _refuse_incompatible(part, CorpusPart(added, corpus_paths[0], {}))
-                settings = dataclasses.replace(settings, also_held_out=part.description.also_held_out)
             _write_plan(work, settings, tokenizer, libraries)
             jobs = [UnitJob(number, tuple(unit), settings, tokenizer, work) for number, unit in enumerate(units)]
             shards_found = len(list((work / RESULTS).glob("*-*.json")))
             options = ExecutorOptions(workers, engine, slurm or SlurmSettings())
             jobs, duplicates = drop_duplicates(jobs, options)
             results = run_stage(ENCODING, jobs, options, "Preparing")
-            fallback: Fallback = ""
-            if not any(part.description.counts["held_out"].documents for part in base):
-                fallback, settings = _hold_out_at_least_one(jobs, results, settings)
+            fallback, settings = _hold_out_at_least_one(jobs, results, settings)
             report = _report(results, duplicates)
             report.refuse_empty(corpus_paths[0] if len(corpus_paths) == 1 else "corpus")
-            if not base and not report.splits["train"].documents:
+            if not report.splits["train"].documents:
                 remove_directory(work, release)
                 count = report.splits["held_out"].documents
                 why = f"{settings.held_out:g} leaves none of {count} documents for training"
@@ -148,7 +133,7 @@ def prepare(
             report.shards_found, report.held_out_fallback = shards_found, fallback
             sums = {name: file for result in results for shard in result.shards for name, file in shard.files.items()}
             description = _describe(settings, libraries, tokenizer, results, report)
-            assemble([*base, CorpusPart(description, work, sums)], tokenizer, output, replace or append)
+            _assemble(work, description, sums, tokenizer, output, replace)
         except BaseException as error:
             if not any(work.glob("*/*-*.json")) and not (work / ENGINE_LOGS).exists():
                 shutil.rmtree(work, ignore_errors=True)  # it holds no finished work
@@ -274,209 +259,33 @@ def _describe(
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Estimates of time and size, extrapolated from a sample: the first documents of some files, spread evenly over the
-# bytes of the corpus.
-
-SAMPLE_BYTES = 8_000_000
-SAMPLED_FILES = 32
-BYTES_OF_LENGTH = 4  # on disk, for each sentence and each document
-
-
-@dataclass(frozen=True)
-class PreparationEstimate:
-    """Numbers of the corpus, all but `files` and `bytes_on_disk` estimated from a sample, duplicates included."""
-
-    files: int
-    bytes_on_disk: int
-    sample_bytes: int
-    documents: float
-    text_bytes: float
-    sentences: float
-    tokens: float
-    output_bytes: float
-    seconds: float
-    workers: int
-
-
-def estimate_preparation(
-    files: Sequence[CorpusFile], tokenizer: Tokenizer, settings: PreparationSettings, workers: int
-) -> PreparationEstimate:
-    """Estimate size and time of a preparation."""
-    _check_settings(settings, workers)
-    size = sum(file.size for file in files)
-    if hub_name := next((file.name for file in files if file.kind == "Hub dataset"), None):
-        raise UsageError(hub_name, "its size is unknown before it is read, so nothing can be estimated")
-    sampled = _sample_files(files, size)
-    sums = np.zeros(5)  # documents, their bytes, sentences, tokens, bytes on disk
-    times = np.zeros(3)  # of reading, of splitting and encoding, of fingerprints
-    with progress("Looking at a sample", total=len(sampled), unit="files") as bar:
-        for file in sampled:
-            clock = [time.perf_counter()]
-            texts, on_disk = _read_sample(file, settings, SAMPLE_BYTES // len(sampled))
-            clock.append(time.perf_counter())
-            parts = [split_sentences(text, settings.language, settings.as_lines) for text in texts]
-            sentences = list(itertools.chain.from_iterable(parts))
-            n_tokens = sum(map(len, tokenizer.encode_batch(sentences)))
-            clock.append(time.perf_counter())
-            if settings.duplicates != "keep":
-                fingerprint_arrays(texts, settings.duplicates == "near")
-            clock.append(time.perf_counter())
-            sums += len(texts), sum(map(utf8_length, texts)), len(sentences), n_tokens, on_disk
-            times += np.diff(clock)
-            bar.advance()
-    documents, text_bytes, n_sentences, tokens, on_disk = sums.tolist()
-    if not tokens:
-        raise MissingInput(files[0].path if len(files) == 1 else "corpus", "its sample holds no text")
-    factor = size / max(on_disk, 1)
-    # With few files one process reads for all; reading and encoding overlap.
-    reading, encoding, comparing = times.tolist()
-    stages = [encoding] if settings.duplicates == "keep" else [comparing, encoding]
-    seconds = factor * sum(max(reading, (reading + work) / workers) for work in stages)
-    lengths = BYTES_OF_LENGTH * (n_sentences + documents)
-    return PreparationEstimate(
-        files=len(files),
-        bytes_on_disk=size,
-        sample_bytes=round(text_bytes),
-        documents=factor * documents,
-        text_bytes=factor * text_bytes,
-        sentences=factor * n_sentences,
-        tokens=factor * tokens,
-        output_bytes=factor * (tokens * token_type(tokenizer.vocab_size).itemsize + lengths),
-        seconds=seconds,
-        workers=workers,
-    )
-
-
-def _sample_files(files: Sequence[CorpusFile], total: int) -> list[CorpusFile]:
-    """Return the at most `SAMPLED_FILES` files that hold evenly spaced bytes of the corpus."""
-    offsets = (np.arange(SAMPLED_FILES) + 0.5) * total / SAMPLED_FILES
-    chosen = np.searchsorted(np.cumsum([file.size for file in files]), offsets, side="right")
-    return [files[number] for number in np.unique(np.minimum(chosen, len(files) - 1)).tolist()]
-
-
-def _read_sample(file: CorpusFile, settings: PreparationSettings, limit: int) -> tuple[list[str], int]:
-    """Return the first documents of a file, up to a limit of bytes, and their bytes on disk."""
-    texts: list[str] = []
-    consumed: list[int] = []
-    size = 0
-    for text in read_files([file], settings, report=CorpusReport(), advance=consumed.append):
-        texts.append(text)
-        size += len(text)
-        if size >= limit:
-            return texts, sum(consumed) or min(file.size, size)
-    return texts, file.size
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# Assembling a corpus from finished shards or prepared corpora.
-#
-# Shards are hard links (copies if the file system has none), and their checksums are known, so a corpus of any size is
-# assembled, appended to or merged in seconds.
+# A corpus from its finished shards, which become hard links (copies if the file system has none): their checksums are
+# known, so that a corpus of any size is complete in seconds.
 
 _NO_LINKS = {errno.EXDEV, errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.ENOSYS}
 
 
-@dataclass(frozen=True)
-class CorpusPart:
-    """Finished shards with their description and checksums."""
-
-    description: CorpusDescription
-    directory: Path
-    sums: Mapping[str, FileSum]
-
-
-def load_part(directory: Path) -> CorpusPart:
-    """Load a prepared corpus as a part of a larger one."""
-    description = read_description(directory)
-    verify_directory(directory)
-    return CorpusPart(description, directory, read_manifest(directory))
-
-
-def merge_corpora(directories: Sequence[Path], output: Path, replace: bool = False) -> CorpusDescription:
-    """Merge prepared corpora of one tokenizer, in the given order; their shards are linked, not copied.
-
-    Raises:
-        InvalidConfiguration: they have different tokenizers, or held-out documents by different shares or seeds.
-        CannotCreate, WriteFailed: see `new_directory`.
-    """
-    parts = [load_part(directory) for directory in directories]
-    return assemble(parts, load_tokenizer(directories[0]), output, replace)
-
-
-def assemble(parts: Sequence[CorpusPart], tokenizer: Tokenizer, output: Path, replace: bool) -> CorpusDescription:
-    """Write a corpus that consists of parts."""
-    for part in parts[1:]:
-        _refuse_incompatible(parts[0], part)
-    used: set[str] = set()
-    renamed = [_rename_shards(part, used) for part in parts]
-    description = _merge_descriptions([description for description, _ in renamed])
+def _assemble(
+    work: Path,
+    description: CorpusDescription,
+    sums: Mapping[str, FileSum],
+    tokenizer: Tokenizer,
+    output: Path,
+    replace: bool,
+) -> None:
+    """Write the corpus whose shards are in `work`, with their checksums in `sums`."""
     checksums: dict[str, FileSum] = {}
     with new_directory(output, replace=replace, known=checksums) as directory:
         for split in SPLITS:
             if description.shards[split]:
                 (directory / split).mkdir()
-        for part, (_, names) in zip(parts, renamed, strict=True):
-            for old, new in names.items():
-                _link(part.directory / old, directory / new)
-                checksums[new] = part.sums[old]
+            for shard in description.shards[split]:
+                for pattern in (TOKENS_NAME, SENTENCES_NAME, DOCUMENTS_NAME):
+                    name = f"{split}/{pattern.format(shard.name)}"
+                    _link(work / name, directory / name)
+                    checksums[name] = sums[name]
         tokenizer.save(directory)
         save_json(directory / DESCRIPTION_NAME, description)
-    return description
-
-
-def _refuse_incompatible(first: CorpusPart, other: CorpusPart) -> None:
-    ours, theirs = first.description, other.description
-    remedy = "prepare it again with the same settings"
-    if (ours.tokenizer_fingerprint, ours.vocab_size) != (theirs.tokenizer_fingerprint, theirs.vocab_size):
-        raise InvalidConfiguration(other.directory, f"has tokens of another tokenizer than {first.directory}", remedy)
-    for name, what in (("held_out_share", "share of held-out documents"), ("seed", "seed of their choice")):
-        if (value := getattr(theirs, name)) != (expected := getattr(ours, name)):
-            why = f"the {what} is {value}, that of {first.directory} is {expected}: a document could be in both splits"
-            raise InvalidConfiguration(other.directory, why, remedy)
-
-
-def _rename_shards(part: CorpusPart, used: set[str]) -> tuple[CorpusDescription, dict[str, str]]:
-    """Return the description with names that are not used yet, and the new name of every file.
-
-    A name is [ORIGIN+]UNIT-SHARD. The first part keeps its names; in others each origin gets a number.
-    """
-    old_names = sorted({shard.name for shards in part.description.shards.values() for shard in shards})
-    new_names: dict[str, str] = {}
-    origins: dict[str, str] = {}
-    for name in old_names:
-        origin, _, rest = name.rpartition("+")
-        if origin not in origins:
-            free = (f"{number:03d}" for number in itertools.count(1))
-            candidates = (origin, *itertools.islice(free, len(used) + 1))
-            origins[origin] = next(candidate for candidate in candidates if candidate not in used)
-            used.add(origins[origin])
-        new_names[name] = f"{origins[origin]}+{rest}" if origins[origin] else rest
-    shards = {
-        split: tuple(dataclasses.replace(shard, name=new_names[shard.name]) for shard in described)
-        for split, described in part.description.shards.items()
-    }
-    renamed = dataclasses.replace(part.description, shards=shards)
-    return renamed, dict(zip(_shard_files(part.description), _shard_files(renamed), strict=True))
-
-
-def _merge_descriptions(descriptions: Sequence[CorpusDescription]) -> CorpusDescription:
-    names = ("documents_in", "bytes_in", "documents_dropped", "bytes_dropped", "noted", "sentences_dropped", "counts")
-    languages = {language for each in descriptions for language in each.language.split("+")}
-    return dataclasses.replace(
-        descriptions[0],
-        language="+".join(sorted(languages)),
-        also_held_out=tuple(sorted({key for each in descriptions for key in each.also_held_out})),
-        **{name: sum_counts([getattr(each, name) for each in descriptions]) for name in (*names, "shards", "sources")},
-    )
-
-
-def _shard_files(description: CorpusDescription) -> list[str]:
-    return [
-        f"{split}/{pattern.format(shard.name)}"
-        for split, shards in description.shards.items()
-        for shard in shards
-        for pattern in (TOKENS_NAME, SENTENCES_NAME, DOCUMENTS_NAME)
-    ]
 
 
 def _link(old: Path, new: Path) -> None:

@@ -34,7 +34,6 @@ COMMANDS = {
     "quantize": "[OPTIONS] MODEL --output PATH",
     "push": "[OPTIONS] MODEL REPOSITORY",
     "tables list": "albert tables list",
-    "tables plan": "TABLE...",
     "tables run": "TABLE...",
     "tables show": "TABLE...",
     "tables export": "DIRECTORY",

@@ -1,8 +1,9 @@
-"""`albert tables` at a toy scale: plan, runs, report, resumption after a kill, two processes at once."""
+"""`albert tables` at a toy scale: runs, report, export, resumption after a kill, a run of another process."""
 
 import csv
 import json
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -12,9 +13,10 @@ import pytest
 from tests.experiments.tables.toy_scale import TOY
 
 from albert.cli.main import run
-from albert.experiments import execution, grids
+from albert.experiments import grids
 from albert.experiments.grids import GRIDS
 from albert.experiments.layers import SMOOTHNESS
+from albert.runtime.files import locked
 from albert.runtime.manifest import file_hash
 
 KILLED = Path(__file__).with_name("killed_tables.py")
@@ -78,7 +80,7 @@ def test_a_finished_table_has_every_figure(finished, scene, sentences, capsys):
 def test_a_finished_table_is_not_run_again(finished, scene, sentences, capsys):
     before = {path: path.stat().st_mtime_ns for path in finished.glob("*/**/*") if "tables" not in path.parts}
     assert run(words("run", scene, sentences, finished)) == 0
-    assert "0.00 hours left" in capsys.readouterr().out
+    assert "9 of 9 are done" in capsys.readouterr().out
     after = {path: path.stat().st_mtime_ns for path in finished.glob("*/**/*") if "tables" not in path.parts}
     assert after == before
 
@@ -88,60 +90,50 @@ def test_exported_results_are_shown_and_missing_weights_are_trained_again(finish
     assert run(["tables", "export", str(finished), "--output", str(finished)]) == 73  # it would thin its own journals
     assert run(["tables", "export", str(root), "--output", str(finished)]) == 0
     assert f"{root}: " in capsys.readouterr().out
-    assert run(["tables", "keep", str(root), "--output", str(finished)]) == 0
-    assert "albert tables keep is now called albert tables export" in capsys.readouterr().err
     assert sum(path.stat().st_size for path in root.rglob("*")) < 200_000
     assert run(words("run", scene, sentences, root)) == 0
-    assert "0.00 hours left" in capsys.readouterr().out and not weights(root)
+    assert "9 of 9 are done" in capsys.readouterr().out and not weights(root)
     for name in ("5.md", "5.csv"):
         assert (root / "tables" / name).read_text() == (finished / "tables" / name).read_text()
     arm = next(path.parent for path in root.glob("scores/*/arm.json") if "nsp" in path.read_text(encoding="utf-8"))
     (arm / "intrinsic.json").unlink()
-    assert run(words("plan", scene, sentences, root)) == 0
-    line = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("albert-base-nsp "))
-    assert "100%" not in line
     assert run(words("run", scene, sentences, root)) == 0
     assert weights(root) == {arm.name: weights(finished)[arm.name]}
     for name in ("5.md", "5.csv"):
         assert (root / "tables" / name).read_text() == (finished / "tables" / name).read_text()
 
 
-def test_after_a_kill_two_processes_finish_the_runs(finished, scene, sentences, checkout, tmp_path):
+def test_a_killed_table_is_continued_to_the_same_bytes(finished, scene, sentences, checkout, tmp_path):
     environment = {**os.environ, "PYTHONPATH": str(checkout)}
     command = [sys.executable, str(KILLED), str(tmp_path), *words("run", scene, sentences, tmp_path)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
-    outputs = [(tmp_path / f"output-{number}").read_text(encoding="utf-8") for number in range(2)]
-    assert done.returncode == 0, done.stderr + "".join(outputs)
+    assert done.returncode == 0, done.stderr
     assert weights(tmp_path) == weights(finished) and len(weights(tmp_path)) == 3
-    titles = [
-        {line for line in text.splitlines() if line.startswith("albert-base") and ", seed " in line} for text in outputs
-    ]
-    assert titles[0] and titles[1] and not titles[0] & titles[1]
     for name in ("5.md", "5.csv"):
         assert (tmp_path / "tables" / name).read_text() == (finished / "tables" / name).read_text()
 
 
-def test_a_plan_starts_nothing_and_writes_nothing(scene, sentences, tmp_path, capsys):
-    root = tmp_path / "root"
-    assert run([*words("plan", scene, sentences, root), "--price-per-hour", "2", "--watts", "100"]) == 0
-    output = capsys.readouterr().out
-    assert "albert-base-nsp" in output and "hours left of" in output and "0% done" in output
-    assert "memory: " in output and "disk: " in output and "dollars at 2 an hour" in output and "kWh" in output
-    assert not root.exists()
+def test_a_run_of_another_process_is_left_to_it(finished, scene, sentences, tmp_path, capsys):
+    root = tmp_path / "copy"
+    assert run(["tables", "export", str(root), "--output", str(finished)]) == 0
+    (first, *_) = sorted(root.glob("runs/*"))
+    shutil.rmtree(first)
+    shutil.rmtree(root / "scores" / first.name)
+    with locked(first, "this run"):
+        assert run(words("run", scene, sentences, root)) == 0
+        captured = capsys.readouterr()
+        assert "6 of 9 are done" in captured.out and "partial: 2 of 3 pre-trainings" in captured.out
+        assert "another process works on it" in captured.err and "1 runs were left" in captured.err
+        assert not weights(root)
+    assert run(words("run", scene, sentences, root)) == 0
+    assert weights(root) == {first.name: weights(finished)[first.name]}
 
 
-def test_runs_of_another_table_are_not_planned_again(finished, scene, sentences, capsys, monkeypatch):
-    """Ten runs of six updates, an hour each; the three of Table 5 are finished, and Table 3 shares one of them."""
-    timing = execution.StepTiming(tokens=1.0, update_seconds=3600.0, flops_per_second=1e9, memory=1, measured=False)
-    monkeypatch.setattr(execution, "time_step", lambda *_: timing)  # the test above measures
-    words_of_both = words("plan", scene, sentences, finished)
-    words_of_both.insert(3, "3")
-    assert run(words_of_both) == 0
-    output = capsys.readouterr().out
-    line = next(line for line in output.splitlines() if line.startswith("albert-base "))
-    assert line.split()[1:3] == ["1", "1"] and line.split()[-2:] == ["5,", "3"]
-    assert "42.0 hours left of 60.0 (30% done)" in output and "hours: 5 0.00, 3 42.0" in output
-    assert "memory: 1 B at the peak" in output and "* not measured" in output and " MB more below" in output
+@pytest.mark.parametrize("removed", ["plan 5", "keep copy", "run 5 --watts 300", "show cost --rates.price-per-hour 2"])
+def test_removed_commands_and_options_say_what_to_do(removed, capsys):
+    assert run(["tables", *removed.split()]) == 2
+    error = capsys.readouterr().err
+    assert "was removed" in error and error.count("\n") == 1
 
 
 def test_the_list_has_every_table(capsys):

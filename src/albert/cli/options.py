@@ -1,6 +1,5 @@
 """Command lines: options read into dataclasses, their help, groups of commands, shell completion."""
 
-import dataclasses
 import inspect
 import itertools
 import math
@@ -34,7 +33,7 @@ from albert.api.keywords import (
 from albert.cli.main import COMMANDS, load_command
 from albert.runtime.environment import load_by_name
 from albert.runtime.errors import UsageError, did_you_mean
-from albert.runtime.removed import removed_option, removed_value
+from albert.runtime.removed import removed_command, removed_option, removed_value
 
 _TEXTS = tomllib.loads((files("albert.cli") / "help.toml").read_text(encoding="utf-8"))
 COMMON: dict[str, str] = _TEXTS["common"]
@@ -353,22 +352,20 @@ class CommandGroup:
 
     Attributes:
         kind: what a part is called: "command", "format".
-        earlier: earlier names of parts -> present names.
     """
 
     program: str
     parts: Mapping[str, Subcommand]
     kind: str = "command"
-    earlier: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def __call__(self, arguments: list[str]) -> int:
         if not arguments or arguments[0] in HELP_FLAGS:
             print(help_text(self.program))
             return 0
         name, *rest = arguments
-        if (present := self.earlier.get(name)) is not None:
-            print(f"albert: note: {self.program} {name} is now called {self.program} {present}", file=sys.stderr)
-            name = present
+        removed = removed_command(f"{self.program.removeprefix('albert ')} {name}")
+        if removed is not None:
+            raise removed
         if name not in self.parts:
             raise UsageError(f"{self.program}: {name}", f"no such {self.kind}", did_you_mean(name, self.parts))
         return self.parts[name](rest)

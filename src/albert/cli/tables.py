@@ -1,7 +1,8 @@
-"""`albert tables`: the paper's tables planned, run, shown beside the paper's, and exported."""
+"""`albert tables`: the paper's tables, run, shown beside the paper's, and exported."""
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -10,15 +11,12 @@ from rich.measure import Measurement
 from rich.table import Table
 
 from albert.cli.options import check_at_least
-from albert.cli.render import bold, bytes_of, open_console, say, table
+from albert.cli.render import bold, open_console, say, table
 from albert.cli.training import ExportTables, ListTables, TablesArguments, default_root
 from albert.experiments import jobs, report
-from albert.experiments.execution import Execution, PlannedJob, Planner
+from albert.experiments.execution import Execution
 from albert.experiments.grids import GRIDS, SCALES, Grid, Scale, grid_of
-from albert.experiments.price import price_and_energy
 from albert.experiments.results import Outcome, export_results, hours_by_arm, read_outcome
-from albert.model.cost import count_parameters
-from albert.runtime.devices import free_memory, pick_device
 from albert.runtime.errors import MissingInput, UsageError, did_you_mean
 from albert.runtime.json_files import save_json
 from albert.tasks import glue, race, squad
@@ -96,35 +94,7 @@ class TablesOptions(TablesArguments):
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Output: a plan, and a table with its results so far.
-
-
-def show_plan(console: Console, plan: Sequence[PlannedJob], args: TablesOptions) -> None:
-    """Print every distinct run with its cost, then the sums."""
-    rows = [
-        (
-            job.arm.name,
-            len(group),
-            _done(group),
-            f"{count_parameters(job.arm.recipe.model).model / 1e6:,.1f}",
-            f"{group[0].tokens / 1e6:,.1f}",
-            f"{group[0].tokens / group[0].seconds:,.0f}" + ("" if group[0].measured else " *"),
-            _hours(group[0].seconds),
-            ", ".join(group[0].tables),
-        )
-        for job, group in _grouped(plan, "pre-trainings", lambda job: job.arm.name)
-    ]
-    columns = ("arm", "seeds", "done", "parameters, M", "tokens, M", "tokens/s", "hours each", "tables")
-    print_unfolded(console, table("pre-trainings", columns, rows))
-    rows = [
-        (job.task and job.task.task, len(group), _done(group), _hours(sum(planned.seconds for planned in group)))
-        for job, group in _grouped(plan, "fine-tunings", lambda job: job.task and job.task.task)
-    ]
-    if rows:
-        print_unfolded(console, table("fine-tunings", ("task", "runs", "done", "hours of all"), rows))
-    if not all(planned.measured for planned in plan if planned.steps):
-        console.print("* not measured, because it takes too long or too much memory; estimated from its operations")
-    _show_sums(console, plan, args)
+# Output: a table with its results so far.
 
 
 def show_outcome(console: Console, outcome: Outcome) -> None:
@@ -155,52 +125,6 @@ def _show_columns(console: Console, title: str, head: list[str], rows: list[list
     console.print(table(title, ("", "paper", "ours"), lines))
 
 
-def _show_sums(console: Console, plan: Sequence[PlannedJob], args: TablesOptions) -> None:
-    left, total = _seconds_left(plan), sum(planned.seconds for planned in plan)
-    share = 1 - left / total if total else 1.0
-    lines = [f"{_hours(left)} hours left of {_hours(total)} ({share:.0%} done), one process after the other"]
-    free = free_memory(pick_device(args.device))
-    if memory := max((planned.memory for planned in plan if planned.done < 1), default=0):
-        room = "" if free is None else f" of {bytes_of(free)} that are free"
-        lines.append(f"memory: {bytes_of(memory)} at the peak{room}")
-        disk = sum(planned.disk for planned in plan if not planned.done)
-        lines.append(f"disk: {bytes_of(disk)} more below {args.folders.root}")
-    cost = price_and_energy(left / 3600, args.rates)
-    if args.rates.price_per_hour:
-        lines.append(f"money: {cost.dollars:,.2f} dollars at {args.rates.price_per_hour:g} an hour")
-    if args.rates.watts:
-        lines.append(f"electricity: {cost.kilowatt_hours:,.2f} kWh, {cost.co2_kilograms:,.2f} kg of CO2")
-    tables = dict.fromkeys(table for planned in plan for table in planned.tables)
-    if len(tables) > 1:  # including runs that a table shares with others
-        alone = {table: _seconds_left(planned for planned in plan if table in planned.tables) for table in tables}
-        lines.append("each table by itself, hours: " + ", ".join(f"{name} {_hours(s)}" for name, s in alone.items()))
-    say(console, *lines)
-
-
-def _seconds_left(plan: Iterable[PlannedJob]) -> float:
-    return sum((1 - planned.done) * planned.seconds for planned in plan)
-
-
-def _grouped(
-    plan: Sequence[PlannedJob], kind: jobs.JobKind, name: Callable[[jobs.Job], str | None]
-) -> list[tuple[jobs.Job, list[PlannedJob]]]:
-    """The jobs of one kind, grouped by name: the first of a group, and all of it."""
-    groups: dict[str | None, list[PlannedJob]] = {}
-    for planned in plan:
-        if planned.job.kind == kind:
-            groups.setdefault(name(planned.job), []).append(planned)
-    return [(group[0].job, group) for group in groups.values()]
-
-
-def _done(group: list[PlannedJob]) -> str:
-    return f"{sum(planned.done for planned in group):.2g}" if any(planned.done for planned in group) else "0"
-
-
-def _hours(seconds: float) -> str:
-    hours = seconds / 3600
-    return f"{hours:,.0f}" if hours >= 100 else f"{hours:.1f}" if hours >= 1 else f"{hours:.2f}"
-
-
 def list_tables(args: ListTables) -> None:
     """Run `albert tables list`."""
     scale = SCALES[args.scale]
@@ -213,13 +137,6 @@ def list_tables(args: ListTables) -> None:
     print_unfolded(open_console(), table(title, ("name", "pre-trainings", "title"), rows, words=(0, 2)))
 
 
-def plan(options: TablesArguments) -> None:
-    """Run `albert tables plan`."""
-    args = TablesOptions(**vars(options))
-    args.set_threads()
-    show_plan(open_console(), _planned(args, args.study()), args)
-
-
 def run(options: TablesArguments) -> None:
     """Run `albert tables run`."""
     args = TablesOptions(**vars(options))
@@ -228,14 +145,19 @@ def run(options: TablesArguments) -> None:
     if not args.data:
         raise UsageError("--data", "is missing", "give a corpus from `albert prepare`")
     study = args.study()
-    data, _ = args.task_data(grids)
-    planned = _planned(args, study)
+    data, missing = args.task_data(grids)
+    for grid in grids:
+        if not all(jobs.has_corpora(arm, study.fingerprints) for arm in grid.arms()):
+            missing.append(f"{grid.table}: additional text is left out: it needs a second --data")
+    for line in missing:
+        print(f"albert: note: {line}", file=sys.stderr)
+    listed = jobs.list_jobs(grids, args.declared, study.fingerprints, [*data])
     console = open_console()
-    show_plan(console, planned, args)
+    counts = Counter(job.kind for job in listed)
+    done = len(jobs.done_jobs(listed, args.folders))
+    say(console, f"{', '.join(f'{n:,} {kind}' for kind, n in counts.items())}; {done:,} of {len(listed):,} are done")
     save_json(args.folders.root / jobs.STUDY_NAME, study)
-    execution = Execution(
-        folders=args.folders, jobs=[each.job for each in planned], corpora=args.data, data=data, device=args.device
-    )
+    execution = Execution(folders=args.folders, jobs=listed, corpora=args.data, data=data, device=args.device)
     execution.complete()
     _show(console, args, study)
 
@@ -252,24 +174,11 @@ def export(args: ExportTables) -> None:
     print(f"{args.directory}: {export_results(root, args.directory):,} files of {root}")
 
 
-def _planned(args: TablesOptions, study: jobs.Study) -> list[PlannedJob]:
-    """The plan with measured costs; prints what is left out."""
-    grids = args.grids()
-    data, missing = args.task_data(grids)
-    for grid in grids:
-        if not all(jobs.has_corpora(arm, study.fingerprints) for arm in grid.arms()):
-            missing.append(f"{grid.table}: additional text is left out: it needs a second --data")
-    for line in missing:
-        print(f"albert: note: {line}", file=sys.stderr)
-    planner = Planner(args.data, data, pick_device(args.device))
-    return planner.plan(grids, args.declared, study.fingerprints, args.folders)
-
-
 def _show(console: Console, args: TablesOptions, study: jobs.Study) -> None:
     folder = args.folders.root / "tables"
     for name in (name for name in args.names() if name in report.STATIC_TABLES):
-        costs = (hours_by_arm(args.folders), args.rates) if name == "cost" else ()
-        text = report.STATIC_TABLES[name](args.declared, *costs)
+        hours = (hours_by_arm(args.folders),) if name == "cost" else ()
+        text = report.STATIC_TABLES[name](args.declared, *hours)
         print_unfolded(console, table(f"{text.table}: {text.title}", text.head, text.rows))
         say(console, *text.notes, " and ".join(map(str, report.write_text_table(text, folder))))
     for grid in args.grids():

@@ -14,7 +14,6 @@ from albert.api.options import Evaluate, Finetune, Pretrain, Push
 from albert.cli.main import load_command
 from albert.cli.options import HELP_FLAGS, CommandGroup, Subcommand, parse, typed_values
 from albert.cli.render import facts, open_console
-from albert.experiments.price import Rates
 from albert.pretraining.masking import MaskingRecipe
 from albert.pretraining.recipe import RECIPES, RENAMED, PretrainingRecipe, read_recipe
 from albert.pretraining.sampling import SequenceRecipe
@@ -161,8 +160,6 @@ class Show:
 
 ScaleName = Literal["tiny", "small", "base", "paper"]
 
-NO_RATES = Rates()
-
 
 @dataclass(frozen=True, kw_only=True)
 class ListTables:
@@ -209,8 +206,6 @@ class TablesArguments:
     device: Literal["auto", "cpu", "cuda"] = "auto"
     threads: int | None = None
     """Threads of this process; 1 when several processes share the cores."""
-    rates: Annotated[Rates, GROUP] = NO_RATES
-    """Price and power of the machine, for plans and for the table cost."""
 
 
 def default_root(scale: ScaleName) -> Path:
@@ -225,9 +220,8 @@ push_main = Subcommand(Push, "albert push", "convert:run_push")
 show_main = Subcommand(Show, "albert show", "inspect:run_show")
 _TABLES_COMMANDS = {
     "list": Subcommand(ListTables, "albert tables list", "tables:list_tables"),
-    "plan": Subcommand(TablesArguments, "albert tables plan", "tables:plan"),
     "run": Subcommand(TablesArguments, "albert tables run", "tables:run"),
     "show": Subcommand(TablesArguments, "albert tables show", "tables:show"),
     "export": Subcommand(ExportTables, "albert tables export", "tables:export"),
 }
-tables_main = CommandGroup("albert tables", _TABLES_COMMANDS, earlier={"keep": "export"})
+tables_main = CommandGroup("albert tables", _TABLES_COMMANDS)

@@ -32,7 +32,6 @@ from albert.training.run_folder import RunFolder
 #                TASK-seedN/           a fine-tuning, as `albert finetune` writes it
 #     scores/speed-TABLE.json          training speed of a table's architectures on this machine
 #     failures/JOB.json                why a job failed; remove it to try again
-#     claims/JOB/                      the lock of the process that runs a job
 
 
 @dataclass(frozen=True)
@@ -60,9 +59,6 @@ class Folders:
     def failures(self, key: str) -> list[Path]:
         return sorted((self.root / "failures").glob(f"{key}-*.json"))
 
-    def claim(self, job: str) -> Path:
-        return self.root / "claims" / job
-
 
 _RELATIVE = Folders(Path())
 INTRINSIC_NAME, LAYERS_NAME = "intrinsic.json", "layers.json"
@@ -71,13 +67,10 @@ INTRINSIC_NAME, LAYERS_NAME = "intrinsic.json", "layers.json"
 # Jobs, and their progress according to the journals of their runs.
 
 
-def _newest_first(run: RunFolder) -> list[dict]:
-    return read_journal(run.journal_path)[::-1] if run.journal_path.is_file() else []
-
-
 def training_hours(run: RunFolder) -> float | None:
     """Hours of training of a finished run; None if it has not finished."""
-    return next((record["seconds"] / 3600 for record in _newest_first(run) if record["event"] == "end"), None)
+    records = read_journal(run.journal_path) if run.journal_path.is_file() else []
+    return next((record["seconds"] / 3600 for record in reversed(records) if record["event"] == "end"), None)
 
 
 JobKind = Literal["pre-trainings", "evaluations on held-out text", "fine-tunings", "timings"]
@@ -127,10 +120,6 @@ class Job:
     def lacks_weights(self, folders: Folders) -> bool:
         """Whether it is a run without the weights that another job would start from."""
         return self.run is not None and not (RunFolder(folders.root / self.run).model_path / MANIFEST_NAME).is_file()
-
-    def steps_taken(self, folders: Folders) -> int:
-        records = [] if self.run is None else _newest_first(RunFolder(folders.root / self.run))
-        return next((record["step"] for record in records if "step" in record), 0)
 
 
 def done_jobs(jobs: Sequence[Job], folders: Folders) -> set[str]:

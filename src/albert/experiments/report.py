@@ -16,7 +16,6 @@ from albert.experiments.curves import BLUE, COLORS, GREY, ORANGE, read_runs, sav
 from albert.experiments.grids import COSTS, SCALES, SIZE_NAMES, TABLE_14, TEXT_TABLES, Column, Grid, Row, Scale
 from albert.experiments.jobs import LAYERS_NAME, Folders
 from albert.experiments.layers import LayerSimilarity, draw_layers, write_layers
-from albert.experiments.price import Rates, implied_watts, price_and_energy
 from albert.experiments.results import Cell, Outcome, count_as_paper, judge
 from albert.experiments.sizes import PUBLISHED_SIZES
 from albert.model.config import PRESETS, AlbertConfig, bert_control
@@ -85,28 +84,17 @@ def _describe_recipe(recipe: TaskRecipe, examples: int | None) -> str:
     return f"{recipe.learning_rate:.0e}, {recipe.batch_size}, {updates}{sample}, {recipe.max_length} tokens"
 
 
-NO_RATES = Rates()
-
-
-def costs(scale: Scale, hours: Mapping[str, float] | None = None, rates: Rates = NO_RATES) -> TextTable:
-    """Published costs of pre-training, and the cost of our runs.
-
-    Args:
-        hours: of each run of ours, by its name.
-        rates: price and power of this machine; zeros leave money and electricity empty.
-    """
+def costs(scale: Scale, hours: Mapping[str, float] | None = None) -> TextTable:
+    """Published costs of pre-training, and the hours of our runs, by name."""
     rows = []
     for cost in COSTS:
-        hours_each, pounds = 24 * cost["days"], cost.get("co2_pounds")
-        watts = f"{implied_watts(pounds, hours_each * cost['devices']):.0f} W" if pounds else ""
-        money, co2 = f"{cost['dollars']:,}", f"{pounds:,}" if pounds else ""
-        rows.append((cost["model"], f"{cost['devices']} x {cost['device']}", f"{hours_each:g}", money, co2, watts))
+        pounds = cost.get("co2_pounds")
+        devices = f"{cost['devices']} x {cost['device']}"
+        co2 = "" if pounds is None else f"{pounds:,}"
+        rows.append((cost["model"], devices, f"{24 * cost['days']:g}", f"{cost['dollars']:,}", co2))
     for name, spent in (hours or {}).items():
-        ours = price_and_energy(spent, rates)
-        dollars = f"{ours.dollars:,.2f}" if rates.price_per_hour else ""
-        co2, watts = (f"{ours.co2_pounds:,.2f}", f"{rates.watts:g} W") if rates.watts else ("", "")
-        rows.append((f"{name}, scale {scale.name}", "1 x this machine", f"{spent:.3g}", dollars, co2, watts))
-    return _text_table("cost", scale, rows, **vars(rates))
+        rows.append((f"{name}, scale {scale.name}", "1 x this machine", f"{spent:.3g}", "", ""))
+    return _text_table("cost", scale, rows)
 
 
 STATIC_TABLES: dict[str, Callable[..., TextTable]] = {"1": sizes, "14": finetuning, "cost": costs}

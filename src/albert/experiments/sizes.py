@@ -2,7 +2,6 @@
 
 Except for throughput, figures are computed by formulas, without building a model."""
 
-import math
 import statistics
 import time
 import tomllib
@@ -327,21 +326,18 @@ def time_in_turns(
     device: torch.device,
     seconds: float,
     *,
-    longest: float = math.inf,
-    clock: Callable[[], float] = time.perf_counter,
     advance: Callable[[float], None] = lambda _: None,
 ) -> dict[Name, list[float]]:
     """Time several functions in turns, and return the seconds of every call.
 
     Args:
         seconds: how long to measure, within `FEWEST_ROUNDS` to `MOST_ROUNDS` rounds.
-        longest: seconds after which no further round starts, even if there were fewer.
     """
     times: dict[Name, list[float]] = {name: [] for name in runs}
     rounds, spent = 0, 0.0
-    while spent <= longest and (rounds < FEWEST_ROUNDS or (spent < seconds and rounds < MOST_ROUNDS)):
+    while rounds < FEWEST_ROUNDS or (spent < seconds and rounds < MOST_ROUNDS):
         for name, run in runs.items():
-            times[name].append(_seconds(run, device, clock))
+            times[name].append(_seconds(run, device))
             advance(times[name][-1])
         rounds, spent = rounds + 1, sum(map(sum, times.values()))
     return times
@@ -465,12 +461,12 @@ def random_batch(config: AlbertConfig, length: int, sequences: int) -> Pretraini
     return collate(samples)
 
 
-def _seconds(run: Callable[[], object], device: torch.device, clock: Callable[[], float]) -> float:
-    started = clock()
+def _seconds(run: Callable[[], object], device: torch.device) -> float:
+    started = time.perf_counter()
     run()
     if device.type == "cuda":
         torch.cuda.synchronize(device)
-    return clock() - started
+    return time.perf_counter() - started
 
 
 def _refuse_too_large(

@@ -6,14 +6,23 @@ from albert.runtime.errors import UsageError
 
 COMMANDS: dict[str, str] = {
     "merge": "albert pretrain --data A B trains on several corpora; or prepare all text into one",
+    "tables keep": "write albert tables export",
+    "tables plan": "albert tables list has the number of runs, albert tables run says how many are done",
 }
-"""Command -> what to do instead."""
+"""Command, also a part of a group -> what to do instead."""
+
+_COSTS = dict.fromkeys(
+    ("--price-per-hour", "--watts", "--overhead", "--co2-pounds-per-kwh"),
+    "albert tables show cost has the hours of your runs: multiply them by your price and power",
+)
 
 OPTIONS: dict[str, dict[str, str]] = {
     "prepare": {
         "--append": "prepare the new text as a corpus of its own, and name both in albert pretrain --data OLD NEW",
         "--plan": "prepare a part of the text first; its report has the time and the sizes",
     },
+    "tables run": _COSTS,
+    "tables show": _COSTS,
 }
 """Command ("tokenizer train" for a part of a group) -> option -> what to do instead.
 

@@ -3,7 +3,6 @@
 import pytest
 
 from albert.experiments.grids import COSTS, PAPER, SCALES, TABLE_14, TINY
-from albert.experiments.price import Rates, implied_watts, price_and_energy
 from albert.experiments.report import STATIC_TABLES, costs, finetuning, sizes
 from albert.tasks.submission import DECLARED
 
@@ -41,19 +40,8 @@ def test_table_14_marks_tasks_that_are_not_run():
 def test_published_costs_are_consistent(cost):
     hours = 24 * cost["days"] * cost["devices"]
     assert hours * cost["price"] == pytest.approx(cost["dollars"])
-    if "co2_pounds" in cost:
-        watts = implied_watts(cost["co2_pounds"], hours)
-        assert price_and_energy(hours, Rates(watts=watts)).co2_pounds == pytest.approx(cost["co2_pounds"])
 
 
-def test_costs_of_our_runs_need_rates():
+def test_costs_have_the_hours_of_our_runs():
     row = costs(TINY, {"albert-base": 0.5}).rows[-1]
-    assert row[0] == "albert-base, scale tiny" and row[2:] == ("0.5", "", "", "")
-    row = costs(TINY, {"albert-base": 0.5}, Rates(price_per_hour=3, watts=100)).rows[-1]
-    assert row[2:] == ("0.5", "1.50", "0.08", "100 W")
-
-
-def test_price_and_energy_by_hand():
-    cost = price_and_energy(40, Rates(price_per_hour=2.0, watts=500, overhead=1.5, co2_pounds_per_kwh=0.8))
-    assert (cost.dollars, cost.kilowatt_hours) == (80, pytest.approx(10 * 4 * 0.5 * 1.5))
-    assert cost.co2_pounds == pytest.approx(30 * 0.8) and cost.co2_kilograms == pytest.approx(24 * 0.45359, rel=1e-4)
+    assert row == ("albert-base, scale tiny", "1 x this machine", "0.5", "", "")

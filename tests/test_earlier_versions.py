@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from albert.cli.main import run
+from albert.runtime.json_files import read_journal, read_json_object, save_json
 
 EARLIER = Path(__file__).parent / "earlier"
 TINY = (
@@ -37,3 +38,32 @@ def test_a_merged_corpus_to_which_text_was_appended_opens(earlier, tmp_path, cap
         assert run([command[0], str(corpus), *command[1:]]) == 0
     assert "24 train documents" in capsys.readouterr().out
     assert pretrain(corpus, tmp_path / "run", "--max-tokens", "1") == 0
+
+
+def test_a_run_with_spike_detection_goes_on_without_it(earlier, capsys):
+    corpus = earlier("corpus")
+    run_path = earlier("spikes-run")
+    assert pretrain(corpus, run_path, "--on-divergence", "skip") == 0
+    captured = capsys.readouterr()
+    assert "goes on without spike_deviations 20.0" in captured.err
+    assert read_journal(run_path / "journal.jsonl")[-1]["step"] == 6
+    assert "spike_deviations" not in read_json_object(run_path / "recipe.json")
+    assert run(["verify", str(run_path)]) == 0
+    assert run(["plot", str(run_path), "--output", str(run_path / "curves.png")]) == 0
+
+
+def test_a_recipe_file_with_spike_detection_is_refused_and_without_it_works(earlier, tmp_path, capsys):
+    recipe = earlier("spikes-run") / "recipe.json"
+    arguments = [
+        "pretrain",
+        "--recipe",
+        str(recipe),
+        "--data",
+        str(earlier("corpus")),
+        "--output",
+        str(tmp_path / "run"),
+    ]
+    assert run(arguments) == 78
+    assert "spike_deviations: was removed" in capsys.readouterr().err
+    save_json(recipe, read_json_object(recipe) | {"spike_deviations": None})
+    assert run([*arguments, "--device", "cpu"]) == 0

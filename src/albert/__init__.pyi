@@ -106,7 +106,6 @@ def pretrain(
     activation_checkpointing: bool = ...,
     clip_norm: float = ...,
     on_divergence: Literal['stop', 'skip', 'rollback'] = ...,
-    spike_deviations: float | None = ...,
     max_rollbacks: int = ...,
     dropout_changes: tuple[int, float] | Sequence[tuple[int, float]] = ...,
     precision: Literal['auto', 'fp32', 'bf16'] = ...,

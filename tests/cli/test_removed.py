@@ -54,6 +54,7 @@ def test_what_is_removed_is_known_to_no_command():
         ("merge a b --output c", "albert pretrain --data A B"),
         ("prepare text --tokenizer t --output c --append", "albert pretrain --data OLD NEW"),
         ("prepare text --tokenizer t --output c --plan", "prepare a part of the text first"),
+        ("pretrain small --data c --output r --spike-deviations 20", "--on-divergence"),
     ],
 )
 def test_removed_on_the_command_line(command, instead, capsys):
@@ -64,3 +65,7 @@ def test_removed_on_the_command_line(command, instead, capsys):
 def test_removed_in_python():
     with pytest.raises(UsageError, match="albert.pretrain"):
         albert.prepare("text.txt", tokenizer="tokenizer", output="corpus", append=True)
+    with pytest.raises(UsageError, match="--on-divergence"):
+        albert.pretrain("small", data="corpus", output="run", spike_deviations=20.0)
+    with pytest.raises(InvalidConfiguration, match="spike_deviations: was removed"):
+        albert.pretrain({"spike_deviations": 20.0}, data="corpus", output="run")

@@ -73,7 +73,6 @@ REFUSED = {
         ({"checkpoint_minutes": math.inf}, "checkpoint_minutes: is inf, a finite number above 0 is needed"),
         ({"max_tokens": 0}, "max_tokens: is 0"),
         ({"max_minutes": -1.0}, "max_minutes: is -1.0"),
-        ({"spike_deviations": 0.0}, "spike_deviations: is 0.0"),
         ({"max_rollbacks": -1}, "max_rollbacks: is -1"),
         ({"sinusoidal_positions": 0.0}, "sinusoidal_positions"),
         ({"compile": True, "fixed_shape": False}, "compile: needs fixed_shape"),

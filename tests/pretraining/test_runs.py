@@ -12,10 +12,11 @@ from tests.pretraining.conftest import events, model_bytes, prepare_texts
 from albert.model.config import PRESETS
 from albert.pretraining.recipe import PAPER_BASE, RECIPES, PretrainingRecipe, scaled_recipe
 from albert.pretraining.run import pretrain
-from albert.pretraining.run_identity import _DEFAULTS_OF_NEW_FIELDS, recipe_fingerprint
+from albert.pretraining.run_identity import recipe_fingerprint
 from albert.runtime import environment
 from albert.runtime.errors import InvalidConfiguration, Unavailable
 from albert.runtime.json_files import flatten, load_json, read_json_object, save_json, to_json
+from albert.runtime.legacy import RECIPE_FIELDS_ADDED
 from albert.text.sentencepiece import train_tokenizer
 from albert.training.run_folder import RunFolder
 
@@ -71,7 +72,7 @@ def test_sop_reference_gives_a_sop_head_and_total_steps_may_not_change(tiny_reci
 
 
 def test_limits_and_guards_are_not_part_of_the_fingerprint(tiny_recipe):
-    guarded = replace(tiny_recipe, on_divergence="rollback", spike_deviations=20.0, max_rollbacks=3, max_minutes=5.0)
+    guarded = replace(tiny_recipe, on_divergence="rollback", max_rollbacks=3, max_minutes=5.0)
     assert recipe_fingerprint(guarded) == recipe_fingerprint(tiny_recipe)
     assert recipe_fingerprint(replace(tiny_recipe, clip_norm=2.0)) != recipe_fingerprint(tiny_recipe)
 
@@ -79,11 +80,11 @@ def test_limits_and_guards_are_not_part_of_the_fingerprint(tiny_recipe):
 def test_recipes_without_newer_fields_are_read_and_resumed(tiny_recipe, tmp_path):
     """The default of a newer field is not part of the fingerprint; another value is."""
     tree = to_json(tiny_recipe)
-    for name, value in _DEFAULTS_OF_NEW_FIELDS.items():
+    for name, value in RECIPE_FIELDS_ADDED.items():
         assert flatten(tree)[name] == value, name
     windowed = replace(tiny_recipe, model=replace(tiny_recipe.model, attention_window=8))
     assert recipe_fingerprint(windowed) != recipe_fingerprint(tiny_recipe)
-    for name in ("max_tokens", "max_minutes", "on_divergence", "spike_deviations", "max_rollbacks"):
+    for name in ("max_tokens", "max_minutes", "on_divergence", "max_rollbacks"):
         del tree[name]
     save_json(tmp_path / "old.json", tree)
     assert load_json(PretrainingRecipe, tmp_path / "old.json") == tiny_recipe

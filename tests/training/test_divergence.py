@@ -6,7 +6,6 @@ import signal
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from dev.reliability.runs import journal_of
@@ -29,7 +28,7 @@ from albert.runtime.json_files import read_json_object
 from albert.training.logging import TrainingPlan
 from albert.training.loop import Training
 from albert.training.run_folder import RunFolder, Stopped
-from albert.training.update import REMEMBERED, DivergenceHistory, Sums, UpdateMetrics
+from albert.training.update import Sums
 
 CPU = torch.device("cpu")
 SKIP, ROLLBACK = {"on_divergence": "skip"}, {"on_divergence": "rollback"}
@@ -172,34 +171,6 @@ def test_weights_that_are_not_finite_are_not_saved(train, run, reaction):
     for _, checkpoint in run.checkpoints():
         tensors = load_file(checkpoint / "training_state.safetensors")
         assert all(tensor.isfinite().all() for tensor in tensors.values())
-
-
-# ---- spikes ----------------------------------------------------------------------------------------------------------
-
-
-def metrics(loss: float, norm: float) -> UpdateMetrics:
-    return UpdateMetrics({"term": 2 * loss}, {"term": 2}, {}, 10, norm, ())
-
-
-def test_spikes_of_loss_or_norm_are_detected_after_enough_updates():
-    rng = np.random.default_rng(0)
-    history = DivergenceHistory()
-    assert history.judge(metrics(1e9, 1.0), 10.0) is None  # too few updates to compare with
-    history = DivergenceHistory()
-    for step in range(300):
-        assert history.judge(metrics(6.0 * 0.999**step * rng.lognormal(0, 0.02), rng.lognormal(0, 0.2)), 10.0) is None
-    assert len(history.log_losses) == REMEMBERED
-    before = history.log_losses
-    assert "loss is 40, above the limit of" in str(history.judge(metrics(40.0, 1.0), 10.0))
-    assert str(history.judge(metrics(4.5, 50.0), 10.0)).startswith("gradient norm is 50")
-    assert str(history.judge(metrics(4.5, math.inf), 10.0)) == "gradient norm is inf"
-    assert history.log_losses == before  # spikes do not change the limits
-
-
-def test_spikes_are_skipped_on_request(train, run):
-    spiking = nan_at({8 * 90}, factor=1e6)
-    train(objective=spiking, **SKIP, spike_deviations=12.0, total_steps=95)
-    assert incidents_of(run)["skipped"] == [90]
 
 
 # ---- two ranks -------------------------------------------------------------------------------------------------------

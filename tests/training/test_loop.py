@@ -101,5 +101,4 @@ def test_metrics_are_delayed_on_a_gpu_unless_they_are_checked_before_the_step():
     cuda = torch.device("cuda")
     assert TrainingPlan(total_steps=1).delays_metrics(cuda)
     assert not TrainingPlan(total_steps=1).delays_metrics(torch.device("cpu"))
-    for checked in ({"on_divergence": "rollback"}, {"spike_deviations": 6.0}):
-        assert not TrainingPlan(total_steps=1, **checked).delays_metrics(cuda)
+    assert not TrainingPlan(total_steps=1, on_divergence="rollback").delays_metrics(cuda)

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from albert.api.keywords import Call, Option, by_option, option_name, options_of, read_options, with_options
 from albert.api.options import Evaluate, Finetune, Prepare, Pretrain, Push, TrainTokenizer
-from albert.pretraining.recipe import PretrainingRecipe, find_recipe, recorded_start, scaled_recipe
+from albert.pretraining.recipe import PretrainingRecipe, find_recipe, recorded_start, saved_recipe, scaled_recipe
 from albert.runtime.environment import load_by_name
 from albert.runtime.errors import UsageError, without_inner_frames
-from albert.runtime.json_files import load_json, read_journal
+from albert.runtime.json_files import read_journal
 from albert.training.run_folder import RunFolder
 
 if TYPE_CHECKING:
@@ -176,7 +176,7 @@ def recipe_of(
         warm_start = load_by_name(_WARM_START)
         return warm_start.recipe_for_model(warm_start.Init(model=init, revision=revision))
     if output is not None and recorded_start(RunFolder(output)) is not None:
-        return load_json(PretrainingRecipe, RunFolder(output).recipe_path)
+        return saved_recipe(RunFolder(output))
     remedy = "albert pretrain continue --init MODEL --data CORPUS --output RUN"
     raise UsageError("albert pretrain continue", "no model to continue with", remedy)
 

@@ -15,11 +15,12 @@ from albert.cli.main import load_command
 from albert.cli.options import HELP_FLAGS, CommandGroup, Subcommand, parse, typed_values
 from albert.cli.render import facts, open_console
 from albert.pretraining.masking import MaskingRecipe
-from albert.pretraining.recipe import RECIPES, RENAMED, PretrainingRecipe, read_recipe
+from albert.pretraining.recipe import RECIPES, PretrainingRecipe, read_recipe
 from albert.pretraining.sampling import SequenceRecipe
 from albert.runtime.environment import world
 from albert.runtime.errors import UsageError
 from albert.runtime.json_files import to_json, to_toml
+from albert.runtime.legacy import RECIPE_NAMES
 from albert.training.run_folder import RunFolder
 
 
@@ -42,8 +43,8 @@ def pretrain(arguments: list[str]) -> None:
     given = {path[-1]: value for path, value in typed_values(options_of(PretrainCommand), words, program).items()}
     if name is None and "recipe_file" not in given:
         raise UsageError("albert pretrain", "the first word is a recipe", f"one of {', '.join(RECIPES)}, or a file")
-    if name in RENAMED:
-        print(f"albert: note: the recipe {name} is now called {RENAMED[name]}", file=sys.stderr)
+    if name in RECIPE_NAMES:
+        print(f"albert: note: the recipe {name} is now called {RECIPE_NAMES[name]}", file=sys.stderr)
     is_help = any(word in arguments for word in HELP_FLAGS)
     if name is None or (name == CONTINUE and is_help and "init" not in given):
         recipe = RECIPES["base" if name is None else name]

@@ -28,11 +28,11 @@ from albert.finetuning.run_record import RESULTS_NAME
 from albert.model.config import AlbertConfig
 from albert.model.cost import count_parameters
 from albert.pretraining.evaluation import NORMAL_95
-from albert.pretraining.recipe import PretrainingRecipe
+from albert.pretraining.recipe import saved_recipe
 from albert.pretraining.run_identity import RECORD_NAME
 from albert.runtime.errors import CannotCreate, MissingInput
 from albert.runtime.files import write_bytes
-from albert.runtime.json_files import load_json, read_journal, read_json_object
+from albert.runtime.json_files import read_journal, read_json_object
 from albert.runtime.manifest import MANIFEST_NAME
 from albert.training.run_folder import RunFolder
 
@@ -348,8 +348,8 @@ def _figure(
     """A figure from the folders of an arm's runs; None if there is none yet."""
     match column.kind:
         case "parameters":  # in millions, with the vocabulary of the corpus if the run has begun
-            path = folders.pretraining(key).recipe_path
-            model = load_json(PretrainingRecipe, path).model if path.is_file() else arm.recipe.model
+            run = folders.pretraining(key)
+            model = saved_recipe(run).model if run.recipe_path.is_file() else arm.recipe.model
             return RunScore(count_as_paper(model) / 1e6)
         case "intrinsic":
             report = _read_if_present(folders.score(key, INTRINSIC_NAME))

@@ -16,7 +16,8 @@ from albert.pretraining.sampling import SequenceRecipe
 from albert.pretraining.segments import SentenceObjective
 from albert.runtime.environment import PEER_TIMEOUT_MINUTES, Precision, PrecisionChoice
 from albert.runtime.errors import InvalidConfiguration, MissingInput, UsageError, did_you_mean, require_range
-from albert.runtime.json_files import deep_merge, from_json, load_json, read_toml_or_json, to_json
+from albert.runtime.json_files import deep_merge, from_json, load_json, read_json_object, read_toml_or_json, to_json
+from albert.runtime.legacy import RECIPE_NAMES, removed_settings
 from albert.training.run_folder import RunFolder
 
 DropoutChanges = tuple[tuple[int, float], ...]
@@ -110,9 +111,6 @@ class PretrainingRecipe:
     on_divergence: Literal["stop", "skip", "rollback"] = "stop"
     """What to do when the loss or gradient is not finite: end the run, skip the update (at most 10 in a row), or return
     to the newest checkpoint and skip the data since then."""
-    spike_deviations: float | None = None
-    """Do the same when the loss or gradient norm is this many deviations (robust, of logarithms) above the median of
-    the last 128; None: never."""
     max_rollbacks: int = 10
     """Most returns to a checkpoint."""
     dropout_changes: DropoutChanges = ()
@@ -171,8 +169,7 @@ class PretrainingRecipe:
         require_range(self, "at least 1", *counts, "checkpoint_every", "keep_checkpoints")
         require_range(self, "at least 0", "workers", "max_rollbacks")
         minutes = ("checkpoint_minutes", "peer_timeout_minutes", "max_minutes")
-        others = "clip_norm", "spike_deviations", "sinusoidal_positions"
-        require_range(self, "a finite number above 0", *others, *minutes)
+        require_range(self, "a finite number above 0", "clip_norm", "sinusoidal_positions", *minutes)
         if self.optimizer.kind == "muon" and self.parallelism == "sharded":
             why = "is muon, which needs whole matrices, and parallelism is sharded"
             raise InvalidConfiguration("optimizer.kind", why, "choose lamb or adamw, or parallelism data")
@@ -226,8 +223,6 @@ RECIPES: dict[str, PretrainingRecipe] = {
     ).items()
 }
 """The named recipes."""
-RENAMED = {"two-cores": "small"}
-"""Former names of recipes, still accepted."""
 
 
 def read_recipe(path: Path, base: PretrainingRecipe = PAPER_BASE) -> PretrainingRecipe:
@@ -244,6 +239,19 @@ def read_recipe(path: Path, base: PretrainingRecipe = PAPER_BASE) -> Pretraining
     return from_json(PretrainingRecipe, deep_merge(to_json(base), read_toml_or_json(path)), str(path))
 
 
+def saved_recipe(run: RunFolder) -> PretrainingRecipe:
+    """The recipe of a run, without the settings that were removed since.
+
+    Raises:
+        MissingInput, DamagedData: it cannot be read.
+        InvalidConfiguration: it is not a recipe, or has a value that was removed.
+    """
+    values = read_json_object(run.recipe_path)
+    removed = removed_settings(PretrainingRecipe.__name__, values)
+    kept = {name: value for name, value in values.items() if name not in removed}
+    return from_json(PretrainingRecipe, kept, str(run.recipe_path))
+
+
 def find_recipe(name: str) -> PretrainingRecipe:
     """The recipe with this name, or in this TOML or JSON file.
 
@@ -251,7 +259,7 @@ def find_recipe(name: str) -> PretrainingRecipe:
         UsageError: neither a known name nor a file.
         MissingInput, DamagedData, InvalidConfiguration: see `read_recipe`.
     """
-    name = RENAMED.get(name, name)
+    name = RECIPE_NAMES.get(name, name)
     if name in RECIPES:
         return RECIPES[name]
     if Path(name).exists() and not Path(name).is_dir():  # opening refuses pipes

@@ -2,9 +2,9 @@
 
 Also the start from a trained model (`Init`): its weights, in the recipe's architecture and the corpus's vocabulary."""
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 
@@ -28,7 +28,15 @@ from albert.checkpoints.warm_start import (
 )
 from albert.model.albert import AlbertForPreTraining
 from albert.model.config import Extension
-from albert.pretraining.recipe import RECIPES, DropoutChanges, Head, PretrainingRecipe, StartRecord, dropout_at
+from albert.pretraining.recipe import (
+    RECIPES,
+    DropoutChanges,
+    Head,
+    PretrainingRecipe,
+    StartRecord,
+    dropout_at,
+    saved_recipe,
+)
 from albert.pretraining.segments import head_task
 from albert.runtime.devices import default_precision, seed_torch
 from albert.runtime.distributed import code_fingerprint, require_same_on_ranks, sum_over_ranks
@@ -40,10 +48,13 @@ from albert.runtime.json_files import (
     flatten,
     identity_settings,
     load_json,
+    read_json_object,
     save_json,
     to_json,
 )
+from albert.runtime.legacy import RECIPE_FIELDS_ADDED, removed_settings
 from albert.runtime.manifest import MANIFEST_NAME, file_hash
+from albert.runtime.removed import WHY
 from albert.text.shards import TokenCorpus
 from albert.text.tokenizer_loading import vocabulary_file
 from albert.training.run_folder import RunFolder
@@ -61,23 +72,8 @@ CHANGEABLE = (
 )
 """Settings that may change when a run is resumed: they do not change the results, except in the last bits."""
 
-CHANGEABLE_FOR_LATER_UPDATES = ("max_tokens", "max_minutes", "on_divergence", "spike_deviations", "max_rollbacks")
+CHANGEABLE_FOR_LATER_UPDATES = ("max_tokens", "max_minutes", "on_divergence", "max_rollbacks")
 """Settings that may change as well: they affect later updates only."""
-
-_DEFAULTS_OF_NEW_FIELDS: dict[str, Any] = {
-    "model.attention_window": None,
-    "model.match_embedding": False,
-    "sinusoidal_positions": None,
-    "sequences.neighbours_probability": 0.0,
-    "sequences.keep_pairs": False,
-    "hard_examples.focus": 0.0,
-    "hard_examples.warmup_steps": 0,
-    "evaluation_objectives": [],
-    "activation_checkpointing": False,
-    "schedule.anneal": "steps",
-    "schedule.decay_share": 1.0,
-}
-"""Fields that older recipes lack, with the values that mean the same: they are not part of the fingerprint then."""
 
 
 def resolve_recipe(
@@ -97,7 +93,7 @@ def resolve_recipe(
     """
     precision, changes = recipe.precision, recipe.dropout_changes
     if run.recipe_path.exists():
-        saved = load_json(PretrainingRecipe, run.recipe_path)
+        saved = saved_recipe(run)
         precision = saved.precision if precision == "auto" else precision
         if saved.dropout_changes[: len(changes)] != changes:
             why = f"this run was started with dropout_changes {saved.dropout_changes}, now it is {changes}"
@@ -120,7 +116,10 @@ def check_and_save_recipe(run: RunFolder, recipe: PretrainingRecipe) -> None:
         InvalidConfiguration: the run has another recipe.
     """
     if run.recipe_path.exists():
-        saved = load_json(PretrainingRecipe, run.recipe_path)
+        saved = saved_recipe(run)
+        removed = removed_settings(PretrainingRecipe.__name__, read_json_object(run.recipe_path))
+        for name, value in removed.items():
+            print(f"albert: note: {run.path} goes on without {name} {value}, which {WHY}", file=sys.stderr)
         before = flatten(to_json(replace(saved, dropout_changes=recipe.dropout_changes)))
         now = identity_settings(flatten(to_json(recipe)), (*CHANGEABLE, *CHANGEABLE_FOR_LATER_UPDATES), {})
         for key, old, new in differences(before, now):
@@ -128,7 +127,7 @@ def check_and_save_recipe(run: RunFolder, recipe: PretrainingRecipe) -> None:
             raise InvalidConfiguration(run.path, why, "choose another output, or the run's own recipe.json")
         changed = {name: getattr(recipe, name) for name in (*CHANGEABLE_FOR_LATER_UPDATES, "dropout_changes")}
         recipe = replace(saved, **changed)
-        if recipe == saved:
+        if recipe == saved and not removed:
             return
     save_json(run.recipe_path, recipe)
 
@@ -136,7 +135,7 @@ def check_and_save_recipe(run: RunFolder, recipe: PretrainingRecipe) -> None:
 def recipe_fingerprint(recipe: PretrainingRecipe) -> str:
     """A hash of the settings that must not change during a run; dropout may, as recorded in the recipe."""
     changeable = (*CHANGEABLE, *CHANGEABLE_FOR_LATER_UPDATES, "dropout_changes")
-    return fingerprint_of(identity_settings(flatten(to_json(recipe)), changeable, _DEFAULTS_OF_NEW_FIELDS))
+    return fingerprint_of(identity_settings(flatten(to_json(recipe)), changeable, RECIPE_FIELDS_ADDED))
 
 
 def _add_dropout_change(

@@ -27,8 +27,9 @@ from typing import Any, TypeVar
 
 from albert.runtime.errors import AlbertError, DamagedData, InvalidConfiguration, did_you_mean
 from albert.runtime.files import write_bytes, write_text, writing
+from albert.runtime.legacy import FIELDS_REMOVED, removed_settings, without_neutral
 from albert.runtime.manifest import open_input, read_input
-from albert.runtime.removed import removed_value
+from albert.runtime.removed import WHY, removed_value
 
 T = TypeVar("T")
 LARGEST_JSON = 2**27
@@ -52,6 +53,9 @@ def from_json(cls: type[T], data: Any, where: str) -> T:
     """The inverse of `to_json`; `where` is the subject of errors (`InvalidConfiguration`)."""
     _require(dict, data, where)
     fields = {f.name: f for f in dataclasses.fields(cls) if f.init}  # type: ignore[arg-type]
+    data = without_neutral(cls.__name__, data)
+    for key in removed_settings(cls.__name__, data):
+        raise InvalidConfiguration(f"{where}: {key}", WHY, FIELDS_REMOVED[cls.__name__][key][1])
     for key in data:
         if key not in fields:
             raise InvalidConfiguration(f"{where}: {key}", "unknown key", _suggest_key(cls, key, list(fields)))

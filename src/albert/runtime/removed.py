@@ -23,6 +23,9 @@ OPTIONS: dict[str, dict[str, str]] = {
     },
     "tables run": _COSTS,
     "tables show": _COSTS,
+    "pretrain": {
+        "--spike-deviations": "leave it out; a loss or gradient that is not finite is handled by --on-divergence",
+    },
 }
 """Command ("tokenizer train" for a part of a group) -> option -> what to do instead.
 

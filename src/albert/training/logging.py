@@ -148,9 +148,7 @@ class TrainingPlan:
     clip_norm: float = 1.0
     """Maximum global gradient norm (reference `optimization.py`: 1.0)."""
     on_divergence: Reaction = "stop"
-    """Reaction to a loss or gradient norm that is not finite, or a spike (see `spike_deviations`)."""
-    spike_deviations: float | None = None
-    """Distance from the median of the last updates, in deviations, that counts as a spike; None: no spike detection."""
+    """Reaction to a loss or gradient norm that is not finite."""
     max_rollbacks: int = 10
     """Maximum number of rollbacks."""
     precision: Precision = "bf16"
@@ -167,12 +165,12 @@ class TrainingPlan:
     """Data loading processes; the batches do not depend on their number."""
     delay_metrics: bool | None = None
     """Read the metrics of an update only after the next one is launched, so that the device never waits; None: on a
-    GPU, unless spikes are detected or divergence rolls back."""
+    GPU, unless divergence rolls back."""
 
     def delays_metrics(self, device: torch.device) -> bool:
         """Whether metrics are read one update late."""
         late = device.type == "cuda" if self.delay_metrics is None else self.delay_metrics
-        return late and self.on_divergence != "rollback" and self.spike_deviations is None
+        return late and self.on_divergence != "rollback"
 
     def reached(self, state: TrainingState) -> Limit | None:
         """The limit that the run has reached, None if none; the first rank's clock counts for all."""

@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, field, fields, is_dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -335,10 +334,7 @@ class Training:
         args = (self.parallel, self.optimizer, batches, self.objective)
         flops = 0.0 if self.meter is None else sum(map(self.meter.flops, batches))
         delayed = plan.delays_metrics(self.device)
-        if delayed:
-            metrics = update_without_waiting(*args, **settings)
-        else:
-            metrics = update(*args, **settings, judge=partial(state.incidents.judge, deviations=plan.spike_deviations))
+        metrics = update_without_waiting(*args, **settings) if delayed else update(*args, **settings)
         self.launched.append((metrics, flops, rate))
         at_once = not delayed or self._reads_at_once(number + 1)
         while len(self.launched) > (0 if at_once else 1):

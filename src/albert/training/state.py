@@ -20,7 +20,8 @@ from albert.runtime.distributed import gather_full, is_sharded, shard_like
 from albert.runtime.environment import Precision, Ranks
 from albert.runtime.errors import DamagedData, InvalidConfiguration
 from albert.runtime.files import library_writes
-from albert.runtime.json_files import load_json, save_json
+from albert.runtime.json_files import from_json, read_json_object, save_json
+from albert.runtime.legacy import FINGERPRINTS_ADDED, present_training_state
 from albert.training.update import DivergenceHistory, UpdateMetrics
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -76,8 +77,6 @@ class MetricSums:
 
 TENSORS_NAME = "training_state.safetensors"
 STATE_NAME = "training_state.json"
-_RECORDED_LATER = ("development set",)
-"""Fingerprints that older runs did not record; these runs resume without them."""
 
 
 @dataclass(kw_only=True)
@@ -137,7 +136,7 @@ def write_training_state(directory: Path, tensors: dict[str, Tensor], state: Tra
 def first_difference(saved: Mapping[str, str], identity: Mapping[str, str]) -> str | None:
     """Name of the first fingerprint that differs from the saved one; None if all agree."""
     for key, value in identity.items():
-        if saved.get(key) != value and (key in saved or key not in _RECORDED_LATER):
+        if saved.get(key) != value and (key in saved or key not in FINGERPRINTS_ADDED):
             return key
     return None
 
@@ -155,7 +154,8 @@ def read_training_state(
         InvalidConfiguration: the run was trained with another recipe, corpus or tokenizer.
         DamagedData: the tensors do not match this model, or the checkpoint is of another step.
     """
-    state = load_json(TrainingState, directory / STATE_NAME)
+    file = directory / STATE_NAME
+    state = from_json(TrainingState, present_training_state(read_json_object(file)), str(file))
     if step is not None and state.step != step:
         why = f"holds the state after step {state.step}, its name says {step}"
         raise DamagedData(directory, why, "remove it to go on from the checkpoint before it")

@@ -4,7 +4,6 @@ The losses of all micro-batches and ranks are summed and divided once; then grad
 """
 
 import math
-import statistics
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -138,18 +137,16 @@ def update(
     objective: Objective,
     *,
     learning_rate: float,
-    judge: Callable[[UpdateMetrics], Alarm | None] = non_finite,
     **settings: Any,
 ) -> UpdateMetrics:
     """Take one optimiser step, or skip it on all ranks, which leaves weights and moments unchanged.
 
     Args:
         batches: this rank's micro-batches of the step.
-        judge: returns the reason to skip the step, from metrics that are equal on all ranks.
         settings: as of `_gradients`.
     """
     metrics = _gradients(model, batches, objective, **settings, delayed=False).read()
-    alarm = judge(metrics)
+    alarm = non_finite(metrics)
     if alarm is None:
         for group in optimizer.param_groups:
             group["lr"] = learning_rate
@@ -167,7 +164,7 @@ def update_without_waiting(
     learning_rate: float,
     **settings: Any,
 ) -> "PendingMetrics":
-    """Take one step as `update` does with the judge `non_finite`, without waiting for the device.
+    """Take one step as `update` does without waiting for the device.
 
     If a loss or the gradient norm is not finite, the device itself skips the step: the optimiser must support
     `found_inf`, as torch's fused ones and `Lamb` do. The metrics are read after the next update is launched.
@@ -403,16 +400,12 @@ def _sum_and_clip(
 # Divergence: detection, and the history of skipped updates and rollbacks.
 #
 # An update is judged before the optimiser's step, by sums over all ranks, so that all ranks decide alike: a loss or a
-# gradient norm that is not finite or, optionally, a spike. The run then stops, or skips the update, or returns to its
-# newest checkpoint and skips the data seen since then. Skipped steps and data are part of the training state: together
-# with the seed and the data they determine the weights.
+# gradient norm that is not finite. The run then stops, or skips the update, or returns to its newest checkpoint and
+# skips the data seen since then. Skipped steps and data are part of the training state: together with the seed and the
+# data they determine the weights.
 
 Reaction = Literal["stop", "skip", "rollback"]
 MOST_SKIPPED_IN_A_ROW = 10
-REMEMBERED = 128
-"""Number of previous updates for spike detection, which starts at half of it."""
-NORMAL_DEVIATION = 1.4826
-"""Ratio of the standard deviation to the median absolute deviation of a normal distribution."""
 
 
 @dataclass(frozen=True)
@@ -427,40 +420,16 @@ class Rollback:
 
 @dataclass(kw_only=True)
 class DivergenceHistory:
-    """Skipped updates and rollbacks so far, and the values for spike detection; part of the training state."""
+    """Skipped updates and rollbacks so far; part of the training state."""
 
     skipped: tuple[int, ...] = ()
     """Numbers of the skipped updates, from 0."""
     rollbacks: tuple[Rollback, ...] = ()
-    log_losses: tuple[float, ...] = ()
-    """Of the last updates, the newest last; only with spike detection."""
-    log_norms: tuple[float, ...] = ()
 
     @property
     def skipped_batches(self) -> int:
         """Offset from the number of a step to the number of its batch."""
         return sum(rollback.batches for rollback in self.rollbacks)
-
-    def judge(self, metrics: UpdateMetrics, deviations: float | None) -> Alarm | None:
-        """The reason to reject an update, None if it is good; values of good updates are kept for spike detection.
-
-        Spikes are detected in logarithms, whose spread stays the same while losses and gradients shrink.
-
-        Args:
-            deviations: see `spike_limit`; None: no spike detection.
-        """
-        alarm = non_finite(metrics)
-        if alarm is not None or deviations is None:
-            return alarm
-        values = {"loss": (metrics.loss, self.log_losses), "gradient norm": (metrics.gradient_norm, self.log_norms)}
-        for name, (value, before) in values.items():
-            if value > (limit := spike_limit(before, deviations)):
-                why = f"is {value:.4g}, above the limit of {limit:.4g} from the last {len(before)} updates"
-                return Alarm(name, why)
-        self.log_losses, self.log_norms = (
-            (*before, math.log(max(value, 1e-30)))[-REMEMBERED:] for value, before in values.values()
-        )
-        return None
 
     def skip(self, step: int, alarm: Alarm) -> None:
         """Record update `step` as skipped.
@@ -481,20 +450,6 @@ class DivergenceHistory:
         if len(self.rollbacks) >= most:
             raise diverged(alarm, f"{most} rollbacks did not help")
         return (*self.rollbacks, Rollback(back_to, step - back_to))
-
-
-def spike_limit(logarithms: Sequence[float], deviations: float) -> float:
-    """The value above which an update is a spike: the median plus `deviations` robust deviations, in logarithms.
-
-    Args:
-        logarithms: natural logarithms of the values of previous updates.
-        deviations: in units of the median absolute deviation, scaled as for a normal distribution.
-    """
-    if 2 * len(logarithms) < REMEMBERED:
-        return math.inf
-    median = statistics.median(logarithms)
-    deviation = NORMAL_DEVIATION * statistics.median(abs(value - median) for value in logarithms)
-    return math.exp(min(700.0, median + deviations * deviation))
 
 
 def diverged(alarm: Alarm, when: str = "nothing of this step entered the weights") -> Diverged:

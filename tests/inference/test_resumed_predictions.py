@@ -3,7 +3,6 @@
 import json
 import os
 import random
-import re
 import signal
 import time
 import tracemalloc
@@ -15,7 +14,6 @@ import torch
 from albert.checkpoints.model_directory import save_model_directory
 from albert.cli.commands import predict_main
 from albert.cli.main import run
-from albert.inference import files
 from albert.inference.abilities import Ability
 from albert.inference.files import batches_of, opened_input
 from albert.model.albert import AlbertForSequenceClassification
@@ -53,11 +51,12 @@ def test_killed_run_resumes_to_the_same_bytes(fork_server, model, rows, tmp_path
     command = ["predict", str(model), "--input", str(rows), *EXACT, "--output"]
     expected, killed = tmp_path / f"expected.{ending}", tmp_path / f"killed.{ending}"
     assert fork_server.start([*command, str(expected)]).finish() == 0
+    answers = 100 * ROWS  # bytes; a little less than they are
     rng, kills = random.Random(ending), 0
     for _ in range(3):
         process = fork_server.start([*command, str(killed)])
-        target = rng.uniform(0, 0.9) * expected.stat().st_size
-        while not killed.exists() and size(tmp_path / f"killed.{ending}.partial" / "rows") < target:
+        target = rng.uniform(0, 0.9) * answers
+        while not killed.exists() and size(tmp_path / f"killed.{ending}.partial" / "answers.jsonl") < target:
             time.sleep(0.001)
         kills += process.kill()
         if killed.exists():
@@ -73,7 +72,7 @@ def at_batch(monkeypatch):
     """Do something before the batch of this number; returns the list of batches, which grows."""
     answers = Ability.answers
 
-    def patch(number, action):
+    def patch(number, action, patches=monkeypatch):
         batches = []
 
         def patched(*arguments):
@@ -82,7 +81,7 @@ def at_batch(monkeypatch):
                 action()
             return answers(*arguments)
 
-        monkeypatch.setattr(Ability, "answers", patched)
+        patches.setattr(Ability, "answers", patched)
         return batches
 
     return patch
@@ -92,7 +91,7 @@ def disk_full():
     raise WriteFailed("disk", "full")
 
 
-def test_sigterm_commits_and_the_same_command_resumes(model, rows, tmp_path, at_batch, capsys):
+def test_sigterm_keeps_the_answers_and_the_same_command_resumes(model, rows, tmp_path, at_batch, capsys):
     command = ["predict", str(model), "--input", str(rows), *EXACT, "--output"]
     assert run([*command, str(tmp_path / "expected.jsonl")]) == 0
     output = tmp_path / "stopped.jsonl"
@@ -108,15 +107,14 @@ def test_sigterm_commits_and_the_same_command_resumes(model, rows, tmp_path, at_
 
 
 @pytest.fixture
-def partial(model, rows, tmp_path, monkeypatch, at_batch):
-    """An output that stopped after three committed batches: the arguments of its command, and its path."""
+def partial(model, rows, tmp_path, at_batch):
+    """An output that stopped after three batches: the arguments of its command, and its path."""
     (tmp_path / "in.jsonl").write_bytes(rows.read_bytes())
     command = [str(model), "--input", str(tmp_path / "in.jsonl"), "--output", str(tmp_path / "out.jsonl")]
-    monkeypatch.setattr(files, "COMMIT_SECONDS", 0.0)
     at_batch(4, disk_full)
     with pytest.raises(WriteFailed):
         predict_main([*command, *EXACT])
-    assert (tmp_path / "out.jsonl.partial" / "rows").stat().st_size > 0
+    assert (tmp_path / "out.jsonl.partial" / "answers.jsonl").stat().st_size > 0
     return command, tmp_path / "out.jsonl"
 
 
@@ -131,7 +129,7 @@ def test_other_input_model_or_settings_are_refused(partial, tmp_path, config, to
     save_model_directory(other, AlbertForSequenceClassification(config, 3), tokenizer_directory)
     refused = r"was begun with other settings: "
     for arguments, message in (
-        ([*command, *EXACT, "--depth", "1"], f"{refused}depth 2, now 1; use those, or start over"),
+        ([*command, *EXACT, "--depth", "1"], f"{refused}depth 2, now 1; repeat the earlier"),
         ([*command, "--precision", "bf16"], "precision fp32, now bf16"),
         ([str(other), *command[1:], *EXACT], f"{refused}model "),
     ):
@@ -146,51 +144,59 @@ def test_other_input_model_or_settings_are_refused(partial, tmp_path, config, to
     assert ids(output) == [*range(ROWS), 9]
 
 
-def test_uncommitted_rows_are_written_again(partial):
-    command, output = partial
-    directory = output.with_name("out.jsonl.partial")
-    for name, content in (("rows", b'{"id": 512, "te'), ("journal.jsonl", b'{"event": "reac')):
-        with open(directory / name, "ab") as file:
-            file.write(content)
-    predict_main([*command, *EXACT])
-    assert ids(output) == list(range(ROWS))
-
-
-def change_digit(rows):
-    """Change a digit of the first committed rows."""
-    content = rows.read_bytes()
-    rows.write_bytes(content.replace(b"1", b"7", 1))
-
-
 @pytest.mark.parametrize(
-    ("name", "damage", "warning"),
+    ("damage", "predicted_again"),
     [
-        ("rows", change_digit, "rows: damaged (wrong checksum)"),
-        ("rows", lambda path: path.unlink(), "rows: damaged (wrong checksum)"),
-        ("journal.jsonl", lambda text: '"rows": 769'.join(text.rsplit('"rows": 768', 1)), "rows: damaged (wrong"),
-        ("journal.jsonl", lambda text: text.replace("\n{", "\n{{", 1), "journal.jsonl:2: is not JSON"),
-        ("journal.jsonl", lambda text: re.sub(r', "sum": [^,}]+', "", text), "without checksums"),
+        (lambda content: content + b'{"label": "x', 2),
+        (lambda content: content + bytes(5000), 2),
+        (lambda content: b"".join(content.splitlines(True)[:300]), BATCHES - 1),
+        (lambda content: content.replace(b"\n{", b"\n{{", 1), BATCHES),
+        (lambda content: content[:100], BATCHES),
+        (lambda content: b"", BATCHES),
     ],
-    ids=["a row", "no rows", "a number", "no JSON", "earlier version"],
+    ids=["a cut line", "zeros of a lost cache", "a cut batch", "no JSON", "a cut first line", "empty"],
 )
-def test_all_rows_are_predicted_again_after_damage_and_resumed(
-    partial, tmp_path, at_batch, capsys, name, damage, warning
-):
+def test_what_is_incomplete_is_predicted_again(partial, model, rows, tmp_path, at_batch, damage, predicted_again):
     command, output = partial
-    path = tmp_path / "out.jsonl.partial" / name
-    if name == "rows":
-        damage(path)
-    else:
-        path.write_text(damage(path.read_text()))
-    at_batch(3, disk_full)
-    with pytest.raises(WriteFailed):
-        predict_main([*command, *EXACT])
-    errors = capsys.readouterr().err
-    assert errors.count("albert: note: ") == 1 and warning in errors and "predicting every row again" in errors
+    path = tmp_path / "out.jsonl.partial" / "answers.jsonl"
+    path.write_bytes(damage(path.read_bytes()))
     batches = at_batch(0, disk_full)
     predict_main([*command, *EXACT])
-    assert "damaged" not in capsys.readouterr().err and len(batches) == BATCHES - 2
-    assert ids(output) == list(range(ROWS))
+    assert len(batches) == predicted_again
+    assert not path.parent.exists()
+    expected = tmp_path / "expected.jsonl"
+    predict_main([str(model), "--input", str(rows), "--output", str(expected), *EXACT])
+    assert output.read_bytes() == expected.read_bytes()
+
+
+@pytest.mark.parametrize("earlier", [True, False], ids=["earlier version", "damaged"])
+def test_what_cannot_be_recognised_is_refused(partial, tmp_path, earlier):
+    command, output = partial
+    path = tmp_path / "out.jsonl.partial" / "answers.jsonl"
+    if earlier:
+        path.rename(path.with_name("rows"))
+        path.with_name("journal.jsonl").write_text('{"event": "begun", "made_of": {}}\n')
+    else:
+        path.write_bytes(b"{" + path.read_bytes())
+    before = {file.name: file.read_bytes() for file in path.parent.iterdir()}
+    with pytest.raises(CannotCreate, match="--replace"):
+        predict_main([*command, *EXACT])
+    assert {file.name: file.read_bytes() for file in path.parent.iterdir()} == before and not output.exists()
+    predict_main([*command, *EXACT, "--replace"])
+    assert ids(output) == list(range(ROWS)) and not path.parent.exists()
+
+
+def test_vectors_resume_to_the_same_bytes(model, rows, tmp_path, at_batch):
+    command = [str(model), "--input", str(rows), "--task", "embed", *EXACT, "--output"]
+    for ending in ("npy", "jsonl", "parquet"):
+        expected, stopped = tmp_path / f"expected.{ending}", tmp_path / f"stopped.{ending}"
+        predict_main([*command, str(expected)])
+        with pytest.MonkeyPatch.context() as patch:
+            at_batch(3, disk_full, patch)
+            with pytest.raises(WriteFailed):
+                predict_main([*command, str(stopped)])
+        predict_main([*command, str(stopped)])
+        assert stopped.read_bytes() == expected.read_bytes()
 
 
 def test_memory_does_not_grow_with_the_file(tmp_path):

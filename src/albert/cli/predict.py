@@ -12,7 +12,7 @@ from albert.cli.commands import OpenedModel, Predict, Serve
 from albert.cli.options import check_at_least
 from albert.cli.render import open_console, table
 from albert.inference.abilities import Fields, Settings
-from albert.inference.files import ENDINGS, FilePrediction, Progress, ability_for, opened_input, predict_file
+from albert.inference.files import ENDINGS, FilePrediction, ability_for, opened_input, predict_file
 from albert.inference.predictor import Predictor
 from albert.inference.server.limits import allowed_hosts
 from albert.runtime.environment import load_by_name
@@ -89,15 +89,15 @@ def run_predict(options: Predict) -> int:
     _print_model(predictor)
     if options.output is not None:
         print(f"{options.output}: {summary.rows:,} rows", file=sys.stderr)
-    cut, mispaired, unanswered, first = (summary.counts[name] for name in Progress().counts)
-    if cut:
-        _note(f"{cut:,} of {summary.rows:,} texts were cut: the model reads {predictor.max_length} tokens")
-    if mispaired:
+    if summary.cut:
+        _note(f"{summary.cut:,} of {summary.rows:,} texts were cut: the model reads {predictor.max_length} tokens")
+    if summary.mispaired:
         single = f"two texts, but the model was trained on single texts: leave out {options.pair_field!r}"
         of = "one text, but the model was trained on pairs: name the field (--pair-field)"
-        _note(f"{mispaired:,} of {summary.rows:,} rows have {of if predictor.reads_pairs else single}")
-    if unanswered:
-        _note(f"{unanswered:,} of {summary.rows:,} rows have no answer; {'; '.join(first)}")
+        _note(f"{summary.mispaired:,} of {summary.rows:,} rows have {of if predictor.reads_pairs else single}")
+    if summary.unanswered:
+        first = "; ".join(summary.first_unanswered)
+        _note(f"{summary.unanswered:,} of {summary.rows:,} rows have no answer; {first}")
     return 0
 
 

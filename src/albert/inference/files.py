@@ -1,26 +1,23 @@
-"""Prediction on files: all rows are validated first, then predicted and written batch by batch.
+"""Prediction on files: all rows are validated first, then predicted batch by batch.
 
-Memory does not grow with the file. Output is JSON lines, CSV, `.npy` or Parquet. A stopped run can be resumed: rows are
-appended, so a file can be truncated at a row and continued; the final header or footer is written at the end."""
+Memory does not grow with the file. Output is JSON lines, CSV, `.npy` or Parquet. A stopped run can be resumed: answers
+are appended to a file beside the output, which is written at the end."""
 
+import base64
 import csv
 import datetime
 import decimal
-import hashlib
 import io
 import json
-import os
 import re
 import shutil
 import sys
 import tempfile
-import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 import torch
@@ -30,12 +27,11 @@ from albert.inference import abilities
 from albert.inference.predictor import Predictor
 from albert.runtime.environment import load_by_name
 from albert.runtime.errors import CannotCreate, DamagedData, InvalidConfiguration, MissingInput, UsageError, WriteFailed
-from albert.runtime.files import locked, new_file, remove_directory
-from albert.runtime.json_files import Journal, read_journal
+from albert.runtime.files import LOCK_NAME, locked, new_file, remove_directory
 from albert.runtime.manifest import file_hash
 from albert.runtime.progress import progress
 from albert.text.readers import COMPRESSIONS, JSON_LINES_REMEDY, CorpusFile, Record, input_file, read_records
-from albert.training.run_folder import Stopped, stop_signals
+from albert.training.run_folder import Stopped, StopRequest, stop_signals
 
 KINDS = {
     ".txt": "text",
@@ -83,19 +79,18 @@ _TYPED = "albert.text.arrow_files"  # The module for column types; it needs pyar
 
 
 class OutputFormat:
-    """How rows are encoded: one JSON object per line, or as a derived class says; `beginning` comes before them."""
+    """How rows are written: one JSON object per line, or as a derived class says; `beginning` comes before them."""
 
     beginning = b""
 
     def encode(self, rows: Sequence[Row]) -> bytes:
         return "".join(_json(row) + "\n" for row in rows).encode()
 
-    def finish(self, written: Path, output: Path) -> None:
-        """Make the final file from the encoded rows, which are kept: a hard link, or a copy."""
-        try:
-            os.link(written, output)
-        except OSError:  # a file system without hard links
-            shutil.copyfile(written, output)
+    def write(self, batches: Iterable[Sequence[Row]], output: Path) -> None:
+        with open(output, "wb") as file:
+            file.write(self.beginning)
+            for rows in batches:
+                file.write(self.encode(rows))
 
 
 class Csv(OutputFormat):
@@ -117,18 +112,14 @@ class Csv(OutputFormat):
 class Vectors(OutputFormat):
     """Only the vectors, float32 [rows, H], in NumPy's format."""
 
-    def __init__(self, field: str, width: int) -> None:
-        self.field, self.width = field, width
+    def __init__(self, field: str, rows: int, width: int) -> None:
+        self.field = field
+        header = io.BytesIO()
+        np.lib.format.write_array_header_1_0(header, {"descr": "<f4", "fortran_order": False, "shape": (rows, width)})
+        self.beginning = header.getvalue()
 
     def encode(self, rows: Sequence[Row]) -> bytes:
         return np.asarray([row[self.field] for row in rows], "<f4").tobytes()
-
-    def finish(self, written: Path, output: Path) -> None:
-        shape = (written.stat().st_size // (4 * self.width), self.width)
-        with open(written, "rb") as numbers, open(output, "wb") as file:
-            header = {"descr": "<f4", "fortran_order": False, "shape": shape}
-            np.lib.format.write_array_header_1_0(file, header)
-            shutil.copyfileobj(numbers, file, 1 << 20)
 
 
 def output_format(
@@ -147,7 +138,7 @@ def output_format(
         case ".parquet":
             return load_by_name(_TYPED, "data").Parquet(checked.schema, answers)
         case ".npy" if vector in answers:
-            return Vectors(vector, width)
+            return Vectors(vector, checked.rows, width)
         case ".npy":
             raise UsageError(path, "holds only vectors", "use --task embed, or another ending")
     raise UsageError(path, "unknown kind of output", f"use {', '.join(ENDINGS)}")
@@ -183,138 +174,78 @@ def _cell(value: Any) -> str:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Resumable output: after a kill the same command continues it; the final file is complete or absent.
+# Unfinished output: after a kill the same command continues it; the final file is complete or absent.
 #
-# OUTPUT.partial/journal.jsonl   inputs and settings, then commits with a checksum of all rows so far
-#                rows            the rows so far, possibly beyond the last commit
+# OUTPUT.partial/answers.jsonl   a line with everything that determines the answers, then a line for each row
+#
+# Answers are appended; a line that was cut is written again, with the other rows of its batch. At the end the rows and
+# their answers are written to OUTPUT.
 
-COMMIT_SECONDS = 1.0  # Seconds between commits: a power cut loses at most this much work and one batch
-
-
-@dataclass
-class Progress:
-    """Progress of an output: rows, their bytes, and counts to report: texts that were cut, rows with one text for a
-    model trained on two or the reverse, rows without a prediction, and the first of these."""
-
-    rows: int = 0
-    bytes: int = 0
-    counts: dict[str, Any] = field(
-        default_factory=lambda: {"cut": 0, "mispaired": 0, "unanswered": 0, "first_unanswered": []}
-    )
-
-    def count(self, record: Record, answer: Mapping[str, Any]) -> None:
-        """Count an answer that was cut, or a row that has none."""
-        self.counts["cut"] += bool(answer.get("tokens_cut"))
-        if (why := answer.get(abilities.ERROR)) is not None:
-            self.counts["unanswered"] += 1
-            if len(self.counts["first_unanswered"]) < MAX_ERRORS_SHOWN:
-                self.counts["first_unanswered"].append(f"{record.where}: {why}")
-
-    def event(self, rows: "hashlib._Hash") -> dict[str, Any]:
-        """The journal's event; its checksum covers the rows and the other fields of the event."""
-        digest = rows.copy()
-        digest.update(json.dumps([self.rows, self.bytes, self.counts], sort_keys=True).encode())
-        return {"rows": self.rows, "bytes": self.bytes, "counts": self.counts, "sum": digest.hexdigest()}
+ANSWERS_NAME = "answers.jsonl"
+_VECTOR = "embedding"
 
 
-class PartialOutput:
-    """An output whose rows are appended, with periodic commits; see `partial_output`."""
+def _open_answers(directory: Path, settings: Mapping[str, Any], replace: bool) -> BinaryIO:
+    """The file of the answers, positioned at the first one.
 
-    def __init__(self, directory: Path, settings: Mapping[str, Any], beginning: bytes, replace: bool) -> None:
-        self.path, journal = directory / "rows", directory / "journal.jsonl"
-        self.progress, checksum = _last_commit(journal, settings, replace)
-        with _write_errors(self.path):
-            self._file = open(self.path, "ab")  # noqa: SIM115 (lives as long as the output)
-            self._file.truncate(self.progress.bytes)
-            with open(self.path, "rb") as rows:
-                self._digest = hashlib.file_digest(rows, "sha256")
-            if checksum is not None and checksum != self.progress.event(self._digest)["sum"]:
-                _note(f"{self.path}: damaged (wrong checksum); predicting every row again")
-                checksum = None
-            if checksum is None:
-                journal.unlink(missing_ok=True)
-                self._file.truncate(0)
-        self._journal = Journal(journal)
-        if checksum is None:
-            self.progress, self._digest = Progress(), hashlib.sha256()
-            self._journal.write("begun", made_of=dict(settings))
-            self._append(beginning)
-        self.progress.counts = Progress().counts | self.progress.counts  # an earlier version left out zeros
-        self._committed = time.monotonic()
-
-    def write(self, data: bytes, rows: int) -> None:
-        self._append(data)
-        self.progress.rows += rows
-        if time.monotonic() - self._committed >= COMMIT_SECONDS:
-            self.commit()
-
-    def commit(self) -> None:
-        """Flush the rows to disk, then write the progress to the journal."""
-        with _write_errors(self.path):
-            self._file.flush()
-            os.fsync(self._file.fileno())
-        self._journal.write("reached", **self.progress.event(self._digest))
-        self._committed = time.monotonic()
-
-    def close(self) -> None:
-        """Close the files; rows after the last commit are written again on resumption."""
-        self._file.close()
-        self._journal.close()
-
-    def _append(self, data: bytes) -> None:
-        with _write_errors(self.path):
-            self._file.write(data)
-        self._digest.update(data)
-        self.progress.bytes += len(data)
-
-
-@contextmanager
-def partial_output(output: Path, settings: Mapping[str, Any], format: Any, replace: bool) -> Iterator[PartialOutput]:
-    """Begin or resume an output; after the block the final file exists, and the partial one is removed.
-
-    If the checksum of its rows is wrong, all are written again, with a note on standard error. `settings` are
-    everything that determines the output's bytes; with `replace`, one that has other settings is started over.
+    Raises:
+        CannotCreate: it was not begun with these settings; with `replace` it is begun again.
     """
-    directory = output.with_name(output.name + ".partial")
-    with locked(directory, "this output") as release:
-        rows = PartialOutput(directory, settings, format.beginning, replace)
-        try:
-            yield rows
-            rows.commit()
-            with new_file(output) as temporary:
-                format.finish(rows.path, temporary)
-        finally:
-            rows.close()
-        remove_directory(directory, release)
+    path = directory / ANSWERS_NAME
+    header = json.dumps({"settings": settings}, sort_keys=True).encode() + b"\n"
+    first = b""
+    if path.exists():
+        with open(path, "rb") as file:
+            first = file.readline(_CHUNK)
+    if first == header:
+        file = open(path, "r+b")  # noqa: SIM115 (the caller closes it)
+        file.seek(len(header))
+        return file
+    others = [file for file in directory.iterdir() if file.name not in (ANSWERS_NAME, LOCK_NAME)]
+    has_answers = first.endswith(b"\n") or bool(others)  # others: the journal of an earlier version
+    if has_answers and not replace:
+        why, remedy = _what_differs(first, settings), "repeat the earlier command, or start over with --replace"
+        raise CannotCreate(directory, why, remedy)
+    for other in others:
+        other.unlink()
+    file = open(path, "w+b")  # noqa: SIM115
+    file.write(header)
+    file.flush()
+    return file
 
 
-def _last_commit(journal: Path, settings: Mapping[str, Any], replace: bool) -> tuple[Progress, str | None]:
-    """Progress at the last commit of an earlier process, and its checksum; None: begin with the first row."""
+def _what_differs(first: bytes, settings: Mapping[str, Any]) -> str:
     try:
-        events = read_journal(journal) if journal.exists() else []
-    except DamagedData as error:
-        _note(f"{error}; predicting every row again")
-        events = []
-    if not events:
-        return Progress(), None
-    earlier, last = events[0].get("made_of", {}), events[-1]
-    changed = [name for name in {**earlier, **settings} if earlier.get(name) != settings.get(name)]
-    if changed and not replace:
-        shown = ", ".join(f"{name} {_short(earlier.get(name))}, now {_short(settings.get(name))}" for name in changed)
-        raise CannotCreate(
-            journal.parent, f"was begun with other settings: {shown}", "use those, or start over with --replace"
-        )
-    if changed or len(events) == 1:
-        return Progress(), None
+        earlier = json.loads(first)["settings"]
+        changed = [name for name in {**earlier, **settings} if earlier.get(name) != settings.get(name)]
+    except (ValueError, LookupError, TypeError, AttributeError):
+        return "was begun by another version of albert, or is damaged"
+    changes = (f"{name} {_short(earlier.get(name))}, now {_short(settings.get(name))}" for name in changed)
+    return f"was begun with other settings: {', '.join(changes)}"
+
+
+def _encode_answer(answer: Mapping[str, Any]) -> bytes:
+    """An answer as a line of JSON; a vector as base64 of float32."""
+    vector = answer.get(_VECTOR)
+    if vector is not None:
+        encoded = base64.b64encode(np.asarray(vector, "<f4").tobytes()).decode()
+        answer = {**answer, _VECTOR: encoded}
+    return json.dumps(answer).encode() + b"\n"
+
+
+def _decode_answer(line: bytes, names: Collection[str]) -> dict[str, Any] | None:
+    """The answer of a line; None for a line that is cut or damaged."""
+    if not line.endswith(b"\n"):
+        return None
     try:
-        return Progress(int(last["rows"]), int(last["bytes"]), dict(last["counts"])), str(last["sum"])
-    except (LookupError, TypeError, ValueError):
-        _note(f"{journal}: damaged, or of a version without checksums; predicting every row again")
-        return Progress(), None
-
-
-def _note(text: str) -> None:
-    print(f"albert: note: {text}", file=sys.stderr)
+        answer = json.loads(line)
+        if not isinstance(answer, dict) or answer.keys() != set(names):
+            return None
+        if answer.get(_VECTOR) is not None:
+            answer[_VECTOR] = np.frombuffer(base64.b64decode(answer[_VECTOR], validate=True), "<f4")
+    except (ValueError, TypeError):
+        return None
+    return answer
 
 
 def _short(value: Any) -> str:
@@ -348,11 +279,15 @@ class FilePrediction:
     fields: abilities.Fields = field(default_factory=abilities.Fields)
     settings: abilities.Settings = field(default_factory=abilities.Settings)
     prefix: str = "predicted_"
-    replace: bool = False  # Overwrite an existing output, or a partial one with other settings
+    replace: bool = False  # Overwrite an existing output, or an unfinished one with other settings
 
     def inputs(self, record: Record) -> abilities.Inputs:
         assert self.ability.row is not None, f"{self.ability.name} is not available for files"
         return self.ability.row(record, self.fields)
+
+    def batches(self) -> Iterator[list[Record]]:
+        """The rows of the file, in batches."""
+        return batches_of(read_records(self.file, self.fields.text))
 
 
 class CheckedInput(NamedTuple):
@@ -372,7 +307,7 @@ def check_input(args: FilePrediction, answers: Iterable[str]) -> CheckedInput:
     # column types of JSON lines are inferred from the rows; other formats declare them
     types = load_by_name(_TYPED, "data").ColumnTypes() if typed and file.kind == "JSON lines" else None
     with progress("Checking the input", total=None, unit="rows") as bar:
-        for batch in batches_of(read_records(file, args.fields.text)):
+        for batch in args.batches():
             for record in batch:
                 columns.update(dict.fromkeys(record.fields))
                 args.inputs(record)
@@ -405,46 +340,113 @@ def batches_of(records: Iterator[Record]) -> Iterator[list[Record]]:
         yield batch
 
 
-def predict_file(predictor: Predictor, args: FilePrediction) -> Progress:
-    """Predict every row of a file; after a signal or a failure to write, the same call resumes its partial output."""
+@dataclass
+class FileSummary:
+    """Counts of a predicted file.
+
+    Attributes:
+        cut: texts of which tokens were cut.
+        mispaired: rows with one text for a model trained on two, or the reverse.
+        unanswered: rows without an answer; `first_unanswered` says why the first of them have none.
+    """
+
+    rows: int = 0
+    cut: int = 0
+    mispaired: int = 0
+    unanswered: int = 0
+    first_unanswered: list[str] = field(default_factory=list)
+
+    def add(self, record: Record, answer: Mapping[str, Any], is_mispaired: bool) -> None:
+        self.rows += 1
+        self.cut += bool(answer.get("tokens_cut"))
+        self.mispaired += is_mispaired
+        why = answer.get(abilities.ERROR)
+        if why is not None:
+            self.unanswered += 1
+            if len(self.first_unanswered) < MAX_ERRORS_SHOWN:
+                self.first_unanswered.append(f"{record.where}: {why}")
+
+
+def predict_file(predictor: Predictor, args: FilePrediction) -> FileSummary:
+    """Predict every row of a file; after a signal, a kill or a failure to write, the same call goes on."""
     fields = args.ability.output_fields(predictor, args.settings)
     answers = {f"{args.prefix}{name}": value for name, value in fields.items()}
     checked = check_input(args, answers)
     format = output_format(args, checked, answers, predictor.config.hidden_size)
-    if args.output is None:
-        done = Progress()
-        for rows in _predicted_rows(predictor, args, checked, done):
-            sys.stdout.write(format.encode(rows).decode())
-            sys.stdout.flush()
-            done.rows += len(rows)
-        return done
-    identity = _identity(predictor, args, checked)
-    with partial_output(args.output, identity, format, args.replace) as partial, stop_signals() as request:
-        done = partial.progress
-        for rows in _predicted_rows(predictor, args, checked, done):
-            partial.write(format.encode(rows), len(rows))
-            if request.number is not None and done.rows < checked.rows:
-                partial.commit()
-                raise Stopped(args.output, request.number)
-        return done
-
-
-def _predicted_rows(
-    predictor: Predictor, args: FilePrediction, checked: CheckedInput, done: Progress
-) -> Iterator[list[Row]]:
-    """Batches of the rows after those that are `done`, with their answers."""
-    records = islice(read_records(args.file, args.fields.text), done.rows, None)
+    summary = FileSummary()
     of_pairs = predictor.reads_pairs if args.ability.name in ("classify", "score") else None
-    with progress("Predicting", total=checked.rows, unit="rows", done=done.rows) as bar:
-        for batch in batches_of(records):
-            answers = args.ability.answers(predictor, [args.inputs(record) for record in batch], args.settings)
-            rows = []
-            for record, answer in zip(batch, answers, strict=True):
-                done.count(record, answer)
-                done.counts["mispaired"] += of_pairs is (args.fields.pair not in record.fields)
-                rows.append({**record.fields, **{f"{args.prefix}{name}": value for name, value in answer.items()}})
-            yield rows
-            bar.advance(len(rows))
+
+    def answered(record: Record, answer: Mapping[str, Any]) -> Row:
+        summary.add(record, answer, of_pairs is (args.fields.pair not in record.fields))
+        return {**record.fields, **{f"{args.prefix}{name}": value for name, value in answer.items()}}
+
+    def answers_of(batch: Sequence[Record]) -> list[dict[str, Any]]:
+        return args.ability.answers(predictor, [args.inputs(record) for record in batch], args.settings)
+
+    if args.output is None:
+        with progress("Predicting", total=checked.rows, unit="rows") as bar:
+            for batch in args.batches():
+                rows = [answered(record, answer) for record, answer in zip(batch, answers_of(batch), strict=True)]
+                sys.stdout.write(format.encode(rows).decode())
+                sys.stdout.flush()
+                bar.advance(len(batch))
+        return summary
+    directory = args.output.with_name(args.output.name + ".partial")
+    with (
+        locked(directory, "this output") as release,
+        stop_signals() as request,
+        _write_errors(directory / ANSWERS_NAME),
+        _open_answers(directory, _identity(predictor, args, checked), args.replace) as file,
+    ):
+        beginning = file.tell()
+        _append_answers(args, checked, file, fields, answers_of, request)
+        file.seek(beginning)
+
+        def batches() -> Iterator[list[Row]]:
+            for batch in args.batches():
+                rows = []
+                for record in batch:
+                    answer = _decode_answer(file.readline(), fields)
+                    assert answer is not None, "every line was read or written before"
+                    rows.append(answered(record, answer))
+                yield rows
+
+        with new_file(args.output) as temporary:
+            format.write(batches(), temporary)
+        file.close()
+        remove_directory(directory, release)
+    return summary
+
+
+def _append_answers(
+    args: FilePrediction,
+    checked: CheckedInput,
+    file: BinaryIO,
+    names: Collection[str],
+    answers_of: Callable[[Sequence[Record]], list[dict[str, Any]]],
+    request: StopRequest,
+) -> None:
+    """Append the answers that are missing in a file, batch by batch."""
+    is_missing = False
+    end = file.tell()
+    done = 0
+    with progress("Predicting", total=checked.rows, unit="rows") as bar:
+        for batch in args.batches():
+            if not is_missing:
+                is_missing = any(_decode_answer(file.readline(), names) is None for _ in batch)
+                if is_missing:  # the batch is predicted as a whole, as in a run that was not stopped
+                    file.seek(end)
+                    file.truncate()
+            if is_missing:
+                for answer in answers_of(batch):
+                    file.write(_encode_answer(answer))
+                file.flush()
+            end = file.tell()
+            done += len(batch)
+            bar.advance(len(batch))
+            if request.number is not None and done < checked.rows:
+                assert args.output is not None
+                raise Stopped(args.output, request.number)
 
 
 def _identity(predictor: Predictor, args: FilePrediction, checked: CheckedInput) -> dict[str, Any]:

@@ -3,8 +3,7 @@
 Needs `pyarrow`, and `datasets` for the Hub. A corpus is read in batches of rows, only the column of the text."""
 
 import json
-import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -260,11 +259,7 @@ _TYPES = {"text": pa.string(), "number": pa.float64(), "count": pa.int64()}
 
 
 class Parquet:
-    """Parquet as an `albert.inference.files.OutputFormat`: the columns of the input, then those of the answers.
-
-    A Parquet file needs its footer, so each batch is written as an Arrow stream, and at the end as a row group."""
-
-    beginning = b""
+    """Parquet as an `albert.inference.files.OutputFormat`: the columns of the input, then those of the answers."""
 
     def __init__(self, schema: pa.Schema, gives: Mapping[str, Any]) -> None:
         answers = [pa.field(name, arrow_type(value)) for name, value in gives.items()]
@@ -276,25 +271,15 @@ class Parquet:
                 why = f"does not fit a Parquet column ({_one_line(error)})"
                 raise DamagedData(f"field {column.name!r}", why, "write .jsonl") from error
 
-    def encode(self, rows: Sequence[Mapping[str, Any]]) -> bytes:
-        fields = [(field.type, [row.get(field.name) for row in rows]) for field in self.schema]
-        columns = [
-            pa.array(
-                [each.tolist() if isinstance(each, np.ndarray) else each for each in values], kind, from_pandas=False
-            )
-            for kind, values in fields
-        ]
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, self.schema) as stream:
-            stream.write_batch(pa.record_batch(columns, schema=self.schema))
-        return sink.getvalue().to_pybytes()
-
-    def finish(self, written: Path, output: Path) -> None:
-        size = os.path.getsize(written)
-        with open(written, "rb") as file, pyarrow.parquet.ParquetWriter(output, self.schema) as writer:
-            while file.tell() < size:
-                with pa.ipc.open_stream(file) as stream:
-                    writer.write_table(stream.read_all())
+    def write(self, batches: Iterable[Sequence[Mapping[str, Any]]], output: Path) -> None:
+        with pyarrow.parquet.ParquetWriter(output, self.schema) as writer:
+            for rows in batches:
+                columns = []
+                for column in self.schema:
+                    values = (row.get(column.name) for row in rows)
+                    plain = [value.tolist() if isinstance(value, np.ndarray) else value for value in values]
+                    columns.append(pa.array(plain, column.type, from_pandas=False))
+                writer.write_table(pa.Table.from_batches([pa.record_batch(columns, schema=self.schema)]))
 
 
 def arrow_type(value: Any) -> pa.DataType:

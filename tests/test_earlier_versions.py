@@ -67,3 +67,18 @@ def test_a_recipe_file_with_spike_detection_is_refused_and_without_it_works(earl
     assert "spike_deviations: was removed" in capsys.readouterr().err
     save_json(recipe, read_json_object(recipe) | {"spike_deviations": None})
     assert run([*arguments, "--device", "cpu"]) == 0
+
+
+def test_the_run_of_a_removed_objective_is_not_resumed_and_its_model_opens(earlier, tmp_path, capsys):
+    corpus = earlier("corpus")
+    run_path = earlier("sop-reference-run")
+    assert pretrain(corpus, run_path) == 78
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert "'sop-reference' is not a choice; it was removed" in error
+    for command in (["info"], ["plot", "--output", str(tmp_path / "curves.png")], ["verify"]):
+        assert run([command[0], str(run_path / "model" if command == ["verify"] else run_path), *command[1:]]) == 0
+    assert run(["predict", str(run_path), "--order", "The cat sat.", "The dog ran."]) == 0
+    assert run(["evaluate", "pretraining", "--model", str(run_path), "--data", str(corpus), "--max-length", "32"]) == 0
+    options = ["--init", str(run_path), "--data", str(corpus), "--output", str(tmp_path / "further"), "--device", "cpu"]
+    assert run(["pretrain", "continue", *options, "--steps", "1", "--warmup-steps", "0", "--batch-size", "4"]) == 0

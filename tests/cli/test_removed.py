@@ -54,6 +54,8 @@ def test_what_is_removed_is_known_to_no_command():
         ("merge a b --output c", "albert pretrain --data A B"),
         ("prepare text --tokenizer t --output c --append", "albert pretrain --data OLD NEW"),
         ("prepare text --tokenizer t --output c --plan", "prepare a part of the text first"),
+        ("pretrain small --data c --output r --objective sop-reference", "sop is the sentence order of the paper"),
+        ("show c --objective sop-reference", "sop is the sentence order of the paper"),
         ("pretrain small --data c --output r --spike-deviations 20", "--on-divergence"),
     ],
 )

@@ -26,7 +26,7 @@ DOCUMENTS, SENTENCES, TOKENS = 3, 3, 4
 STEPS, LAST_STEPS, RATE = 140, 20, 5e-3
 
 
-@pytest.mark.parametrize("objective", ["sop", "nsp", "none"])  # sop-reference is sop to the model
+@pytest.mark.parametrize("objective", ["sop", "nsp", "none"])
 def test_a_tiny_model_memorises_a_few_documents(objective, corpus_of, tiny_recipe):
     """No two documents share a token, so each token predicts its neighbours."""
     tokens = np.random.default_rng(0).permutation(np.arange(10, 10 + DOCUMENTS * SENTENCES * TOKENS))

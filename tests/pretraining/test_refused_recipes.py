@@ -53,10 +53,6 @@ REFUSED = {
         ({"max_length": 4}, "sequences.max_length: is 4, at least 5 is needed"),
         ({"short_probability": 1.5}, "sequences.short_probability: is 1.5, a share from 0 to 1 is needed"),
         ({"neighbours_probability": 1.5}, "sequences.neighbours_probability: is 1.5, a share from 0 to 1 is needed"),
-        (
-            {"neighbours_probability": 0.5, "objective": "sop-reference"},
-            'sequences.neighbours_probability: is 0.5, but "sop-reference" cuts sequences as',
-        ),
     ],
     HardExamplesRecipe: [
         ({"focus": -1.0}, "hard_examples.focus: is -1.0, a number from 0 to 10 is needed"),

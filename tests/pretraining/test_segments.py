@@ -1,12 +1,10 @@
-"""Packing sentences into sequences and ordering segments: ours, the reference's, and negative examples for NSP."""
+"""Packing sentences into sequences, ordering segments, and negative examples for NSP."""
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from albert.pretraining.masking import MaskingRecipe
-from albert.pretraining.sampling import PretrainingSamples, SequenceRecipe
 from albert.pretraining.segments import (
     IN_ORDER,
     NO_LABEL,
@@ -16,14 +14,10 @@ from albert.pretraining.segments import (
     Segments,
     SequenceTable,
     TokenRanges,
-    cut_as_reference,
     cut_to_length,
     order_segments,
-    pack_as_reference,
     pack_sentences,
-    target_lengths,
 )
-from albert.runtime.errors import InvalidConfiguration
 
 documents = st.lists(st.lists(st.integers(1, 40), min_size=1, max_size=20), min_size=1, max_size=6)
 settings = {"lengths": documents, "max_tokens": st.integers(2, 60), "short": st.sampled_from([0.0, 0.1, 1.0])}
@@ -209,67 +203,3 @@ def test_the_only_other_document_is_found_beside_a_large_one():
     room, keys = np.full(len(rows), 8), rows.astype(np.uint64)
     negative = NegativeSegments(table).sample(table.document[rows], room - 1, room, keys)
     assert (negative.begin == table.split[-1]).all() and (negative.length == 8).all()
-
-
-# ---- sop-reference, against its rules written out token by token -----------------------------------------------------
-
-
-@given(**settings, epoch=st.integers(0, 3))
-def test_reference_fills_sequences_up_to_the_target_of_their_document(lengths, max_tokens, short, epoch):
-    packed = documents_of(lengths)
-    targets = target_lengths(np.arange(len(lengths)), max_tokens, short, 0, epoch).tolist()
-    expected, begin = [], 0
-    for number, document in enumerate(lengths):
-        size = 0
-        for i, sentence in enumerate(document):
-            size += sentence
-            if size >= targets[number] or i == len(document) - 1:
-                expected.append((begin, begin + size, number))
-                begin, size = begin + size, 0
-    table = pack_as_reference(packed, max_tokens, short, 0, epoch)
-    assert list(zip(table.begin.tolist(), table.end.tolist(), table.document.tolist(), strict=True)) == expected
-    for split, (begin, end, _) in zip(table.split.tolist(), expected, strict=True):
-        inside = set(packed.sentence_starts.tolist()) & set(range(begin + 1, end))
-        assert split in inside if inside else split == end
-
-
-def cut_token_by_token(first, second, most):
-    while first + second > most:
-        first, second = (first - 1, second) if first > second else (first, second - 1)
-    return first, second
-
-
-@given(st.lists(st.tuples(st.integers(1, 300), st.integers(1, 300)), min_size=1, max_size=20), st.integers(2, 200))
-def test_reference_cuts_the_longer_segment(lengths, most):
-    first, second = (np.array(column) for column in zip(*lengths, strict=True))
-    begin, keys = np.arange(len(lengths)) * 1000, np.arange(len(lengths)).astype(np.uint64)
-    cut = cut_as_reference(most, TokenRanges(begin, first), TokenRanges(begin + 500, second), keys)
-    expected = [cut_token_by_token(*pair, most) for pair in lengths]
-    assert list(zip(cut[0].length.tolist(), cut[1].length.tolist(), strict=True)) == expected
-    for ranges, start, length in ((cut[0], begin, first), (cut[1], begin + 500, second)):
-        assert (ranges.begin >= start).all() and (ranges.begin + ranges.length <= start + length).all()
-
-
-def reference_segments(corpus, epochs, **changes):
-    recipe = SequenceRecipe(**{"max_length": 32, "objective": "sop-reference", **changes})
-    samples = PretrainingSamples(corpus, recipe, MaskingRecipe(), 0)
-    return samples.details(np.arange(epochs * samples.per_epoch))
-
-
-def test_reference_labels_single_sentences_with_a_negative_segment_as_swapped(corpus_of):
-    """All tokens of a document are equal here, so segments of other documents are recognised."""
-    rng = np.random.default_rng(0)
-    corpus = corpus_of([[np.full(rng.integers(4, 40), 20 + d) for _ in range(rng.integers(1, 6))] for d in range(60)])
-    samples, (first, second, labels), *_ = reference_segments(corpus, 8)
-    documents = [[corpus.read(int(b), int(b) + 1)[0] for b in segment.begin] for segment in (first, second)]
-    negative = np.not_equal(*documents)
-    assert (labels[negative] == SWAPPED).all() and 0.1 < negative.mean() < 0.9
-    assert (second.length > 0).all() and (samples.lengths <= 32).all()
-    adjacent = labels[~negative]
-    assert (adjacent == SWAPPED).mean() == pytest.approx(0.5, abs=4 * 0.5 / np.sqrt(len(adjacent)))
-    assert ((second.begin > first.begin)[~negative] == (adjacent == IN_ORDER)).all()
-
-
-def test_reference_needs_two_documents(corpus_of):
-    with pytest.raises(InvalidConfiguration, match='"sop-reference" needs at least two train documents'):
-        reference_segments(corpus_of([[[20, 21], [22]]]), 1)

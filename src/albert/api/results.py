@@ -159,7 +159,6 @@ _HEADINGS = {
     "masked_tokens": "MLM",
     "next_sentence": "NSP",
     "sentence_order": "SOP",
-    "reference_order": "SOP of the reference",
 }
 
 

@@ -105,7 +105,7 @@ class RenderedSamples:
     def _order(self, label: int) -> str:
         swapped = {"sop": "swapped", "nsp": "the second is from elsewhere"}
         meanings = {NO_LABEL: "no order label", IN_ORDER: "label 0: in order"}
-        return meanings.get(label) or f"label 1: {swapped.get(self._objective, 'swapped or from elsewhere')}"
+        return meanings.get(label) or f"label 1: {swapped[self._objective]}"
 
     def _segment(self, tokens: np.ndarray, begin: int, breaks: Collection[int]) -> Text:
         """The text of a segment that begins at a position of all samples, with marks at sentence breaks."""

@@ -44,7 +44,6 @@ MASKED_TOKENS, SENTENCE_ORDER = "masked_tokens", "sentence_order"
 SENTENCE_TESTS: dict[SentenceObjective, str] = {
     "nsp": "next_sentence",
     "sop": "sentence_order",
-    "sop-reference": "reference_order",
 }
 """The name of each sentence objective's figures."""
 

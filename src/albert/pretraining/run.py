@@ -37,7 +37,6 @@ from albert.pretraining.run_identity import (
     resolve_recipe,
     warm_start_for_pretraining,
 )
-from albert.pretraining.segments import head_task
 from albert.pretraining.statistics import tokens_cut
 from albert.runtime.devices import (
     describe_machine,
@@ -400,7 +399,7 @@ class _Run:
     def _extra_config(self) -> dict[str, Any]:
         """Keys of `config.json` besides the architecture."""
         return {
-            "sentence_objective": head_task(self.recipe.sequences.objective),
+            "sentence_objective": self.recipe.sequences.objective,
             # Later positions are untrained.
             "max_sequence_length": max(
                 self.recipe.sequences.max_length, self.start.trained_positions if self.start else 0

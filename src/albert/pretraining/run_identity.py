@@ -37,7 +37,6 @@ from albert.pretraining.recipe import (
     dropout_at,
     saved_recipe,
 )
-from albert.pretraining.segments import head_task
 from albert.runtime.devices import default_precision, seed_torch
 from albert.runtime.distributed import code_fingerprint, require_same_on_ranks, sum_over_ranks
 from albert.runtime.environment import Ranks
@@ -199,7 +198,7 @@ def warm_start_for_pretraining(
     tensors = opened.model.state_dict()
     weights = weights_fingerprint(tensors)
     dropped = {head: _HEADS[head] for head in init.drop_heads}
-    objective, trained_objective = head_task(recipe.sequences.objective), sentence_objective(opened.extra)
+    objective, trained_objective = recipe.sequences.objective, sentence_objective(opened.extra)
     notes = []
     if objective != trained_objective and "none" not in (objective, trained_objective):
         dropped["sentence_order"] = _HEADS["sentence_order"]

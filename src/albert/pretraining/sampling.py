@@ -21,11 +21,8 @@ from albert.pretraining.segments import (
     TokenRanges,
     adjacent_segments,
     cut_to_length,
-    order_as_reference,
     order_segments,
-    pack_as_reference,
     pack_sentences,
-    target_lengths,
 )
 from albert.runtime.environment import world
 from albert.runtime.errors import InvalidConfiguration, require_range
@@ -56,12 +53,10 @@ class Window:
 
     Attributes:
         order: int64, a permutation of the sequences.
-        documents: of each block.
     """
 
     sequences: SequenceTable
     order: np.ndarray
-    documents: tuple[Documents, ...]
 
     @cached_property
     def negatives(self) -> NegativeSegments:
@@ -164,10 +159,10 @@ class EpochOrder:
         if (epoch, number) not in self._windows:
             _evict(self._windows, CACHED_WINDOWS)
             blocks = self._epoch(epoch)[0][number].tolist()
-            documents = tuple(self._blocks.documents(block) for block in blocks)
-            sequences = SequenceTable.concatenate([self._pack(block, epoch) for block in documents])
+            packed = [self._pack(self._blocks.documents(block), epoch) for block in blocks]
+            sequences = SequenceTable.concatenate(packed)
             order = stream("order", self._seed, epoch, number).permutation(len(sequences))
-            self._windows[epoch, number] = Window(sequences, order, documents)
+            self._windows[epoch, number] = Window(sequences, order)
         return self._windows[epoch, number]
 
 
@@ -204,18 +199,13 @@ class SequenceRecipe:
     input loses its front and the second one its end. For sequences that are short compared with the sentences;
     `albert show` counts the tokens cut."""
     objective: SentenceObjective = "sop"
-    """The sentence objective: sop, the order of two segments; nsp, whether the second follows the first; none.
-    sop-reference is sop with pairs made as in the reference's code."""
+    """The sentence objective: sop, the order of two segments; nsp, whether the second follows the first; none."""
 
     def __post_init__(self) -> None:
         if self.max_length < SPECIAL_TOKENS_OF_A_PAIR + 2:
             raise InvalidConfiguration("sequences.max_length", f"is {self.max_length}, at least 5 is needed")
         shares = ("short_probability", "neighbours_probability")
         require_range(self, "a share from 0 to 1", *shares, prefix="sequences.")
-        for name in ("neighbours_probability", "keep_pairs"):
-            if getattr(self, name) and self.objective == "sop-reference":
-                why = f'is {getattr(self, name)}, but "sop-reference" cuts sequences as the reference does'
-                raise InvalidConfiguration(f"sequences.{name}", why, 'use it with "sop" or "nsp"')
 
     @property
     def max_tokens(self) -> int:
@@ -345,8 +335,8 @@ class PretrainingSamples:
         tokenizer = corpus.tokenizer()
         self._cls, self._sep = tokenizer.cls_id, tokenizer.sep_id
         self.masking = NgramMasking(masking, tokenizer.word_starts(), tokenizer.mask_id, tokenizer.special_ids)
-        if sequences.objective in ("nsp", "sop-reference") and corpus.n_documents < 2:
-            why = f'"{sequences.objective}" needs at least two {corpus.split} documents, for negative examples'
+        if sequences.objective == "nsp" and corpus.n_documents < 2:
+            why = f'"nsp" needs at least two {corpus.split} documents, for negative examples'
             raise InvalidConfiguration("sequences.objective", why, 'use "sop" or a larger corpus')
         self._order = EpochOrder(corpus, partial(pack_documents, sequences, seed), seed)
         self.per_epoch = self._order.per_epoch
@@ -403,9 +393,6 @@ class PretrainingSamples:
         table = window.sequences.take(group.rows)
         coins = item_keys("swap", seed, epoch, items) >> np.uint64(63) == 1
         keys = item_keys("foreign", seed, epoch, items)
-        if recipe.objective == "sop-reference":
-            targets = target_lengths(table.document, recipe.max_tokens, recipe.short_probability, seed, epoch)
-            return order_as_reference(table, targets, window.documents, coins, keys, recipe.max_tokens)
         first, second = adjacent_segments(table)
         room = np.maximum(recipe.max_tokens - first.length, second.length if recipe.keep_pairs else 0)
 
@@ -436,10 +423,15 @@ def _sequence_lengths(first: TokenRanges, second: TokenRanges) -> np.ndarray:
 
 def pack_documents(recipe: SequenceRecipe, seed: int, documents: Documents, epoch: int) -> SequenceTable:
     """The sequences of some documents in an epoch, before they are shuffled."""
-    settings = (documents, recipe.max_tokens, recipe.short_probability, seed, epoch)
-    if recipe.objective == "sop-reference":
-        return pack_as_reference(*settings)
-    return pack_sentences(*settings, recipe.neighbours_probability, recipe.keep_pairs)
+    return pack_sentences(
+        documents,
+        recipe.max_tokens,
+        recipe.short_probability,
+        seed,
+        epoch,
+        recipe.neighbours_probability,
+        recipe.keep_pairs,
+    )
 
 
 def _retain_freed_memory() -> None:

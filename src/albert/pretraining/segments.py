@@ -1,4 +1,4 @@
-"""Packs sentences into sequences and orders their two segments: SOP, NSP, none, or the reference's procedure.
+"""Packs sentences into sequences and orders their two segments: SOP, NSP or none.
 
 A sequence holds consecutive whole sentences of one document, up to the maximum length.
 
@@ -184,15 +184,10 @@ def _repeat(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 # --------------------------------------------------------------------------------------------------------------------
 # The inter-sentence objective: sentence order, next sentence, or none (paper §3.1, §4.6).
 
-SentenceObjective = Literal["sop", "nsp", "none", "sop-reference"]
+SentenceObjective = Literal["sop", "nsp", "none"]
 IN_ORDER, SWAPPED = 0, 1
 NO_LABEL = -100
 """The label of sequences that have no order to predict; the loss ignores it."""
-
-
-def head_task(objective: SentenceObjective) -> Literal["sop", "nsp", "none"]:
-    """What the sentence head learns, as written in `config.json`; the reference's pairs train sentence order."""
-    return "sop" if objective == "sop-reference" else objective
 
 
 class TokenRanges(NamedTuple):
@@ -271,118 +266,6 @@ def _tokens_to_remove(max_tokens: int, first: np.ndarray, second: np.ndarray) ->
 
 def _where(condition: np.ndarray, these: TokenRanges, others: TokenRanges) -> TokenRanges:
     return TokenRanges(*(np.where(condition, *columns) for columns in zip(these, others, strict=True)))
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# "sop-reference": the segments of google-research/albert's `create_pretraining_data.py`, for comparison.
-#
-# Its procedure, with what reveals the order: one draw per document decides on a shorter target length; sentences are
-# added one by one until the target is reached, so a sequence's last sentence is a long one; a chunk of one sentence
-# gets a second segment of another document and the label of a swap; tokens above the limit are removed from the longer
-# segment one by one, at the front or back by a coin, so sentences are cut and a gap may open between the segments.
-#
-# An epoch is one of the reference's passes over the corpus. Differences: all draws are functions of (seed, epoch, n);
-# segments of other documents come from the same window; masks are ours, within segments.
-
-DOCUMENT_TRIES = 10
-
-
-def target_lengths(
-    documents: np.ndarray, max_tokens: int, short_probability: float, seed: int, epoch: int
-) -> np.ndarray:
-    """The length to which sequences of each document (by number) are filled: the maximum, or drawn uniformly."""
-    bits = item_keys("reference target", seed, epoch, documents)
-    short = 2 + bounded(low_bits(bits), max_tokens - 1)
-    return np.where(uniform(high_bits(bits)) < short_probability, short, max_tokens)
-
-
-def pack_as_reference(
-    documents: Documents, max_tokens: int, short_probability: float, seed: int, epoch: int
-) -> SequenceTable:
-    """Fill sequences sentence by sentence up to each document's target length.
-
-    Args:
-        max_tokens: tokens of a sequence, special ones not counted; rows may be longer, as they are cut later.
-        short_probability: share of documents with a shorter target.
-        seed, epoch: the draws depend on these and the corpus alone.
-    """
-    offsets = documents.sentence_starts
-    numbers = documents.first_document + np.arange(len(documents.starts) - 1)
-    targets = np.repeat(target_lengths(numbers, max_tokens, short_probability, seed, epoch), np.diff(documents.starts))
-    ends = np.repeat(documents.starts[1:], np.diff(documents.starts))
-    following = np.minimum(np.searchsorted(offsets, offsets[:-1] + targets), ends).tolist()
-    chunks: list[int] = []
-    sentence = 0
-    while sentence < len(following):
-        chunks.append(sentence)
-        sentence = following[sentence]
-    i = np.array(chunks)
-    j = np.append(i[1:], len(following))
-    split = _draw_split(i, j, item_keys("reference split", seed, epoch, documents.first_sentence + i))
-    return SequenceTable(offsets[i], offsets[split], offsets[j], documents.document_of(i))
-
-
-def order_as_reference(
-    sequences: SequenceTable,
-    targets: np.ndarray,
-    window: tuple[Documents, ...],
-    coins: np.ndarray,
-    keys: np.ndarray,
-    max_tokens: int,
-) -> Segments:
-    """Swap segments, add segments of other documents, and cut to the length.
-
-    Args:
-        sequences: of `pack_as_reference`.
-        targets: int64 [sequences], the target lengths of their documents.
-        coins: bool [sequences], which to swap.
-        keys: uint64 [sequences], of all other draws.
-    """
-    first, second = adjacent_segments(sequences)
-    single = second.length == 0
-    for row in np.flatnonzero(single).tolist():
-        tokens = int(targets[row] - first.length[row])
-        second.begin[row], second.length[row] = _reference_negative(
-            window, int(sequences.document[row]), tokens, keys[row]
-        )
-    swapped = coins & ~single
-    labels = np.where(coins | single, SWAPPED, IN_ORDER)
-    first, second = _where(swapped, second, first), _where(swapped, first, second)
-    return Segments(*cut_as_reference(max_tokens, first, second, keys), labels)
-
-
-def _reference_negative(window: tuple[Documents, ...], own: int, tokens: int, key: np.uint64) -> tuple[int, int]:
-    """Begin and length of a segment of another document: sentences from a random one on, up to `tokens`."""
-    block_starts = np.cumsum([0, *(len(documents.starts) - 1 for documents in window)])
-    bits = draw(key, np.arange(DOCUMENT_TRIES + 1))
-    numbers = bounded(high_bits(bits[1:]), int(block_starts[-1]))
-    blocks = np.searchsorted(block_starts, numbers, side="right") - 1
-    rows = numbers - block_starts[blocks]
-    drawn = np.array([window[block].first_document for block in blocks.tolist()]) + rows
-    attempt = int(np.argmax(drawn != own))  # the first other document; attempt 0 when there is none
-    documents, row = window[blocks[attempt]], int(rows[attempt])
-    begin, end = documents.starts[row : row + 2].tolist()
-    sentence = begin + int(bounded(high_bits(bits[:1]), end - begin)[0])
-    offsets = documents.sentence_starts
-    last = min(max(int(np.searchsorted(offsets, offsets[sentence] + tokens)), sentence + 1), end)
-    return int(offsets[sentence]), int(offsets[last] - offsets[sentence])
-
-
-def cut_as_reference(
-    max_tokens: int, first: TokenRanges, second: TokenRanges, keys: np.ndarray
-) -> tuple[TokenRanges, TokenRanges]:
-    """Remove tokens one by one from the longer segment, each from the front or the back by a coin."""
-    from_first, from_second = _tokens_to_remove(max_tokens, first.length, second.length)
-    return _remove_at_ends(first, from_first, draw(keys, 20)), _remove_at_ends(second, from_second, draw(keys, 21))
-
-
-def _remove_at_ends(ranges: TokenRanges, tokens: np.ndarray, keys: np.ndarray) -> TokenRanges:
-    words = np.arange(int(tokens.max(initial=0)) // 64 + 1)
-    bits = draw(keys[:, None], words)
-    used = np.clip(tokens[:, None] - 64 * words, 0, 64).astype(np.uint64)  # one bit per removed token
-    bits = np.where(used == 64, bits, bits & ((np.uint64(1) << (used & np.uint64(63))) - np.uint64(1)))
-    front = np.bitwise_count(bits).sum(axis=1, dtype=np.int64)
-    return TokenRanges(ranges.begin + front, ranges.length - tokens)
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -32,7 +32,9 @@ OPTIONS: dict[str, dict[str, str]] = {
 An option is written without its group: `--objective` stands for `--sequences.objective`, too. In Python it is the
 keyword of the function with the command's name."""
 
-VALUES: dict[str, str] = {}
+VALUES: dict[str, str] = {
+    "sop-reference": "it was removed; sop is the sentence order of the paper",
+}
 """Value of an option with a list of choices -> what to do instead."""
 
 WHY = "was removed"

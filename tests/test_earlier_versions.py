@@ -82,3 +82,27 @@ def test_the_run_of_a_removed_objective_is_not_resumed_and_its_model_opens(earli
     assert run(["evaluate", "pretraining", "--model", str(run_path), "--data", str(corpus), "--max-length", "32"]) == 0
     options = ["--init", str(run_path), "--data", str(corpus), "--output", str(tmp_path / "further"), "--device", "cpu"]
     assert run(["pretrain", "continue", *options, "--steps", "1", "--warmup-steps", "0", "--batch-size", "4"]) == 0
+
+
+def test_corpora_and_runs_with_the_preprocessing_of_the_original_code_open(earlier, tmp_path, capsys):
+    corpus = earlier("reference-corpus")
+    run_path = earlier("reference-run")
+    assert pretrain(corpus, run_path) == 0
+    error = capsys.readouterr().err
+    assert error.count("the preprocessing of the original code was removed") == 1
+    assert read_journal(run_path / "journal.jsonl")[-1]["step"] == 6
+    shutil.rmtree(run_path)
+    run_path = earlier("reference-run")
+    for arguments in (
+        ["verify", corpus],
+        ["info", corpus],
+        ["info", run_path],
+        ["show", corpus, "--max-length", "32"],
+        ["predict", run_path, "--fill-mask", "The cat [MASK]."],
+        ["evaluate", "pretraining", "--model", run_path, "--data", corpus, "--max-length", "32"],
+        ["tokenizer", "convert", run_path / "model", "--output", tmp_path / "tokenizer"],
+    ):
+        assert run(list(map(str, arguments))) == 0, arguments
+    capsys.readouterr()
+    assert run(["tokenizer", "encode", "--tokenizer", str(tmp_path / "tokenizer"), "The cat"]) == 0
+    assert "note" not in capsys.readouterr().err

@@ -55,6 +55,7 @@ def test_what_is_removed_is_known_to_no_command():
         ("prepare text --tokenizer t --output c --append", "albert pretrain --data OLD NEW"),
         ("prepare text --tokenizer t --output c --plan", "prepare a part of the text first"),
         ("pretrain small --data c --output r --objective sop-reference", "sop is the sentence order of the paper"),
+        ("tokenizer convert a --output b --preprocessing reference", "as transformers reads it"),
         ("show c --objective sop-reference", "sop is the sentence order of the paper"),
         ("pretrain small --data c --output r --spike-deviations 20", "--on-divergence"),
     ],

@@ -130,7 +130,7 @@ def test_errors_name_the_line_of_standard_input(standard_input, tokenizer_direct
 
 def test_convert_changes_the_settings_of_a_tokenizer(run, path, tmp_path):
     source = load_tokenizer(path)
-    same, other, back, reference = (tmp_path / name for name in ("same", "other", "back", "reference"))
+    same, other, back = (tmp_path / name for name in ("same", "other", "back"))
     assert "fingerprint is that of the source" in run("convert", path, "--output", same)
     assert load_tokenizer(same).fingerprint == source.fingerprint
     output = run("convert", same, "--output", other, "--case", "keep", "--accents", "keep")
@@ -140,9 +140,6 @@ def test_convert_changes_the_settings_of_a_tokenizer(run, path, tmp_path):
     assert converted.encode("CAFÉ") != source.encode("CAFÉ") == source.encode("cafe")
     run("convert", other, "--output", back, "--case", "lower", "--accents", "drop")
     assert load_tokenizer(back).fingerprint == source.fingerprint
-    output = run("convert", path, "--output", reference, "--preprocessing", "reference")
-    assert "the original code is followed" in output
-    assert load_tokenizer(reference).reference
 
 
 @pytest.mark.parametrize("name", ["encode", "decode", "convert"])

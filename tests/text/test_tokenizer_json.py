@@ -1,22 +1,17 @@
-"""Tokenizer files of the Hugging Face libraries; reference mode."""
+"""Tokenizer files of the Hugging Face libraries, and the released vocabulary."""
 
 import base64
 import gzip
 import json
-import pickle
-import re
-import unicodedata
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from sentencepiece import SentencePieceProcessor
 from sentencepiece.sentencepiece_model_pb2 import ModelProto
-from tests.text.helpers import check_offsets, texts
 from transformers import AutoTokenizer
 
 from albert.runtime.errors import DamagedData, InvalidConfiguration
-from albert.text.sentencepiece import USER_DEFINED, ReferenceSentencePieceTokenizer, SentencePieceTokenizer
+from albert.text.sentencepiece import USER_DEFINED, SentencePieceTokenizer
 from albert.text.tokenizer import MODEL_NAME, byte_fingerprint
 from albert.text.tokenizer_loading import load_tokenizer
 
@@ -211,78 +206,7 @@ def test_released_vocabulary_survives_saving_by_transformers(shared, tmp_path, d
         assert loaded.encode(text) == released.encode(text) == theirs(text, add_special_tokens=False)["input_ids"]
 
 
-# ---- reference mode ------------------------------------------------------------------------------------------------
-
-DIGIT_COMMA = ["▁1,", "0,", "00,", "▁2010,", "10"]
-
-
-def original_ids(text, processor):
-    """`preprocess_text` and `encode_pieces` of the reference under Python 3."""
-    text = unicodedata.normalize("NFKD", " ".join(text.strip().split()))
-    text = "".join(character for character in text if not unicodedata.combining(character)).lower()
-    pieces = []
-    for piece in processor.encode(text, out_type=str):
-        if len(piece) > 1 and piece[-1] == "," and piece[-2].isdigit():
-            pieces += [*processor.encode(piece[:-1].replace("▁", ""), out_type=str), ","]
-        else:
-            pieces.append(piece)
-    return [processor.piece_to_id(piece) for piece in pieces]
-
-
-@pytest.fixture(scope="module")
-def model(tokenizer):
-    """The tiny vocabulary with usable pieces such as "0,"."""
-    proto = ModelProto()
-    proto.ParseFromString(tokenizer.model)
-    for entry, piece in zip(proto.pieces[-len(DIGIT_COMMA) :], DIGIT_COMMA, strict=True):
-        entry.piece, entry.score = piece, -1.0
-    return proto.SerializeToString()
-
-
-@pytest.fixture(scope="module")
-def reference(model):
-    return ReferenceSentencePieceTokenizer(model)
-
-
-@given(text=texts)
-@example(text="bating 2010, 1,000, x100,, 00, ``foha'' ΟΔΟΣ ½")
-@example(text="５００， ΑΣ́ İΣ")
-def test_ids_are_those_of_the_original_code(model, reference, text):
-    text = "".join(character for character in text if not "\ud800" <= character <= "\udfff")
-    assert reference.encode(text) == original_ids(text, SentencePieceProcessor(model_proto=model))
-
-
-@given(text=texts)
-@example(text="bating 2010, 1,000, x100,, 00, ``foha'' cafe\u0301")
-def test_offsets_are_slices_of_the_text(model, reference, text):
-    check_offsets(reference, text)
-    check_offsets(ReferenceSentencePieceTokenizer(model, lower_case=False, keep_accents=True), text)
-
-
-def test_mode_is_saved_and_part_of_the_fingerprint(model, reference, tmp_path):
-    reference.save(tmp_path)
-    config = json.loads((tmp_path / "tokenizer_config.json").read_text())
-    assert config["preprocessing"] == "reference"
-    loaded = load_tokenizer(tmp_path)
-    assert loaded.reference
-    text = "``x00,'' 2010, ΟΔΟΣ"
-    for other in (loaded, pickle.loads(pickle.dumps(reference))):
-        assert (other.encode(text), other.fingerprint) == (reference.encode(text), reference.fingerprint)
-    usual = load_tokenizer(tmp_path, reference=False)
-    assert usual.encode(text) == SentencePieceTokenizer(model).encode(text) != reference.encode(text)
-    assert usual.fingerprint == SentencePieceTokenizer(model).fingerprint != reference.fingerprint
-    assert not usual.matches_fingerprint(reference.fingerprint)
-    assert not reference.matches_fingerprint(usual.fingerprint)
-    theirs = AutoTokenizer.from_pretrained(tmp_path)  # has no reference mode
-    assert theirs("bating 2010, x00,", add_special_tokens=False)["input_ids"] == usual.encode("bating 2010, x00,")
-
-
-def test_model_without_original_scores_is_refused(model, tmp_path):
-    SentencePieceTokenizer(model).save(tmp_path)
-    for name in ("spiece.model", "tokenizer.json"):
-        with pytest.raises(DamagedData, match=rf"{name}: has lost the scores of pieces such as '▁1,'.*of the release"):
-            load_tokenizer(tmp_path / name, reference=True)
-
+# ---- the released vocabulary ----------------------------------------------------------------------------------------
 
 GOLDEN = {
     "This is a test": [48, 25, 21, 1289],
@@ -294,30 +218,13 @@ GOLDEN = {
 PIECES = {13: "▁", 14: "▁the", 15: ",", 17: "▁and", 18: "s", 19: "▁in", 20: "▁to", 48: "▁this", 29_999: "▁eloquent"}
 
 
-@pytest.mark.parametrize("mode", [False, True])
-def test_released_vocabulary_has_its_published_ids(shared, mode):
+def test_released_vocabulary_has_its_published_ids(shared):
     path = shared / "data" / "checkpoints" / "spiece.model"
-    released = load_tokenizer(path, reference=mode)
+    released = load_tokenizer(path)
     assert {number: released.piece(number) for number in PIECES} == PIECES
     assert released.vocab_size == 30_000
     for text, ids in GOLDEN.items():
         assert released.encode(text)[: len(ids)] == ids, text
-    with_accents = load_tokenizer(path, keep_accents=True, reference=mode)
+    with_accents = load_tokenizer(path, keep_accents=True)
     expected = [31, 23, 386, 19, 561, 3050, 15, 17, 48, 25, 8256, 18, 1, 9]
     assert with_accents.encode("I was born in 92000, and this is falsé.") == expected
-
-
-def test_reference_mode_has_the_original_ids_on_real_text(shared):
-    path = shared / "data" / "checkpoints" / "spiece.model"
-    processor = SentencePieceProcessor(model_file=str(path))
-    ours, reference = load_tokenizer(path), load_tokenizer(path, reference=True)
-    with gzip.open(shared / "data/corpus/wikipedia.jsonl.gz", "rt", encoding="utf-8") as file:
-        texts = [text for line in file for text in json.loads(line)["text"].split("\n")]
-    with gzip.open(shared / "data/glue/STS-B/dev.tsv.gz", "rt", encoding="utf-8") as file:
-        texts += [field for line in file for field in line.rstrip("\n").split("\t")[7:9]]
-    assert len(texts) > 5000
-    differing = [text for text in texts if ours.encode(text) != reference.encode(text)]
-    assert 1 <= len(differing) < 0.05 * len(texts)
-    assert all(re.search(r"[0-9],|``|''|[^\x00-\x7f]", text) for text in differing)
-    for text in texts:
-        assert reference.encode(text) == original_ids(text, processor), text

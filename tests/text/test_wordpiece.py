@@ -131,21 +131,6 @@ def original_pieces(word, vocabulary):
     return pieces
 
 
-@given(text=texts, lower_case=st.booleans())
-@example(text="ΟΔΟΣ Σ\0Α ΑΣ\x0b ΑΣ中 ΑΣ. İΣ", lower_case=True)
-@example(text="x" * 101 + " " + "x" * 200 + " " + "x" * 201, lower_case=True)
-@example(text="\ue000a \U0002b820\U0002b821", lower_case=False)
-def test_reference_mode_has_the_ids_of_the_original_code(wordpiece, text, lower_case):
-    normalization = WordPieceNormalization(lower_case=lower_case, keep_accents=not lower_case, reference=True)
-    ours = WordPieceTokenizer(wordpiece.vocabulary, normalization)
-    text = "".join(character for character in text if not "\ud800" <= character <= "\udfff")
-    words = original_words(text, lower_case)
-    assert basic_words(text, normalization) == words
-    pieces = [piece for word in words for piece in original_pieces(word, set(ours.vocabulary))]
-    assert [ours.piece(number) for number in ours.encode(text)] == pieces
-    check_offsets(ours, text)
-
-
 def test_an_accent_belongs_to_its_letter_in_the_slice(wordpiece):
     text = "Cafe\u0301\u0302, 中\u0301文"
     slices = [text[start:end] for start, end in wordpiece.encode_with_offsets(text)[1]]
@@ -184,9 +169,9 @@ def test_fingerprint_depends_on_pieces_and_settings(wordpiece, tmp_path):
     assert {load_tokenizer(path).fingerprint for path in paths} == {wordpiece.fingerprint}
     *first, last, second = wordpiece.vocabulary
     others = [WordPieceTokenizer(pieces).fingerprint for pieces in ([*first, second, last], [*first, last])]
-    for normalization in (*FLAGS, WordPieceNormalization(reference=True)):
+    for normalization in FLAGS:
         others.append(WordPieceTokenizer(wordpiece.vocabulary, normalization).fingerprint)
-    assert len(set(others)) == len(FLAGS) + 3
+    assert len(set(others)) == len(FLAGS) + 2
     assert wordpiece.matches_fingerprint(wordpiece.fingerprint)
     assert not wordpiece.matches_fingerprint(others[0])
 
@@ -245,7 +230,6 @@ def test_files_of_transformers_and_a_single_vocabulary_open(wordpiece, saved, tm
         ({"do_lower_case": False, "strip_accents": True}, WordPieceNormalization(lower_case=False)),
         ({"strip_accents": False}, WordPieceNormalization(keep_accents=True)),
         ({"tokenize_chinese_chars": False}, WordPieceNormalization(space_ideographs=False)),
-        ({"preprocessing": "reference"}, WordPieceNormalization(reference=True)),
     ],
 )
 def test_settings_of_tokenizer_config_apply(saved, tmp_path_factory, config, expected):
@@ -381,7 +365,7 @@ def test_tokenizer_json_of_another_tokenizer_is_refused(write_changed, change, w
         ({"strip_accents": 1}, "strip_accents: is 1"),
         ({"tokenizer_class": "BertJapaneseTokenizer"}, "other rules for words"),
         ({"do_basic_tokenize": False}, "other rules for words"),
-        ({"preprocessing": "refrence"}, '"transformers" or "reference" is expected'),
+        ({"preprocessing": "refrence"}, "preprocessing: is 'refrence'"),
     ],
 )
 def test_settings_of_another_tokenizer_are_refused(saved, config, why):

@@ -180,8 +180,7 @@ class ConvertTokenizer:
     """Write the files of a tokenizer for transformers.AutoTokenizer, from a vocabulary in any form.
 
     Settings that are not given are those of the source. Other settings make another tokenizer, which does not fit
-    models trained with the source. "reference" gives the ids of ALBERT's own code (of BERT's, for WordPiece) where
-    transformers differs: numbers before a comma, quotes as `` and '', very long words.
+    models trained with the source.
 
     Example: albert tokenizer convert spiece.model --output tokenizer --accents keep
     """
@@ -194,8 +193,6 @@ class ConvertTokenizer:
     """Lower-case capitals, or keep them."""
     accents: Literal["drop", "keep"] | None = None
     """Drop or keep accents."""
-    preprocessing: Literal["transformers", "reference"] | None = None
-    """Which of the two to follow where they differ."""
     replace: bool = False
 
 
@@ -205,14 +202,12 @@ def convert(args: ConvertTokenizer) -> None:
         args.source,
         lower_case=None if args.case is None else args.case == "lower",
         keep_accents=None if args.accents is None else args.accents == "keep",
-        reference=None if args.preprocessing is None else args.preprocessing == "reference",
     )
     with new_directory(args.output, replace=args.replace) as directory:
         tokenizer.save(directory)
     settings = [
         "letters are lower-cased" if tokenizer.lower_case else "capitals stay",
         "accents stay" if tokenizer.keep_accents else "accents are dropped",
-        *(["the original code is followed, not transformers"] if tokenizer.reference else []),
     ]
     same = tokenizer.fingerprint == load_tokenizer(args.source).fingerprint
     fingerprint = f"its fingerprint is {'' if same else 'not '}that of the source"

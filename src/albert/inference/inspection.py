@@ -396,10 +396,9 @@ def tokenizer_report(directory: Path, expected: object = None) -> TokenizerRepor
     if not file.is_file():
         return None
     tokenizer = load_tokenizer(directory)
-    kind = type(tokenizer).__name__.removesuffix("Tokenizer").removeprefix("Reference")
     return TokenizerReport(
         file=file.name,
-        kind=f"{kind}, as the original code does" if tokenizer.reference else kind,
+        kind=type(tokenizer).__name__.removesuffix("Tokenizer"),
         pieces=tokenizer.vocab_size,
         lower_case=tokenizer.lower_case,
         keep_accents=tokenizer.keep_accents,

@@ -1,5 +1,7 @@
 """Files of earlier versions: former names, fields that came later, settings that were removed since."""
 
+import functools
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -35,6 +37,18 @@ FINGERPRINTS_ADDED = ("development set",)
 
 DIVERGENCE_FIELDS_REMOVED = ("log_losses", "log_norms")
 """Of skipped updates and rollbacks in a training state: what the detection of loss spikes remembered."""
+
+
+PREPROCESSING_KEY, REFERENCE_PREPROCESSING = "preprocessing", "reference"
+"""Key of `tokenizer_config.json` and its value for tokenizers that followed the original code, not transformers."""
+
+
+@functools.cache
+def note_reference_preprocessing(file: str) -> None:
+    """Print, once for each file, that a tokenizer no longer follows the original code."""
+    what = "the preprocessing of the original code was removed, text is read as transformers reads it"
+    where = "numbers before a comma, quotes and very long words get other ids than in training"
+    print(f"albert: note: {file}: {what}; {where}", file=sys.stderr)
 
 
 def without_neutral(kind: str, values: Mapping[str, Any]) -> dict[str, Any]:

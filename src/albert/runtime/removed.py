@@ -23,6 +23,9 @@ OPTIONS: dict[str, dict[str, str]] = {
     },
     "tables run": _COSTS,
     "tables show": _COSTS,
+    "tokenizer convert": {
+        "--preprocessing": "leave it out; text is read as transformers reads it",
+    },
     "pretrain": {
         "--spike-deviations": "leave it out; a loss or gradient that is not finite is handled by --on-divergence",
     },

@@ -26,7 +26,7 @@ from albert.runtime.errors import AlbertError, DamagedData, InvalidConfiguration
 from albert.runtime.files import write_bytes
 from albert.runtime.progress import Bar, progress
 from albert.runtime.random_streams import stream_key
-from albert.text.normalization import NormalizedText, align_characters, character_table, normalize
+from albert.text.normalization import normalize
 from albert.text.readers import split_bytes
 from albert.text.sentences import check_language, split_sentences
 from albert.text.tokenizer import (
@@ -283,7 +283,7 @@ class SentencePieceTokenizer(Tokenizer):
         return len(self._vocabulary)
 
     def _fingerprint(self) -> str:
-        return content_fingerprint(self._proto, self.lower_case, self.keep_accents, self.reference)
+        return content_fingerprint(self._proto, self.lower_case, self.keep_accents)
 
     def matches_fingerprint(self, fingerprint: str) -> bool:
         """Return whether a recorded fingerprint is that of this tokenizer.
@@ -291,8 +291,8 @@ class SentencePieceTokenizer(Tokenizer):
         Old corpora and models recorded a hash of the bytes of `spiece.model`. A tokenizer rebuilt from `tokenizer.json`
         has not got these bytes, so it matches all such hashes.
         """
-        if fingerprint.startswith(CONTENT_PREFIX) or self.reference:
-            return fingerprint == self.fingerprint
+        if fingerprint.startswith(CONTENT_PREFIX):
+            return super().matches_fingerprint(fingerprint)
         if list(self._proto.trainer_spec.input) == [REBUILT_FROM]:
             return True
         return fingerprint == byte_fingerprint(self.model, self.lower_case, self.keep_accents)
@@ -420,94 +420,3 @@ def train_on_documents(
     except RuntimeError as error:
         raise _training_error(settings.vocab_size, str(error), report) from error
     return SentencePieceTokenizer(output.getvalue(), settings.lower_case, settings.keep_accents)
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# The tokenizer of the reference's own code under Python 3, for comparison with its models and data.
-#
-# It differs from `SentencePieceTokenizer`, which follows transformers, in four ways. Pairs of quotes do not change. A
-# piece like "5000," is encoded again without its comma, and inside a word an additional "▁" precedes it (a comparison
-# of text with bytes, which removed it under Python 2). A sigma at the end of a word becomes a final sigma. A text is
-# encoded as a whole, not word by word, which breaks ties of scores in other ways.
-
-_KEPT = re.compile(r"[^\n]|(?<=[^\n ])\n")  # letters, and the first of several blanks, but none at the beginning
-
-
-class ReferenceSentencePieceTokenizer(SentencePieceTokenizer):
-    """The ids of the reference's `preprocess_text` and `encode_pieces`.
-
-    Args:
-        model: the serialised SentencePiece model with the original scores of all pieces.
-        keep_accents: keep accents; the reference always drops them.
-    """
-
-    reference = True
-    encode_joined = Tokenizer.encode_joined
-
-    def __init__(self, model: bytes, lower_case: bool = True, keep_accents: bool = False, source: str = MODEL_NAME):
-        super().__init__(model, lower_case, keep_accents, source)
-        self._proto = parse_model(model, source)
-        for entry in self._proto.pieces:
-            if is_digit_comma(entry.piece) and entry.score <= -DIGIT_COMMA_PENALTY:
-                why = f"has lost the scores of pieces such as {entry.piece!r}, which the reference uses"
-                raise DamagedData(source, why, "give the spiece.model of the release")
-        self.model = model
-        self._arguments = model, lower_case, keep_accents
-        self._original = sentencepiece.SentencePieceProcessor(model_proto=model)
-        self._characters = character_table(False, keep_accents, True)
-
-    def normalize(self, text: str) -> str:
-        return self._preprocess(text).text
-
-    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        return [ids for ids, _ in self.encode_batch_with_offsets(texts)]
-
-    def encode_batch_with_offsets(self, texts: Sequence[str]) -> list[Encoded]:
-        return [self._encode(text) for text in texts]
-
-    def _encode(self, text: str) -> Encoded:
-        normalized, starts, ends = self._preprocess(text)
-        encoded: Any = self._original.encode(normalized, return_type="offset_mapping")
-        ids: list[int] = []
-        spans: list[tuple[int, int]] = []
-        for number, piece, (start, end) in zip(encoded["ids"], encoded["pieces"], encoded["offsets"], strict=True):
-            while start < end and normalized[start].isspace():
-                start += 1
-            if is_digit_comma(piece):
-                self._encode_digit_comma(piece, start, end, ids, spans)
-            else:
-                ids.append(number)
-                spans.append((start, start if piece == BLANK else max(start, end)))
-        return ids, _to_text_offsets(spans, [*starts.tolist(), len(text)], ends.tolist())
-
-    def _encode_digit_comma(
-        self, piece: str, start: int, end: int, ids: list[int], spans: list[tuple[int, int]]
-    ) -> None:
-        """Append the pieces of "5000," without its comma, then the comma."""
-        number = piece[:-1].replace(BLANK, "")
-        encoded: Any = self._original.encode(number, return_type="offset_mapping")
-        ids += encoded["ids"]
-        same = len(number) == end - 1 - start
-        spans += [(start + a, start + b) if same else (start, end - 1) for a, b in encoded["offsets"]]
-        ids.append(self._original.piece_to_id(","))
-        spans.append((end - 1, end))
-
-    def _preprocess(self, text: str) -> NormalizedText:
-        """Return the input of SentencePiece with its alignment; blanks are collapsed before anything else."""
-        mapped = ["\n" if character.isspace() else self._characters[ord(character)] for character in text]
-        if self.lower_case:
-            mapped = [parts.replace("İ", "i\u0307") for parts in mapped]  # else lower-casing changes the length
-        aligned = align_characters(text, mapped, lambda index: unicodedata.category(text[index])[0] == "M")
-        kept = [match.start() for match in _KEPT.finditer(aligned.text)]
-        letters = "".join(aligned.text[index] for index in kept).replace("\n", " ").rstrip(" ")
-        kept = kept[: len(letters)]
-        return NormalizedText(letters.lower() if self.lower_case else letters, aligned.starts[kept], aligned.ends[kept])
-
-
-def _to_text_offsets(spans: list[tuple[int, int]], starts: list[int], ends: list[int]) -> list[tuple[int, int]]:
-    """Convert spans of normalised characters to spans of the original text."""
-    offsets: list[tuple[int, int]] = []
-    for start, end in spans:
-        last_end = offsets[-1][1] if offsets else 0
-        offsets.append((starts[start], ends[end - 1] if end > start else max(starts[start], last_end)))
-    return offsets

@@ -24,8 +24,6 @@ VOCABULARY_NAME = "vocab.txt"
 JSON_NAME = "tokenizer.json"
 CONFIG_NAME = "tokenizer_config.json"
 SPECIAL_TOKENS_NAME = "special_tokens_map.json"
-PREPROCESSING_KEY = "preprocessing"
-"""Key of `tokenizer_config.json`: "reference" for a tokenizer that follows the original code, not transformers."""
 SPECIAL_PIECES = ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]")
 MAXIMUM_LENGTH = 512
 BLANK = "▁"
@@ -37,7 +35,8 @@ class Tokenizer(ABC):
     """Converts text to ids and back, with the offsets of the pieces in the original text.
 
     Attributes:
-        reference: whether the ids are those of the original code where it differs from transformers.
+        former_fingerprint: what corpora and models recorded if the files ask for the preprocessing of the original
+            code, which earlier versions had; None otherwise.
     """
 
     pad_id: int
@@ -47,7 +46,7 @@ class Tokenizer(ABC):
     mask_id: int
     lower_case: bool
     keep_accents: bool
-    reference: bool = False
+    former_fingerprint: str | None = None
     _arguments: tuple[Any, ...]
     """Hashable arguments of the constructor, for pickling."""
 
@@ -74,7 +73,7 @@ class Tokenizer(ABC):
 
     def matches_fingerprint(self, fingerprint: str) -> bool:
         """Return whether a recorded fingerprint is that of this tokenizer."""
-        return fingerprint == self.fingerprint
+        return fingerprint in (self.fingerprint, self.former_fingerprint)
 
     @abstractmethod
     def normalize(self, text: str) -> str:
@@ -171,8 +170,7 @@ class Tokenizer(ABC):
             "model": model,
         }
         save_json(directory / JSON_NAME, content)
-        preprocessing = {PREPROCESSING_KEY: "reference"} if self.reference else {}
-        save_json(directory / CONFIG_NAME, {**config, **special_tokens, **preprocessing})
+        save_json(directory / CONFIG_NAME, {**config, **special_tokens})
         save_json(directory / SPECIAL_TOKENS_NAME, special_tokens)
 
 
@@ -218,6 +216,9 @@ def content_fingerprint(proto: Any, lower_case: bool, keep_accents: bool, refere
     """Return a prefix and the SHA-256 of pieces, scores, types and normalisation of a SentencePiece `ModelProto`.
 
     Other fields, such as the training data, change no id and are not hashed.
+
+    Args:
+        reference: for the preprocessing of the original code, which earlier versions had.
     """
     normalizer, trainer = proto.normalizer_spec, proto.trainer_spec
     settings = {
@@ -238,9 +239,14 @@ def content_fingerprint(proto: Any, lower_case: bool, keep_accents: bool, refere
     return CONTENT_PREFIX + digest.hexdigest()
 
 
-def wordpiece_fingerprint(vocabulary: Sequence[str], settings: Mapping[str, bool]) -> str:
-    """Return a prefix and the SHA-256 of the pieces, in the order of ids, and of the normalisation."""
-    digest = hashlib.sha256(json.dumps({"wordpiece": dict(settings)}, sort_keys=True).encode("ascii"))
+def wordpiece_fingerprint(vocabulary: Sequence[str], settings: Mapping[str, bool], reference: bool = False) -> str:
+    """Return a prefix and the SHA-256 of the pieces, in the order of ids, and of the normalisation.
+
+    Args:
+        reference: for the preprocessing of the original code, which earlier versions had.
+    """
+    hashed = {"wordpiece": {**settings, "reference": reference}}
+    digest = hashlib.sha256(json.dumps(hashed, sort_keys=True).encode("ascii"))
     for piece in vocabulary:
         digest.update(piece.encode("utf-8") + b"\0")
     return CONTENT_PREFIX + digest.hexdigest()

@@ -3,30 +3,33 @@
 import base64
 import binascii
 import os
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from albert.runtime.environment import shipped_model
 from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput
 from albert.runtime.json_files import read_json_object
+from albert.runtime.legacy import PREPROCESSING_KEY, REFERENCE_PREPROCESSING, note_reference_preprocessing
 from albert.runtime.manifest import read_input, verify_files
 from albert.text.sentencepiece import (
-    ReferenceSentencePieceTokenizer,
     SentencePieceTokenizer,
     build_model,
     is_choosable_digit_comma,
+    parse_model,
     require_special_pieces,
 )
 from albert.text.tokenizer import (
     CONFIG_NAME,
     JSON_NAME,
     MODEL_NAME,
-    PREPROCESSING_KEY,
     SPECIAL_PIECES,
     VOCABULARY_NAME,
     Tokenizer,
+    content_fingerprint,
     read_flag,
     refuse_added_tokens,
+    wordpiece_fingerprint,
 )
 from albert.text.wordpiece import (
     BERT_CLASSES,
@@ -113,9 +116,7 @@ def _character_map(file: Path, normalizer: object) -> bytes:
     return b""
 
 
-def load_tokenizer(
-    path: Path, *, lower_case: bool | None = None, keep_accents: bool | None = None, reference: bool | None = None
-) -> Tokenizer:
+def load_tokenizer(path: Path, *, lower_case: bool | None = None, keep_accents: bool | None = None) -> Tokenizer:
     """Open `spiece.model`, `vocab.txt` or `tokenizer.json`, or a directory that holds one of them.
 
     Of several files, the first in this order is opened; but `vocab.txt` comes before `spiece.model` if
@@ -127,7 +128,6 @@ def load_tokenizer(
         lower_case: lower-case letters; None: as in the files, else yes.
         keep_accents: keep accents; None: as in the files, else no for SentencePiece, and for WordPiece only if capitals
             are kept.
-        reference: use the ids of the original code where it differs from transformers; None: as in the files, else no.
 
     Raises:
         MissingInput: no such file.
@@ -144,12 +144,13 @@ def load_tokenizer(
         config["do_lower_case"] = lower_case
     if keep_accents is not None:
         config |= {"keep_accents": keep_accents, "strip_accents": not keep_accents}
-    if reference is None:
-        preprocessing = config.get(PREPROCESSING_KEY, "transformers")
-        if preprocessing not in ("transformers", "reference"):
-            why = f'is {preprocessing!r}, "transformers" or "reference" is expected'
-            raise InvalidConfiguration(f"{config_file}: {PREPROCESSING_KEY}", why)
-        reference = preprocessing == "reference"
+    preprocessing = config.get(PREPROCESSING_KEY, "transformers")
+    if preprocessing not in ("transformers", REFERENCE_PREPROCESSING):
+        why = f"is {preprocessing!r}, this version has no other than that of transformers"
+        raise InvalidConfiguration(f"{config_file}: {PREPROCESSING_KEY}", why, "leave it out")
+    is_reference = preprocessing == REFERENCE_PREPROCESSING
+    if is_reference:
+        note_reference_preprocessing(str(config_file))
     pieces: list[str] | None = None
     content: dict[str, Any] = {}
     if file.suffix == ".txt":
@@ -162,13 +163,19 @@ def load_tokenizer(
         if kind == "WordPiece" and isinstance(described.get("vocab"), dict):
             pieces = vocabulary_from_json(file, content)
     if pieces is not None:
-        normalization = read_normalization(file, config, content.get("normalizer"), reference)
-        return WordPieceTokenizer(pieces, normalization, str(file))
+        normalization = read_normalization(file, config, content.get("normalizer"))
+        tokenizer = WordPieceTokenizer(pieces, normalization, str(file))
+        if is_reference:
+            tokenizer.former_fingerprint = wordpiece_fingerprint(pieces, asdict(normalization), reference=True)
+        return tokenizer
     model = model_from_tokenizer_json(file, config) if file.suffix == ".json" else _read_model(file)
     lower = read_flag(config, "do_lower_case", True, config_file)
     accents = read_flag(config, "keep_accents", False, config_file)
-    kind = ReferenceSentencePieceTokenizer if reference else SentencePieceTokenizer
-    return kind(model, lower, accents, str(file))
+    tokenizer = SentencePieceTokenizer(model, lower, accents, str(file))
+    if is_reference:
+        proto = parse_model(model, str(file))
+        tokenizer.former_fingerprint = content_fingerprint(proto, lower, accents, reference=True)
+    return tokenizer
 
 
 def _read_model(file: Path) -> bytes:

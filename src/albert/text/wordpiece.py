@@ -89,9 +89,6 @@ _IDEOGRAPHS = (
     (0x2B920, 0x2CEAF),
     (0x2F800, 0x2FA1F),
 )
-_REFERENCE_IDEOGRAPHS = (0x2B820, 0x2B91F)
-_LETTER = r"(?:\S|[\x0b\x0c\x1c-\x1f\x85])"  # the control characters are removed, and separate no words
-_WORD_WITH_SIGMA = re.compile(f"{_LETTER}*Σ{_LETTER}*")
 
 
 @dataclass(frozen=True)
@@ -100,19 +97,16 @@ class WordPieceNormalization:
 
     Attributes:
         space_ideographs: whether each ideograph is a word.
-        reference: follow BERT's own code, not transformers: keep characters for private use, make a sigma at the end of
-            a word a final sigma, and make 256 rare ideographs (2B820 to 2B91F) words too.
     """
 
     lower_case: bool = True
     keep_accents: bool = False
     space_ideographs: bool = True
-    reference: bool = False
 
 
 def basic_words(text: str, normalization: WordPieceNormalization) -> list[str]:
     """Return the words of a text; each ideograph and each punctuation mark is a word."""
-    return _with_final_sigmas(text, normalization).translate(_character_table(normalization)).split()
+    return text.translate(_character_table(normalization)).split()
 
 
 def words_with_alignment(text: str, normalization: WordPieceNormalization) -> NormalizedText:
@@ -121,30 +115,13 @@ def words_with_alignment(text: str, normalization: WordPieceNormalization) -> No
     Dropped accents belong to their letter.
     """
     table = _character_table(normalization)
-    mapped = [table[ord(character)] for character in _with_final_sigmas(text, normalization)]
+    mapped = [table[ord(character)] for character in text]
     return align_characters(text, mapped, lambda index: unicodedata.category(text[index])[0] == "M")
 
 
-def _with_final_sigmas(text: str, normalization: WordPieceNormalization) -> str:
-    """Write each sigma at the end of a word as `str.lower` does, if the reference is followed."""
-
-    def replace(match: re.Match[str]) -> str:
-        word = match.group()
-        kept = [index for index, character in enumerate(word) if not _is_removed(character, reference=True)]
-        # "İ" would become two letters
-        lowered = "".join(word[index] for index in kept).replace("İ", "I").lower()
-        final = {index for index, letter in zip(kept, lowered, strict=True) if letter == "ς"}
-        return "".join("ς" if index in final else character for index, character in enumerate(word))
-
-    if normalization.reference and normalization.lower_case and "Σ" in text:
-        return _WORD_WITH_SIGMA.sub(replace, text)
-    return text
-
-
-def _is_removed(character: str, reference: bool) -> bool:
-    """Return whether a character is removed: control and format characters, lone surrogates, U+FFFD."""
-    category = unicodedata.category(character)
-    return character == "\ufffd" or category in ("Cc", "Cf", "Cs") or (category == "Co" and not reference)
+def _is_removed(character: str) -> bool:
+    """Return whether a character is removed: control, format and private characters, lone surrogates, U+FFFD."""
+    return character == "\ufffd" or unicodedata.category(character) in ("Cc", "Cf", "Cs", "Co")
 
 
 def _is_punctuation(character: str) -> bool:
@@ -152,9 +129,8 @@ def _is_punctuation(character: str) -> bool:
     return not character.isalnum() if "!" <= character <= "~" else unicodedata.category(character)[0] == "P"
 
 
-def _is_ideograph(code: int, reference: bool) -> bool:
-    ranges = (*_IDEOGRAPHS, _REFERENCE_IDEOGRAPHS) if reference else _IDEOGRAPHS
-    return any(first <= code <= last for first, last in ranges)
+def _is_ideograph(code: int) -> bool:
+    return any(first <= code <= last for first, last in _IDEOGRAPHS)
 
 
 @cache
@@ -164,7 +140,7 @@ def _character_table(normalization: WordPieceNormalization) -> CharacterTable:
     def normalized(character: str) -> str:
         if character in "\t\n\r" or unicodedata.category(character)[0] == "Z":
             return " "
-        if _is_removed(character, normalization.reference):
+        if _is_removed(character):
             return ""
         parts = character
         if not normalization.keep_accents:
@@ -173,7 +149,7 @@ def _character_table(normalization: WordPieceNormalization) -> CharacterTable:
         if normalization.lower_case:
             parts = "".join(part.lower() for part in parts)
         parts = "".join(f" {part} " if _is_punctuation(part) else part for part in parts)
-        is_word = normalization.space_ideographs and _is_ideograph(ord(character), normalization.reference)
+        is_word = normalization.space_ideographs and _is_ideograph(ord(character))
         return f" {parts} " if is_word else parts
 
     return CharacterTable(normalized)
@@ -223,9 +199,6 @@ _NO_BLANK_BEFORE = (".", "?", "!", ",")
 class WordPieceTokenizer(Tokenizer):
     """A WordPiece vocabulary and BERT's normalisation, with the ids of transformers' `BertTokenizer`.
 
-    In reference mode the ids are those of BERT's own code, which divides words of 101 to 200 characters too, and
-    normalises some rare characters in another way (see `WordPieceNormalization`).
-
     Args:
         vocabulary: the pieces in the order of their ids. Special pieces are found by their names.
     """
@@ -241,13 +214,11 @@ class WordPieceTokenizer(Tokenizer):
         self.normalization = normalization or WordPieceNormalization()
         self._arguments = self.vocabulary, self.normalization
         self.lower_case, self.keep_accents = self.normalization.lower_case, self.normalization.keep_accents
-        self.reference = self.normalization.reference
         self._ids = {piece: number for number, piece in enumerate(vocabulary)}
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = (
             self._ids[piece] for piece in (PAD, UNKNOWN, CLS, SEP, MASK)
         )
-        longest = LONGEST_WORD_OF_THE_REFERENCE if self.reference else LONGEST_WORD
-        self._pieces = WordPieces(self._ids, self.unk_id, longest)
+        self._pieces = WordPieces(self._ids, self.unk_id, LONGEST_WORD)
 
     @property
     def vocab_size(self) -> int:
@@ -360,9 +331,7 @@ def vocabulary_from_json(file: Path, content: dict[str, Any]) -> list[str]:
     return pieces
 
 
-def read_normalization(
-    file: Path, config: dict[str, Any], normalizer: object, reference: bool
-) -> WordPieceNormalization:
+def read_normalization(file: Path, config: dict[str, Any], normalizer: object) -> WordPieceNormalization:
     """Return the normalisation that the files of a tokenizer describe.
 
     As in transformers, the defaults are in `tokenizer.json` only if `tokenizer_config.json` names no class of BERT.
@@ -381,4 +350,4 @@ def read_normalization(
         read_flag(config, name, default, path, name == "strip_accents") for name, default in defaults.items()
     )
     strip_accents = lower_case if strip_accents is None else strip_accents
-    return WordPieceNormalization(lower_case, not strip_accents, space_ideographs, reference)
+    return WordPieceNormalization(lower_case, not strip_accents, space_ideographs)

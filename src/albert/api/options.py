@@ -18,6 +18,7 @@ from albert.tasks.table_task import Kind, OptionLabels, RecipeChanges, TableTask
 from albert.tasks.task import PairEncoding, SpanHeadKind, ThresholdFrom
 from albert.text.executors import SHARD_BYTES, Duplicates, Engine, SlurmSettings
 from albert.text.readers import BadUtf8, DocumentBoundary, Reading
+from albert.text.wrapping import Wrapped
 
 # --------------------------------------------------------------------------------------------------------------------
 # The options of every command that reads a corpus.
@@ -36,6 +37,9 @@ class CorpusOptions:
     """What a document is in a .txt file: the whole file, a block between blank lines, or every line."""
     sentences_as_lines: bool = False
     """Every line is one sentence; no other boundaries are looked for."""
+    wrapped: Wrapped = "auto"
+    """Whether the line breaks of a document are only a margin, as in most Project Gutenberg files: auto recognises it
+    and joins the lines of such documents, yes joins them in all documents, no takes every line for a paragraph."""
     language: str = "en"
     """Language of the sentence splitter (ISO 639 code)."""
     bad_utf8: BadUtf8 = Reading.bad_utf8

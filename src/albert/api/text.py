@@ -72,6 +72,7 @@ def run_train_tokenizer(options: TrainTokenizer, on_accents: Callable[[int], Non
             on_accents(accents_per_million(documents))
         tokenizer = train_on_documents(documents, settings, used)
         tokenizer.save(directory)
+    read.lines = used.lines
     seconds = time.monotonic() - begin
     return TokenizerResult(output=options.output, tokenizer=tokenizer, read=read, used=used, seconds=seconds)
 
@@ -93,6 +94,9 @@ class PrepareResult(Shown):
 
     def rows(self) -> list[tuple[str, ...]]:
         return preparation_rows(self.report)
+
+    def remarks(self) -> list[str]:
+        return self.report.remarks() if self.report is not None else []
 
 
 def preparation_rows(report: PreparationReport) -> list[tuple[str, ...]]:

@@ -36,6 +36,7 @@ from albert.text.readers import Advance, CorpusFile, CorpusReport, Reading, utf8
 from albert.text.sentences import split_sentences
 from albert.text.shards import DOCUMENTS_NAME, SENTENCES_NAME, SPLITS, TOKENS_NAME, SplitCounts, save_arrays, token_type
 from albert.text.tokenizer import Tokenizer
+from albert.text.wrapping import LineCounts, Wrapped
 
 # --------------------------------------------------------------------------------------------------------------------
 # Units of work are runs of whole files, which depend only on the names and sizes of the files. A shard never holds
@@ -78,6 +79,7 @@ class PreparationSettings(Reading):
         seed: of the choice of held-out documents.
         language: of the sentence splitter.
         as_lines: whether every line is a sentence.
+        wrapped: whether line breaks are only a margin (see `albert.text.wrapping`).
         duplicates: which duplicates are dropped (see `albert.text.duplicates`).
         shard_bytes: text of one shard; a document is never divided.
         unit_bytes: files on disk of one unit of work; a file is never divided.
@@ -88,6 +90,7 @@ class PreparationSettings(Reading):
     seed: int = 0
     language: str = "en"
     as_lines: bool = False
+    wrapped: Wrapped = "auto"
     duplicates: Duplicates = "keep"
     shard_bytes: int = SHARD_BYTES
     unit_bytes: int = UNIT_BYTES
@@ -273,6 +276,7 @@ class ShardResult:
     within_share: int = 0
     lowest_key: int = KEY_RANGE
     highest_key: int = -1
+    lines: LineCounts = field(default_factory=LineCounts)
 
 
 def held_out_key(text: str, seed: int) -> int:
@@ -300,7 +304,7 @@ def encode_shard(batch: Batch, divided: bool = False) -> ShardResult:
     documents: dict[str, list[tuple[np.ndarray, np.ndarray, int]]] = {split: [] for split in SPLITS}
     for encoded in batch.texts:
         text, size = encoded.decode("utf-8"), len(encoded)
-        sentences = split_sentences(text, settings.language, settings.as_lines)
+        sentences = split_sentences(text, settings.language, settings.as_lines, settings.wrapped, result.lines)
         tokens, lengths = tokenizer.encode_joined(sentences)
         filled = lengths[lengths > 0]
         result.sentences_dropped += len(lengths) - len(filled)

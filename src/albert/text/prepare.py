@@ -52,6 +52,7 @@ from albert.text.shards import (
     token_type,
 )
 from albert.text.tokenizer import Tokenizer
+from albert.text.wrapping import LineCounts
 
 NO_TOKENS = "no tokens"
 Fallback = Literal["", "document", "sentences"]
@@ -220,8 +221,9 @@ def _report(results: Sequence[UnitResult], duplicates: Sequence[CorpusReport]) -
     shards = [shard for result in results for shard in result.shards]
     documents, size = sum(shard.documents_dropped for shard in shards), sum(shard.bytes_dropped for shard in shards)
     empty = CorpusReport.dropped_later(NO_TOKENS, documents, size)
+    lines = CorpusReport(lines=sum_counts([LineCounts(), *(shard.lines for shard in shards)]))
     return PreparationReport(
-        **vars(sum_counts([empty, *(result.read for result in results), *duplicates])),
+        **vars(sum_counts([empty, *(result.read for result in results), *duplicates, lines])),
         sentences_dropped=sum(shard.sentences_dropped for shard in shards),
         splits=sum_counts([{split: SplitCounts() for split in SPLITS}, *(shard.splits for shard in shards)]),
     )

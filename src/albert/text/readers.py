@@ -26,6 +26,7 @@ from albert.runtime.json_files import unique_keys
 from albert.runtime.manifest import PIPE_REMEDY, open_input, refuse_special_file
 from albert.text.normalization import REPLACEMENT_CHARACTER
 from albert.text.sentences import replace_surrogates
+from albert.text.wrapping import LineCounts
 
 Kind = str
 """The name of a format: "text", "JSON lines", "CSV", "TSV", "Parquet" and so on."""
@@ -131,6 +132,7 @@ class CorpusReport:
     cuts: int = 0
     noted: Counter[str] = field(default_factory=Counter)
     sources: tuple[SourceCounts, ...] = ()
+    lines: LineCounts = field(default_factory=LineCounts)
 
     @property
     def documents_in(self) -> int:
@@ -172,7 +174,8 @@ class CorpusReport:
         ):
             if count:
                 lines.append(f"{count:,} {what}")
-        return lines + [f"{count:,} {what}" for what, count in self.noted.items()]
+        lines += [f"{count:,} {what}" for what, count in self.noted.items()]
+        return lines + self.lines.remarks()
 
 
 def sum_counts(counts: Sequence[Any]) -> Any:

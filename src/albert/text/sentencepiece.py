@@ -11,7 +11,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -42,6 +42,7 @@ from albert.text.tokenizer import (
     content_fingerprint,
 )
 from albert.text.word_cache import WordIds, WordSpans, encode_joined, encode_texts_with_offsets
+from albert.text.wrapping import LineCounts, Wrapped
 
 # --------------------------------------------------------------------------------------------------------------------
 # Training, with the settings of the released English vocabulary (reference README): unigram; <pad> 0, <unk> 1, no
@@ -75,6 +76,7 @@ class VocabularySettings:
     seed: int = 0
     language: str = "en"
     as_lines: bool = False
+    wrapped: Wrapped = "auto"
 
     def __post_init__(self) -> None:
         for name in ("vocab_size", "maximum_bytes"):
@@ -96,6 +98,7 @@ class TrainingReport:
     bytes_used: int = 0
     sentences: int = 0
     sentences_cut: int = 0
+    lines: LineCounts = field(default_factory=LineCounts)
 
 
 def sample_documents(texts: Iterable[str], settings: VocabularySettings, report: TrainingReport) -> list[str]:
@@ -139,7 +142,8 @@ def _sentences(
     documents: Sequence[str], settings: VocabularySettings, report: TrainingReport, bar: Bar
 ) -> Iterator[str]:
     for document in documents:
-        for sentence in split_sentences(_RESERVED.sub(" ", document), settings.language, settings.as_lines):
+        text = _RESERVED.sub(" ", document)
+        for sentence in split_sentences(text, settings.language, settings.as_lines, settings.wrapped, report.lines):
             normalized = normalize(sentence, settings.lower_case, settings.keep_accents)
             parts = list(split_bytes(io.BytesIO(normalized.encode("utf-8")).read, LONGEST_SENTENCE))
             parts = [part for each in parts if (part := each.decode("utf-8").strip())]

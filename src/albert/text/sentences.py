@@ -10,63 +10,21 @@ from sentencex import segment  # pyright: ignore[reportAttributeAccessIssue]  # 
 
 from albert.runtime.errors import InvalidConfiguration
 from albert.text.normalization import REPLACEMENT_CHARACTER
+from albert.text.wrapping import LineCounts, Wrapped, join_wrapped_lines
 
 _RARE_LINE_BREAKS = "\r\v\f\x85\u2028\u2029"
 _LINE_BREAK = re.compile(f"\r\n|[\n{_RARE_LINE_BREAKS}]")
-_ENDS_A_SENTENCE = re.compile(r"[.!?:;…。！？：；؟۔।։][\"'”’)\]」』）》]*$")
-_WITHOUT_SPACES = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u9fff\uf900-\ufaff\uff00-\uffef]")
-"""Letters of scripts without spaces between words: Thai, Lao, Burmese, Khmer, Chinese, Japanese."""
-WIDEST_WRAPPING = 120
-FEWEST_WRAPPED_LINES = 3
-WRAPPED_SHARE = 0.8
 
 
-def split_paragraphs(text: str) -> list[str]:
+def split_paragraphs(text: str, wrapped: Wrapped = "auto", counts: LineCounts | None = None) -> list[str]:
     """Return the paragraphs of a document, stripped, without empty ones.
 
     A blank line ends a paragraph. A single line break does too, unless the document is hard-wrapped (see
-    `is_hard_wrapped`): then the lines between blank lines are joined, by blanks where the script has them.
+    `albert.text.wrapping`): then lines are joined, by blanks where the script has them.
     """
     rare = any(character in text for character in _RARE_LINE_BREAKS)
     lines = _LINE_BREAK.split(text) if rare else text.split("\n")
-    lines = [line.strip() for line in lines]
-    if not is_hard_wrapped(lines):
-        return [line for line in lines if line]
-    blocks: list[list[str]] = [[]]
-    for line in lines:
-        if line:
-            blocks[-1].append(line)
-        elif blocks[-1]:
-            blocks.append([])
-    return [_WRAP.sub(_joint, "\n".join(block)) for block in blocks if block]
-
-
-_WRAP = re.compile(r"(?<=(.))\n(?=(.))")
-
-
-def _joint(wrap: re.Match[str]) -> str:
-    return "" if _WITHOUT_SPACES.match(wrap[1]) and _WITHOUT_SPACES.match(wrap[2]) else " "
-
-
-def is_hard_wrapped(lines: list[str]) -> bool:
-    """Return whether the line breaks of a document only keep its lines within a width.
-
-    In a wrapped paragraph every line but the last is full: the first word of the next line (the first letter, in a
-    script without spaces) would make it longer than the longest line. A document is hard-wrapped if no line has more
-    than 120 characters, four fifths of its inner lines (at least three) are full, and at most half of them end a
-    sentence. Verses, lists, and one sentence or paragraph per line fail one of these conditions.
-    """
-    width = max(map(len, lines), default=0)
-    if not 20 <= width <= WIDEST_WRAPPING:
-        return False
-    inner = full = ended = 0
-    for line, following in pairwise(lines):
-        if line and following:
-            inner += 1
-            first = 1 if _WITHOUT_SPACES.match(following) else 1 + len(following.split(maxsplit=1)[0])
-            full += len(line) + first > width
-            ended += _ENDS_A_SENTENCE.search(line) is not None
-    return inner >= FEWEST_WRAPPED_LINES and full >= WRAPPED_SHARE * inner and ended <= inner / 2
+    return join_wrapped_lines(lines, wrapped, counts)
 
 
 WINDOW = 1 << 16
@@ -95,7 +53,13 @@ _END_OF_CLAUSE = re.compile(r"[;:,]\s+|[—–،؛、，；：]\s*")
 _BLANKS = re.compile(r"\s+")
 
 
-def split_sentences(text: str, language: str = "en", as_lines: bool = False) -> list[str]:
+def split_sentences(
+    text: str,
+    language: str = "en",
+    as_lines: bool = False,
+    wrapped: Wrapped = "auto",
+    counts: LineCounts | None = None,
+) -> list[str]:
     """Return the sentences of a document in order, stripped, without empty ones.
 
     No sentence crosses a paragraph. Lone surrogates become U+FFFD. A sentence of more than 1,000 bytes is divided (see
@@ -105,6 +69,8 @@ def split_sentences(text: str, language: str = "en", as_lines: bool = False) -> 
         language: ISO 639 code, also with a region ("de-AT"); it selects abbreviations and punctuation.
             Languages that sentencex does not know are split by the punctuation of all scripts.
         as_lines: return the lines instead.
+        wrapped: whether line breaks are only a margin (see `albert.text.wrapping`).
+        counts: what the line breaks were taken for is added here.
     """
     if not text.isascii():
         text = replace_surrogates(text)
@@ -113,7 +79,7 @@ def split_sentences(text: str, language: str = "en", as_lines: bool = False) -> 
     language = _REGION.sub("", language).replace("_", "-")  # sentencex takes English for "de-AT" and "de_at"
     return [
         part
-        for paragraph in split_paragraphs(text)
+        for paragraph in split_paragraphs(text, wrapped, counts)
         for piece in _segments(paragraph, language)
         if (sentence := piece.strip())
         for part in divide_sentence(sentence)

@@ -20,6 +20,7 @@ from albert.runtime.manifest import FileSum, file_hash, open_input, verify_direc
 from albert.text.readers import SourceCounts
 from albert.text.tokenizer import Tokenizer
 from albert.text.tokenizer_loading import load_tokenizer
+from albert.text.wrapping import LineCounts
 
 SPLITS = ("train", "held_out")
 TOKENS_NAME, SENTENCES_NAME, DOCUMENTS_NAME = "{}.tokens.bin", "{}.sentences.npy", "{}.documents.npy"
@@ -95,6 +96,7 @@ class CorpusDescription:
     versions: dict[str, str]
     noted: dict[str, int] = field(default_factory=dict)
     also_held_out: tuple[int, ...] = ()
+    lines: LineCounts = field(default_factory=LineCounts)
 
 
 def read_description(directory: Path) -> CorpusDescription:

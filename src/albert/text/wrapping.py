@@ -136,7 +136,7 @@ def join_wrapped_lines(lines: Sequence[str], wrapped: Wrapped, counts: LineCount
     """
     if wrapped == "no":
         return [line for line in map(str.strip, lines) if line]
-    lines = [line.expandtabs().rstrip() for line in lines]
+    lines = [line.rstrip() for line in lines]
     if not _may_be_wrapped(lines) and wrapped == "auto":
         if counts is not None and any(lines[at] and lines[at + 1] for at in range(len(lines) - 1)):
             counts.documents += 1
@@ -179,7 +179,6 @@ def _is_double_spaced(lines: Sequence[str]) -> bool:
 def _breaks(lines: Sequence[str], measure: Callable[[str], int]) -> dict[int, _Break]:
     """Return the line breaks between two lines that are not blank, by the number of the line before."""
     breaks: dict[int, _Break] = {}
-    lengths = [measure(line) for line in lines]
     for at in range(len(lines) - 1):
         line = lines[at]
         following = lines[at + 1].lstrip()
@@ -188,12 +187,12 @@ def _breaks(lines: Sequence[str], measure: Callable[[str], int]) -> dict[int, _B
         first = _FIRST_WORD.match(following)
         word = first.group() if first else following[:1]
         without_blank = _LETTER_WITHOUT_SPACES.match(word) or _LETTER_WITHOUT_SPACES.match(line[-1])
-        length = lengths[at]
         hanging = len(line) - len(line.rstrip(_HANGING))
-        after = length + measure(word) + (0 if without_blank else 1)
-        indented = len(lines[at + 1]) - len(following)
-        deeper = indented > len(line) - len(line.lstrip())
-        breaks[at] = _Break(length - hanging, after, not ends_sentence(line), _case(following), deeper)
+        indented = line.expandtabs()  # a tab may be one column, as in `textwrap`, or up to eight
+        after = measure(indented) + measure(word) + (0 if without_blank else 1)
+        next_indented = lines[at + 1].expandtabs()
+        deeper = len(next_indented) - len(next_indented.lstrip()) > len(indented) - len(indented.lstrip())
+        breaks[at] = _Break(measure(line) - hanging, after, not ends_sentence(line), _case(following), deeper)
     return breaks
 
 

@@ -114,9 +114,9 @@ LIMITS = Limits()
 class Serve(OpenedModel):
     """Serve a model over HTTP, with a page to try it in the browser.
 
-    Requests of all clients are computed in common batches. Memory, queue and time are bounded; requests beyond the
-    bounds are refused with a status that explains why. After SIGTERM the server answers what it has accepted, then
-    ends. Addresses: / the page, /docs the API, /healthz, /readyz, /metrics.
+    Requests of all clients are computed in common batches. Size of requests, queue and time are bounded; requests
+    beyond the bounds are refused with a status that explains why. After SIGTERM the server answers what it has
+    accepted, then ends. Addresses: / the page, /docs the API, /healthz, /readyz, /metrics.
 
     Example: albert serve run/model --port 8000
     """

@@ -11,6 +11,8 @@ COMMANDS: dict[str, str] = {
 }
 """Command, also a part of a group -> what to do instead."""
 
+_PROXY = "set it in the reverse proxy before the server, see docs/deploying.md"
+
 _COSTS = dict.fromkeys(
     ("--price-per-hour", "--watts", "--overhead", "--co2-pounds-per-kwh"),
     "albert tables show cost has the hours of your runs: multiply them by your price and power",
@@ -20,6 +22,10 @@ OPTIONS: dict[str, dict[str, str]] = {
     "prepare": {
         "--append": "prepare the new text as a corpus of its own, and name both in albert pretrain --data OLD NEW",
         "--plan": "prepare a part of the text first; its report has the time and the sizes",
+    },
+    "serve": {
+        **dict.fromkeys(("--header-bytes", "--header-seconds", "--body-seconds", "--connections"), _PROXY),
+        **dict.fromkeys(("--candidates", "--batch-tokens", "--layer-tokens"), "leave it out: its default is used"),
     },
     "tables run": _COSTS,
     "tables show": _COSTS,

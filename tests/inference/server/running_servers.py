@@ -14,7 +14,7 @@ from typing import Any
 from albert.inference.predictor import Predictor
 from albert.inference.server.batching import Service
 from albert.inference.server.limits import LOOPBACK, Hosts, Limits
-from albert.inference.server.serving import DrainingServer, listen
+from albert.inference.server.serving import ModelServer, listen
 
 
 @dataclass
@@ -34,8 +34,9 @@ class Reply:
 class Running:
     """A server that runs in a thread."""
 
-    server: DrainingServer
+    server: ModelServer
     port: int
+    thread: threading.Thread
 
     @property
     def service(self) -> Service:
@@ -85,12 +86,12 @@ def wait_until(condition: Callable[[], object], seconds: float = 60.0) -> None:
 def running(
     open_predictor: Callable[[], Predictor], drain_seconds: float = 5.0, hosts: Hosts = LOOPBACK, **limits: Any
 ) -> Iterator[Running]:
-    server = DrainingServer(Service(Limits(**limits), hosts), open_predictor, drain_seconds, lambda predictor: None)
+    server = ModelServer(Service(Limits(**limits), hosts), open_predictor, drain_seconds, lambda predictor: None)
     listening = listen("127.0.0.1", 0)
     thread = threading.Thread(target=server.run, args=([listening],))
     thread.start()
     try:
-        yield Running(server, listening.getsockname()[1])
+        yield Running(server, listening.getsockname()[1], thread)
     finally:
         server.should_exit = True
         thread.join(20)

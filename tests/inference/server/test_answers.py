@@ -78,12 +78,12 @@ def test_layers_end_in_the_result(classifier, predictors, serve):
     expected = predictor.fill_mask("the [MASK] saw a ship", 1)[0]["score"]
     assert mask["layers"][-1][0]["score"] == pytest.approx(expected, abs=1e-5)
     assert len(mask["layers"]) == 1 + len(result["distance"]) == 3
-    server = serve(classifier, layer_tokens=16)
+    server = serve(classifier)
     (result,) = server.post("/layers", {"text": "a storm"}).json["results"]
     scores = dict(zip(result["labels"], result["label_scores"][-1], strict=True))
     assert scores == pytest.approx(scores_of(classifier.classify("a storm")), abs=1e-5) and result["masks"] == []
     (result,) = server.post("/layers", {"text": "the ship " * 50}).json["results"]
-    assert len(result["tokens"]) == 16 and result["tokens_cut"] > 50
+    assert len(result["tokens"]) == 64 and result["tokens_cut"] > 50
 
 
 def test_layers_of_a_model_that_reads_the_texts_of_a_pair_separately(opened, serve):

@@ -11,9 +11,9 @@ def compute(backlog: Backlog, tokens: int, seconds: float) -> None:
     backlog.record(tokens, seconds)
 
 
-def after_a_batch(**limits: float) -> Backlog:
+def after_a_batch(batch_tokens: int = 8192, **limits: float) -> Backlog:
     """A backlog whose speed is known from a batch of 500 tokens."""
-    backlog = Backlog(Limits(**limits))
+    backlog = Backlog(Limits(**limits), batch_tokens)
     compute(backlog, 500, 500 * SECONDS_PER_TOKEN)
     return backlog
 
@@ -51,9 +51,9 @@ def test_only_texts_count_before_the_speed_is_known():
 
 
 def test_batches_of_a_slow_model_have_fewer_tokens():
-    assert after_a_batch(batch_tokens=8192).batch_tokens == 100
+    assert after_a_batch().batch_tokens == 100
     assert after_a_batch(batch_tokens=50).batch_tokens == 50
-    assert Backlog(Limits(batch_tokens=8192)).batch_tokens == FIRST_TOKENS
+    assert Backlog(Limits()).batch_tokens == FIRST_TOKENS
 
 
 def test_short_texts_hardly_change_the_speed():

@@ -11,6 +11,7 @@ from tests.inference.server.running_servers import wait_until
 from albert.inference.abilities import Settings
 from albert.inference.engine import BETWEEN_BATCHES
 from albert.inference.server.batching import (
+    BATCH_TOKENS,
     MAX_FAILURES,
     MEMORY_PARTS,
     Batcher,
@@ -44,13 +45,13 @@ class Arithmetic:
         return [number for _, numbers in self.batches[1:] for number in numbers]
 
 
-def with_batcher(make_compute=Arithmetic, busy=True, **limits):
+def with_batcher(make_compute=Arithmetic, busy=True, batch_tokens=BATCH_TOKENS, **limits):
     """Run a test with a batcher; if `busy`, a first text is being computed, so that others wait in the queue."""
 
     def decorate(test):
         async def main():
             compute = make_compute()
-            batcher = Batcher(compute, Limits(**limits), Metrics(), lambda: 0.0)
+            batcher = Batcher(compute, Limits(**limits), Metrics(), lambda: 0.0, batch_tokens)
             try:
                 if busy:
                     batcher.submit(SQUARE, inputs(0))

@@ -27,6 +27,7 @@ from albert.runtime.errors import UsageError
 # Admission control: the queue is limited in texts (memory) and in estimated seconds (tokens), because a small model
 # computes in a second what takes a large one minutes, and a text that would miss its deadline is better refused.
 
+BATCH_TOKENS = 8192  # Estimated tokens of a batch, of all clients
 BATCH_SECONDS = 1.0  # Estimated seconds that a batch may take, while others wait
 LEAST_TOKENS = 64
 """Smallest number of tokens that a batch is counted as: a small batch takes a constant time. If it were higher, single
@@ -38,8 +39,8 @@ DECAY = 0.9  # Decay of the moving averages of speed
 class Backlog:
     """Numbers of waiting texts and (estimated) tokens, including tokens being computed, and the recent speed."""
 
-    def __init__(self, limits: Limits) -> None:
-        self._max_texts, self._batch_tokens = limits.queue_texts, limits.batch_tokens
+    def __init__(self, limits: Limits, batch_tokens: int = BATCH_TOKENS) -> None:
+        self._max_texts, self._batch_tokens = limits.queue_texts, batch_tokens
         self._max_seconds = min(limits.queue_seconds, limits.request_seconds)
         self.texts, self.tokens = 0, 0
         self._computed_tokens, self._computing_seconds = 0.0, 0.0
@@ -108,8 +109,7 @@ class Metrics:
         self.batch_tokens = histogram("batch_tokens", "Estimated tokens in a batch.", buckets=_TOKENS)
         self.texts = counter("texts", "Texts answered.", ("ability",))
         self.queued = gauge("queue_texts", "Texts in the queue.")
-        self.connections = gauge("connections", "Open connections.")
-        self.refused = counter("refused", "Requests and connections refused, by reason.", ("reason",))
+        self.refused = counter("refused", "Requests refused, by reason.", ("reason",))
         self.dropped = counter("dropped_texts", "Texts that were accepted but not computed, by reason.", ("reason",))
         self.failures = counter("batch_failures", "Failed computations of batches, by cause.", ("cause",))
 
@@ -180,11 +180,12 @@ class Batcher:
         limits: Limits,
         metrics: Metrics,
         clock: Callable[[], float] = time.perf_counter,
+        batch_tokens: int = BATCH_TOKENS,
     ) -> None:
         self._compute, self._metrics, self._clock = compute, metrics, clock
         self._waiting: list[_Item] = []
         self._begun_tokens = 0.0
-        self.backlog = Backlog(limits)
+        self.backlog = Backlog(limits, batch_tokens)
         self._changed, self._closed = threading.Condition(), False
         self._loop = asyncio.get_running_loop()
         self._worker = threading.Thread(target=self._work, name="albert batches", daemon=True)
@@ -390,15 +391,15 @@ def _estimate(text: str) -> int:
 # --------------------------------------------------------------------------------------------------------------------
 # The served model: its queue, and its state.
 
-State = Literal["starting", "ready", "draining", "broken"]
+State = Literal["starting", "ready", "broken"]
 
 
 class Service:
     """One model with its queue; `predictor` and `batcher` are set when the model is loaded.
 
     Attributes:
-        draining: whether new requests are refused, because the server is shutting down.
         in_progress: number of accepted requests whose replies have not been sent.
+        unanswered: number of accepted requests that were not answered before the server ended.
     """
 
     predictor: Predictor
@@ -406,7 +407,8 @@ class Service:
 
     def __init__(self, limits: Limits, hosts: Hosts = LOOPBACK) -> None:
         self.limits, self.hosts, self.metrics = limits, hosts, Metrics()
-        self.draining, self.in_progress = False, 0
+        self.in_progress = 0
+        self.unanswered = 0
 
     def start(self, predictor: Predictor) -> None:
         """Start serving a model; called in the event loop."""
@@ -418,8 +420,6 @@ class Service:
 
     @property
     def state(self) -> State:
-        if self.draining:
-            return "draining"
         if not hasattr(self, "batcher"):
             return "starting"
         return "ready" if self.batcher.is_alive else "broken"

@@ -1,4 +1,4 @@
-"""Limits of the server; every limit is on by default."""
+"""Limits of the server on the cost of requests; timeouts of connections are for a reverse proxy (docs/deploying.md)."""
 
 import ipaddress
 import socket
@@ -6,6 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 
 from albert.runtime.errors import InvalidConfiguration
+
+CANDIDATES = 4096
+"""Predictions of fill-mask in a request, masks times top_k; each comes with its whole text (413)."""
+LAYER_TOKENS = 64
+"""Tokens of a text whose layers are shown; the rest is cut, because the reply grows with their square."""
 
 
 @dataclass(frozen=True)
@@ -18,26 +23,12 @@ class Limits:
     """Texts in a request; each option of a question counts as one (413)."""
     text_characters: int = 100_000
     """Characters of a text (413)."""
-    candidates: int = 4096
-    """Predictions of fill-mask in a request, masks times top_k; each comes with its whole text (413)."""
-    header_bytes: int = 16_384
-    """Bytes of a request's header (431)."""
-    connections: int = 256
-    """Open connections; a further one closes an idle one, or is refused (503)."""
-    header_seconds: float = 10.0
-    """Timeout for a header (408)."""
-    body_seconds: float = 30.0
-    """Timeout for a body (408), and for the client to read a reply."""
     queue_texts: int = 256
     """Texts in the queue; a request is accepted as a whole or not at all (429)."""
     queue_seconds: float = 4.0
     """Estimated wait in the queue, at the recent speed; an empty queue accepts any request (429)."""
     request_seconds: float = 30.0
     """Timeout of a request, including its time in the queue (504); the rest of it is not computed."""
-    batch_tokens: int = 8192
-    """Estimated tokens of a batch, of all clients; fewer if they would take more than a second."""
-    layer_tokens: int = 64
-    """Tokens of a text whose layers are shown; the rest is cut, because the reply grows with their square."""
 
     def __post_init__(self) -> None:
         for limit in fields(self):

@@ -45,7 +45,7 @@ from albert.inference.abilities import (
 from albert.inference.predictor import Predictor
 from albert.inference.server import batching
 from albert.inference.server.batching import Request as Accepted
-from albert.inference.server.limits import Limits
+from albert.inference.server.limits import CANDIDATES, LAYER_TOKENS, Limits
 from albert.runtime.errors import UsageError
 from albert.runtime.json_files import read_json_object
 
@@ -69,9 +69,8 @@ _REASONS: dict[int, tuple[str, ...]] = {
     421: ("host",),
     422: ("inability", "fields", "usage"),
     429: ("queue",),
-    431: ("header",),
     500: ("internal", "not finite"),
-    503: ("starting", "draining", "broken", "ended", "memory"),
+    503: ("starting", "broken", "ended", "memory"),
     504: ("deadline",),
 }
 """Status -> reasons for refusing a request; refusals are counted by reason."""
@@ -127,10 +126,6 @@ class RequestMiddleware:
     def _check(self, scope: Message) -> None:
         """Raises Refused by a request's header."""
         limits, headers = self._service.limits, Headers(raw=scope["headers"])
-        size = len(scope["raw_path"]) + sum(len(name) + len(value) + 4 for name, value in headers.raw)
-        if size > limits.header_bytes:
-            why = f"the header is longer than {limits.header_bytes} bytes"
-            raise Refused("header", why, connection="close")
         length = headers.get("content-length")
         if length is not None and "transfer-encoding" in headers:
             raise Refused("protocol", "Content-Length and Transfer-Encoding contradict each other", connection="close")
@@ -159,18 +154,18 @@ class RequestMiddleware:
         return receive_limited
 
     def _too_large(self) -> Refused:
-        return Refused("body", f"the body is longer than {self._service.limits.body_bytes} bytes")
+        why = f"the body is longer than {self._service.limits.body_bytes} bytes"
+        return Refused("body", why, connection="close")  # the rest of the body is not read
 
 
 _UNREADY = {
     "starting": "the model is being loaded, try again in a moment",
-    "draining": "the server is shutting down",
     "broken": "the server failed and must be restarted",
 }
 
 
 def refuse_unready(service: batching.Service) -> None:
-    """Raises Refused while the service is starting, draining, or broken."""
+    """Raises Refused while the service is starting or broken."""
     if (state := service.state) != "ready":
         raise Refused(state, _UNREADY[state], retry_after="2")
 
@@ -239,6 +234,7 @@ async def _wait(service: batching.Service, request: Request, accepted: Accepted)
     try:
         await asyncio.wait(waited, timeout=service.limits.request_seconds, return_when=asyncio.FIRST_COMPLETED)
     except asyncio.CancelledError:  # the time to shut down is over
+        service.unanswered += 1
         raise Refused("ended", "the server shut down before this was computed") from None
     finally:
         gone.cancel()
@@ -281,13 +277,13 @@ def refuse_too_much(limits: Limits, inputs: Sequence[batching.Input]) -> None:
         raise Refused("characters", why)
 
 
-def refuse_too_many_candidates(limits: Limits, texts: Sequence[str], top_k: int) -> None:
+def refuse_too_many_candidates(texts: Sequence[str], top_k: int) -> None:
     """Raises Refused if the masks times `top_k` exceed the limit."""
     masks = sum(text.count(MASK) for text in texts)
-    if masks * top_k > limits.candidates:
+    if masks * top_k > CANDIDATES:
         total = f"{masks} masks with top_k {top_k} are {masks * top_k} candidates"
         remedy = "send fewer texts or masks, or a smaller top_k"
-        raise Refused("candidates", f"{total}, at most {limits.candidates} are allowed; {remedy}")
+        raise Refused("candidates", f"{total}, at most {CANDIDATES} are allowed; {remedy}")
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -394,7 +390,7 @@ class ModelReply(BaseModel):
 # --------------------------------------------------------------------------------------------------------------------
 # An endpoint for each task.
 
-_REFUSALS = (400, 408, 413, 415, 422, 429, 503, 504)
+_REFUSALS = (400, 413, 415, 422, 429, 503, 504)
 
 
 def ability_routes(service: batching.Service) -> APIRouter:
@@ -411,17 +407,17 @@ def _add_ability(router: APIRouter, service: batching.Service, ability: Ability)
 
     async def answer(request: Request, body: shape) -> Response:  # type: ignore[valid-type]
         refuse_unready(service)
-        predictor, limits = service.predictor, service.limits
+        predictor = service.predictor
         content = body.model_dump()
         if ability.needs is not None and ability.needs not in predictor.abilities:
             can = " and ".join(predictor.abilities) or "only embed texts"
             raise Refused("inability", f"this model cannot {ability.needs}; it can {can}")
-        texts = list(ability.inputs(content | {"layer_tokens": limits.layer_tokens}))
+        texts = list(ability.inputs(content | {"layer_tokens": LAYER_TOKENS}))
         settings = Settings(
             **{option.name: content[option.name] for option in fields(Settings) if option.name in content}
         )
         if ability.masked:
-            refuse_too_many_candidates(limits, content["texts"], content["top_k"])
+            refuse_too_many_candidates(content["texts"], content["top_k"])
         inputs = [batching.as_input(predictor, parts, ability.windowed) for parts in texts]
         call = batching.Call(ability.name, settings, tuple(text is None for text in texts[0]))
         return await respond(service, request, call, inputs)
@@ -512,7 +508,7 @@ def report_routes(service: batching.Service) -> APIRouter:
         """Liveness."""
         return JSONResponse({"state": service.state}, 500 if service.state == "broken" else 200)
 
-    @router.get("/readyz", response_model=None, responses={503: {"description": "Starting, draining, or broken."}})
+    @router.get("/readyz", response_model=None, responses={503: {"description": "Starting or broken."}})
     async def readiness() -> Response:
         """Readiness: whether requests are accepted."""
         return JSONResponse({"state": service.state}, 200 if service.state == "ready" else 503)

@@ -1,14 +1,17 @@
 # Everything a newcomer types. `make quickstart` needs nothing but Python 3.11 or newer.
+#
+# Without a GPU torch is installed for CPUs. CUDA=1 (make quickstart CUDA=1) takes the one with CUDA libraries.
 
 # The first interpreter that runs and is new enough; PYTHON=... chooses another.
 PYTHON ?= $(shell for p in python3.11 python3 python3.12 python3.13 python3.14; do \
 	if "$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then echo "$$p"; break; fi; done)
 
+export CUDA
 BIN := .venv/bin
-PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet -c constraints.txt
+PIP := $(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt
 WORKERS ?= 2
 
-.PHONY: quickstart install test lint types imports docs notebooks check reliability soak screenshots clean
+.PHONY: quickstart install test lint figures types imports docs notebooks check reliability soak screenshots clean
 .DEFAULT_GOAL := check
 
 quickstart: install
@@ -28,6 +31,11 @@ screenshots: .venv/.installed-dev
 lint: .venv/.installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/python -m dev.scripts.figures --check
+
+# The figures of README and docs/ that come from results/, written anew.
+figures: .venv/.installed-dev
+	$(BIN)/python -m dev.scripts.figures
 
 types: .venv/.installed-dev
 	$(BIN)/pyright --pythonpath $(BIN)/python
@@ -49,7 +57,7 @@ check: lint types imports docs test
 # cores, WORKERS trials at a time; writes results/reliability.json and the table.
 reliability: .venv/.installed-dev
 	$(BIN)/python -m dev.reliability --lane full --jobs $(WORKERS)
-	$(BIN)/python -m dev.reliability --table results/reliability.json
+	$(BIN)/python -m dev.scripts.figures
 
 # The same trials with ten times the tries and more, for a night; writes runs/reliability-soak.json.
 soak: .venv/.installed-dev
@@ -61,8 +69,8 @@ clean:
 # The stamps stand for "these two files are what is installed"; touching either installs again.
 .venv/.installed: pyproject.toml constraints.txt | .venv/bin/python
 	@echo "Installing albert into .venv (torch first, it is the large one)"
-	$(PIP) torch
-	$(PIP) -e .
+	index=$$($(BIN)/python dev/scripts/torch_index.py) && $(PIP) $$index torch
+	$(PIP) -e '.[plots]'
 	@touch $@
 
 .venv/.installed-dev: .venv/.installed

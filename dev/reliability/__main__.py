@@ -1,10 +1,10 @@
-"""`python -m dev.reliability`: run a lane and write its report, or the table of docs/promises.md from a report."""
+"""`python -m dev.reliability`: run a lane and write its report."""
 
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from dev.reliability.report import CHECKOUT, Entry, Lane, Report, new_report, summary, write_table
+from dev.reliability.report import CHECKOUT, Entry, Lane, Report, new_report, summary
 from dev.reliability.trials import find_trials, run_side_by_side, run_trial
 
 from albert.cli.main import one_line
@@ -36,16 +36,11 @@ class Reliability:
     """The report; results/reliability.json for the full lane, runs/reliability-LANE.json for the others by default."""
     names: bool = False
     """List the trials and exit."""
-    table: Path | None = None
-    """Write the table of docs/promises.md from this report and exit."""
 
 
 def main(arguments: list[str]) -> int:
-    """Run a lane, list the trials, or write the table; CheckFailed when a promise was broken."""
+    """Run a lane or list the trials; CheckFailed when a promise was broken."""
     args = parse(Reliability, arguments, "python -m dev.reliability")
-    if args.table is not None:
-        write_table(CHECKOUT / "docs" / "promises.md", load_json(Report, args.table))
-        return 0
     if args.jobs < 1:
         raise InvalidConfiguration(f"--jobs {args.jobs}", "is below 1", "pass 1 or more")
     known_trials = find_trials()

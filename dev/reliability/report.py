@@ -1,6 +1,5 @@
 """The promises, the reports of trials, and the table in docs/promises.md."""
 
-import re
 import subprocess
 import sys
 import time
@@ -12,8 +11,6 @@ from typing import Literal
 
 from albert.runtime.devices import describe_machine
 from albert.runtime.environment import DISTRIBUTION
-from albert.runtime.errors import InvalidConfiguration
-from albert.runtime.files import write_text
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 LIBRARIES = (DISTRIBUTION, "torch", "numpy", "safetensors", "sentencepiece")
@@ -130,9 +127,6 @@ def summary(entries: Iterable[Entry]) -> str:
 
 # ---- the table of docs/promises.md -----------------------------------------------------------------------------------
 
-MARKER = "<!-- guarantees -->"
-_BETWEEN = re.compile(f"(?<={re.escape(MARKER)}\n).*?(?=^{re.escape(MARKER)}$)", re.DOTALL | re.MULTILINE)
-
 
 def table_of(report: Report) -> str:
     """The Markdown table of promises with their trials, and a line about its origin."""
@@ -145,20 +139,6 @@ def table_of(report: Report) -> str:
         shown = entry.guarantee
         rows.append(f"| {promise} | {entry.tried:,} {what} | {entry.failed:,} |")
     return "\n".join([*rows, "", _origin(report, entries)]) + "\n"
-
-
-def write_table(page: Path, report: Report) -> None:
-    """Write the table between the two markers of a page."""
-    old = written_table(page)
-    write_text(page, old.string[: old.start()] + table_of(report) + old.string[old.end() :])
-
-
-def written_table(page: Path) -> re.Match[str]:
-    """The match of the text between the markers; InvalidConfiguration if they are missing."""
-    match = _BETWEEN.search(page.read_text(encoding="utf-8"))
-    if match is None:
-        raise InvalidConfiguration(page, f"needs two lines {MARKER}", "add them where the table belongs")
-    return match
 
 
 def _origin(report: Report, entries: list[Entry]) -> str:

@@ -43,7 +43,7 @@ def test_quickstart_runs_and_resumes(shortened, tmp_path):
     assert report["answers"]["He opened the [MASK] and went into the house."][1].startswith("door")
     assert "in order" not in shown.replace("sentences are in order", "")
     assert (directory / "curves.png").read_bytes().startswith(PNG)
-    for command in ("albert predict", "albert info", "albert tokenizer train"):
+    for command in ("albert predict", "albert serve", "albert finetune"):
         assert command in shown
 
     before = (first.pretraining.model / "model.safetensors").stat().st_mtime_ns

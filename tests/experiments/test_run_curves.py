@@ -7,7 +7,8 @@ import pytest
 from matplotlib.image import imread
 
 from albert.cli.main import run as albert
-from albert.experiments.curves import draw_runs, read_runs
+from albert.experiments.curves import read_runs
+from albert.experiments.pictures import draw_runs
 
 
 @pytest.fixture

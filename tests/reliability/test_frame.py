@@ -11,15 +11,12 @@ import dev.reliability.__main__ as program
 import pytest
 from dev.reliability.report import (
     IN_ORDER,
-    MARKER,
     NO_WRONG_LOAD,
     ORDER_IS_FIXED,
     Entry,
     Report,
     new_report,
     table_of,
-    write_table,
-    written_table,
 )
 from dev.reliability.trials import Trial, Tries, entry_of, find_trials, run_side_by_side, run_trial
 
@@ -168,21 +165,6 @@ def test_the_table_has_every_trial_with_its_promise():
     assert "commit abc1234" in lines[-1] and "2026-11-22" in lines[-1]
 
 
-def test_a_table_replaces_only_the_older_one(tmp_path):
-    readme, report = tmp_path / "README.md", new_report("full", 0, (entry("a", ORDER_IS_FIXED, 48),))
-    readme.write_text(f"before\n{MARKER}\nan older table\n{MARKER}\nafter\n", encoding="utf-8")
-    for _ in range(2):
-        write_table(readme, report)
-        assert readme.read_text(encoding="utf-8") == f"before\n{MARKER}\n{table_of(report)}{MARKER}\nafter\n"
-    assert written_table(readme)[0] == table_of(report)
-
-
-def test_a_page_without_markers_is_refused(tmp_path):
-    (tmp_path / "README.md").write_text("no markers", encoding="utf-8")
-    with pytest.raises(InvalidConfiguration, match="needs two lines"):
-        write_table(tmp_path / "README.md", new_report("full", 0, ()))
-
-
 def test_a_report_is_read_back_strictly(tmp_path):
     report = new_report("full", 0, (entry("a", ORDER_IS_FIXED, 48),))
     save_json(tmp_path / "report.json", report)
@@ -191,13 +173,6 @@ def test_a_report_is_read_back_strictly(tmp_path):
     (tmp_path / "report.json").write_text(json.dumps(content))
     with pytest.raises(InvalidConfiguration, match="unknown key"):
         load_json(Report, tmp_path / "report.json")
-
-
-def test_the_table_in_the_docs_is_that_of_the_report():
-    page, report = ROOT / "docs" / "promises.md", ROOT / "results" / "reliability.json"
-    if not report.is_file():
-        pytest.skip("`make reliability` has not been run yet")
-    assert written_table(page)[0] == table_of(load_json(Report, report))
 
 
 # ---- the trials ------------------------------------------------------------------------------------------------------

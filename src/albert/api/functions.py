@@ -15,7 +15,7 @@ from albert.api.keywords import Call, Option, by_option, option_name, options_of
 from albert.api.options import Evaluate, Finetune, Prepare, Pretrain, Push, TrainTokenizer
 from albert.pretraining.recipe import PretrainingRecipe, find_recipe, recorded_start, saved_recipe, scaled_recipe
 from albert.runtime.environment import load_by_name
-from albert.runtime.errors import UsageError, without_inner_frames
+from albert.runtime.errors import Unavailable, UsageError, without_inner_frames
 from albert.runtime.json_files import read_journal
 from albert.training.run_folder import RunFolder
 
@@ -65,7 +65,10 @@ class Shown:
         parts = [f"<p><b>{html.escape(self.title())}</b></p>"]
         parts += [f"<table>{''.join(lines)}</table>"] if lines[1:] else []
         parts += [f"<p>{html.escape(line)}</p>" for line in self.remarks()]
-        parts += [svg_curve(name, points) for name, points in self.curves().items()]
+        try:
+            parts += [svg_curve(name, points) for name, points in self.curves().items()]
+        except Unavailable as error:
+            parts.append(f"<p>No curves are drawn: {html.escape(str(error))}</p>")
         return "<div>" + "\n".join(parts) + "</div>"
 
 
@@ -76,7 +79,7 @@ def _html_row(cells: Sequence[str], tag: str) -> str:
 
 def svg_curve(name: str, points: Points) -> str:
     """A curve as an SVG picture."""
-    figure = load_by_name("matplotlib.figure").Figure(figsize=(3.2, 1.8))
+    figure = load_by_name("matplotlib.figure", "plots").Figure(figsize=(3.2, 1.8))
     axes = figure.subplots()
     axes.plot([x for x, _ in points], [y for _, y in points])
     axes.set(title=name, xlabel="step")

@@ -16,7 +16,6 @@ from albert.experiments.layers import (
     CURVE_COLUMNS,
     PrecisionScore,
     depth_curve,
-    draw_curve,
     precision_scores,
     write_curve,
 )
@@ -409,6 +408,8 @@ def _compare_depths(options: Evaluate) -> Iterator[EvaluateResult]:
         raise UsageError("--precision", "must be a single one here", "compare precisions at one --depth")
     task, curve = _task(options), options.depths.curve
     if curve is not None:
+        from albert.experiments import layer_pictures  # here, because matplotlib may be missing
+
         check_png("--curve", curve)
         figures = curve.with_suffix(".csv")
         if figures.exists() and not figures.read_bytes().startswith(",".join(CURVE_COLUMNS).encode()):
@@ -425,7 +426,7 @@ def _compare_depths(options: Evaluate) -> Iterator[EvaluateResult]:
         **_model_options(options),
     )
     if curve is not None:
-        draw_curve(found, curve)
+        layer_pictures.draw_curve(found, curve)
         write_curve(found, curve.with_suffix(".csv"))
     scores = found.points[0].scores
     yield EvaluateResult(scores=scores, baseline=found.baseline, report=found.to_json(), found=found)

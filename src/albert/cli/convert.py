@@ -11,7 +11,7 @@ from albert.api.options import Push
 from albert.checkpoints.convert import Conversion, ConversionOptions, convert
 from albert.checkpoints.hub import push_model
 from albert.cli.commands import Convert, ExportOnnx, ExportSentenceTransformers, Quantize
-from albert.cli.render import bytes_of, facts, open_console, say
+from albert.cli.render import bytes_of, facts, next_line, open_console, say
 from albert.inference.int8 import quantize_directory
 from albert.inference.predictor import save_for_sentence_transformers
 from albert.runtime.environment import load_by_name
@@ -41,12 +41,12 @@ def run_convert(args: Convert) -> None:
     conversion = convert(args.source, args.output, options, args.replace)
     output = shlex.quote(str(args.output))
     flags = EXAMPLE_FLAGS.get(conversion.source.architecture)
-    command = f"albert predict {output} {flags}" if flags and conversion.tokenizer else f"albert info {output}"
-    _print("albert convert", rows(conversion, args.output), command)
+    command = f"predict {output} {flags}" if flags and conversion.tokenizer else f"info {output}"
+    _print("albert convert", rows(conversion, args.output), next_line(command))
 
 
-def _print(title: str, values: Mapping[str, object] | Iterable[Sequence[object]], next_command: str) -> None:
-    say(open_console(), facts(title, values), f"next: {next_command}" if next_command else "")
+def _print(title: str, values: Mapping[str, object] | Iterable[Sequence[object]], last_line: str) -> None:
+    say(open_console(), facts(title, values), last_line)
 
 
 def rows(conversion: Conversion, output: Path) -> list[tuple[str, str]]:
@@ -108,8 +108,8 @@ def onnx(args: ExportOnnx) -> None:
         values["left out"] = f"{export.left_out}: it was not trained"
     values |= {check.runtime: f"largest difference: {exporting.format_differences(check)}" for check in export.checks}
     values["written"] = args.output
-    next_command = f"albert verify {shlex.quote(str(args.output))}" if args.output.is_dir() else ""
-    _print("albert export onnx", values, next_command)
+    verify = next_line(f"verify {shlex.quote(str(args.output))}") if args.output.is_dir() else ""
+    _print("albert export onnx", values, verify)
 
 
 def sentence_transformers(args: ExportSentenceTransformers) -> None:
@@ -123,7 +123,8 @@ def sentence_transformers(args: ExportSentenceTransformers) -> None:
         "texts": f"of at most {max_length} tokens; sentence-transformers cuts longer ones without a message",
         "written": args.output,
     }
-    _print("albert export sentence-transformers", values, f"SentenceTransformer({str(args.output)!r}).encode(texts)")
+    use = f"next: SentenceTransformer({str(args.output)!r}).encode(texts)"
+    _print("albert export sentence-transformers", values, use)
 
 
 def run_quantize(args: Quantize) -> None:
@@ -138,14 +139,14 @@ def run_quantize(args: Quantize) -> None:
         relative = f"{result.moved.relative[name]:.2%} of its spread (RMS)"
         values[f"{name} moves"] = f"{largest:.3g} at most over random tokens, {relative}"
     values["written"] = args.output
-    _print("albert quantize", values, f"albert info {shlex.quote(str(args.output))}")
+    _print("albert quantize", values, next_line(f"info {shlex.quote(str(args.output))}"))
 
 
 def run_push(args: Push) -> None:
     """Run `albert push`."""
     pushed = push_model(args.model, args.repository, private=args.private, replace=args.replace, revision=args.revision)
     rows: dict[str, object] = {name: bytes_of(size) for name, size in pushed.files.items()}
-    lines = [f"{pushed.address} is ready", f"next: albert info {shlex.quote(args.repository)}"]
+    lines = [f"{pushed.address} is ready", next_line(f"info {shlex.quote(args.repository)}")]
     if "README.md" not in pushed.files:
         lines.insert(0, "note: the model has no README.md, so it has no card on the Hub")
     say(open_console(), facts("albert push", rows), *lines)

@@ -13,9 +13,8 @@ from rich.text import Text
 from albert.api.keywords import Argument, Positional, check_png
 from albert.api.options import Prepare, TrainTokenizer
 from albert.api.text import preparation_rows, run_prepare, run_train_tokenizer
-from albert.cli.main import load_command
 from albert.cli.options import CommandGroup, Subcommand
-from albert.cli.render import in_bold, open_console, say, table
+from albert.cli.render import in_bold, next_line, open_console, say, table
 from albert.runtime.errors import AlbertError, DamagedData, MissingInput, UsageError
 from albert.runtime.files import new_directory
 from albert.runtime.json_files import read_journal
@@ -41,7 +40,7 @@ def prepare(args: Prepare) -> None:
         lines.append(f"{few}; --held-out 0 holds out nothing")
     ready = in_bold(args.output, " is ready")
     corpus = shlex.quote(str(args.output))
-    following = f"next: albert pretrain small --data {corpus} --output runs/small --max-minutes 60"
+    following = next_line(f"pretrain small --data {corpus} --output runs/small --max-minutes 60")
     say(console, table(None, headings, rows, boxed=True), *lines, ready, following)
 
 
@@ -162,11 +161,13 @@ def plot(args: Plot) -> None:
     if len({run.resolve() for run in args.runs}) < len(args.runs):
         raise UsageError("albert plot", "a run is named twice")
     check_png("--output", args.output, args.csv)
-    curves = load_command("albert.experiments.curves")
-    runs = curves.read_runs(args.runs)
-    curves.draw_runs(runs, args.output, args.against)
+    from albert.experiments.curves import read_runs, write_table
+    from albert.experiments.pictures import draw_runs
+
+    runs = read_runs(args.runs)
+    draw_runs(runs, args.output, args.against)
     if args.csv is not None:
-        curves.write_table(runs, args.csv)
+        write_table(runs, args.csv)
     lines = []
     for run in runs:
         last = run.updates[-1]
@@ -212,7 +213,7 @@ def convert(args: ConvertTokenizer) -> None:
     same = tokenizer.fingerprint == load_tokenizer(args.source).fingerprint
     fingerprint = f"its fingerprint is {'' if same else 'not '}that of the source"
     print(f"{args.output}: {tokenizer.vocab_size:,} pieces; {', '.join(settings)}; {fingerprint}")
-    print(f'next: albert tokenizer encode --tokenizer {shlex.quote(str(args.output))} "This is a test"')
+    print(next_line(f'tokenizer encode --tokenizer {shlex.quote(str(args.output))} "This is a test"'))
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -331,7 +332,7 @@ def train(args: TrainTokenizer) -> None:
     if used.sentences_cut:
         lines.append(f"{used.sentences_cut:,} sentences too long for SentencePiece, cut")
     lines.append(f"{args.output}: {result.tokenizer.vocab_size:,} pieces in {result.seconds:,.0f} s")
-    lines.append(f"next: albert prepare {args.words} --tokenizer {shlex.quote(str(args.output))} --output data")
+    lines.append(next_line(f"prepare {args.words} --tokenizer {shlex.quote(str(args.output))} --output data"))
     print("\n".join(lines))
 
 

@@ -15,12 +15,20 @@ from albert.cli.commands import AnalyzeLayers, Quickstart
 from albert.cli.options import check_at_least
 from albert.cli.render import indented, open_console, say, table
 from albert.cli.training import Show
-from albert.experiments.layers import cut_passages, draw_layers, measure_layers, write_layers
-from albert.experiments.quickstart import BUNDLED_MODEL, QuickstartReport, accuracies, quickstart, split_chapters
+from albert.experiments.layers import cut_passages, measure_layers, write_layers
+from albert.experiments.quickstart import (
+    BUNDLED_MODEL,
+    WHO_WROTE,
+    QuickstartReport,
+    accuracies,
+    quickstart,
+    split_chapters,
+)
 from albert.pretraining.sampling import PretrainingSamples
 from albert.pretraining.segments import IN_ORDER, NO_LABEL, SentenceObjective
 from albert.pretraining.statistics import Figure, measure, tokens_cut
 from albert.runtime.devices import pick_device
+from albert.runtime.environment import command_name
 from albert.runtime.errors import UsageError
 from albert.runtime.progress import progress
 from albert.text.corpus import read_corpus
@@ -209,6 +217,8 @@ def _score(figure: Figure) -> str | Text:
 
 def layers(args: AnalyzeLayers) -> None:
     """Run `albert analyze layers`."""
+    from albert.experiments.layer_pictures import draw_layers
+
     check_png("--output", args.output, args.csv)
     check_at_least(args, 1, "passages", "words")
     texts = (
@@ -248,23 +258,26 @@ def show_report(report: QuickstartReport, console: Console) -> None:
     ]
     console.print()
     console.print(table("What came out", ("", "just trained", BUNDLED_MODEL, "a constant answer"), rows))
-    for question, (trained_answer, bundled_answer) in report.answers.items():
-        console.print(f"  {question}")
-        say(console, Text.assemble("    just trained  ", (trained_answer, "bold")))
-        say(console, Text.assemble(f"    {BUNDLED_MODEL:12}  ", (bundled_answer, "bold")))
     training, model = report.pretraining.training, report.pretraining.model
+    classifier = report.authorship.model_directory
+    trained_answer, bundled_answer = report.answers[WHO_WROTE]
+    console.print(f"  {WHO_WROTE}")
+    say(console, Text.assemble("    just trained  ", (trained_answer, "bold")))
+    say(console, Text.assemble(f"    {BUNDLED_MODEL:12}  ", (bundled_answer, "bold")))
+    albert = command_name()
     lines = (
         "",
         f"{training.tokens:,} tokens at {training.tokens_per_second:,.0f} a second; {report.seconds:.0f} s in all",
         f"{BUNDLED_MODEL} was trained on 30 times as many tokens, including these books without their authors;",
         "neither model has learnt the order of sentences, which such prose hardly shows",
-        f"curves  {report.directory / 'curves.png'}",
-        f"model   {model}",
+        *([f"curves      {report.curves}"] if report.curves else []),
+        f"encoder     {model}",
+        f"classifier  {classifier}",
         "",
-        "Next:",
-        f'  albert predict {model} --fill-mask "She had a [MASK] voice."',
-        f"  albert info {model}",
-        "  albert tokenizer train YOUR_TEXT/ --output tokenizer",
+        "Next: the classifier on a sentence of yours, as a server, and a model for a table of your own",
+        f'  {albert} predict {classifier} --classify "It was the season of plenty, and of parties."',
+        f"  {albert} serve {classifier}",
+        f"  {albert} finetune --train TABLE.csv --text COLUMN --label COLUMN --model small --output runs/mine",
     )
     console.print("\n".join(lines), highlight=False, soft_wrap=True)  # not wrapped, so that it can be copied
 

@@ -12,6 +12,8 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
+from albert.runtime.environment import command_name
+
 LABELS: dict[str, dict[str, str]] = tomllib.loads((files("albert.cli") / "labels.toml").read_text(encoding="utf-8"))
 """Table -> field -> its label."""
 
@@ -39,6 +41,15 @@ def open_console(
     elif at_least is not None:
         console.size = (max(console.width, at_least), 25)
     return console
+
+
+def next_line(command: str) -> str:
+    """The last line of a command: the next one, as this user's shell finds it.
+
+    Args:
+        command: without the word `albert`.
+    """
+    return f"next: {command_name()} {command}"
 
 
 def say(console: Console, *lines: RenderableType) -> None:

@@ -17,7 +17,7 @@ from albert.experiments import jobs, report
 from albert.experiments.execution import Execution
 from albert.experiments.grids import GRIDS, SCALES, Grid, Scale, grid_of
 from albert.experiments.results import Outcome, export_results, hours_by_arm, read_outcome
-from albert.runtime.errors import MissingInput, UsageError, did_you_mean
+from albert.runtime.errors import MissingInput, Unavailable, UsageError, did_you_mean
 from albert.runtime.json_files import save_json
 from albert.tasks import glue, race, squad
 from albert.tasks.task import Task
@@ -181,9 +181,14 @@ def _show(console: Console, args: TablesOptions, study: jobs.Study) -> None:
         text = report.STATIC_TABLES[name](args.declared, *hours)
         print_unfolded(console, table(f"{text.table}: {text.title}", text.head, text.rows))
         say(console, *text.notes, " and ".join(map(str, report.write_text_table(text, folder))))
+    try:
+        from albert.experiments.table_pictures import draw_outcome
+    except Unavailable as error:
+        print(f"albert: note: no pictures of tables: {error}", file=sys.stderr)
+        draw_outcome = None
     for grid in args.grids():
         outcome = read_outcome(grid, args.declared, study.fingerprints, args.folders)
-        picture = report.draw_outcome(outcome, args.folders, folder)
+        picture = None if draw_outcome is None else draw_outcome(outcome, args.folders, folder)
         paths = report.write_report(outcome, folder, None if picture is None else picture.name)
         show_outcome(console, outcome)
         console.print(" and ".join(map(str, [*paths, *([] if picture is None else [picture])])))

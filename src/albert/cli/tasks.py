@@ -15,7 +15,7 @@ from rich.table import Table
 from albert.api.options import Evaluate, Finetune
 from albert.api.results import TOGETHER, DataReport, EvaluateResult, FinetuneResult, ScoredSplit, shown_if_known
 from albert.api.tasks import evaluations, run_finetune
-from albert.cli.render import LABELS, in_bold, open_console, say, show, styled, table, table_of_rows
+from albert.cli.render import LABELS, in_bold, next_line, open_console, say, show, styled, table, table_of_rows
 from albert.experiments.layers import DepthCurve
 from albert.finetuning import seeds
 from albert.finetuning.evaluation import advice, data_warnings, format_score, published_lines
@@ -183,7 +183,7 @@ def show_result(console: Console, result: FinetuneResult, found: FinetuningResul
     directory = shlex.quote(str(found.model_directory))
     use = f"export sentence-transformers {directory} --output vectors"
     use = use if task is None else f"predict {directory} {_example_flags(task)}"
-    say(console, *lines, in_bold(found.model_directory, " is ready"), f"next: albert {use}")
+    say(console, *lines, in_bold(found.model_directory, " is ready"), next_line(use))
 
 
 def _scores(scores: Mapping[str, float | None]) -> str:

@@ -13,7 +13,7 @@ from albert.api.keywords import GROUP, Argument, Positional, options_of, read_op
 from albert.api.options import Evaluate, Finetune, Pretrain, Push
 from albert.cli.main import load_command
 from albert.cli.options import HELP_FLAGS, CommandGroup, Subcommand, parse, typed_values
-from albert.cli.render import facts, open_console
+from albert.cli.render import facts, next_line, open_console
 from albert.pretraining.masking import MaskingRecipe
 from albert.pretraining.recipe import RECIPES, PretrainingRecipe, read_recipe
 from albert.pretraining.sampling import SequenceRecipe
@@ -97,10 +97,12 @@ def _show_result(console: Console, result: Any) -> None:
         if f"{task}_accuracy" in result.evaluation:
             score, constant = result.evaluation[f"{task}_accuracy"], result.evaluation[f"{task}_baseline"]
             values[f"{what}, held out"] = f"{score:.1%} right (a constant answer: {constant:.1%})"
-    values |= {"model": result.model, "curves": f"tensorboard --logdir {result.run / 'tensorboard'}"}
+    values["model"] = result.model
+    if (result.run / "tensorboard").is_dir():
+        values["curves"] = f"tensorboard --logdir {result.run / 'tensorboard'}"
     console.print(facts("pre-trained", values))
     words = shlex.join([str(result.model), "--fill-mask", result.question or "[MASK]"])
-    console.print(f"next: albert predict {words}", soft_wrap=True)
+    console.print(next_line(f"predict {words}"), soft_wrap=True)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,50 +1,18 @@
-"""Curves of runs from their journals, as pictures and tables."""
+"""Curves of runs from their journals, and as tables; pictures.py draws them."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-import matplotlib
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from matplotlib.ticker import PercentFormatter
 
 from albert.runtime.errors import MissingInput
-from albert.runtime.files import new_file, write_csv
+from albert.runtime.files import write_csv
 from albert.runtime.json_files import read_journal
 from albert.training.run_folder import RunFolder
 
-matplotlib.use("Agg")
-Against = Literal["steps", "tokens", "minutes"]
-_AXES = {
-    "steps": ("steps", "step", 1.0),
-    "tokens": ("million tokens seen", "tokens", 1e6),
-    "minutes": ("minutes in updates", "seconds", 60.0),
-}
-"""Label, key in the journal and unit of each axis."""
-COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-"""Distinguishable with colour blindness (Okabe and Ito, 2008)."""
-BLUE, ORANGE, GREY = "#1f6fb4", "#d9731a", "#8a8a8a"
-MARKERS = "os^Dv*P"
-_MOST_POINTS = 150
-"""Of a training curve; more are averaged."""
 _NOT_FIGURES = {"event", "time", "step", "tokens", "seconds", "sequences", "peak_memory_bytes"}
-_ALWAYS = ("learning_rate", "gradient_norm")
-
-
-def style_axes(axes: Axes, along: Literal["both", "x", "y"] = "both") -> None:
-    """Add a light grid and remove the frame at the top and right."""
-    axes.grid(axis=along, alpha=0.25)
-    axes.spines[["top", "right"]].set_visible(False)
-
-
-def save_figure(figure: Figure, picture: Path, dpi: int = 130) -> None:
-    """Write a figure as a PNG, completely or not at all."""
-    with new_file(picture) as temporary:
-        figure.savefig(temporary, dpi=dpi, format="png")
 
 
 @dataclass(frozen=True)
@@ -106,81 +74,12 @@ def write_table(runs: Sequence[RunCurves], table: Path) -> None:
         for event, records in (("train", run.updates), ("evaluation", run.evaluations)):
             for record in records:
                 position = [run.name, event, record["step"], record["tokens"], round(record["seconds"] / 60, 4)]
-                rows += [[*position, figure, record[figure]] for figure in _figures(record)]
+                rows += [[*position, figure, record[figure]] for figure in figures_of(record)]
     write_csv(table, rows)
 
 
-def draw_runs(runs: Sequence[RunCurves], picture: Path, against: Against = "steps") -> None:
-    """Draw losses, accuracies, learning rate and gradient norm of runs into one PNG.
-
-    Thin lines are training, lines with markers held-out scores, dotted lines the scores of a constant answer.
-    """
-    panels = _panels(runs)
-    columns = 2 if len(panels) in (2, 4) else 3
-    rows = -(-len(panels) // columns)
-    figure = Figure(figsize=(4.6 * columns, 3.3 * rows + 0.9), layout="constrained")
-    grid = figure.subplots(rows, columns, squeeze=False).flatten()
-    for axes, panel in zip(grid, panels, strict=False):
-        for number, run in enumerate(runs):
-            _draw(axes, run, panel, number, against)
-        axes.set(title=panel.replace("_", " "), xlabel=_AXES[against][0])
-        if panel.endswith("_accuracy") and axes.dataLim.y1 <= 1:  # scores of tasks are in points of 100
-            axes.yaxis.set_major_formatter(PercentFormatter(xmax=1))
-        style_axes(axes)
-    for axes in grid[len(panels) :]:
-        axes.set_visible(False)
-    legend: dict[str, Any] = {"frameon": False, "fontsize": 9}
-    names = [
-        Line2D([], [], color=COLORS[i % len(COLORS)], marker=MARKERS[i % len(MARKERS)], markersize=5, label=run.name)
-        for i, run in enumerate(runs)
-    ]
-    figure.legend(handles=names, loc="outside upper left", ncols=-(-len(runs) // 4), **legend)
-    styles = [Line2D([], [], color="#555555", label=label, **style) for label, style in _STYLES.items()]
-    figure.legend(handles=styles, loc="outside upper right", **legend)
-    save_figure(figure, picture, dpi=120)
-
-
-_STYLES: dict[str, dict[str, Any]] = {
-    "training": {"linewidth": 1.0, "alpha": 0.6},
-    "held out": {"marker": "o", "markersize": 4, "linewidth": 1.8},
-    "a constant answer, held out": {"linestyle": ":", "linewidth": 1.4},
-}
-
-
-def _panels(runs: Sequence[RunCurves]) -> list[str]:
-    """The figures to draw: first loss, accuracies, other losses, other scores, learning rate and gradient norm."""
-    last = (record for run in runs for record in (run.updates[-1], *run.evaluations[-1:]))
-    names = dict.fromkeys(figure for record in last for figure in _figures(record))
-    losses = [name for name in names if name.endswith("_loss")]
-    accuracies = [name for name in names if name.endswith("_accuracy")]
-    evaluated = {figure for run in runs for record in run.evaluations for figure in _figures(record)}
-    others = [name for name in names if name in evaluated and not name.endswith(("_loss", "_accuracy", "_baseline"))]
-    return [*losses[:1], *accuracies, *losses[1:], *others, *(name for name in _ALWAYS if name in names)]
-
-
-def _figures(record: dict[str, Any]) -> Iterator[str]:
+def figures_of(record: dict[str, Any]) -> Iterator[str]:
+    """The names of a record's figures."""
     for name, value in record.items():
         if name not in _NOT_FIGURES and isinstance(value, int | float):
             yield name
-
-
-def _draw(axes: Axes, run: RunCurves, panel: str, number: int, against: Against) -> None:
-    color, marker = COLORS[number % len(COLORS)], MARKERS[number % len(MARKERS)]
-    x, y = _points(run.updates, panel, against)
-    if len(x):  # some figures come from evaluations alone
-        groups = max(1, -(-len(x) // _MOST_POINTS))
-        x, y = (np.array([part.mean() for part in np.split(a, range(groups, len(a), groups))]) for a in (x, y))
-        style: dict[str, Any] = {"linewidth": 1.6} if panel in _ALWAYS else {"linewidth": 1.0, "alpha": 0.5}
-        axes.plot(x, y, color=color, **style)
-    x, y = _points(run.evaluations, panel, against)
-    if len(x):
-        axes.plot(x, y, color=color, marker=marker, markersize=4, linewidth=1.8)
-    _, baseline = _points(run.evaluations, panel.replace("_accuracy", "_baseline"), against)
-    if panel.endswith("_accuracy") and len(baseline):
-        axes.axhline(baseline[-1], color=color, linestyle=":", linewidth=1.4)
-
-
-def _points(records: Sequence[dict[str, Any]], figure: str, against: Against) -> tuple[np.ndarray, np.ndarray]:
-    _, key, unit = _AXES[against]
-    chosen = [record for record in records if figure in record]
-    return np.array([r[key] / unit for r in chosen]), np.array([r[figure] for r in chosen], dtype=float)

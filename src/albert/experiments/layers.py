@@ -16,14 +16,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
 from albert.checkpoints.hub import find_model
 from albert.checkpoints.huggingface import kind_of
 from albert.checkpoints.model_directory import open_model, read_config, tokenizer_of
-from albert.experiments.curves import BLUE, COLORS, GREY, MARKERS, ORANGE, save_figure, style_axes
 from albert.experiments.quickstart import split_chapters
 from albert.finetuning.data import PreparedSplit, encode_split, read_examples
 from albert.finetuning.evaluation import Evaluation, evaluate_directory, predictions_from_outputs, score_predictions
@@ -174,24 +170,6 @@ SMOOTHNESS: dict[str, Callable[[LayerSimilarity], float]] = {
     "movement of the last layer": lambda layers: last_movement(layers.distance),
 }
 """Columns of Figure 1, in percent."""
-
-
-def draw_layers(measured: Sequence[LayerSimilarity], picture: Path) -> None:
-    """Draw models side by side into one PNG; both axes start at 0."""
-    figure = Figure(figsize=(10.5, 4.4), layout="constrained")
-    distance, angle = figure.subplots(1, 2)
-    for number, model in enumerate(measured):
-        layers = range(1, len(model.distance) + 1)
-        color, marker = COLORS[number % len(COLORS)], MARKERS[number % len(MARKERS)]
-        for axes, values in ((distance, model.distance), (angle, model.angle)):
-            axes.plot(layers, values, color=color, marker=marker, markersize=4, linewidth=1.8)
-        distance.plot([], [], color=color, marker=marker, label=f"{model.model} ({model.layers})")
-    for axes, title in ((distance, "L2 distance of input and output"), (angle, "angle between them, degrees")):
-        axes.set(title=title, xlabel="layer", ylim=(0, None))
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        style_axes(axes)
-    figure.legend(loc="outside upper left", frameon=False, fontsize=9)
-    save_figure(figure, picture)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -359,37 +337,6 @@ def write_curve(curve: DepthCurve, table: Path) -> None:
         scores = ("" if value is None else f"{value:.3f}" for value in point.scores.values())
         rows.append([point.depth, point.patience or "", *figures, *scores])
     write_csv(table, rows)
-
-
-def draw_curve(curve: DepthCurve, picture: Path) -> None:
-    """Draw one line for depths and one for patiences, with the number at each point, as a PNG."""
-    figure = Figure(figsize=(10.5, 4.2), layout="constrained")
-    title = f"{curve.task}, {curve.split}: {curve.examples:,} examples; trained at depth {curve.trained_depth}"
-    figure.suptitle(title, x=0.01, ha="left", fontsize=12)
-    work, times = figure.subplots(1, 2, sharey=True)
-    _draw(work, curve, lambda point: point.gflops)
-    work.set(xlabel="billion floating-point operations an example", ylabel=curve.metric.replace("_", " "))
-    _draw(times, curve, lambda point: point.milliseconds)
-    times.set(xlabel=f"milliseconds an example, median of {curve.rounds}")
-    work.legend(frameon=False, fontsize=9, loc="lower right")
-    save_figure(figure, picture)
-
-
-def _draw(axes: Axes, curve: DepthCurve, cost: Callable[[DepthPoint], float]) -> None:
-    kinds = (("fixed depth", BLUE, "o", False), ("early exit by patience", ORANGE, "s", True))
-    for label, color, marker, early_exit in kinds:
-        points = sorted((p for p in curve.points if (p.patience is not None) == early_exit), key=cost)
-        positions = {(cost(p), score): p for p in points if (score := p.scores[curve.metric]) is not None}
-        if positions:
-            axes.plot(*zip(*positions, strict=True), color=color, marker=marker, label=label)
-        for position, point in positions.items():
-            number = point.patience if early_exit else point.depth
-            axes.annotate(str(number), position, textcoords="offset points", xytext=(0, 6), ha="center", fontsize=8)
-    constant = None if curve.baseline is None else curve.baseline.get(curve.metric)
-    if constant is not None:
-        axes.axhline(constant, color=GREY, linestyle="--", label="best constant answer")
-    axes.set_xlim(left=0)
-    style_axes(axes)
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 
 from rich.console import Console
 
-from albert.experiments.curves import draw_runs, read_runs
+from albert.experiments.curves import read_runs
 from albert.finetuning.model import PretrainedEncoder
 from albert.finetuning.run import finetune
 from albert.finetuning.run_record import FinetuningResult, FinetuningSettings
@@ -22,6 +22,7 @@ from albert.inference.predictor import Predictor
 from albert.pretraining.recipe import RECIPES
 from albert.pretraining.run import PretrainingResult, pretrain
 from albert.runtime.devices import describe_machine
+from albert.runtime.errors import Unavailable
 from albert.runtime.files import new_directory, write_text
 from albert.runtime.json_files import save_json
 from albert.runtime.random_streams import stream
@@ -161,6 +162,7 @@ PASSAGE = (
     "The birds of these islands differ from those of the mainland, yet each kind is plainly allied to one that lives "
     "there; and it is by such slight, successive changes, I believe, that species have been modified."
 )
+WHO_WROTE = f"Who wrote:  {PASSAGE}"
 
 
 @dataclass(frozen=True)
@@ -170,6 +172,7 @@ class QuickstartReport:
     Attributes:
         shipped_authorship: the same task from `BUNDLED_MODEL`.
         answers: by question, of the new model and of `BUNDLED_MODEL`.
+        curves: a picture of the pre-training; None without matplotlib.
     """
 
     directory: Path
@@ -177,6 +180,7 @@ class QuickstartReport:
     authorship: FinetuningResult
     shipped_authorship: FinetuningResult
     answers: Mapping[str, tuple[str, str]]
+    curves: Path | None
     seconds: float
 
 
@@ -214,11 +218,22 @@ def quickstart(directory: Path, console: Console) -> QuickstartReport:
     _heading(console, 6, "Answers", f"three inputs, to the model just trained and to {BUNDLED_MODEL}")
     trained = _answers(str(pretrained.model), tuned.model_directory)
     pairs = zip(trained, _answers(BUNDLED_MODEL, shipped.model_directory), strict=True)
-    answers: dict[str, tuple[str, str]] = dict(zip((*FILL_MASKS, f"Who wrote:  {PASSAGE}"), pairs, strict=True))
-    report = QuickstartReport(directory, pretrained, tuned, shipped, answers, time.monotonic() - started)
-    draw_runs(read_runs([directory / "pretraining"]), directory / "curves.png", "tokens")
+    answers: dict[str, tuple[str, str]] = dict(zip((*FILL_MASKS, WHO_WROTE), pairs, strict=True))
+    curves = _draw_curves(directory, console)
+    report = QuickstartReport(directory, pretrained, tuned, shipped, answers, curves, time.monotonic() - started)
     save_json(directory / "report.json", _to_json(report))
     return report
+
+
+def _draw_curves(directory: Path, console: Console) -> Path | None:
+    try:
+        from albert.experiments.pictures import draw_runs
+    except Unavailable as error:
+        console.print(f"No picture of the curves: {error}", highlight=False)
+        return None
+    picture = directory / "curves.png"
+    draw_runs(read_runs([directory / "pretraining"]), picture, "tokens")
+    return picture
 
 
 def _heading(console: Console, number: int, stage: str, text: str) -> None:

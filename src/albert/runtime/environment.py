@@ -3,6 +3,9 @@
 import importlib
 import os
 import re
+import shlex
+import shutil
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -22,6 +25,20 @@ _NAME = re.compile(r"[a-z][a-z0-9-]*")
 def install_command(extra: str) -> str:
     """The command that installs the libraries of an extra."""
     return f"pip install '{DISTRIBUTION}[{extra}]'"
+
+
+def command_name() -> str:
+    """What the user types for `albert`: the name if the shell finds this installation by it, else a path to it."""
+    found = shutil.which("albert")
+    beside_python = Path(sys.executable).parent / "albert"
+    if beside_python.is_file():
+        if found is not None and beside_python.samefile(found):
+            return "albert"
+        inside = beside_python.is_relative_to(Path.cwd())
+        return shlex.quote(str(beside_python.relative_to(Path.cwd()) if inside else beside_python))
+    if found is not None and Path(sys.argv[0]).name == "albert":
+        return "albert"
+    return f"{shlex.quote(sys.executable)} -m albert"
 
 
 def shipped_model(name: str | Path) -> Path | None:

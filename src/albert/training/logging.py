@@ -1,18 +1,20 @@
 """Training logs (journal, TensorBoard), memory and throughput, and `TrainingPlan`: how long to train, how often to log,
 evaluate and save."""
 
+import logging
 import math
 import resource
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
 import torch
-from torch.utils.tensorboard import SummaryWriter
 
-from albert.runtime.environment import Precision
+from albert.runtime.environment import Precision, install_command
+from albert.runtime.errors import Unavailable
 from albert.runtime.files import writing
 from albert.runtime.json_files import Journal
 from albert.training.run_folder import RunFolder
@@ -22,6 +24,7 @@ from albert.training.update import Batch, Reaction
 # --------------------------------------------------------------------------------------------------------------------
 # Metrics of a run: the journal, TensorBoard and other loggers.
 
+_logger = logging.getLogger(__name__)
 MACHINE_METRICS = ("time", "seconds", "tokens_per_second", "matmul_share", "peak_memory_bytes")
 """Journal fields that differ between two runs of the same steps."""
 
@@ -47,8 +50,13 @@ class TensorBoardLogger:
     """TensorBoard event files in the run's folder (`tensorboard --logdir RUNS`)."""
 
     def __init__(self, run: RunFolder, first_step: int) -> None:
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ModuleNotFoundError as error:
+            raise Unavailable("tensorboard", "is not installed", install_command("plots")) from error
+        self._open = SummaryWriter
         self._path = str(run.tensorboard_path)
-        self._writer = SummaryWriter(self._path, purge_step=first_step + 1)
+        self._writer = self._open(self._path, purge_step=first_step + 1)
 
     def write(self, step: int, numbers: Mapping[str, float]) -> None:
         """Add a point to each curve."""
@@ -59,7 +67,7 @@ class TensorBoardLogger:
     def rewind(self, step: int) -> None:
         """Start a new event file that purges later steps."""
         self.close()
-        self._writer = SummaryWriter(self._path, purge_step=step + 1)
+        self._writer = self._open(self._path, purge_step=step + 1)
 
     def close(self) -> None:
         """Flush and close."""
@@ -67,12 +75,26 @@ class TensorBoardLogger:
             self._writer.close()
 
 
+@cache
+def _note_once(text: str) -> None:
+    _logger.warning("albert: note: %s", text)
+
+
+def _tensorboard(run: RunFolder, first_step: int) -> list[Logger]:
+    """Training goes on without TensorBoard; the journal has the same figures."""
+    try:
+        return [TensorBoardLogger(run, first_step)]
+    except Unavailable as error:
+        _note_once(f"no curves for TensorBoard are written, the journal has the same figures: {error}")
+        return []
+
+
 class Curves:
     """Writes each event to the journal and to every logger; does nothing on ranks other than the first."""
 
     def __init__(self, run: RunFolder, first_step: int, active: bool, more: Sequence[Logger] = ()) -> None:
         self._journal = Journal(run.journal_path) if active else None
-        self._loggers: Sequence[Logger] = [TensorBoardLogger(run, first_step), *more] if active else []
+        self._loggers: Sequence[Logger] = [*_tensorboard(run, first_step), *more] if active else []
 
     def write(self, event: str, step: int, **values: Any) -> None:
         """Record an event of a step; its finite numbers become metrics named `event/…`."""

@@ -4,8 +4,8 @@ import pytest
 
 from albert.experiments.grids import grid_of
 from albert.experiments.jobs import Folders, open_study
-from albert.experiments.report import draw_arms, draw_depth
 from albert.experiments.results import read_outcome
+from albert.experiments.table_pictures import draw_arms, draw_depth
 
 
 @pytest.fixture

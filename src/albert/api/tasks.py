@@ -408,7 +408,7 @@ def _compare_depths(options: Evaluate) -> Iterator[EvaluateResult]:
         raise UsageError("--precision", "must be a single one here", "compare precisions at one --depth")
     task, curve = _task(options), options.depths.curve
     if curve is not None:
-        from albert.experiments import layer_pictures  # here, because matplotlib may be missing
+        from albert.experiments.layer_pictures import draw_curve
 
         check_png("--curve", curve)
         figures = curve.with_suffix(".csv")
@@ -426,7 +426,7 @@ def _compare_depths(options: Evaluate) -> Iterator[EvaluateResult]:
         **_model_options(options),
     )
     if curve is not None:
-        layer_pictures.draw_curve(found, curve)
+        draw_curve(found, curve)
         write_curve(found, curve.with_suffix(".csv"))
     scores = found.points[0].scores
     yield EvaluateResult(scores=scores, baseline=found.baseline, report=found.to_json(), found=found)

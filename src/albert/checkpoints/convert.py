@@ -10,6 +10,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from albert.checkpoints.families import family_of
 from albert.checkpoints.hub import copy_examples, refuse_archive
 from albert.checkpoints.huggingface import (
     BACKBONE_PREFIX,
@@ -219,12 +220,11 @@ def _read(bundle: TensorBundle, targets: Mapping[str, Target], dtype: torch.dtyp
 def _hugging_face(source: str | Path, options: ConversionOptions) -> ConversionSource:
     model = describe_model(source, options.revision, options.overrides)
     config, extra, stored, in_file = model.config, model.extra, model.stored, model.renamed.in_file
-    architecture = architecture_of(in_file.values(), next(iter(extra.get("architectures") or []), None))
+    names = model.renamed.head_names()
+    architecture = architecture_of(names.values(), next(iter(extra.get("architectures") or []), None))
     require_complete(model.renamed, architecture, config, stored.source)
-    # Heads are matched by the name in the file, which distinguishes next-sentence from sentence-order heads.
-    names = ((ours if ours.startswith(BACKBONE_PREFIX) else theirs, theirs) for ours, theirs in in_file.items())
-    unused = {theirs for name, theirs in names if not belongs_to(name, architecture)}
-    reasons = dict.fromkeys(model.renamed.unexpected, "is not a tensor of ALBERT")
+    unused = {in_file[ours] for ours, name in names.items() if not belongs_to(name, architecture)}
+    reasons = dict.fromkeys(model.renamed.unexpected, f"is not a tensor of {model.renamed.family.title}")
     excluded = {*unused, *model.renamed.unexpected}
     renamed = model.read(excluded, options.dtype)
     directory, path = model.directory, model.directory / CARD_NAME
@@ -267,16 +267,18 @@ def convert(path: str, output: Path, options: ConversionOptions, replace_output:
     source = read_source(path, options)
     tokenizer, tokenizer_path = _tokenizer(source, options)
     prefix = BACKBONE_PREFIX if source.architecture == "AlbertModel" else ""
-    tensors = to_transformers({name.removeprefix(prefix): t for name, t in source.tensors.items()}, source.config)
-    if PREDICTIONS_BIAS in tensors:
-        tensors = with_sentence_objective(tensors, str(source.extra.get(OBJECTIVE_KEY, "sop")))
+    ours = {name.removeprefix(prefix): tensor for name, tensor in source.tensors.items()}
+    tensors = to_transformers(ours, source.config, source.architecture)
+    if PREDICTIONS_BIAS in ours:
+        default = family_of(source.config).sentence_head or "none"
+        tensors = with_sentence_objective(tensors, str(source.extra.get(OBJECTIVE_KEY, default)), source.config)
     names, parameters = tuple(tensors), parameters_by_part(source.tensors)
     extra = {key: value for key, value in source.extra.items() if key != FINGERPRINT_KEY}
     if options.labels:
-        if n_outputs(source.architecture, tensors) is None:
+        if n_outputs(source.architecture, ours) is None:
             raise UsageError("--labels", f"{source.path} holds {source.architecture}, which has no classes to name")
         extra["id2label"] = dict(enumerate(options.labels))
-    outputs = written_num_labels(source.architecture, tensors)
+    outputs = written_num_labels(source.architecture, ours)
     description = f"Converted from a {source.kind} by `albert convert`."
     card = source.card or short_card(output.name, source.architecture, source.config, source.tensors, description)
     with new_directory(output, replace=replace_output) as directory:
@@ -287,6 +289,7 @@ def convert(path: str, output: Path, options: ConversionOptions, replace_output:
             copy_examples(source.directory, directory)
         # Free the tensors, so that the opened model is the only copy in memory.
         tensors.clear()
+        ours.clear()
         source.tensors.clear()
         opened = open_model(directory, kind_of(content), dtype=None)
         written = (directory / WEIGHTS_NAME).stat().st_size

@@ -31,6 +31,7 @@ HUB_FILES = [
     "README.md",
     "modules.json",
     "sentence_bert_config.json",
+    "config_sentence_transformers.json",
     "?_*/config.json",
 ]
 """All files of a model directory of ours, of transformers or of sentence-transformers; no pickles and no code."""

@@ -1,26 +1,28 @@
-"""Conversion between our models and transformers' ALBERT: names of parameters and classes, old names, kinds of heads.
+"""Conversion between our models and transformers': names of parameters and classes, old names, kinds of heads.
 
-Four things differ in more than the name:
+The names of each family (ALBERT, BERT, DistilBERT, RoBERTa, XLM-R) are one table, read in both directions
+(`albert.checkpoints.families`). What differs in more than the name:
 - transformers has no sharing of attention or feed-forward blocks alone: the shared block is written once for each
   layer, and read back as one block after checking that the copies are equal.
-- transformers always has an embedding-to-hidden map: if both sizes are equal and we have none, the identity is written.
+- transformers' ALBERT always has an embedding-to-hidden map: if both sizes are equal and we have none, the identity is
+  written.
 - The bias of the masked-token head is written twice, as `predictions.bias` and `predictions.decoder.bias`:
   transformers 4.46 ties the first to the second after loading, and sets both to zero if the second is missing.
-- Its only sentence head is sentence order. A head for next-sentence prediction is written beside a masked language
-  model under another name; sentence heads without a training objective are not written.
+- ALBERT's only sentence head is sentence order, BERT's is next-sentence prediction, the others have none. Another
+  objective's head is written beside a masked language model under another name; sentence heads without a training
+  objective are not written.
+- RoBERTa's positions begin in row 2 of its table; the rows before are not read, and written as zeros.
+- DistilBERT has no token types: they are zeros here, and added to the positions when it is written."""
 
-Source of the names: transformers 5, `models/albert/modeling_albert.py`."""
-
-import tomllib
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from importlib.resources import files
 from operator import index
 from typing import Any, Literal, SupportsIndex, get_args
 
 import torch
 from torch import Tensor, nn
 
+from albert.checkpoints.families import FAMILIES, OWN_PREFIX, POOLED_CLASSIFIER, Family, family_of
 from albert.model.albert import (
     AlbertForJointQuestionAnswering,
     AlbertForMaskedLM,
@@ -39,41 +41,40 @@ from albert.runtime.errors import DamagedData, InvalidConfiguration
 # Files of earlier versions of transformers: copies of tied tensors, saved buffers, old names of LayerNorm, an encoder
 # without its prefix.
 
-BACKBONE_PREFIX = "albert."
+BACKBONE_PREFIX = OWN_PREFIX
 BUFFERS = ("embeddings.position_ids", "embeddings.token_type_ids")
-PREDICTIONS_BIAS, DECODER_BIAS = "predictions.bias", "predictions.decoder.bias"
-_TIED = {"predictions.decoder.weight": "albert.embeddings.word_embeddings.weight", DECODER_BIAS: PREDICTIONS_BIAS}
 _OLD_LAYER_NORM = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
 
 
-def current_names(names: Iterable[str], heads: Collection[str]) -> dict[str, str]:
+def current_names(names: Iterable[str], family: Family) -> dict[str, str]:
     """Current name of every tensor -> its name in the file. A tensor that has both names keeps the old one, too."""
     names = list(names)
-    is_prefixed = any(name.startswith(BACKBONE_PREFIX) for name in names)
+    heads: Collection[str] = family.head_prefixes()
+    is_prefixed = any(name.startswith(family.prefix) for name in names)
     in_file: dict[str, str] = {}
     for name in sorted(names, key=lambda name: _current(name) != name):
-        full = name if is_prefixed or name.split(".", 1)[0] in heads else BACKBONE_PREFIX + name
+        full = name if is_prefixed or name.split(".", 1)[0] in heads else family.prefix + name
         in_file[full if _current(full) in in_file else _current(full)] = name
     return in_file
 
 
-def drop_equal_ties(content: dict[str, Tensor], where: str) -> list[str]:
+def drop_equal_ties(content: dict[str, Tensor], family: Family, where: str) -> list[str]:
     """Remove copies of tied tensors from `content`, or rename them if the original is missing.
 
-    Returns the removed names, without `predictions.decoder.bias`, which every file of ours has.
+    Returns the removed names, without the copy of the bias, which every file of ours has.
     """
     copies = []
-    for copy, original in _TIED.items():
+    for copy, original in family.copies.items():
         if copy not in content:
             continue
         if original not in content:
             content[original] = content.pop(copy)
             continue
         if differ(content[copy], content[original]):
-            why = f"{copy} and {original} are tied in ALBERT but differ in this file"
+            why = f"{copy} and {original} are tied in {family.title} but differ in this file"
             raise DamagedData(where, why, f"save the model again with the two tied, or remove {copy}")
         del content[copy]
-        if copy != DECODER_BIAS:
+        if not copy.endswith("bias"):
             copies.append(copy)
     return copies
 
@@ -90,30 +91,13 @@ def _current(name: str) -> str:
     return name
 
 
-_PARAMETERS = ("weight", "bias")
-NAMES: dict[str, Any] = tomllib.loads((files("albert.checkpoints") / "names.toml").read_text(encoding="utf-8"))
-"""Names of parameters, ours and those of others."""
-
-
-def _parameters(part: str) -> dict[str, str]:
-    """Our names of parameters -> transformers', for a part of the model; a module has a weight and a bias."""
-    names: dict[str, str] = {}
-    for ours, theirs in NAMES[part].items():
-        is_parameter = ours.endswith(_PARAMETERS)
-        names |= {ours: theirs} if is_parameter else {f"{ours}.{p}": f"{theirs}.{p}" for p in _PARAMETERS}
-    return names
-
-
-_EMBEDDINGS, _PROJECTION, _POOLER = map(_parameters, ("embeddings", "projection", "pooler"))
-_ATTENTION, _FEED_FORWARD = NAMES["attention"], NAMES["feed_forward"]
-HEADS = _parameters("heads")
-# transformers' ALBERT has no class for next-sentence prediction. Label 0: the segment follows; 1: it is random.
-_NEXT_SENTENCE = {
-    "nsp_classifier.classifier.weight": "sop_classifier.classifier.weight",
-    "nsp_classifier.classifier.bias": "sop_classifier.classifier.bias",
-}
-_HEAD_PREFIXES = {name.split(".", 1)[0] for name in (*HEADS.values(), *_NEXT_SENTENCE)}
-_UNTRAINED_WITHOUT_OBJECTIVE = ("sop_classifier.", BACKBONE_PREFIX + "pooler.")
+_PROJECTION = tuple(f"embeddings.projection.{parameter}" for parameter in ("weight", "bias"))
+_WORDS = "embeddings.word_embeddings.weight"
+_POSITIONS = "embeddings.position_embeddings.weight"
+_TYPES = "embeddings.token_type_embeddings.weight"
+PREDICTIONS_BIAS = "predictions.bias"
+HEADS = FAMILIES["albert"].heads
+"""Our names of the tensors of heads -> those of transformers' ALBERT."""
 
 
 @dataclass(frozen=True)
@@ -125,105 +109,167 @@ class RenamedTensors:
         in_file: our name -> its name in the file, the first one of copies.
         unexpected: names in the file that no model of ours has.
         dropped: names of redundant tensors: copies of tied ones, saved buffers, an identity map.
+        family: whose names the file has.
     """
 
     tensors: dict[str, Tensor]
     in_file: dict[str, str]
     unexpected: tuple[str, ...]
     dropped: tuple[str, ...]
+    family: Family = FAMILIES["albert"]
+
+    def head_names(self) -> dict[str, str]:
+        """Our names -> the same, but a sentence head that is not the family's own is called `nsp_classifier`.
+
+        The class of transformers to which the tensors belong depends on that (`albert.checkpoints.loading`).
+        """
+        names = {}
+        for ours, theirs in self.in_file.items():
+            is_other = ours.startswith("sop_classifier.") and theirs != self.family.heads[ours]
+            no_own = ours.startswith("sop_classifier.") and self.family.sentence_head is None
+            names[ours] = ours.replace("sop_classifier.", "nsp_classifier.", 1) if is_other or no_own else ours
+        return names
 
 
 def exported_groups(config: AlbertConfig) -> int:
-    """Number of layer groups that transformers needs for this model."""
+    """Number of layer groups that transformers' ALBERT needs for this model."""
     return config.num_hidden_groups if config.sharing == "all" else config.num_hidden_layers
 
 
 def backbone_names(config: AlbertConfig) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Every parameter name of our `AlbertModel` with the names of its copies in transformers."""
-    for ours, theirs in _EMBEDDINGS.items():
-        yield ours, (theirs,)
-    if config.projects_embeddings:
-        for ours, theirs in _PROJECTION.items():
+    """Every parameter name of our `AlbertModel` with the names of its copies in transformers, without prefixes."""
+    family = family_of(config)
+    pooler = {}
+    for ours, theirs in family.names.items():
+        if ours.startswith("pooler."):
+            pooler[ours] = theirs
+        elif ours not in _PROJECTION or config.projects_embeddings:
             yield ours, (theirs,)
-    attentions, feed_forwards = _layers_of_blocks(config)
-    kinds = (("attentions", attentions, _ATTENTION), ("feed_forwards", feed_forwards, _FEED_FORWARD))
-    for kind, blocks, modules in kinds:
+    attentions, feed_forwards = _layers_of_blocks(config, family)
+    for kind, blocks in (("attention", attentions), ("feed_forward", feed_forwards)):
+        names = {ours: theirs for ours, theirs in family.layer.items() if ours.startswith(f"{kind}.")}
         for block, layers in blocks.items():
-            for ours, theirs in modules.items():
-                for parameter in _PARAMETERS:
-                    copies = tuple(f"{layer}.{theirs}.{parameter}" for layer in layers)
-                    yield f"encoder.{kind}.{block}.{ours}.{parameter}", copies
-    for ours, theirs in _POOLER.items():
+            for ours, theirs in names.items():
+                inside = ours.removeprefix(f"{kind}.")
+                yield f"encoder.{kind}s.{block}.{inside}", tuple(layer + theirs for layer in layers)
+    for ours, theirs in pooler.items():
         yield ours, (theirs,)
 
 
-def to_transformers(tensors: Mapping[str, Tensor], config: AlbertConfig) -> dict[str, Tensor]:
-    """Tensors of one of our models under transformers' names, with separate copies of shared blocks."""
+def to_transformers(
+    tensors: Mapping[str, Tensor], config: AlbertConfig, architecture: str = "AlbertModel"
+) -> dict[str, Tensor]:
+    """Tensors of one of our models under transformers' names, with separate copies of shared blocks.
+
+    `architecture` is the class as which they are written, by our name.
+    """
+    family = family_of(config)
     bare = not any(name.startswith(BACKBONE_PREFIX) for name in tensors)
-    prefix = "" if bare else BACKBONE_PREFIX
+    own_prefix, prefix = ("", "") if bare else (BACKBONE_PREFIX, family.prefix)
     backbone = backbone_names(config)
-    table = {prefix + ours: tuple(prefix + name for name in theirs) for ours, theirs in backbone}
-    table |= {ours: (theirs,) for ours, theirs in HEADS.items()}
+    table = {own_prefix + ours: tuple(prefix + name for name in theirs) for ours, theirs in backbone}
+    table |= {ours: (theirs,) for ours, theirs in family.heads_written(architecture, config).items()}
+    tensors = _with_their_tables(tensors, own_prefix, family)
     renamed: dict[str, Tensor] = {}
     for ours, tensor in tensors.items():
         for copy, theirs in enumerate(table[ours]):
             renamed[theirs] = tensor.clone() if copy else tensor
-    if not config.projects_embeddings:
-        weight, bias = (prefix + name for name in _PROJECTION.values())
-        like = tensors[prefix + "embeddings.word_embeddings.weight"]
+    if family.name == "albert" and not config.projects_embeddings:
+        weight, bias = (prefix + family.names[name] for name in _PROJECTION)
+        like = tensors[own_prefix + _WORDS]
         renamed[weight] = torch.eye(config.hidden_size, dtype=like.dtype, device=like.device)
         renamed[bias] = torch.zeros(config.hidden_size, dtype=like.dtype, device=like.device)
-    if PREDICTIONS_BIAS in renamed:
-        renamed[DECODER_BIAS] = renamed[PREDICTIONS_BIAS].clone()
+    for copy, original in family.copies.items():
+        if copy.endswith("bias") and original in renamed:
+            renamed[copy] = renamed[original].clone()
     return renamed
 
 
-def with_sentence_objective(tensors: Mapping[str, Tensor], objective: str) -> dict[str, Tensor]:
+def _with_their_tables(tensors: Mapping[str, Tensor], prefix: str, family: Family) -> dict[str, Tensor]:
+    """The tensors with the position table as the family has it: after unused rows, or with the token type added."""
+    content = dict(tensors)
+    positions = content[prefix + _POSITIONS]
+    if family.first_position:
+        unused = positions.new_zeros(family.first_position, positions.shape[1])
+        content[prefix + _POSITIONS] = torch.cat((unused, positions))
+    if _TYPES not in family.names:
+        content[prefix + _POSITIONS] = positions + content.pop(prefix + _TYPES)[0]
+    return content
+
+
+def with_sentence_objective(tensors: Mapping[str, Tensor], objective: str, config: AlbertConfig) -> dict[str, Tensor]:
     """Tensors of a pre-training model, under transformers' names, as written for its sentence objective.
 
-    "sop": unchanged; "nsp": the sentence head under a name of its own; "none": without the untrained head and pooler.
+    The family's own objective: unchanged; another one: the sentence head under a name of its own; "none": without the
+    untrained head and pooler.
     """
+    family = family_of(config)
+    theirs = {family.heads[ours]: ours for ours in family.heads if ours.startswith("sop_classifier.")}
     if objective == "none":
-        return {name: t for name, t in tensors.items() if not name.startswith(_UNTRAINED_WITHOUT_OBJECTIVE)}
-    names = {theirs: ours for ours, theirs in _NEXT_SENTENCE.items()} if objective == "nsp" else {}
+        poolers = tuple(prefix + family.names["pooler.weight"] for prefix in ("", family.prefix))
+        untrained = {*theirs, *poolers, *(name.removesuffix("weight") + "bias" for name in poolers)}
+        return {name: tensor for name, tensor in tensors.items() if name not in untrained}
+    if objective == family.sentence_head:
+        return dict(tensors)
+    names = {name: ours.replace("sop_classifier", f"{objective}_classifier", 1) for name, ours in theirs.items()}
     return {names.get(name, name): tensor for name, tensor in tensors.items()}
 
 
 def from_transformers(tensors: Mapping[str, Tensor], config: AlbertConfig, where: str) -> RenamedTensors:
     """A file's tensors under our names, with copies of shared blocks merged; on the meta device copies count as equal.
 
-    Names may lack the prefix `albert.`; `where` is the subject of errors.
+    Names may lack the family's prefix; `where` is the subject of errors.
     """
-    originals = current_names(tensors, _HEAD_PREFIXES)
+    family = family_of(config)
+    originals = current_names(tensors, family)
     content = {name: tensors[original] for name, original in originals.items()}
-    ties = drop_equal_ties(content, where)
+    ties = drop_equal_ties(content, family, where)
     dropped = [name for name in content if name.endswith(BUFFERS)]
-    if not config.projects_embeddings:
+    if family.name == "albert" and not config.projects_embeddings:
         dropped += _identity_map(content, config, where)
     for name in dropped:
         del content[name]
     dropped += ties
     renamed: dict[str, Tensor] = {}
     in_file: dict[str, str] = {}
-    for ours, theirs in backbone_names(config):
-        names = [BACKBONE_PREFIX + name for name in theirs]
-        copies = {name: content.pop(name) for name in names if name in content}
-        if copies:
-            renamed[BACKBONE_PREFIX + ours] = _merge(copies, config, where)
-            in_file[BACKBONE_PREFIX + ours] = next(originals.get(name, name) for name in copies)
-    heads = {theirs: ours for ours, theirs in HEADS.items()} | _NEXT_SENTENCE
-    for theirs, ours in heads.items():
+    for theirs, ours in family.heads_read().items():
         if theirs in content and ours not in renamed:
             renamed[ours], in_file[ours] = content.pop(theirs), originals.get(theirs, theirs)
+    for ours, theirs in backbone_names(config):
+        names = [family.prefix + name for name in theirs]
+        copies = {name: content[name] for name in names if name in content}
+        if copies and BACKBONE_PREFIX + ours not in renamed:
+            for name in copies:
+                del content[name]
+            renamed[BACKBONE_PREFIX + ours] = _merge(copies, config, where)
+            in_file[BACKBONE_PREFIX + ours] = next(originals.get(name, name) for name in copies)
+    _take_our_tables(renamed, in_file, config, family, where)
     return RenamedTensors(
         tensors=renamed,
         in_file=in_file,
         unexpected=tuple(sorted(originals[name] for name in content)),
         dropped=tuple(sorted(originals[name] for name in dropped)),
+        family=family,
     )
 
 
-def _layers_of_blocks(config: AlbertConfig) -> tuple[dict[int, list[str]], dict[int, list[str]]]:
+def _take_our_tables(
+    renamed: dict[str, Tensor], in_file: dict[str, str], config: AlbertConfig, family: Family, where: str
+) -> None:
+    """The position table without unused rows, and zeros for token types that the family does not have."""
+    positions = renamed.get(BACKBONE_PREFIX + _POSITIONS)
+    if positions is not None and family.first_position:
+        if len(positions) <= family.first_position:
+            why = f"has {len(positions)} rows of positions, of which {family.first_position} are unused"
+            raise DamagedData(where, why)
+        renamed[BACKBONE_PREFIX + _POSITIONS] = positions[family.first_position :]
+    words = renamed.get(BACKBONE_PREFIX + _WORDS)
+    if words is not None and _TYPES not in family.names:
+        renamed[BACKBONE_PREFIX + _TYPES] = words.new_zeros(config.type_vocab_size, words.shape[-1])
+        in_file[BACKBONE_PREFIX + _TYPES] = BACKBONE_PREFIX + _TYPES
+
+
+def _layers_of_blocks(config: AlbertConfig, family: Family) -> tuple[dict[int, list[str]], dict[int, list[str]]]:
     """For every attention and feed-forward block of ours, transformers' layers with a copy of it."""
     groups, inner = exported_groups(config), config.inner_group_num
     attentions: dict[int, list[str]] = {}
@@ -231,7 +277,8 @@ def _layers_of_blocks(config: AlbertConfig) -> tuple[dict[int, list[str]], dict[
     for step, application in enumerate(sharing_plan(config)):
         layer, layer_of_group = divmod(step, inner)
         group = layer * groups // config.num_hidden_layers
-        name = f"encoder.albert_layer_groups.{group}.albert_layers.{layer_of_group}"
+        in_albert = family.name == "albert"
+        name = family.layer_prefix.format(group=group, layer=layer_of_group if in_albert else layer)
         for blocks, block in ((attentions, application.attention), (feed_forwards, application.feed_forward)):
             layers = blocks.setdefault(block, [])
             if name not in layers:
@@ -241,7 +288,7 @@ def _layers_of_blocks(config: AlbertConfig) -> tuple[dict[int, list[str]], dict[
 
 def _identity_map(content: Mapping[str, Tensor], config: AlbertConfig, where: str) -> list[str]:
     """The names of the embedding-to-hidden map in a file, which must be the identity."""
-    weight_name, bias_name = (BACKBONE_PREFIX + name for name in _PROJECTION.values())
+    weight_name, bias_name = (BACKBONE_PREFIX + FAMILIES["albert"].names[name] for name in _PROJECTION)
     if weight_name not in content or bias_name not in content:
         return []
     weight, bias = content[weight_name], content[bias_name]
@@ -307,11 +354,11 @@ _OBJECTIVES = get_args(HeadObjective)
 def kind_of(extra: Mapping[str, Any]) -> Kind:
     """The kind of a model directory by `architectures` in its `config.json`; "encoder" if the class is unknown.
 
-    A model trained with next-sentence prediction is written as a masked language model, for transformers.
+    A model with a sentence head that the class of transformers lacks is written as a masked language model.
     """
     architectures = extra.get("architectures") or ["AlbertModel"]
     kind = KINDS.get(str(architectures[0]), "encoder")
-    return "pretraining" if kind == "masked_lm" and extra.get(OBJECTIVE_KEY) == "nsp" else kind
+    return "pretraining" if kind == "masked_lm" and extra.get(OBJECTIVE_KEY) in ("sop", "nsp") else kind
 
 
 def build_model(kind: Kind, config: AlbertConfig, num_labels: int | None) -> nn.Module:
@@ -320,7 +367,7 @@ def build_model(kind: Kind, config: AlbertConfig, num_labels: int | None) -> nn.
 
 
 def n_outputs(architecture: str, tensors: Mapping[str, Tensor]) -> int | None:
-    """Number of outputs of a head according to its tensors; None for classes with a fixed number."""
+    """Number of outputs of a head according to its tensors, by our names; None for classes with a fixed number."""
     return tensors[_LABELS_BIAS[architecture]].numel() if architecture in _LABELS_BIAS else None
 
 

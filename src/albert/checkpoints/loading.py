@@ -19,6 +19,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from albert.checkpoints.families import family_of
 from albert.checkpoints.huggingface import (
     BACKBONE_PREFIX,
     BUFFERS,
@@ -288,6 +289,7 @@ class LoadingReport:
     Args:
         verified: whether every file was checked against a manifest.
         newly_initialised: tensors drawn at random, because they are missing or belong to a new head.
+        drawn: the same by our names, `albert.` before those of the encoder.
         dropped: redundant tensors: equal copies of tied ones, saved buffers, an identity map.
     """
 
@@ -295,6 +297,7 @@ class LoadingReport:
     verified: bool = False
     missing: tuple[str, ...] = ()
     newly_initialised: tuple[str, ...] = ()
+    drawn: tuple[str, ...] = ()
     unexpected: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -337,15 +340,16 @@ def fit_tensors(
 
     Returns the names of loaded tensors -> their names in the model, and the report.
     """
-    in_file = {BACKBONE_PREFIX + ours: BACKBONE_PREFIX + theirs[0] for ours, theirs in backbone_names(config)}
-    in_file |= HEADS | renamed.in_file
+    family = family_of(config)
+    in_file = {BACKBONE_PREFIX + ours: family.prefix + theirs[0] for ours, theirs in backbone_names(config)}
+    in_file |= family.heads_written(type(model).__name__, config) | renamed.in_file
     bare = BACKBONE_PREFIX if isinstance(model, AlbertModel) else ""
     shapes = {bare + name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
     loaded = [name for name in renamed.tensors if name in shapes and not (new_head and name in HEADS)]
     drawn = [name for name in shapes if name not in loaded]
     if absent := [in_file[name] for name in drawn if name.startswith(BACKBONE_PREFIX) and not name.startswith(_POOLER)]:
         why = f"lacks {len(absent)} of the encoder's tensors ({_abridged(absent)})"
-        raise DamagedData(source, why, "config.json does not match these weights, or they are not those of an ALBERT")
+        raise DamagedData(source, why, f"config.json does not match these weights, or they are not {family.title}'s")
     for name in loaded:
         shape = tuple(renamed.tensors[name].shape)
         if shape != shapes[name]:
@@ -356,6 +360,7 @@ def fit_tensors(
         source=source,
         missing=tuple(in_file[name] for name in drawn if name not in renamed.tensors),
         newly_initialised=tuple(in_file[name] for name in drawn),
+        drawn=tuple(drawn),
         unexpected=tuple(sorted([*(in_file[n] for n in renamed.tensors if n not in loaded), *renamed.unexpected])),
         dropped=renamed.dropped,
     )
@@ -496,9 +501,12 @@ def require_complete(renamed: RenamedTensors, architecture: str, config: AlbertC
     outputs = n_outputs(architecture, renamed.tensors)
     with on_meta_device():
         models = (AlbertModel(config), build_model(KINDS[architecture], config, outputs))
-    missing = {name for model in models for name in fit_tensors(model, renamed, config, where, False)[1].missing}
-    if architecture in _WITHOUT_POOLER:
-        missing = {name for name in missing if not name.startswith(_POOLER)}
-    if missing:
-        names = sorted(missing)
+    names: list[str] = []
+    for model in models:
+        report = fit_tensors(model, renamed, config, where, False)[1]
+        pairs = zip(report.drawn, report.newly_initialised, strict=True)
+        without_pooler = architecture in _WITHOUT_POOLER or config.head_pooling != "pooler"
+        names += [name for ours, name in pairs if not (without_pooler and ours.startswith(_POOLER))]
+    names = sorted(set(names))
+    if names:
         raise DamagedData(where, f"lacks {len(names)} tensors of {architecture} ({_abridged(names)})")

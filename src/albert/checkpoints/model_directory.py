@@ -18,12 +18,13 @@ import torch
 from torch import Tensor, nn
 
 from albert.checkpoints.hub import EXAMPLES_NAME, find_model
+from albert.checkpoints.families import FAMILIES, OTHER_FAMILIES, Family, family_of
 from albert.checkpoints.huggingface import (
     ARCHITECTURES,
     BACKBONE_PREFIX,
     CLASSIFIERS,
     MODELS,
-    NAMES,
+    OBJECTIVE_KEY,
     Kind,
     RenamedTensors,
     build_model,
@@ -50,6 +51,12 @@ from albert.checkpoints.loading import (
     uneven_groups_note,
     write_tensors,
 )
+from albert.checkpoints.sentence_transformers import (
+    SENTENCE_KEY,
+    read_sentence_vectors,
+    sentence_vectors_of,
+    write_sentence_vectors,
+)
 from albert.model.albert import AlbertForPreTraining
 from albert.model.config import AlbertConfig
 from albert.model.encoder import on_meta_device
@@ -67,12 +74,20 @@ from albert.text.tokenizer_loading import load_tokenizer, vocabulary_file
 
 CONFIG_NAME = "config.json"
 _FIELDS = tuple(f.name for f in fields(AlbertConfig))
-_TRANSFORMERS_DEFAULTS: dict[str, Any] = NAMES["transformers_defaults"]
 # transformers' other names of the same functions.
 _ACTIVATIONS = {"gelu_pytorch_tanh": "gelu_new", "gelu_python": "gelu"}
 # Far beyond any model; without limits a damaged number could fill the memory before it is compared with the weights.
 _LARGEST_SIZE = 2**24
-_ALWAYS_WRITTEN = {"pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3, "tie_word_embeddings": True}
+_ONLY_ALBERT = (
+    "embedding_size",
+    "num_hidden_groups",
+    "inner_group_num",
+    "sharing",
+    "embedding_projection",
+    "attention_window",
+    "match_embedding",
+)
+"""Fields that other families do not have."""
 # The unknown type is refused by transformers' Auto classes; the unknown attention by its ALBERT classes.
 _DENSE = {"model_type": "albert"}
 _WINDOWED = {"model_type": "albert_window", "attn_implementation": "sliding_window"}
@@ -81,6 +96,7 @@ _TYPES = (_DENSE, _WINDOWED, _MATCHING)
 UNEVEN_GROUPS_KEY = "uneven_groups"
 _NOT_CARRIED = {
     UNEVEN_GROUPS_KEY,
+    SENTENCE_KEY,
     QUANTIZATION_KEY,
     "architectures",
     "model_type",
@@ -99,29 +115,56 @@ def config_to_json(
     for key in extra:
         if key in _FIELDS:
             raise InvalidConfiguration(key, "is a field of the model's configuration", "set it there")
+    family = family_of(config)
     values = to_json(config)
-    values["num_hidden_groups"] = exported_groups(config)
-    if config.embedding_size == config.hidden_size:
-        values["embedding_projection"] = config.projects_embeddings
+    del values["family"]
+    if config.head_pooling == "pooler":
+        del values["head_pooling"]
+    if family.name == "albert":
+        values["num_hidden_groups"] = exported_groups(config)
+        if config.embedding_size == config.hidden_size:
+            values["embedding_projection"] = config.projects_embeddings
+        else:
+            del values["embedding_projection"]
+        if config.attention_window is None:
+            del values["attention_window"]
+        if not config.match_embedding:
+            del values["match_embedding"]
+        kind = _WINDOWED if config.effective_window else _MATCHING if config.match_embedding else _DENSE
     else:
-        del values["embedding_projection"]
-    if config.attention_window is None:
-        del values["attention_window"]
-    if not config.match_embedding:
-        del values["match_embedding"]
+        values["max_position_embeddings"] += family.first_position
+        values = {
+            family.config.get(name, name): value
+            for name, value in values.items()
+            if name not in _ONLY_ALBERT and name not in family.fixed
+        }
+        kind = {"model_type": family.name}
     labels = {}
     if num_labels is not None:
         names = dict(enumerate(label_names(extra, num_labels)))
         labels = {"id2label": to_json(names), "label2id": {label: index for index, label in names.items()}}
     return {
-        "architectures": [architecture],
-        **(_WINDOWED if config.effective_window else _MATCHING if config.match_embedding else _DENSE),
+        "architectures": [written_class(architecture, config)],
+        **kind,
         **values,
-        **_ALWAYS_WRITTEN,
+        **family.written,
+        "tie_word_embeddings": True,
         "dtype": str(dtype).removeprefix("torch."),
         **{key: to_json(value) for key, value in extra.items() if key not in _NOT_CARRIED},
         **labels,
     }
+
+
+def written_class(architecture: str, config: AlbertConfig) -> str:
+    """The class in `config.json`: transformers' name, or one that it does not know where it would compute otherwise."""
+    name = family_of(config).class_name(architecture)
+    if config.head_pooling == "pooler" or architecture not in _POOLED_CLASSES:
+        return name
+    return name.replace("For", _POOLED_MARK, 1)
+
+
+_POOLED_CLASSES = ("AlbertForSequenceClassification", "AlbertForMultipleChoice")
+_POOLED_MARK = "ForPooled"
 
 
 def label_names(extra: Mapping[str, Any], num_labels: int) -> list[str]:
@@ -141,27 +184,36 @@ def read_config(directory: Path) -> tuple[AlbertConfig, dict[str, Any]]:
 
     `id2label` is returned with integer keys. A model of equal embedding and hidden size has the map that transformers
     always has, unless it says `"embedding_projection": false`. If the groups do not divide the layers, the model gets
-    one group per layer, and their number is returned as `uneven_groups` (see `albert.checkpoints.loading`).
+    one group per layer, and their number is returned as `uneven_groups` (see `albert.checkpoints.loading`). What the
+    files of sentence-transformers say is returned as `sentence_transformers`.
     """
     path = directory / CONFIG_NAME
     content = read_json_object(path)
     kind = content.get("model_type", "albert" if "embedding_size" in content else "no model type")
-    if kind not in [each["model_type"] for each in _TYPES]:
-        raise InvalidConfiguration(path, f"describes a model of type {kind!r}, not 'albert'")
+    kinds = [each["model_type"] for each in _TYPES]
+    family = FAMILIES.get(str(kind), FAMILIES["albert"])
+    if kind not in kinds and kind not in FAMILIES:
+        titles = ", ".join(each.title for each in FAMILIES.values())
+        what = OTHER_FAMILIES.get(str(kind), f"a model of type {kind!r}")
+        raise InvalidConfiguration(path, f"describes {what}: it is no BERT inside", f"families that open: {titles}")
     if (scheme := content.get("position_embedding_type") or "absolute") != "absolute":
         raise InvalidConfiguration(f"{path}: position_embedding_type", f"is {scheme!r}, only 'absolute' is supported")
     if kind == _WINDOWED["model_type"] and content.get("attention_window") is None:
         raise InvalidConfiguration(f"{path}: attention_window", f"is missing from a model of type {kind!r}")
     if kind == _MATCHING["model_type"] and content.get("match_embedding") is not True:
         raise InvalidConfiguration(f"{path}: match_embedding", f"is not true in a model of type {kind!r}")
-    values = _TRANSFORMERS_DEFAULTS | {key: content[key] for key in _FIELDS if key in content}
-    if values["classifier_dropout_prob"] is None:  # as in transformers' token classification
+    if family.name == "albert":
+        values = dict(family.defaults) | {key: content[key] for key in _FIELDS if key in content}
+        values["family"] = "albert"
+    else:
+        values = _values_of_family(content, family, path)
+    if values.get("classifier_dropout_prob") is None:  # as in transformers
         values["classifier_dropout_prob"] = values["hidden_dropout_prob"]
     if isinstance(values["hidden_act"], str):
         values["hidden_act"] = _ACTIVATIONS.get(values["hidden_act"], values["hidden_act"])
     if values.get("sharing", "all") != "all":
         values["num_hidden_groups"] = 1  # the file has one per layer, for transformers
-    if values["embedding_size"] == values["hidden_size"]:
+    if family.name == "albert" and values["embedding_size"] == values["hidden_size"]:
         values["embedding_projection"] = None if values.get("embedding_projection") is False else True
     for key, value in values.items():
         if isinstance(value, int) and value > _LARGEST_SIZE:
@@ -171,7 +223,8 @@ def read_config(directory: Path) -> tuple[AlbertConfig, dict[str, Any]]:
     if is_uneven:
         values["num_hidden_groups"] = layers
     config = from_json(AlbertConfig, values, str(path))
-    extra = {key: value for key, value in content.items() if key not in (*_FIELDS, UNEVEN_GROUPS_KEY)}
+    read = (*_FIELDS, *family.config.values(), UNEVEN_GROUPS_KEY)
+    extra = {key: value for key, value in content.items() if key not in read}
     if is_uneven:
         extra[UNEVEN_GROUPS_KEY] = groups
     if (labels := extra.pop("id2label", None)) is not None:
@@ -181,7 +234,48 @@ def read_config(directory: Path) -> tuple[AlbertConfig, dict[str, Any]]:
             raise InvalidConfiguration(f"{path}: id2label", "is not a label for each number") from error
     if not isinstance(extra.get("architectures") or [], list):
         raise InvalidConfiguration(f"{path}: architectures", "is not a list of names")
+    if extra.get("architectures"):
+        extra["architectures"] = [_our_class(str(extra["architectures"][0]), family, extra)]
+    if (vectors := read_sentence_vectors(directory)) is not None:
+        extra[SENTENCE_KEY] = vectors
     return config, extra
+
+
+def _values_of_family(content: Mapping[str, Any], family: Family, path: Path) -> dict[str, Any]:
+    """Our settings of a model of another family than ALBERT, by the keys of its `config.json`."""
+    for key in ("is_decoder", "add_cross_attention"):
+        if content.get(key):
+            raise InvalidConfiguration(f"{path}: {key}", "is true: the model is a decoder", "an encoder is needed")
+    if content.get("pruned_heads"):
+        why = "names heads that were removed, which is not supported"
+        raise InvalidConfiguration(f"{path}: pruned_heads", why)
+    named = {family.config.get(name, name): name for name in _FIELDS if name not in (*_ONLY_ALBERT, "family")}
+    values: dict[str, Any] = {"classifier_dropout_prob": None} | dict(family.defaults)
+    values |= {ours: content[theirs] for theirs, ours in named.items() if theirs in content}
+    values |= dict(family.fixed) | {"family": family.name, "sharing": "none", "num_hidden_groups": 1}
+    values["embedding_size"] = values["hidden_size"]
+    if family.first_position:
+        if content.get("pad_token_id", family.written["pad_token_id"]) != family.first_position - 1:
+            why = f"is {content['pad_token_id']!r}: positions begin after it, in {family.title} at 2"
+            raise InvalidConfiguration(f"{path}: pad_token_id", why)
+        if isinstance(values["max_position_embeddings"], int):
+            values["max_position_embeddings"] -= family.first_position
+        if values["hidden_act"] not in ("gelu", "gelu_python"):
+            why = f"is {values['hidden_act']!r}, {family.title} has 'gelu' in the head for masked tokens"
+            raise InvalidConfiguration(f"{path}: hidden_act", why)
+    return values
+
+
+_PRETRAINING_ALIASES = {"AlbertForNextSentencePrediction": "AlbertForPreTraining"}
+
+
+def _our_class(name: str, family: Family, extra: dict[str, Any]) -> str:
+    """Our name of the class in `config.json`; the objective of a sentence head is added to `extra`."""
+    name = family.our_class(name).replace(_POOLED_MARK, "For", 1)
+    name = _PRETRAINING_ALIASES.get(name, name)
+    if name == "AlbertForPreTraining" and family.sentence_head not in (None, "sop"):
+        extra.setdefault(OBJECTIVE_KEY, family.sentence_head)
+    return name
 
 
 def with_overrides(config: AlbertConfig, overrides: Mapping[str, Any]) -> AlbertConfig:
@@ -227,15 +321,22 @@ def write_model(
     if not isinstance(config, AlbertConfig) or type(model) not in ARCHITECTURES:
         raise TypeError(f"{type(model).__name__} is not one of the model classes")
     keys, architecture = dict(extra or {}), ARCHITECTURES[type(model)]
-    objective = sentence_objective(keys) if isinstance(model, AlbertForPreTraining) else "sop"
-    # The pre-training class of transformers has a sentence-order head only.
-    written_as = architecture if objective == "sop" else "AlbertForMaskedLM"
+    family = family_of(config)
+    written_as = architecture
+    if isinstance(model, AlbertForPreTraining):
+        # The pre-training class of transformers has one sentence head: ALBERT's of order, BERT's of the next sentence.
+        objective = sentence_objective(keys)
+        written_as = architecture if objective == family.sentence_head else "AlbertForMaskedLM"
+        if written_as != architecture:
+            keys[OBJECTIVE_KEY] = objective
     tokenizer = None
     if tokenizer_directory is not None:
         tokenizer = load_tokenizer(Path(tokenizer_directory))
         require_matching_tokenizer(tokenizer, Path(tokenizer_directory), config, {})
-    tensors = with_sentence_objective(to_transformers(model.state_dict(), config), objective)
-    outputs = written_num_labels(architecture, tensors)
+    tensors = to_transformers(model.state_dict(), config, written_as)
+    if isinstance(model, AlbertForPreTraining):
+        tensors = with_sentence_objective(tensors, sentence_objective(keys), config)
+    outputs = written_num_labels(architecture, model.state_dict())
     card = card or short_card(final_path(directory).name, written_as, config, model.state_dict())
     write_files(directory, tensors, config, written_as, outputs, tokenizer, extra=keys, card=card)
 
@@ -262,6 +363,8 @@ def write_files(
     if tokenizer is not None:
         tokenizer.save(directory)
     save_json(directory / CONFIG_NAME, content)
+    if (vectors := sentence_vectors_of(extra)) is not None:
+        write_sentence_vectors(directory, vectors, config.hidden_size)
     write_tensors(directory / WEIGHTS_NAME, tensors)
     write_text(directory / CARD_NAME, card)
     return content

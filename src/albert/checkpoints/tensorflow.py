@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
-from albert.checkpoints.huggingface import NAMES
+from albert.checkpoints.families import NAMES
 from albert.checkpoints.tensor_bundle import INDEX_SUFFIX, is_table
 from albert.model.config import AlbertConfig
 from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput

@@ -91,11 +91,13 @@ class Predict(OpenedModel):
     """The field with a list of options, or one field for each option."""
     prefix: str = "predicted_"
     """Prefix of the names of answer fields."""
-    pooling: Literal["mean", "cls", "weighted"] = "mean"
+    pooling: Literal["mean", "cls", "max", "weighted"] | None = None
     """How tokens become the embedding of a text; weighted is a mean with larger weights for rare pieces, better for
-    models that were not trained for embeddings."""
-    normalize: bool = False
-    """Scale embeddings to length 1."""
+    models that were not trained for embeddings. When not set: as the model's files say, else mean."""
+    normalize: bool | None = None
+    """Scale embeddings to length 1; when not set: as the model's files say, else no."""
+    prompt: str | None = None
+    """The name of one of the model's prompts, which is written before every text to embed."""
     replace: bool = False
     """Replace an existing output, or an unfinished one with other settings."""
     top_k: int | None = None
@@ -221,10 +223,11 @@ class ExportSentenceTransformers(DerivedModel):
     Example: albert export sentence-transformers runs/mine/model --output models/vectors --normalize
     """
 
-    pooling: Literal["mean", "cls"] = "mean"
-    """How tokens become the embedding of a text: the mean of all, including [CLS] and [SEP], or the state of [CLS]."""
-    normalize: bool = False
-    """Scale embeddings to length 1."""
+    pooling: Literal["mean", "cls", "max"] | None = None
+    """How tokens become the embedding of a text: the mean of all, including [CLS] and [SEP], the state of [CLS], or the
+    maximum of all. When not set: as the model's files say, else mean."""
+    normalize: bool | None = None
+    """Scale embeddings to length 1; when not set: as the model's files say, else no."""
 
 
 @dataclass(frozen=True, kw_only=True)

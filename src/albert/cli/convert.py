@@ -10,6 +10,7 @@ from albert.api.keywords import values_set
 from albert.api.options import Push
 from albert.checkpoints.convert import Conversion, ConversionOptions, convert
 from albert.checkpoints.hub import push_model
+from albert.checkpoints.sentence_transformers import read_sentence_vectors
 from albert.cli.commands import Convert, ExportOnnx, ExportSentenceTransformers, Quantize
 from albert.cli.render import bytes_of, facts, next_line, open_console, say
 from albert.inference.int8 import quantize_directory
@@ -112,14 +113,22 @@ def onnx(args: ExportOnnx) -> None:
     _print("albert export onnx", values, verify)
 
 
+_POOLED = {
+    "mean": "the mean over all tokens",
+    "cls": "the state of [CLS]",
+    "max": "the maximum over all tokens",
+}
+
+
 def sentence_transformers(args: ExportSentenceTransformers) -> None:
     """Run `albert export sentence-transformers`."""
     width, max_length = save_for_sentence_transformers(
         args.model, args.output, args.pooling, args.normalize, revision=args.revision, replace=args.replace
     )
-    pooled = "the mean over all tokens" if args.pooling == "mean" else "the state of [CLS]"
+    vectors = read_sentence_vectors(args.output) or {}
+    pooled = _POOLED[str(vectors["pooling"])]
     values: dict[str, object] = {
-        "vectors": f"{width} numbers, {pooled}{', of length 1' if args.normalize else ''}",
+        "vectors": f"{width} numbers, {pooled}{', of length 1' if vectors['normalize'] else ''}",
         "texts": f"of at most {max_length} tokens; sentence-transformers cuts longer ones without a message",
         "written": args.output,
     }

@@ -39,7 +39,7 @@ def show(predictions: list[Any], columns: tuple[str, ...], as_json: bool) -> Non
 
 DEFAULT_TOP_K = 5
 _FIELDS = ("text_field", "pair_field", "question_field", "context_field", "options_field")
-_OF_FILES = ("output", "task", *_FIELDS, "prefix", "pooling", "normalize", "replace")
+_OF_FILES = ("output", "task", *_FIELDS, "prefix", "pooling", "normalize", "prompt", "replace")
 """Options that need --input."""
 _OF_TASKS = {
     "text_field": ("classify", "score", "tag", "fill-mask", "order", "embed"),
@@ -51,6 +51,7 @@ _OF_TASKS = {
     "top_k": ("fill-mask", "answer"),
     "pooling": ("embed",),
     "normalize": ("embed",),
+    "prompt": ("embed",),
 }
 """Options that need one of these tasks."""
 
@@ -81,7 +82,7 @@ def run_predict(options: Predict) -> int:
             options.output,
             ability,
             Fields(*(getattr(options, name) for name in _FIELDS)),
-            Settings(options.top_k, options.pooling, options.normalize, options.words),
+            Settings(options.top_k, options.pooling, options.normalize, options.prompt, options.words),
             options.prefix,
             options.replace,
         )
@@ -90,7 +91,8 @@ def run_predict(options: Predict) -> int:
     if options.output is not None:
         print(f"{options.output}: {summary.rows:,} rows", file=sys.stderr)
     if summary.cut:
-        _note(f"{summary.cut:,} of {summary.rows:,} texts were cut: the model reads {predictor.max_length} tokens")
+        longest = predictor.embedding_length if ability.name == "embed" else predictor.max_length
+        _note(f"{summary.cut:,} of {summary.rows:,} texts were cut: the model reads {longest} tokens")
     if summary.mispaired:
         single = f"two texts, but the model was trained on single texts: leave out {options.pair_field!r}"
         of = "one text, but the model was trained on pairs: name the field (--pair-field)"

@@ -17,6 +17,7 @@ from jaxtyping import Float, Float32, Int
 from torch import Tensor
 from torch.nn import functional
 
+from albert.checkpoints.sentence_transformers import SENTENCE_KEY
 from albert.checkpoints.model_directory import model_card, write_model
 from albert.finetuning.data import TaskBatch, arrays_fingerprint, batch_members, pack_members
 from albert.finetuning.evaluation import ComputeOptions, model_outputs
@@ -54,6 +55,13 @@ ACCURACY = "retrieval_accuracy"
 _TERM = "pairs"
 _MAX_SCORED = 1000
 """Development pairs."""
+
+
+POOLED = {
+    "mean": "the mean over the last layer's tokens",
+    "cls": "the last layer's state of [CLS]",
+    "max": "the maximum over the last layer's tokens",
+}
 
 
 @dataclass(frozen=True)
@@ -217,11 +225,15 @@ def finetune_contrastive(
         encoder: Any = started.model
         if encoder.pooler is not None:
             encoder.pooler.requires_grad_(False)  # is not used
-        model = PooledEncoder(encoder, "mean").to(device).train()
-        extra = {
+        vectors = started.sentence_vectors
+        pooling = "mean" if vectors is None else vectors.pooling
+        model = PooledEncoder(encoder, pooling).to(device).train()
+        extra: dict[str, Any] = {
             "finetuning": {"task": "contrastive", "max_length": recipe.max_length},
             "max_sequence_length": recipe.max_length,
         }
+        if vectors is not None:
+            extra[SENTENCE_KEY] = to_json(replace(vectors, max_length=recipe.max_length))
         before: dict[str, float] = {}
 
         def scores() -> dict[str, float]:
@@ -265,7 +277,7 @@ def finetune_contrastive(
                 name=output.name,
                 location="path/to/this/directory",
                 architecture="AlbertModel",
-                description="Vectors of texts: the mean over the last layer's tokens, compared by cosine "
+                description=f"Vectors of texts: {POOLED[pooling]}, compared by cosine "
                 f"(`albert.load(...).embed`), trained on {len(data):,} pairs of texts, starting from {started.source}.",
                 recipe={**to_json(recipe), "temperature": temperature},
                 scores={f"{ACCURACY} among {len(dev):,} pairs": after[ACCURACY], "the same before": before[ACCURACY]},

@@ -16,6 +16,7 @@ from albert.checkpoints.hub import find_model, model_name
 from albert.checkpoints.huggingface import Kind, build_model, kind_of
 from albert.checkpoints.loading import LoadingReport
 from albert.checkpoints.model_directory import OpenedModel, open_model, read_config, tokenizer_of
+from albert.checkpoints.sentence_transformers import MODULES_NAME, SentenceVectors, sentence_vectors_of
 from albert.checkpoints.warm_start import trained_length, warm_start
 from albert.model.albert import AlbertForPairClassification, AlbertModel, set_depth
 from albert.model.config import FULL_WIDTH, AlbertConfig, ArchitectureChanges
@@ -34,7 +35,7 @@ _LEAVE_OUT = "leave it out"
 
 def order_kept_head(opened: OpenedModel, target: Target, model: str) -> None:
     """Reorder the outputs of the loaded head to the order of the target's labels, matched by name."""
-    missing = [name for name in opened.loading_report.newly_initialised if not name.startswith("albert.")]
+    missing = [name for name in opened.loading_report.drawn if not name.startswith("albert.")]
     if missing:
         raise InvalidConfiguration(model, f"has no head to keep ({', '.join(missing)} are missing)", _NEW_HEAD)
     head: Any = None if isinstance(target, Span | Option) else opened.model.classifier
@@ -106,6 +107,8 @@ class StartedModel:
     changed: tuple[str, ...] = ()
     trained_positions: int | None = None
     notes: tuple[str, ...] = ()
+    sentence_vectors: SentenceVectors | None = None
+    """How the encoder's texts become vectors, if its files say so; what is fine-tuned keeps it."""
 
 
 def choose_pairs(
@@ -148,7 +151,8 @@ def choose_pairs(
         return encoding, bool(matching) or config.match_embedding
     if recorded is not None:
         return encoding, recorded.get("match_embedding", False)
-    return encoding, two_segments and not keeps_head and config.hidden_size < FULL_WIDTH
+    is_albert = config.family == "albert"
+    return encoding, two_segments and not keeps_head and config.hidden_size < FULL_WIDTH and is_albert
 
 
 def start_model(
@@ -181,13 +185,18 @@ def start_model(
             changes=start.changes,
             notes=("all weights are random (no pre-training)",),
         )
+    overrides: dict[str, Any] = dict(dropouts)
+    vectors = sentence_vectors_of(read_config(find_model(start.model, start.revision))[1])
+    if vectors is not None and kind in ("classification", "multiple_choice") and not start.keep_head:
+        # The pooler of an encoder that was trained for sentence vectors is left over from pre-training.
+        overrides["head_pooling"] = vectors.pooling
     opened = open_model(
         start.model,
         kind,
         None if start.keep_head else n_outputs(target),
         revision=start.revision,
         new_head=not start.keep_head,
-        overrides=dropouts,
+        overrides=overrides,
     )
     if start.keep_head and target is not None:
         order_kept_head(opened, target, start.model)
@@ -211,6 +220,8 @@ def start_model(
     if start.keep_head:
         changed = (*changed, f"the head of {source} is kept")
     notes = (*_loading_notes(opened.loading_report), *changed)
+    if "head_pooling" in overrides:
+        notes += (f"the head reads the encoder's own pooling, {overrides['head_pooling']}, as its {MODULES_NAME} says",)
     if trained is not None and trained < min(recipe.max_length, config.max_position_embeddings):
         notes += (f"positions from {trained} on were never trained: --extend-positions derives them from the others",)
     return StartedModel(
@@ -223,6 +234,7 @@ def start_model(
         changed=changed,
         trained_positions=trained,
         notes=notes,
+        sentence_vectors=vectors,
     )
 
 

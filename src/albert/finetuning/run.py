@@ -18,6 +18,7 @@ import torch
 from torch import nn
 
 from albert.checkpoints.huggingface import ARCHITECTURES
+from albert.checkpoints.sentence_transformers import SENTENCE_KEY
 from albert.checkpoints.model_directory import model_card, save_model_directory, write_model
 from albert.finetuning.data import (
     PreparedSplit,
@@ -306,6 +307,8 @@ class TaskRun:
             keys[EXITS_KEY] = list(self.depths)
         if self.scale is not None:
             keys[TARGET_SCALE_KEY] = vars(self.scale)
+        if self.started.sentence_vectors is not None:
+            keys[SENTENCE_KEY] = to_json(self.started.sentence_vectors)
         return keys
 
     def _notes(self, setup: TrainingSetup) -> tuple[str, ...]:

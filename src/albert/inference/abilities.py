@@ -114,8 +114,9 @@ class Settings:
     """Options of `albert predict`, and fields of requests under the same names."""
 
     top_k: int | None = None  # Number of predictions for a mask, or of answers to a question
-    pooling: Literal["mean", "cls", "weighted"] = "mean"
-    normalize: bool = False
+    pooling: Literal["mean", "cls", "max", "weighted"] | None = None  # None: the model's own
+    normalize: bool | None = None
+    prompt: str | None = None
     words: bool = False  # Whether a text to tag is split into words at blanks
 
 
@@ -452,7 +453,9 @@ _ORDER = Ability(
 
 
 def _embed(predictor: Any, inputs: Sequence[Inputs], settings: Settings) -> list[dict[str, Any]]:
-    vectors, cut = predictor.embed_counted(*columns(inputs), settings.pooling, settings.normalize)
+    vectors, cut = predictor.embed_counted(
+        *columns(inputs), settings.pooling, settings.normalize, settings.prompt
+    )
     return [{"vector": vector, **tokens_cut_field(tokens)} for vector, tokens in zip(vectors, cut, strict=True)]
 
 
@@ -468,11 +471,13 @@ _EMBED = Ability(
     request={
         "texts": Part(["text"]),
         "pooling": Part(
-            ("mean", "cls", "weighted"),
-            "mean",
-            "Mean of the tokens, the [CLS] token, or a mean that weights rare tokens higher.",
+            ("mean", "cls", "max", "weighted"),
+            None,
+            "Mean of the tokens, the [CLS] token, the maximum, or a mean that weights rare tokens higher; the model's "
+            "own if it is not given.",
         ),
-        "normalize": Part("flag", False, "Scale vectors to length 1, so that dot products are cosines."),
+        "normalize": Part("flag", None, "Scale vectors to length 1, so that dot products are cosines."),
+        "prompt": Part("text", None, "The name of one of the model's prompts, which is written before every text."),
     },
     request_about="Texts to embed.",
     example={"texts": ["A storm at sea.", "Wind and high waves."], "normalize": True},

@@ -19,21 +19,26 @@ class AlbertEmbedding(TransformerMixin, BaseEstimator):
     read again from their directory.
 
     Args:
-        pooling: "mean" over all tokens, "cls", or "weighted", a mean that weights rare tokens higher.
+        pooling: "mean" over all tokens, "cls", "max", or "weighted", a mean that weights rare tokens higher. None: as
+            the model's files for sentence-transformers say, else the mean.
+        normalize: scale vectors to length 1. None: as the model's files say, else no.
+        prompt: the name of one of the model's prompts, which is written before every text.
     """
 
     def __init__(
         self,
         model: str = "",
-        pooling: Pooling = "mean",
-        normalize: bool = False,
+        pooling: Pooling | None = None,
+        normalize: bool | None = None,
         device: str = "auto",
         precision: PrecisionChoice = "auto",
         depth: int | None = None,
+        prompt: str | None = None,
     ) -> None:
         self.model = model
-        self.pooling: Pooling = pooling
+        self.pooling: Pooling | None = pooling
         self.normalize = normalize
+        self.prompt = prompt
         self.device = device
         self.precision: PrecisionChoice = precision
         self.depth = depth
@@ -46,7 +51,7 @@ class AlbertEmbedding(TransformerMixin, BaseEstimator):
     def transform(self, texts: Iterable[str]) -> Float32[np.ndarray, "texts H"]:
         """A vector for each text; any list, array or column of texts."""
         check_texts("texts", texts)  # before `list`, which makes letters of a string and names of a data frame
-        return self._predictor().embed(list(texts), self.pooling, self.normalize)
+        return self._predictor().embed(list(texts), self.pooling, self.normalize, prompt=self.prompt)
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """`albert0`, `albert1`, ...: one name per dimension."""

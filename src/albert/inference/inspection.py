@@ -27,7 +27,7 @@ from albert.checkpoints.model_directory import FINGERPRINT_KEY, OpenedModel, ope
 from albert.inference.abilities import CLASSIFYING, FILLING, ORDERING
 from albert.inference.predictor import Predictor
 from albert.inference.tasks import encode_texts, order_labels
-from albert.model.albert import AlbertForMaskedLM, AlbertModel
+from albert.model.albert import AlbertForMaskedLM, AlbertForSequenceClassification, AlbertModel
 from albert.model.config import Activation, AlbertConfig
 from albert.model.encoder import on_meta_device
 from albert.model.packing import PackedSequences, pack
@@ -136,13 +136,14 @@ def _label_scores(
     predictor: Predictor, model: Any, body: AlbertModel, states: Sequence[Tensor], packed: PackedSequences, paired: bool
 ) -> dict[str, Any]:
     """Probabilities after each layer, of a classifier with a pooler or, for a pair, of the sentence-order head."""
-    if CLASSIFYING in predictor.abilities and body.pooler is not None:
-        head, labels = model.classifier, predictor.labels
+    if CLASSIFYING in predictor.abilities and isinstance(model, AlbertForSequenceClassification):
+        labels = predictor.labels
+        logits = torch.cat([model.head_outputs(state, packed) for state in states]).float()
     elif ORDERING in predictor.abilities and paired:
-        head, labels = model.sop_classifier, list(order_labels(predictor.extra.get("sentence_objective")))
+        labels = list(order_labels(predictor.extra.get("sentence_objective")))
+        logits = torch.cat([model.sop_classifier(body.pool(state, packed)) for state in states]).float()
     else:
         return {"labels": [], "label_scores": []}
-    logits = torch.cat([head(body.pool(state, packed)) for state in states]).float()
     problem = predictor.extra.get("problem_type")
     if problem != "regression":
         logits = logits.sigmoid() if problem == "multi_label_classification" else logits.softmax(dim=-1)
@@ -212,7 +213,7 @@ class SelfCheck:
 def check_settings(directory: Path, device: str = "auto") -> SelfCheck:
     """Compare a pre-trained model's masked-token loss under its stated and every other plausible setting."""
     opened = open_model(directory, "masked_lm")
-    missing = [name for name in opened.loading_report.newly_initialised if name.startswith("predictions.")]
+    missing = [name for name in opened.loading_report.drawn if name.startswith("predictions.")]
     if missing:
         why = f"has no masked-token head ({missing[0]} is missing)"
         raise InvalidConfiguration(opened.directory, why, "give the pre-trained model that it was fine-tuned from")

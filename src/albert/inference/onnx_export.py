@@ -250,7 +250,10 @@ def encoder_nodes(graph: GraphWriter, model: AlbertModel) -> str:
 def _embeddings(graph: GraphWriter, model: AlbertModel) -> str:
     embeddings = model.embeddings
     words = graph.rows(graph.ids, "embeddings.words", embeddings.word_embeddings.weight)
-    types = graph.rows(graph.types, "embeddings.types", embeddings.token_type_embeddings.weight)
+    type_ids = graph.types
+    if embeddings.token_type_embeddings.num_embeddings == 1:  # all tokens have the same type
+        type_ids = graph.node("Mul", type_ids, 0)
+    types = graph.rows(type_ids, "embeddings.types", embeddings.token_type_embeddings.weight)
     positions = graph.rows(graph.columns(), "embeddings.places", embeddings.position_embeddings.weight)
     summed = graph.node("Add", graph.node("Add", words, positions), types)
     if model.config.match_embedding:
@@ -330,7 +333,7 @@ def _pretraining(graph: GraphWriter, model: Any, hidden: str) -> list[Output]:
 
 
 def _classification(graph: GraphWriter, model: Any, hidden: str) -> list[Output]:
-    logits = graph.layer(_pooled(graph, model.albert, hidden), "classifier", model.classifier)
+    logits = graph.layer(_read_by_head(graph, model, hidden), "classifier", model.classifier)
     return [Output("logits", logits, ("batch", model.classifier.out_features))]
 
 
@@ -395,7 +398,24 @@ def _beam(graph: GraphWriter, starts: str, mask: str, last: str) -> str:
 
 
 def _pooled(graph: GraphWriter, model: Any, hidden: str) -> str:
-    return graph.node("Tanh", graph.layer(graph.node("Gather", hidden, 0, axis=1), "pooler", model.pooler))
+    mapped = graph.layer(graph.node("Gather", hidden, 0, axis=1), "pooler", model.pooler)
+    return graph.activation(mapped, model.config.pooler_activation)
+
+
+def _read_by_head(graph: GraphWriter, model: Any, hidden: str) -> str:
+    """What a head for a whole text reads (`AlbertConfig.head_pooling`): [batch, H]."""
+    pooling = model.config.head_pooling
+    if pooling == "pooler":
+        return _pooled(graph, model.albert, hidden)
+    if pooling == "cls":
+        return graph.node("Gather", hidden, 0, axis=1)
+    mask = graph.node("Unsqueeze", graph.mask, [2])
+    if pooling == "max":
+        seen = graph.node("Where", graph.cast(mask, np.bool_), hidden, _PADDED)
+        return graph.node("Squeeze", graph.maximum(graph.node("Transpose", seen, perm=[0, 2, 1])), [2])
+    weights = graph.cast(mask, np.float32)
+    total = graph.node("ReduceSum", graph.node("Mul", hidden, weights), [1], keepdims=0)
+    return graph.node("Div", total, graph.node("ReduceSum", weights, [1], keepdims=0))
 
 
 HEADS: dict[Kind, Callable[[GraphWriter, Any, str], list[Output]]] = {

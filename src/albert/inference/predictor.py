@@ -5,10 +5,11 @@ any number and lengths are computed together without padding, and each result is
 
 import shutil
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace as replaced
 from functools import cached_property, partial
 from numbers import Integral
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 import torch
@@ -19,6 +20,12 @@ from albert.checkpoints import model_directory
 from albert.checkpoints.hub import HUB_FILES, find_model
 from albert.checkpoints.huggingface import Kind, kind_of
 from albert.checkpoints.loading import QUANTIZATION_KEY
+from albert.checkpoints.sentence_transformers import (
+    SentencePooling,
+    SentenceVectors,
+    sentence_vectors_of,
+    write_sentence_vectors,
+)
 from albert.inference import tasks
 from albert.inference.abilities import ANSWERING, CHOOSING, CLASSIFYING, FILLING, ORDERING, SCORING, TAGGING
 from albert.inference.early_exit import early_exit_of
@@ -40,7 +47,7 @@ from albert.text.tokenizer_loading import load_tokenizer
 def check_pooling(pooling: str) -> None:
     """Raises UsageError for an unknown pooling."""
     if pooling not in get_args(Pooling):
-        raise UsageError(f"pooling {pooling!r}", "unknown", f"use {' or '.join(get_args(Pooling))}")
+        raise UsageError(f"pooling {pooling!r}", "unknown", f"use {', '.join(get_args(Pooling))}")
 
 
 def _check_top_k(top_k: int) -> None:
@@ -126,6 +133,8 @@ class Predictor:
         has_unanswerable = kind == "joint_question_answering" or THRESHOLD_KEY in self.extra
         self._null_threshold = saved_threshold(self.extra, self.name) if has_unanswerable else None
         self._pooled: dict[Pooling, PackedModel] = {}
+        self.sentence_vectors = sentence_vectors_of(self.extra) or SentenceVectors()
+        """How texts become vectors: as the files of sentence-transformers say, else the mean over all tokens."""
 
     @classmethod
     def open(
@@ -332,34 +341,63 @@ class Predictor:
         return tasks.predict_orders(self._network, firsts, seconds, self.extra.get("sentence_objective"))
 
     def embed(
-        self, texts: Sequence[str], pooling: Pooling = "mean", normalize: bool = False
+        self,
+        texts: Sequence[str],
+        pooling: Pooling | None = None,
+        normalize: bool | None = None,
+        *,
+        prompt: str | None = None,
     ) -> Float32[np.ndarray, "texts H"]:
         """A vector for each text: the last layer's output, pooled; works with any head.
 
+        Without arguments the vectors are those of sentence-transformers, if the model has its files.
+
         Args:
-            pooling: "mean" over all tokens, including [CLS] and [SEP]; "cls", the [CLS] token; or "weighted", a mean
-                that weights rare pieces higher (see `piece_weights`), better for models not trained for embeddings.
-            normalize: scale to length 1, so that dot products are cosines.
+            pooling: "mean" over all tokens, including [CLS] and [SEP]; "cls", the [CLS] token; "max" over all tokens;
+                or "weighted", a mean that weights rare pieces higher (see `piece_weights`), better for models not
+                trained for embeddings. None: the model's own, else the mean.
+            normalize: scale to length 1, so that dot products are cosines. None: as the model's files say, else no.
+            prompt: the name of one of the model's prompts, which is written before every text, such as "query"; ""
+                for none. None: the model's default prompt, if it has one.
+
+        Raises:
+            UsageError: the model has no such prompt.
         """
-        return self.embed_counted(texts, pooling, normalize)[0]
+        return self.embed_counted(texts, pooling, normalize, prompt)[0]
 
     def embed_counted(
-        self, texts: Sequence[str], pooling: Pooling = "mean", normalize: bool = False
+        self,
+        texts: Sequence[str],
+        pooling: Pooling | None = None,
+        normalize: bool | None = None,
+        prompt: str | None = None,
     ) -> tuple[Float32[np.ndarray, "texts H"], list[int]]:
         """`embed`, and the number of tokens of each text that did not fit."""
         tasks.check_texts("texts", texts)
+        own = self.sentence_vectors
+        pooling = own.pooling if pooling is None else pooling
+        normalize = own.normalize if normalize is None else normalize
         check_pooling(pooling)
+        before = own.prompt(prompt, self.name)
+        if before or own.lower_case:
+            texts = [(before + text).lower() if own.lower_case else before + text for text in texts]
         if pooling not in self._pooled:
             model = self._network.model.model
             weights = torch.from_numpy(piece_weights(self.tokenizer)) if pooling == "weighted" else None
             pooled = PooledEncoder(getattr(model, "albert", model), pooling, weights)
             self._pooled[pooling] = PackedModel(pooled, self.device)
-        encoded = tasks.encode_texts(self.tokenizer, (texts,), self.max_length)
+        encoded = tasks.encode_texts(self.tokenizer, (texts,), self.embedding_length)
         rows = self._pooled[pooling].rows(encoded.ids, encoded.token_types)
         vectors = np.asarray(rows, np.float32).reshape(len(texts), self.config.hidden_size)
         if normalize:
             vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), np.finfo(np.float32).tiny)
         return vectors, encoded.cut
+
+    @property
+    def embedding_length(self) -> int:
+        """Tokens of a text to embed, special ones included: as the files of sentence-transformers say."""
+        stated = self.sentence_vectors.max_length
+        return self.max_length if stated is None else min(stated, self.config.max_position_embeddings)
 
     def _classified(
         self, texts: Sequence[str], pairs: Sequence[str] | None
@@ -395,7 +433,7 @@ def open_trained(directory: Path) -> TrainedModel:
         kind, left_out = "encoder", f"the head for {stated}"
     if left_out:
         opened = model_directory.open_model(directory, kind)
-    if kind == "encoder" and any("pooler." in name for name in opened.loading_report.newly_initialised):
+    if kind == "encoder" and any(name.startswith("albert.pooler.") for name in opened.loading_report.drawn):
         model: Any = opened.model
         model.pooler = None
     return TrainedModel(opened, kind, left_out)
@@ -405,26 +443,25 @@ def open_trained(directory: Path) -> TrainedModel:
 # Export to sentence-transformers: `modules.json` lists the modules, each with a folder of settings, as in its
 # documentation of saved models. The vectors are those of `Predictor.embed`.
 
-_MODES = {"mean": "mean_tokens", "cls": "cls_token"}
-_ALL_MODES = ("cls_token", "mean_tokens", "max_tokens", "mean_sqrt_len_tokens", "weightedmean_tokens", "lasttoken")
-
-
 def save_for_sentence_transformers(
     model: str | Path,
     output: Path,
-    pooling: Literal["mean", "cls"] = "mean",
-    normalize: bool = False,
+    pooling: SentencePooling | None = None,
+    normalize: bool | None = None,
     *,
     revision: str | None = None,
     replace: bool = False,
 ) -> tuple[int, int]:
     """Copy the files of a model to a directory that `SentenceTransformer(output)` opens, as do transformers and albert.
 
+    Pooling and normalisation are the model's own unless they are given; without its own the mean over all tokens.
+
     Returns:
         The dimension of a vector, and the maximum length of a text in tokens.
     """
-    if pooling not in _MODES:
-        raise UsageError(f"pooling {pooling!r}", "unknown to sentence-transformers", f"use {' or '.join(_MODES)}")
+    known = get_args(SentencePooling)
+    if pooling is not None and pooling not in known:
+        raise UsageError(f"pooling {pooling!r}", "unknown to sentence-transformers", f"use {', '.join(known)}")
     directory = find_model(model, revision)
     config, extra = model_directory.read_config(directory)
     if QUANTIZATION_KEY in extra:
@@ -443,21 +480,13 @@ def save_for_sentence_transformers(
         for file in {file for pattern in HUB_FILES for file in directory.glob(pattern)}:
             if file.parent == directory and file.name != MANIFEST_NAME:
                 shutil.copyfile(file, copy / file.name)
-        max_length = tasks.lengths_of(kind, opened).max_length
-        types = ["Transformer", "Pooling", *(["Normalize"] if normalize else [])]
-        paths = ["", *(f"{number}_{module}" for number, module in enumerate(types[1:], start=1))]
-        for path in paths[1:]:
-            (copy / path).mkdir(exist_ok=True)
-        modes = {f"pooling_mode_{mode}": mode == _MODES[pooling] for mode in _ALL_MODES}
-        pooled = {"word_embedding_dimension": config.hidden_size, **modes, "include_prompt": True}
-        save_json(copy / paths[1] / "config.json", pooled)
-        if normalize:
-            save_json(copy / paths[2] / "config.json", {})
-        # The tokenizer's own files have the setting for lower-casing.
-        save_json(copy / "sentence_bert_config.json", {"max_seq_length": max_length, "do_lower_case": False})
-        modules = [
-            {"idx": number, "name": str(number), "path": path, "type": f"sentence_transformers.models.{module}"}
-            for number, (path, module) in enumerate(zip(paths, types, strict=True))
-        ]
-        save_json(copy / "modules.json", modules)
+        own = sentence_vectors_of(extra) or SentenceVectors()
+        max_length = own.max_length or tasks.lengths_of(kind, opened).max_length
+        vectors = replaced(
+            own,
+            pooling=pooling or own.pooling,
+            normalize=own.normalize if normalize is None else normalize,
+            max_length=max_length,
+        )
+        write_sentence_vectors(copy, vectors, config.hidden_size)
     return config.hidden_size, max_length

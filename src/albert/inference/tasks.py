@@ -36,7 +36,7 @@ Prediction = dict[str, Any]  # One result, with the keys of transformers' pipeli
 
 def abilities_of(kind: Kind, opened: OpenedModel) -> tuple[str, ...]:
     """What a model opened as this kind can do; a randomly initialised or untrained head does not count."""
-    initialised = opened.loading_report.newly_initialised
+    initialised = opened.loading_report.drawn
     untrained = {ORDERING} if opened.extra.get(OBJECTIVE_KEY) == "none" else set()
     can = tuple(
         task.needs

@@ -55,10 +55,13 @@ class FactorizedEmbedding(nn.Module):
         if packed.longest > positions and not torch.compiler.is_compiling():
             why = f"a sequence has {packed.longest} tokens, the model has {positions} positions"
             raise InvalidConfiguration("max_length", why, f"pack texts with at most {positions}")
+        types = packed.token_type_ids
+        if self.token_type_embeddings.num_embeddings == 1:  # RoBERTa and DistilBERT do not tell segments apart
+            types = torch.zeros_like(types)
         embedded = (
             self.word_embeddings(packed.token_ids)
             + self.position_embeddings(packed.position_ids)
-            + self.token_type_embeddings(packed.token_type_ids)
+            + self.token_type_embeddings(types)
         )
         if self.match_embedding:
             is_match = tokens_in_other_segment(packed)
@@ -91,14 +94,20 @@ class AlbertModel(nn.Module):
         return [embedded, *self.encoder.each_layer(embedded, packed)]
 
     def pool(self, hidden: Float[Tensor, "tokens H"], packed: PackedSequences) -> Float[Tensor, "sequences H"]:
-        """One vector per sequence: tanh of a linear map of the state at [CLS]."""
+        """One vector per sequence: tanh (in DistilBERT ReLU) of a linear map of the state at [CLS]."""
         assert self.pooler is not None, "built without a pooler"
-        return self.pooler(hidden[packed.first_positions]).tanh()
+        mapped = self.pooler(hidden[packed.first_positions])
+        return mapped.relu() if self.config.pooler_activation == "relu" else mapped.tanh()
 
 
-Pooling = Literal["mean", "cls", "weighted"]
-"""Mean over all tokens including [CLS] and [SEP], as in sentence-transformers; the state at [CLS]; or a mean in which
-rare pieces have larger weights."""
+Pooling = Literal["mean", "cls", "max", "weighted"]
+"""Mean over all tokens including [CLS] and [SEP], as in sentence-transformers; the state at [CLS]; the maximum over all
+tokens; or a mean in which rare pieces have larger weights."""
+
+
+def max_states(hidden: Float[Tensor, "tokens H"], lengths: tuple[int, ...]) -> Float[Tensor, "sequences H"]:
+    """Maximum of each dimension over the tokens of each sequence, in float32."""
+    return torch.stack([states.amax(0) for states in hidden.float().split(lengths)])
 
 
 class PooledEncoder(nn.Module):
@@ -116,6 +125,8 @@ class PooledEncoder(nn.Module):
         hidden = self.encoder(packed)
         if self.pooling == "cls":
             return hidden[packed.first_positions]
+        if self.pooling == "max":
+            return max_states(hidden, packed.lengths)
         return mean_states(hidden, packed.lengths, None if self.weights is None else self.weights[packed.token_ids])
 
 
@@ -198,6 +209,18 @@ class _TaskModel(nn.Module):
         """Outputs of the head."""
         return self.head_outputs(self.albert(packed), packed)
 
+    def pooled(self, hidden: Float[Tensor, "tokens H"], packed: PackedSequences) -> Float[Tensor, "sequences H"]:
+        """What a head for a whole text reads of each sequence (`AlbertConfig.head_pooling`)."""
+        match self.config.head_pooling:
+            case "pooler":
+                return self.albert.pool(hidden, packed)
+            case "mean":
+                return mean_states(hidden, packed.lengths).to(hidden.dtype)
+            case "max":
+                return max_states(hidden, packed.lengths).to(hidden.dtype)
+            case "cls":
+                return hidden[packed.first_positions]
+
     @abstractmethod
     def head_outputs(self, hidden: Float[Tensor, "tokens H"], packed: PackedSequences) -> Any:
         """Outputs of the head for the states of the last layer, or of an earlier one."""
@@ -207,7 +230,7 @@ class AlbertForSequenceClassification(_TaskModel):
     """A linear head on the pooled sequence: classes, independent labels, or numbers for regression."""
 
     def __init__(self, config: AlbertConfig, num_labels: int) -> None:
-        super().__init__(config, with_pooler=True)
+        super().__init__(config, with_pooler=config.head_pooling == "pooler")
         self.classifier = nn.Linear(config.hidden_size, num_labels)
         initialize(self.classifier, config.initializer_range)
 
@@ -215,7 +238,7 @@ class AlbertForSequenceClassification(_TaskModel):
         self, hidden: Float[Tensor, "tokens H"], packed: PackedSequences
     ) -> Float[Tensor, "sequences labels"]:
         """Logits of every sequence."""
-        pooled = self.dropout(self.albert.pool(hidden, packed))
+        pooled = self.dropout(self.pooled(hidden, packed))
         if self.classifier.out_features > 1 or not torch.is_autocast_enabled(pooled.device.type):
             return self.classifier(pooled)
         with torch.autocast(pooled.device.type, enabled=False):  # regression: bfloat16 would round 1995 to 1992
@@ -274,13 +297,13 @@ class AlbertForMultipleChoice(_TaskModel):
     """One score per sequence; the caller takes a softmax over the sequences of a question's options (RACE)."""
 
     def __init__(self, config: AlbertConfig) -> None:
-        super().__init__(config, with_pooler=True)
+        super().__init__(config, with_pooler=config.head_pooling == "pooler")
         self.classifier = nn.Linear(config.hidden_size, 1)
         initialize(self.classifier, config.initializer_range)
 
     def head_outputs(self, hidden: Float[Tensor, "tokens H"], packed: PackedSequences) -> Float[Tensor, " sequences"]:
         """Score of every sequence."""
-        return self.classifier(self.dropout(self.albert.pool(hidden, packed))).squeeze(-1)
+        return self.classifier(self.dropout(self.pooled(hidden, packed))).squeeze(-1)
 
 
 class AlbertForQuestionAnswering(_TaskModel):

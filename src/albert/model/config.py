@@ -74,6 +74,10 @@ Activation = Literal["gelu", "gelu_new", "relu", "tanh"]
 Extension = Literal["interpolate", "tile"]
 """How new position embeddings are computed."""
 Sharing = Literal["all", "attention", "ffn", "none"]
+Family = Literal["albert", "bert", "distilbert", "roberta", "xlm-roberta", "camembert"]
+"""`model_type` in transformers, of the models that are a BERT inside."""
+HeadPooling = Literal["pooler", "mean", "cls", "max"]
+"""What a head for a whole text reads."""
 _MOST_LAYERS = 2**10  # far beyond any model; without a limit a damaged number could fill the memory
 
 
@@ -125,6 +129,11 @@ class AlbertConfig:
     """Number of tokens to either side that a token attends to, besides [CLS]; None: dense attention."""
     match_embedding: bool = False
     """Whether the last token type embedding is added to the tokens that occur in the other segment, too."""
+    family: Family = "albert"
+    """Whose files the model is read from and written as; the others than ALBERT have E = H and share nothing."""
+    head_pooling: HeadPooling = "pooler"
+    """What a head for a whole text reads: the pooler's output at [CLS], the mean over all tokens, the state at [CLS] or
+    the maximum over all tokens. "mean" suits encoders that were trained for sentence vectors."""
 
     def __post_init__(self) -> None:
         def refuse(subject: str, why: str, remedy: str | None = None) -> None:
@@ -157,6 +166,13 @@ class AlbertConfig:
             refuse("num_hidden_layers", f"gives {depth} layers, the limit is {_MOST_LAYERS}")
         if self.sharing != "all" and (groups, self.inner_group_num) != (1, 1):
             refuse("sharing", f"{self.sharing!r} with groups", 'groups go with sharing "all"')
+        if self.family != "albert":
+            shape = {"sharing": "none", "embedding_size": self.hidden_size, "embedding_projection": False,
+                     "attention_window": None, "match_embedding": False}  # fmt: skip
+            for name, needed in shape.items():
+                value = getattr(self, name)
+                if value != needed and not (name == "embedding_projection" and value is None):
+                    refuse(name, f"is {value!r}, which a model of type {self.family!r} does not have")
         if self.embedding_projection is False and self.embedding_size != self.hidden_size:
             refuse("embedding_projection", f"cannot be off: E {self.embedding_size} is not H {self.hidden_size}")
 
@@ -165,6 +181,11 @@ class AlbertConfig:
         """Whether there is a map from E to H."""
         differs = self.embedding_size != self.hidden_size
         return differs if self.embedding_projection is None else self.embedding_projection
+
+    @property
+    def pooler_activation(self) -> Literal["tanh", "relu"]:
+        """The activation of the pooler; DistilBERT's map before its classifier has another one."""
+        return "relu" if self.family == "distilbert" else "tanh"
 
     @property
     def effective_window(self) -> int | None:

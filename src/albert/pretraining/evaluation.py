@@ -342,7 +342,7 @@ def _check_model(
         raise InvalidConfiguration(name, why, "give a model of `albert pretrain`")
     opened = open_model(directory, "pretraining", overrides=overrides)
     opened.loading_report.warn_if_unverified()
-    initialised = opened.loading_report.newly_initialised
+    initialised = opened.loading_report.drawn
     if any(part.startswith("predictions.") for part in initialised):
         raise InvalidConfiguration(name, "has no masked-token head", "give a pre-trained model")
     fingerprint = tokenizer_of(opened).fingerprint

@@ -40,11 +40,15 @@ def test_modules_and_their_settings(saved, config, tmp_path):
     assert not (output / "checkpoint-5").exists()
     transformers.AutoModel.from_pretrained(output)
     texts = ["The cat saw the dog.", "A letter"]
-    actual, expected = (Predictor.open(path, precision="fp32").embed(texts) for path in (output, model))
+    actual = Predictor.open(output, precision="fp32").embed(texts)
+    expected = Predictor.open(model, precision="fp32").embed(texts, "cls", normalize=True)
     np.testing.assert_array_equal(actual, expected)
     with pytest.raises(CannotCreate):
         save_for_sentence_transformers(model, output)
-    save_for_sentence_transformers(output, tmp_path / "again")
+    save_for_sentence_transformers(output, tmp_path / "same")
+    assert read(tmp_path / "same" / "1_Pooling" / "config.json")["pooling_mode_cls_token"]
+    assert len(read(tmp_path / "same" / "modules.json")) == 3
+    save_for_sentence_transformers(output, tmp_path / "again", "mean", normalize=False)
     assert read(tmp_path / "again" / "1_Pooling" / "config.json")["pooling_mode_mean_tokens"]
     assert len(read(tmp_path / "again" / "modules.json")) == 2
 

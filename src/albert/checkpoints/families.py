@@ -80,7 +80,9 @@ class Family:
         for table in (*self.heads_of.values(), self.heads):
             names |= {theirs: ours for ours, theirs in table.items()}
         names |= {f"{POOLED_CLASSIFIER}.{p}": f"classifier.{p}" for p in _PARAMETERS}
-        names |= {f"{own}.classifier.{p}": f"sop_classifier.classifier.{p}" for own in _OWN_SENTENCE for p in _PARAMETERS}
+        names |= {
+            f"{own}.classifier.{p}": f"sop_classifier.classifier.{p}" for own in _OWN_SENTENCE for p in _PARAMETERS
+        }
         return names
 
     def head_prefixes(self) -> frozenset[str]:

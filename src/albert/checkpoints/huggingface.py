@@ -22,7 +22,7 @@ from typing import Any, Literal, SupportsIndex, get_args
 import torch
 from torch import Tensor, nn
 
-from albert.checkpoints.families import FAMILIES, OWN_PREFIX, POOLED_CLASSIFIER, Family, family_of
+from albert.checkpoints.families import FAMILIES, OWN_PREFIX, Family, family_of
 from albert.model.albert import (
     AlbertForJointQuestionAnswering,
     AlbertForMaskedLM,
@@ -170,6 +170,8 @@ def to_transformers(
     table = {own_prefix + ours: tuple(prefix + name for name in theirs) for ours, theirs in backbone}
     table |= {ours: (theirs,) for ours, theirs in family.heads_written(architecture, config).items()}
     tensors = _with_their_tables(tensors, own_prefix, family)
+    if family.name == "distilbert" and architecture == "AlbertModel":  # it has no pooler
+        tensors = {ours: tensor for ours, tensor in tensors.items() if not ours.startswith(f"{own_prefix}pooler.")}
     renamed: dict[str, Tensor] = {}
     for ours, tensor in tensors.items():
         for copy, theirs in enumerate(table[ours]):
@@ -232,17 +234,19 @@ def from_transformers(tensors: Mapping[str, Tensor], config: AlbertConfig, where
     dropped += ties
     renamed: dict[str, Tensor] = {}
     in_file: dict[str, str] = {}
-    for theirs, ours in family.heads_read().items():
-        if theirs in content and ours not in renamed:
-            renamed[ours], in_file[ours] = content.pop(theirs), originals.get(theirs, theirs)
+    heads = family.heads_read()
+    head_of_pooler = {ours: theirs for theirs, ours in heads.items() if ours.startswith(BACKBONE_PREFIX)}
     for ours, theirs in backbone_names(config):
         names = [family.prefix + name for name in theirs]
-        copies = {name: content[name] for name in names if name in content}
-        if copies and BACKBONE_PREFIX + ours not in renamed:
-            for name in copies:
-                del content[name]
+        if head_of_pooler.get(BACKBONE_PREFIX + ours) in content:  # the pooler of a class of RoBERTa or DistilBERT
+            names = [head_of_pooler[BACKBONE_PREFIX + ours]]
+        copies = {name: content.pop(name) for name in names if name in content}
+        if copies:
             renamed[BACKBONE_PREFIX + ours] = _merge(copies, config, where)
             in_file[BACKBONE_PREFIX + ours] = next(originals.get(name, name) for name in copies)
+    for theirs, ours in heads.items():
+        if theirs in content and ours not in renamed:
+            renamed[ours], in_file[ours] = content.pop(theirs), originals.get(theirs, theirs)
     _take_our_tables(renamed, in_file, config, family, where)
     return RenamedTensors(
         tensors=renamed,

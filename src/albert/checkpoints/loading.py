@@ -474,7 +474,7 @@ _HEADS = {
     "AlbertModel": (),
 }
 """The heads of each class; a task's head takes precedence over those of pre-training."""
-_WITHOUT_POOLER = {*_HEADS} - {*CLASSIFIERS, "AlbertForPreTraining"}
+_WITHOUT_POOLER = {*_HEADS} - {"AlbertForSequenceClassification", "AlbertForMultipleChoice", "AlbertForPreTraining"}
 
 
 def architecture_of(names: Iterable[str], stated: str | None = None) -> str:

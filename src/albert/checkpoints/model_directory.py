@@ -17,8 +17,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from albert.checkpoints.hub import EXAMPLES_NAME, find_model
 from albert.checkpoints.families import FAMILIES, OTHER_FAMILIES, Family, family_of
+from albert.checkpoints.hub import EXAMPLES_NAME, find_model
 from albert.checkpoints.huggingface import (
     ARCHITECTURES,
     BACKBONE_PREFIX,
@@ -192,7 +192,7 @@ def read_config(directory: Path) -> tuple[AlbertConfig, dict[str, Any]]:
     kind = content.get("model_type", "albert" if "embedding_size" in content else "no model type")
     kinds = [each["model_type"] for each in _TYPES]
     family = FAMILIES.get(str(kind), FAMILIES["albert"])
-    if kind not in kinds and kind not in FAMILIES:
+    if kind not in [*kinds, *FAMILIES]:
         titles = ", ".join(each.title for each in FAMILIES.values())
         what = OTHER_FAMILIES.get(str(kind), f"a model of type {kind!r}")
         raise InvalidConfiguration(path, f"describes {what}: it is no BERT inside", f"families that open: {titles}")

@@ -108,7 +108,7 @@ def read_sentence_vectors(directory: Path) -> dict[str, Any] | None:
         "normalize": "Normalize" in kinds,
         "max_length": max_length,
         "lower_case": settings.get("do_lower_case") or False,
-        "prompts": {name: text or "" for name, text in (texts.get("prompts") or {}).items()},
+        "prompts": texts.get("prompts") or {},
         "default_prompt": texts.get("default_prompt_name"),
         "similarity": texts.get("similarity_fn_name"),
     }
@@ -143,7 +143,9 @@ def write_sentence_vectors(directory: Path, vectors: SentenceVectors, width: int
     for path in paths[1:]:
         (directory / path).mkdir(exist_ok=True)
     modes = {key: mode == vectors.pooling for key, mode in _KEYS.items()}
-    save_json(directory / paths[1] / "config.json", {"word_embedding_dimension": width, **modes, "include_prompt": True})
+    save_json(
+        directory / paths[1] / "config.json", {"word_embedding_dimension": width, **modes, "include_prompt": True}
+    )
     if vectors.normalize:
         save_json(directory / paths[2] / "config.json", {})
     settings = {"max_seq_length": vectors.max_length, "do_lower_case": vectors.lower_case}

@@ -223,6 +223,7 @@ def show_model(console: Console, report: inspection.ModelReport, size: sizes.Siz
     """Print the architecture, tensors and tokenizer of a model directory."""
     about: dict[str, object] = {
         "directory": report.directory,
+        "family": report.family,
         "architecture": report.architecture,
         "head": report.head + (f" ({len(report.labels)}: {', '.join(report.labels[:6])})" if report.labels else ""),
         "parameters in memory": report.parameters,
@@ -230,6 +231,11 @@ def show_model(console: Console, report: inspection.ModelReport, size: sizes.Siz
         "manifest": _MATCHES[report.verified],
         "shape": "of no preset" if size.preset is None else f"that of {size.preset}" + ", except" * bool(size.differs),
     }
+    if (vectors := report.sentence_vectors) is not None:
+        prompts = f", prompts {', '.join(vectors.prompts)}" if vectors.prompts else ""
+        length = "" if vectors.max_length is None else f", texts of at most {vectors.max_length} tokens"
+        scaled = ", of length 1" if vectors.normalize else ""
+        about["vectors"] = f"by pooling {vectors.pooling}{scaled}{length}{prompts}"
     for field, (own, of_preset) in size.differs.items():
         about[f"  {field}"] = f"{own}, {size.preset} has {of_preset}"
     if size.remark:

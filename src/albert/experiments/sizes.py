@@ -110,7 +110,8 @@ def preset_of_shape(config: AlbertConfig) -> str | None:
 
 def differences(config: AlbertConfig, preset: str) -> dict[str, tuple[Any, Any]]:
     """The settings in which a model of a preset's shape differs from it: field -> its value, the preset's value."""
-    names = [field.name for field in fields(AlbertConfig) if field.name not in (*_SHARING, "embedding_projection")]
+    left_out = (*_SHARING, "embedding_projection", "family")
+    names = [field.name for field in fields(AlbertConfig) if field.name not in left_out]
     pairs = {name: (getattr(config, name), getattr(PRESETS[preset], name)) for name in names}
     pairs["embedding_projection"] = config.projects_embeddings, PRESETS[preset].projects_embeddings
     return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
@@ -220,6 +221,8 @@ def size_report(name: str, config: AlbertConfig, sequence_length: int | None = N
     """The report of an architecture, by default for its longest sequence."""
     length, preset = sequence_length or config.max_position_embeddings, preset_of_shape(config)
     count = partial(count_activation_memory, config, length)
+    # transformers' ALBERT always has a map from E to H.
+    in_transformers = replace(config, embedding_projection=True) if config.family == "albert" else config
     return SizeReport(
         name=name,
         configuration=config,
@@ -229,7 +232,7 @@ def size_report(name: str, config: AlbertConfig, sequence_length: int | None = N
         remark=REMARKS.get(preset or ""),
         published=PUBLISHED_SIZES.get(preset or "", []),
         parameters=count_parameters(config),
-        transformers_parameters=count_parameters(replace(config, embedding_projection=True)).model,
+        transformers_parameters=count_parameters(in_transformers).model,
         flops=count_flops(config, length),
         memory={kind: count(device=kind[0], precision=kind[1]) for kind in product(DEVICES, PRECISIONS)},
         training_state=count_training_state(config),

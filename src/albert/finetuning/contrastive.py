@@ -17,8 +17,8 @@ from jaxtyping import Float, Float32, Int
 from torch import Tensor
 from torch.nn import functional
 
-from albert.checkpoints.sentence_transformers import SENTENCE_KEY
 from albert.checkpoints.model_directory import model_card, write_model
+from albert.checkpoints.sentence_transformers import SENTENCE_KEY
 from albert.finetuning.data import TaskBatch, arrays_fingerprint, batch_members, pack_members
 from albert.finetuning.evaluation import ComputeOptions, model_outputs
 from albert.finetuning.model import Start, fit_length, start_model

@@ -18,8 +18,8 @@ import torch
 from torch import nn
 
 from albert.checkpoints.huggingface import ARCHITECTURES
-from albert.checkpoints.sentence_transformers import SENTENCE_KEY
 from albert.checkpoints.model_directory import model_card, save_model_directory, write_model
+from albert.checkpoints.sentence_transformers import SENTENCE_KEY
 from albert.finetuning.data import (
     PreparedSplit,
     TaskBatches,

@@ -453,9 +453,7 @@ _ORDER = Ability(
 
 
 def _embed(predictor: Any, inputs: Sequence[Inputs], settings: Settings) -> list[dict[str, Any]]:
-    vectors, cut = predictor.embed_counted(
-        *columns(inputs), settings.pooling, settings.normalize, settings.prompt
-    )
+    vectors, cut = predictor.embed_counted(*columns(inputs), settings.pooling, settings.normalize, settings.prompt)
     return [{"vector": vector, **tokens_cut_field(tokens)} for vector, tokens in zip(vectors, cut, strict=True)]
 
 

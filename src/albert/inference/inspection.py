@@ -21,9 +21,18 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional
 
+from albert.checkpoints.families import family_of
 from albert.checkpoints.huggingface import Kind, kind_of
 from albert.checkpoints.loading import INDEX_NAME, INT8_WEIGHTS_NAME, WEIGHTS_NAME, LoadingReport
-from albert.checkpoints.model_directory import FINGERPRINT_KEY, OpenedModel, open_model, read_config, tokenizer_of
+from albert.checkpoints.model_directory import (
+    FINGERPRINT_KEY,
+    OpenedModel,
+    open_model,
+    read_config,
+    tokenizer_of,
+    written_class,
+)
+from albert.checkpoints.sentence_transformers import SENTENCE_KEY, SentenceVectors, sentence_vectors_of
 from albert.inference.abilities import CLASSIFYING, FILLING, ORDERING
 from albert.inference.predictor import Predictor
 from albert.inference.tasks import encode_texts, order_labels
@@ -317,7 +326,7 @@ HEADS: dict[Kind, str] = {
     "encoder": "none",
 }
 _SENTENCE_OBJECTIVES = {"nsp": "masked tokens, and next sentences", "none": "masked tokens"}
-_REPORTED_KEYS = ("architectures", "model_type", "id2label", "label2id", FINGERPRINT_KEY)
+_REPORTED_KEYS = ("architectures", "model_type", "id2label", "label2id", FINGERPRINT_KEY, SENTENCE_KEY)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -338,8 +347,10 @@ class ModelReport:
     """A model directory."""
 
     directory: Path
+    family: str
     architecture: str
     head: str
+    sentence_vectors: SentenceVectors | None
     labels: list[str]
     parameters: int
     weight_bytes: int
@@ -360,7 +371,7 @@ class ModelReport:
 
 def model_report(directory: Path) -> ModelReport:
     """Open a model directory with its own head and describe it."""
-    _, extra = read_config(directory)
+    config, extra = read_config(directory)
     kind = kind_of(extra)
     opened = open_model(directory, kind)
     objective = str(extra.get("sentence_objective")) if kind in ("pretraining", "masked_lm") else ""
@@ -369,7 +380,9 @@ def model_report(directory: Path) -> ModelReport:
     labels = dict(extra.get("id2label") or {})
     return ModelReport(
         directory=directory,
-        architecture=str((extra.get("architectures") or ["AlbertModel"])[0]),
+        family=family_of(config).title,
+        architecture=written_class(str((extra.get("architectures") or ["AlbertModel"])[0]), config),
+        sentence_vectors=sentence_vectors_of(extra),
         head=_SENTENCE_OBJECTIVES.get(objective, HEADS[kind]),
         labels=[labels[index] for index in sorted(labels)] if kind.endswith("classification") else [],
         parameters=sum(p.numel() for p in opened.model.parameters()),

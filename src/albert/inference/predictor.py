@@ -34,7 +34,6 @@ from albert.model.albert import AlbertForPairClassification, PooledEncoder, Pool
 from albert.runtime.devices import pick_device
 from albert.runtime.errors import InvalidConfiguration, UsageError
 from albert.runtime.files import new_directory
-from albert.runtime.json_files import save_json
 from albert.runtime.manifest import MANIFEST_NAME
 from albert.tasks.answers import THRESHOLD_KEY, saved_threshold
 from albert.tasks.submission import DECLARED
@@ -442,6 +441,7 @@ def open_trained(directory: Path) -> TrainedModel:
 # --------------------------------------------------------------------------------------------------------------------
 # Export to sentence-transformers: `modules.json` lists the modules, each with a folder of settings, as in its
 # documentation of saved models. The vectors are those of `Predictor.embed`.
+
 
 def save_for_sentence_transformers(
     model: str | Path,

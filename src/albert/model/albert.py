@@ -83,6 +83,9 @@ class AlbertModel(nn.Module):
         self.encoder = Encoder(config)
         self.pooler = nn.Linear(config.hidden_size, config.hidden_size) if with_pooler else None
         initialize(self, config.initializer_range)
+        if config.family == "distilbert":  # it has no token types: zeros that are not trained
+            types = self.embeddings.token_type_embeddings.weight.requires_grad_(False)
+            nn.init.zeros_(types)
 
     def forward(self, packed: PackedSequences) -> Float[Tensor, "tokens H"]:
         """Output of the last layer for every token."""

@@ -13,6 +13,8 @@ RECIPE_NAMES = {"two-cores": "small"}
 RECIPE_FIELDS_ADDED: dict[str, Any] = {
     "model.attention_window": None,
     "model.match_embedding": False,
+    "model.family": "albert",
+    "model.head_pooling": "pooler",
     "sinusoidal_positions": None,
     "sequences.neighbours_probability": 0.0,
     "sequences.keep_pairs": False,

@@ -14,7 +14,8 @@ from albert.pretraining.segments import SentenceObjective
 from albert.runtime.environment import Precision
 from albert.runtime.errors import UsageError
 from albert.runtime.json_files import common_fields
-from albert.tasks.table_task import Kind, OptionLabels, RecipeChanges, TableTask, load_table_task
+from albert.tasks.rows import Format
+from albert.tasks.table_task import Kind, OptionLabels, RecipeChanges, TableTask, load_table_task, read_label_names
 from albert.tasks.task import PairEncoding, SpanHeadKind, ThresholdFrom
 from albert.text.executors import SHARD_BYTES, Duplicates, Engine, SlurmSettings
 from albert.text.readers import BadUtf8, DocumentBoundary, Reading
@@ -111,12 +112,14 @@ class TableOptions:
     """Your own tables: the column of the text; of a multiple choice, the passage."""
     pair: str | None = None
     """Your own tables: the column of a second text."""
-    label: str | None = None
-    """Your own tables: the column of the label or number; with lists, or --multi-label, of several labels."""
+    label: tuple[str, ...] | None = None
+    """Your own tables: the column of the label or number; with lists, or --multi-label, of several labels. Several
+    columns hold 0 or 1 each, one column for each label."""
     words: str | None = None
-    """Token classification: the column of lists of words."""
+    """Token classification: the column of lists of words, or of one word in each row (--group)."""
     tags: str | None = None
-    """Token classification: the column of lists of tags, one for each word."""
+    """Token classification: the column of lists of tags, one for each word, or of one tag in each row. Any column may
+    be named by its position, from 1."""
     options: tuple[str, ...] | None = None
     """Multiple choice: the columns of the options, or one column of lists; --label names the right option by its
     column, letter, number or text."""
@@ -130,6 +133,28 @@ class TableOptions:
     """Questions on a text: the column of the position where the answer begins, in characters from 0."""
     id: str | None = None
     """Your own tables: the column of a name for each row, for the predictions; the row number when not set."""
+    group: str | None = None
+    """Token classification: the column that numbers the sentences of a table with one word in each row."""
+    format: Format | None = None
+    """The format of your files, if it is not recognised: csv (fields may be in quotes), tsv (quotes are text), jsonl,
+    json, conll (a word and its tag on each line), fasttext (a label, then its text), parquet, xlsx."""
+    delimiter: str | None = None
+    """The separator of the columns of your files, if it is not recognised: , ; | or tab."""
+    encoding: str | None = None
+    """The encoding of your files, if it is not recognised: utf-8, cp1252 and so on."""
+    columns: tuple[str, ...] | None = None
+    """The names of the columns of files without a header, in their order."""
+    no_header: bool = False
+    """The first row of your files is a row: the columns are called 'column 1', 'column 2' and so on."""
+    drop_unlabelled: bool = False
+    """Your own tables: leave out rows without a label, and count them; an error when not set."""
+    decimal: Literal[",", "."] | None = None
+    """The decimal sign of numbers to predict that are written as 39,75 or $1,164.00, if both are possible."""
+    positive: str | None = None
+    """Of two classes, the one whose F1 is reported; the rarer one when not set."""
+    label_names: tuple[str, ...] | None = None
+    """Readable names of labels: a file with a name on each line, in the order of the labels, or pairs such as
+    0=negative 1=positive."""
     classes: bool = False
     """Your own tables: the labels are classes, though they are numbers."""
     regression: bool = False
@@ -150,7 +175,13 @@ class TableOptions:
         if self.task_file is not None:
             base = load_table_task(self.task_file)
         base = base or TableTask()
-        values = {name: value for name, value in common_fields(TableTask, self).items() if value is not None}
+        values = {name: value for name, value in common_fields(TableTask, self).items() if value not in (None, False)}
+        if self.label is not None:
+            values |= {"label": self.label[0], "label_columns": None} if len(self.label) == 1 else {"label": None}
+            if len(self.label) > 1:
+                values["label_columns"] = self.label
+        if self.label_names is not None:
+            values["label_names"] = read_label_names(self.label_names)
         kinds: dict[str, Kind] = {"classes": "classification", "regression": "regression", "multi_label": "multi-label"}
         chosen = [kind for name, kind in kinds.items() if getattr(self, name)]
         if len(chosen) > 1:

@@ -26,6 +26,8 @@ class DataReport:
     """Columns and what was inferred from them; None for a declared task."""
     statistics: Mapping[str, SplitStatistics]
     max_length: int
+    warnings: tuple[str, ...] = ()
+    """Lines about texts that the model's vocabulary does not know."""
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)

@@ -35,11 +35,14 @@ from albert.runtime.environment import Precision, world
 from albert.runtime.errors import CannotCreate, CheckFailed, InvalidConfiguration, UsageError
 from albert.runtime.files import write_text
 from albert.runtime.json_files import common_fields, save_json, to_json
-from albert.tasks.custom import ReadTask, read_task
+from albert.tasks.custom import ReadTask, for_other_file, read_task
+from albert.tasks.examples import text_columns
 from albert.tasks.submission import BENCHMARKS, find_task, submission_files
 from albert.tasks.table_task import TASK_FILE, HeldOut, TableTask, table_statistics, table_task_of
-from albert.tasks.task import QuestionInContext, Span, Target, Task
+from albert.tasks.task import Option, QuestionInContext, Rows, Span, Target, Task
+from albert.text.tokenizer import Tokenizer
 from albert.text.tokenizer_loading import load_tokenizer
+from albert.text.unknown import MOST_TEXTS, unknown_warning
 from albert.training.run_folder import RunFolder
 
 
@@ -200,7 +203,21 @@ def _data_report(options: Finetune, task: Task, read: ReadTask | None, max_lengt
         tables = read.tables
     else:
         tables = {split: task.source.read(options.data or Path(), split) for split in ("train", "dev")}
-    return DataReport(read, table_statistics(task, tables, tokenizer, max_length), max_length)
+    statistics = table_statistics(task, tables, tokenizer, max_length)
+    return DataReport(read, statistics, max_length, unknown_texts(task, tables, tokenizer, options.model))
+
+
+def unknown_texts(task: Task, tables: Mapping[str, Rows], tokenizer: Tokenizer, model: str) -> tuple[str, ...]:
+    """A line for each split of which the model's vocabulary does not know the text."""
+    columns = (*text_columns(task), *(task.target.options if isinstance(task.target, Option) else ()))
+    lines = []
+    for split, rows in tables.items():
+        values = (row.fields.get(column, "") for row in rows.rows[:MOST_TEXTS] for column in columns)
+        texts = (value if isinstance(value, str) else " ".join(value) for value in values)
+        warning = unknown_warning(tokenizer, texts, model)
+        if warning is not None:
+            lines.append(f"{split}: {warning}")
+    return tuple(lines)
 
 
 def _target(task: Task, options: Finetune) -> Target:
@@ -330,6 +347,10 @@ def _evaluate_split(options: Evaluate, task: Task, split: str, precision: Precis
             submission[options.submission / name] = len(together.predictions)
     model = options.model[0] if len(options.model) == 1 else list(options.model)
     report = {"task": task.name, "model": model, "split": split, "precision": precision}
+    directory = find_model(options.model[0], options.revision)
+    rows = task.source.read(options.data or Path(), split)
+    warnings = unknown_texts(task, {split: rows}, load_tokenizer(directory), options.model[0])
+    report |= {"warnings": list(warnings)} if warnings else {}
     report |= {"scores": dict(together.scores), "baseline": together.baseline}
     if len(options.model) > 1:
         members = zip(options.model, found.members, strict=True)
@@ -460,6 +481,8 @@ def _task_of_model(options: Evaluate) -> Task:
     if saved is None and options.table.task_file is None:
         saved = _task_from_config(directory, options.table, options.dev)
     table = options.table.task(saved)
+    if saved is not None and options.dev is not None:
+        saved = for_other_file(saved, options.dev)
     _check_outputs(options, options.dev, table.train, table.dev, options.table.task_file)
     table = options.table.task(saved, dev=options.dev)
     if table.dev is not None:

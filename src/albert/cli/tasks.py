@@ -24,7 +24,8 @@ from albert.finetuning.run_record import FinetuningResult
 from albert.pretraining.evaluation import CrossEvaluation
 from albert.runtime.devices import default_precision, pick_device
 from albert.runtime.environment import world
-from albert.tasks.table_task import COLUMNS, SplitStatistics, TableTask, as_number, columns_of
+from albert.tasks.rows import as_number
+from albert.tasks.table_task import COLUMNS, SplitStatistics, TableTask, columns_of
 from albert.tasks.task import Field, Option, Pair, Published, QuestionInContext, Rows, Single, Task, Words
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -37,6 +38,9 @@ def show_data(console: Console, report: DataReport) -> None:
     """Print columns and their use, what was inferred and the flag that changes it, lengths and labels."""
     if (read := report.read) is not None:
         split, rows = next(iter(read.raw.items()))
+        notes = [(name, note) for name, each in read.raw.items() for note in each.notes]
+        if notes:
+            say(console, *(f"{name}: {note}" for name, note in notes))
         console.print(_columns_table(f"The columns of {split}", rows, read.table_task))
         if read.inferred:
             inferred = [(item.what, item.value, item.why, item.instead) for item in read.inferred]
@@ -46,6 +50,14 @@ def show_data(console: Console, report: DataReport) -> None:
     show(console, _rows_table(report.statistics, report.max_length))
     if any(statistics.labels for statistics in report.statistics.values()):
         show(console, _labels_table(report.statistics))
+    for split, statistics in report.statistics.items():
+        if statistics.unlabelled is not None:
+            count = statistics.counts["missing labels"]
+            rows = "1 row has" if count == 1 else f"{count:,} rows have"
+            first = f"the first is {statistics.unlabelled}; --drop-unlabelled leaves them out"
+            console.print(f"{split}: {rows} no label, {first}")
+    for line in report.warnings:
+        console.print(line)
 
 
 def _columns_table(title: str, rows: Rows, task: TableTask) -> Table:
@@ -60,9 +72,8 @@ def _columns_table(title: str, rows: Rows, task: TableTask) -> Table:
     for name in used_first[:SHOWN_COLUMNS]:
         values = [row.fields[name] for row in rows.rows if name in row.fields]
         first = next((value for value in values if value), "")
-        text = " ".join((first if isinstance(first, str) else " ".join(first)).split())
-        short = text if len(text) <= SHOWN_CHARACTERS else text[: SHOWN_CHARACTERS - 1] + "…"
-        lines.append((name, _content(values, len(rows.rows)), short, ", ".join(uses.get(name, ["-"]))))
+        first = first if isinstance(first, str) else " ".join(first)
+        lines.append((name, _content(values, len(rows.rows)), shortened(first), ", ".join(uses.get(name, ["-"]))))
     if len(names) > SHOWN_COLUMNS:
         lines.append((f"and {len(names) - SHOWN_COLUMNS} more", "", "", "-"))
     return table(title, ("column", "content", "first", "used as"), lines, words=range(4))
@@ -110,14 +121,24 @@ def _labels_table(statistics: Mapping[str, SplitStatistics]) -> Table:
     labels = list(dict.fromkeys(label for split in splits for label in split.labels))
     totals = [max(1, sum(split.labels.values())) for split in splits]
 
+    examples = {label: text for split in reversed(splits) for label, text in split.examples.items()}
+
     def row(name: str, members: list[str]) -> tuple[object, ...]:
         counts = [sum(split.labels.get(label, 0) for label in members) for split in splits]
-        return (name, *(cell for n, total in zip(counts, totals, strict=True) for cell in (n, f"{n / total:.1%}")))
+        shares = (cell for n, total in zip(counts, totals, strict=True) for cell in (n, f"{n / total:.1%}"))
+        return (name, *shares, shortened(examples.get(name, "")) if len(members) == 1 else "")
 
     rows = [row(label, [label]) for label in labels[:SHOWN_LABELS]]
     if len(labels) > SHOWN_LABELS:
         rows.append(row(f"{len(labels) - SHOWN_LABELS} others", labels[SHOWN_LABELS:]))
-    return table("Labels", ("", *(heading for split in statistics for heading in (split, "share"))), rows)
+    headings = (heading for split in statistics for heading in (split, "share"))
+    return table("Labels", ("", *headings, "for example"), rows, words=(0, 1 + 2 * len(splits)))
+
+
+def shortened(text: str) -> str:
+    """The beginning of a text, on one line."""
+    text = " ".join(text.split())
+    return text if len(text) <= SHOWN_CHARACTERS else text[: SHOWN_CHARACTERS - 1] + "…"
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -330,6 +351,7 @@ def show_evaluation(console: Console, result: EvaluateResult, scored: ScoredSpli
     task, models, evaluated = scored.task, scored.models, scored.found
     evaluation = evaluated.together
     lines: list[RenderableType] = [note for member in evaluated.members for note in member.notes]
+    lines += result.report.get("warnings", ())
     lines.append(f"{len(evaluation.predictions):,} examples in {evaluation.seconds:,.1f} s, in {scored.precision}")
     for model, member in zip(models, evaluated.members, strict=True):
         cut = data_warnings(member.counts)

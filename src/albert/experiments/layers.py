@@ -311,7 +311,10 @@ def _outputs(
     set_depth(packed_model.model, depth)
     if early is None:
         return packed_model.rows(ids, types), np.full(len(ids), depth)
-    rows = early.rows(ids, types, [features.n_options] * (len(ids) // features.n_options))
+    sizes = [features.n_options] * (len(ids) // features.n_options)
+    if features.options is not None:
+        sizes = features.options.sum(axis=1).tolist()
+    rows = early.rows(ids, types, sizes)
     return [row for row, _ in rows], np.array([depth for _, depth in rows])
 
 

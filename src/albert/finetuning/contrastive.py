@@ -39,8 +39,8 @@ from albert.runtime.environment import world
 from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput, UsageError, did_you_mean
 from albert.runtime.json_files import fingerprint_of, to_json
 from albert.runtime.random_streams import stream
-from albert.tasks.custom import read_table
 from albert.tasks.examples import Example, Sequences, text_features
+from albert.tasks.rows import read_table
 from albert.tasks.table_task import RecipeChanges, columns_of
 from albert.tasks.task import TaskRecipe
 from albert.text.tokenizer import Tokenizer

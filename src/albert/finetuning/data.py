@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from albert.model.packing import PackedSequences, pack
@@ -45,6 +45,7 @@ class TaskBatch:
             answer within its sequence [examples, 2], or label ids of tokens [tokens], `IGNORE_INDEX` for those without.
         states: a frozen encoder's output for these tokens at each depth, if precomputed.
         teacher: a teacher's logits or numbers, if there is one.
+        options: which options each example has, if they differ.
     """
 
     packed: PackedSequences
@@ -52,6 +53,7 @@ class TaskBatch:
     term: str
     states: Float[Tensor, "depths tokens H"] | None = None
     teacher: Float[Tensor, "examples outputs"] | None = None
+    options: Bool[Tensor, "examples options"] | None = None
 
     @property
     def counts(self) -> Mapping[str, int]:
@@ -65,7 +67,8 @@ class TaskBatch:
         return self.packed.n_tokens
 
     def to(self, device: torch.device) -> "TaskBatch":
-        optional = (None if tensor is None else tensor.to(device) for tensor in (self.states, self.teacher))
+        tensors = (self.states, self.teacher, self.options)
+        optional = (None if tensor is None else tensor.to(device) for tensor in tensors)
         return TaskBatch(self.packed.to(device), self.targets.to(device), self.term, *optional)
 
 
@@ -80,6 +83,7 @@ class TaskBatches:
         per_token: whether `targets` are per token; then an example is a sequence.
         workers: parallel workers; each gets a part of every micro-batch with about as many tokens.
         states: of all tokens of `sequences`, float32 on the CPU; see `TaskBatch`.
+        options: which options each example has, if their number differs; `n_options` is then 1.
     """
 
     sequences: Sequences
@@ -93,28 +97,40 @@ class TaskBatches:
     workers: int = 1
     states: Float[Tensor, "depths tokens H"] | None = None
     teacher: Float[np.ndarray, "examples outputs"] | None = None
+    options: Bool[np.ndarray, "examples options"] | None = None
 
     @property
     def n_examples(self) -> int:
         """Training examples: questions with their options, or sequences."""
-        return len(self.sequences) // self.n_options
+        return len(self.sequences) // self.n_options if self.options is None else len(self.options)
 
     def micro_batches(self, step: int, rank: int, world_size: int) -> list[TaskBatch]:
         """The share of one rank of the batch of update `step`."""
         members = batch_members(self.n_examples, self.batch_size, self.seed, step)[rank::world_size]
-        lengths = self.sequences.lengths.reshape(-1, self.n_options).sum(axis=1)
+        if self.options is None:
+            lengths = self.sequences.lengths.reshape(-1, self.n_options).sum(axis=1)
+        else:
+            starts = np.cumsum(self.options.sum(axis=1)) - self.options.sum(axis=1)
+            lengths = np.add.reduceat(self.sequences.lengths, starts)
         pieces = split_by_tokens(members, lengths, self.micro_batch_tokens)
         return [self._batch(piece[part]) for piece in pieces for part in equal_parts(lengths[piece], self.workers)]
 
     def _batch(self, members: np.ndarray) -> TaskBatch:
-        sequences = (members[:, None] * self.n_options + np.arange(self.n_options)).ravel()
-        rows = self.sequences.token_indices(sequences) if self.per_token or self.states is not None else members
+        if self.options is None:
+            sequences = (members[:, None] * self.n_options + np.arange(self.n_options)).ravel()
+        else:
+            counts = self.options.sum(axis=1)
+            first = np.cumsum(counts) - counts
+            sequences = np.concatenate([first[member] + np.arange(counts[member]) for member in members])
+        needs_tokens = self.per_token or self.states is not None
+        rows = self.sequences.token_indices(sequences) if needs_tokens else members
         return TaskBatch(
             pack_members(self.sequences, sequences),
             torch.from_numpy(self.targets[rows if self.per_token else members]),
             self.term,
             None if self.states is None else self.states[:, torch.from_numpy(rows)],
             None if self.teacher is None else torch.from_numpy(self.teacher[members]),
+            None if self.options is None else torch.from_numpy(self.options[members]),
         )
 
 

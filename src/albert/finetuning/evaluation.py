@@ -240,7 +240,11 @@ def predictions_from_outputs(
     logits = stacked.astype(np.float64)
     if isinstance(target, Score):
         return logits[:, 0]
-    if isinstance(target, Option):
+    if isinstance(target, Option) and features.options is not None:
+        scores = np.full((len(features.options), len(target.options)), -np.inf)
+        scores[:, : features.options.shape[1]][features.options] = logits.reshape(-1)
+        logits = scores
+    elif isinstance(target, Option):
         logits = logits.reshape(-1, features.n_options)
     elif label_columns is not None:
         logits = logits[:, list(label_columns)]

@@ -100,7 +100,11 @@ class Teacher:
             rows = model_outputs(model, sequences, compute, "Running the teacher")
             model.cpu()
             outputs = np.stack([np.asarray(row, np.float32) for row in rows])
-            if features.n_options > 1:
+            if features.options is not None:
+                logits = np.full(features.options.shape, -np.inf, np.float32)
+                logits[features.options] = outputs[:, 0] if outputs.ndim == 2 else outputs
+                outputs = logits
+            elif features.n_options > 1:
                 outputs = outputs.reshape(-1, features.n_options)
             self.known_logits[key] = outputs if columns is None else outputs[:, columns]
         logits = self.known_logits[key]
@@ -137,7 +141,8 @@ def soft_loss(
     if targets.is_floating_point():
         losses = functional.binary_cross_entropy_with_logits(ours, theirs.sigmoid(), reduction="none")
         return temperature**2 * losses.mean(dim=1).sum()
-    return temperature**2 * -(theirs.softmax(dim=1) * ours.log_softmax(dim=1)).sum()
+    present = torch.isfinite(ours)
+    return temperature**2 * -(theirs.softmax(dim=1) * ours.log_softmax(dim=1).masked_fill(~present, 0.0)).sum()
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -218,9 +223,17 @@ def output_loss(output: Tensor | tuple, batch: TaskBatch) -> Sums:
     if batch.targets.is_floating_point():
         errors = functional.mse_loss(output.float().squeeze(1), batch.targets.float(), reduction="sum")
         return Sums({batch.term: errors})
-    output = output.reshape(len(batch.targets), -1)
+    output = option_logits(output, batch) if batch.options is not None else output.reshape(len(batch.targets), -1)
     loss = functional.cross_entropy(output.float(), batch.targets, reduction="sum")
     return Sums({batch.term: loss}, {batch.term: (output.argmax(1) == batch.targets).sum()})
+
+
+def option_logits(output: Tensor, batch: TaskBatch) -> Float[Tensor, "examples options"]:
+    """The scores of the options of each example; minus infinity for options that it does not have."""
+    assert batch.options is not None
+    logits = output.new_full(batch.options.shape, -torch.inf)
+    logits[batch.options] = output.reshape(-1)
+    return logits
 
 
 def _labels(logits: Float[Tensor, "sequences labels"], batch: TaskBatch) -> Sums:
@@ -273,7 +286,8 @@ class DistillationLoss:
         sums = output_loss(output, batch)
         if self.distillation is None or batch.teacher is None or isinstance(output, tuple):
             return sums
-        weight, logits = self.distillation.weight, output.reshape(batch.teacher.shape)
+        weight = self.distillation.weight
+        logits = output.reshape(batch.teacher.shape) if batch.options is None else option_logits(output, batch)
         soft = soft_loss(logits, batch.teacher, batch.targets, self.distillation.temperature)
         return Sums({batch.term: (1 - weight) * sums.losses[batch.term] + weight * soft}, sums.correct)
 

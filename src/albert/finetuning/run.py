@@ -217,7 +217,11 @@ class TaskRun:
                 "steps": training.steps,
                 "epochs": n_trained / batches.n_examples,
                 "seconds": training.seconds,
-                "sequences_per_second": n_trained * batches.n_options / training.seconds if training.seconds else None,
+                "sequences_per_second": (
+                    n_trained * len(batches.sequences) / batches.n_examples / training.seconds
+                    if training.seconds
+                    else None
+                ),
                 "tokens_per_second": training.tokens_per_second,
             },
             "evaluation": {
@@ -451,6 +455,7 @@ def task_batches(
         features.n_options,
         isinstance(features, TagFeatures),
         workers,
+        options=features.options,
     )
 
 

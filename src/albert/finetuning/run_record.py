@@ -26,7 +26,18 @@ from albert.runtime.json_files import (
 )
 from albert.tasks.examples import Example
 from albert.tasks.metrics import is_better
-from albert.tasks.task import PairEncoding, QuestionInContext, Score, Target, Task, TaskRecipe, ThresholdFrom, Words
+from albert.tasks.task import (
+    Labels,
+    PairEncoding,
+    QuestionInContext,
+    Score,
+    Tags,
+    Target,
+    Task,
+    TaskRecipe,
+    ThresholdFrom,
+    Words,
+)
 
 # --------------------------------------------------------------------------------------------------------------------
 # Which model of a run is its result: the last one, or the one with the best development score.
@@ -199,6 +210,8 @@ def recipe_fingerprint(
 ) -> str:
     """A hash of recipe, settings, target and changes of the architecture, the same on every machine."""
     values = {"recipe": to_json(recipe), "settings": settings_for_fingerprint(settings), "target": to_json(target)}
+    if isinstance(target, Labels | Tags) and target.names is None:
+        values["target"].pop("names")  # earlier versions had none
     return fingerprint_of(values | ({"changes": dict(changes)} if changes else {}))
 
 

@@ -134,7 +134,8 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     """``did you mean 'x'?`` for the most similar known word, else a list of the known words."""
     known = list(known)
     word = "cuda" if word == "gpu" else word
-    close = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
+    same = [each for each in known if each.casefold() == word.casefold()]
+    close = same or difflib.get_close_matches(word, known, n=1, cutoff=0.6)
     if close:
         return f"did you mean {close[0]!r}?"
     lengths = itertools.accumulate(len(each) + 2 for each in known)

@@ -3,111 +3,19 @@
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput, UsageError, did_you_mean
+from albert.runtime.errors import DamagedData, InvalidConfiguration, UsageError, did_you_mean
 from albert.runtime.json_files import common_fields
 from albert.runtime.manifest import file_hash
-from albert.tasks.examples import example_of, is_labelled, read_rows, read_text
-from albert.tasks.infer import Inferred, expand_options, hold_out_rows, infer_task, option_index
+from albert.tasks.columns import Inferred
+from albert.tasks.examples import example_of, is_labelled
+from albert.tasks.infer import expand_options, hold_out_rows, infer_task, listed_labels, option_index
+from albert.tasks.rows import read_table
 from albert.tasks.squad import locate_answer
-from albert.tasks.table_task import NO_QUESTION, NO_TEXT, TAGS, WORDS, RecipeChanges, TableTask, declare_task
+from albert.tasks.table_task import NO_QUESTION, NO_TEXT, RecipeChanges, TableTask, declare_task
 from albert.tasks.task import Answer, Choice, Option, Row, Rows, Score, Task, TaskRecipe
-from albert.text.readers import COMPRESSIONS
-
-# --------------------------------------------------------------------------------------------------------------------
-# Tagged text as in the CoNLL shared tasks: a word and its tags per line, a blank line after each sentence.
-#
-# Fields are separated by tabs, or by spaces in a file without tabs. The first is the word, the last its tag. Lines that
-# begin with -DOCSTART- mark documents and are counted (Tjong Kim Sang and De Meulder 2003).
-
-_DOCUMENT = "-DOCSTART-"
-_TAGGED_SHARE = 0.95
-"""Share of the lines of a tagged text that have the same number of fields; lines of prose differ."""
-
-
-def looks_tagged(lines: Sequence[str]) -> bool:
-    """Whether lines are words with tags, by their number of fields; a few lines may be damaged."""
-    sizes = Counter(len(fields) for fields in map(_splitter(lines), lines) if fields and fields[0] != _DOCUMENT)
-    size, count = sizes.most_common(1)[0] if sizes else (0, 0)
-    return size > 1 and count >= _TAGGED_SHARE * sizes.total()
-
-
-def read_tagged_text(path: Path) -> Rows:
-    """A row for each sentence: lists in the columns `words`, `tags` and, if there are more, `column 2` and so on.
-
-    Raises:
-        MissingInput: the file is absent or has no word.
-        DamagedData: a line has another number of fields than the first, or an empty field.
-    """
-    lines = _lines_of(path)
-    rows: list[Row] = []
-    marks, size = 0, None
-    for _, block in groupby(enumerate(map(_splitter(lines), lines), start=1), key=lambda line: bool(line[1])):
-        words = [(number, fields) for number, fields in block if fields]
-        sentence = [(number, fields) for number, fields in words if fields[0] != _DOCUMENT]
-        marks += len(words) - len(sentence)
-        for number, fields in sentence:
-            size = size or len(fields)
-            if len(fields) != size:
-                raise DamagedData(f"{path}:{number}", f"has {len(fields)} fields where the first word has {size}")
-            if not all(field.strip() for field in fields):
-                raise DamagedData(f"{path}:{number}", "an empty field", "every word needs its tag")
-        if sentence:
-            names = [WORDS, *(f"column {number}" for number in range(2, size or 0)), TAGS][: size or 0]
-            columns = zip(*(fields for _, fields in sentence), strict=True)
-            rows.append(Row(str(len(rows)), f"{path}:{sentence[0][0]}", dict(zip(names, columns, strict=True))))
-    if not rows:
-        raise MissingInput(path, "has no rows")
-    return Rows(rows, {"rows": len(rows), "document_marks": marks})
-
-
-def _lines_of(path: Path) -> list[str]:
-    """The lines of a text file, split at line feeds only (other Unicode line breaks are text)."""
-    return [line.removesuffix("\r") for line in read_text(path).split("\n")]
-
-
-def _splitter(lines: Sequence[str]) -> Callable[[str], list[str]]:
-    """The function that divides a line into fields; a blank line has none."""
-    if any("\t" in line for line in lines):
-        return lambda line: line.split("\t") if line.strip(" \t") else []
-    return lambda line: list(filter(None, line.split(" ")))
-
-
-TAGGED_TEXT = (".conll", ".bio", ".iob", ".iob2")
-_KINDS = {".csv": "CSV", ".tsv": "TSV", ".jsonl": "JSON lines", ".parquet": "Parquet"}
-
-
-def read_table(path: Path) -> Rows:
-    """Every row of a table.
-
-    Args:
-        path: `.csv`, `.tsv`, `.jsonl`, `.conll`, `.bio`, `.iob`, `.iob2`, `.txt` (or compressed: `.gz`, `.bz2`, `.xz`,
-            `.zst`), or `.parquet`.
-
-    Raises:
-        UsageError: another ending, or `.txt` without tags.
-        MissingInput: no file, or no rows.
-        Unavailable: a Parquet file, and pyarrow is not installed.
-        DamagedData: a row or line is damaged.
-    """
-    packed = path.suffix.lower() in COMPRESSIONS
-    ending = Path(path.stem if packed else path.name).suffix.lower()
-    if ending == ".json":
-        why = "is JSON, not JSON lines"
-        raise UsageError(path, why, "SQuAD's layout goes with the task squad-1.1 or squad-2.0, a table with .jsonl")
-    if ending == ".txt" and not looks_tagged(_lines_of(path)):
-        why = "has lines that are not words with tags"
-        remedy = "a table is .csv, .tsv, .jsonl or .parquet; tagged text has a word and its tag a line"
-        raise UsageError(path, why, remedy)
-    if ending in (*TAGGED_TEXT, ".txt"):
-        return read_tagged_text(path)
-    if ending not in _KINDS or (ending == ".parquet" and packed):
-        raise UsageError(path, "unknown kind of file", "use .csv, .tsv, .jsonl or .conll (also .gz), or .parquet")
-    return read_rows(path, _KINDS[ending])
-
 
 # --------------------------------------------------------------------------------------------------------------------
 # Answers in columns: a text or a list of texts, and optionally their positions in the context.
@@ -168,7 +76,11 @@ class TableSource:
         return tuple(self.tables)
 
     def with_files(self, files: Mapping[str, Path]) -> "TableSource":
-        tables = {split: prepare_rows(self.table_task, read_table(path)) for split, path in files.items()}
+        tables = {}
+        for split, path in files.items():
+            rows = read_table(path, self.table_task.layout)
+            complete, rows, _ = infer_task(self.table_task, rows, path, to_learn=False)
+            tables[split] = prepare_rows(complete, rows)
         return replace(self, tables={**self.tables, **tables})
 
     def read(self, data: Path, split: str) -> Rows:
@@ -185,8 +97,8 @@ def prepare_rows(task: TableTask, rows: Rows) -> Rows:
     """
     counts: Counter[str] = Counter()
     first: dict[str, str] = {}
-    expanded, names = expand_options(task, rows.rows)
     is_choice, is_question = task.kind == "multiple-choice", task.kind == "question-answering"
+    expanded, names = expand_options(task, rows.rows) if is_choice else (rows.rows, ())
     has_answers = is_question and any(task.answer in row.fields for row in expanded)
     empty = {name: "" for name, used in ((NO_QUESTION, task.question), (NO_TEXT, task.text)) if used is None}
 
@@ -204,7 +116,7 @@ def prepare_rows(task: TableTask, rows: Rows) -> Rows:
             answers = gold_answers(task, row, counts) if has_answers else None
         return replace(row, identifier=identifier, fields=fields, answers=answers)
 
-    return Rows(convert_rows(expanded, convert), {**rows.counts, **counts})
+    return replace(rows, rows=convert_rows(expanded, convert), counts={**rows.counts, **counts})
 
 
 def _right_option(task: TableTask, row: Row, names: Sequence[str]) -> dict[str, str]:
@@ -213,7 +125,11 @@ def _right_option(task: TableTask, row: Row, names: Sequence[str]) -> dict[str, 
     label = row.text(task.label).strip() if task.label in row.fields else ""
     if not label:
         return {}
-    index = option_index(label, task.option_labels, names, [row.text(name) for name in names])
+    texts = [row.text(name) if name in row.fields else "" for name in names]
+    index = option_index(label, task.option_labels, names, texts, listed_labels(task, row))
+    if index is not None and names[index] not in row.fields:
+        why = f"{label!r} in column {task.label!r} names an option that is empty"
+        raise DamagedData(row.where, why, "the right option needs a text")
     if index is None:
         why = f"{label!r} in column {task.label!r} names no option"
         raise DamagedData(row.where, why, f"labels are read as: {task.option_labels}")
@@ -243,7 +159,7 @@ def check_rows(task: Task, rows: Sequence[Row]) -> None:
 
     def check(row: Row) -> None:
         if column is not None and isinstance(label := row.fields.get(column, ""), str) and not label.strip():
-            raise DamagedData(row.where, f"empty label in column {column!r}")
+            raise DamagedData(row.where, f"empty label in column {column!r}", "--drop-unlabelled leaves such rows out")
         convert(row)
 
     convert_rows(rows, check)
@@ -270,6 +186,14 @@ class ReadTask:
         return self
 
 
+def for_other_file(task: TableTask, path: Path) -> TableTask:
+    """A saved task for a new file: what was said about its files holds for those with the same ending only."""
+    endings = {"".join(each.suffixes[-2:]) for each in (task.train, task.dev) if each is not None}
+    if "".join(path.suffixes[-2:]) in endings:
+        return task
+    return replace(task, format=None, delimiter=None, encoding=None, columns=None, no_header=False)
+
+
 def read_task(table_task: TableTask, hold_out: bool = True) -> ReadTask:
     """Read the tables of a task, infer missing settings, and declare it.
 
@@ -284,19 +208,19 @@ def read_task(table_task: TableTask, hold_out: bool = True) -> ReadTask:
     files = {split: path for split, path in (("train", table_task.train), ("dev", table_task.dev)) if path is not None}
     if not files:
         raise UsageError("albert", "no table to read", "name it with --train, or --dev")
-    raw = {split: read_table(path) for split, path in files.items()}
+    raw = {split: read_table(path, table_task.layout) for split, path in files.items()}
     first = next(iter(files))
-    complete, inferred = infer_task(table_task, raw[first], files[first], to_learn=first == "train")
+    complete, raw[first], inferred = infer_task(table_task, raw[first], files[first], to_learn=first == "train")
+    for split in files:
+        if split != first:
+            _, raw[split], _ = infer_task(complete, raw[split], files[split], to_learn=False)
     tables = {split: prepare_rows(complete, rows) for split, rows in raw.items()}
     if complete.kind == "question-answering" and complete.may_be_absent is None:
         absent = any(row.answers == () for rows in tables.values() for row in rows.rows)
         complete = replace(complete, may_be_absent=absent)
-    options = ()
-    for split, rows in raw.items() if complete.options else ():
-        names = expand_options(complete, rows.rows)[1]
-        options = options or names
-        if names != options:
-            raise DamagedData(files[split], f"has {len(names)} options, {files[first]} has {len(options)}")
+    options: tuple[str, ...] = ()
+    for rows in raw.values() if complete.options else ():
+        options = max(options, expand_options(complete, rows.rows)[1], key=len)
     task = declare_task(complete, TableSource(complete, tables), options)
     if table_task.dev is None and hold_out:
         digest = file_hash(files["train"])

@@ -1,10 +1,7 @@
 """Examples of a task, from files to token ids: rows, checked labels, sequences, windows, words."""
 
-import datetime
-import decimal
-import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain
@@ -15,10 +12,10 @@ import numpy as np
 
 from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput, did_you_mean
 from albert.runtime.progress import Position, progress
+from albert.tasks.rows import as_number, fields_of
 from albert.tasks.task import (
     Answer,
     Choice,
-    Field,
     Labels,
     Option,
     Pair,
@@ -42,6 +39,7 @@ class Example:
 
     Attributes:
         texts: one or two texts (question, then context), or the words of one text.
+        options: the texts of the options; an empty one is absent.
         target: a label id, the index of an option, a number, the ids of the true labels, or an id for each word; None
             for a span, whose gold answers are `answers`.
         group: examples of the same group are scored together too.
@@ -77,16 +75,19 @@ def example_of(task: Task, labelled: bool = True) -> Callable[[Row], Example]:
     label_ids = {label: index for index, label in enumerate(labels)}
 
     def convert(row: Row) -> Example:
-        for column in (*columns, *options, *label_column):
+        for column in (*columns, *label_column):
             if column not in row.fields:
                 raise DamagedData(row.where, f"has no column {column!r}", did_you_mean(column, row.fields))
+        if options and sum(option in row.fields for option in options) < 2:
+            why = f"has fewer than two options in the columns {', '.join(options[:8])}"
+            raise DamagedData(row.where, why, "a question needs at least two")
         if labelled and row.answers is None:
             remedy = "expected the SQuAD JSON layout, or the column --answer of your own table"
             raise DamagedData(row.where, "has no 'answers'", remedy)
         words = isinstance(task.inputs, Words)
         texts = row.texts(*columns) if words else tuple(row.text(column) for column in columns)
         target = _target(task, row, label_ids, len(texts)) if labelled else None
-        option_texts = tuple(row.text(option) for option in options)
+        option_texts = tuple(row.text(option) if option in row.fields else "" for option in options)
         return Example(row.identifier, row.where, texts, target, row.answers or (), option_texts, row.group)
 
     return convert
@@ -138,11 +139,10 @@ LARGEST_NUMBER = 3.4e38
 
 
 def _number(row: Row, column: str, low: float | None, high: float | None) -> float:
-    text = row.text(column)
-    try:
-        value = float(text)
-    except ValueError as error:
-        raise DamagedData(row.where, f"{text!r} in column {column!r} is not a number") from error
+    text = row.text(column).strip()
+    value = as_number(text.lstrip("0") if text.isdecimal() and text.isascii() and text.strip("0") else text)
+    if value is None:
+        raise DamagedData(row.where, f"{text!r} in column {column!r} is not a number", "write it as 1164.5")
     if not abs(value) <= LARGEST_NUMBER:
         raise DamagedData(row.where, f"{text!r} in column {column!r} is not a finite number of at most 3.4e38")
     if (low is not None and value < low) or (high is not None and value > high):
@@ -216,56 +216,20 @@ def read_rows(path: Path, kind: Kind, columns: Sequence[str] | None = None, drop
     file = input_file(path, kind)
     rows: list[Row] = []
     counts: Counter[str] = Counter()
+    unread: Counter[str] = Counter()
     typed = kind in ("JSON lines", "Parquet")
     with progress(f"Reading {path.name}", total=file.size / 1e6, unit="MB") as bar:
         reached = Position(lambda count: bar.advance(count / 1e6), least=1 << 16).reached
         names, broken = None if columns is None else tuple(columns), counts if drop_broken else None
         records = read_records(file, columns=names, class_names=True, broken=broken, reached=reached)
         for record in records:
-            fields = fields_of(record.fields, record.where, counts) if typed else record.fields
+            fields = fields_of(record.fields, record.where, unread) if typed else record.fields
             rows.append(Row(str(len(rows)), record.where, fields))
+    if unread:
+        counts["fields_not_read"] = unread.total()
     if not rows:
         raise MissingInput(path, "has no rows")
     return Rows(rows, {"rows": len(rows), **counts})
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# Typed values of JSON and Parquet to the fields of a row: texts, and lists of texts.
-#
-# Numbers and booleans are written as in JSON. The entries of an object become columns with a dot in the name:
-# `answers.text` is `text` in the object `answers`. null and NaN are absent fields. Other values (lists of lists or of
-# objects, bytes) are left out and counted.
-
-
-def fields_of(values: Mapping[str, Any], where: str, counts: Counter[str]) -> dict[str, Field]:
-    """The fields of a row; those that cannot be converted are counted in `counts`."""
-    fields: dict[str, Field] = {}
-    for name, value in _leaves(values, ""):
-        if name in fields:
-            raise DamagedData(where, f"two values are called {name!r}")
-        items = value if isinstance(value, list) else [value]
-        texts = tuple(text for item in items if (text := _text(item)) is not None)
-        if len(texts) < len(items):
-            counts["fields_not_read"] += 1
-        else:
-            fields[name] = texts if isinstance(value, list) else texts[0]
-    return fields
-
-
-def _leaves(values: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
-    """The values inside nested objects, with dotted names."""
-    for name, value in values.items():
-        if isinstance(value, dict):
-            yield from _leaves(value, f"{prefix}{name}.")
-        elif value is not None and value == value:  # NaN is not equal to itself
-            yield f"{prefix}{name}", value
-
-
-def _text(value: Any) -> str | None:
-    if isinstance(value, bool | int | float):
-        return json.dumps(value)
-    kinds = str | datetime.date | datetime.time | datetime.timedelta | decimal.Decimal
-    return str(value) if isinstance(value, kinds) else None
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -323,13 +287,15 @@ class Features:
     Attributes:
         targets: label ids, indices of options or numbers [examples]; true labels, float32 [examples, labels]; for
             windows and tags see `SpanFeatures` and `TagFeatures`.
-        n_options: consecutive sequences of each example.
+        n_options: consecutive sequences of each example, if all have as many.
+        options: of a multiple choice, which options are there (bool [examples, options]); each of them is a sequence.
     """
 
     sequences: Sequences
     targets: np.ndarray
     counts: dict[str, int]
     n_options: int = 1
+    options: np.ndarray | None = None
 
 
 def join_sequences(parts: Sequence[tuple[Sequence[int], int]]) -> Sequences:

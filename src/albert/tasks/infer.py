@@ -3,27 +3,36 @@
 Everything inferred comes with a reason and the option that overrides it."""
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import accumulate
 from typing import Any, get_args
 
 from albert.runtime.errors import DamagedData, InvalidConfiguration, UsageError, did_you_mean
 from albert.runtime.random_streams import stream
+from albert.tasks.columns import (
+    Inferred,
+    changed_rows,
+    clean_label,
+    equal_labels,
+    label_key,
+    looks_like_a_written_number,
+    read_columns,
+)
 from albert.tasks.examples import text_columns
+from albert.tasks.rows import TAGS, WORDS, as_number
 from albert.tasks.table_task import (
     COLUMNS_OF_KIND,
     KINDS_WITH,
-    TAGS,
-    WORDS,
     HeldOut,
     Kind,
     OptionLabels,
     TableTask,
-    as_number,
     columns_of,
     labels_of,
 )
-from albert.tasks.task import Choice, Labels, QuestionInContext, Row, Rows, Tags, Task
+from albert.tasks.task import Choice, Field, Labels, QuestionInContext, Row, Rows, Tags, Task
 
 # --------------------------------------------------------------------------------------------------------------------
 # The kind of a column of labels: classes, numbers, several labels at once, or a tag for each word.
@@ -34,16 +43,6 @@ MOST_CLASSES = 200
 """More different whole numbers than this are not ids of classes."""
 
 
-@dataclass(frozen=True)
-class Inferred:
-    """An inferred setting: its name, value, reason, and the option that overrides it."""
-
-    what: str
-    value: str
-    why: str
-    instead: str
-
-
 def infer_kind(rows: Sequence[Row], text: str, label: str) -> tuple[Kind, str, str]:
     """The kind of task for two columns, the reason, and the options that override it.
 
@@ -52,7 +51,8 @@ def infer_kind(rows: Sequence[Row], text: str, label: str) -> tuple[Kind, str, s
 
     Raises:
         UsageError: the numbers may be targets or ids of classes: more than 20 and at most 200 whole numbers from 0 or 1
-            on, without gaps, with two rows each on average.
+            on, without gaps, with two rows each on average; or other values may be more than classes (see
+            `refuse_doubtful_classes`).
     """
     if any(isinstance(row.fields.get(label), tuple) for row in rows):
         if any(isinstance(row.fields.get(text), tuple) for row in rows):
@@ -63,6 +63,7 @@ def infer_kind(rows: Sequence[Row], text: str, label: str) -> tuple[Kind, str, s
     numbers = {number for value in distinct if (number := as_number(value)) is not None}
     count = f"{len(distinct):,} different values in {label!r}"
     if any(as_number(value) is None for value in distinct):
+        refuse_doubtful_classes(values, label)
         return "classification", f"{count}, not all of them numbers", "--regression, --multi-label"
     are_integers = all(number.is_integer() for number in numbers)
     repeated = len(values) >= 2 * len(distinct)
@@ -78,6 +79,45 @@ def infer_kind(rows: Sequence[Row], text: str, label: str) -> tuple[Kind, str, s
     return "regression", f"{count}, whole numbers from {low:.0f} to {high:.0f}", "--classes"
 
 
+def refuse_doubtful_classes(values: Sequence[str], label: str) -> None:
+    """Raise UsageError for values that are hardly classes: numbers as people write them, several labels in one text, or
+    a value of its own in nearly every row."""
+    counts = Counter(values)
+    few = len(counts) <= MANY_VALUES and len(values) >= 2 * len(counts)
+    separator = separator_of(counts)
+    if separator is not None:
+        several = [value for value in counts if separator in value]
+        parts = {part.strip() for value in several for part in value.split(separator)}
+        if len(several) > 1 and parts <= set(counts):
+            why = f"holds {several[0]!r}, and its parts alone: are they several labels?"
+            raise UsageError(f"column {label!r}", why, f"say --multi-label --separator {separator!r}, or --classes")
+    written = [value for value in counts if looks_like_a_written_number(value)]
+    if not few and len(written) > 0.95 * len(counts):
+        example = next(value for value in written if as_number(value) is None)
+        why = f"holds {len(counts):,} different values such as {example!r}: are they numbers?"
+        raise UsageError(f"column {label!r}", why, "say --regression, or --classes")
+    if len(values) >= 20 and len(counts) > 0.8 * len(values):
+        why = f"has {len(counts):,} different values in {len(values):,} rows, nearly every row has a label of its own"
+        raise UsageError(f"column {label!r}", why, "name another --label, or say --classes")
+
+
+SEPARATORS = ("|", ";", ",", "/", "+", " ")
+
+
+def separator_of(values: Iterable[str]) -> str | None:
+    """The separator of several labels that leaves the fewest different labels; None if no value has one."""
+    values = list(values)
+    best = None
+    fewest = len(values)
+    for separator in SEPARATORS:
+        if any(separator in value.strip() for value in values):
+            parts = {part.strip() for value in values for part in value.split(separator)} - {""}
+            if len(parts) < fewest or (best is None and len(parts) == fewest and separator in "|;,"):
+                best = separator
+                fewest = len(parts)
+    return best
+
+
 def sort_labels(labels: set[str]) -> tuple[str, ...]:
     """Labels in the order of their ids: by value if all are finite numbers, else as text."""
     if all((number := as_number(label)) is not None and math.isfinite(number) for label in labels):
@@ -89,9 +129,13 @@ def sort_labels(labels: set[str]) -> tuple[str, ...]:
 # The option of a label: the name of its column, its letter, its number from 0 or from 1, or its text.
 
 
-def option_index(label: str, kind: OptionLabels, names: Sequence[str], texts: Sequence[str]) -> int | None:
-    """The index of the option that a label means, None if it means none."""
+def option_index(
+    label: str, kind: OptionLabels, names: Sequence[str], texts: Sequence[str], listed: Sequence[str] = ()
+) -> int | None:
+    """The index of the option that a label means, None if it means none; `listed` are the labels of the options."""
     match kind:
+        case "listed":
+            return listed.index(label) if label in listed else None
         case "name":
             return names.index(label) if label in names else None
         case "letter":
@@ -105,13 +149,32 @@ def option_index(label: str, kind: OptionLabels, names: Sequence[str], texts: Se
     return index if 0 <= index < len(names) else None
 
 
-def infer_option_labels(rows: Sequence[Row], names: tuple[str, ...], column: str) -> OptionLabels:
-    """The meaning that fits the labels of all rows, or else of most; UsageError if several fit all of them."""
+def listed_labels(task: TableTask, row: Row) -> tuple[str, ...]:
+    """The labels beside a list of options: `choices.label` beside `choices.text`; empty if there are none."""
+    column, dot, name = (task.options or ("",))[0].rpartition(".")
+    value = row.fields.get(f"{column}.label") if dot and name == "text" else None
+    return value if isinstance(value, tuple) else ()
+
+
+def infer_option_labels(
+    rows: Sequence[Row], names: tuple[str, ...], column: str, listed: Sequence[tuple[str, ...]] = ()
+) -> OptionLabels:
+    """The meaning that fits the labels of all rows, or else of most; UsageError if several fit all of them.
+
+    Labels that are listed beside the options decide, if they fit.
+    """
     labels_and_texts = []
-    for row in rows:
-        label, *texts = (row.fields.get(name) for name in (column, *names))
+    own_labels = []
+    for number, row in enumerate(rows):
+        label = row.fields.get(column)
+        texts = [row.fields.get(name, "") for name in names]
         if isinstance(label, str) and label.strip() and all(isinstance(text, str) for text in texts):
             labels_and_texts.append((label.strip(), texts))
+            own_labels.append(listed[number] if listed else ())
+    if any(own_labels):
+        known = [label in own for (label, _), own in zip(labels_and_texts, own_labels, strict=True)]
+        if all(known):
+            return "listed"
     kinds: tuple[Any, ...] = get_args(OptionLabels)
     indices = {kind: [option_index(label, kind, names, texts) for label, texts in labels_and_texts] for kind in kinds}
     fewest = min(found.count(None) for found in indices.values())
@@ -127,22 +190,28 @@ def infer_option_labels(rows: Sequence[Row], names: tuple[str, ...], column: str
 # --------------------------------------------------------------------------------------------------------------------
 # The complete task: kind, labels and the meaning of option labels, unless they are set.
 
-MANY_LABELS = 8
+MANY_LABELS, MOST_SHOWN = 8, 60
+"""At most as many labels, and characters of them, are shown."""
 TARGETS = ("label", "tags", "answer", "answer_start")
 """Columns of targets, which unlabelled tables lack."""
 
 
 def infer_task(
     task: TableTask, rows: Rows, source: object, to_learn: bool = True
-) -> tuple[TableTask, tuple[Inferred, ...]]:
-    """The task with kind, labels and the meaning of option labels, and a list of what was inferred.
+) -> tuple[TableTask, Rows, tuple[Inferred, ...]]:
+    """The task with kind, labels and the meaning of option labels, the rows with values that its kind understands (see
+    `albert.tasks.columns`), and a list of what was inferred.
 
     Args:
         to_learn: whether the rows are for training; others need no labels, which are not inferred from them.
     """
-    columns = columns_of(rows)
     inferred: list[Inferred] = []
-    task = task if task.kind is not None else _with_kind(task, rows.rows, columns, source, inferred)
+    task, rows = read_columns(task, rows, source, inferred, to_learn)
+    if task.kind is None:
+        task = _with_kind(task, rows, source, inferred)
+        if task.kind == "regression":
+            task, rows = read_columns(task, rows, source, inferred, to_learn)
+    columns = columns_of(rows)
     kind = task.kind
     assert kind is not None
     for name, kinds in KINDS_WITH.items():
@@ -152,24 +221,50 @@ def infer_task(
     if kind == "token-classification":  # tagged text has fixed column names
         words, tags = (name if name in columns else None for name in (WORDS, TAGS))
         task = replace(task, words=task.words or words, tags=task.tags or tags)
-    _check_columns(task, kind, columns, source, () if to_learn else TARGETS)
+    _check_columns(task, kind, rows, source, () if to_learn else TARGETS)
     if kind in ("classification", "multi-label", "token-classification"):
         if task.labels is None and not to_learn:
             raise UsageError("labels", "a training file is needed to know them", "give --train")
-        task = _with_labels(task, kind, rows.rows, source, inferred)
+        task = _with_labels(task, kind, rows.rows, source, inferred, to_learn)
+        rows = spelled_labels(task, rows)
     if kind == "multiple-choice" and task.option_labels is None:
         assert task.label is not None
-        meaning = infer_option_labels(*expand_options(task, rows.rows), task.label)
+        listed = [listed_labels(task, row) for row in rows.rows]
+        meaning = infer_option_labels(*expand_options(task, rows.rows), task.label, listed)
         why = f"fits every label in {task.label!r}"
         inferred.append(Inferred("labels of options", meaning, why, "--option-labels from-1"))
         task = replace(task, option_labels=meaning)
-    return task, tuple(inferred)
+    return task, rows, tuple(inferred)
 
 
-def _with_kind(
-    task: TableTask, rows: Sequence[Row], columns: tuple[str, ...], source: object, inferred: list[Inferred]
-) -> TableTask:
-    tagged = task.given_columns == () and {WORDS, TAGS} <= set(columns)
+def spelled_labels(task: TableTask, rows: Rows) -> Rows:
+    """Rows with their labels spelled as the task has them: `1.0` becomes `1` if that is a label."""
+    column = task.label
+    if column is None or task.labels is None or task.kind not in ("classification", "multi-label"):
+        return rows
+    spelling = {label_key(label): label for label in task.labels}
+    names = {name: label for label, name in (task.label_names or {}).items()}
+    known = set(task.labels)
+
+    def spelled(label: str) -> str:
+        if label in known:
+            return label
+        return spelling.get(label_key(label), names.get(label, label))
+
+    def convert(row: Row, value: Field) -> Field:
+        if isinstance(value, tuple):
+            return tuple(map(spelled, value))
+        if task.kind == "multi-label":
+            separator = task.separator or "|"
+            parts = [clean_label(part) for part in value.split(separator)]
+            return tuple(spelled(part) for part in parts if part)
+        return spelled(value)
+
+    return changed_rows(rows, column, convert)
+
+
+def _with_kind(task: TableTask, rows: Rows, source: object, inferred: list[Inferred]) -> TableTask:
+    tagged = task.given_columns == () and {WORDS, TAGS} <= set(columns_of(rows))
     if task.options is not None:
         kind, why, instead = "multiple-choice", "options are named", "leave out --options"
     elif {"question", "context", "answer"} & set(task.given_columns):
@@ -178,9 +273,9 @@ def _with_kind(
     elif tagged or task.words is not None or task.tags is not None:
         kind, why, instead = "token-classification", "every word has a tag", "name --text and --label"
     else:
-        _check_columns(task, "classification", columns, source)
+        _check_columns(task, "classification", rows, source)
         assert task.text is not None and task.label is not None
-        kind, why, instead = infer_kind(rows, task.text, task.label)
+        kind, why, instead = infer_kind(rows.rows, task.text, task.label)
         if kind == "token-classification":
             task = replace(task, words=task.text, tags=task.label, text=None, label=None)
     inferred.append(Inferred("task", kind, why, instead))
@@ -188,9 +283,10 @@ def _with_kind(
 
 
 def _check_columns(
-    task: TableTask, kind: Kind, columns: tuple[str, ...], source: object, may_be_absent: tuple[str, ...] = ()
+    task: TableTask, kind: Kind, rows: Rows, source: object, may_be_absent: tuple[str, ...] = ()
 ) -> None:
     """Check that required columns are named, and that named columns exist and belong to the kind."""
+    columns = columns_of(rows)
 
     def flags(names: Sequence[str], joined: str = ", ") -> str:
         return joined.join("--" + name.replace("_", "-") for name in names)
@@ -198,7 +294,7 @@ def _check_columns(
     needed, allowed = COLUMNS_OF_KIND[kind]
     if missing := [name for name in needed if getattr(task, name) is None]:
         why = f"{flags(missing)} must be said for {kind}"
-        raise UsageError("albert", why, f"{source} has the columns {', '.join(columns)}")
+        raise UsageError("albert", why, rows.doubt or f"{source} has the columns {', '.join(columns)}")
     for name in task.given_columns:
         if name not in (*needed, *allowed):
             takes = flags(needed) + (f", and optionally {flags(allowed, ' and ')}" if allowed else "")
@@ -209,34 +305,66 @@ def _check_columns(
         value = getattr(task, name)
         for column in value if isinstance(value, tuple) else [value]:
             if column is not None and column not in columns and name not in may_be_absent:
-                raise DamagedData(source, f"has no column {column!r}", did_you_mean(column, columns))
+                raise DamagedData(source, f"has no column {column!r}", rows.doubt or did_you_mean(column, columns))
 
 
 def _with_labels(
-    task: TableTask, kind: Kind, rows: Sequence[Row], source: object, inferred: list[Inferred]
+    task: TableTask, kind: Kind, rows: Sequence[Row], source: object, inferred: list[Inferred], to_learn: bool
 ) -> TableTask:
     column = task.tags if kind == "token-classification" else task.label
     assert column is not None
     if kind == "multi-label" and task.separator is None:
-        task = replace(task, separator="|")
-        if any(isinstance(row.fields.get(column), str) for row in rows):
-            inferred.append(Inferred("separator", "|", "it is the default", "--separator ,"))
+        texts = [value for row in rows if isinstance(value := row.fields.get(column), str)]
+        separator = separator_of(dict.fromkeys(texts))
+        if separator is not None:
+            share = sum(separator in text for text in texts) / len(texts)
+            inferred.append(Inferred("separator", repr(separator), f"{share:.0%} of the rows have it", "--separator ;"))
+        elif texts:
+            inferred.append(Inferred("separator", "'|'", "no row has several labels", "--separator ;"))
+        task = replace(task, separator=separator or "|")
+    separated = Labels((), column, task.separator or "|")
+    target = {"multi-label": separated, "token-classification": Tags((), column)}.get(kind, Choice((), column))
+    counts = Counter(label for row in rows for label in labels_of(target, row) if label)
     if task.labels is None:
-        separated = Labels((), column, task.separator or "|")
-        target = {"multi-label": separated, "token-classification": Tags((), column)}.get(kind, Choice((), column))
-        labels = sort_labels({label for row in rows for label in labels_of(target, row) if label})
+        spelling = equal_labels(counts) if kind != "token-classification" else {label: label for label in counts}
+        labels = sort_labels(set(spelling.values()))
         if len(labels) < 2:
             for row in rows:  # a missing label may be the reason
                 if isinstance(label := row.fields.get(column, ""), str) and not label.strip():
                     raise DamagedData(row.where, f"empty label in column {column!r}")
             why = f"every row has the label {labels[0]!r}" if labels else f"no row has a label in column {column!r}"
             raise InvalidConfiguration(source, why, "at least two are needed")
-        more = f", and {len(labels) - MANY_LABELS} more" if len(labels) > MANY_LABELS else ""
-        shown = ", ".join(labels[:MANY_LABELS]) + more
+        lengths = accumulate(len(label) + 2 for label in labels)
+        n_shown = max(1, min(MANY_LABELS, sum(length <= MOST_SHOWN for length in lengths)))
+        more = f", and {len(labels) - n_shown} more" if len(labels) > n_shown else ""
+        shown = ", ".join(labels[:n_shown]) + more
         inferred.append(Inferred(f"{len(labels)} labels", shown, f"the values in {column!r}", "--labels A B ..."))
         task = replace(task, labels=labels)
+        same: dict[str, list[str]] = {}
+        for label in labels if kind != "token-classification" else ():
+            same.setdefault("".join(label.casefold().split()), []).append(label)
+        for group in (group for group in same.values() if len(group) > 1):
+            shown = " and ".join(map(repr, group))
+            inferred.append(Inferred("similar labels", shown, "they are different classes", "the same in the file"))
+    known = task.labels or ()
+    if kind == "classification" and len(known) == 2 and task.positive is None and to_learn:
+        frequency = Counter({label: 0 for label in known})
+        for label, count in counts.items():
+            frequency[label_key(label)] += count
+        first, second = known
+        is_rarer = frequency[label_key(first)] < frequency[label_key(second)]
+        task = replace(task, positive=first if is_rarer else second)
+        why = "the rarer class" if frequency[label_key(first)] != frequency[label_key(second)] else "the second class"
+        inferred.append(Inferred("F1 is that of", str(task.positive), why, "--positive"))
+    if task.positive is not None and task.positive not in known:
+        named = {name: label for label, name in (task.label_names or {}).items()}
+        if task.positive not in named:
+            raise UsageError("--positive", f"{task.positive!r} is not a label", did_you_mean(task.positive, known))
+        task = replace(task, positive=named[task.positive])
     names, labels = task.label_names or {}, task.labels or ()
     for label, name in names.items():
+        if label not in labels and not to_learn:
+            continue
         if label not in labels:
             raise InvalidConfiguration("label_names", f"{label!r} is not a label", did_you_mean(label, labels))
         others = [other for other in labels if other != label]
@@ -249,25 +377,31 @@ def _with_labels(
 def expand_options(task: TableTask, rows: Sequence[Row]) -> tuple[list[Row], tuple[str, ...]]:
     """Rows with a column for each option, and the names of these columns.
 
-    A single column holds lists, which are expanded; DamagedData if they are not equally long.
+    A single column holds lists, which are expanded. Questions may have different numbers of options: empty cells and
+    missing entries are absent.
     """
     options = task.options or ()
-    if len(options) != 1:
-        return list(rows), options
-    column = options[0]
-    lists = [items if isinstance(items := row.fields.get(column), tuple) else None for row in rows]
-    length = next((len(items) for items in lists if items is not None), 0)
+    if len(options) > 1:
+        return [_without_empty(row, options) for row in rows], options
+    column = options[0] if options else ""
+    lists = [items if isinstance(items := row.fields.get(column), tuple) else () for row in rows]
+    length = max(map(len, lists), default=0)
     if length < 2:
         raise UsageError("--options", f"{column!r} has no lists of options", "name several columns, or one of lists")
+    names = tuple(f"{column}[{index}]" for index in range(length))
+    expanded = []
     for row, items in zip(rows, lists, strict=True):
-        if items is not None and len(items) != length:
-            why = f"has {len(items)} options in column {column!r} where the first row has {length}"
-            raise DamagedData(row.where, why, "every question needs as many")
-    expanded = [
-        replace(row, fields={**row.fields, **{f"{column}[{i}]": item for i, item in enumerate(items or ())}})
-        for row, items in zip(rows, lists, strict=True)
-    ]
-    return expanded, tuple(f"{column}[{i}]" for i in range(length))
+        fields = {**row.fields, **dict(zip(names, items, strict=False))}
+        expanded.append(_without_empty(replace(row, fields=fields), names))
+    return expanded, names
+
+
+def _without_empty(row: Row, options: Sequence[str]) -> Row:
+    """A row without the options that are empty."""
+    empty = [name for name in options if isinstance(value := row.fields.get(name), str) and not value.strip()]
+    if not empty:
+        return row
+    return replace(row, fields={name: value for name, value in row.fields.items() if name not in empty})
 
 
 # --------------------------------------------------------------------------------------------------------------------

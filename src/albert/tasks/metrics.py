@@ -262,8 +262,8 @@ def _constants(target: Target, gold: Any) -> Iterator[Any]:
     match target:
         case Choice(names) | Option(names):
             most_frequent = int(np.bincount(gold, minlength=len(names)).argmax())
-            # F1 of the second of two classes is best for that class, all other metrics for the most frequent
-            for label in dict.fromkeys((most_frequent, 1) if len(names) == 2 else (most_frequent,)):
+            # F1 of one of two classes is best for that class, all other metrics for the most frequent
+            for label in dict.fromkeys((most_frequent, 0, 1) if len(names) == 2 else (most_frequent,)):
                 yield np.full(len(gold), label)
         case Labels():
             for labels in _label_sets(np.asarray(gold, np.bool_)):

@@ -129,20 +129,21 @@ def join_option(
 def option_features(
     examples: Sequence[Example], tokenizer: Tokenizer, max_length: int, question_length: int
 ) -> Features:
-    """A sequence for each option of each example; targets are the indices of the right ones.
+    """A sequence for each option of each example; targets are the indices of the right ones. Empty options are absent.
 
     `passages_truncated` and `questions_truncated` count questions, `tokens_cut` tokens over all sequences.
     """
-    n_options = len(examples[0].options) if examples else 1
+    n_options = max((len(example.options) for example in examples), default=1)
+    present = np.zeros((len(examples), n_options), np.bool_)
     counts: dict[str, int] = dict.fromkeys(("passages_truncated", "questions_truncated", "tokens_cut"), 0)
     parts: list[tuple[list[int], int]] = []
     encode = lru_cache(maxsize=1)(tokenizer.encode)  # questions on the same passage are consecutive
     with progress("Encoding", total=len(examples), unit="questions") as bar:
-        for example in examples:
+        for number, example in enumerate(examples):
             question, passage = example.texts
-            if len(example.options) != n_options:
-                raise DamagedData(example.where, f"has {len(example.options)} options where {n_options} are expected")
-            options = [tokenizer.encode(question_with_option(question, option)) for option in example.options]
+            texts = [option for option in example.options if option]
+            present[number, : len(example.options)] = [bool(option) for option in example.options]
+            options = [tokenizer.encode(question_with_option(question, option)) for option in texts]
             joined = [join_option(encode(passage), ids, tokenizer, max_length, question_length) for ids in options]
             parts += [(ids, first) for ids, first, _, _ in joined]
             counts["passages_truncated"] += any(cut for _, _, cut, _ in joined)
@@ -150,4 +151,6 @@ def option_features(
             counts["tokens_cut"] += sum(sum(cuts) for _, _, *cuts in joined)
             bar.advance()
     targets = np.array([0 if example.target is None else example.target for example in examples], np.int64)
-    return Features(join_sequences(parts), targets, counts, n_options)
+    if present.all():
+        return Features(join_sequences(parts), targets, counts, n_options)
+    return Features(join_sequences(parts), targets, counts, options=present)

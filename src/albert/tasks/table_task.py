@@ -2,6 +2,7 @@
 
 A user's file may leave out settings that can be inferred from the rows; the file in a run's directory has them all."""
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,13 +12,14 @@ from typing import Any, Literal
 
 import numpy as np
 
-from albert.runtime.errors import InvalidConfiguration, did_you_mean
+from albert.runtime.errors import InvalidConfiguration, UsageError, did_you_mean
 from albert.runtime.json_files import load_json, save_json, to_json
 from albert.runtime.random_streams import stream
 from albert.tasks import metrics
 from albert.tasks.answers import open_question_scores, span_exact_match, span_f1
 from albert.tasks.examples import encode_all, text_columns
 from albert.tasks.race import question_with_option
+from albert.tasks.rows import Format, Layout, as_number
 from albert.tasks.task import (
     UNNAMED,
     Choice,
@@ -42,13 +44,12 @@ from albert.tasks.task import (
 from albert.text.tokenizer import Tokenizer
 
 TASK_FILE = "task.json"
-WORDS, TAGS = "words", "tags"
-"""The columns of tagged text."""
 Kind = Literal[
     "classification", "regression", "multi-label", "token-classification", "multiple-choice", "question-answering"
 ]
-OptionLabels = Literal["name", "letter", "from-0", "from-1", "text"]
-"""A label is the column of its option, its letter, its number from 0 or 1, or its text."""
+OptionLabels = Literal["name", "letter", "from-0", "from-1", "text", "listed"]
+"""A label is the column of its option, its letter, its number from 0 or 1, its text, or an entry of the list of labels
+beside the list of options."""
 COLUMNS_OF_KIND: dict[Kind, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "classification": (("text", "label"), ("pair",)),
     "regression": (("text", "label"), ("pair",)),
@@ -115,6 +116,13 @@ class TableTask:
         label_names: readable names for labels that are digits in the file.
         option_labels: meaning of the label of a multiple choice.
         may_be_absent: whether a question may have no answer.
+        format, delimiter, encoding, columns, no_header: see `albert.tasks.rows.Layout`.
+        group: the column that numbers the sentences of a table with one word in each row.
+        label_columns: columns of 0 and 1, one for each label; `label` is then their names.
+        spans: the columns of a text, and of the parts of it that are marked with a label.
+        decimal: the decimal sign of numbers that are written as 39,75 or $1,164.00.
+        drop_unlabelled: whether rows without a label are left out.
+        positive: of two classes, the one whose F1 is reported.
     """
 
     name: str = UNNAMED
@@ -138,6 +146,17 @@ class TableTask:
     option_labels: OptionLabels | None = None
     may_be_absent: bool | None = None
     metrics: tuple[str, ...] | None = None
+    format: Format | None = None
+    delimiter: str | None = None
+    encoding: str | None = None
+    columns: tuple[str, ...] | None = None
+    no_header: bool = False
+    group: str | None = None
+    label_columns: tuple[str, ...] | None = None
+    spans: tuple[str, str] | None = None
+    decimal: Literal[",", "."] | None = None
+    drop_unlabelled: bool = False
+    positive: str | None = None
     held_out: HeldOut = field(default_factory=HeldOut)
     recipe: RecipeChanges = field(default_factory=RecipeChanges)
 
@@ -149,6 +168,18 @@ class TableTask:
     def given_columns(self) -> tuple[str, ...]:
         return tuple(name for name in COLUMNS if getattr(self, name) is not None)
 
+    @property
+    def layout(self) -> Layout:
+        """What is said about the files of the task."""
+        return Layout(
+            format=self.format,
+            delimiter=self.delimiter,
+            encoding=self.encoding,
+            columns=self.columns,
+            no_header=self.no_header,
+            has_task=self.text is not None or self.label is not None,
+        )
+
 
 def load_table_task(path: Path) -> TableTask:
     """Read a task file."""
@@ -157,11 +188,39 @@ def load_table_task(path: Path) -> TableTask:
     return replace(task, **files)
 
 
+def read_label_names(values: Sequence[str]) -> dict[str, str]:
+    """Names of labels, from `0=negative 1=positive` or from a file.
+
+    A file is a JSON object, or has a line for each label: its name, or the label and its name with `=`, a tab, a comma
+    or blanks between them. Names alone are those of the labels 0, 1, 2 and so on.
+    """
+    if len(values) == 1 and Path(values[0]).is_file():
+        path = Path(values[0])
+        if path.suffix.lower() == ".json":
+            named = load_json(dict[str, str], path)
+            if all(name.isdecimal() for name in named.values()) and not any(label.isdecimal() for label in named):
+                return {name: label for label, name in named.items()}  # label2id
+            return named
+        lines = [line.strip() for line in path.read_text(encoding="utf-8-sig").splitlines() if line.strip()]
+        pairs = [re.fullmatch(r"(\d+)\s*[=,;:\t ]\s*(\S.*)", line) for line in lines]
+        if all(pairs):
+            return {pair[1]: pair[2].strip() for pair in pairs if pair is not None}
+        return {str(number): line for number, line in enumerate(lines)}
+    names = {}
+    for value in values:
+        label, equals, name = value.partition("=")
+        if not equals or not label or not name:
+            remedy = "write 0=negative 1=positive, or name a file with a name on each line"
+            raise UsageError("--label-names", f"{value!r} is neither a file nor LABEL=NAME", remedy)
+        names[label] = name
+    return names
+
+
 def save_table_task(directory: Path, task: TableTask) -> None:
     """Write the task into a run's directory, without values that are None."""
     values = to_json(task)
     values |= {name: {k: v for k, v in values[name].items() if v is not None} for name in ("held_out", "recipe")}
-    save_json(directory / TASK_FILE, {name: value for name, value in values.items() if value is not None})
+    save_json(directory / TASK_FILE, {name: value for name, value in values.items() if value not in (None, False)})
 
 
 def table_task_of(model_directory: Path) -> TableTask | None:
@@ -192,7 +251,7 @@ METRICS: dict[Kind, tuple[Metric, ...]] = {
     "multiple-choice": (metrics.accuracy,),
     "question-answering": (span_f1, span_exact_match),
 }
-"""Possible metrics of each kind; `f1` is that of the second of two labels."""
+"""Possible metrics of each kind; of two classes `f1` is that of one of them, and named after it."""
 
 
 def declare_task(task: TableTask, source: Source, options: tuple[str, ...] = ()) -> Task:
@@ -200,7 +259,8 @@ def declare_task(task: TableTask, source: Source, options: tuple[str, ...] = ())
     n_labels, texts = len(task.labels or ()), " and ".join(f"`{name}`" for name in (task.text, task.pair) if name)
     match task:
         case TableTask(kind="token-classification", words=str(words), tags=str(tags), labels=tuple(labels)):
-            inputs, target = Words(words), Tags(labels, tags)
+            names = tuple((task.label_names or {}).get(name, name) for name in labels)
+            inputs, target = Words(words), Tags(labels, tags, names if task.label_names else None)
             what = f"Predicts the tag of each word of `{words}`, one of {n_labels}"
         case TableTask(kind="question-answering", question=str(question), context=str(context)):
             absent = bool(task.may_be_absent)
@@ -217,7 +277,8 @@ def declare_task(task: TableTask, source: Source, options: tuple[str, ...] = ())
             if task.kind == "regression":
                 target, what = Score(label), f"Predicts the number `{label}` from {texts}"
             elif task.kind == "multi-label":
-                target = Labels(task.labels or (), label, task.separator or "|")
+                names = tuple((task.label_names or {}).get(name, name) for name in task.labels or ())
+                target = Labels(task.labels or (), label, task.separator or "|", names if task.label_names else None)
                 what = f"Predicts which of {n_labels} labels `{label}` has, from {texts}"
             else:
                 names = tuple((task.label_names or {}).get(name, name) for name in task.labels or ())
@@ -244,20 +305,35 @@ def metrics_of(task: TableTask) -> tuple[Metric, ...]:
     assert task.kind is not None
     labels = task.labels or ()
     possible = (open_question_scores,) if task.may_be_absent else METRICS[task.kind]
-    if task.kind == "classification" and len(labels) != 2:
-        possible = tuple(metric for metric in possible if metric is not metrics.f1)
-    by_name = {metric.__name__: metric for metric in possible}
+    names = {metric.__name__: metric for metric in possible}
+    if task.kind == "classification":
+        del names["f1"]
+    if task.kind == "classification" and len(labels) == 2:
+        own = {label: f1_of(at, (task.label_names or {}).get(label, label)) for at, label in enumerate(labels)}
+        positive = own[task.positive or labels[1]]
+        names |= {metric.__name__: metric for metric in own.values()} | {"f1": positive}
     for name in task.metrics or ():
-        if name not in by_name:
+        if name not in names:
             why = f"does not go with {task.kind}" + (f" of {len(labels)} labels" if labels else "")
-            raise InvalidConfiguration(f"metric {name}", why, did_you_mean(name, by_name))
+            raise InvalidConfiguration(f"metric {name}", why, did_you_mean(name, names))
     if task.metrics is not None:
-        return tuple(by_name[name] for name in task.metrics)
+        return tuple(names[name] for name in task.metrics)
     if task.kind == "token-classification":
         return metrics.tag_metrics(labels)
     if task.kind == "classification":
-        return metrics.accuracy, metrics.f1 if len(labels) == 2 else metrics.macro_f1
+        default = ("accuracy", "f1", "macro_f1") if len(labels) == 2 else ("accuracy", "macro_f1")
+        return tuple(names[name] for name in default)
     return possible
+
+
+def f1_of(label: int, name: str) -> Metric:
+    """F1 of one of two classes, named after it."""
+
+    def f1(gold: Any, predicted: Any) -> float | None:
+        return metrics.f1(np.asarray(gold) == label, np.asarray(predicted) == label)
+
+    f1.__name__ = f"f1 ({name})"
+    return f1
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -293,6 +369,8 @@ class SplitStatistics:
             (duplicates with another label), `in train`, `labels unknown to train`, and counts from reading the file.
         labels: frequency of each label, most frequent first; empty for numbers and spans.
         numbers: smallest, mean and largest number to predict.
+        examples: for each label the text of the first row that has it; for tags the first word.
+        unlabelled: where the first row without a label is.
     """
 
     rows: int
@@ -300,6 +378,8 @@ class SplitStatistics:
     labels: Mapping[str, int]
     numbers: tuple[float, float, float] | None
     lengths: Lengths | None
+    examples: Mapping[str, str] = field(default_factory=dict)
+    unlabelled: str | None = None
 
 
 def table_statistics(
@@ -329,21 +409,43 @@ def table_statistics(
             values = values[np.isfinite(values)]
             numbers = (float(values.min()), float(values.mean()), float(values.max())) if len(values) else None
             frequencies.clear()
-        statistics[split] = SplitStatistics(len(rows.rows), counts, dict(frequencies.most_common()), numbers, lengths)
+        examples = {} if isinstance(task.target, Score) else label_examples(task, rows.rows, labels)
+        unlabelled = None
+        if counts["missing labels"]:
+            unlabelled = next(row.where for row, own in zip(rows.rows, labels, strict=True) if not own)
+        statistics[split] = SplitStatistics(
+            rows=len(rows.rows),
+            counts=counts,
+            labels=dict(frequencies.most_common()),
+            numbers=numbers,
+            lengths=lengths,
+            examples=examples,
+            unlabelled=unlabelled,
+        )
     return statistics
+
+
+def label_examples(task: Task, rows: Sequence[Row], labels: Sequence[tuple[str, ...]]) -> dict[str, str]:
+    """For each label the text of the first row that has it; for tags the first word with it."""
+    examples: dict[str, str] = {}
+    columns = text_columns(task)
+    for row, own in zip(rows, labels, strict=True):
+        for at, label in enumerate(own):
+            if label in examples:
+                continue
+            texts = _values(row, *columns)
+            first = texts[0]
+            if isinstance(task.target, Tags) and isinstance(first, tuple):
+                examples[label] = first[at] if at < len(first) else ""
+            else:
+                parts = [text if isinstance(text, str) else " ".join(text or ()) for text in texts]
+                examples[label] = " / ".join(" ".join(part.split()) for part in parts if part)
+    return examples
 
 
 def columns_of(rows: Rows) -> tuple[str, ...]:
     """The columns of all rows, in the order of their first appearance."""
     return tuple(dict.fromkeys(column for row in rows.rows for column in row.fields))
-
-
-def as_number(value: str) -> float | None:
-    """The number in a text, also NaN; None if it is not a number."""
-    try:
-        return float(value)
-    except ValueError:
-        return None
 
 
 def labels_of(target: Target, row: Row) -> tuple[str, ...]:

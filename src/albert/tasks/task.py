@@ -28,9 +28,9 @@ Field = str | tuple[str, ...]
 """The value of a column in one row: a text, or a list of texts if the format has lists."""
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Row:
-    """One row of a file.
+    """One row of a file. It is not changed, but not frozen either: a million of them are made in a moment.
 
     Attributes:
         where: `file:line`, for error messages.
@@ -60,6 +60,8 @@ class Row:
         value = self._value(column)
         if not isinstance(value, str):
             return value
+        if separator is None:
+            return tuple(value.split())
         return tuple(filter(None, map(str.strip, value.split(separator))))
 
     def _value(self, column: str) -> Field:
@@ -70,10 +72,20 @@ class Row:
 
 @dataclass(frozen=True)
 class Rows:
-    """All rows of a split in file order, and counts of what was noticed while reading."""
+    """All rows of a split in file order.
+
+    Attributes:
+        counts: of what was noticed while reading.
+        notes: what was recognised, a line each.
+        names: the columns by position, None for one that is ignored.
+        doubt: a remedy for a column that is not there, because the first row does not look like names.
+    """
 
     rows: list[Row]
     counts: Mapping[str, int]
+    notes: tuple[str, ...] = ()
+    names: tuple[str | None, ...] = ()
+    doubt: str | None = None
 
 
 @runtime_checkable
@@ -128,46 +140,56 @@ class Words:
 
 
 @dataclass(frozen=True)
-class _Classes:
-    labels: tuple[str, ...]
-    column: str
-
-    @property
-    def shown(self) -> tuple[str, ...]:
-        return self.labels
-
-
-@dataclass(frozen=True)
-class Choice(_Classes):
+class Choice:
     """One of several classes. `labels` are the values of `column`, in the order of their ids.
 
     `names` are readable names for labels that are digits in the files; a model directory shows the names.
     """
 
+    labels: tuple[str, ...]
+    column: str
     names: tuple[str, ...] | None = None
 
     @property
     def shown(self) -> tuple[str, ...]:
+        """The names of the classes, or else their labels."""
         return self.names if self.names is not None else self.labels
 
 
 @dataclass(frozen=True)
-class Labels(_Classes):
+class Labels:
     """Any number of classes at once (multi-label classification). `labels` are in the order of their ids.
 
     `column` holds a list of labels, or a text with `separator` between them, where whitespace around labels is ignored,
     and a separator at an end; an empty value means no label.
     """
 
+    labels: tuple[str, ...]
+    column: str
     separator: str = "|"
+    names: tuple[str, ...] | None = None
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """The names of the classes, or else their labels."""
+        return self.names if self.names is not None else self.labels
 
 
 @dataclass(frozen=True)
-class Tags(_Classes):
+class Tags:
     """One of several classes for every word (token classification). `labels` are in the order of their ids.
 
     `column` holds a list with a tag for each word, or a text with whitespace between tags.
     """
+
+    labels: tuple[str, ...]
+    column: str
+    names: tuple[str, ...] | None = None
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """The names of the tags, or else the tags themselves."""
+        return self.names if self.names is not None else self.labels
 
 
 @dataclass(frozen=True)
@@ -182,7 +204,7 @@ class Score:
 @dataclass(frozen=True)
 class Option:
     """One of the options of each question: `options` are the columns of their texts, `column` holds the name of the
-    right one's column.
+    right one's column. A question may have fewer options: the others are absent.
     """
 
     options: tuple[str, ...]

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from albert.runtime.errors import AlbertError, DamagedData, MissingInput, UsageError
-from albert.tasks.custom import read_table
+from albert.tasks.rows import read_table
 from albert.tasks.table_task import columns_of
 
 TEXT = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), max_size=12)
@@ -109,19 +109,19 @@ def test_parquet_classes_are_read_by_name(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "kind", "message"),
     [
-        ("x.conll", "a O\nb\n", DamagedData, r"x\.conll:2: has 1 fields where the first word has 2"),
+        ("x.conll", "a O\nb\n", DamagedData, r"x\.conll:2: has 1 fields where the other words have 2"),
         ("x.conll", "a\tO\nb\t\n", DamagedData, r"x\.conll:2: an empty field"),
         ("x.conll", "\n\n", MissingInput, "has no rows"),
-        ("x.txt", "A line of prose.\nAnd a longer one, too.\n", UsageError, "not words with tags; a table is"),
+        ("x.txt", "A line of prose.\nAnd a longer one, too.\n", UsageError, "not words with tags"),
         ("x.txt", "word\nword\n\nword\n", UsageError, "not words with tags"),
         ("x.txt", "\n", UsageError, "not words with tags"),
-        ("x.txt", "a O\n" * 30 + "b\n", DamagedData, r"x\.txt:31: has 1 fields where the first word has 2"),
+        ("x.txt", "a O\n" * 30 + "b\n", DamagedData, r"x\.txt:31: has 1 fields"),
         ("x.parquet", "PAR1 and no more", DamagedData, "damaged Parquet file"),
         ("x.jsonl", '{"a.b": 1, "a": {"b": 2}}\n', DamagedData, r"x\.jsonl:1: two values are called 'a\.b'"),
         ("x.jsonl", '{"t": "a"\n', DamagedData, r"x\.jsonl:1: is not JSON"),
         ("x.jsonl", '{"t": "a", "y": 1}\n[]\n', DamagedData, r"x\.jsonl:2: is list, a JSON object is expected"),
         ("x.jsonl", '{"t": "\\ud800", "y": 1}\n', DamagedData, "surrogate"),
-        ("x.json", "{}", UsageError, "is JSON, not JSON lines; SQuAD's layout goes with the task squad-1.1"),
+        ("x.json", "{}", DamagedData, "is an object with nothing in it, no list of rows"),
         ("x.csv", "t,t\na,1\n", DamagedData, "same name"),
         ("x.tsv", "t\ty\na\n", DamagedData, r"x\.tsv:2"),
     ],

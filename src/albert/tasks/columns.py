@@ -1,0 +1,564 @@
+"""What the columns of a table mean: which ones are used, and how their values are read.
+
+The steps of `read_columns`, in their order: names and positions of columns; words that are grouped to sentences; marked
+parts of texts as tags; lists that are written as text; columns of 0 and 1 and vectors as labels; labels without blanks
+and quotes; numbers as people write them. What is decided on the training file is kept in the task, so that other files
+are read in the same way."""
+
+import ast
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from albert.runtime.errors import DamagedData, UsageError, did_you_mean
+from albert.tasks.rows import TAGS, WORDS, as_number
+from albert.tasks.table_task import COLUMNS, TableTask, columns_of
+from albert.tasks.task import Field, Row, Rows
+
+
+@dataclass(frozen=True)
+class Inferred:
+    """An inferred setting: its name, value, reason, and the option that overrides it."""
+
+    what: str
+    value: str
+    why: str
+    instead: str
+
+
+def read_columns(
+    task: TableTask, rows: Rows, source: object, inferred: list[Inferred], to_learn: bool = True
+) -> tuple[TableTask, Rows]:
+    """The task with the names of its columns, and the rows with values that the kinds of tasks understand.
+
+    Args:
+        inferred: what is decided here is added.
+        to_learn: whether the rows decide; otherwise what the task says is applied.
+
+    Raises:
+        UsageError: a column may be read in several ways.
+        DamagedData: a value cannot be read; named with its row.
+    """
+    task = _named_columns(task, rows, inferred)
+    task, rows = _grouped_words(task, rows, source)
+    task, rows = _spans_as_tags(task, rows, source, inferred)
+    rows = _lists_in_text(task, rows, inferred)
+    task, rows = _labels_of_columns(task, rows, source)
+    task, rows = _labels_of_vectors(task, rows, inferred, to_learn)
+    rows = _clean_labels(task, rows)
+    task, rows = _plain_numbers(task, rows, source, inferred, to_learn)
+    if task.drop_unlabelled:
+        rows = _labelled_rows(task, rows)
+    return task, rows
+
+
+def changed_rows(rows: Rows, column: str, convert: Callable[[Row, Field], Field | None]) -> Rows:
+    """Rows with another value in a column; None removes it."""
+    result = []
+    for row in rows.rows:
+        value = row.fields.get(column)
+        if value is None:
+            result.append(row)
+            continue
+        new = convert(row, value)
+        if new is value or new == value:
+            result.append(row)
+        elif new is None:
+            result.append(replace(row, fields={name: each for name, each in row.fields.items() if name != column}))
+        else:
+            result.append(replace(row, fields={**row.fields, column: new}))
+    return replace(rows, rows=result)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Names of columns, their positions, and usual names.
+
+_USUAL: tuple[tuple[dict[str, tuple[str, ...]], str], ...] = (
+    ({"words": ("words", "tokens"), "tags": ("tags", "ner_tags", "pos_tags")}, "token-classification"),
+    (
+        {"question": ("question",), "context": ("context",), "answer": ("answers.text",), "answer_start": ()},
+        "question-answering",
+    ),
+    ({"text": ("text",), "label": ("label",)}, "classification"),
+)
+
+
+def _named_columns(task: TableTask, rows: Rows, inferred: list[Inferred]) -> TableTask:
+    """Columns by position (from 1) become names; without any, columns with the usual names are taken."""
+    columns = columns_of(rows)
+    known = set(columns)
+
+    def name_of(option: str, value: str) -> str:
+        if value in known or not value.isdecimal():
+            return value
+        position = int(value)
+        if not 1 <= position <= len(rows.names):
+            raise UsageError(f"--{option}", f"there is no column {position}", f"there are {len(rows.names)}")
+        name = rows.names[position - 1]
+        if name is None:
+            why = f"column {position} has no name"
+            raise UsageError(f"--{option}", why, "name the columns with --columns, or say --no-header")
+        return name
+
+    changes: dict[str, Any] = {}
+    for option in (*COLUMNS, "id", "group", "label_columns"):
+        value = getattr(task, option)
+        flag = option.replace("_", "-") if option != "label_columns" else "label"
+        if isinstance(value, tuple):
+            changes[option] = tuple(name_of(flag, each) for each in value)
+        elif value is not None:
+            changes[option] = name_of(flag, value)
+    task = replace(task, **changes)
+    if task.options is not None and len(task.options) == 1 and task.options[0] not in known:
+        inner = f"{task.options[0]}.text"
+        if inner in known:
+            task = replace(task, options=(inner,))
+    if task.answer is not None and task.answer not in known and f"{task.answer}.text" in known:
+        start = f"{task.answer}.answer_start"
+        task = replace(task, answer_start=task.answer_start or (start if start in known else None))
+        task = replace(task, answer=f"{task.answer}.text")
+    if task.spans is not None or task.label_columns is not None:
+        return task
+    if not task.given_columns:
+        for usual, kind in _USUAL:
+            if task.kind not in (None, kind) and not (kind == "classification" and task.kind != "token-classification"):
+                continue
+            found = {option: next((n for n in names if n in known), None) for option, names in usual.items()}
+            if kind == "question-answering" and "answers.answer_start" in known:
+                found["answer_start"] = "answers.answer_start"
+            needed = [option for option, names in usual.items() if names]
+            if all(found[option] is not None for option in needed):
+                for option in needed if kind != "token-classification" or found["words"] != WORDS else ():
+                    inferred.append(Inferred(option, str(found[option]), "a column has this name", f"--{option}"))
+                return replace(task, **found)
+    others = ("words", "tags", "options", "question", "context", "answer")
+    if all(getattr(task, other) is None for other in others):
+        for option in ("text", "label"):
+            if getattr(task, option) is None and option in known and option in ("text", "label"):
+                inferred.append(Inferred(option, option, "a column has this name", f"--{option}"))
+                task = replace(task, **{option: option})
+    return task
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# One word in each row: rows with the same name of a sentence are grouped.
+
+
+def _grouped_words(task: TableTask, rows: Rows, source: object) -> tuple[TableTask, Rows]:
+    if task.words is None:
+        if task.group is not None:
+            raise UsageError("--group", "goes with --words and --tags", "name the columns of words and of their tags")
+        return task, rows
+    values = [row.fields[task.words] for row in rows.rows if task.words in row.fields]
+    single = bool(values) and all(isinstance(value, str) and len(value.split()) <= 1 for value in values)
+    if task.group is None:
+        if single and len(values) > 20:
+            columns = [name for name in columns_of(rows) if re.search(r"sent|doc|id", name, re.IGNORECASE)]
+            example = columns[0] if columns else "COLUMN"
+            why = f"{task.words!r} holds one word in each row"
+            remedy = f"name the column that numbers the sentences: --group {example!r}"
+            raise UsageError(str(source), why, remedy)
+        return task, rows
+    if task.group not in columns_of(rows):
+        raise DamagedData(source, f"has no column {task.group!r}", did_you_mean(task.group, columns_of(rows)))
+    if not single:
+        return task, rows  # a file of whole sentences
+    kept = [name for name in (task.words, task.tags) if name is not None]
+    grouped: list[Row] = []
+    members: list[Row] = []
+    current: Field | None = None
+
+    def finish() -> None:
+        if members:
+            fields: dict[str, Field] = {name: tuple(row.text(name).strip() for row in members) for name in kept}
+            if current is not None:
+                fields[str(task.group)] = current
+            grouped.append(Row(str(len(grouped)), members[0].where, fields))
+
+    for row in rows.rows:
+        name = row.fields.get(task.group)
+        if isinstance(name, str) and not name.strip():
+            name = None
+        if name is not None and name != current:
+            finish()
+            members = []
+            current = name
+        word = row.fields.get(task.words)
+        if not isinstance(word, str) or not word.strip():
+            raise DamagedData(row.where, f"empty word in column {task.words!r}", "every row needs a word")
+        members.append(row)
+    finish()
+    note = f"{len(rows.rows):,} rows of one word are {len(grouped):,} sentences, by {task.group!r}"
+    counts = {**rows.counts, "rows": len(grouped)}
+    return task, replace(rows, rows=grouped, counts=counts, notes=(*rows.notes, note))
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Marked parts of a text as tags of its words.
+
+_WORD = re.compile(r"\w+(?:['’]\w+)*|[^\w\s]")
+_STARTS, _ENDS = ("start_offset", "start", "begin"), ("end_offset", "end", "stop")
+
+
+def _spans_as_tags(task: TableTask, rows: Rows, source: object, inferred: list[Inferred]) -> tuple[TableTask, Rows]:
+    """Parts of a text, `[start, end, label]` in characters, become a tag for each word (IOB2)."""
+    text, label = task.spans if task.spans is not None else (task.text, task.label)
+    if text is None or label is None or task.kind not in (None, "token-classification"):
+        return task, rows
+    if task.kind == "token-classification" and task.spans is None:
+        return task, rows
+    columns = set(columns_of(rows))
+    start = next((f"{label}.{name}" for name in _STARTS if f"{label}.{name}" in columns), None)
+    end = next((f"{label}.{name}" for name in _ENDS if f"{label}.{name}" in columns), None)
+    in_columns = start is not None and end is not None and f"{label}.label" in columns
+    if not in_columns and not any(_span_list(row.fields.get(label)) for row in rows.rows):
+        if task.spans is not None and label not in columns:
+            words = [tuple(match.group() for match in _WORD.finditer(row.text(text))) for row in rows.rows]
+            tagless = [
+                replace(row, fields={**row.fields, WORDS: own}) for row, own in zip(rows.rows, words, strict=True)
+            ]
+            return task, replace(rows, rows=tagless)
+        return task, rows
+    counts = Counter[str]()
+    result = []
+    for row in rows.rows:
+        if in_columns:
+            parts = (
+                zip(row.texts(str(start)), row.texts(str(end)), row.texts(f"{label}.label"), strict=True)
+                if (start in row.fields)
+                else ()
+            )
+            spans = [(int(first), int(last), name) for first, last, name in parts]
+        else:
+            spans = _span_list(row.fields.get(label, ())) or []
+        words, tags = tags_of_spans(row, row.text(text), spans, counts)
+        result.append(replace(row, fields={**row.fields, WORDS: words, TAGS: tags}))
+    notes = (*rows.notes, f"the parts of {text!r} that {label!r} marks are read as a tag for each word")
+    for what, count in counts.items():
+        notes += (f"{count:,} {what}",)
+    if task.kind is None:
+        why = f"{label!r} marks parts of {text!r}"
+        inferred.append(Inferred("task", "token-classification", why, "another --label"))
+    task = replace(
+        task, kind="token-classification", spans=(text, label), text=None, label=None, words=WORDS, tags=TAGS
+    )
+    return task, replace(rows, rows=result, notes=notes)
+
+
+def _span_list(value: Field | None) -> list[tuple[int, int, str]] | None:
+    """Spans in a field, as `albert.tasks.rows.fields_of` keeps them or as text in a cell; None for no spans."""
+    if isinstance(value, str) and re.match(r"\s*\[\s*[\[(]\s*\d", value):
+        try:
+            items = ast.literal_eval(value.strip())
+        except (ValueError, SyntaxError):
+            return None
+        value = tuple(json.dumps(list(item)) for item in items if isinstance(item, list | tuple))
+    if not isinstance(value, tuple) or not value:
+        return None
+    spans = []
+    for item in value:
+        if not re.match(r"\[\d+, \d+, \"", item):
+            return None
+        start, end, name = json.loads(item)
+        spans.append((start, end, name))
+    return spans
+
+
+def tags_of_spans(
+    row: Row, text: str, spans: Sequence[tuple[int, int, str]], counts: Counter[str]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The words of a text and their tags; overlapping spans are left out, the longest is kept, and counted."""
+    matches = list(_WORD.finditer(text))
+    tags = ["O"] * len(matches)
+    for start, end, name in sorted(spans, key=lambda span: (span[0] - span[1], span[0])):
+        if not 0 <= start < end <= len(text):
+            why = f"marks the characters {start} to {end} of a text with {len(text)}"
+            raise DamagedData(row.where, why, "positions are counted in characters from 0")
+        inside = [at for at, match in enumerate(matches) if match.start() < end and match.end() > start]
+        if not inside:
+            counts["marked parts without a word, left out"] += 1
+            continue
+        if any(tags[at] != "O" for at in inside):
+            counts["marked parts that overlap with a longer one, left out"] += 1
+            continue
+        if matches[inside[0]].start() < start or matches[inside[-1]].end() > end:
+            counts["marked parts that begin or end inside a word, which is marked as a whole"] += 1
+        for at in inside:
+            tags[at] = f"I-{name}"
+        tags[inside[0]] = f"B-{name}"
+    return tuple(match.group() for match in matches), tuple(tags)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Lists that are written as text: `['a', 'b']` and `["a", "b"]`.
+
+
+def _lists_in_text(task: TableTask, rows: Rows, inferred: list[Inferred]) -> Rows:
+    columns = [task.label, task.tags, task.words, task.answer, task.answer_start]
+    columns += task.options if task.options is not None and len(task.options) == 1 else ()
+    for column in columns:
+        if column is None or not _holds_lists(rows, column):
+            continue
+        rows = changed_rows(rows, column, _list_of_text)
+        note = f"the lists in {column!r} are written as text, and read as lists"
+        rows = replace(rows, notes=(*rows.notes, note))
+        if column == task.label and task.text is not None and _holds_lists(rows, task.text):
+            rows = changed_rows(rows, task.text, _list_of_text)
+    return rows
+
+
+def _holds_lists(rows: Rows, column: str) -> bool:
+    """Whether all texts of a column that are not empty are written as lists, and at least one has brackets."""
+    found = False
+    for row in rows.rows:
+        value = row.fields.get(column, "")
+        if not isinstance(value, str):
+            return False
+        value = value.strip()
+        if value:
+            if not (value.startswith("[") and value.endswith("]")):
+                return False
+            found = True
+    return found
+
+
+def _list_of_text(row: Row, value: Field) -> Field:
+    if not isinstance(value, str) or not value.strip():
+        return () if isinstance(value, str) else value
+    text = value.strip()
+    remedy = "write the rows as .jsonl or .parquet, where lists are lists"
+    if re.search(r"""(['"])\s+(['"])""", re.sub(r"""(['"])\s*,\s*(['"])""", ",", text)):
+        raise DamagedData(row.where, f"{text[:40]!r} is a list without commas", remedy)
+    items: Any = None
+    try:
+        items = json.loads(text)
+    except ValueError:
+        try:
+            items = ast.literal_eval(text)
+        except (ValueError, SyntaxError):
+            inner = text[1:-1].strip()
+            if inner and not re.search(r"""['"\[\]{}]""", inner):
+                items = [part.strip() for part in (inner.split(",") if "," in inner else inner.split())]
+    if not isinstance(items, list) or any(isinstance(item, list | dict | tuple) for item in items):
+        raise DamagedData(row.where, f"{text[:40]!r} is not a list of texts", remedy)
+    return tuple(str(item) for item in items if item is not None)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Labels in several columns of 0 and 1, and in vectors.
+
+_TRUE = {"1", "true", "yes", "y", "x", "t"}
+_FALSE = {"0", "false", "no", "n", "", "f", "-"}
+
+
+def _is_true(row: Row, column: str) -> bool:
+    value = row.fields.get(column, "")
+    text = label_key(value).lower() if isinstance(value, str) else "a list"
+    if text not in _TRUE | _FALSE:
+        why = f"{value!r} in column {column!r} is neither 0 nor 1"
+        raise DamagedData(row.where, why, "several columns of --label hold 0 or 1 each")
+    return text in _TRUE
+
+
+def _labels_of_columns(task: TableTask, rows: Rows, source: object) -> tuple[TableTask, Rows]:
+    """Several columns of 0 and 1 become one column with a list of the names of those with a 1."""
+    names = task.label_columns
+    if names is None:
+        return task, rows
+    column = ", ".join(names)
+    columns = columns_of(rows)
+    missing = [name for name in names if name not in columns]
+    task = replace(task, label=column, labels=task.labels or names)
+    task = replace(task, kind="multi-label" if task.kind is None else task.kind)
+    if task.kind not in ("multi-label", "classification"):
+        raise UsageError("--label", f"several columns do not go with {task.kind}", "name one")
+    if missing:
+        if len(missing) == len(names):
+            return task, rows  # rows without labels
+        raise DamagedData(source, f"has no column {missing[0]!r}", did_you_mean(missing[0], columns))
+    labels = task.labels or names
+    if len(labels) != len(names):
+        raise UsageError("--labels", f"has {len(labels)} names for {len(names)} columns", "name each")
+    result = []
+    for row in rows.rows:
+        true = tuple(label for label, name in zip(labels, names, strict=True) if _is_true(row, name))
+        value: Field = true
+        if task.kind == "classification":
+            if len(true) != 1:
+                why = f"has {len(true)} columns with a 1 among {column}"
+                raise DamagedData(row.where, why, "--classes needs exactly one, leave it out for several labels")
+            value = true[0]
+        result.append(replace(row, fields={**row.fields, column: value}))
+    return task, replace(rows, rows=result)
+
+
+def _labels_of_vectors(task: TableTask, rows: Rows, inferred: list[Inferred], to_learn: bool) -> tuple[TableTask, Rows]:
+    """Vectors of 0 and 1, as many for every row, become the labels of the positions with a 1."""
+    column = task.label
+    if column is None or task.label_columns is not None or task.words is not None or task.options is not None:
+        return task, rows
+    values = [row.fields[column] for row in rows.rows if column in row.fields]
+    if not values or not all(isinstance(value, tuple) for value in values):
+        return task, rows
+    sizes = set(map(len, values))
+    flat = {label_key(item) for value in values for item in value}
+    repeated = any(len(set(value)) < len(value) for value in values)
+    if len(sizes) != 1 or not flat <= {"0", "1"} or not repeated:
+        return task, rows
+    (size,) = sizes
+    names = task.labels or tuple(map(str, range(size)))
+    if len(names) != size:
+        raise UsageError(
+            "--labels", f"has {len(names)} names, the vectors in {column!r} have {size} numbers", "name each"
+        )
+    hot = [[at for at, item in enumerate(value) if label_key(item) == "1"] for value in values]
+    single = all(len(each) == 1 for each in hot)
+    kind = task.kind or ("classification" if single else "multi-label")
+    if kind not in ("classification", "multi-label"):
+        raise UsageError(f"column {column!r}", "holds vectors of 0 and 1", "they are labels: leave out --regression")
+    if kind == "classification" and not single:
+        raise UsageError("--classes", f"the vectors in {column!r} have several ones", "say --multi-label")
+    if to_learn:
+        why = f"{column!r} holds vectors with {'one 1 each' if single else 'any number of ones'}"
+        inferred.append(Inferred("task", kind, why, "--multi-label" if single else "a column of labels"))
+        if task.labels is None:
+            shown = f"0 to {size - 1}, the positions"
+            inferred.append(Inferred(f"{size} labels", shown, "a vector has no names", "--labels A B ..."))
+
+    def convert(row: Row, value: Field) -> Field:
+        true = tuple(names[at] for at, item in enumerate(value) if label_key(item) == "1")
+        return true[0] if kind == "classification" else true
+
+    return replace(task, kind=kind, labels=names), changed_rows(rows, column, convert)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Labels: blanks and quotes around them do not count, 1.0 is 1 and True is true.
+
+_BLANKS = " \t\r\n\u00a0\u200b\u200c\u200d\u2060\ufeff"
+
+
+def clean_label(text: str) -> str:
+    """A label without blanks and a pair of quotes around it."""
+    text = text.strip().strip(_BLANKS)
+    if len(text) > 2 and text[0] == text[-1] and text[0] in "\"'" and text[0] not in text[1:-1]:
+        text = text[1:-1].strip().strip(_BLANKS)
+    return text
+
+
+def label_key(text: str) -> str:
+    """What makes two labels equal: `1.0` is `1`, and `True` is `true`."""
+    text = clean_label(text)
+    if re.fullmatch(r"[+-]?\d{1,15}\.0+", text) and as_number(text) is not None:
+        return text.partition(".")[0]
+    return text.lower() if text.lower() in ("true", "false") else text
+
+
+def equal_labels(labels: Mapping[str, int]) -> dict[str, str]:
+    """A spelling for each label that occurs, the shortest and most frequent of those that are equal."""
+    groups: dict[str, list[str]] = {}
+    for label in labels:
+        groups.setdefault(label_key(label), []).append(label)
+    spelling = {}
+    for group in groups.values():
+        best = min(group, key=lambda label: (len(label), -labels[label], label))
+        spelling.update(dict.fromkeys(group, best))
+    return spelling
+
+
+def _clean_labels(task: TableTask, rows: Rows) -> Rows:
+    def convert(row: Row, value: Field) -> Field:
+        return clean_label(value) if isinstance(value, str) else tuple(map(clean_label, value))
+
+    def stripped(row: Row, value: Field) -> Field:
+        return value if isinstance(value, str) else tuple(each.strip() for each in value)
+
+    if task.label is not None:
+        rows = changed_rows(rows, task.label, convert)
+    if task.tags is not None:
+        rows = changed_rows(rows, task.tags, stripped)
+    return rows
+
+
+def _labelled_rows(task: TableTask, rows: Rows) -> Rows:
+    """Rows with a label; the others are counted."""
+    column = task.label or task.tags
+    if column is None or column not in columns_of(rows):
+        return rows
+    kept = [row for row in rows.rows if row.fields.get(column) not in (None, "")]
+    return replace(rows, rows=kept, counts={**rows.counts, "rows_without_label": len(rows.rows) - len(kept)})
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Numbers as people write them: 39,75 · $1,164.00 · 59 %
+
+_WRITTEN = re.compile(r"[-+]?\s*[$€£¥₹]?\s*[-+]?\d[\d.,'’\u00a0\u202f ]*\s*(%|€|\$|£|¥|₹|[A-Za-z]{2,3})?")
+
+
+def looks_like_a_written_number(text: str) -> bool:
+    """Whether a text is a number with a currency, a percent sign, or separators of thousands."""
+    return _WRITTEN.fullmatch(text) is not None and not re.fullmatch(r"0\d+|\d+([._]\d+){2,}", text)
+
+
+def plain_number(text: str, decimal: str) -> str | None:
+    """A written number in digits with a decimal point; None if it is not one."""
+    if not looks_like_a_written_number(text):
+        return None
+    digits = re.sub(r"[^\d.,+-]", "", text)
+    digits = digits.replace(".", "").replace(",", ".") if decimal == "," else digits.replace(",", "")
+    return digits if as_number(digits.lstrip("0") or "0") is not None or as_number(digits) is not None else None
+
+
+def decimal_sign(values: Sequence[str]) -> str | None:
+    """The decimal sign of written numbers: point or comma; None if the values may be read in both ways."""
+    signs = set()
+    ambiguous = False
+    for value in values:
+        point, comma = value.rfind("."), value.rfind(",")
+        if point >= 0 and comma >= 0:
+            signs.add("." if point > comma else ",")
+        elif comma >= 0:
+            if value.count(",") == 1 and not re.search(r",\d{3}(\D|$)", value):
+                signs.add(",")
+            else:
+                ambiguous = True
+        elif point >= 0 and not re.fullmatch(r"\D*\d{1,3}\.\d{3}\D*", value):
+            signs.add(".")
+    if len(signs) == 1:
+        return signs.pop()
+    if len(signs) > 1:
+        return None
+    return None if ambiguous else "."
+
+
+def _plain_numbers(
+    task: TableTask, rows: Rows, source: object, inferred: list[Inferred], to_learn: bool
+) -> tuple[TableTask, Rows]:
+    """Numbers as people write them become plain ones, for a regression that was asked for."""
+    column = task.label
+    if task.kind != "regression" or column is None:
+        return task, rows
+    values = [v for row in rows.rows if isinstance(v := row.fields.get(column), str) and v]
+    written = [value for value in values if as_number(value) is None and looks_like_a_written_number(value)]
+    if not written and task.decimal is None:
+        return task, rows
+    sign = task.decimal
+    if sign is None:
+        sign = decimal_sign(written)
+        if sign is None:
+            why = f"{written[0]!r} may have a decimal comma or a separator of thousands"
+            raise UsageError(f"column {column!r}", why, "say --decimal , or --decimal .")
+    if to_learn and written:
+        shown = f"{written[0]} as {plain_number(written[0], sign)}"
+        inferred.append(Inferred("numbers", shown, f"{len(written):,} are written in this way", "--decimal , or ."))
+
+    def convert(row: Row, value: Field) -> Field:
+        if not isinstance(value, str) or (as_number(value) is not None and sign == "."):
+            return value
+        plain = plain_number(value, sign)
+        return value if plain is None else plain
+
+    return replace(task, decimal=sign), changed_rows(rows, column, convert)

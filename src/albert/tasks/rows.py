@@ -1,0 +1,1077 @@
+"""Rows of files as people have them: one reader for `finetune`, `evaluate`, `predict` and Python.
+
+`open_table` looks at the beginning of a file and recognises its format, encoding, separator, quotes and header; every
+recognition that is not the usual one is a line in `notes`. `TableFile.records` then reads row by row, `read_table` all
+rows. What may be read in two ways is refused, with the option to give. No line is skipped: each is a row, a comment
+that is counted, or an error that names file and line."""
+
+import codecs
+import csv
+import datetime
+import decimal
+import gc
+import io
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import chain, pairwise
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from albert.runtime.environment import load_by_name
+from albert.runtime.errors import DamagedData, MissingInput, UsageError
+from albert.runtime.json_files import unique_keys
+from albert.runtime.manifest import PIPE_REMEDY
+from albert.runtime.progress import Position, progress
+from albert.tasks.task import Field, Row, Rows
+from albert.text.readers import (
+    COMPRESSIONS,
+    LONGEST_RECORD,
+    Advance,
+    CorpusFile,
+    Record,
+    input_file,
+    open_corpus_file,
+    read_records,
+)
+
+Format = Literal["csv", "tsv", "jsonl", "json", "conll", "fasttext", "parquet", "xlsx", "text"]
+"""csv: fields may be in quotes; tsv: quotes are text; conll: a word and its tags on each line; fasttext: a label, then
+its text; text: a text on each line, without columns."""
+FORMATS: tuple[str, ...] = get_args(Format)
+_ENDINGS: dict[str, Format] = {
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".tab": "csv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "json",
+    ".conll": "conll",
+    ".conllu": "conll",
+    ".bio": "conll",
+    ".iob": "conll",
+    ".iob2": "conll",
+    ".parquet": "parquet",
+    ".xlsx": "xlsx",
+    ".xlsm": "xlsx",
+}
+"""Endings that say the format; of a file with another ending the content decides."""
+_NO_TABLES = {
+    ".xls": "save it as .xlsx or .csv",
+    ".ods": "save it as .xlsx or .csv",
+    ".zip": "unpack it",
+    ".tar": "unpack it",
+    ".7z": "unpack it",
+    ".pkl": "write .csv, .jsonl or .parquet instead",
+    ".pickle": "write .csv, .jsonl or .parquet instead",
+    ".arff": "write .csv instead",
+    ".xml": "write .jsonl instead",
+    ".html": "write .csv or .jsonl instead",
+    ".docx": "write .csv or .jsonl instead",
+    ".pdf": "write .csv or .jsonl instead",
+    ".arrow": "write .parquet instead",
+    ".feather": "write .parquet instead",
+}
+WORDS, TAGS = "words", "tags"
+"""The columns of tagged text."""
+SAMPLE_BYTES = 1 << 18
+"""The beginning of a file by which separator, quotes and header are recognised."""
+_KINDS: dict[Format, str] = {
+    "csv": "CSV",
+    "tsv": "TSV",
+    "jsonl": "JSON lines",
+    "json": "JSON",
+    "conll": "tagged text",
+    "fasttext": "labels and texts",
+    "parquet": "Parquet",
+    "xlsx": "Excel",
+    "text": "text",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layout:
+    """What the user says about a file; None is to be recognised.
+
+    Attributes:
+        delimiter: the character between columns; `tab` is a tab.
+        columns: the names of the columns of a file without a header.
+        no_header: the columns are called `column 1`, `column 2` and so on.
+        has_task: whether `--text` or `--label` name columns, so that the file is a table and not tagged text.
+    """
+
+    format: Format | None = None
+    delimiter: str | None = None
+    encoding: str | None = None
+    columns: tuple[str, ...] | None = None
+    no_header: bool = False
+    has_task: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableFile:
+    """A file whose layout is known.
+
+    Attributes:
+        names: the name of each column by position, None for one without a name, which is ignored; empty if every record
+            has its own names (JSON, Parquet).
+        header_lines: lines before the first row.
+        notes: what was recognised.
+        doubt: what to do if a named column is missing, because the first row looks like a row.
+        tagged: how tagged text is divided.
+        rows: the rows of a format that is read as a whole.
+    """
+
+    file: CorpusFile
+    format: Format
+    encoding: str = "utf-8"
+    delimiter: str = ","
+    quoted: bool = True
+    names: tuple[str | None, ...] = ()
+    header_lines: int = 0
+    notes: tuple[str, ...] = ()
+    doubt: str | None = None
+    tagged: "Tagged | None" = None
+    rows: Sequence[Record] | None = None
+    text_field: str = "text"
+
+    @property
+    def has_types(self) -> bool:
+        """Whether values may be other than texts, so that they are converted by `fields_of`."""
+        return self.format not in ("csv", "tsv", "text")
+
+    def records(self, reached: Advance = lambda position: None, counts: Counter[str] | None = None) -> Iterator[Record]:
+        """Every row in order; see `open_table` for the errors."""
+        counts = Counter() if counts is None else counts
+        if self.rows is not None:
+            return iter(self.rows)
+        match self.format:
+            case "csv" | "tsv":
+                return _delimited_records(self, reached)
+            case "conll":
+                return _tagged_records(self, counts)
+            case "fasttext":
+                return _fasttext_records(self)
+            case "text":
+                return _text_records(self)
+            case _:
+                return read_records(self.file, class_names=True, reached=reached)
+
+
+def read_table(path: Path, layout: Layout | None = None) -> Rows:
+    """Every row of a table, with what was recognised in `notes`.
+
+    Raises:
+        UsageError: the file is no table, or may be read in two ways.
+        MissingInput: no file, or no rows.
+        Unavailable: Parquet or Excel, and its library is not installed.
+        DamagedData: a row or line is damaged.
+    """
+    table = open_table(path, layout)
+    if table.format == "text":
+        why = "has lines that are not words with tags, and no columns"
+        remedy = "a table is .csv, .tsv, .jsonl or .parquet; tagged text has a word and its tag a line"
+        raise UsageError(path, why, remedy)
+    counts: Counter[str] = Counter()
+    unread: Counter[str] = Counter()
+    rows: list[Row] = []
+    collecting = gc.isenabled()
+    gc.disable()  # a million small objects are made, and none of them is garbage
+    try:
+        with progress(f"Reading {path.name}", total=table.file.size / 1e6, unit="MB") as bar:
+            reached = Position(lambda count: bar.advance(count / 1e6), least=1 << 16).reached
+            for number, record in enumerate(table.records(reached, counts)):
+                fields = record.fields
+                if table.has_types:
+                    fields = fields_of(fields, record.where, unread)
+                rows.append(Row(str(number), record.where, fields))
+    finally:
+        if collecting:
+            gc.enable()
+    if not rows:
+        raise MissingInput(path, "has no rows")
+    notes = list(table.notes)
+    for name, count in unread.items():
+        notes.append(f"column {name!r} holds values that are neither texts nor lists of texts: {count:,} are not read")
+    if unread:
+        counts["fields_not_read"] = unread.total()
+    names = table.names
+    if not names:
+        names = tuple(dict.fromkeys(chain.from_iterable(row.fields for row in rows)))
+    return Rows(rows, {"rows": len(rows), **counts}, tuple(notes), names, table.doubt)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Recognition.
+
+
+def open_table(
+    path: Path, layout: Layout | None = None, *, name: str | None = None, pipe_remedy: str = PIPE_REMEDY
+) -> TableFile:
+    """Recognise the layout of a file.
+
+    Args:
+        name: of the file in errors; its path when not set.
+
+    Raises:
+        UsageError: the format is unknown, or the layout may be understood in two ways.
+        MissingInput: the file cannot be read.
+        DamagedData: it is not text, or not of its format.
+    """
+    layout = layout or Layout()
+    packed = path.suffix.lower() in COMPRESSIONS
+    ending = Path(path.stem if packed else path.name).suffix.lower()
+    format = layout.format or _ENDINGS.get(ending)
+    if ending in _NO_TABLES and layout.format is None:
+        raise UsageError(path, f"{ending} files are not read", _NO_TABLES[ending])
+    file = input_file(path, "" if format is None else _KINDS[format], name, pipe_remedy)
+    if format in ("parquet", "xlsx"):
+        if packed:
+            raise UsageError(path, f"a packed {_KINDS[format]} file is not read", "unpack it")
+        return TableFile(file=file, format=format) if format == "parquet" else _open_excel(file, layout)
+    encoding, notes = _recognise_encoding(file, layout.encoding)
+    with _text_of(file, encoding) as text:
+        sample = text.read(SAMPLE_BYTES)
+        if len(sample) == SAMPLE_BYTES:
+            sample = sample[: sample.rfind("\n") + 1] or sample
+    if not sample.strip():
+        if layout.format is None and format is None:
+            raise UsageError(path, "has lines that are not words with tags, and no columns", "it is empty")
+        raise MissingInput(path, "has no rows")
+    is_table = layout.delimiter is not None or layout.columns is not None or layout.no_header
+    if format is None and not is_table:
+        format, note = _recognise_format(file, sample, layout.has_task)
+        notes += (note,) if note else ()
+    elif format is None:
+        format = "csv"
+    if format == "jsonl" and re.match(r"\s*\[\s*[{\]]", sample):
+        format = "json"
+        notes += ("one list of objects, not a line for each",)
+    if format == "json" and layout.format is None and re.match(r"\s*\{.*\}\s*\n\s*\{", sample):
+        format = "jsonl"
+        notes += ("every line is an object: read as JSON lines",)
+    file = input_file(path, _KINDS[format], name, pipe_remedy)
+    match format:
+        case "json":
+            return _open_json(file, encoding, notes)
+        case "jsonl":
+            if encoding not in ("utf-8", "utf-8-sig"):
+                rows = tuple(_json_lines(file, encoding))
+                return TableFile(file=file, format=format, encoding=encoding, notes=notes, rows=rows)
+            return TableFile(file=file, format=format, encoding=encoding, notes=notes)
+        case "conll":
+            return _open_tagged(file, encoding, notes)
+        case "fasttext":
+            return _open_fasttext(file, encoding, notes, sample)
+        case "text":
+            return TableFile(file=file, format=format, encoding=encoding, notes=notes, names=("text",))
+        case _:
+            return _open_delimited(file, format, encoding, notes, layout, sample, ending)
+
+
+_MARKS = (
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+_LATIN = ("cp1250", "cp1254", "cp1257")
+_OTHER_SCRIPTS = (
+    "cp1251",
+    "cp1253",
+    "cp1255",
+    "cp1256",
+    "cp874",
+    "koi8_r",
+    "gb18030",
+    "big5",
+    "cp932",
+    "euc_jp",
+    "cp949",
+)
+"""Encodings that are recognised, beside UTF-8, UTF-16, UTF-32 and cp1252; others are named with --encoding."""
+
+
+def _recognise_encoding(file: CorpusFile, given: str | None) -> tuple[str, tuple[str, ...]]:
+    """The encoding of a file, and a line about it if it is not UTF-8.
+
+    The whole file is checked. Text with few letters beyond ASCII fits many encodings of Latin letters; of these cp1252
+    (Windows, and a superset of Latin-1) is taken unless another one fits better.
+    """
+    if given is not None:
+        try:
+            given = codecs.lookup(given).name
+        except LookupError as error:
+            raise UsageError("--encoding", f"{given!r} is unknown", "utf-8, cp1252 or utf-16, say") from error
+        return ("utf-8-sig" if given == "utf-8" else given), ()
+    with open_corpus_file(file) as (content, _):
+        beginning = content.read(SAMPLE_BYTES)
+        for mark, encoding in _MARKS:
+            if beginning.startswith(mark):
+                return encoding, () if encoding == "utf-8-sig" else (f"the text is {encoding.upper()}",)
+        if b"\0" in beginning:
+            for offset, encoding in ((1, "utf-16-le"), (0, "utf-16-be")):
+                part = beginning[offset::2]
+                if part.count(0) > len(part) // 2:
+                    return encoding, (f"the text is {encoding.upper()}",)
+            why = f"is not text: NUL byte at byte {beginning.index(0)}"
+            raise DamagedData(file.name, why, "name its format with --format if its ending is another one's")
+        decoder = codecs.getincrementaldecoder("utf-8")()
+        data = beginning
+        try:
+            while data:
+                decoder.decode(data)
+                data = content.read(1 << 20)
+            decoder.decode(b"", final=True)
+            return "utf-8", ()
+        except UnicodeDecodeError:
+            pass
+    foreign = []
+    valid = 0
+    first = 0
+    size = 0
+    with open_corpus_file(file) as (content, _):
+        for number, line in enumerate(content, start=1):
+            if line.isascii():
+                continue
+            try:
+                line.decode("utf-8")
+                valid += 1
+            except UnicodeDecodeError as error:
+                first = first or number
+                at = error.start
+                foreign.append(line)
+                size += len(line)
+                if size > 1 << 16:
+                    break
+    if valid > len(foreign):
+        why = f"is not UTF-8 at byte {at} of the line, though {valid:,} other lines are"
+        raise DamagedData(f"{file.name}:{first}", why, "mend the line, or name the encoding with --encoding")
+    known = ["cp1252", *_LATIN, *_OTHER_SCRIPTS]
+    matches = load_by_name("charset_normalizer").from_bytes(b"".join(foreign), cp_isolation=known)
+    encoding = "cp1252"
+    best = matches.best()
+    if best is not None and best.encoding != "cp1252":
+        same = [each for each in matches if "cp1252" in (each.encoding, *each.could_be_from_charset)]
+        fits = any(each.chaos <= best.chaos + 0.07 and each.coherence >= best.coherence - 0.01 for each in same)
+        if best.encoding in _OTHER_SCRIPTS or not fits:
+            encoding = best.encoding
+    try:
+        line = foreign[0].decode(encoding)
+    except UnicodeDecodeError as error:
+        raise DamagedData(f"{file.name}:{first}", "is not UTF-8", "name the encoding with --encoding") from error
+    words = [word for word in re.findall(r"\S+", line) if not word.isascii()]
+    shown = words[0][:30] if words else line.strip()[:30]
+    return encoding, (f"the text is not UTF-8: read as {encoding}, such as {shown!r} in line {first} (--encoding)",)
+
+
+@contextmanager
+def _text_of(file: CorpusFile, encoding: str, newline: str = "") -> Iterator[io.TextIOWrapper]:
+    """The decoded text of a file."""
+    with open_corpus_file(file) as (content, _):
+        text = io.TextIOWrapper(content, encoding=encoding, newline=newline)
+        try:
+            yield text
+        except UnicodeDecodeError as error:
+            why = f"is not {encoding}: byte {error.object[error.start]:#04x} ({error.reason})"
+            raise DamagedData(file.name, why, "name the encoding with --encoding") from error
+        finally:
+            text.detach()
+
+
+def _lines_of(file: CorpusFile, encoding: str) -> Iterator[tuple[int, str]]:
+    """The lines of a text file with their numbers; only a line feed ends a line, other line breaks are text."""
+    with _text_of(file, encoding, "\n") as text:
+        for number, line in enumerate(text, start=1):
+            if len(line) > LONGEST_RECORD:
+                raise DamagedData(f"{file.name}:{number}", f"is longer than {LONGEST_RECORD / 1e6:,.0f} MB")
+            yield number, line.removesuffix("\n").removesuffix("\r")
+
+
+_FASTTEXT = re.compile(r"__label__\S+(\s|$)")
+_COARSE_AND_FINE = re.compile(r"[A-Z]{2,12}:[A-Za-z]+ \S")
+
+
+def _recognise_format(file: CorpusFile, sample: str, has_task: bool) -> tuple[Format, str | None]:
+    """The format of a file whose ending does not say it, and a line about it."""
+    lines = [line.removesuffix("\r") for line in sample.split("\n")]
+    filled = [line for line in lines if line.strip()]
+    if re.match(r"\s*[{\[]", sample):
+        try:
+            json.loads(filled[0])
+            return "jsonl", "every line is JSON"
+        except ValueError:
+            try:
+                json.loads(sample)
+                return "json", "the file is JSON"
+            except ValueError:
+                pass
+    if all(map(_FASTTEXT.match, filled)):
+        return "fasttext", None
+    if all(map(_COARSE_AND_FINE.match, filled)):
+        return "fasttext", None
+    if not has_task and _looks_tagged(lines):
+        if any(not line.strip() for line in lines[:-1]):
+            return "conll", None
+        if len(filled) > _LONGEST_SENTENCE:
+            why = f"has a word and a tag on each of its {len(filled):,} lines, and no blank line between sentences"
+            raise UsageError(file.name, why, "say --format conll, or --columns A B for a table")
+        if not any(" " in field for line in filled for field in line.split("\t")) or "\t" not in sample:
+            return "conll", None
+    for delimiter in ("\t", ";", "|", ","):
+        widths = Counter(line.count(delimiter) for line in filled)
+        width, count = widths.most_common(1)[0]
+        if width > 0 and count >= _TAGGED_SHARE * len(filled) and (delimiter != "," or _header_fits(filled, ",")):
+            return "csv", None
+    return "text", None
+
+
+def _header_fits(lines: Sequence[str], delimiter: str) -> bool:
+    """Whether the first line looks like the names of columns: short, without an end of a sentence."""
+    names = lines[0].split(delimiter)
+    return all(0 < len(name.strip()) <= 30 and not re.search(r"[.?!]\s*$", name) for name in names)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Columns with a separator.
+
+SEPARATORS = {",": "','", ";": "';'", "\t": "a tab", "|": "'|'"}
+
+
+def _open_delimited(
+    file: CorpusFile,
+    format: Format,
+    encoding: str,
+    notes: tuple[str, ...],
+    layout: Layout,
+    sample: str,
+    ending: str,
+) -> TableFile:
+    usual = "\t" if ending in (".tsv", ".tab") or format == "tsv" else ","
+    delimiter = layout.delimiter
+    if delimiter is not None:
+        delimiter = {"tab": "\t", "\\t": "\t", "space": " "}.get(delimiter, delimiter)
+        if len(delimiter) != 1:
+            raise UsageError("--delimiter", f"{delimiter!r} is not one character", "';', tab or '|', say")
+    elif format == "tsv":
+        delimiter = "\t"
+    else:
+        delimiter = _recognise_delimiter(file, sample, usual, ending)
+        if delimiter != usual:
+            notes += (f"columns are separated by {SEPARATORS[delimiter]}",)
+    quoted = format != "tsv"
+    if quoted and layout.format is None:
+        quoted, note = _recognise_quotes(sample, delimiter)
+        notes += (note,) if note else ()
+    try:
+        first, *others = list(_split_rows(io.StringIO(sample, newline=""), delimiter, quoted))[:1000]
+    except csv.Error:
+        first, *others = [line.split(delimiter) for line in sample.split("\n")[:1000]]
+    others = [row for row in others if row]
+    width = Counter(map(len, others)).most_common(1)[0][0] if others else len(first)
+    stripped = [cell.strip().removeprefix("\ufeff").strip('"').strip() for cell in first]
+    header_lines = 0
+    doubt = None
+    if layout.columns is not None:
+        names: list[str | None] = list(layout.columns)
+        if len(set(names)) < len(names):
+            raise UsageError("--columns", "a name occurs twice", "give every column another name")
+        if len(names) > max(width, len(first)):
+            why = f"names {len(names)} columns, {file.name} has {max(width, len(first))}"
+            raise UsageError("--columns", why, f"the first row is {', '.join(map(repr, stripped))[:120]}")
+        if [name.casefold() for name in stripped[: len(names)]] == [str(name).casefold() for name in names]:
+            header_lines = 1
+            notes += ("the first row holds the names of --columns, it is not a row",)
+        elif len(names) < len(first):
+            notes += (f"the last {len(first) - len(names)} of {len(first)} columns have no name and are ignored",)
+        names += [None] * (max(width, len(first)) - len(names))
+    elif layout.no_header:
+        names = [f"column {number}" for number in range(1, max(width, len(first)) + 1)]
+    else:
+        header_lines = 1
+        if width == len(first) + 1 and others and all(row[0].strip('"').isdigit() for row in others if row):
+            stripped = ["", *stripped]  # R's row names, whose column has no name
+        names = [None if not name or re.fullmatch(r"Unnamed: \d+", name) else name for name in stripped]
+        unnamed = sum(name is None for name in names)
+        if looks_like_a_row(stripped, others):
+            shown = ", ".join(repr(name if len(name) < 30 else name[:29] + "…") for name in stripped[:4])
+            flags = " ".join(["text", "label", "id", "other"][: len(names)])
+            doubt = f"the first row looks like a row ({shown}): name the columns with --columns {flags}, or --no-header"
+            notes += (doubt,)
+        clash = next((name for name, count in Counter(names).items() if name is not None and count > 1), None)
+        if clash is not None:
+            remedy = doubt or "rename one of them, or name all with --columns"
+            raise DamagedData(f"{file.name}:1", f"two columns have the same name, {clash!r}", remedy)
+        if unnamed:
+            is_one = unnamed == 1
+            verbs = "column without a name is" if is_one else "columns without a name are"
+            notes += (f"{unnamed} {verbs} ignored",)
+        if unnamed == len(names):
+            raise DamagedData(f"{file.name}:1", "the columns have no names", "name them with --columns")
+    return TableFile(
+        file=file,
+        format=format,
+        encoding=encoding,
+        delimiter=delimiter,
+        quoted=quoted,
+        names=tuple(names),
+        header_lines=header_lines,
+        notes=notes,
+        doubt=doubt,
+    )
+
+
+def _split_rows(text: Any, delimiter: str, quoted: bool, strict: bool = False) -> Iterator[list[str]]:
+    if quoted:
+        return csv.reader(text, delimiter=delimiter, strict=strict)
+    lines = (line.removesuffix("\n").removesuffix("\r") for line in text)
+    return (line.split(delimiter) if line else [] for line in lines)
+
+
+def _recognise_delimiter(file: CorpusFile, sample: str, usual: str, ending: str) -> str:
+    """The separator that divides the first row, and nearly all others into as many fields."""
+    shares: dict[str, float] = {}
+    for delimiter in SEPARATORS:
+        rows = [row for row in _split_rows(io.StringIO(sample, newline=""), delimiter, True) if row]
+        raw = [line.split(delimiter) for line in sample.splitlines() if line.strip()]
+        for each in (rows, raw):
+            width = len(each[0])
+            fitting = sum(len(row) == width or (len(row) > width and not any(row[width:])) for row in each)
+            if width > 1:
+                shares[delimiter] = max(shares.get(delimiter, 0.0), fitting / len(each))
+    good = [delimiter for delimiter, share in shares.items() if share >= 0.9]
+    if not good:
+        # R writes no name for its row names, so that the header has a field less
+        for delimiter in SEPARATORS:
+            rows = [row for row in _split_rows(io.StringIO(sample, newline=""), delimiter, True) if row]
+            if len(rows) > 1 and len(rows[0]) > 1 and all(len(row) == len(rows[0]) + 1 for row in rows[1:]):
+                return delimiter
+        most = max(shares, key=lambda delimiter: shares[delimiter], default=usual)
+        return usual if usual in shares or shares.get(most, 0.0) < 0.5 else most
+    best = max(shares[delimiter] for delimiter in good)
+    equal = [delimiter for delimiter in good if shares[delimiter] == best]
+    if len(equal) == 1:
+        return equal[0]
+    if "\t" in equal:
+        return "\t"
+    if usual in equal and ending in _ENDINGS:
+        others = " or ".join(SEPARATORS[delimiter] for delimiter in equal)
+        header = sample.partition("\n")[0]
+        if all(len([name for name in header.split(d) if name.strip()]) > 1 for d in equal):
+            raise UsageError(file.name, f"columns may be separated by {others}", "say which with --delimiter")
+    return equal[0]
+
+
+def _recognise_quotes(sample: str, delimiter: str) -> tuple[bool, str | None]:
+    """Whether quotes around a field are not part of it, as pandas writes them and GLUE does not."""
+    if '"' not in sample:
+        return True, None
+    raw = [line.split(delimiter) for line in sample.splitlines() if line]
+    raw_fits = sum(len(row) == len(raw[0]) for row in raw) / len(raw)
+    try:
+        rows = [row for row in _split_rows(io.StringIO(sample, newline=""), delimiter, True, strict=True) if row]
+        fits = sum(len(row) == len(rows[0]) for row in rows) / len(rows)
+    except csv.Error:
+        fits = 0.0
+    if fits < raw_fits and raw_fits > 0.9:
+        return False, "quotes are read as text, because they do not enclose fields (--format csv)"
+    if delimiter != "\t" or fits > raw_fits:
+        return True, None
+    opened = [cell for row in raw for cell in row if cell.startswith('"')]
+    enclosed = [cell for cell in opened if re.fullmatch(r'"([^"]|"")*"', cell) and cell != '"']
+    doubled = sum('""' in cell[1:-1] for cell in enclosed)
+    columns = list(zip(*(row for row in raw[1:] if len(row) == len(raw[0])), strict=True))
+    whole = any(all(cell in enclosed for cell in column) for column in columns if column) if enclosed else False
+    if opened and len(enclosed) == len(opened) and (doubled or whole or raw[0][0] in enclosed):
+        return True, None
+    if enclosed:
+        return False, f"{len(enclosed):,} fields are in quotes, which are read as text (--format csv removes them)"
+    return False, None
+
+
+def looks_like_a_row(header: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
+    """Whether the cells of a header are values: long texts, numbers, or values that rows repeat."""
+    for column, cell in enumerate(header):
+        if len(cell) > 60 or re.fullmatch(r"[-+]?\d+([.,]\d+)*", cell) or re.search(r"\w\s+\w.*[.?!]$", cell):
+            return True
+        values = [row[column].strip() for row in rows if len(row) > column]
+        if cell and cell in values and len(set(values)) < max(2, len(values)):
+            return True
+    return False
+
+
+def _delimited_records(table: TableFile, reached: Advance) -> Iterator[Record]:
+    name = table.file.name
+    names = table.names
+    width = len(names)
+    used = [index for index, each in enumerate(names) if each is not None]
+    kept = None if len(used) == width else used
+    kept_names = [each for each in names if each is not None]
+    line = 1
+    with _text_of(table.file, table.encoding, "" if table.quoted else "\n") as text:
+        is_packed = table.file.path.suffix.lower() in COMPRESSIONS
+        lines: Any = text
+        if table.file.size > LONGEST_RECORD or is_packed:
+            lines = _limited(text, name)
+        reader: Any = _split_rows(lines, table.delimiter, table.quoted, strict=True)
+        numbered = table.quoted
+        count = 0
+        try:
+            for values in reader:
+                here = line
+                line = reader.line_num + 1 if numbered else line + 1
+                if not values:
+                    continue
+                count += 1
+                if count <= table.header_lines:
+                    continue
+                if len(values) != width:
+                    values = _fitted(values, width, f"{name}:{here}", table)
+                if kept is not None:
+                    values = [values[index] for index in kept]
+                yield Record(f"{name}:{here}", dict(zip(kept_names, values, strict=True)))
+                if not is_packed and not count & 0xFFF:
+                    reached(text.buffer.tell())
+        except csv.Error as error:
+            why = f"broken CSV ({str(error).partition(' - ')[0]})"
+            remedy = "check the quotes of this row, or say --format tsv if quotes are text"
+            raise DamagedData(f"{name}:{line}", why, remedy) from error
+
+
+def _limited(text: Any, name: object) -> Iterator[str]:
+    """Lines, of which no run without a row's end may be too long; a quote without its end would take all memory."""
+    for number, line in enumerate(text, start=1):
+        if len(line) > LONGEST_RECORD:
+            raise DamagedData(f"{name}:{number}", f"is longer than {LONGEST_RECORD / 1e6:,.0f} MB")
+        yield line
+
+
+def _fitted(values: list[str], width: int, where: str, table: TableFile) -> list[str]:
+    """A row without surplus fields that are empty; any other row of another width is an error."""
+    if len(values) > width and not any(value.strip() for value in values[width:]):
+        return values[:width]
+    what = "tab-separated fields" if table.delimiter == "\t" else "fields"
+    against = "the header has" if table.header_lines else "the first row has"
+    shown = SEPARATORS.get(table.delimiter, repr(table.delimiter))
+    remedy = f"columns are separated by {shown}, another separator is named by --delimiter"
+    if len(values) > width and table.quoted:
+        remedy += "; a text with the separator in it needs quotes"
+    raise DamagedData(where, f"has {len(values)} {what} where {against} {width}", remedy)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Tagged text as in the CoNLL shared tasks: a word and its tags per line, a blank line after each sentence.
+#
+# Fields are separated by tabs, or by spaces in a file without tabs. The first is the word, the last its tag, unless the
+# first numbers the words. Lines that begin with -DOCSTART- mark documents and are counted (Tjong Kim Sang and De
+# Meulder 2003), as are comments.
+
+_DOCUMENT = "-DOCSTART-"
+_TAGGED_SHARE = 0.95
+"""Share of the lines of a tagged text that have the same number of fields; lines of prose differ."""
+_LONGEST_SENTENCE = 300
+_COMMENT = re.compile(r"#\s*[\w.:-]+(\s+[\w.:-]+)*\s*=|#\s+\S+\s+\S+\s+\S+")
+_NAMES_OF_WORDS = {"word", "words", "token", "tokens", "form", "text"}
+_NAMES_OF_TAGS = {
+    "tag",
+    "tags",
+    "label",
+    "labels",
+    "ner",
+    "ner_tag",
+    "ner_tags",
+    "pos",
+    "pos_tag",
+    "bio",
+    "iob",
+    "upos",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tagged:
+    """How the lines of tagged text are divided.
+
+    Attributes:
+        size: fields of a line; `drops_last` if every line ends in a separator.
+        header: the line with the names of the columns, 0 for none.
+        numbered: whether the first field numbers the words, so that `3-4` and `5.1` are not words (CoNLL-U).
+    """
+
+    separator: str | None
+    size: int
+    drops_last: bool = False
+    header: int = 0
+    numbered: bool = False
+    comments: bool = True
+
+
+def _fields_of_line(line: str, separator: str | None) -> list[str]:
+    if separator is None:
+        return [part for part in line.split(" ") if part]
+    return line.split(separator) if line.strip(" \t") else []
+
+
+def _looks_tagged(lines: Sequence[str]) -> bool:
+    """Whether lines are words with tags, by their number of fields; a few lines may be damaged."""
+    separator = "\t" if any("\t" in line for line in lines) else None
+    fields = [each for each in (_fields_of_line(line, separator) for line in lines) if each]
+    fields = [each for each in fields if _DOCUMENT not in each and not each[0].startswith("#")]
+    sizes = Counter(map(len, fields))
+    size, count = sizes.most_common(1)[0] if sizes else (0, 0)
+    if size < 2 or count < _TAGGED_SHARE * sizes.total():
+        return False
+    if any(not line.strip() for line in lines[:-1]):
+        return True
+    # without a blank line only words that are short, with few tags, are tagged text
+    return all(len(field) <= 40 and " " not in field.strip() for each in fields for field in each)
+
+
+def _open_tagged(file: CorpusFile, encoding: str, notes: tuple[str, ...]) -> TableFile:
+    lines: list[str] = []
+    for _, line in _lines_of(file, encoding):
+        lines.append(line)
+        if len(lines) >= 20_000:
+            break
+    separator = "\t" if any("\t" in line for line in lines) else None
+    divided = [(line, _fields_of_line(line, separator)) for line in lines]
+    filled = [fields for _, fields in divided if fields and _DOCUMENT not in fields]
+    sizes = Counter(len(fields) for fields in filled if not (fields[0].startswith("#") and len(fields) == 1))
+    if not sizes:
+        raise MissingInput(file.name, "has no rows")
+    size = sizes.most_common(1)[0][0]
+    if size == 1 and len(sizes) > 1:
+        size = sizes.most_common(2)[1][0]
+    rows = [fields for fields in filled if len(fields) == size]
+    drops_last = size > 2 and sum(not fields[-1].strip() for fields in rows) >= _TAGGED_SHARE * len(rows)
+    if drops_last:
+        size -= 1
+        notes += ("every line ends in a separator, which is ignored",)
+    number, first = next(
+        (at, fields)
+        for at, (_, fields) in enumerate(divided, start=1)
+        if fields and not (fields[0].startswith("#") and len(fields) != size + drops_last)
+    )
+    header = 0
+    lowered = [field.strip().lower() for field in first]
+    if len(first) >= 2 and _NAMES_OF_WORDS & set(lowered) and (_NAMES_OF_TAGS & set(lowered) or len(lowered) > 2):
+        header = number
+        rows = rows[1:]
+        notes += (f"line {number} holds the names of the columns: {', '.join(first)}",)
+    ids = [fields[0].strip() for fields in rows]
+    plain = [int(each) for each in ids if each.isdecimal()]
+    is_id = [bool(re.fullmatch(r"\d+([-.]\d+)?", each)) for each in ids]
+    steps = [later - earlier for earlier, later in pairwise(plain)]
+    starts = sum(later in (0, 1) for later in plain[1:])
+    counted = sum(step == 1 for step in steps)
+    numbered = size > 2 and bool(ids) and all(is_id) and counted + starts >= len(steps) and counted > 0
+    names = [f"column {position}" for position in range(1, size + 1)]
+    words_at = 1 if numbered else 0
+    tags_at = size - 1
+    if numbered and size == 10:
+        tags_at = 3  # CoNLL-U: ID FORM LEMMA UPOS XPOS FEATS HEAD DEPREL DEPS MISC
+    if header:
+        words_at = next(at for at, each in enumerate(lowered) if each in _NAMES_OF_WORDS)
+        tags_at = max((at for at, each in enumerate(lowered[:size]) if each in _NAMES_OF_TAGS), default=tags_at)
+    if size == 1:
+        names = [WORDS]
+    else:
+        names[words_at] = WORDS
+        names[tags_at] = TAGS
+    if numbered:
+        notes += ("column 1 numbers the words",)
+    if words_at != 0 or size > 2:
+        notes += (f"the words are column {words_at + 1}, the tags column {tags_at + 1} of {size} (--words, --tags)",)
+    tagged = Tagged(separator=separator, size=size, drops_last=drops_last, header=header, numbered=numbered)
+    return TableFile(
+        file=file, format="conll", encoding=encoding, notes=notes, names=tuple(names), tagged=tagged, quoted=False
+    )
+
+
+def _tagged_records(table: TableFile, counts: Counter[str]) -> Iterator[Record]:
+    """A record for each sentence: lists in the columns `words`, `tags` and, if there are more, `column 2` and so on."""
+    how = table.tagged
+    assert how is not None
+    name = table.file.name
+    names = [str(each) for each in table.names]
+    counts["document_marks"] = 0
+    sentence: list[list[str]] = []
+    begin = 0
+
+    def record() -> Record:
+        if len(sentence) > 100 * _LONGEST_SENTENCE:
+            why = f"is a sentence of {len(sentence):,} words: there is no blank line"
+            remedy = "a blank line ends a sentence; a table is read with --format csv"
+            raise DamagedData(f"{name}:{begin}", why, remedy)
+        return Record(f"{name}:{begin}", dict(zip(names, map(list, zip(*sentence, strict=True)), strict=True)))
+
+    for number, line in _lines_of(table.file, table.encoding):
+        fields = _fields_of_line(line.removeprefix("\ufeff") if number == 1 else line, how.separator)
+        if not fields:
+            if sentence:
+                yield record()
+                sentence = []
+            continue
+        if number == how.header:
+            continue
+        if _DOCUMENT in fields:
+            counts["document_marks"] += 1
+            continue
+        if how.drops_last and len(fields) == how.size + 1 and not fields[-1].strip():
+            fields = fields[:-1]
+        if fields[0].startswith("#") and (len(fields) != how.size or _COMMENT.match(line)):
+            counts["comments"] += 1
+            continue
+        if how.numbered and not fields[0].strip().isdecimal() and re.fullmatch(r"\d+[-.]\d+", fields[0].strip()):
+            counts["multiword_lines"] += 1
+            continue
+        if len(fields) != how.size:
+            why = f"has {len(fields)} fields where the other words have {how.size}"
+            raise DamagedData(f"{name}:{number}", why, "a blank line ends a sentence; a table needs another ending")
+        if not all(field.strip() for field in fields):
+            raise DamagedData(f"{name}:{number}", "an empty field", "every word needs its tag")
+        if not sentence:
+            begin = number
+        sentence.append(fields)
+    if sentence:
+        yield record()
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# A label, then its text: fastText's `__label__spam Win a prize` and TREC's `NUM:date When was ...`.
+
+
+def _open_fasttext(file: CorpusFile, encoding: str, notes: tuple[str, ...], sample: str) -> TableFile:
+    lines = [line for line in sample.splitlines() if line.strip()]
+    is_coarse = all(map(_COARSE_AND_FINE.match, lines))
+    if is_coarse:
+        notes += ("every line is a label and its text; 'label' is what is before the colon, 'fine' all of it",)
+    else:
+        notes += ("every line is a label and its text",)
+    names = ("text", "label", "fine") if is_coarse else ("text", "label")
+    return TableFile(file=file, format="fasttext", encoding=encoding, notes=notes, names=names)
+
+
+def _fasttext_records(table: TableFile) -> Iterator[Record]:
+    is_coarse = len(table.names) == 3
+    for number, line in _lines_of(table.file, table.encoding):
+        where = f"{table.file.name}:{number}"
+        words = line.split()
+        if not words:
+            continue
+        marked = 0
+        while marked < len(words) and words[marked].startswith("__label__"):
+            marked += 1
+        labels = [word.removeprefix("__label__") for word in words[: marked or 1]]
+        text = line.strip()
+        for word in words[: marked or 1]:
+            text = text[len(word) :].lstrip()
+        if is_coarse:
+            coarse, colon, _ = labels[0].partition(":")
+            if not colon:
+                raise DamagedData(where, f"begins with {labels[0]!r}, not with a label such as 'NUM:date'")
+            yield Record(where, {"text": text, "label": coarse, "fine": labels[0]})
+        else:
+            yield Record(where, {"text": text, "label": labels if len(labels) > 1 else labels[0]})
+
+
+def _text_records(table: TableFile) -> Iterator[Record]:
+    for number, line in _lines_of(table.file, table.encoding):
+        text = line.removeprefix("\ufeff") if number == 1 else line
+        yield Record(f"{table.file.name}:{number}", {table.text_field: text})
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# JSON as one value: a list of objects, SQuAD's layout, or what pandas writes.
+
+
+def _json_lines(file: CorpusFile, encoding: str) -> Iterator[Record]:
+    for number, line in _lines_of(file, encoding):
+        if not line.strip():
+            continue
+        try:
+            value = json.loads(line, object_pairs_hook=unique_keys)
+        except (ValueError, RecursionError) as error:
+            raise DamagedData(f"{file.name}:{number}", f"is not JSON ({error})") from error
+        if not isinstance(value, dict):
+            raise DamagedData(f"{file.name}:{number}", f"is {type(value).__name__}, a JSON object is expected")
+        yield Record(f"{file.name}:{number}", value)
+
+
+def _open_json(file: CorpusFile, encoding: str, notes: tuple[str, ...]) -> TableFile:
+    with _text_of(file, encoding) as text:
+        try:
+            value = json.loads(text.read(), object_pairs_hook=unique_keys)
+        except (ValueError, RecursionError) as error:
+            raise DamagedData(file.name, f"is not JSON ({error})") from error
+    if isinstance(value, dict):
+        articles = value.get("data")
+        if isinstance(articles, list) and articles and isinstance(articles[0], dict) and "paragraphs" in articles[0]:
+            notes += ("SQuAD's layout: columns question, context, answers.text and answers.answer_start",)
+            rows = tuple(_squad_records(file.name, articles))
+            return TableFile(file=file, format="json", encoding=encoding, notes=notes, rows=rows)
+        lists = {
+            name: items
+            for name, items in value.items()
+            if isinstance(items, list) and items and all(isinstance(item, dict) for item in items)
+        }
+        if len(lists) == 1:
+            ((name, value),) = lists.items()
+            notes += (f"the rows are the list {name!r}",)
+        elif lists:
+            why = f"has several lists of objects, {', '.join(map(repr, lists))}"
+            raise DamagedData(file.name, why, "write the one with the rows to a file of its own")
+        elif value and all(isinstance(column, dict) for column in value.values()):
+            keys = list(dict.fromkeys(chain.from_iterable(value.values())))
+            value = [{name: column.get(key) for name, column in value.items()} for key in keys]
+            notes += ("the columns are objects, as pandas writes them",)
+        elif value and all(isinstance(column, list) for column in value.values()):
+            lengths = {len(column) for column in value.values()}
+            if len(lengths) > 1:
+                raise DamagedData(file.name, "has lists of different lengths", "write one object for each row")
+            value = [dict(zip(value, cells, strict=True)) for cells in zip(*value.values(), strict=True)]
+            notes += ("the columns are lists",)
+        else:
+            known = ", ".join(map(repr, list(value)[:8]))
+            why = f"is an object with {known or 'nothing in it'}, no list of rows"
+            raise DamagedData(file.name, why, "write a list of objects, or JSON lines")
+    if not isinstance(value, list):
+        raise DamagedData(file.name, f"is {type(value).__name__}, a list of objects is expected")
+    records = []
+    for number, row in enumerate(value):
+        if not isinstance(row, dict):
+            why = f"is {type(row).__name__}, an object is expected"
+            raise DamagedData(f"{file.name}: [{number}]", why, "write one object for each row")
+        records.append(Record(f"{file.name}: [{number}]", row))
+    return TableFile(file=file, format="json", encoding=encoding, notes=notes, rows=tuple(records))
+
+
+def _squad_records(name: str, articles: Sequence[Any]) -> Iterator[Record]:
+    for a, article in enumerate(articles):
+        for p, paragraph in enumerate(article.get("paragraphs") or ()):
+            for q, question in enumerate(paragraph.get("qas") or ()):
+                where = f"{name}: data[{a}].paragraphs[{p}].qas[{q}]"
+                fields = {
+                    "id": question.get("id"),
+                    "question": question.get("question"),
+                    "context": paragraph.get("context"),
+                }
+                if "answers" in question:
+                    answers = question["answers"] or []
+                    if not isinstance(answers, list) or not all(isinstance(answer, dict) for answer in answers):
+                        raise DamagedData(where, "'answers' is not a list of objects", "expected SQuAD's JSON layout")
+                    fields["answers"] = {
+                        "text": [answer.get("text") for answer in answers],
+                        "answer_start": [answer.get("answer_start", -1) for answer in answers],
+                    }
+                yield Record(where, fields)
+
+
+def _open_excel(file: CorpusFile, layout: Layout) -> TableFile:
+    """The first sheet of an Excel file."""
+    library = load_by_name("openpyxl", "excel")
+    with open_corpus_file(file) as (content, _):
+        try:
+            book = library.load_workbook(io.BytesIO(content.read()), read_only=True, data_only=True)
+        except Exception as error:
+            raise DamagedData(file.name, f"damaged Excel file ({error})", "save it again, or as .csv") from error
+        sheets = book.sheetnames
+        cells = [list(row) for row in book[sheets[0]].iter_rows(values_only=True)]
+    cells = [(number, row) for number, row in enumerate(cells, start=1) if any(cell is not None for cell in row)]
+    notes: tuple[str, ...] = ()
+    if len(sheets) > 1:
+        notes += (f"the sheet {sheets[0]!r} is read, the others are not: {', '.join(map(repr, sheets[1:]))}",)
+    if not cells:
+        raise MissingInput(file.name, "has no rows")
+    first = ["" if cell is None else str(cell).strip() for cell in cells[0][1]]
+    if layout.columns is not None:
+        names: list[str | None] = [*layout.columns, *[None] * (len(first) - len(layout.columns))]
+    elif layout.no_header:
+        names = [f"column {number}" for number in range(1, len(first) + 1)]
+    else:
+        names = [name or None for name in first]
+        cells = cells[1:]
+        clash = next((name for name, count in Counter(names).items() if name is not None and count > 1), None)
+        if clash is not None:
+            raise DamagedData(f"{file.name}:1", f"two columns have the same name, {clash!r}", "rename one of them")
+    records = []
+    for number, row in cells:
+        fields = {name: cell for name, cell in zip(names, row, strict=False) if name is not None}
+        records.append(Record(f"{file.name}:{number}", fields))
+    return TableFile(file=file, format="xlsx", notes=notes, names=tuple(names), rows=tuple(records), header_lines=1)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Typed values of JSON, Parquet and Excel to the fields of a row: texts, and lists of texts.
+#
+# Numbers and booleans are written as in JSON. The entries of an object become columns with a dot in the name:
+# `answers.text` is `text` in the object `answers`; of a list of objects they become lists: `choices.label`,
+# `choices.text`. null and NaN are absent fields. Lists of spans `[start, end, label]` become lists of JSON texts. Other
+# values are left out and counted.
+
+
+def fields_of(values: Mapping[str, Any], where: str, unread: Counter[str]) -> dict[str, Field]:
+    """The fields of a row; those that cannot be converted are counted in `unread` by name."""
+    fields: dict[str, Field] = {}
+    for name, value in _leaves(values, ""):
+        if name in fields:
+            raise DamagedData(where, f"two values are called {name!r}")
+        if isinstance(value, str):
+            fields[name] = value
+            continue
+        if isinstance(value, list | tuple) and value and all(map(_is_span, value)):
+            fields[name] = tuple(json.dumps(list(item), ensure_ascii=False) for item in value)
+            continue
+        items = value if isinstance(value, list | tuple) else [value]
+        texts = tuple(text for item in items if (text := text_of(item)) is not None)
+        if len(texts) < len(items):
+            unread[name] += 1
+        else:
+            fields[name] = texts if isinstance(value, list | tuple) else texts[0]
+    return fields
+
+
+def _is_span(item: Any) -> bool:
+    """Whether a value is `[start, end, label]`, as Doccano writes a marked part of a text."""
+    if not isinstance(item, list | tuple) or len(item) != 3:
+        return False
+    start, end, label = item
+    return type(start) is int and type(end) is int and isinstance(label, str)
+
+
+def _leaves(values: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
+    """The values inside nested objects and lists of objects, with dotted names."""
+    for name, value in values.items():
+        if isinstance(value, dict):
+            yield from _leaves(value, f"{prefix}{name}.")
+        elif isinstance(value, list) and value and all(isinstance(item, dict) for item in value):
+            keys = list(dict.fromkeys(chain.from_iterable(value)))
+            plain = [key for key in keys if not any(isinstance(item.get(key), dict | list) for item in value)]
+            for key in plain:
+                yield f"{prefix}{name}.{key}", ["" if item.get(key) is None else item[key] for item in value]
+            for key in keys:
+                if key not in plain:
+                    yield f"{prefix}{name}.{key}", [None]
+        elif value is not None and value == value:  # NaN is not equal to itself
+            yield f"{prefix}{name}", value
+
+
+def text_of(value: Any) -> str | None:
+    """A number, truth value, text or date as text; None for anything else."""
+    if isinstance(value, bool | int | float):
+        return json.dumps(value)
+    kinds = str | datetime.date | datetime.time | datetime.timedelta | decimal.Decimal
+    return str(value) if isinstance(value, kinds) else None
+
+
+_NUMBER = re.compile(r"[+-]?(0|[1-9][0-9]*|(?=\.[0-9]))(\.[0-9]*)?([eE][+-]?[0-9]+)?|[+-]?(nan|inf|infinity)", re.I)
+
+
+def as_number(value: str) -> float | None:
+    """The number in a text, also NaN; None for other texts, and for codes such as `0101`, `2_6` or other digits."""
+    value = value.strip()
+    return float(value) if _NUMBER.fullmatch(value) else None

@@ -1,0 +1,38 @@
+"""Text that a vocabulary does not know: the share of unknown pieces, and a warning with the reason."""
+
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable
+from itertools import islice
+
+from albert.text.tokenizer import Tokenizer
+
+WARN_FROM = 0.05
+"""Share of unknown pieces from which a warning is given."""
+UNREADABLE_FROM = 0.25
+MOST_TEXTS = 2_000
+"""The share is that of the first texts."""
+_SHOWN = 4
+
+
+def unknown_warning(tokenizer: Tokenizer, texts: Iterable[str], model: str) -> str | None:
+    """A line that says which share of the pieces the vocabulary of `model` does not know, and why; None below 5 %."""
+    sample = [text[:2_000] for text in islice(texts, MOST_TEXTS) if text]
+    encoded = tokenizer.encode_batch(sample)
+    unknown = sum(ids.count(tokenizer.unk_id) for ids in map(list, encoded))
+    total = sum(map(len, encoded))
+    if total == 0 or unknown / total < WARN_FROM:
+        return None
+    frequent = Counter(character for text in sample for character in text if not character.isspace())
+    characters = [character for character, _ in frequent.most_common(2_000) if not character.isascii()]
+    characters = [each for each in characters if tokenizer.unk_id in list(tokenizer.encode(each))][:_SHOWN]
+    why = f"{unknown / total:.0%} of the pieces are unknown to the vocabulary of {model}"
+    if not characters:
+        return f"warning: {why}: take a model that was trained on such text"
+    scripts = [unicodedata.name(character, "?").partition(" ")[0].capitalize() for character in characters]
+    script = Counter(scripts).most_common(1)[0][0]
+    shown = " ".join(characters)
+    remedy = "a model that was trained on such text will do better"
+    if unknown / total >= UNREADABLE_FROM:
+        remedy = "the model cannot read this text, take one that was trained on its language"
+    return f"warning: {why}, such as {shown} ({script}): {remedy}"

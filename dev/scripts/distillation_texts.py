@@ -2,10 +2,10 @@
 
     python scripts/distillation_texts.py --data DATA --output texts.jsonl
 
-DATA is a folder with the training files of GLUE, SQuAD, SQuADShifts and some tables, and a corpus, under the names used
-below. Labels are not read. A text that equals one of a development or test file (without regard to case, punctuation and
-spaces) is left out, and so is one that was seen before; both are counted. Long texts are divided into sentences.
-The lines are in random order, so that the first N are a sample of all."""
+DATA is a folder with the training files of GLUE, SQuAD, SQuADShifts and some tables, and a corpus, under the names
+used below. Labels are not read. A text that equals one of a development or test file (without regard to case,
+punctuation and spaces) is left out, and so is one that was seen before; both are counted. Passages are divided into
+sentences. The lines are in random order, so that the first N are a sample of all."""
 
 import argparse
 import csv
@@ -170,15 +170,24 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--data", type=Path, required=True, help="the folder of the data")
     parser.add_argument("--output", type=Path, required=True, help="the file to write")
+    parser.add_argument(
+        "--sources", nargs="+", metavar="NAME=COUNT", help="at most COUNT texts of each of these sources alone"
+    )
     parser.add_argument("--max-words", type=int, default=40, help="leave longer texts out")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
+    limits = TEXTS_OF
+    if options.sources:
+        limits = {name: int(count) for name, _, count in (source.partition("=") for source in options.sources)}
+        for name in limits:
+            if name not in TEXTS_OF:
+                parser.error(f"--sources: no source {name!r}, there are {', '.join(TEXTS_OF)}")
     draw = random.Random(options.seed)
     never = {key_of(text) for text in evaluation_texts(options.data)}
     seen: set[str] = set()
     counts: Counter[str] = Counter()
     chosen: list[dict[str, str]] = []
-    for source, limit in TEXTS_OF.items():
+    for source, limit in limits.items():
         texts = []
         for text in training_texts(options.data, source):
             text = " ".join(text.split())

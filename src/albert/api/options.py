@@ -336,9 +336,10 @@ class Finetune:
     exits: Literal["every"] | tuple[int, ...] | None = None
     """Depths at which the head is trained, `every` or `3 6 9`: the model can then be run at each of them, or exit
     early by patience (albert predict --patience). Only the last layer when not set."""
-    objective: Literal["contrastive"] | None = None
-    """contrastive: learn text embeddings (albert.load(MODEL).embed) instead of a task. The rows of your own table are
-    pairs of related texts (--text, --pair); the second texts of the other rows in a batch are the negatives."""
+    objective: Literal["contrastive", "vectors"] | None = None
+    """Learn text embeddings (albert.load(MODEL).embed) instead of a task. contrastive: the rows of your own table are
+    pairs of related texts (--text, --pair); the second texts of the other rows in a batch are the negatives. vectors:
+    the rows are texts (--text), whose vectors by --teacher are learned."""
     temperature: float | None = None
     """With --objective contrastive: the divisor of cosines; 0.05 when not set."""
     encode_pairs: PairEncoding | None = None
@@ -351,9 +352,13 @@ class Finetune:
     freeze_encoder: bool = False
     """Train only pooler and head; the encoder's output is computed once for each example, without dropout."""
     teacher: str | None = None
-    """A model fine-tuned on the same task, for distillation: a directory, a run, or a Hub id."""
+    """A model fine-tuned on the same task, for distillation: a directory, a run, or a Hub id. With --objective vectors
+    any model that gives vectors of texts."""
     teacher_revision: str | None = None
     """A branch, tag or commit of the teacher's Hub repository."""
+    teacher_vectors: Path | None = None
+    """With --objective vectors: the directory where the teacher's vectors are kept, computed once, for this run and
+    others; in the run's directory when not set."""
     distillation_temperature: float | None = None
     """The divisor of both models' logits; 2 when not set."""
     distillation_weight: float | None = None

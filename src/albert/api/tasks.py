@@ -27,6 +27,7 @@ from albert.finetuning.options import requested_recipe
 from albert.finetuning.run import finetune
 from albert.finetuning.run_record import FinetuningResult, FinetuningSettings
 from albert.finetuning.seeds import SeedsResult, finetune_benchmark, finetune_seeds
+from albert.finetuning.vectors import finetune_vectors, hold_out_texts, read_texts, without_texts
 from albert.inference.engine import InferencePrecision, choose_precision, use_fast_encoders
 from albert.pretraining.evaluation import evaluate_pretraining
 from albert.pretraining.masking import MaskingRecipe
@@ -61,6 +62,10 @@ def run_finetune(
         raise UsageError("--keep-head", "and --init random contradict each other", "give one of them")
     if options.objective == "contrastive":
         return _finetune_contrastive(options, on_start)
+    if options.objective == "vectors":
+        return _finetune_vectors(options, on_start)
+    if options.teacher_vectors is not None:
+        raise UsageError("--teacher-vectors", "requires --objective vectors", "leave it out")
     if options.temperature is not None:
         raise UsageError("--temperature", "requires --objective contrastive", "leave it out")
     if options.output is None and not options.statistics_only:
@@ -135,7 +140,50 @@ def _finetune_contrastive(options: Finetune, on_start: Callable[[Mapping[str, An
 _NOT_CONTRASTIVE = (
     *("keep_head", "statistics_only", "exits", "freeze_encoder", "encode_pairs", "teacher", "seeds", "intermediate"),
     *("question_length", "stride", "span_head", "v2_recipe", "select", "data", "head_dropout", "max_train_examples"),
-    *("match_embedding", "null_threshold", "page_examples"),
+    *("match_embedding", "null_threshold", "page_examples", "teacher_vectors"),
+)
+
+
+def _finetune_vectors(options: Finetune, on_start: Callable[[Mapping[str, Any]], None] | None) -> FinetuneResult:
+    if options.task is not None:
+        raise UsageError("--objective", f"vectors learns from your own texts, not from {options.task}", "use --train")
+    flags = [flag for flag in flags_set(options.table) if flag != "--text"]
+    if flags := flags + flags_set(options, *_NOT_VECTORS):
+        raise UsageError(flags[0], "has no meaning with --objective vectors", "leave it out")
+    if options.teacher is None:
+        raise UsageError("--teacher", "is missing", "name the model whose vectors are learned")
+    if options.train is None or options.output is None:
+        option = "--train" if options.train is None else "--output"
+        raise UsageError(option, "is missing", "see albert finetune --help")
+    texts = read_texts(options.train, options.table.text)
+    if options.dev is None:
+        share = (HeldOut() if options.held_out is None else HeldOut(share=options.held_out)).share
+        texts, dev_texts = hold_out_texts(texts, share, options.seed)
+    elif options.held_out is None:
+        dev_texts = read_texts(options.dev, options.table.text)
+        texts = without_texts(texts, dev_texts)
+    else:
+        raise UsageError("--held-out", "cannot be combined with --dev", "give one of them")
+    found = finetune_vectors(
+        texts,
+        dev_texts,
+        _start(options),
+        options.teacher,
+        options.output,
+        options.recipe(),
+        FinetuningSettings(**common_fields(FinetuningSettings, options)),
+        options.teacher_revision,
+        options.teacher_vectors,
+        on_start,
+    )
+    return _result(options, found)
+
+
+_NOT_VECTORS = (
+    *("keep_head", "statistics_only", "exits", "freeze_encoder", "encode_pairs", "seeds", "intermediate"),
+    *("question_length", "stride", "span_head", "v2_recipe", "select", "data", "head_dropout", "max_train_examples"),
+    *("match_embedding", "null_threshold", "page_examples", "temperature"),
+    *("distillation_temperature", "distillation_weight"),
 )
 
 

@@ -1,9 +1,9 @@
-"""Initialising a model from a trained one of equal E, H and F: layers, positions, vocabulary, heads.
+"""Initialising a model from a trained one of equal H and F: layers, positions, vocabulary, heads, a smaller E.
 
 Pure functions of tensors under our names. Tensors that the trained model lacks keep their given initial values."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -28,10 +28,15 @@ _BLOCKS = {"attentions": "attention", "feed_forwards": "feed_forward"}
 _PREFIX = "albert.encoder."
 
 
-def layer_origins(source: AlbertConfig, target: AlbertConfig) -> list[int]:
-    """For every layer application of the target, the application of the source that initialises it."""
+def layer_origins(source: AlbertConfig, target: AlbertConfig, kept_layers: Sequence[int] | None = None) -> list[int]:
+    """For every layer application of the target, the application of the source that initialises it.
+
+    With `kept_layers` (from 1), these layers of the source, in order.
+    """
     k, n = source.num_hidden_layers, target.num_hidden_layers
     inner = target.inner_group_num
+    if kept_layers is not None:
+        return [(layer - 1) * inner + j for layer in kept_layers for j in range(inner)]
     if source.inner_group_num == inner:
         return [(layer * k // n) * inner + j for layer in range(n) for j in range(inner)]
     if k * source.inner_group_num == n * inner:
@@ -40,22 +45,28 @@ def layer_origins(source: AlbertConfig, target: AlbertConfig) -> list[int]:
     raise InvalidConfiguration("inner_group_num", why, "change one of the two, or train from random weights")
 
 
-def block_origins(source: AlbertConfig, target: AlbertConfig, blocks: str) -> list[list[int]]:
+def block_origins(
+    source: AlbertConfig, target: AlbertConfig, blocks: str, kept_layers: Sequence[int] | None = None
+) -> list[list[int]]:
     """For every attention or feed-forward block of the target, the source's blocks that its layers originate from."""
     before, after = ([getattr(layer, _BLOCKS[blocks]) for layer in sharing_plan(each)] for each in (source, target))
     origins: dict[int, dict[int, None]] = {}
-    for block, origin in zip(after, layer_origins(source, target), strict=True):
+    for block, origin in zip(after, layer_origins(source, target, kept_layers), strict=True):
         origins.setdefault(block, {})[before[origin]] = None
     return [list(origins[block]) for block in range(len(origins))]
 
 
 def warm_start_layers(
-    tensors: Mapping[str, Tensor], source: AlbertConfig, target: AlbertConfig, names: Sequence[str]
+    tensors: Mapping[str, Tensor],
+    source: AlbertConfig,
+    target: AlbertConfig,
+    names: Sequence[str],
+    kept_layers: Sequence[int] | None = None,
 ) -> dict[str, Tensor]:
     """The blocks of the target's encoder."""
     result: dict[str, Tensor] = {}
     for blocks in _BLOCKS:
-        for block, origins in enumerate(block_origins(source, target, blocks)):
+        for block, origins in enumerate(block_origins(source, target, blocks, kept_layers)):
             prefix = f"{_PREFIX}{blocks}.{block}."
             for name in (name for name in names if name.startswith(prefix)):
                 first, *others = (tensors[f"{_PREFIX}{blocks}.{o}.{name.removeprefix(prefix)}"] for o in origins)
@@ -67,8 +78,10 @@ def warm_start_layers(
     return result
 
 
-def layers_note(source: AlbertConfig, target: AlbertConfig) -> str | None:
+def layers_note(source: AlbertConfig, target: AlbertConfig, kept_layers: Sequence[int] | None = None) -> str | None:
     """A note on a change of depth or sharing; None without a change."""
+    if kept_layers is not None:
+        return f"layers {', '.join(map(str, kept_layers))} of {source.num_hidden_layers} are kept"
     if _describe(source) == _describe(target):
         return None
     note = f"{_describe(source)} → {_describe(target)}"
@@ -81,6 +94,59 @@ def _describe(config: AlbertConfig) -> str:
     if config.num_hidden_groups > 1:
         words += f" in {config.num_hidden_groups} groups"
     return words if config.inner_group_num == 1 else f"{words} of {config.inner_group_num} inner layers"
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Embeddings of a smaller width E′ (paper §3.1, "factorized embedding parameterization"). The sum of word, position and
+# segment embeddings goes through LayerNorm, so only its direction counts after the mean over its dimensions is taken
+# out. It is projected onto the E′ − 1 principal directions of the words (at the mean position, first segment), and
+# written in E′ dimensions whose mean is zero, as LayerNorm would make it. The map to H then undoes both, and has the
+# scale and shift of the LayerNorm before.
+
+
+def factorize_embeddings(
+    tensors: Mapping[str, Tensor], source: AlbertConfig, size: int
+) -> tuple[dict[str, Tensor], AlbertConfig, str]:
+    """The tensors of the same model with embeddings of `size` dimensions, its configuration, and a note."""
+
+    def centred(rows: Tensor) -> Tensor:
+        rows = rows.double()
+        return rows - rows.mean(dim=1, keepdim=True)
+
+    words = centred(tensors[_WORDS])
+    positions = centred(tensors[_POSITIONS])
+    types = centred(tensors[_TYPES])
+    scale = tensors[_NORM[0]].double()
+    shift = tensors[_NORM[1]].double()
+    summed = words + positions.mean(dim=0) + types[0]
+    unit = summed / summed.norm(dim=1, keepdim=True).clamp(min=1e-12)
+    values, directions = torch.linalg.eigh(unit.T @ unit)
+    principal = directions[:, -(size - 1) :]
+    # An orthonormal basis of the vectors of E′ dimensions whose mean is zero.
+    axes = torch.eye(size, dtype=torch.float64)
+    axes[:, 0] = 1
+    without_mean = torch.linalg.qr(axes)[0][:, 1:]
+    reduce = principal @ without_mean.T
+    kept_length = (unit @ principal).norm(dim=1).mean()
+    expand = scale[:, None] * reduce * (kept_length * (source.embedding_size / size) ** 0.5)
+    if source.projects_embeddings:
+        weight = tensors[_PROJECTION[0]].double()
+        expand = weight @ expand
+        shift = weight @ shift + tensors[_PROJECTION[1]].double()
+    dtype = tensors[_WORDS].dtype
+    changed = {
+        _WORDS: words @ reduce,
+        _POSITIONS: positions @ reduce,
+        _TYPES: types @ reduce,
+        _NORM[0]: torch.ones(size),
+        _NORM[1]: torch.zeros(size),
+        _PROJECTION[0]: expand,
+        _PROJECTION[1]: shift,
+    }
+    share = float(values[-(size - 1) :].sum() / values.sum())
+    note = f"E {source.embedding_size} → {size}: {share:.1%} of the squared length of the embeddings is kept"
+    result = {**tensors, **{name: tensor.to(dtype) for name, tensor in changed.items()}}
+    return result, replace(source, embedding_size=size, embedding_projection=None), note
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -221,6 +287,7 @@ _EMBEDDINGS = "albert.embeddings."
 _WORDS = _EMBEDDINGS + "word_embeddings.weight"
 _POSITIONS = _EMBEDDINGS + "position_embeddings.weight"
 _TYPES = _EMBEDDINGS + "token_type_embeddings.weight"
+_NORM = (_EMBEDDINGS + "layer_norm.weight", _EMBEDDINGS + "layer_norm.bias")
 _PROJECTION = (_EMBEDDINGS + "projection.weight", _EMBEDDINGS + "projection.bias")
 _DECODER_BIAS = "predictions.bias"
 _WIDTHS = ("embedding_size", "hidden_size", "intermediate_size")
@@ -259,6 +326,7 @@ def warm_start(
     origins: PieceOrigins | None = None,
     extend_positions: Extension | None = None,
     trained_positions: int | None = None,
+    kept_layers: Sequence[int] | None = None,
 ) -> WarmStartResult:
     """The target's tensors, initialised from the source's.
 
@@ -270,12 +338,17 @@ def warm_start(
         origins: the origins of the target's pieces; None: the same tokenizer.
         extend_positions: how to extend the trained positions; None: tile if the source has too few.
         trained_positions: trained positions of the source; None: all.
+        kept_layers: the source's layers that the target has, from 1; None: evenly spaced ones.
     """
+    factorized = None
+    if target.embedding_size < source.embedding_size and not any(name.startswith("predictions.") for name in initial):
+        tensors, source, factorized = factorize_embeddings(tensors, source, target.embedding_size)
     require_equal_widths(source, target)
     trained = min(trained_positions or source.max_position_embeddings, source.max_position_embeddings)
     positions = target.max_position_embeddings
     origins = origins or same_pieces(source.vocab_size, target.vocab_size)
-    result = warm_start_layers(tensors, source, target, list(initial)) | _projection(tensors, source, target)
+    result = warm_start_layers(tensors, source, target, list(initial), kept_layers)
+    result |= _projection(tensors, source, target)
     result[_WORDS] = rows_of_pieces(tensors[_WORDS], initial[_WORDS], origins)
     result[_POSITIONS], resized = resize_positions(tensors[_POSITIONS], positions, trained, extend_positions)
     new_types = initial[_TYPES][len(tensors[_TYPES]) :]
@@ -288,7 +361,8 @@ def warm_start(
     result |= {name: tensors[name] for name in initial if name not in result and name in tensors}
     drawn = tuple(name for name in initial if name not in result)
     extended = positions > source.max_position_embeddings or extend_positions is not None
-    notes = (layers_note(source, target), origins.note(source.vocab_size), resized, *_settings_notes(source, target))
+    layers = layers_note(source, target, kept_layers)
+    notes = (layers, factorized, origins.note(source.vocab_size), resized, *_settings_notes(source, target))
     return WarmStartResult(
         tensors={name: result.get(name, value).clone() for name, value in initial.items()},
         drawn=drawn,

@@ -161,6 +161,8 @@ def show_settings(console: Console, figures: Mapping[str, Any]) -> None:
 _LEFT_OUT = {
     "windows_left_out": "windows without the answer left out",
     "held_out": "questions held out to choose the threshold on",
+    "repeated_texts": "repeated texts left out",
+    "truncated_for_teacher": "texts cut for the teacher",
     "rows_without_text": "rows without text left out",
     "rows_that_share_a_text_with_dev": "rows that share a text with dev left out",
     "rows_not_scored": "rows beyond the first 1,000 not scored",
@@ -175,7 +177,8 @@ def show_result(console: Console, result: FinetuneResult, found: FinetuningResul
     lines: list[RenderableType] = []
     if found.already_complete:
         lines.append(f"{found.model_directory.parent} is complete already; nothing was trained")
-    rows = f"{training['rows']:,} training rows" if task is not None else f"{training['examples']:,} pairs"
+    examples = "texts" if report["task"] == "vectors" else "pairs"
+    rows = f"{training['rows']:,} training rows" if task is not None else f"{training['examples']:,} {examples}"
     lines += [
         *report["notes"],
         f"{training['steps']:,} steps over {training['examples']:,} of {rows} ({training['epochs']:.3g} epochs) in "

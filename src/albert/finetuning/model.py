@@ -13,7 +13,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from albert.checkpoints.hub import find_model, model_name
-from albert.checkpoints.huggingface import Kind, build_model, kind_of
+from albert.checkpoints.huggingface import BACKBONE_PREFIX, Kind, build_model, kind_of
 from albert.checkpoints.loading import LoadingReport
 from albert.checkpoints.model_directory import OpenedModel, open_model, read_config, tokenizer_of
 from albert.checkpoints.sentence_transformers import MODULES_NAME, SentenceVectors, sentence_vectors_of
@@ -205,17 +205,19 @@ def start_model(
     config = config.with_match_embedding() if matching else config
     trained = trained_length(opened.extra)
     model, changed, source = opened.model, (), model_name(start.model, start.revision)
-    if config != opened.config or start.changes.extend_positions is not None:
+    if config != opened.config or start.changes.extend_positions is not None or start.changes.keep_layers is not None:
         model = build_model(kind, config, n_outputs(target))
+        prefix = BACKBONE_PREFIX if kind == "encoder" else ""  # an encoder alone has names without one
         result = warm_start(
-            opened.model.state_dict(),
+            {prefix + name: tensor for name, tensor in opened.model.state_dict().items()},
             opened.config,
-            model.state_dict(),
+            {prefix + name: tensor for name, tensor in model.state_dict().items()},
             config,
             extend_positions=start.changes.extend_positions,
             trained_positions=trained,
+            kept_layers=start.changes.keep_layers,
         )
-        model.load_state_dict(result.tensors)
+        model.load_state_dict({name.removeprefix(prefix): tensor for name, tensor in result.tensors.items()})
         changed, trained = result.notes, result.trained_positions
     if start.keep_head:
         changed = (*changed, f"the head of {source} is kept")

@@ -415,7 +415,7 @@ def complete_run(
 
 def _changed_part(recorded: Mapping[str, Any], record: Mapping[str, Any]) -> str | None:
     """The first part of a run's record that a resumed run may not change and has changed."""
-    for key in ("task", "inputs", "target", "changes", "recipe", "settings"):
+    for key in ("task", "inputs", "target", "changes", "teacher", "recipe", "settings"):
         before, now = (
             identity_settings(value, FREE_SETTINGS, {}) if isinstance(value, dict) else value
             for value in (recorded.get(key), record.get(key))

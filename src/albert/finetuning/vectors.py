@@ -1,28 +1,139 @@
 """Distillation of vectors: a student learns to give texts the vectors that a teacher gives them (`embed`).
 
 The loss of a text is 1 minus the cosine of the student's mean state and the teacher's vector, which is computed once
-(Reimers and Gurevych 2020, arXiv 2004.09813, §2, with cosines instead of squared errors)."""
+(Reimers and Gurevych 2020, arXiv 2004.09813, §2, with cosines in the place of squared errors).
+
+No map is learned beside the student. If its width H is the teacher's width D, it learns the teacher's vectors as they
+are, and both models can read the same index. If not, it learns the teacher's vectors times a fixed matrix [D, H]: their
+first min(D, H) principal directions, turned so that they fit the student's vectors before training best. Cosines of the
+products are those of the teacher's vectors, apart from the directions that do not fit into H."""
 
 import hashlib
-from collections.abc import Sequence
+import time
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from jaxtyping import Float16, Int
+import torch
+from jaxtyping import Float, Float16, Float32, Int
+from torch import Tensor
+from torch.nn import functional
 
-from albert.checkpoints.model_directory import weights_fingerprint
+from albert.checkpoints.hub import model_name
+from albert.checkpoints.model_directory import model_card, weights_fingerprint, write_model
+from albert.finetuning.data import TaskBatch, TaskBatches
+from albert.finetuning.evaluation import ComputeOptions, model_outputs
+from albert.finetuning.model import Start, StartedModel, fit_length, start_model
+from albert.finetuning.objective import TrainingSetup
+from albert.finetuning.options import RequestedRecipe, plan_learning
+from albert.finetuning.run import complete_run
+from albert.finetuning.run_record import (
+    FinetuningResult,
+    FinetuningSettings,
+    recorded_settings,
+    settings_for_fingerprint,
+    start_identity,
+)
 from albert.inference.predictor import Predictor
-from albert.runtime.errors import DamagedData
+from albert.model.albert import PooledEncoder
+from albert.runtime.devices import finetuning_precision, pick_device
+from albert.runtime.distributed import process_group, wait_for_all
+from albert.runtime.environment import Ranks, world
+from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput, UsageError, did_you_mean
 from albert.runtime.files import make_directory, new_file
 from albert.runtime.json_files import fingerprint_of, to_json
 from albert.runtime.progress import progress
+from albert.runtime.random_streams import stream
+from albert.tasks.custom import read_table
+from albert.tasks.examples import Example, Sequences, text_features
+from albert.tasks.metrics import spearman
+from albert.tasks.table_task import RecipeChanges, columns_of
+from albert.tasks.task import TaskRecipe
+from albert.training.logging import TrainingResult
+from albert.training.run_folder import RunFolder
+from albert.training.update import Batch, Sums, training_workers
 
+RECIPE = TaskRecipe(learning_rate=4e-5, batch_size=64, epochs=4.0, max_length=128)
+"""At H 256 a rate of 5e-4."""
+SIMILARITY = "similarity_correlation"
+COSINE = "cosine_to_teacher"
+VECTORS_NAME = "teacher-vectors"
+"""The directory of the teacher's vectors, in that of the run unless another one is named."""
+MAP_NAME = "teacher-map.npy"
+"""The matrix [D, H] by which the teacher's vectors are multiplied, in the directory of the run."""
 BLOCK = 2048
 """Texts whose vectors are one file."""
+_TERM = "vectors"
+_MAX_SCORED = 1000
+"""Development texts."""
+_ALIGNED = 4096
+"""Training texts that decide the matrix."""
+
+
+@dataclass(frozen=True)
+class Texts:
+    """Different texts; `counts` has the `rows` of the file and those left out."""
+
+    texts: list[str]
+    counts: Mapping[str, int]
+
+
+def read_texts(path: Path, column: str | None) -> Texts:
+    """Read a column of a table: the named one, or the one called `text`, or the only one.
+
+    Rows without text and repeated texts are left out and counted.
+    """
+    table = read_table(path)
+    columns = columns_of(table)
+    if column is None and "text" in columns:
+        column = "text"
+    elif column is None and len(columns) == 1:
+        column = columns[0]
+    elif column is None:
+        raise UsageError(
+            "--text", "is missing: the column of the texts must be named", f"{path} has {', '.join(columns)}"
+        )
+    if column not in columns:
+        raise DamagedData(path, f"has no column {column!r}", did_you_mean(column, columns))
+    rows = [row.text(column) if column in row.fields else "" for row in table.rows]
+    filled = [row for row in rows if row.strip()]
+    texts = list(dict.fromkeys(filled))
+    if len(texts) < 2:
+        raise MissingInput(path, f"has {len(texts)} different texts in column {column!r}, at least 2 are needed")
+    left_out = {"rows_without_text": len(rows) - len(filled), "repeated_texts": len(filled) - len(texts)}
+    return Texts(texts, {**table.counts, **left_out})
+
+
+def hold_out_texts(texts: Texts, share: float, seed: int) -> tuple[Texts, Texts]:
+    """Split texts into training and development texts, the latter at least 3 and at most 1,000."""
+    n_texts = len(texts.texts)
+    n_held = min(_MAX_SCORED, max(3, round(share * n_texts)))
+    if n_texts - n_held < 2:
+        why = f"{n_texts} texts are too few to hold some out for scoring"
+        raise InvalidConfiguration("development set", why, "give more rows, or --dev")
+    held_numbers = {int(number) for number in stream("vectors.held_out", seed).permutation(n_texts)[:n_held]}
+    held = [text for number, text in enumerate(texts.texts) if number in held_numbers]
+    train = [text for number, text in enumerate(texts.texts) if number not in held_numbers]
+    return Texts(train, {**texts.counts, "kept_back_for_dev": n_held}), Texts(held, {"rows": n_held})
+
+
+def without_texts(texts: Texts, scored: Texts) -> Texts:
+    """Training texts without those of the development set."""
+    scored_texts = set(scored.texts)
+    train = [text for text in texts.texts if text not in scored_texts]
+    if len(train) < 2:
+        raise MissingInput("training texts", f"{len(train)} are not in the development set, at least 2 are needed")
+    left_out = {"rows_that_share_a_text_with_dev": len(texts.texts) - len(train)}
+    return Texts(train, {**texts.counts, **left_out})
+
 
 # --------------------------------------------------------------------------------------------------------------------
-# The teacher's vectors, in blocks of a directory. The name of a block is a fingerprint of the teacher and of the texts,
-# so a stopped run goes on with the first block that is missing, and other runs find the blocks that they need, too.
+# The teacher's vectors, in blocks of a directory that is named by a fingerprint of the teacher. A block has a digest of
+# each text beside its vector, so a stopped run goes on with the texts that are missing, and other runs find theirs, too.
 
 
 def teacher_fingerprint(teacher: Predictor) -> str:
@@ -39,35 +150,313 @@ def teacher_fingerprint(teacher: Predictor) -> str:
 
 
 def teacher_vectors(
-    teacher: Predictor, texts: Sequence[str], directory: Path
+    teacher: Predictor, texts: Sequence[str], directory: Path, ranks: Ranks | None = None
 ) -> tuple[Float16[np.ndarray, "texts D"], Int[np.ndarray, " texts"]]:
     """The teacher's vectors of length 1, and how many tokens of each text did not fit into the teacher.
 
-    Blocks that `directory` has are read, the others are computed and written.
+    Vectors that `directory` has are read, the others are computed and written; several processes share that work.
+
+    Args:
+        texts: different texts.
 
     Raises:
         DamagedData: a block cannot be read.
     """
-    about = teacher_fingerprint(teacher)
-    make_directory(directory)
-    vectors = []
-    cut = []
-    with progress("Running the teacher", total=len(texts), unit="texts") as bar:
-        for first in range(0, len(texts), BLOCK):
-            block = texts[first : first + BLOCK]
-            digest = hashlib.sha256(about.encode())
-            for text in block:
-                digest.update(hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest())
-            path = directory / f"{digest.hexdigest()[:32]}.npz"
-            if not path.exists():
-                computed, tokens_cut = teacher.embed_counted(block, normalize=True)
+    ranks = ranks or world()
+    folder = directory / teacher_fingerprint(teacher)[:32]
+    make_directory(folder)
+    rows = {_digest(text): row for row, text in enumerate(texts)}
+    vectors, cut, missing = _read_blocks(folder, rows)
+    blocks = [missing[first : first + BLOCK] for first in range(0, len(missing), BLOCK)]
+    if blocks:
+        with progress("Running the teacher", total=len(missing), unit="texts", quiet=not ranks.is_first) as bar:
+            for block in blocks[ranks.rank :: ranks.size]:
+                computed, tokens_cut = teacher.embed_counted([texts[row] for row in block], normalize=True)
+                digests = b"".join(_digest(texts[row]) for row in block)
+                path = folder / f"{hashlib.sha256(digests).hexdigest()[:32]}.npz"
                 with new_file(path) as temporary, temporary.open("wb") as file:
-                    np.savez(file, vectors=computed.astype(np.float16), cut=np.array(tokens_cut, np.int32))
-            try:
-                with np.load(path, allow_pickle=False) as saved:
-                    vectors.append(saved["vectors"])
-                    cut.append(saved["cut"])
-            except (OSError, ValueError, KeyError, EOFError) as error:
-                raise DamagedData(path, "is no block of vectors", "remove it; it is computed again") from error
-            bar.advance(len(block))
-    return np.concatenate(vectors), np.concatenate(cut)
+                    np.savez(
+                        file,
+                        digests=np.frombuffer(digests, np.uint8).reshape(len(block), -1),
+                        vectors=computed.astype(np.float16),
+                        cut=np.array(tokens_cut, np.int32),
+                    )
+                bar.advance(len(block) * ranks.size)
+        wait_for_all(ranks)
+        vectors, cut, missing = _read_blocks(folder, rows)
+        assert not missing, "the blocks of another process are not in this directory"
+    return vectors, cut
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:16]
+
+
+def _read_blocks(
+    folder: Path, rows: Mapping[bytes, int]
+) -> tuple[Float16[np.ndarray, "texts D"], Int[np.ndarray, " texts"], list[int]]:
+    """The vectors and cut tokens of the texts with these digests, and the rows that no block has."""
+    vectors = np.zeros((len(rows), 0), np.float16)
+    cut = np.zeros(len(rows), np.int32)
+    is_missing = np.ones(len(rows), bool)
+    for path in sorted(folder.glob("*.npz")):
+        try:
+            with np.load(path, allow_pickle=False) as saved:
+                digests = saved["digests"]
+                block_vectors = saved["vectors"]
+                block_cut = saved["cut"]
+        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+            raise DamagedData(path, "is no block of vectors", "remove it, and it is computed again") from error
+        if not vectors.shape[1]:
+            vectors = np.zeros((len(rows), block_vectors.shape[1]), np.float16)
+        for number, digest in enumerate(digests):
+            row = rows.get(digest.tobytes())
+            if row is not None:
+                vectors[row] = block_vectors[number]
+                cut[row] = block_cut[number]
+                is_missing[row] = False
+    return vectors, cut, np.flatnonzero(is_missing).tolist()
+
+
+def fit_map(
+    teacher: Float32[np.ndarray, "texts D"], student: Float32[np.ndarray, "texts H"]
+) -> Float32[np.ndarray, "D H"]:
+    """The matrix that turns the teacher's vectors into those that the student learns.
+
+    Its columns (or rows, if H exceeds D) are orthonormal. They span the first min(D, H) principal directions of the
+    teacher's vectors, not centred, and are turned towards the student's vectors (orthogonal Procrustes problem,
+    Schönemann 1966).
+    """
+    _, directions = np.linalg.eigh(teacher.T.astype(np.float64) @ teacher)
+    principal = directions[:, ::-1][:, : student.shape[1]]
+    unit = student / np.maximum(np.linalg.norm(student, axis=1, keepdims=True), np.finfo(np.float32).tiny)
+    left, _, right = np.linalg.svd(principal.T @ teacher.T @ unit, full_matrices=False)
+    return (principal @ left @ right).astype(np.float32)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Loss and scores.
+
+
+def vector_loss(vectors: Float[Tensor, "texts H"], targets: Float[Tensor, "texts H"]) -> Float[Tensor, ""]:
+    """1 minus the cosine of each vector and its target, summed over texts."""
+    return (1 - functional.cosine_similarity(vectors.float(), targets.float(), dim=1)).sum()
+
+
+def vector_scores(
+    vectors: Float32[np.ndarray, "texts H"],
+    targets: Float32[np.ndarray, "texts H"],
+    teacher: Float32[np.ndarray, "texts D"],
+) -> dict[str, float]:
+    """How alike a student's vectors and a teacher's are, times 100.
+
+    `similarity_correlation` is Spearman's correlation of the cosines of all pairs of texts, `cosine_to_teacher` the
+    mean cosine of a student's vector and the vector that it learns.
+    """
+    unit = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), np.finfo(np.float32).tiny)
+    goal = targets / np.maximum(np.linalg.norm(targets, axis=1, keepdims=True), np.finfo(np.float32).tiny)
+    pairs = np.triu_indices(len(unit), k=1)
+    correlation = spearman((teacher @ teacher.T)[pairs], (unit @ unit.T)[pairs])
+    cosine = 100 * float((unit * goal).sum(axis=1).mean())
+    return {SIMILARITY: 0.0 if correlation is None else float(correlation), COSINE: cosine}
+
+
+def encode_texts(texts: list[str], started: StartedModel, max_length: int) -> tuple[Sequences, Mapping[str, int]]:
+    """Every text as `[CLS] text [SEP]`, cut to `max_length` tokens, and counts of what was cut."""
+    features = text_features([Example("", "", (text,)) for text in texts], started.tokenizer, max_length)
+    return features.sequences, features.counts
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# A run, with the files of every run of `albert finetune`; the result is an encoder without a head.
+
+
+def finetune_vectors(
+    texts: Texts,
+    scored: Texts,
+    start: Start,
+    teacher: str,
+    output: Path,
+    changes: RecipeChanges,
+    settings: FinetuningSettings,
+    teacher_revision: str | None = None,
+    vectors_directory: Path | None = None,
+    announce: Callable[[Mapping[str, Any]], None] | None = None,
+) -> FinetuningResult:
+    """Train an encoder to give texts the teacher's vectors, and score it before and after on other texts.
+
+    Args:
+        scored: the development set, of which the first 1,000 are scored.
+        teacher: a model directory, a run, or a Hub id.
+        output: the run directory. A stopped run is resumed by the same call; a finished run is returned as it is.
+        changes: replace values of `RECIPE`, whose rate is adapted to the model's width.
+        vectors_directory: where the teacher's vectors are kept; None: in the run directory.
+        announce: see `finetune`.
+    """
+    explicit = {name for name, value in vars(changes).items() if value is not None}
+    recipe = changes.applied_to(RECIPE)
+    recipe.check()
+    run = RunFolder(output)
+    device = pick_device(settings.device, world().local_rank)
+    precision = settings.precision or finetuning_precision(device)
+    compute = ComputeOptions(device, precision, settings.micro_batch_tokens)
+    with process_group(device) as ranks:
+        # Everything is read before anything is written: bad input leaves no directory behind.
+        started = start_model(start, None, recipe, settings.seed)
+        opened = Predictor.open(teacher, device, revision=teacher_revision, precision=precision)
+        teacher_name = model_name(teacher, teacher_revision)
+        recipe = fit_length(recipe, started.config.max_position_embeddings)
+        to_fit = frozenset({"learning_rate"}) - explicit
+        requested = RequestedRecipe(recipe, frozenset(vars(recipe)) - explicit, to_fit, False)
+        width = started.config.hidden_size
+        plan = plan_learning(requested, width, len(texts.texts))
+        recipe = plan.recipe
+        if recipe.batch_size < ranks.size:
+            why = f"{recipe.batch_size} texts are fewer than {ranks.size} processes"
+            raise InvalidConfiguration("batch_size", why, "choose a larger batch")
+        scored_texts = scored.texts[:_MAX_SCORED]
+        sequences, cut = encode_texts(texts.texts, started, recipe.max_length)
+        dev_sequences, dev_cut = encode_texts(scored_texts, started, recipe.max_length)
+        record = {
+            "task": "vectors",
+            "start": started.source,
+            **({"changes": dict(started.changes)} if started.changes else {}),
+            "teacher": teacher_name,
+            "recipe": to_json(recipe),
+            "settings": recorded_settings(settings),
+        }
+        identity = {
+            "recipe": fingerprint_of(
+                {"task": "vectors", "changes": dict(started.changes), "recipe": to_json(recipe)}
+                | {"settings": settings_for_fingerprint(settings)}
+            ),
+            "training data": fingerprint_of(texts.texts),
+            "development set": fingerprint_of(scored_texts),
+            **start_identity(started),
+            "teacher": teacher_fingerprint(opened),
+        }
+        encoder: Any = started.model
+        if encoder.pooler is not None:
+            encoder.pooler.requires_grad_(False)  # is not used
+        model = PooledEncoder(encoder, "mean").to(device).train()
+        directory = run.path / VECTORS_NAME if vectors_directory is None else vectors_directory
+        workers = training_workers(device, ranks)
+        extra = {
+            "finetuning": {"task": "vectors", "max_length": recipe.max_length},
+            "max_sequence_length": recipe.max_length,
+        }
+        before: dict[str, float] = {}
+        teacher_counts: dict[str, int] = {}
+        dev_teacher = np.zeros((0, 0), np.float32)
+        dev_targets = dev_teacher
+
+        def student_vectors(of: Sequences, description: str) -> Float32[np.ndarray, "texts H"]:
+            return np.stack(model_outputs(model, of, compute, description))
+
+        def scores() -> dict[str, float]:
+            return vector_scores(student_vectors(dev_sequences, "Embedding"), dev_targets, dev_teacher)
+
+        def loss(model: torch.nn.Module, batch: Batch) -> Sums:
+            assert isinstance(batch, TaskBatch)
+            return Sums({_TERM: vector_loss(model(batch.packed), batch.targets)})
+
+        def prepare() -> TrainingSetup:
+            nonlocal dev_teacher, dev_targets
+            targets, tokens_cut = teacher_vectors(opened, texts.texts, directory, ranks)
+            dev_vectors, dev_tokens_cut = teacher_vectors(opened, scored_texts, directory, ranks)
+            for name, tokens in (("training", tokens_cut), ("evaluation", dev_tokens_cut)):
+                teacher_counts[name] = int((tokens > 0).sum())
+            dev_teacher = dev_vectors.astype(np.float32)
+            dev_targets = dev_teacher
+            notes = [f"learns the vectors of {teacher_name}, computed once in {directory}"]
+            if targets.shape[1] != width:
+                path = run.path / MAP_NAME
+                if not run.checkpoints():  # a resumed run has its matrix, and does not depend on rounding
+                    first = np.arange(min(_ALIGNED, len(texts.texts)))
+                    own = student_vectors(sequences.select(first), "Fitting the teacher's vectors to the model")
+                    fitted = fit_map(targets[first].astype(np.float32), own)
+                    if ranks.is_first:
+                        with new_file(path) as temporary, temporary.open("wb") as file:
+                            np.save(file, fitted)
+                wait_for_all(ranks)
+                matrix = np.load(path, allow_pickle=False)
+                dev_targets = dev_teacher @ matrix
+                kept = float(np.square(dev_targets).sum() / np.square(dev_teacher).sum())
+                targets = (targets.astype(np.float32) @ matrix).astype(np.float16)
+                notes.append(
+                    f"the teacher's {matrix.shape[0]} dimensions are mapped to {width} by a fixed matrix ({MAP_NAME}), "
+                    f"which keeps {kept:.1%} of their squared length"
+                )
+            before.update(scores())
+            source = TaskBatches(
+                sequences,
+                targets,
+                _TERM,
+                recipe.batch_size,
+                settings.seed,
+                settings.micro_batch_tokens,
+                workers=workers,
+            )
+            return TrainingSetup(model, source, loss, tuple(notes))
+
+        def report(setup: TrainingSetup, training: TrainingResult) -> tuple[dict[str, Any], dict[str, Any]]:
+            started_scoring = time.perf_counter()
+            after = scores()
+            n_trained = training.steps * recipe.batch_size
+            values = {
+                "scores": after,
+                "before": before,
+                "baseline": None,
+                "training": {
+                    **texts.counts,
+                    "examples": len(texts.texts),
+                    **cut,
+                    "truncated_for_teacher": teacher_counts["training"],
+                    "steps": training.steps,
+                    "epochs": n_trained / len(texts.texts),
+                    "seconds": training.seconds,
+                    "tokens_per_second": training.tokens_per_second,
+                },
+                "evaluation": {
+                    **scored.counts,
+                    "rows_not_scored": len(scored.texts) - len(scored_texts),
+                    "examples": len(scored_texts),
+                    **dev_cut,
+                    "truncated_for_teacher": teacher_counts["evaluation"],
+                    "seconds": time.perf_counter() - started_scoring,
+                },
+                "notes": [*started.notes, *setup.notes],
+            }
+            shown = {f"{name} (times 100) on {len(scored_texts):,} texts": score for name, score in after.items()}
+            shown |= {f"{name}, before training": score for name, score in before.items()}
+            card = model_card(
+                name=output.name,
+                location="path/to/this/directory",
+                architecture="AlbertModel",
+                description="Vectors of texts: the mean over the last layer's tokens, compared by cosine "
+                f"(`albert.load(...).embed`), learned from {teacher_name} on {len(texts.texts):,} texts, starting from "
+                f"{started.source}.",
+                recipe=to_json(recipe),
+                scores=shown,
+                data=[*started.changed, *setup.notes, "no layer beside the encoder was trained or is needed"],
+            )
+            return values, {"model": encoder, "extra": extra, "card": card}
+
+        with run.locked() if ranks.is_first else nullcontext():
+            return complete_run(
+                run,
+                ranks,
+                started,
+                plan,
+                settings,
+                compute,
+                record,
+                identity,
+                prepare=prepare,
+                evaluate=scores,
+                save_model=lambda path: write_model(path, encoder, started.tokenizer_directory, extra=extra),
+                report=report,
+                announce=announce,
+                description="Learning vectors",
+                workers=workers,
+            )

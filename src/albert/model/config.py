@@ -337,6 +337,10 @@ class ArchitectureChanges:
 
     num_hidden_layers: int | None = None
     """As --depth: a shared layer is applied more or less often, other layers are repeated or dropped evenly."""
+    keep_layers: tuple[int, ...] | None = None
+    """The layers to keep of a model whose layers share nothing, from 1: `1 3 5 6` makes four of six layers."""
+    embedding_size: int | None = None
+    """A smaller width of the embeddings (E): they become a product of two matrices, by their principal directions."""
     num_hidden_groups: int | None = None
     """Number of groups; the layers of a group share their parameters."""
     sharing: Sharing | None = None
@@ -362,8 +366,33 @@ class ArchitectureChanges:
         Raises:
             InvalidConfiguration: sizes that do not fit together.
         """
-        fields = {name: value for name, value in self.changed_fields().items() if name != "extend_positions"}
+        fields = self.changed_fields()
+        fields.pop("extend_positions", None)
+        kept = fields.pop("keep_layers", None)
+        if kept is not None:
+            fields |= self._kept_layers(config, kept)
+        if self.embedding_size is not None:
+            if not 1 < self.embedding_size <= config.embedding_size:
+                why = f"is {self.embedding_size}, the model's embeddings have {config.embedding_size} dimensions"
+                raise InvalidConfiguration("embedding_size", why, "give a smaller number of at least 2")
+            if self.embedding_size < config.embedding_size:
+                fields["embedding_projection"] = None
         if self.sharing not in (None, "all") and config.sharing == "all":
             flat = {"num_hidden_layers": config.num_hidden_layers * config.inner_group_num, "num_hidden_groups": 1}
             fields = {**flat, "inner_group_num": 1, **fields}
         return replace(config, **fields)
+
+    def _kept_layers(self, config: AlbertConfig, kept: tuple[int, ...]) -> dict[str, int]:
+        """The fields that `keep_layers` changes."""
+        if self.num_hidden_layers is not None or self.num_hidden_groups is not None or self.sharing is not None:
+            why = "cannot be combined with another change of depth or sharing"
+            raise InvalidConfiguration("keep_layers", why, "give one of them")
+        layers = config.num_hidden_layers
+        in_groups = config.sharing == "all" and config.num_hidden_groups == layers
+        if not in_groups and config.sharing != "none":
+            why = "needs layers that share nothing, those of this model share parameters"
+            raise InvalidConfiguration("keep_layers", why, "change the number of layers with --depth")
+        if list(kept) != sorted(set(kept)) or not kept or not 1 <= kept[0] <= kept[-1] <= layers:
+            why = f"is {' '.join(map(str, kept))}, the model has the layers 1 to {layers}"
+            raise InvalidConfiguration("keep_layers", why, "name some of them, each once and in order")
+        return {"num_hidden_layers": len(kept)} | ({"num_hidden_groups": len(kept)} if in_groups else {})

@@ -2,13 +2,13 @@
 
     python scripts/trim_vocabulary.py MODEL texts.jsonl --pieces 12000 --output trimmed
 
-Most of a small BERT is its embeddings: 30,522 pieces of width 384 are half of MiniLM. A model with fewer pieces gives the
-same results for every text that has none of the others; their words are divided into shorter pieces (Abdaoui et al. 2020,
-"Load What You Need", arXiv 2010.05609). Distillation (`albert finetune --objective vectors --model trimmed`) then teaches
-it what the longer pieces meant.
+Most of a small BERT is its embeddings: 30,522 pieces of width 384 are half of MiniLM. A model with fewer pieces gives
+the same results for every text that has none of the others; their words are divided into shorter pieces (Abdaoui et al.
+2020, "Load What You Need", arXiv 2010.05609). Distillation (`albert finetune --objective vectors --model trimmed`) then
+teaches it what the longer pieces meant.
 
-MODEL is a directory of Hugging Face's layout with model.safetensors and tokenizer.json. Every line of the texts is a JSON
-object with a `text`. Special pieces, ASCII characters and single characters of the texts are always kept."""
+MODEL is a directory of Hugging Face's layout with model.safetensors and tokenizer.json. Every line of the texts is a
+JSON object with a `text`. Special pieces, ASCII characters and single characters of the texts are always kept."""
 
 import argparse
 import json

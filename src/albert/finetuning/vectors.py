@@ -133,7 +133,7 @@ def without_texts(texts: Texts, scored: Texts) -> Texts:
 
 # --------------------------------------------------------------------------------------------------------------------
 # The teacher's vectors, in blocks of a directory that is named by a fingerprint of the teacher. A block has a digest of
-# each text beside its vector, so a stopped run goes on with the texts that are missing, and other runs find theirs, too.
+# each text beside its vector, so a stopped run goes on with the texts that are missing, and other runs find theirs.
 
 
 def teacher_fingerprint(teacher: Predictor) -> str:
@@ -201,7 +201,7 @@ def _read_blocks(
     is_missing = np.ones(len(rows), bool)
     for path in sorted(folder.glob("*.npz")):
         try:
-            with np.load(path, allow_pickle=False) as saved:
+            with path.open("rb") as file, np.load(file, allow_pickle=False) as saved:
                 digests = saved["digests"]
                 block_vectors = saved["vectors"]
                 block_cut = saved["cut"]

@@ -1,0 +1,224 @@
+"""`albert finetune --objective vectors`: a student learns the vectors of a teacher."""
+
+import json
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from tests.finetuning.conftest import PLAIN_WORDS
+
+import albert
+from albert.checkpoints.model_directory import save_model_directory
+from albert.checkpoints.warm_start import factorize_embeddings
+from albert.cli.main import dispatch, run
+from albert.finetuning import vectors
+from albert.inference.predictor import Predictor
+from albert.model.albert import AlbertForMaskedLM, AlbertModel
+from albert.model.packing import pack
+from albert.runtime.json_files import read_json_object
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory):
+    """300 different texts, one of them twice, and a row without text."""
+    path = tmp_path_factory.mktemp("texts") / "texts.jsonl"
+    draw = random.Random(0)
+    rows = list(dict.fromkeys(" ".join(draw.sample(PLAIN_WORDS, draw.randint(2, 6))) for _ in range(320)))[:300]
+    path.write_text("".join(json.dumps({"text": text, "source": "made"}) + "\n" for text in [*rows, rows[0], " "]))
+    return path
+
+
+@pytest.fixture(scope="module")
+def teacher(config, tokenizer_directory, tmp_path_factory):
+    """A wider model with three layers of its own and a head, which `embed` does not need."""
+    torch.manual_seed(7)
+    wide = replace(config, hidden_size=48, num_hidden_layers=3, num_hidden_groups=3, initializer_range=0.2)
+    path = tmp_path_factory.mktemp("models") / "teacher"
+    save_model_directory(path, AlbertForMaskedLM(wide), tokenizer_directory)
+    return path
+
+
+def command(texts, teacher, model, output, *more):
+    names = ["--train", str(texts), "--teacher", str(teacher), "--model", str(model), "--output", str(output)]
+    recipe = ["--batch-size", "32", "--max-length", "16", "--device", "cpu"]
+    return ["finetune", "--objective", "vectors", *names, *recipe, *more]
+
+
+def weights_of(run_directory):
+    return (run_directory / "model/model.safetensors").read_bytes()
+
+
+def test_a_narrower_student_learns_the_similarities_of_a_teacher(texts, teacher, pretrained, tmp_path, capsys):
+    finetune = command(texts, teacher, pretrained, tmp_path / "run", "--steps", "80", "--learning-rate", "3e-3")
+    assert dispatch(finetune) == 0
+    out = capsys.readouterr().out
+    for line in ("1 rows without text left out", "1 repeated texts left out", "80 steps over 270 of 270 texts"):
+        assert line in out
+    report = read_json_object(tmp_path / "run/results.json")
+    before, after = report["before"], report["scores"]
+    assert after["cosine_to_teacher"] > before["cosine_to_teacher"]
+    assert after["similarity_correlation"] > before["similarity_correlation"] + 10
+    # The vectors of the saved model, which has no map of its own, have the reported score.
+    rows = [json.loads(line)["text"] for line in texts.read_text().splitlines()][:300]
+    _, scored = vectors.hold_out_texts(vectors.Texts(rows, {}), 0.1, 0)
+    of_teacher = albert.load(teacher, precision="fp32").embed(scored.texts, normalize=True)
+    of_student = albert.load(tmp_path / "run", precision="fp32").embed(scored.texts)
+    scores = vectors.vector_scores(of_student, of_student, of_teacher)
+    assert scores["similarity_correlation"] == pytest.approx(after["similarity_correlation"], abs=0.1)
+    assert "similarity_correlation" in (tmp_path / "run/model/README.md").read_text()
+    # The same command finds the run complete; another teacher is refused.
+    assert dispatch(finetune) == 0
+    assert "complete already" in capsys.readouterr().out
+    assert run(command(texts, pretrained, pretrained, tmp_path / "run", "--steps", "80")) == 73
+
+
+def test_python_resumes_to_the_bytes_of_the_command_and_computes_the_teacher_once(
+    texts, teacher, pretrained, tmp_path, monkeypatch
+):
+    kept = tmp_path / "kept"
+    assert (
+        dispatch(command(texts, teacher, pretrained, tmp_path / "a", "--steps", "6", "--teacher-vectors", str(kept)))
+        == 0
+    )
+    assert list(kept.glob("*/*.npz"))
+
+    def never(*_, **__):
+        raise AssertionError("the teacher was run again")
+
+    loss, calls = vectors.vector_loss, []
+
+    def interrupting(*arguments):
+        calls.append(arguments)
+        if len(calls) > 4:
+            raise KeyboardInterrupt
+        return loss(*arguments)
+
+    options = {"steps": 6, "batch_size": 32, "max_length": 16, "device": "cpu", "checkpoint_every": 2}
+    options |= {"train": texts, "teacher": teacher, "teacher_vectors": kept, "model": pretrained}
+    with monkeypatch.context() as patched:
+        patched.setattr(Predictor, "embed_counted", never)
+        with patched.context() as stopping, pytest.raises(KeyboardInterrupt):
+            stopping.setattr(vectors, "vector_loss", interrupting)
+            albert.finetune(objective="vectors", output=tmp_path / "b", **options)
+        assert not (tmp_path / "b/model").exists()
+        result = albert.finetune(objective="vectors", output=tmp_path / "b", **options)
+    assert weights_of(tmp_path / "a") == weights_of(tmp_path / "b")
+    assert result.scores.keys() == {"similarity_correlation", "cosine_to_teacher"}
+
+
+def test_a_stopped_teacher_goes_on_with_the_texts_that_are_missing(teacher, tmp_path, monkeypatch):
+    monkeypatch.setattr(vectors, "BLOCK", 4)
+    predictor = albert.load(teacher, precision="fp32")
+    texts = [f"the ship {word}" for word in PLAIN_WORDS[:10]]
+    first, _ = vectors.teacher_vectors(predictor, texts[:6], tmp_path)
+    embed, asked = Predictor.embed_counted, []
+
+    def counted(self, texts, *arguments, **named):
+        asked.extend(texts)
+        return embed(self, texts, *arguments, **named)
+
+    monkeypatch.setattr(Predictor, "embed_counted", counted)
+    every, cut = vectors.teacher_vectors(predictor, texts[::-1], tmp_path)
+    assert asked == texts[:5:-1]
+    assert np.array_equal(every[::-1][:6], first) and not cut.any()
+    expected = predictor.embed(texts, normalize=True)
+    assert np.allclose(every[::-1], expected, atol=1e-3)
+    block = next(tmp_path.glob("*/*.npz"))
+    block.write_bytes(block.read_bytes()[:100])
+    with pytest.raises(albert.AlbertError, match="is no block of vectors"):
+        vectors.teacher_vectors(predictor, texts, tmp_path)
+
+
+def test_a_student_may_begin_with_layers_of_its_teacher(texts, teacher, tmp_path, capsys):
+    start = ["--keep-layers", "1", "3", "--embedding-size", "8"]
+    assert dispatch(command(texts, teacher, teacher, tmp_path / "run", "--steps", "4", *start)) == 0
+    assert "layers 1, 3 of 3 are kept" in capsys.readouterr().out
+    config = read_json_object(tmp_path / "run/model/config.json")
+    assert (config["num_hidden_layers"], config["num_hidden_groups"], config["embedding_size"]) == (2, 2, 8)
+    assert not (tmp_path / "run" / vectors.MAP_NAME).exists()  # equal widths: the teacher's own vectors
+    kept = albert.load(tmp_path / "run", precision="fp32").embed(["the ship saw the island"])
+    assert kept.shape == (1, 48)
+
+
+def test_the_map_is_orthonormal_and_turned_to_the_student():
+    draw = np.random.default_rng(0)
+    teacher = draw.normal(size=(200, 6)).astype(np.float32)
+    student = teacher @ np.linalg.qr(draw.normal(size=(6, 6)))[0].astype(np.float32)
+    assert np.allclose(teacher @ vectors.fit_map(teacher, student), student, atol=1e-2)
+    narrow = vectors.fit_map(teacher, draw.normal(size=(200, 4)).astype(np.float32))
+    assert np.allclose(narrow.T @ narrow, np.eye(4), atol=1e-5)
+    wide = vectors.fit_map(teacher, draw.normal(size=(200, 9)).astype(np.float32))
+    assert np.allclose(wide @ wide.T, np.eye(6), atol=1e-5)
+
+
+def test_factorised_embeddings_give_the_same_states_where_nothing_is_lost(config):
+    """Words within seven dimensions, which eight dimensions without their mean hold."""
+    torch.manual_seed(0)
+    model = AlbertModel(replace(config, embedding_size=16)).eval()
+    embeddings = model.embeddings
+    with torch.no_grad():
+        words = torch.randn(config.vocab_size, 7) @ torch.randn(7, 16)
+        embeddings.word_embeddings.weight.copy_(words - words.mean(dim=1, keepdim=True))
+        embeddings.position_embeddings.weight.zero_()
+        embeddings.token_type_embeddings.weight.zero_()
+        embeddings.layer_norm.weight.uniform_(0.5, 1.5)
+        embeddings.layer_norm.bias.uniform_(-1, 1)
+    prefixed = {f"albert.{name}": tensor for name, tensor in model.state_dict().items()}
+    tensors, changed, note = factorize_embeddings(prefixed, model.config, 8)
+    smaller = AlbertModel(changed).eval()
+    smaller.load_state_dict({name.removeprefix("albert."): tensor for name, tensor in tensors.items()})
+    packed = pack([np.array([2, 20, 30, 40, 3])], [np.zeros(5, np.int64)])
+    assert torch.allclose(smaller(packed), model(packed), atol=1e-4)
+    assert "100.0%" in note
+
+
+@pytest.mark.parametrize(
+    ("more", "code", "message"),
+    [
+        ("--teacher ABSENT", 66, "none: no such directory"),
+        ("--teacher None", 2, "--teacher: is missing"),
+        ("--train None", 2, "--train: is missing"),
+        ("--output None", 2, "--output: is missing"),
+        ("--train absent.jsonl", 66, "absent.jsonl: "),
+        ("--train EMPTY", 66, "EMPTY: has 0 different texts"),
+        ("--train TWO", 2, "--text: is missing: the column of the texts must be named"),
+        ("--text reply", 65, "has no column 'reply'"),
+        ("--pair text", 2, "--pair: has no meaning"),
+        ("--label source", 2, "--label: has no meaning"),
+        ("--seeds 2", 2, "--seeds: has no meaning"),
+        ("--temperature 0.1", 2, "--temperature: has no meaning"),
+        ("--distillation-weight 0.1", 2, "--distillation-weight: has no meaning"),
+        ("--held-out 0.999", 78, "too few"),
+        ("--dev TRAIN", 66, "training texts: 0 are not in the development set"),
+        ("--dev TRAIN --held-out 0.1", 2, "--held-out: cannot be combined with --dev"),
+        ("--embedding-size 17", 78, "embedding_size: is 17"),
+        ("--keep-layers 1 2", 78, "keep_layers: needs layers that share nothing"),
+        ("--model TEACHER --keep-layers 3 1", 78, "keep_layers: is 3 1, the model has the layers 1 to 3"),
+        ("--model TEACHER --keep-layers 1 4", 78, "keep_layers: is 1 4"),
+        ("--model TEACHER --keep-layers 1 2 --depth 2", 78, "keep_layers: cannot be combined"),
+        ("--max-length 3", 78, "max_length"),
+    ],
+)
+def test_bad_input(more, code, message, texts, teacher, pretrained, tmp_path, capsys):
+    (tmp_path / "empty.jsonl").write_text('{"text": " "}\n{"text": ""}\n')
+    (tmp_path / "two.jsonl").write_text('{"a": "x", "b": "y"}\n' * 3)
+    names = {"EMPTY": tmp_path / "empty.jsonl", "TWO": tmp_path / "two.jsonl", "TRAIN": texts, "TEACHER": teacher}
+    names["ABSENT"] = tmp_path / "none"
+    arguments = command(texts, teacher, pretrained, tmp_path / "out", "--steps", "1")
+    words = more.split()
+    if words[-1] == "None":
+        place = arguments.index(words[0])
+        del arguments[place : place + 2]
+        words = []
+    assert run([*arguments, *(str(names.get(word, word)) for word in words)]) == code
+    assert message.replace("EMPTY", str(names["EMPTY"])) in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_teacher_vectors_belong_to_this_objective(texts, pretrained, tmp_path, capsys):
+    arguments = ["--train", str(texts), "--text", "text", "--label", "source", "--model", str(pretrained)]
+    kept = ["--output", str(tmp_path / "out"), "--teacher-vectors", str(tmp_path)]
+    assert run(["finetune", *arguments, *kept]) == 2
+    assert "--teacher-vectors: requires --objective vectors" in capsys.readouterr().err

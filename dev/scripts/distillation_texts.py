@@ -1,6 +1,6 @@
 """The texts on which a student learns the vectors of a teacher (`albert finetune --objective vectors`): JSON lines.
 
-    python scripts/distillation_texts.py --data DATA --output texts.jsonl
+    python dev/scripts/distillation_texts.py --data DATA --output texts.jsonl
 
 DATA is a folder with the training files of GLUE, SQuAD, SQuADShifts and some tables, and a corpus, under the names
 used below. Labels are not read. A text that equals one of a development or test file (without regard to case,

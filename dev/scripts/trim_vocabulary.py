@@ -1,6 +1,6 @@
 """Keep the most frequent pieces of a WordPiece vocabulary, and their embeddings.
 
-    python scripts/trim_vocabulary.py MODEL texts.jsonl --pieces 12000 --output trimmed
+    python dev/scripts/trim_vocabulary.py MODEL texts.jsonl --pieces 12000 --output trimmed
 
 Most of a small BERT is its embeddings: 30,522 pieces of width 384 are half of MiniLM. A model with fewer pieces gives
 the same results for every text that has none of the others; their words are divided into shorter pieces (Abdaoui et al.

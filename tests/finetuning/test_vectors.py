@@ -108,27 +108,28 @@ def test_python_resumes_to_the_bytes_of_the_command_and_computes_the_teacher_onc
     assert result.scores.keys() == {"similarity_correlation", "cosine_to_teacher"}
 
 
-def test_a_stopped_teacher_goes_on_with_the_texts_that_are_missing(teacher, tmp_path, monkeypatch):
+def test_a_stopped_teacher_goes_on_with_the_texts_that_are_missing(tmp_path, monkeypatch):
     monkeypatch.setattr(vectors, "BLOCK", 4)
-    predictor = albert.load(teacher, precision="fp32")
-    texts = [f"the ship {word}" for word in PLAIN_WORDS[:10]]
-    first, _ = vectors.teacher_vectors(predictor, texts[:6], tmp_path)
-    embed, asked = Predictor.embed_counted, []
+    asked = []
 
-    def counted(self, texts, *arguments, **named):
+    def embed(texts):
         asked.extend(texts)
-        return embed(self, texts, *arguments, **named)
+        return np.array([[len(text), 1] for text in texts], np.float32), [int("silver" in text) for text in texts]
 
-    monkeypatch.setattr(Predictor, "embed_counted", counted)
-    every, cut = vectors.teacher_vectors(predictor, texts[::-1], tmp_path)
-    assert asked == texts[:5:-1]
-    assert np.array_equal(every[::-1][:6], first) and not cut.any()
-    expected = predictor.embed(texts, normalize=True)
-    assert np.allclose(every[::-1], expected, atol=1e-3)
-    block = next(tmp_path.glob("*/*.npz"))
+    teacher = vectors.VectorTeacher("teacher", "f" * 64, embed)
+    texts = [f"the ship {word}" for word in PLAIN_WORDS]
+    first, _ = vectors.teacher_vectors(teacher, texts[:6], tmp_path)
+    assert asked == texts[:6]
+    every, cut = vectors.teacher_vectors(teacher, texts[::-1], tmp_path)
+    assert asked == [*texts[:6], *texts[:5:-1]]
+    assert every.tolist() == [[len(text), 1] for text in texts[::-1]]
+    assert first.tolist() == every[::-1][:6].tolist() and cut.sum() == 1
+    vectors.teacher_vectors(replace(teacher, fingerprint="e" * 64), texts[:1], tmp_path)
+    assert asked[-1] == texts[0] and len(asked) == len(texts) + 1  # of another teacher
+    block = next(tmp_path.glob("f*/*.npz"))
     block.write_bytes(block.read_bytes()[:100])
     with pytest.raises(albert.AlbertError, match="is no block of vectors"):
-        vectors.teacher_vectors(predictor, texts, tmp_path)
+        vectors.teacher_vectors(teacher, texts, tmp_path)
 
 
 def test_a_student_may_begin_with_layers_of_its_teacher(texts, teacher, tmp_path, capsys):

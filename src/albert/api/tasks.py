@@ -9,9 +9,9 @@ from typing import Any
 from albert.api.keywords import check_png, flags_set, values_set
 from albert.api.options import PRETRAINING, Evaluate, Finetune, TableOptions
 from albert.api.results import DataReport, EvaluateResult, FinetuneResult, ScoredSplit
-from albert.checkpoints.hub import find_model
+from albert.checkpoints.hub import find_model, model_name
 from albert.checkpoints.huggingface import kind_of
-from albert.checkpoints.model_directory import read_config
+from albert.checkpoints.model_directory import read_config, weights_fingerprint
 from albert.experiments.layers import (
     CURVE_COLUMNS,
     PrecisionScore,
@@ -27,15 +27,16 @@ from albert.finetuning.options import requested_recipe
 from albert.finetuning.run import finetune
 from albert.finetuning.run_record import FinetuningResult, FinetuningSettings
 from albert.finetuning.seeds import SeedsResult, finetune_benchmark, finetune_seeds
-from albert.finetuning.vectors import finetune_vectors, hold_out_texts, read_texts, without_texts
+from albert.finetuning.vectors import VectorTeacher, finetune_vectors, hold_out_texts, read_texts, without_texts
 from albert.inference.engine import InferencePrecision, choose_precision, use_fast_encoders
+from albert.inference.predictor import Predictor
 from albert.pretraining.evaluation import evaluate_pretraining
 from albert.pretraining.masking import MaskingRecipe
-from albert.runtime.devices import pick_device
+from albert.runtime.devices import finetuning_precision, pick_device
 from albert.runtime.environment import Precision, world
 from albert.runtime.errors import CannotCreate, CheckFailed, InvalidConfiguration, UsageError
 from albert.runtime.files import write_text
-from albert.runtime.json_files import common_fields, save_json, to_json
+from albert.runtime.json_files import common_fields, fingerprint_of, save_json, to_json
 from albert.tasks.custom import ReadTask, for_other_file, read_task
 from albert.tasks.examples import text_columns
 from albert.tasks.submission import BENCHMARKS, find_task, submission_files
@@ -164,15 +165,30 @@ def _finetune_vectors(options: Finetune, on_start: Callable[[Mapping[str, Any]],
         texts = without_texts(texts, dev_texts)
     else:
         raise UsageError("--held-out", "cannot be combined with --dev", "give one of them")
+    settings = FinetuningSettings(**common_fields(FinetuningSettings, options))
+    device = pick_device(settings.device, world().local_rank)
+    precision = settings.precision or finetuning_precision(device)
+    predictor = Predictor.open(options.teacher, device, revision=options.teacher_revision, precision=precision)
+    about = {
+        "weights": weights_fingerprint(predictor.network.state_dict()),
+        "config": to_json(predictor.config),
+        "tokenizer": predictor.tokenizer.fingerprint,
+        "max_length": predictor.max_length,
+        "precision": predictor.precision,
+    }
+    teacher = VectorTeacher(
+        name=model_name(options.teacher, options.teacher_revision),
+        fingerprint=fingerprint_of(about),
+        embed=partial(predictor.embed_counted, normalize=True),
+    )
     found = finetune_vectors(
         texts,
         dev_texts,
         _start(options),
-        options.teacher,
+        teacher,
         options.output,
         options.recipe(),
-        FinetuningSettings(**common_fields(FinetuningSettings, options)),
-        options.teacher_revision,
+        settings,
         options.teacher_vectors,
         on_start,
     )

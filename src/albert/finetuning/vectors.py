@@ -23,8 +23,7 @@ from jaxtyping import Float, Float16, Float32, Int
 from torch import Tensor
 from torch.nn import functional
 
-from albert.checkpoints.hub import model_name
-from albert.checkpoints.model_directory import model_card, weights_fingerprint, write_model
+from albert.checkpoints.model_directory import model_card, write_model
 from albert.finetuning.data import TaskBatch, TaskBatches
 from albert.finetuning.evaluation import ComputeOptions, model_outputs
 from albert.finetuning.model import Start, StartedModel, fit_length, start_model
@@ -38,7 +37,6 @@ from albert.finetuning.run_record import (
     settings_for_fingerprint,
     start_identity,
 )
-from albert.inference.predictor import Predictor
 from albert.model.albert import PooledEncoder
 from albert.runtime.devices import finetuning_precision, pick_device
 from albert.runtime.distributed import process_group, wait_for_all
@@ -136,21 +134,23 @@ def without_texts(texts: Texts, scored: Texts) -> Texts:
 # each text beside its vector, so a stopped run goes on with the texts that are missing, and other runs find theirs.
 
 
-def teacher_fingerprint(teacher: Predictor) -> str:
-    """A fingerprint of everything that decides the teacher's vectors, apart from the text."""
-    return fingerprint_of(
-        {
-            "weights": weights_fingerprint(teacher.network.state_dict()),
-            "config": to_json(teacher.config),
-            "tokenizer": teacher.tokenizer.fingerprint,
-            "max_length": teacher.max_length,
-            "precision": teacher.precision,
-        }
-    )
+@dataclass(frozen=True)
+class VectorTeacher:
+    """A model whose vectors are learned.
+
+    Attributes:
+        name: in records and cards.
+        fingerprint: of everything that decides its vectors, apart from the text.
+        embed: its vectors of texts, of length 1, and how many tokens of each text did not fit.
+    """
+
+    name: str
+    fingerprint: str
+    embed: Callable[[Sequence[str]], tuple[Float32[np.ndarray, "texts D"], list[int]]]
 
 
 def teacher_vectors(
-    teacher: Predictor, texts: Sequence[str], directory: Path, ranks: Ranks | None = None
+    teacher: VectorTeacher, texts: Sequence[str], directory: Path, ranks: Ranks | None = None
 ) -> tuple[Float16[np.ndarray, "texts D"], Int[np.ndarray, " texts"]]:
     """The teacher's vectors of length 1, and how many tokens of each text did not fit into the teacher.
 
@@ -163,7 +163,7 @@ def teacher_vectors(
         DamagedData: a block cannot be read.
     """
     ranks = ranks or world()
-    folder = directory / teacher_fingerprint(teacher)[:32]
+    folder = directory / teacher.fingerprint[:32]
     make_directory(folder)
     rows = {_digest(text): row for row, text in enumerate(texts)}
     vectors, cut, missing = _read_blocks(folder, rows)
@@ -171,7 +171,7 @@ def teacher_vectors(
     if blocks:
         with progress("Running the teacher", total=len(missing), unit="texts", quiet=not ranks.is_first) as bar:
             for block in blocks[ranks.rank :: ranks.size]:
-                computed, tokens_cut = teacher.embed_counted([texts[row] for row in block], normalize=True)
+                computed, tokens_cut = teacher.embed([texts[row] for row in block])
                 digests = b"".join(_digest(texts[row]) for row in block)
                 path = folder / f"{hashlib.sha256(digests).hexdigest()[:32]}.npz"
                 with new_file(path) as temporary, temporary.open("wb") as file:
@@ -275,11 +275,10 @@ def finetune_vectors(
     texts: Texts,
     scored: Texts,
     start: Start,
-    teacher: str,
+    teacher: VectorTeacher,
     output: Path,
     changes: RecipeChanges,
     settings: FinetuningSettings,
-    teacher_revision: str | None = None,
     vectors_directory: Path | None = None,
     announce: Callable[[Mapping[str, Any]], None] | None = None,
 ) -> FinetuningResult:
@@ -287,7 +286,6 @@ def finetune_vectors(
 
     Args:
         scored: the development set, of which the first 1,000 are scored.
-        teacher: a model directory, a run, or a Hub id.
         output: the run directory. A stopped run is resumed by the same call; a finished run is returned as it is.
         changes: replace values of `RECIPE`, whose rate is adapted to the model's width.
         vectors_directory: where the teacher's vectors are kept; None: in the run directory.
@@ -303,8 +301,6 @@ def finetune_vectors(
     with process_group(device) as ranks:
         # Everything is read before anything is written: bad input leaves no directory behind.
         started = start_model(start, None, recipe, settings.seed)
-        opened = Predictor.open(teacher, device, revision=teacher_revision, precision=precision)
-        teacher_name = model_name(teacher, teacher_revision)
         recipe = fit_length(recipe, started.config.max_position_embeddings)
         to_fit = frozenset({"learning_rate"}) - explicit
         requested = RequestedRecipe(recipe, frozenset(vars(recipe)) - explicit, to_fit, False)
@@ -321,7 +317,7 @@ def finetune_vectors(
             "task": "vectors",
             "start": started.source,
             **({"changes": dict(started.changes)} if started.changes else {}),
-            "teacher": teacher_name,
+            "teacher": teacher.name,
             "recipe": to_json(recipe),
             "settings": recorded_settings(settings),
         }
@@ -333,7 +329,7 @@ def finetune_vectors(
             "training data": fingerprint_of(texts.texts),
             "development set": fingerprint_of(scored_texts),
             **start_identity(started),
-            "teacher": teacher_fingerprint(opened),
+            "teacher": teacher.fingerprint,
         }
         encoder: Any = started.model
         if encoder.pooler is not None:
@@ -362,13 +358,13 @@ def finetune_vectors(
 
         def prepare() -> TrainingSetup:
             nonlocal dev_teacher, dev_targets
-            targets, tokens_cut = teacher_vectors(opened, texts.texts, directory, ranks)
-            dev_vectors, dev_tokens_cut = teacher_vectors(opened, scored_texts, directory, ranks)
+            targets, tokens_cut = teacher_vectors(teacher, texts.texts, directory, ranks)
+            dev_vectors, dev_tokens_cut = teacher_vectors(teacher, scored_texts, directory, ranks)
             for name, tokens in (("training", tokens_cut), ("evaluation", dev_tokens_cut)):
                 teacher_counts[name] = int((tokens > 0).sum())
             dev_teacher = dev_vectors.astype(np.float32)
             dev_targets = dev_teacher
-            notes = [f"learns the vectors of {teacher_name}, computed once in {directory}"]
+            notes = [f"learns the vectors of {teacher.name}, computed once in {directory}"]
             if targets.shape[1] != width:
                 path = run.path / MAP_NAME
                 if not run.checkpoints():  # a resumed run has its matrix, and does not depend on rounding
@@ -434,7 +430,7 @@ def finetune_vectors(
                 location="path/to/this/directory",
                 architecture="AlbertModel",
                 description="Vectors of texts: the mean over the last layer's tokens, compared by cosine "
-                f"(`albert.load(...).embed`), learned from {teacher_name} on {len(texts.texts):,} texts, starting from "
+                f"(`albert.load(...).embed`), learned from {teacher.name} on {len(texts.texts):,} texts, starting from "
                 f"{started.source}.",
                 recipe=to_json(recipe),
                 scores=shown,

@@ -56,6 +56,7 @@ FORMATS: dict[Kind, Format] = {
     "CSV": Format((".csv",), "albert.text.readers:read_delimited"),
     "TSV": Format((".tsv",), "albert.text.readers:read_delimited"),
     "Wikipedia": Format((".xml",), "albert.text.wikipedia_reader:read", "wikipedia"),
+    "WikiExtractor": Format((), "albert.text.readers:read_extracted_wikipedia"),
     "Parquet": Format((".parquet",), "albert.text.arrow_files:read_parquet", "data", compressible=False),
     "saved dataset": Format((), "albert.text.arrow_files:read_saved_dataset", "data"),
     "Hub dataset": Format((), "albert.text.arrow_files:read_hub_dataset", "data"),
@@ -64,6 +65,7 @@ HUB = re.compile(
     r"hf:/{1,2}(?P<id>[\w.-]+/[\w.-]+)(?:/(?P<config>[\w.+-]+))?(?:@(?P<revision>[\w./-]+))?:(?P<split>[^/]+)"
 )
 """hf://OWNER/NAME[/CONFIG][@REVISION]:SPLIT, a data set of the Hugging Face Hub; `Path` leaves one slash of two."""
+WIKIEXTRACTOR_NAME = re.compile(r"wiki_\d{2,}")
 DEFAULT_READING = Reading()
 
 
@@ -82,6 +84,8 @@ def kind_of(name: str) -> Kind | None:
     """Return the format of a file by its name; None if it is unknown."""
     stem, ending = os.path.splitext(name.lower())
     compressed = ending in COMPRESSIONS
+    if WIKIEXTRACTOR_NAME.fullmatch(stem if compressed else name):
+        return "WikiExtractor"
     ending = os.path.splitext(stem)[1] if compressed else ending
     for kind, format_ in FORMATS.items():
         if ending in format_.endings and (format_.compressible or not compressed):

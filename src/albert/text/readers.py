@@ -5,6 +5,7 @@ The formats are listed in `albert.text.corpus`."""
 import bz2
 import csv
 import dataclasses
+import html
 import io
 import json
 import lzma
@@ -597,10 +598,15 @@ Parts = Iterator[tuple[bytes, bool]]
 
 
 def read_plain_text(file: CorpusFile, reading: Reading, report: CorpusReport, reached: Advance) -> RawDocuments:
-    """Read a text file (see `Reader`)."""
+    """Read a text file (see `Reader`), or what WikiExtractor wrote, whatever its name is."""
     divide = {"file": _file_parts, "blank-line": _block_parts, "line": _line_parts}[reading.documents]
     offset = 0
     with open_corpus_file(file) as (content, raw):
+        if begins_with_documents(content):
+            yield from read_tagged_documents(file, content, raw, reading, report, reached)
+            return
+        if _beginning(content).lower().startswith(_HTML):
+            report.noted[LOOKS_LIKE_HTML] += 1
         for data, continues in divide(content, reading.max_document_bytes):
             if reading.documents == "file" or not data.isspace():
                 report.cuts += continues
@@ -654,6 +660,81 @@ def _parts_of_lines(content: BufferedIOBase, limit: int) -> Iterator[tuple[bytes
                 yield line, line.endswith((b"\n", b"\r"))
         else:
             yield data, data.endswith(b"\n")
+
+
+# ---- What WikiExtractor writes: <doc id="12" title="..."> lines of text </doc>, or JSON lines ------------------------
+
+_DOCUMENT_TAG = re.compile(rb"<doc\s[^>]*>")
+_TITLE = re.compile(rb"""\stitle=(?:"([^"]*)"|'([^']*)')""")
+_HTML = (b"<!doctype html", b"<html", b"<?xml version")
+LOOKS_LIKE_HTML = "text files begin like HTML or XML, and their tags were read as text: extract the text first"
+
+
+def _beginning(content: BufferedIOBase) -> bytes:
+    """Return the first bytes without consuming them, and without a byte order mark and blanks."""
+    peek = getattr(content, "peek", None)
+    return b"" if peek is None else peek(200)[:200].removeprefix(_BYTE_ORDER_MARK).lstrip()
+
+
+def begins_with_documents(content: BufferedIOBase) -> bool:
+    """Return whether a file begins as WikiExtractor's do."""
+    return _DOCUMENT_TAG.match(_beginning(content)) is not None or _beginning(content).startswith(b"<doc id=")
+
+
+def read_extracted_wikipedia(
+    file: CorpusFile, reading: Reading, report: CorpusReport, reached: Advance
+) -> RawDocuments:
+    """Read a file of WikiExtractor with its own name, wiki_00 and so on, also one of JSON lines (see `Reader`)."""
+    with open_corpus_file(file) as (content, raw):
+        if not _beginning(content).startswith(b"{"):
+            yield from read_tagged_documents(file, content, raw, reading, report, reached)
+            return
+    yield from read_json_lines(file, reading, report, reached)
+
+
+def read_tagged_documents(
+    file: CorpusFile,
+    content: BufferedIOBase,
+    raw: BufferedIOBase,
+    reading: Reading,
+    report: CorpusReport,
+    reached: Advance,
+) -> RawDocuments:
+    """Yield the text between <doc ...> and </doc> without the first line if it is the title; entities are resolved."""
+    lines: list[bytes] | None = None
+    title = b""
+    begin = 0
+    size = 0
+    for number, line in numbered_lines(content, file.path, reading.max_record_bytes):
+        tag = _DOCUMENT_TAG.match(line.strip())
+        if lines is None:
+            if not line.strip():
+                continue
+            if tag is None:
+                raise DamagedData(f"{file.path}:{number}", "is outside <doc ...> and </doc>", "fetch the file again")
+            lines = []
+            begin = number
+            size = 0
+            name = _TITLE.search(line)
+            title = html.unescape((name[1] or name[2] or b"").decode("utf-8", "replace")).encode() if name else b""
+            continue
+        if tag is not None:
+            raise DamagedData(f"{file.path}:{number}", f"another <doc> begins before the one of line {begin} ends")
+        if line.strip() != b"</doc>":
+            lines.append(line)
+            size += len(line)
+            if size > reading.max_record_bytes:
+                why = f"is longer than {reading.max_record_bytes / 1e6:,.0f} MB"
+                raise DamagedData(f"{file.path}:{begin}", why, "look for a missing </doc>")
+            continue
+        if lines and title and html.unescape(lines[0].decode("utf-8", "replace")).strip().encode() == title.strip():
+            lines = lines[1:]
+        text = decode(b"\n".join(lines), f"{file.path}:{begin}", reading, report)
+        yield text if text is None or "&" not in text else html.unescape(text)
+        reached(raw.tell())
+        lines = None
+    if lines is not None:
+        raise DamagedData(f"{file.path}:{begin}", "<doc> without its </doc>: the file is cut short", "fetch it again")
 
 
 # ---- Tables and JSON lines: every row after the header, and every line, is a document ------------------------------

@@ -10,6 +10,12 @@ from sentencex import segment  # pyright: ignore[reportAttributeAccessIssue]  # 
 
 from albert.runtime.errors import InvalidConfiguration
 from albert.text.normalization import REPLACEMENT_CHARACTER
+from albert.text.sentence_exceptions import (
+    EXCEPTIONS,
+    has_other_stops,
+    join_at_exceptions,
+    split_at_other_stops,
+)
 from albert.text.wrapping import LineCounts, Wrapped, join_wrapped_lines
 
 _RARE_LINE_BREAKS = "\r\v\f\x85\u2028\u2029"
@@ -80,7 +86,7 @@ def split_sentences(
     return [
         part
         for paragraph in split_paragraphs(text, wrapped, counts)
-        for piece in _segments(paragraph, language)
+        for piece in split_paragraph(paragraph, language)
         if (sentence := piece.strip())
         for part in divide_sentence(sentence)
     ]
@@ -134,6 +140,15 @@ def _cut_position(text: str, first: int, target: int, last: int) -> int:
             return min(ends, key=lambda end: abs(end - target))
     candidates = range(target, first, -1)
     return next((end for end in candidates if not unicodedata.combining(text[end])), target)  # before no accent
+
+
+def split_paragraph(paragraph: str, language: str) -> Iterator[str]:
+    """Yield the sentences of a paragraph with the blanks after them; together they are the paragraph."""
+    pieces = _segments(paragraph, language)
+    if not paragraph.isascii() and has_other_stops(paragraph):
+        pieces = (part for piece in pieces for part in split_at_other_stops(piece))
+    exceptions = EXCEPTIONS.get(language.partition("-")[0])
+    return pieces if exceptions is None else join_at_exceptions(pieces, exceptions)
 
 
 def _segments(paragraph: str, language: str) -> Iterator[str]:

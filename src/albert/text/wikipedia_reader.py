@@ -1,15 +1,17 @@
 """Reader of a Wikipedia dump (`...-pages-articles.xml.bz2`, complete or in parts) without markup.
 
-Only articles are used; other pages, and the bytes of markup, are dropped and counted. Needs `mwparserfromhell`."""
+Only articles are used; other pages, and the bytes of markup, are dropped and counted. Templates within a sentence are
+replaced by their text where it is known (see `albert.text.wikipedia_templates`); a sentence with another one in its
+middle is dropped and counted. Needs `mwparserfromhell`."""
 
 import re
 from collections.abc import Callable, Iterator
-from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
 from typing import cast
 from xml.etree.ElementTree import Element, ParseError, XMLPullParser
 
 import mwparserfromhell
-from mwparserfromhell.nodes import ExternalLink, Heading, HTMLEntity, Node, Tag, Text, Wikilink
+from mwparserfromhell.nodes import ExternalLink, Heading, HTMLEntity, Node, Tag, Template, Text, Wikilink
 from mwparserfromhell.wikicode import Wikicode
 
 from albert.runtime.errors import DamagedData
@@ -20,12 +22,16 @@ from albert.text.readers import (
     CorpusReport,
     RawDocuments,
     Reading,
+    begins_with_documents,
     open_corpus_file,
+    read_tagged_documents,
     utf8_length,
 )
+from albert.text.sentences import split_paragraph
+from albert.text.wikipedia_templates import choose_variants, is_file_or_category, template_text
 
 # --------------------------------------------------------------------------------------------------------------------
-# The prose of an article, without templates, tables, references, formulas, galleries, files, categories, links to other
+# The prose of an article, without boxes, tables, references, formulas, galleries, files, categories, links to other
 # languages and headings of empty sections. Each paragraph, heading and list item is a line.
 
 NON_PROSE_TAGS = re.compile(
@@ -33,9 +39,9 @@ NON_PROSE_TAGS = re.compile(
     "source|syntaxhighlight|table|templatedata|templatestyles|timeline"
 )
 BLOCK_TAGS = re.compile("blockquote|br|center|dd|div|dl|dt|hr|li|ol|p|poem|ul")
-FILES_AND_CATEGORIES: AbstractSet[str] = frozenset(("file", "image", "media", "category"))
 _OTHER_WIKI = re.compile(r"([a-z]{2,3}(-[a-z-]+)?|simple):\S")
 """As editors write links to other languages; "CSI: Miami" is an article."""
+_GAP = "\x03"  # an unknown template; no character of XML
 _HEADING = "\x02"  # begins the line of a heading, before its level; no character of XML
 _LEFT_OVER = re.compile(
     r"__[A-Z]+__|'{2,}|</?(?:b|big|br|center|div|font|i|li|nowiki|p|ref|small|span|su[bp]|t[dhr]|u|ul)\b[^<>]*>"
@@ -48,42 +54,94 @@ _REMNANTS = (
 )
 
 
-def plain_text(markup: str, namespaces: AbstractSet[str] = FILES_AND_CATEGORIES) -> str:
-    """Return the prose of an article.
+@dataclass
+class Wiki:
+    """The language of a dump, its prefixes of files and categories, and counts of what was found in its articles."""
 
-    Args:
-        namespaces: the lower-cased prefixes of links to files and categories, in English and the language of the wiki.
-    """
-    lines = [" ".join(line.split()) for line in _render(mwparserfromhell.parse(markup), namespaces).split("\n")]
+    language: str = ""
+    namespaces: set[str] = field(default_factory=set)
+    templates_shown: int = 0
+    sentences_dropped: int = 0
+
+
+def plain_text(markup: str, wiki: Wiki | None = None) -> str:
+    """Return the prose of an article; counts are added in `wiki`."""
+    wiki = Wiki() if wiki is None else wiki
+    rendered = _render(mwparserfromhell.parse(choose_variants(markup, wiki.language)), wiki)
+    lines = [" ".join(line.split()) for line in rendered.split("\n")]
+    lines = [_without_broken_sentences(line, wiki) if _GAP in line else line for line in lines]
     return "\n".join(_without_empty_sections([line for line in map(_tidy, lines) if line]))
 
 
-def _render(code: Wikicode | None, namespaces: AbstractSet[str]) -> str:
-    return "".join(_render_node(node, namespaces) for node in code.nodes) if code is not None else ""
+def _render(code: Wikicode | None, wiki: Wiki) -> str:
+    return "".join(_render_node(node, wiki) for node in code.nodes) if code is not None else ""
 
 
-def _render_node(node: Node, namespaces: AbstractSet[str]) -> str:
+def _render_node(node: Node, wiki: Wiki) -> str:
     """Return the visible text of a node; empty for other types than these."""
     if isinstance(node, Text):
         return str(node.value)
     if isinstance(node, HTMLEntity):
         return node.normalize()
     if isinstance(node, Heading):
-        return f"\n{_HEADING}{node.level}{_render(node.title, namespaces)}\n"
+        return f"\n{_HEADING}{node.level}{_render(node.title, wiki)}\n"
     if isinstance(node, Wikilink):
         title = str(node.title).strip()
-        prefix = title.partition(":")[0].strip().lower() if ":" in title else ""
-        if prefix in namespaces or _OTHER_WIKI.match(title):
+        label = None if node.text is None else str(node.text)
+        if _OTHER_WIKI.match(title) or is_file_or_category(title, label, wiki.namespaces):
             return ""
-        return _render(node.text, namespaces) if node.text is not None else title.removeprefix(":")
+        return _render(node.text, wiki) if node.text is not None else title.removeprefix(":")
     if isinstance(node, ExternalLink):
-        return _render(node.title, namespaces) if node.brackets else str(node.url)
+        return _render(node.title, wiki) if node.brackets else str(node.url)
     if isinstance(node, Tag):
         name = str(node.tag).strip().lower()
         is_hidden = NON_PROSE_TAGS.fullmatch(name) or node.wiki_markup in ("*", "#", ":", ";")
-        text = "" if is_hidden else _render(node.contents, namespaces)
+        text = "" if is_hidden else _render(node.contents, wiki)
         return f"\n{text}\n" if BLOCK_TAGS.fullmatch(name) and not node.wiki_markup else text
+    if isinstance(node, Template):
+        return _render_template(node, wiki)
     return ""
+
+
+def _render_template(template: Template, wiki: Wiki) -> str:
+    """Return what a template shows: its text, nothing for a box or a source, a gap if that is not known."""
+    named: dict[str, str] = {}
+    unnamed: list[str] = []
+    for parameter in template.params:
+        text = " ".join(_render(parameter.value, wiki).replace(_GAP, "").split())
+        name = str(parameter.name).strip()
+        named[name] = text
+        if not parameter.showkey:
+            unnamed.append(text)
+    shown = template_text(str(template.name).strip(), unnamed, named, wiki.language)
+    if shown is None:
+        return "" if "\n" in str(template) else _GAP
+    wiki.templates_shown += shown != ""
+    return shown
+
+
+_MARK = rf" ?{_GAP}(?:\s*{_GAP})*"
+_HARMLESS_GAPS = re.compile(
+    rf"^\s*{_MARK}\s*(?=$|[^\W\d_a-z]|[*#:;'])"  # alone, or before the beginning of a sentence
+    rf"|(?<=[.!?…。！？।]){_MARK}(?=\s|$|[^\x00-\u024f])"  # after the end of a sentence, as a note is
+    rf"|(?<=[^\s({_GAP}\u2e80-\u9fff]){_GAP}(?=[\s.,;:!?)]|$)"  # attached to a word, as a note is
+    rf"|(?<=[\u2e80-\u9fff]){_GAP}(?=[。、，；：！？）]|$)"
+    rf"|(?<=[(（;,])\s*{_MARK}\s*(?=[)）;,])"  # between brackets
+)
+"""Templates that are not needed to understand the sentence."""
+
+
+def _without_broken_sentences(line: str, wiki: Wiki) -> str:
+    """Drop the sentences with an unknown template in their middle; a heading goes as a whole."""
+    line = _HARMLESS_GAPS.sub("", line)
+    if _GAP not in line:
+        return line
+    if line.startswith(_HEADING):
+        return line.replace(_GAP, "")
+    parts = list(split_paragraph(line, wiki.language or "en"))
+    kept = [part for part in parts if _GAP not in part]
+    wiki.sentences_dropped += len(parts) - len(kept)
+    return "".join(kept).strip()
 
 
 def _tidy(line: str) -> str:
@@ -114,23 +172,34 @@ def _without_empty_sections(lines: list[str]) -> list[str]:
 
 REDIRECT, OTHER_NAMESPACE, NO_WIKITEXT, MARKUP = "redirect", "not an article", "not wikitext", "markup"
 _FILE, _CATEGORY, _MEDIA = "6", "14", "-2"
+TEMPLATES_SHOWN = "templates within sentences replaced by their text"
+SENTENCES_DROPPED = "sentences dropped: a template that is not known stands in their middle"
 
 
 def read(file: CorpusFile, reading: Reading, report: CorpusReport, reached: Advance) -> RawDocuments:
     """Read the articles of a dump (see `albert.text.readers.Reader`)."""
-    namespaces: set[str] = set(FILES_AND_CATEGORIES)
     with open_corpus_file(file) as (content, raw):
+        if begins_with_documents(content):
+            yield from read_tagged_documents(file, content, raw, reading, report, reached)
+            return
+        wiki = Wiki()
         for element in _elements(content.read, file, reading.max_record_bytes):
             name = _name(element)
-            if name == "namespace" and element.get("key") in (_FILE, _CATEGORY, _MEDIA):
-                namespaces.add((element.text or "").lower())
+            if name == "mediawiki":
+                code = element.get("{http://www.w3.org/XML/1998/namespace}lang") or ""
+                wiki.language = "en" if code == "simple" else code.partition("-")[0].lower()
+            elif name == "namespace" and element.get("key") in (_FILE, _CATEGORY, _MEDIA):
+                wiki.namespaces.add((element.text or "").lower())
             elif name == "page":
-                yield from _article(element, namespaces, file, report)
+                yield from _article(element, wiki, file, report)
                 reached(raw.tell())
+        for count, what in ((wiki.templates_shown, TEMPLATES_SHOWN), (wiki.sentences_dropped, SENTENCES_DROPPED)):
+            if count:
+                report.noted[what] += count
 
 
 def _elements(read_bytes: Callable[[int], bytes], file: CorpusFile, limit: int) -> Iterator[Element]:
-    """Yield the elements of a dump as they end; a page is freed after it is used."""
+    """Yield the root of a dump, and its elements as they end; a page is freed after it is used."""
     parser = XMLPullParser(("start", "end"))
     root: Element | None = None
     size = 0
@@ -143,6 +212,7 @@ def _elements(read_bytes: Callable[[int], bytes], file: CorpusFile, limit: int) 
                     root = element
                     if _name(root) != "mediawiki":
                         raise DamagedData(file.path, f"is not a Wikipedia dump: its root is {_name(root)!r}")
+                    yield root
                 if event == "end":
                     yield element
                     if _name(element) == "page":
@@ -155,7 +225,7 @@ def _elements(read_bytes: Callable[[int], bytes], file: CorpusFile, limit: int) 
         raise DamagedData(file.path, f"damaged XML ({error})", "fetch it again") from error
 
 
-def _article(page: Element, namespaces: set[str], file: CorpusFile, report: CorpusReport) -> RawDocuments:
+def _article(page: Element, wiki: Wiki, file: CorpusFile, report: CorpusReport) -> RawDocuments:
     children: dict[str, list[Element]] = {}
     for child in page:
         children.setdefault(_name(child), []).append(child)
@@ -174,7 +244,7 @@ def _article(page: Element, namespaces: set[str], file: CorpusFile, report: Corp
     elif fields.get("model", "wikitext") != "wikitext":
         report.drop(NO_WIKITEXT, size)
     else:
-        text = plain_text(markup, namespaces)
+        text = plain_text(markup, wiki)
         report.drop(MARKUP, max(size - utf8_length(text), 0), documents=0)
         yield text
 

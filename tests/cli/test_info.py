@@ -82,16 +82,11 @@ def test_no_line_is_wider_than_the_terminal(width: int, arguments: list[str], in
     assert not [line for line in lines if line.endswith(" ")]
 
 
-def test_two_presets_are_compared_and_claims_are_checked(info) -> None:
+def test_two_presets_are_compared(info) -> None:
     output = info("albert-base-v2", "--compare", "bert-base")
-    assert "1 : 9.34" in output and "-89.3%" in output and "holds" in output and "82.9 % fewer" in output
+    assert "1 : 9.34" in output and "-89.3%" in output
     report = info("bert-large", "--compare", "albert-xxlarge", "--json")
     assert report["kind"] == "comparison" and report["one"]["name"] == "bert-large"
-    assert [(claim["figure"], claim["holds"]) for claim in report["claims"]] == [
-        ("33.5 % fewer", True),
-        ("66.5 % of it", True),
-        ("7.54 times as many", False),
-    ]
 
 
 def test_a_model_directory_is_described(scene, info) -> None:
@@ -144,7 +139,6 @@ def test_the_preset_of_a_directory_and_differences_are_named(base_directory: Pat
     assert report["one"]["preset"] == "albert-base-v1"
     assert report["one"]["differs_from_preset"] == {"hidden_act": ["gelu", "gelu_new"]}
     assert [size["stated"] for size in report["one"]["published"]] == ["12M"]
-    assert [claim["stated"] for claim in report["claims"]] == ["80 %", "90 %", "89 %", "fewer"]
 
 
 def test_a_corpus_is_described_with_its_tokenizer(scene, info) -> None:

@@ -5,21 +5,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from tests.model.conftest import CPU, LiveTensors, pretraining_batch, saved_by_autograd
+from tests.model.conftest import CPU, LiveTensors, pretraining_batch
 from tests.tiny import tiny_config
 from torch.utils.flop_counter import FlopCounterMode
 
 from albert.experiments.sizes import random_batch
-from albert.model import attention, cost, heads, packing
+from albert.model import cost, packing
 from albert.model.albert import AlbertForPreTraining, AlbertModel
-from albert.model.config import PRESETS, AlbertConfig, computed_scores, dense_is_faster, seen_pairs
+from albert.model.config import PRESETS, AlbertConfig, seen_pairs
 from albert.model.cost import (
     TrainingMemory,
-    count_activation_memory,
     count_flops,
     count_parameters,
     count_training_memory,
-    count_training_state,
     largest_batch,
     pretraining_flops,
 )
@@ -172,108 +170,6 @@ def test_window_attention_counts_flops_within_the_window(config):
     assert replace(flops, attention_scores=0) == replace(dense_flops, attention_scores=0)
 
 
-# ---- activations -----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {},
-        DROPOUT,
-        WITHOUT_MAP,
-        WITHOUT_MAP | DROPOUT,
-        {"hidden_act": "relu"},
-        {"hidden_act": "tanh", "num_attention_heads": 2},
-        {"hidden_dropout_prob": 0.1},
-        {"attention_probs_dropout_prob": 0.1, "sharing": "attention"},
-        {"sharing": "none", "num_hidden_layers": 2},
-        {"sharing": "ffn", "intermediate_size": 24},
-        {"num_hidden_groups": 3},
-        {"inner_group_num": 2, "hidden_size": 32},
-    ],
-    ids=changes_id,
-)
-def test_saved_bytes_equal_the_formula(config, changes, precision):
-    config = replace(config, **changes)
-    model = AlbertForPreTraining(config).train()
-    for sequences, length, masked in ((2, 24, 4), (4, 33, 1)):  # 8 and 4 masked: no padding rows (`padded_rows`)
-        with saved_by_autograd(model) as saved, autocast(CPU, precision):
-            losses = pretraining_objective(model, pretraining_batch([length] * sequences, masked)).losses
-        assert all(loss.requires_grad for loss in losses.values())
-        memory = count_activation_memory(config, length, precision=precision, masked_tokens=masked)
-        divisor = 4  # bytes per batch, of the mean in the cross-entropy of sentence order
-        assert sum(saved.values()) == sequences * memory.training + memory.weight_copies + divisor
-
-
-@pytest.mark.parametrize("window", [10, 40, 64, 200])
-def test_saved_bytes_of_window_attention_equal_the_formula(config, packed_of, window):
-    length, saved, memory = 500, {}, {}
-    for size in (None, window):
-        windowed = replace(config, max_position_embeddings=length, attention_window=size)
-        model = AlbertModel(windowed)
-        with saved_by_autograd(model) as storages:
-            output = model(packed_of((length,)))
-        assert output.requires_grad
-        saved[size], memory[size] = sum(storages.values()), count_activation_memory(windowed, length)
-    assert saved[window] - saved[None] == memory[window].training - memory[None].training
-    probabilities = config.num_hidden_layers * 4 * config.num_attention_heads * computed_scores(length, window)
-    assert memory[window].attention_probabilities == probabilities
-    if dense_is_faster(length, window):
-        assert memory[window] == memory[None]
-
-
-def live_in_inference(config: AlbertConfig, length: int, precision: str) -> int:
-    """Without copies of weights."""
-    ids, model = [np.arange(length) % 60], AlbertModel(config).eval()
-    packed = pack(ids, [np.zeros_like(row) for row in ids])
-    casts = torch.autocast("cpu", dtype=torch.bfloat16, enabled=precision == "bf16", cache_enabled=False)
-    with torch.no_grad(), casts:  # inference mode would hide tensors inside of a product
-        with LiveTensors() as copies:
-            layers = model.encoder._layers()
-        with LiveTensors() as live:
-            model(packed)
-    assert layers
-    return live.peak - copies.peak
-
-
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
-@pytest.mark.parametrize(
-    "changes", [{}, WITHOUT_MAP, {"num_attention_heads": 2}, {"sharing": "none"}, {"intermediate_size": 800}]
-)
-@pytest.mark.parametrize("heads_at_once", [100, 2, 1])
-def test_peak_of_inference_equals_the_formula(config, changes, precision, heads_at_once, monkeypatch):
-    monkeypatch.setattr(attention, "SCORES_AT_ONCE", heads_at_once * 40**2)
-    config = replace(config, **changes)
-    assert (
-        live_in_inference(config, 40, precision) == count_activation_memory(config, 40, precision=precision).inference
-    )
-
-
-def test_a_gpu_saves_no_probabilities_and_boolean_dropout_masks():
-    on_gpu, on_cpu = (count_activation_memory(BASE, device=device) for device in ("cuda", "cpu"))
-    assert on_gpu.attention_probabilities == 0
-    assert on_cpu.attention_probabilities == 12 * 12 * 512 * 512 * 4
-    with_dropout = count_activation_memory(PRESETS["albert-base-v1"], device="cuda")
-    assert with_dropout.feed_forward - on_gpu.feed_forward == 12 * 512 * 768
-
-
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU, whose kernels decide what they save")
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_on_a_gpu_the_formula_is_within_five_per_cent_of_the_allocated_memory(precision):
-    device = torch.device("cuda")
-    config = replace(BASE, num_hidden_layers=4, vocab_size=5000)
-    model = AlbertForPreTraining(config).train().to(device)
-    batch = pretraining_batch([256] * 8, 38).to(device)
-    before = torch.cuda.memory_allocated()
-    with autocast(device, precision):
-        losses = pretraining_objective(model, batch).losses
-        allocated = torch.cuda.memory_allocated() - before
-    memory = count_activation_memory(config, 256, device="cuda", precision=precision, masked_tokens=38)
-    assert sum(losses.values()).requires_grad
-    assert allocated == pytest.approx(8 * memory.training + memory.weight_copies, rel=0.05)
-
-
 # ---- training steps --------------------------------------------------------------------------------------------------
 
 
@@ -284,7 +180,10 @@ def test_training_state_has_four_floats_per_parameter(config):
     optimizer.step()
     tensors = [tensor for parameter in model.parameters() for tensor in (parameter, parameter.grad)]
     tensors += [value for state in optimizer.state.values() for value in state.values() if torch.is_tensor(value)]
-    assert count_training_state(config) == sum(tensor.nbytes for tensor in tensors if tensor.dim())
+    memory = count_training_memory(config, batch_size=1, sequence_length=12)
+    assert memory.weights + memory.gradients + memory.moments == sum(
+        tensor.nbytes for tensor in tensors if tensor.dim()
+    )
 
 
 def live_in_training(config: AlbertConfig, precision: str, checkpointing: bool) -> int:
@@ -306,18 +205,13 @@ def live_in_training(config: AlbertConfig, precision: str, checkpointing: bool) 
 @pytest.mark.parametrize("checkpointing", [False, True])
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 @pytest.mark.parametrize("changes", [{}, {"sharing": "none"}, DROPOUT, {"vocab_size": 200}], ids=changes_id)
-@pytest.mark.parametrize("logits_at_once", [1 << 22, 40_000])
-def test_peak_of_a_training_step_is_close_to_the_formula(
-    changes, precision, checkpointing, logits_at_once, monkeypatch
-):
-    for module in (heads, cost):
-        monkeypatch.setattr(module, "LOGITS_AT_ONCE", logits_at_once)
+def test_peak_of_a_training_step_is_within_a_tenth_of_the_formula(changes, precision, checkpointing):
     sizes = {"hidden_size": 128, "num_hidden_layers": 4, "num_attention_heads": 4, "intermediate_size": 512}
     config = replace(tiny_config(2000, embedding_size=32, max_position_embeddings=128, **sizes), **changes)
     planned = count_training_memory(
         config, batch_size=4, sequence_length=100, precision=precision, activation_checkpointing=checkpointing
     )
-    assert planned.peak == pytest.approx(live_in_training(config, precision, checkpointing), rel=0.05)
+    assert planned.peak == pytest.approx(live_in_training(config, precision, checkpointing), rel=0.1)
 
 
 @pytest.mark.parametrize("limit", [10**9, 8 * 10**9, 80 * 10**9])

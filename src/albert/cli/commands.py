@@ -272,7 +272,7 @@ class Info:
     what: Positional[str | None] = None
     """A preset (albert-base, ...), a directory, or a Hub id (albert/albert-base-v2); without it machine and presets."""
     compare: str | None = None
-    """Another preset or model for a comparison; published claims about the two are checked."""
+    """Another preset or model for a comparison."""
     max_length: int | None = None
     """Tokens of a sequence, for work and memory; the longest possible by default."""
     measure: bool = False

@@ -91,8 +91,6 @@ def show_size(console: Console, report: sizes.SizeReport) -> None:
     if report.published:
         rows = [(f"  {size.stated}", size.where, size.exact, size.reason) for size in report.published]
         show(console, table("Published", ("  stated", "where", "exact", "counted"), rows, words=(1, 3)))
-    console.print(_memory(report))
-    _note(console, "CPU: what autograd keeps, tested to the byte. GPU: derived, not measured.")
 
 
 def _parameters(report: sizes.SizeReport) -> Table:
@@ -119,22 +117,6 @@ def _work(report: sizes.SizeReport) -> Table:
         ("  head, a masked token", millions(flops.masked_language_model_head)),
     ]
     return table("Work", ("", "MFLOPs"), rows)
-
-
-def _memory(report: sizes.SizeReport) -> Table:
-    memory = [*report.memory.values()]
-    megabytes = in_millions(each.training for each in memory)
-    rows = [
-        bold(f"a sequence of {report.sequence_length:,} tokens"),
-        *amounts("activations", memory, megabytes),
-        bold("  training keeps", *(megabytes(each.training) for each in memory)),
-        bold("  inference peaks at", *(megabytes(each.inference) for each in memory)),
-        bold("independent of the batch"),
-        ("  weights, gradients, moments", *(megabytes(report.training_state) for _ in memory)),
-        ("  copies of weights, in training", *(megabytes(each.weight_copies) for each in memory)),
-    ]
-    columns = (f"{_DEVICES[device]} {precision}" for device, precision in report.memory)
-    return table("Memory, MB", ("", *columns), rows)
 
 
 def show_presets(console: Console) -> None:
@@ -175,21 +157,14 @@ def amounts(section: str, sources: Sequence[Any], form: Callable[[int], str]) ->
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Two architectures side by side, and published claims about them.
+# Two architectures side by side.
 
 
 def show_comparison(console: Console, comparison: dict[str, Any]) -> None:
-    """Print two architectures side by side, then the claims about them; see `sizes.compare`."""
+    """Print two architectures side by side; see `sizes.compare`."""
     sides = comparison["one"], comparison["other"]
     first, second = (side["name"] for side in sides)
-    lengths = {side["sequence_length"] for side in sides}
-    tokens = f" of {lengths.pop():,} tokens" if len(lengths) == 1 else ""
-    titles = {
-        "parameters": "parameters",
-        "FLOPs a token": "MFLOPs a token",
-        "bytes a sequence": f"MB a sequence{tokens}",
-        "bytes in all": "MB independent of the batch",
-    }
+    titles = {"parameters": "parameters", "FLOPs a token": "MFLOPs a token"}
     rows: list[Sequence[object]] = []
     for group, members in itertools.groupby(comparison["figures"], key=lambda figure: figure["group"]):
         figures = list(members)
@@ -201,15 +176,6 @@ def show_comparison(console: Console, comparison: dict[str, Any]) -> None:
             shown = f"1 : {1 / ratio:.2f}" if one <= other else f"{ratio:.2f} : 1"
             rows.append((f"  {figure['what']}", form(one), form(other), shown, f"{ratio - 1:+.1%}"))
     console.print(table(f"{first} beside {second}", ("", first, second, "ratio", "change"), rows))
-    lines: list[Sequence[object]] = []
-    for claim in comparison["claims"]:
-        verdict = styled("green", "holds") if claim["holds"] else styled("red", "does not hold")
-        lines.append((*verdict, Text.assemble(f"{claim['of_what']}: ", (claim["figure"], "bold"))))
-        lines.append(("", Text(f"“{claim['quote']}” ({claim['source']})", "dim")))
-        lines += [("", claim["because"]), ()] if claim["because"] else [()]
-    if lines:
-        console.print()
-        console.print(facts("Claims about the two", lines))
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Reports on architectures: sizes beside published ones, comparison of two, memory of a step, measured throughput.
+"""Reports on architectures: sizes beside published ones, two of them side by side, memory of a step, throughput.
 
 Except for throughput, figures are computed by formulas, without building a model."""
 
@@ -9,7 +9,6 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from importlib.resources import files
-from itertools import product
 from typing import Any, Literal, TypeVar
 
 import numpy as np
@@ -18,14 +17,11 @@ import torch
 from albert.model.albert import AlbertForPreTraining
 from albert.model.config import PRESETS, AlbertConfig, sharing_plan
 from albert.model.cost import (
-    ActivationMemory,
     FlopsPerToken,
     ParameterCount,
-    count_activation_memory,
     count_flops,
     count_parameters,
     count_training_memory,
-    count_training_state,
     largest_batch,
     pretraining_flops,
 )
@@ -123,65 +119,18 @@ def shape_of(config: AlbertConfig) -> tuple[Any, ...]:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Published claims about the sizes of ALBERT and BERT, beside our counts.
-#
-# Sources: Lan et al. 2019 ("§"), its authors' announcement (Google AI blog, December 2019), a talk about the paper.
-
-CLAIMS: tuple[dict[str, Any], ...] = tuple(_PUBLISHED["claim"])
-"""As `published_sizes.toml` declares them."""
-
-
-def claims_about(one: AlbertConfig, other: AlbertConfig) -> list[dict[str, Any]]:
-    """The claims about two models of these shapes, in either order, each with its exact figure as number and text."""
-    shapes, checked = {shape_of(one), shape_of(other)}, []
-    for declared in CLAIMS:
-        claim = {name: value for name, value in declared.items() if name not in ("pairs", "holds")}
-        least, below = declared["holds"]
-        for before, after in declared["pairs"]:
-            if {shape_of(PRESETS[before]), shape_of(PRESETS[after])} == shapes:
-                counts = [_COUNTED[claim["of_what"]](PRESETS[name]) for name in (before, after)]
-                exact, unit = _COMPARED[claim["unit"]](*counts), claim["unit"]
-                figure = f"{exact:.{1 if unit.startswith('%') else 2}f} {unit}"
-                checked.append({"because": None, **claim, "before": before, "after": after, "exact": exact})
-                checked[-1] |= {"holds": least <= exact < below, "figure": figure}
-    return checked
-
-
-_COUNTED: dict[str, Callable[[AlbertConfig], int]] = {
-    "parameters of the embeddings and their map to H": lambda config: (
-        count_parameters(config).embeddings + count_parameters(config).projection
-    ),
-    "parameters of the attention and feed-forward blocks": lambda config: (
-        count_parameters(config).attention + count_parameters(config).feed_forward
-    ),
-    "parameters of the model with its pooler": lambda config: count_parameters(config).model,
-    "FLOPs a token, forward, at 512 tokens": lambda config: count_flops(config).forward,
-    "hidden size": lambda config: config.hidden_size,
-}
-_COMPARED: dict[str, Callable[[float, float], float]] = {
-    "% fewer": lambda before, after: 100 * (1 - after / before),
-    "% of it": lambda before, after: 100 - 100 * (1 - after / before),
-    "times fewer": lambda before, after: before / after,
-    "times as many": lambda before, after: after / before,
-    "times as wide": lambda before, after: after / before,
-}
-
-
-DEVICES: tuple[Literal["cpu", "cuda"], ...] = ("cpu", "cuda")
-PRECISIONS: tuple[Precision, ...] = ("fp32", "bf16")
+# The report of an architecture, and two of them side by side.
 
 
 @dataclass(frozen=True, kw_only=True)
 class SizeReport:
-    """Parameters, work and memory of an architecture.
+    """Parameters and work of an architecture.
 
     Args:
-        sequence_length: tokens, for work and memory.
+        sequence_length: tokens, for work.
         preset: of the same shape; None if there is none.
         differs: differences from it: field -> its value, the preset's.
         transformers_parameters: of `AlbertModel` of transformers, which always maps E to H.
-        memory: by device and precision, ("cpu", "fp32").
-        training_state: bytes of weights, gradients and two moments.
     """
 
     name: str
@@ -194,8 +143,6 @@ class SizeReport:
     parameters: ParameterCount
     transformers_parameters: int
     flops: FlopsPerToken
-    memory: dict[tuple[str, str], ActivationMemory]
-    training_state: int
 
     def to_json(self) -> dict[str, Any]:
         flops = self.flops
@@ -209,18 +156,12 @@ class SizeReport:
             "published": [size.to_json() for size in self.published],
             "sequence_length": self.sequence_length,
             "flops_per_token": asdict(flops) | {"forward": flops.forward, "training": flops.training},
-            "bytes_per_sequence": {
-                f"{device}_{precision}": {**asdict(bytes_), "training": bytes_.training}
-                for (device, precision), bytes_ in self.memory.items()
-            },
-            "bytes_of_training_state": self.training_state,
         }
 
 
 def size_report(name: str, config: AlbertConfig, sequence_length: int | None = None) -> SizeReport:
     """The report of an architecture, by default for its longest sequence."""
     length, preset = sequence_length or config.max_position_embeddings, preset_of_shape(config)
-    count = partial(count_activation_memory, config, length)
     # transformers' ALBERT always has a map from E to H.
     in_transformers = replace(config, embedding_projection=True) if config.family == "albert" else config
     return SizeReport(
@@ -234,25 +175,21 @@ def size_report(name: str, config: AlbertConfig, sequence_length: int | None = N
         parameters=count_parameters(config),
         transformers_parameters=count_parameters(in_transformers).model,
         flops=count_flops(config, length),
-        memory={kind: count(device=kind[0], precision=kind[1]) for kind in product(DEVICES, PRECISIONS)},
-        training_state=count_training_state(config),
     )
 
 
 def compare(one: SizeReport, other: SizeReport) -> dict[str, Any]:
-    """Two architectures side by side: both reports, `figures` with their ratio, and `claims` about the two."""
+    """Two architectures side by side: both reports, and `figures` with their ratio."""
     pairs = zip(_figures(one), _figures(other), strict=True)
     figures = [
         {"group": group, "what": what, "one": first, "other": second, "ratio": first / second}
         for (group, what, first), (*_, second) in pairs
     ]
-    claims = claims_about(one.configuration, other.configuration)
-    return {"one": one.to_json(), "other": other.to_json(), "figures": figures, "claims": claims}
+    return {"one": one.to_json(), "other": other.to_json(), "figures": figures}
 
 
 def _figures(report: SizeReport) -> list[tuple[str, str, int]]:
     count, flops = report.parameters, report.flops
-    on_cpu, on_gpu = (report.memory[key] for key in (("cpu", "fp32"), ("cuda", "bf16")))
     return [
         ("parameters", "embeddings and their map", count.embeddings + count.projection),
         ("parameters", "attention and feed-forward", count.attention + count.feed_forward),
@@ -261,11 +198,6 @@ def _figures(report: SizeReport) -> list[tuple[str, str, int]]:
         ("parameters", "with both pre-training heads", count.pretraining),
         ("FLOPs a token", "forward", flops.forward),
         ("FLOPs a token", "forward and backward", flops.training),
-        ("bytes a sequence", "training, CPU fp32", on_cpu.training),
-        ("bytes a sequence", "training, GPU bf16", on_gpu.training),
-        ("bytes a sequence", "inference, CPU fp32", on_cpu.inference),
-        ("bytes a sequence", "inference, GPU bf16", on_gpu.inference),
-        ("bytes in all", "weights, gradients, moments", report.training_state),
     ]
 
 

@@ -1,21 +1,31 @@
 """The functions `albert.prepare`, `pretrain`, `finetune`, `evaluate`, `push` and `albert.tokenizer`, and the text and
 HTML of their results. Their options are in `options`. Torch is imported when a function is called."""
 
+import contextlib
 import html
+import importlib.util
 import io
 import math
 import os
+import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from albert.api.keywords import Call, Option, by_option, option_name, options_of, read_options, with_options
+from albert.api.keywords import Call, Option, Values, by_option, option_name, options_of, read_options, with_options
 from albert.api.options import Evaluate, Finetune, Prepare, Pretrain, Push, TrainTokenizer
-from albert.pretraining.recipe import PretrainingRecipe, find_recipe, recorded_start, saved_recipe, scaled_recipe
-from albert.runtime.environment import load_by_name
-from albert.runtime.errors import Unavailable, UsageError, without_inner_frames
+from albert.pretraining.recipe import (
+    PretrainingRecipe,
+    find_recipe,
+    recorded_start,
+    saved_recipe,
+    scaled_recipe,
+    with_steps,
+)
+from albert.runtime.environment import load_by_name, world
+from albert.runtime.errors import MissingInput, Unavailable, UsageError, without_inner_frames
 from albert.runtime.json_files import read_journal
 from albert.training.run_folder import RunFolder
 
@@ -156,6 +166,8 @@ def run_pretrain(options: Pretrain) -> PretrainResult:
         change_dropout=options.change_dropout,
         wandb=options.wandb,
     )
+    if world().is_first:
+        draw_curves(result.run)
     return PretrainResult(output=result.run, model=result.model, evaluation=result.evaluation, found=result)
 
 
@@ -196,6 +208,37 @@ def scale_recipe(recipe: PretrainingRecipe, batch_size: int) -> tuple[Pretrainin
         f"{steps:,} steps see {steps * changed.batch_size:,} sequences, {share:.3g} times as many as before; "
         f"as many need --steps {round(steps / share)}",
     )
+
+
+_STEPS = ("recipe", "schedule", "total_steps")
+_WARMUP_STEPS = ("recipe", "schedule", "warmup_steps")
+
+
+def fit_warmup(recipe: PretrainingRecipe, values: Values, output: Path | None) -> PretrainingRecipe:
+    """The recipe with the number of steps that is given, and a warm-up in proportion if none is given."""
+    if _STEPS not in values or _WARMUP_STEPS in values:
+        return recipe
+    changed = with_steps(recipe, values[_STEPS], None if output is None else RunFolder(output))
+    before, now = recipe.schedule, changed.schedule
+    if now.warmup_steps != before.warmup_steps and world().is_first:
+        what = f"the warm-up takes {now.warmup_steps:,} of {now.total_steps:,} steps"
+        usual = f"the recipe has {before.warmup_steps:,} of {before.total_steps:,}"
+        print(f"albert: note: {what}, {usual}; --warmup-steps sets it", file=sys.stderr)
+    return changed
+
+
+CURVES_NAME = "curves.png"
+
+
+def draw_curves(run: Path) -> None:
+    """Draw the curves of a finished run into its folder, if they changed and matplotlib is installed."""
+    picture, journal = run / CURVES_NAME, RunFolder(run).journal_path
+    is_current = picture.exists() and picture.stat().st_mtime >= journal.stat().st_mtime
+    if is_current or importlib.util.find_spec("matplotlib") is None:
+        return
+    curves = load_by_name("albert.experiments.curves")
+    with contextlib.suppress(MissingInput):  # all updates were skipped
+        curves.draw_runs(curves.read_runs([run]), picture)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -276,6 +319,7 @@ def pretrain(call: Call) -> "PretrainResult":
         recipe = recipe_of(str(recipe), call.get("output"), call.get("init"), call.get("revision"))
     if call.get("scale_batch") is not None:
         recipe, _ = scale_recipe(recipe, call.get("scale_batch"))
+    recipe = fit_warmup(recipe, call.values, call.get("output"))
     return run_pretrain(call.options(recipe=recipe))
 
 

@@ -96,7 +96,7 @@ class PrepareResult(Shown):
         return preparation_rows(self.report)
 
     def remarks(self) -> list[str]:
-        return self.report.remarks() if self.report is not None else []
+        return self.report.remarks()
 
 
 def preparation_rows(report: PreparationReport) -> list[tuple[str, ...]]:

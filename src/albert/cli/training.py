@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from rich.console import Console
 
-from albert.api.functions import CONTINUE, init_of, recipe_of, run_pretrain, scale_recipe
+from albert.api.functions import CONTINUE, CURVES_NAME, fit_warmup, init_of, recipe_of, run_pretrain, scale_recipe
 from albert.api.keywords import GROUP, Argument, Positional, options_of, read_options
 from albert.api.options import Evaluate, Finetune, Pretrain, Push
 from albert.cli.main import load_command
@@ -40,7 +40,8 @@ def pretrain(arguments: list[str]) -> None:
         parse(PretrainCommand, arguments[:1] or ["--help"], "albert pretrain RECIPE")
     name, words = (None, arguments) if arguments[0].startswith("-") else (arguments[0], arguments[1:])
     program = "albert pretrain" if name is None else f"albert pretrain {name}"
-    given = {path[-1]: value for path, value in typed_values(options_of(PretrainCommand), words, program).items()}
+    typed = typed_values(options_of(PretrainCommand), words, program)
+    given = {path[-1]: value for path, value in typed.items()}
     if name is None and "recipe_file" not in given:
         raise UsageError("albert pretrain", "the first word is a recipe", f"one of {', '.join(RECIPES)}, or a file")
     if name in RECIPE_NAMES:
@@ -57,6 +58,7 @@ def pretrain(arguments: list[str]) -> None:
     if "scale_batch" in given:
         recipe, lines = scale_recipe(recipe, given["scale_batch"])
         console.print("\n".join(lines), highlight=False, soft_wrap=True)  # not wrapped, so that it can be copied
+    recipe = fit_warmup(recipe, typed, given.get("output"))
     defaults: dict[tuple[str, ...], Any] = {("recipe",): recipe}
     defaults |= {("data",): (), ("output",): Path()} if prints else {}
     options = parse(PretrainCommand, words, program, defaults)
@@ -98,8 +100,10 @@ def _show_result(console: Console, result: Any) -> None:
             score, constant = result.evaluation[f"{task}_accuracy"], result.evaluation[f"{task}_baseline"]
             values[f"{what}, held out"] = f"{score:.1%} right (a constant answer: {constant:.1%})"
     values["model"] = result.model
+    if (result.run / CURVES_NAME).exists():
+        values["curves"] = result.run / CURVES_NAME
     if (result.run / "tensorboard").is_dir():
-        values["curves"] = f"tensorboard --logdir {result.run / 'tensorboard'}"
+        values["live curves"] = f"tensorboard --logdir {result.run / 'tensorboard'}"
     console.print(facts("pre-trained", values))
     words = shlex.join([str(result.model), "--fill-mask", result.question or "[MASK]"])
     console.print(next_line(f"predict {words}"), soft_wrap=True)

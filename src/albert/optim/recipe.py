@@ -6,6 +6,9 @@ from typing import Literal
 from albert.runtime.environment import OptimizerKind
 from albert.runtime.errors import InvalidConfiguration, require_range
 
+MAX_LEARNING_RATE = 1.0
+"""No optimizer here learns at a higher rate: published ones are below 0.02 for Adam and LAMB, and 0.1 for Muon."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class OptimizerRecipe:
@@ -34,6 +37,10 @@ class OptimizerRecipe:
 
     def __post_init__(self) -> None:
         require_range(self, "a finite number above 0", "learning_rate", "eps")
+        if self.learning_rate > MAX_LEARNING_RATE:
+            why = f"is {self.learning_rate:g}, no model learns at a rate above {MAX_LEARNING_RATE:g}"
+            remedy = "usual are 0.002 for LAMB, 0.002 to 0.02 for Muon, 1e-5 to 1e-3 for AdamW"
+            raise InvalidConfiguration("learning_rate", why, remedy)
         require_range(self, "at least 0", "weight_decay")
         require_range(self, "a share from 0 to below 1", "beta1", "beta2")
         if self.clamp is not None and not 0 <= self.clamp[0] <= self.clamp[1]:
@@ -43,6 +50,10 @@ class OptimizerRecipe:
 
 # --------------------------------------------------------------------------------------------------------------------
 # The learning rate as a function of the step (paper §4.1; appendix A.4).
+
+
+WARMUP_OF_BUDGET = 0.1
+"""Where the rate decays with a budget of tokens or minutes, the warm-up ends with this share of it at the latest."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +67,7 @@ class ScheduleRecipe:
     total_steps: int = 125_000
     """Optimizer steps of the run."""
     warmup_steps: int = 3_125
-    """Steps in which the learning rate rises to its peak."""
+    """Steps in which the learning rate rises to its peak; with anneal "budget" at most a tenth of the budget."""
     anneal: Literal["steps", "budget"] = "steps"
     """What the learning rate decays with: the share of total_steps, or the largest of the shares of total_steps,
     max_tokens and max_minutes, so that a run that ends by its budget ends at a rate of zero."""
@@ -79,14 +90,18 @@ class ScheduleRecipe:
             budget_used: share of the token or time budget that is used; 0 without a budget.
         """
         if self.anneal == "budget" and budget_used > step / self.total_steps:
-            warmup = min(1.0, (step + 1) / max(1, self.warmup_steps))
-            return peak * min(warmup, max(0.0, 1 - budget_used) / self.decay_share)
+            warmup = max((step + 1) / max(1, self.warmup_steps), budget_used / WARMUP_OF_BUDGET)
+            return peak * min(1.0, warmup, max(0.0, 1 - budget_used) / self.decay_share)
         start = max(self.warmup_steps, round(self.total_steps * (1 - self.decay_share)))
         if self.warmup_steps <= step < start:
             return peak
         return warmup_then_linear(
             step, peak, self.warmup_steps if step < self.warmup_steps else start, self.total_steps
         )
+
+    def budget_ends_warmup(self, step: int, budget_used: float) -> bool:
+        """Whether the warm-up is over before its steps, because a tenth of the budget is used."""
+        return self.anneal == "budget" and step + 1 < self.warmup_steps and budget_used >= WARMUP_OF_BUDGET
 
 
 def warmup_then_linear(step: int, peak: float, warmup_steps: int, total_steps: int) -> float:

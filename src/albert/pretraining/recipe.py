@@ -205,6 +205,21 @@ def scaled_recipe(recipe: PretrainingRecipe, batch_size: int) -> PretrainingReci
     return replace(recipe, optimizer=optimizer, batch_size=batch_size, micro_batch_size=micro_batch_size)
 
 
+def with_steps(recipe: PretrainingRecipe, steps: int, run: RunFolder | None = None) -> PretrainingRecipe:
+    """A recipe with another number of steps; if there are fewer, the warm-up is shortened in proportion.
+
+    Args:
+        run: if it holds a run of as many steps, this run's warm-up stays.
+    """
+    warmup = recipe.schedule.warmup_steps
+    if steps < recipe.schedule.total_steps:
+        warmup = max(min(1, warmup), round(warmup * steps / recipe.schedule.total_steps))
+    if run is not None and run.recipe_path.exists():
+        saved = saved_recipe(run).schedule
+        warmup = saved.warmup_steps if saved.total_steps == steps else warmup
+    return replace(recipe, schedule=replace(recipe.schedule, total_steps=steps, warmup_steps=warmup))
+
+
 PAPER_BASE = PretrainingRecipe()
 """Paper §4.1; see `recipes.toml`."""
 

@@ -50,7 +50,7 @@ from albert.runtime.environment import Ranks, load_by_name, world
 from albert.runtime.errors import InvalidConfiguration
 from albert.runtime.json_files import common_fields, flatten, read_journal, save_json, to_json
 from albert.runtime.manifest import MANIFEST_NAME, file_hash, read_manifest
-from albert.text.shards import TokenCorpus
+from albert.text.shards import FEW_TOKENS, TokenCorpus, few_tokens
 from albert.training.logging import Curves, Logger, Meter, TrainingPlan, TrainingResult
 from albert.training.loop import Training
 from albert.training.run_folder import RunFolder
@@ -226,6 +226,9 @@ def pretrain(
                 if len({(corpus.description.held_out_share, corpus.description.seed) for corpus in corpora}) > 1:
                     what = "the corpora hold out documents by different shares or seeds"
                     print(f"albert: note: {what}: a text in both may be trained on and evaluated", file=sys.stderr)
+                tokens = sum(corpus.n_tokens for corpus in corpora)
+                if tokens < FEW_TOKENS:
+                    print(f"albert: note: {few_tokens(tokens)}", file=sys.stderr)
                 if recipe.sequences.keep_pairs:
                     cut = tokens_cut(corpora, recipe.sequences, recipe.seed)
                     print(f"albert: note: sequences.keep_pairs: {cut.name}: {cut.seen:.1%}", file=sys.stderr)
@@ -285,10 +288,19 @@ class _Run:
             source = PretrainingBatches(self.samples, *sizes, recipe.hard_examples, workers)
         peak, schedule, total = recipe.optimizer.learning_rate, recipe.schedule, recipe.schedule.total_steps
         intervals = {"total_steps": total, "evaluate_every": recipe.evaluate_every or max(1, total // 10)}
+        cut_warmups: list[int] = []
+
+        def learning_rate(step: int, used: float) -> float:
+            if schedule.budget_ends_warmup(step, used) and not cut_warmups:
+                cut_warmups.append(step)
+                steps = f"{step:,} of {schedule.warmup_steps:,} steps"
+                self._print_note(f"the warm-up ends after {steps}, because a tenth of the budget is used")
+            return schedule.learning_rate(step, peak, used)
+
         result = Training(
             model,
             optimizer,
-            lambda step, used: schedule.learning_rate(step, peak, used),
+            learning_rate,
             source,
             objective,
             TrainingPlan(**{**common_fields(TrainingPlan, recipe), **intervals}),
@@ -305,6 +317,9 @@ class _Run:
             called=loss,
             compute_workers=workers,
         ).complete()
+        if result.ended_by != "steps" and result.steps < schedule.warmup_steps and not cut_warmups:
+            remedy = "--anneal budget or a smaller --warmup-steps fits it into the budget"
+            self._print_note(f"the run ended in its warm-up of {schedule.warmup_steps:,} steps; {remedy}")
         apply_dropout(result.steps - 1)  # for a finished run, which takes no update now
         if gather is not None:
             gather()
@@ -320,6 +335,10 @@ class _Run:
                 )
         wait_for_all(ranks)
         return PretrainingResult(folder.path, folder.model_path, result, evaluation, self.start, question)
+
+    def _print_note(self, note: str) -> None:
+        if world().is_first:
+            print(f"albert: note: {note}", file=sys.stderr)
 
     def _trained_model(
         self, ranks: Ranks

@@ -185,7 +185,7 @@ def new_directory(path: Path, replace: bool = False, known: Mapping[str, FileSum
         make_directory(path.parent)
         remove_leftovers(path.parent)
         if os.path.lexists(path) and not replace:
-            raise CannotCreate(path, "exists already", "choose another name, or remove it first")
+            raise CannotCreate(path, "exists already", "choose another name, or add --replace")
         with _temporary_names(path) as (temporary, old, check):
             temporary.mkdir()
             yield temporary

@@ -64,6 +64,7 @@ class Bar:
     def advance(self, amount: int | float = 1) -> None:
         """Add finished units."""
         self._done += amount
+        self.expect(self._total)
         now = time.monotonic()
         if now - self._shown >= self.every and now - self._start >= self.first_after:
             self._shown = now
@@ -73,9 +74,9 @@ class Bar:
         """Show a short text beside the bar, for example the loss."""
         self._note = text
 
-    def expect(self, total: int | float) -> None:
-        """Correct the total number of units."""
-        self._total = total
+    def expect(self, total: int | float | None) -> None:
+        """Correct the total number of units, which is never less than those that are finished."""
+        self._total = None if total is None else max(total, self._done)
 
     def end(self) -> None:
         """Show the last line."""

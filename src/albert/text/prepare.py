@@ -42,6 +42,7 @@ from albert.text.sentences import check_language
 from albert.text.shards import (
     DESCRIPTION_NAME,
     DOCUMENTS_NAME,
+    FEW_TOKENS,
     FORMAT,
     SENTENCES_NAME,
     SPLITS,
@@ -49,6 +50,7 @@ from albert.text.shards import (
     CorpusDescription,
     ShardDescription,
     SplitCounts,
+    few_tokens,
     token_type,
 )
 from albert.text.tokenizer import Tokenizer
@@ -75,6 +77,10 @@ class PreparationReport(CorpusReport):
     workers: int = 1
     shards_found: int = 0
     held_out_fallback: Fallback = ""
+
+    def remarks(self) -> list[str]:
+        tokens = self.splits["train"].tokens
+        return [*super().remarks(), *([few_tokens(tokens)] if tokens < FEW_TOKENS else [])]
 
 
 def prepare(
@@ -109,7 +115,7 @@ def prepare(
     if output.parent.is_dir():
         remove_leftovers(output.parent)
     if os.path.lexists(output) and not replace:
-        raise CannotCreate(output, "exists already", "choose another name, or remove it first")
+        raise CannotCreate(output, "exists already", "choose another name, or add --replace")
     files, ignored, repeated = find_corpus_files(corpus_paths)
     units = runs(files, lambda file: file.size, settings.unit_bytes)
     libraries = _libraries(settings)

@@ -56,6 +56,14 @@ def save_arrays(directory: Path, arrays: Mapping[str, np.ndarray]) -> dict[str, 
     return sums
 
 
+FEW_TOKENS = 100_000
+
+
+def few_tokens(tokens: int) -> str:
+    """A line about a corpus of fewer than `FEW_TOKENS` training tokens."""
+    return f"{tokens:,} training tokens are few, a model learns a language from many millions"
+
+
 # ---- The description of a prepared corpus --------------------------------------------------------------------------
 
 DESCRIPTION_NAME = "corpus.json"

@@ -39,6 +39,8 @@ def test_a_decay_share_keeps_the_peak_until_the_last_part_of_the_run():
 
 def test_the_rate_follows_a_budget_that_ends_the_run_first():
     schedule = ScheduleRecipe(total_steps=1000, warmup_steps=10, anneal="budget")
-    assert schedule.learning_rate(4, 1.0, 0.1) == pytest.approx(0.5)  # warming up
+    assert schedule.learning_rate(4, 1.0, 0.05) == pytest.approx(0.5)  # warming up
+    assert schedule.learning_rate(4, 1.0, 0.08) == pytest.approx(0.8)  # a tenth of the budget ends the warm-up
+    assert schedule.learning_rate(4, 1.0, 0.1) == pytest.approx(0.9)
     assert schedule.learning_rate(20, 1.0, 0.25) == pytest.approx(0.75)
     assert schedule.learning_rate(30, 1.0, 1.0) == 0.0

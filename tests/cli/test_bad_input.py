@@ -298,6 +298,7 @@ CASES: dict[str, list[tuple]] = {
         ("", 65, r"train\.csv:2: is not UTF-8: byte 0; ", {"train.csv": b"review,stars\n\xff,positive\n"}),
         ("--regression", 65, r".+train\.csv:2: 'positive'.+is not a number", TABLE),
         ("--learning-rate -1", 78, "learning_rate: is -1.0, a number above 0", TABLE),
+        ("--learning-rate 5", 78, "learning_rate: is 5, no model learns at a rate above 1", TABLE),
         ("--batch-size 0", 78, "batch_size: is 0, a number above 0", TABLE),
         ("--steps 0", 78, "steps: is 0, a number above 0", TABLE),
         ("--max-length 3", 78, "max_length: must be at least 8", TABLE),

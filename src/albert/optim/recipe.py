@@ -10,6 +10,14 @@ MAX_LEARNING_RATE = 1.0
 """No optimizer here learns at a higher rate: published ones are below 0.02 for Adam and LAMB, and 0.1 for Muon."""
 
 
+def refuse_implausible_rate(learning_rate: float) -> None:
+    """Raise InvalidConfiguration for a rate above MAX_LEARNING_RATE."""
+    if learning_rate > MAX_LEARNING_RATE:
+        why = f"is {learning_rate:g}, no model learns at a rate above {MAX_LEARNING_RATE:g}"
+        remedy = "usual are 0.002 for LAMB, 0.002 to 0.02 for Muon, 1e-5 to 1e-3 for AdamW"
+        raise InvalidConfiguration("learning_rate", why, remedy)
+
+
 @dataclass(frozen=True, kw_only=True)
 class OptimizerRecipe:
     """The optimizer and its constants (paper §4.1: LAMB, peak learning rate 0.00176 at batch size 4096).
@@ -37,10 +45,7 @@ class OptimizerRecipe:
 
     def __post_init__(self) -> None:
         require_range(self, "a finite number above 0", "learning_rate", "eps")
-        if self.learning_rate > MAX_LEARNING_RATE:
-            why = f"is {self.learning_rate:g}, no model learns at a rate above {MAX_LEARNING_RATE:g}"
-            remedy = "usual are 0.002 for LAMB, 0.002 to 0.02 for Muon, 1e-5 to 1e-3 for AdamW"
-            raise InvalidConfiguration("learning_rate", why, remedy)
+        refuse_implausible_rate(self.learning_rate)
         require_range(self, "at least 0", "weight_decay")
         require_range(self, "a share from 0 to below 1", "beta1", "beta2")
         if self.clamp is not None and not 0 <= self.clamp[0] <= self.clamp[1]:

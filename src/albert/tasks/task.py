@@ -10,6 +10,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
+from albert.optim.recipe import refuse_implausible_rate
 from albert.runtime.errors import DamagedData, InvalidConfiguration, did_you_mean, require_range
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -276,6 +277,7 @@ class TaskRecipe:
         """Raise InvalidConfiguration, naming the field, if a value is out of range."""
         above_0 = "learning_rate", "batch_size", "steps", "epochs", "max_length", "question_length", "stride"
         require_range(self, "a number above 0", *above_0)
+        refuse_implausible_rate(self.learning_rate)
         require_range(self, "a share from 0 to below 1", "warmup_share", "encoder_dropout", "head_dropout")
         if self.max_length < 8:
             raise InvalidConfiguration("max_length", f"must be at least 8 tokens, is {self.max_length}")

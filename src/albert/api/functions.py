@@ -236,8 +236,9 @@ def draw_curves(run: Path) -> None:
     if is_current:
         return
     with contextlib.suppress(Unavailable, MissingInput):  # no matplotlib, or no update that was taken
-        curves = load_by_name("albert.experiments.curves", "plots")
-        curves.draw_runs(curves.read_runs([run]), picture)
+        pictures = load_by_name("albert.experiments.pictures", "plots")
+        runs = load_by_name("albert.experiments.curves").read_runs([run])
+        pictures.draw_runs(runs, picture)
 
 
 # --------------------------------------------------------------------------------------------------------------------

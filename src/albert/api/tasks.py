@@ -30,6 +30,7 @@ from albert.finetuning.seeds import SeedsResult, finetune_benchmark, finetune_se
 from albert.finetuning.vectors import VectorTeacher, finetune_vectors, hold_out_texts, read_texts, without_texts
 from albert.inference.engine import InferencePrecision, choose_precision, use_fast_encoders
 from albert.inference.predictor import Predictor
+from albert.model.config import AlbertConfig
 from albert.pretraining.evaluation import evaluate_pretraining
 from albert.pretraining.masking import MaskingRecipe
 from albert.runtime.devices import finetuning_precision, pick_device
@@ -169,11 +170,13 @@ def _finetune_vectors(options: Finetune, on_start: Callable[[Mapping[str, Any]],
     device = pick_device(settings.device, world().local_rank)
     precision = settings.precision or finetuning_precision(device)
     predictor = Predictor.open(options.teacher, device, revision=options.teacher_revision, precision=precision)
+    default = to_json(AlbertConfig())
     about = {
         "weights": weights_fingerprint(predictor.network.state_dict()),
-        "config": to_json(predictor.config),
+        "config": {name: value for name, value in to_json(predictor.config).items() if value != default[name]},
         "tokenizer": predictor.tokenizer.fingerprint,
-        "max_length": predictor.max_length,
+        "max_length": predictor.embedding_length,
+        "vectors": to_json(predictor.sentence_vectors),
         "precision": predictor.precision,
     }
     teacher = VectorTeacher(

@@ -1,6 +1,6 @@
 """Distillation of vectors: a student learns to give texts the vectors that a teacher gives them (`embed`).
 
-The loss of a text is 1 minus the cosine of the student's mean state and the teacher's vector, which is computed once
+The loss of a text is 1 minus the cosine of the student's pooled state and the teacher's vector, which is computed once
 (Reimers and Gurevych 2020, arXiv 2004.09813, §2, with cosines in the place of squared errors).
 
 No map is learned beside the student. If its width H is the teacher's width D, it learns the teacher's vectors as they
@@ -13,7 +13,7 @@ import time
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from albert.checkpoints.model_directory import model_card, write_model
+from albert.checkpoints.sentence_transformers import SENTENCE_KEY
+from albert.finetuning.contrastive import POOLED
 from albert.finetuning.data import TaskBatch, TaskBatches
 from albert.finetuning.evaluation import ComputeOptions, model_outputs
 from albert.finetuning.model import Start, StartedModel, fit_length, start_model
@@ -263,6 +265,9 @@ def vector_scores(
 
 def encode_texts(texts: list[str], started: StartedModel, max_length: int) -> tuple[Sequences, Mapping[str, int]]:
     """Every text as `[CLS] text [SEP]`, cut to `max_length` tokens, and counts of what was cut."""
+    own = started.sentence_vectors
+    if own is not None and own.lower_case:
+        texts = [text.lower() for text in texts]
     features = text_features([Example("", "", (text,)) for text in texts], started.tokenizer, max_length)
     return features.sequences, features.counts
 
@@ -310,6 +315,8 @@ def finetune_vectors(
         if recipe.batch_size < ranks.size:
             why = f"{recipe.batch_size} texts are fewer than {ranks.size} processes"
             raise InvalidConfiguration("batch_size", why, "choose a larger batch")
+        own = started.sentence_vectors
+        pooling = "mean" if own is None else own.pooling
         scored_texts = scored.texts[:_MAX_SCORED]
         sequences, cut = encode_texts(texts.texts, started, recipe.max_length)
         dev_sequences, dev_cut = encode_texts(scored_texts, started, recipe.max_length)
@@ -334,13 +341,16 @@ def finetune_vectors(
         encoder: Any = started.model
         if encoder.pooler is not None:
             encoder.pooler.requires_grad_(False)  # is not used
-        model = PooledEncoder(encoder, "mean").to(device).train()
+        model = PooledEncoder(encoder, pooling).to(device).train()
         directory = run.path / VECTORS_NAME if vectors_directory is None else vectors_directory
         workers = training_workers(device, ranks)
-        extra = {
+        extra: dict[str, Any] = {
             "finetuning": {"task": "vectors", "max_length": recipe.max_length},
             "max_sequence_length": recipe.max_length,
         }
+        if own is not None:  # the texts have no prompts here; those of the teacher are in its vectors
+            learned = replace(own, max_length=recipe.max_length, prompts={}, default_prompt=None)
+            extra[SENTENCE_KEY] = to_json(learned)
         before: dict[str, float] = {}
         teacher_counts: dict[str, int] = {}
         dev_teacher = np.zeros((0, 0), np.float32)
@@ -369,8 +379,8 @@ def finetune_vectors(
                 path = run.path / MAP_NAME
                 if not run.checkpoints():  # a resumed run has its matrix, and does not depend on rounding
                     first = np.arange(min(_ALIGNED, len(texts.texts)))
-                    own = student_vectors(sequences.select(first), "Fitting the teacher's vectors to the model")
-                    fitted = fit_map(targets[first].astype(np.float32), own)
+                    student = student_vectors(sequences.select(first), "Fitting the teacher's vectors to the model")
+                    fitted = fit_map(targets[first].astype(np.float32), student)
                     if ranks.is_first:
                         with new_file(path) as temporary, temporary.open("wb") as file:
                             np.save(file, fitted)
@@ -429,7 +439,7 @@ def finetune_vectors(
                 name=output.name,
                 location="path/to/this/directory",
                 architecture="AlbertModel",
-                description="Vectors of texts: the mean over the last layer's tokens, compared by cosine "
+                description=f"Vectors of texts: {POOLED[pooling]}, compared by cosine "
                 f"(`albert.load(...).embed`), learned from {teacher.name} on {len(texts.texts):,} texts, starting from "
                 f"{started.source}.",
                 recipe=to_json(recipe),

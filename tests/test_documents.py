@@ -42,6 +42,7 @@ OTHERS = (
     "tour",
     "troubleshooting",
     "decisions/README",
+    "decisions/third-edition",
 )
 DOCUMENTS = (*IN_ORDER, "SECURITY.md", "CONTRIBUTING.md", *(f"docs/{name}.md" for name in OTHERS))
 HISTORY = ("docs/log.md",)

@@ -166,7 +166,7 @@ FORMS = {
     "analyze": ("layers",),
     "pretrain": ("base",),
     "export": ("onnx", "sentence-transformers"),
-    "tables": ("list", "plan", "run", "show", "keep"),
+    "tables": ("list", "run", "show", "export"),
 }
 """Commands whose help depends on the word after them."""
 OF_OTHERS = {"--max-restarts"}

@@ -1,13 +1,11 @@
-"""The scripts that make text for sentence order, and measure what its words tell."""
+"""The script that measures what words tell of sentence order."""
 
-import gzip
-import json
 import re
 import sys
 
 import numpy as np
 import pytest
-from dev.scripts import openings, order_words
+from dev.scripts import order_words
 
 from albert.text.shards import TokenCorpus
 
@@ -22,14 +20,6 @@ def printed(monkeypatch, capsys):
         return capsys.readouterr().out
 
     return run
-
-
-def test_openings_are_the_first_sentences_of_articles(printed, tmp_path):
-    source, output = tmp_path / "articles.gz", tmp_path / "openings.jsonl"
-    articles = [" ".join(f"This is sentence {n} of it." for n in range(9)), "Too short. It ends here."]
-    source.write_bytes(gzip.compress("\n".join(json.dumps({"text": text}) for text in articles).encode()))
-    assert "the openings of 1 articles, 1 left out" in printed(openings, source, output, "1:2")
-    assert json.loads(output.read_bytes()) == {"text": "This is sentence 1 of it. This is sentence 2 of it."}
 
 
 @pytest.mark.parametrize("own_words", [True, False])

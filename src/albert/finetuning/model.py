@@ -122,7 +122,7 @@ def choose_pairs(
     """How a run encodes pairs, and whether tokens that occur in the other segment are marked.
 
     As requested, as recorded if the run is resumed, or as the model does; else together, and marked if two segments are
-    read in one sequence by a narrow model (results/README.md, "Match embedding").
+    read in one sequence by a narrow model (results/models.md, "Match embedding").
     """
     recorded = None if record is None else record.get("settings", {})
     is_random = isinstance(start, RandomEncoder)

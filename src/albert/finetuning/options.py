@@ -21,7 +21,7 @@ RecipeLike = TaskRecipe | RecipeChanges | None
 RATE_EXPONENT, MAX_RATE_FACTOR = 2.3, 25.0
 MAX_RATE = 1e-3
 MIN_UPDATES = 750
-"""For own tables; the paper has 800 for its smallest tasks (A.4). Measured: "Small tables" in results/README.md."""
+"""For own tables; the paper has 800 for its smallest tasks (A.4). Measured: "Small tables" in results/finetuning.md."""
 MAX_EPOCHS = 50.0
 """For a user's own table; as many as the paper has for its smallest task, 635 rows."""
 SMALL_TABLE, SMALL_BATCH = 5000, 16
@@ -37,7 +37,7 @@ def rate_for_width(rate: float, hidden_size: int) -> float:
 
     Under Adam the update of a weight matrix should scale with at least the inverse of its width (Yang et al., 2022,
     arXiv 2203.03466), and small BERTs were fine-tuned best at rates up to 3e-4 (Turc et al., 2019, arXiv 1908.08962).
-    Measured at H 128, where 5e-4 is best for a recipe with 2e-5, and at 256, where 2.5e-4 is (results/README.md,
+    Measured at H 128, where 5e-4 is best for a recipe with 2e-5, and at 256, where 2.5e-4 is (results/finetuning.md,
     "Small tables" and "Default learning rate at H 256"), not between. At most 1e-3, unless the recipe has more.
     """
     scaled = rate * min(MAX_RATE_FACTOR, max(1.0, FULL_WIDTH / hidden_size) ** RATE_EXPONENT)

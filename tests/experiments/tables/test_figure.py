@@ -1,19 +1,32 @@
 """Figures of tables: our scores and the paper's."""
 
+from dataclasses import replace
+
 import pytest
 
 from albert.experiments.grids import grid_of
 from albert.experiments.jobs import Folders, open_study
-from albert.experiments.results import read_outcome
+from albert.experiments.results import Cell, RunScore, read_outcome
 from albert.experiments.table_pictures import draw_arms, draw_depth
 
 
 @pytest.fixture
-def outcome(checkout):
-    """The results of a table in results/tables-tiny."""
-    root = checkout / "results" / "tables-tiny"
-    study = open_study(root, "tiny", ())
-    return lambda table: read_outcome(grid_of(table, study.declared), study.declared, study.fingerprints, Folders(root))
+def outcome(tmp_path):
+    """A table at the scale tiny in which every score of ours is known, with two seeds."""
+    study = open_study(tmp_path, "tiny", (), "cpu")
+
+    def filled(table: str):
+        grid = grid_of(table, study.declared)
+        empty = read_outcome(grid, study.declared, study.fingerprints, Folders(tmp_path))
+        cells = dict(empty.cells)
+        for number, row in enumerate(grid.rows):
+            for column in grid.columns:
+                if row.arm is not None and column.kind in ("intrinsic", "downstream"):
+                    values = {seed: RunScore(50.0 + number + seed / 10, constant=40.0) for seed in (0, 1)}
+                    cells[row.name, column.name] = Cell(values, 2)
+        return replace(empty, cells=cells)
+
+    return filled
 
 
 def test_figure_labels_rows_of_paper_and_scale(outcome):

@@ -128,10 +128,10 @@ def test_a_study_keeps_its_number_of_seeds(tmp_path):
     assert [job.arm.recipe.seed for job in jobs] == [0, 0, 0, 1, 1, 1, 2, 2, 2]
 
 
-def test_studies_without_precision_are_read(checkout):
-    root = checkout / "results" / "tables-tiny"
-    study = open_study(root, "tiny", (), "cpu")
+def test_studies_without_precision_are_read(tmp_path):
+    save_json(tmp_path / STUDY_NAME, open_study(tmp_path, "tiny", (), "cpu"))
+    saved = json.loads((tmp_path / STUDY_NAME).read_text(encoding="utf-8"))
+    del saved["precision"]  # as before 22 November 2026
+    (tmp_path / STUDY_NAME).write_text(json.dumps(saved), encoding="utf-8")
+    study = open_study(tmp_path, "tiny", (), "cpu")
     assert study.precision is None and study.declared == TINY
-    found = read_outcome(grid_of("4", study.declared), study.declared, study.fingerprints, Folders(root))
-    assert found.done["pre-trainings"] > 0
-    assert any(cell.median is not None for cell in found.cells.values())

@@ -381,7 +381,6 @@ CASES: dict[str, list[tuple]] = {
             "{pretrained}: has tokenizer v2:[0-9a-f]+, {other_corpus} was prepared with v2:[0-9a-f]+; prepare",
         ),
         ("--model {pretrained} --data {corpus} --split train", 2, "--split: requires another task"),
-        ("--model {pretrained} --data {corpus} --json --csv", 2, "--csv: cannot be combined with --json"),
         ("--model {pretrained} --data {corpus} --max-ngram 0", 78, "masking.max_ngram: is 0, at least 1"),
     ],
     "evaluate": [
@@ -397,7 +396,7 @@ CASES: dict[str, list[tuple]] = {
     ],
     SCORED: [
         ("--json", 2, "--json: requires the task pretraining"),
-        ("--csv", 2, "--csv: requires the task pretraining"),
+        ("--csv", 2, "--csv: was removed"),
         ("--sequences 9", 2, "--sequences: requires the task pretraining"),
         ("--precision fp32 bf16 --predictions {here}/out.jsonl", 2, "--predictions: requires a single --precision"),
         ("--precision fp32 bf16 --tolerance -1", 78, "tolerance: is -1.0, a number of points from 0 on is needed"),

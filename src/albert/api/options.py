@@ -465,8 +465,6 @@ class Evaluate:
     """For pretraining: maximum number of words that are masked together; 1 masks single words, as for tiny's card."""
     json: bool = False
     """For pretraining: print a JSON object instead of the table."""
-    csv: bool = False
-    """For pretraining: print a line of CSV for each model and task instead of the table."""
     depths: Annotated[DepthOptions, GROUP] = ALL_LAYERS
     micro_batch_tokens: int = 8192
     """Tokens in one pass through the model; depths are compared with those of `albert predict`."""

@@ -333,7 +333,7 @@ def evaluations(options: Evaluate) -> Iterator[EvaluateResult]:
             raise UsageError(f"--{name}", "is empty", "see albert evaluate --help")
     if options.task == PRETRAINING:
         results = iter([_evaluate_pretraining(options)])
-    elif flags := flags_set(options, "json", "csv", "objective", "sequences", "max_ngram"):
+    elif flags := flags_set(options, "json", "objective", "sequences", "max_ngram"):
         raise UsageError(flags[0], f"requires the task {PRETRAINING}", "leave it out; --results writes scores as JSON")
     elif not options.depths.makes_table and len(options.precision) == 1 and options.precision != ("int8",):
         results = _evaluate_splits(options)
@@ -355,8 +355,6 @@ def _evaluate_pretraining(options: Evaluate) -> EvaluateResult:
         raise UsageError("--data", "is missing", "give a corpus from `albert prepare`")
     if flags := flags_set(options.table) + flags_set(options, "split", "dev", "predictions", "submission"):
         raise UsageError(flags[0], "requires another task", f"leave it or {PRETRAINING} out")
-    if options.json and options.csv:
-        raise UsageError("--csv", "cannot be combined with --json", "choose one of them")
     if options.depths.depth or options.depths.makes_table:
         raise UsageError("--depth, --patience and --curve", "require another task", f"leave {PRETRAINING} out")
     precision = _single_precision(options)

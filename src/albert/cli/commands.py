@@ -11,7 +11,7 @@ from albert.cli.options import CommandGroup, Subcommand
 from albert.inference.abilities import ABILITIES
 from albert.inference.server.limits import Limits
 from albert.model.config import Activation
-from albert.runtime.environment import OptimizerKind, PrecisionChoice
+from albert.runtime.environment import PrecisionChoice
 
 TASKS = tuple(ability.name for ability in ABILITIES.values() if ability.row)
 if TYPE_CHECKING:
@@ -282,8 +282,6 @@ class Info:
     activation checkpointing; with --device cuda also for a GPU of another machine."""
     memory_limit: str | None = None
     """Memory available to the training step, such as 24GB; the free memory of the device by default."""
-    optimizer: OptimizerKind = "lamb"
-    """Optimiser of the training step for --memory."""
     batch_size: int | None = None
     """Sequences of a batch; by default 512 tokens for --measure, 32 sequences for --memory."""
     device: Literal["auto", "cpu", "cuda"] = "auto"

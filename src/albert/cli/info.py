@@ -311,7 +311,7 @@ def show_memory_plan(console: Console, plan: dict[str, Any], layers: int) -> Non
         rows.append(bold(largest, plan["largest_batch"], plan["largest_batch_checkpointed"]))
     title = f"A training step of {plan['batch_size']:,} × {plan['sequence_length']:,} tokens, MB"
     console.print(table(title, ("", "all kept", "checkpointing"), rows))
-    about = f"{_DEVICES[plan['device']]}, {plan['precision']}, {plan['optimizer']}; {plan['masked_tokens']:,} masked "
+    about = f"{_DEVICES[plan['device']]}, {plan['precision']}, LAMB; {plan['masked_tokens']:,} masked "
     _note(
         console,
         f"{about}tokens a sequence; {plan['flops'] / 1e12:,.3g} TFLOPs forward and backward, without recomputation",
@@ -440,7 +440,6 @@ def _plan(args: Info, config: AlbertConfig) -> dict[str, Any]:
         sequence_length=length,
         device="cuda" if device.type == "cuda" else "cpu",
         precision=precision,
-        optimizer=args.optimizer,
         limit=free_memory(device) if limit is None and not elsewhere else limit,
     )
 

@@ -1,7 +1,5 @@
 """The output of `albert finetune` and `albert evaluate`."""
 
-import csv
-import io
 import json
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
@@ -374,9 +372,6 @@ def show_curve(console: Console, result: EvaluateResult, curve: DepthCurve) -> N
     say(console, *curve.notes, how, table_of_rows(result.rows()), costs)
 
 
-_CSV_COLUMNS = ("model", "sentence_objective", "test", "accuracy", "low", "high", "baseline", "loss", "count")
-
-
 def remarks(evaluation: CrossEvaluation) -> list[str]:
     """Lines below the table of pre-trained models."""
     masked = "single words" if evaluation.max_ngram == 1 else f"1 to {evaluation.max_ngram} words at a time"
@@ -396,20 +391,6 @@ def remarks(evaluation: CrossEvaluation) -> list[str]:
     return lines
 
 
-def as_csv(evaluation: CrossEvaluation) -> str:
-    """A line for each model and test; without figures if the model has no head for it."""
-    lines = io.StringIO()
-    writer = csv.writer(lines, lineterminator="\n")
-    writer.writerow([*_CSV_COLUMNS, "sequences", "max_length", "max_ngram"])
-    for model in evaluation.models:
-        for test, count in evaluation.counts.items():
-            figures = vars(model.scores[test]) if test in model.scores else {"count": count}
-            cells = [figures.get(name, "") for name in _CSV_COLUMNS[3:]]
-            sizes = [evaluation.sequences, evaluation.max_length, evaluation.max_ngram]
-            writer.writerow([model.model, model.sentence_objective, test, *cells, *sizes])
-    return lines.getvalue()
-
-
 def evaluate(args: Evaluate) -> None:
     """Run `albert evaluate`."""
     console = open_console()
@@ -422,8 +403,6 @@ def _show(console: Console, args: Evaluate, result: EvaluateResult) -> None:
         case CrossEvaluation() as found if args.json:
             precision = {"precision": result.report["precision"]}
             print(json.dumps({**precision, **found.to_json()}, ensure_ascii=False))
-        case CrossEvaluation() as found if args.csv:
-            print(as_csv(found), end="")
         case CrossEvaluation() as found:
             notes = (note for model in found.models for note in model.notes)
             computed = f"computed in {result.report['precision']}"

@@ -31,7 +31,7 @@ from albert.pretraining.batches import PretrainingBatch, collate, pretraining_ob
 from albert.pretraining.masking import MaskingRecipe
 from albert.pretraining.sampling import Sample
 from albert.runtime.devices import autocast, free_memory
-from albert.runtime.environment import OptimizerKind, Precision, Ranks
+from albert.runtime.environment import Precision, Ranks
 from albert.runtime.errors import OutOfResources
 from albert.runtime.progress import progress
 from albert.training.update import update
@@ -212,7 +212,6 @@ def memory_plan(
     sequence_length: int,
     device: Literal["cpu", "cuda"],
     precision: Precision,
-    optimizer: OptimizerKind,
     limit: int | None,
 ) -> dict[str, Any]:
     """Memory and work of a training step: with all activations kept, and with activation checkpointing.
@@ -222,7 +221,6 @@ def memory_plan(
         limit: bytes of memory; None if unknown.
     """
     about: dict[str, Any] = {"sequence_length": sequence_length, "device": device, "precision": precision}
-    about["optimizer"] = optimizer
     memory = {
         name: partial(count_training_memory, config, activation_checkpointing=checkpointing, **about)
         for name, checkpointing in (("all_kept", False), ("checkpointed", True))

@@ -20,7 +20,7 @@ from albert.model.config import (
 )
 from albert.model.encoder import ACTIVATED_AT_ONCE
 from albert.model.heads import LOGITS_AT_ONCE, LOGITS_IN_CACHE
-from albert.runtime.environment import OptimizerKind, Precision
+from albert.runtime.environment import Precision
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,10 +178,9 @@ def count_training_memory(
     sequence_length: int,
     device: Literal["cpu", "cuda"] = "cpu",
     precision: Precision = "fp32",
-    optimizer: OptimizerKind = "lamb",
     activation_checkpointing: bool = False,
 ) -> TrainingMemory:
-    """Memory of a step on one device, with the dropout of the configuration, where 15 % of the tokens are masked.
+    """Memory of a step with LAMB on one device, with the dropout of the configuration and 15 % of the tokens masked.
 
     Args:
         batch_size: sequences of a micro-batch.
@@ -193,10 +192,7 @@ def count_training_memory(
     tokens = batch_size * sequence_length
     masked = batch_size * max(1, round(0.15 * sequence_length))
     applications = len(sharing_plan(config))
-    parts = count_parameters(config)
-    parameters = FP32 * parts.pretraining
-    # Muon has one moment for matrices; the biases of layers are counted with them.
-    one_moment = FP32 * (parts.projection + parts.attention + parts.feed_forward) if optimizer == "muon" else 0
+    parameters = FP32 * count_parameters(config).pretraining
     update = min(parameters, FP32 * max(UPDATED_AT_ONCE, v * e, h * h, h * f))
 
     # Of a token in a layer: inputs of products, query, key, value, GELU's input; dropout's noise; inputs of LayerNorm.
@@ -233,8 +229,8 @@ def count_training_memory(
     return TrainingMemory(
         weights=parameters,
         gradients=parameters,
-        moments=2 * parameters - one_moment,
-        update=update if optimizer == "lamb" and device == "cpu" else 0,
+        moments=2 * parameters,
+        update=update if device == "cpu" else 0,
         weight_copies=joined + (cast * product if precision == "bf16" else 0),
         embeddings=embeddings,
         layers=applications * saved_layer,

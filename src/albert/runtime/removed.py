@@ -27,6 +27,12 @@ OPTIONS: dict[str, dict[str, str]] = {
         **dict.fromkeys(("--header-bytes", "--header-seconds", "--body-seconds", "--connections"), _PROXY),
         **dict.fromkeys(("--candidates", "--batch-tokens", "--layer-tokens"), "leave it out: its default is used"),
     },
+    "evaluate": {
+        "--csv": "--json and --results have the same figures",
+    },
+    "info": {
+        "--optimizer": "leave it out; the memory is that of LAMB, others need no more",
+    },
     "tables run": _COSTS,
     "tables show": _COSTS,
     "tokenizer convert": {

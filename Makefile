@@ -70,7 +70,7 @@ clean:
 .venv/.installed: pyproject.toml constraints.txt | .venv/bin/python
 	@echo "Installing albert into .venv (torch first, it is the large one)"
 	index=$$($(BIN)/python dev/scripts/torch_index.py) && $(PIP) $$index torch
-	$(PIP) -e '.[plots]'
+	$(PIP) -e '.[plots,serve]'
 	@touch $@
 
 .venv/.installed-dev: .venv/.installed

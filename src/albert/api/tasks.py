@@ -493,8 +493,9 @@ def _compare_depths(options: Evaluate) -> Iterator[EvaluateResult]:
     if len(options.precision) != 1:
         raise UsageError("--precision", "must be a single one here", "compare precisions at one --depth")
     task, curve = _task(options), options.depths.curve
+    draw = None
     if curve is not None:
-        from albert.experiments.layer_pictures import draw_curve
+        from albert.experiments.layer_pictures import draw_curve as draw
 
         check_png("--curve", curve)
         figures = curve.with_suffix(".csv")
@@ -511,8 +512,8 @@ def _compare_depths(options: Evaluate) -> Iterator[EvaluateResult]:
         precision=_precisions(options)[0],
         **_model_options(options),
     )
-    if curve is not None:
-        draw_curve(found, curve)
+    if curve is not None and draw is not None:
+        draw(found, curve)
         write_curve(found, curve.with_suffix(".csv"))
     scores = found.points[0].scores
     yield EvaluateResult(scores=scores, baseline=found.baseline, report=found.to_json(), found=found)

@@ -7,7 +7,7 @@ divided by a temperature (InfoNCE; van den Oord et al. 2018, arXiv 1807.03748; t
 import time
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 

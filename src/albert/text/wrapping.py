@@ -54,6 +54,7 @@ _AFTER_HANGING_HYPHEN = frozenset(
     ["and", "or", "to", "und", "oder", "bis", "sowie", "en", "of", "och", "eller", "og", "ja", "tai", "et", "ou", "y"]
 )
 """As in "pre- and post-war", "Vor- und Nachteile": the hyphen stays, and a blank follows."""
+_FIRST_WITHOUT_SPACES = "\u0e00"
 _LETTER_WITHOUT_SPACES = re.compile(f"[{WITHOUT_SPACES}]")
 
 
@@ -101,6 +102,8 @@ DOUBTFUL_BREAKS = 5
 """At least so many line breaks, and so large a share of them not at the end of a sentence, are worth a remark."""
 
 
+WITHIN_SHARE = 0.05
+"""Share of the line breaks of a wrapped document that are not at the end of a sentence, at least."""
 BLANK_SHARE = 0.05
 """With so many blank lines, paragraphs and headings are taken to stand between them."""
 
@@ -134,29 +137,31 @@ def join_wrapped_lines(lines: Sequence[str], wrapped: Wrapped, counts: LineCount
             before a blank or an indented line, and short lines at the end of a sentence; "no" joins none.
         counts: of what is found is added here.
     """
-    if wrapped == "no":
+    if wrapped == "no" or (wrapped == "auto" and not _may_be_wrapped(lines)):
+        if counts is not None and wrapped == "auto":
+            counts.documents += any(line and following for line, following in pairwise(lines))
         return [line for line in map(str.strip, lines) if line]
     lines = [line.rstrip() for line in lines]
-    if not _may_be_wrapped(lines) and wrapped == "auto":
-        if counts is not None and any(lines[at] and lines[at + 1] for at in range(len(lines) - 1)):
-            counts.documents += 1
-        return [line for line in map(str.strip, lines) if line]
     if _is_double_spaced(lines):
         closed = [line for line in lines if line]
-        breaks = _breaks(closed, len)
-        if wrapped == "yes" or _recognised(breaks) is not None:
+        if wrapped == "yes" or _recognised(_breaks(closed, len)) is not None:
             lines = closed
-    breaks = _breaks(lines, len)
-    wrapping = _recognised(breaks)
-    if wrapping is None and any(map(_NOT_ONE_COLUMN.search, lines)):
-        in_columns = _breaks(lines, _columns)
-        wrapping = _recognised(in_columns, 2 * MIN_WIDTH)
-        breaks = breaks if wrapping is None else in_columns
-    if wrapping is None and wrapped == "yes" and breaks:
-        within = [each for each in breaks.values() if each.within] or list(breaks.values())
-        wrapping = Wrapping(_best_width(within)[0], 0.0)
-    if counts is not None and breaks:
-        _count(counts, breaks, wrapping)
+    touching = [at for at in range(len(lines) - 1) if lines[at] and lines[at + 1]]
+    within = sum(not ends_sentence(lines[at]) for at in touching)
+    breaks: dict[int, _Break] = {}
+    wrapping: Wrapping | None = None
+    if wrapped == "yes" or (within >= MIN_BREAKS and within >= WITHIN_SHARE * len(touching)):
+        breaks = _breaks(lines, len)
+        wrapping = _recognised(breaks)
+        if wrapping is None and any(map(_NOT_ONE_COLUMN.search, lines)):
+            in_columns = _breaks(lines, _columns)
+            wrapping = _recognised(in_columns, 2 * MIN_WIDTH)
+            breaks = breaks if wrapping is None else in_columns
+        if wrapping is None and wrapped == "yes" and breaks:
+            candidates = [each for each in breaks.values() if each.within] or list(breaks.values())
+            wrapping = Wrapping(_best_width(candidates)[0], 0.0)
+    if counts is not None and touching:
+        _count(counts, len(touching), within, wrapping)
     if wrapping is None:
         return [line for line in map(str.strip, lines) if line]
     return _joined(lines, breaks, wrapping, wrapped == "yes")
@@ -181,19 +186,28 @@ def _breaks(lines: Sequence[str], measure: Callable[[str], int]) -> dict[int, _B
     breaks: dict[int, _Break] = {}
     for at in range(len(lines) - 1):
         line = lines[at]
-        following = lines[at + 1].lstrip()
-        if not line or not following:
+        if not line or not lines[at + 1]:
             continue
-        first = _FIRST_WORD.match(following)
-        word = first.group() if first else following[:1]
-        without_blank = _LETTER_WITHOUT_SPACES.match(word) or _LETTER_WITHOUT_SPACES.match(line[-1])
-        hanging = len(line) - len(line.rstrip(_HANGING))
-        indented = line.expandtabs()  # a tab may be one column, as in `textwrap`, or up to eight
-        after = measure(indented) + measure(word) + (0 if without_blank else 1)
-        next_indented = lines[at + 1].expandtabs()
-        deeper = len(next_indented) - len(next_indented.lstrip()) > len(indented) - len(indented.lstrip())
-        breaks[at] = _Break(measure(line) - hanging, after, not ends_sentence(line), _case(following), deeper)
+        following = lines[at + 1].lstrip()
+        word = following.partition(" ")[0]
+        blank = 1
+        if following[0] >= _FIRST_WITHOUT_SPACES or line[-1] >= _FIRST_WITHOUT_SPACES or len(word) > MAX_WIDTH // 4:
+            first = _FIRST_WORD.match(following)
+            word = first.group() if first else following[:1]
+            if _LETTER_WITHOUT_SPACES.match(word) or _LETTER_WITHOUT_SPACES.match(line[-1]):
+                blank = 0
+        length = measure(line)
+        widest = measure(line.expandtabs()) if "\t" in line else length  # a tab is one column in `textwrap`
+        hanging = len(line) - len(line.rstrip(_HANGING)) if line[-1] in _HANGING else 0
+        deeper = lines[at + 1][0].isspace() and _indentation(lines[at + 1]) > _indentation(line)
+        longest = widest + measure(word) + blank
+        breaks[at] = _Break(length - hanging, longest, not ends_sentence(line), _case(following), deeper)
     return breaks
+
+
+def _indentation(line: str) -> int:
+    expanded = line.expandtabs()
+    return len(expanded) - len(expanded.lstrip())
 
 
 def ends_sentence(line: str) -> bool:
@@ -266,15 +280,13 @@ def _recognised(breaks: dict[int, _Break], min_width: int = MIN_WIDTH) -> Wrappi
     return None
 
 
-def _count(counts: LineCounts, breaks: dict[int, _Break], wrapping: Wrapping | None) -> None:
+def _count(counts: LineCounts, breaks: int, within: int, wrapping: Wrapping | None) -> None:
     counts.documents += 1
     if wrapping is not None:
         counts.widths[str(wrapping.width)] += 1
-        return
-    within = sum(each.within for each in breaks.values())
-    if len(breaks) >= DOUBTFUL_BREAKS and within >= DOUBTFUL_SHARE * len(breaks):
+    elif breaks >= DOUBTFUL_BREAKS and within >= DOUBTFUL_SHARE * breaks:
         counts.doubtful += 1
-        counts.breaks += len(breaks)
+        counts.breaks += breaks
         counts.breaks_within += within
 
 
@@ -284,8 +296,9 @@ def _joined(lines: Sequence[str], breaks: dict[int, _Break], wrapping: Wrapping,
     full = frozenset(joins)
     apart = set[int]() if always else _lines_of_verses(lines, breaks, full)
     between_blanks = sum(not line for line in lines) >= BLANK_SHARE * len(lines)
+    rows = {at for at, line in enumerate(lines) if _is_row(line)}
     for at, each in breaks.items():
-        is_row = _COLUMNS.search(lines[at].strip()) or _COLUMNS.search(lines[at + 1].strip())
+        is_row = at in rows or at + 1 in rows
         continues = each.within and (each.case == "lower" or always)
         if is_row or at in apart or (each.deeper and not (continues and at in full)):
             joins.discard(at)
@@ -295,6 +308,13 @@ def _joined(lines: Sequence[str], breaks: dict[int, _Break], wrapping: Wrapping,
                 joins.add(at)  # a line that was shortened later
     text = _Joiner(lines, joins)
     return [paragraph for paragraph in text.paragraphs() if paragraph]
+
+
+def _is_row(line: str) -> bool:
+    """Whether a line is a row of a table, or of a table of contents."""
+    if not any(mark in line for mark in ("    ", "\t", ".....", ". . .")):
+        return False
+    return _COLUMNS.search(line.strip()) is not None
 
 
 def _lines_of_verses(lines: Sequence[str], breaks: dict[int, _Break], full: frozenset[int]) -> set[int]:
@@ -314,10 +334,12 @@ def _lines_of_verses(lines: Sequence[str], breaks: dict[int, _Break], full: froz
 
 def _are_joined_without_blank(line: str, following: str) -> bool:
     """Whether the break is between two letters of a script without spaces, or after a dash within words."""
-    if _LETTER_WITHOUT_SPACES.match(line[-1]):
+    if line[-1] >= _FIRST_WITHOUT_SPACES and _LETTER_WITHOUT_SPACES.match(line[-1]):
         return _LETTER_WITHOUT_SPACES.match(following) is not None
+    if not line.endswith(("--", "—")):
+        return False
     words = line.rstrip("-—")
-    return line.endswith(("--", "—")) and words != "" and not words[-1].isspace()
+    return words != "" and not words[-1].isspace()
 
 
 class _Joiner:
@@ -328,7 +350,7 @@ class _Joiner:
     """
 
     def __init__(self, lines: Sequence[str], joins: set[int]) -> None:
-        self._lines = lines
+        self._lines = [line.strip() for line in lines]
         self._joins = joins
         self._words: Counter[str] | None = None
         self._hyphenates: bool | None = None
@@ -338,13 +360,12 @@ class _Joiner:
         paragraphs: list[str] = []
         parts: list[str] = []
         for at, line in enumerate(self._lines):
-            line = line.strip()
             if at not in self._joins:
                 parts.append(line)
                 paragraphs.append("".join(parts))
                 parts = []
                 continue
-            following = self._lines[at + 1].strip()
+            following = self._lines[at + 1]
             if line.endswith(_HYPHENS) and len(line) > 1 and line[-2].isalpha():
                 parts.append(self._without_hyphen(line, following))
             elif _are_joined_without_blank(line, following):
@@ -381,8 +402,8 @@ class _Joiner:
         if self._hyphenates is None:
             votes = 0
             for at in self._joins:
-                line = self._lines[at].strip()
-                following = self._lines[at + 1].strip()
+                line = self._lines[at]
+                following = self._lines[at + 1]
                 first = _BEGINS_WITH_WORD.match(following)
                 if _HYPHENATED.search(line) and first is not None and following[0].islower():
                     with_hyphen, without = self._occurrences(line, first.group())

@@ -448,3 +448,39 @@ def test_too_long_record_is_refused(tmp_path, name, data):
 def test_limit_below_one_character_is_refused():
     with pytest.raises(InvalidConfiguration, match="holds no character"):
         Reading(max_document_bytes=3)
+
+
+SENTENCES = "Über die Straße kam der alte Mann. Er sagte kein Wort, schloss die Tür und ging wieder fort.\n" * 20
+
+
+@pytest.mark.parametrize(
+    ("data", "named"),
+    [
+        (gzip.compress(SENTENCES.encode()), "gzip"),
+        (b"%PDF-1.4\n\0\1\xff", "PDF"),
+        (b"PK\x03\x04\0\0", "zip archive"),
+        (SENTENCES.encode("latin-1"), "iconv -f WINDOWS-1252"),
+        (SENTENCES.encode("utf-16-le"), "iconv -f UTF-16LE"),
+    ],
+)
+def test_a_file_that_is_not_utf8_text_says_what_it_is(tmp_path, data, named):
+    path = tmp_path / "a.txt"
+    path.write_bytes(data)
+    with pytest.raises(DamagedData) as error:
+        list(read_corpus([path]))
+    assert named in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_text_that_begins_like_a_page_is_counted(tmp_path):
+    (tmp_path / "a.txt").write_text("<!DOCTYPE html>\n<html><p>One.</p></html>")
+    report = CorpusReport()
+    assert len(list(read_corpus([tmp_path], report=report))) == 1
+    assert "begin like HTML" in " ".join(report.remarks())
+
+
+def test_a_folder_without_text_says_what_it_holds(tmp_path):
+    for name in ("a.html", "b.html", "c.docx"):
+        (tmp_path / name).write_text("x")
+    with pytest.raises(MissingInput, match=r"2 with \.html, 1 with \.docx"):
+        list(read_corpus([tmp_path]))

@@ -352,7 +352,7 @@ def test_text_that_cannot_be_divided_is_for_training(tokenizer, tmp_path, texts)
     [
         (FEW, "one document is held out; --held-out 0 holds out nothing"),
         (FEW[:1], "the last sentences of the only document are held out; --held-out 0"),
-        (["One sentence."], "nothing is held out: the share is 0, or there is a single sentence"),
+        (["One sentence."], "nothing is held out: the share is 0, all documents are equal"),
     ],
 )
 def test_command_prints_what_is_held_out_of_few(tokenizer_directory, tmp_path, capsys, texts, message):

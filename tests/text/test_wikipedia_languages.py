@@ -32,6 +32,8 @@ PAGES = {
             "A barn burned. It was old.",
         ),
         ("It has {{population of|Berg}} people. It is old.", "It is old."),
+        ("Read {{angbr|a}} well. Vowels are {{IPA|a}}, {{IPA|e}} and so on.", "Read ⟨a⟩ well."),
+        ("Ada {{IPAc-en|a}} (German: {{IPA|a}}) was here ({{x|y}}; born 1815).", "Ada (German) was here (born 1815)."),
         ("It cost {{USD|5}} {{circa|1900}}{{snd}}a lot.", "It cost $5 c. 1900 – a lot."),
         ("Built {{start date|1900|5|6}} by {{ship|HMS|Owl}} sailors.", "Built 6 May 1900 by HMS Owl sailors."),
         ("[[Image:A.jpg|thumb|The barn]][[Archivo:B.svg|200px|Otra]]The barn.", "The barn."),

@@ -33,7 +33,7 @@ def prepare(args: Prepare) -> None:
     headings, *rows = preparation_rows(report)
     lines = remarks(report)
     if report.splits["held_out"].documents == 0:
-        lines.append("nothing is held out: the share is 0, or there is a single sentence")
+        lines.append("nothing is held out: the share is 0, all documents are equal, or there is a single sentence")
     elif report.held_out_fallback:
         what = {"document": "one document is", "sentences": "the last sentences of the only document are"}
         few = f"{args.held_out:.3g} of so few documents is none: {what[report.held_out_fallback]} held out"

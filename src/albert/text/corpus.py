@@ -3,6 +3,7 @@
 To add a format, write a function that reads it and list it in `FORMATS`."""
 
 import glob
+import itertools
 import os
 import re
 from collections import Counter
@@ -152,7 +153,14 @@ def _found(path: Path, counts: Counter[str]) -> Iterator[tuple[Path, str]]:
             is_empty = False
             yield file, file.relative_to(match).as_posix() if file != match else match.resolve().name
         if is_empty:
-            raise MissingInput(match, f"holds no {endings()} file")
+            raise MissingInput(match, f"holds no {endings()} file{_what_it_holds(match)}")
+
+
+def _what_it_holds(folder: Path) -> str:
+    """Return the most frequent endings of the files in a folder, for error messages."""
+    files = (Path(name).suffix.lower() or "no ending" for _, _, names in os.walk(folder) for name in names)
+    counts = Counter(itertools.islice(files, 10_000)).most_common(3)
+    return f", but {', '.join(f'{count:,} with {ending}' for ending, count in counts)}" if counts else ""
 
 
 def _walk(folder: Path, entered: set[tuple[int, int]], counts: Counter[str]) -> Iterator[Path]:

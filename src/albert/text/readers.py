@@ -217,6 +217,17 @@ def utf8_length(text: str) -> int:
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+_PACKED = "name it with the ending of its compression, as a.txt.gz"
+_OTHER_FORMATS = (
+    (b"\x1f\x8b", "a gzip file", _PACKED),
+    (b"BZh9", "a bzip2 file", _PACKED),
+    (b"\xfd7zXZ\0", "an xz file", _PACKED),
+    (b"\x28\xb5\x2f\xfd", "a Zstandard file", _PACKED),
+    (b"PK\x03\x04", "a zip archive or an office document", "unpack it, or save it as text"),
+    (b"%PDF-", "a PDF", "extract its text first, as `pdftotext` does"),
+    (b"{\\rtf", "an RTF document", "save it as text"),
+    (b"\xd0\xcf\x11\xe0", "an office document", "save it as text"),
+)
 _REPLACED = "bad UTF-8 sequences replaced by U+FFFD"
 REPAIRED = "half surrogates replaced by U+FFFD"
 
@@ -233,6 +244,10 @@ def decode(
         raise DamagedData(subject, "is not UTF-8: byte 0: it is UTF-16", "convert it: iconv -f UTF-16 -t UTF-8")
     if offset == 0 and data.startswith(_BYTE_ORDER_MARK):
         data, offset = data[len(_BYTE_ORDER_MARK) :], len(_BYTE_ORDER_MARK)
+    if offset == 0 and reading.bad_utf8 == "refuse":
+        for beginning, what, remedy in _OTHER_FORMATS:
+            if data.startswith(beginning):
+                raise DamagedData(subject, f"is not text: it begins as {what} does", remedy)
     position, error = data.find(b"\0"), None
     if position < 0:
         try:
@@ -247,9 +262,55 @@ def decode(
         report.noted[_REPLACED] += text.count(REPLACEMENT_CHARACTER) - data.count(b"\xef\xbf\xbd")
         return text
     what = "is not UTF-8:" if error else "is not text: NUL byte at"
-    remedy = "convert it to UTF-8" if error else "UTF-8 is expected"
     what += f" byte {position + (offset or 0)}"
+    encoding = _likely_encoding(data, position)
+    remedy = "convert it to UTF-8" if error else "UTF-8 is expected"
+    if encoding:
+        remedy = f"it looks like {encoding}: iconv -f {encoding} -t UTF-8 FILE > NEW, and check its letters"
     raise DamagedData(subject, what, f"{remedy}, or --bad-utf8 replace or skip") from error
+
+
+_ENCODINGS = {
+    "cp1252": "WINDOWS-1252",
+    "cp1250": "WINDOWS-1250",
+    "iso8859_2": "ISO-8859-2",
+    "cp1251": "WINDOWS-1251",
+    "koi8_r": "KOI8-R",
+    "cp1253": "WINDOWS-1253",
+    "cp1254": "WINDOWS-1254",
+    "cp1255": "WINDOWS-1255",
+    "cp1256": "WINDOWS-1256",
+    "cp1257": "WINDOWS-1257",
+    "gb18030": "GB18030",
+    "big5": "BIG5",
+    "shift_jis": "SHIFT_JIS",
+    "euc_jp": "EUC-JP",
+    "euc_kr": "EUC-KR",
+}
+"""Encodings that are looked for, the likelier ones first, with their names for iconv."""
+
+
+def _likely_encoding(data: bytes, position: int) -> str:
+    """Return the name of an encoding other than UTF-8 in which data make sense; empty if none is found."""
+    sample = data[: 1 << 16]
+    for encoding, zeros in (("UTF-16LE", sample[1::2]), ("UTF-16BE", sample[0::2])):
+        if len(sample) > 20 and zeros.count(0) > 0.6 * len(zeros) and sample.count(0) < 1.1 * zeros.count(0):
+            return encoding
+    if b"\0" in sample:
+        return ""
+    around = data[max(position - (1 << 15), 0) : position + (1 << 15)]
+    matches = load_by_name("charset_normalizer").from_bytes(around, cp_isolation=list(_ENCODINGS))
+    best = matches.best()
+    if best is None:
+        return ""
+    western = [each for each in matches if "cp1252" in (each.encoding, *each.could_be_from_charset)]
+    is_latin = best.encoding in ("cp1250", "cp1254", "cp1257", "iso8859_2")
+    if is_latin and any(
+        each.chaos <= best.chaos + 0.07 and each.coherence >= best.coherence - 0.01 for each in western
+    ):
+        return _ENCODINGS["cp1252"]
+    equal = (best.encoding, *best.could_be_from_charset)
+    return next(name for encoding, name in _ENCODINGS.items() if encoding in equal)
 
 
 def suggest_name(name: str, names: Iterable[object]) -> str:

@@ -42,6 +42,7 @@ BLOCK_TAGS = re.compile("blockquote|br|center|dd|div|dl|dt|hr|li|ol|p|poem|ul")
 _OTHER_WIKI = re.compile(r"([a-z]{2,3}(-[a-z-]+)?|simple):\S")
 """As editors write links to other languages; "CSI: Miami" is an article."""
 _GAP = "\x03"  # an unknown template; no character of XML
+_TABLE = ("{|", "|")
 _HEADING = "\x02"  # begins the line of a heading, before its level; no character of XML
 _LEFT_OVER = re.compile(
     r"__[A-Z]+__|'{2,}|</?(?:b|big|br|center|div|font|i|li|nowiki|p|ref|small|span|su[bp]|t[dhr]|u|ul)\b[^<>]*>"
@@ -69,7 +70,10 @@ def plain_text(markup: str, wiki: Wiki | None = None) -> str:
     wiki = Wiki() if wiki is None else wiki
     rendered = _render(mwparserfromhell.parse(choose_variants(markup, wiki.language)), wiki)
     lines = [" ".join(line.split()) for line in rendered.split("\n")]
-    lines = [_without_broken_sentences(line, wiki) if _GAP in line else line for line in lines]
+    lines = [
+        _without_broken_sentences(line, wiki) if _GAP in line and not line.startswith(_TABLE) else line
+        for line in lines
+    ]
     return "\n".join(_without_empty_sections([line for line in map(_tidy, lines) if line]))
 
 
@@ -126,7 +130,7 @@ _HARMLESS_GAPS = re.compile(
     rf"|(?<=[.!?…。！？।]){_MARK}(?=\s|$|[^\x00-\u024f])"  # after the end of a sentence, as a note is
     rf"|(?<=[^\s({_GAP}\u2e80-\u9fff]){_GAP}(?=[\s.,;:!?)]|$)"  # attached to a word, as a note is
     rf"|(?<=[\u2e80-\u9fff]){_GAP}(?=[。、，；：！？）]|$)"
-    rf"|(?<=[(（;,])\s*{_MARK}\s*(?=[)）;,])"  # between brackets
+    rf"|(?<=[(（])\s*{_MARK}\s*(?=[)）;,，；])|(?<=[(（;,:，；：])\s*{_MARK}\s*(?=[)）])"  # between brackets
 )
 """Templates that are not needed to understand the sentence."""
 
@@ -146,7 +150,7 @@ def _without_broken_sentences(line: str, wiki: Wiki) -> str:
 
 def _tidy(line: str) -> str:
     """Remove remnants of markup from a line: empty brackets, parts of tables, switches."""
-    if line.startswith(("{|", "|")):
+    if line.startswith(_TABLE):
         return ""
     line = _LEFT_OVER.sub("", line)
     for pattern, replacement in _REMNANTS:

@@ -43,6 +43,14 @@ def _paragraph(unnamed: Sequence[str], named: Arguments) -> str:
     return f"\n{_first(unnamed, named)}\n"
 
 
+def _in_angles(unnamed: Sequence[str], named: Arguments) -> str:
+    return f"⟨{_first(unnamed, named)}⟩"
+
+
+def _listed(unnamed: Sequence[str], named: Arguments) -> str:
+    return ", ".join(part for part in unnamed if part)
+
+
 def _after(word: str) -> Rule:
     """The first argument after a word or a sign of money."""
     return lambda unnamed, named: word + (unnamed[0] if unnamed else "")
@@ -240,6 +248,8 @@ _NAMES: list[tuple[Rule, str]] = [
         enhet, eenheid, numero, número, число и единица""",
     ),
     (_value, "val"),
+    (_in_angles, "angbr, angle bracket, angbr ipa, angle, grapheme"),
+    (_listed, "hlist, ubl, unbulleted list, flatlist, enum, comma separated entries, cslist"),
     (
         _fraction,
         """frac, fraction, sfrac, fraktion, bruch, breuk, fração, frazione, fracción, ułamek, дробь, 分数""",
@@ -287,7 +297,8 @@ _NAMES: list[tuple[Rule, str]] = [
     (_reading, "読み仮名, 読み仮名 ruby不使用"),
 ]
 _SYMBOLS = {
-    "ndash": "–", "mdash": "—", "–": "–", "—": "—", "snd": " – ", "snds": " – ", "spaced ndash": " – ", "spnd": " – ",
+    "ndash": "–", "mdash": "—", "mdashb": "—", "spaced mdash": " — ",
+    "–": "–", "—": "—", "snd": " – ", "snds": " – ", "spaced ndash": " – ", "spnd": " – ",
     "spaced en dash": " – ", "nbsp": " ", "space": " ", "spaces": " ", "thinsp": " ", "!": "|", "=": "=", "'": "'",
     "'s": "'s", '"': '"', "·": " · ", "•": " • ", "dot": " · ", "pi": "π", "degree": "°", "ell": "…", "...": "…",
     "er": "er", "e": "e", "re": "re", "1er": "1er", "1re": "1re", "ier": "Ier", "ire": "Ire", "av jc": "av. J.-C.",
@@ -329,7 +340,8 @@ _WITHOUT_TEXT = re.compile(
     |efn|refn|ref|r|rp|note|notetag|ref-|reflist|references|referencias|références|przypisy|anchor|ancre|anker|kotwica
     |âncora|ancora|якорь|coord|coor|coordinate|coordonnées|koordynaty|clear|clr|clearleft|toc|main|see|seealso|further
     |hauptartikel|siehe|article\ détaillé|ap|principal|vedi|artigo|osobny|основная|main\ article|infobox|navbox|portal
-    |stub|short|use|ipa|ipac|respell|pronunciation|api|api-|afi|mfa|уточнить|нет\ аи|источник|cn|fact|source|when|who
+    |stub|short|use|ipa-[a-z]+|ipac|respell|pronunciation|api|api-|afi|mfa|уточнить|нет\ аи
+    |источник|cn|fact|source|when|who
     |which|whom|by|clarify|vague|dubious|better|failed|verify|page|citation\ needed|citation\ nécessaire|quand|qui
     |lequel|lesquels|où|précision|pas\ clair|cita\ requerida|demostrar|cuándo|quién|bron|feit|källa|källa\ behövs
     |senza\ fonte|chiarire|carece\ de\ fontes|quem|quando|potrzebny\ przypis|fakt|要出典|要検証|誰|いつ

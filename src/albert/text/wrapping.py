@@ -98,6 +98,8 @@ class LineCounts:
 
 
 DOUBTFUL_SHARE = 0.3
+LONG_SHARE = 0.1
+"""With more lines longer than any margin, the short ones are headings and lists, as in articles."""
 DOUBTFUL_BREAKS = 5
 """At least so many line breaks, and so large a share of them not at the end of a sentence, are worth a remark."""
 
@@ -161,7 +163,7 @@ def join_wrapped_lines(lines: Sequence[str], wrapped: Wrapped, counts: LineCount
             candidates = [each for each in breaks.values() if each.within] or list(breaks.values())
             wrapping = Wrapping(_best_width(candidates)[0], 0.0)
     if counts is not None and touching:
-        _count(counts, len(touching), within, wrapping)
+        _count(counts, lines, len(touching), within, wrapping)
     if wrapping is None:
         return [line for line in map(str.strip, lines) if line]
     return _joined(lines, breaks, wrapping, wrapped == "yes")
@@ -280,11 +282,13 @@ def _recognised(breaks: dict[int, _Break], min_width: int = MIN_WIDTH) -> Wrappi
     return None
 
 
-def _count(counts: LineCounts, breaks: int, within: int, wrapping: Wrapping | None) -> None:
+def _count(counts: LineCounts, lines: Sequence[str], breaks: int, within: int, wrapping: Wrapping | None) -> None:
     counts.documents += 1
+    filled = sum(line != "" for line in lines)
+    long = sum(len(line) > MAX_WIDTH for line in lines)
     if wrapping is not None:
         counts.widths[str(wrapping.width)] += 1
-    elif breaks >= DOUBTFUL_BREAKS and within >= DOUBTFUL_SHARE * breaks:
+    elif breaks >= DOUBTFUL_BREAKS and long <= LONG_SHARE * filled and within >= DOUBTFUL_SHARE * breaks:
         counts.doubtful += 1
         counts.breaks += breaks
         counts.breaks_within += within

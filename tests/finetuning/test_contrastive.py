@@ -84,7 +84,8 @@ def test_command_and_python_write_the_same_model_and_it_can_be_a_start(table, pr
     assert "contrastive" in repr(result)
     weights = [(tmp_path / name / "model/model.safetensors").read_bytes() for name in ("command", "python")]
     assert weights[0] == weights[1]
-    assert dispatch(command(table, output, tmp_path / "again", "--steps", "1")) == 0
+    assert dispatch(command(table, output, tmp_path / "again", "--steps", "1", "--depth", "1")) == 0
+    assert read_json_object(tmp_path / "again/model/config.json")["num_hidden_layers"] == 1
 
 
 def test_loss_by_its_formula_and_equal_texts_are_not_negatives():

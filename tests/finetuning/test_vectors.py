@@ -143,6 +143,18 @@ def test_a_student_may_begin_with_layers_of_its_teacher(texts, teacher, tmp_path
     assert kept.shape == (1, 48)
 
 
+def test_a_bert_becomes_an_albert_with_factorised_embeddings(texts, config, tokenizer_directory, tmp_path):
+    torch.manual_seed(3)
+    bert = replace(config, family="bert", sharing="none", embedding_size=32, hidden_act="gelu")
+    save_model_directory(tmp_path / "bert", AlbertModel(bert), tokenizer_directory)
+    teacher = tmp_path / "bert"
+    start = ["--embedding-size", "20", "--keep-layers", "2"]
+    assert dispatch(command(texts, teacher, teacher, tmp_path / "run", "--steps", "2", *start)) == 0
+    written = read_json_object(tmp_path / "run/model/config.json")
+    assert (written["model_type"], written["embedding_size"], written["num_hidden_layers"]) == ("albert", 20, 1)
+    assert albert.load(tmp_path / "run").embed(["the ship"]).shape == (1, 32)
+
+
 def test_the_map_is_orthonormal_and_turned_to_the_student():
     draw = np.random.default_rng(0)
     teacher = draw.normal(size=(200, 6)).astype(np.float32)

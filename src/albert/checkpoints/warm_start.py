@@ -146,7 +146,7 @@ def factorize_embeddings(
     share = float(values[-(size - 1) :].sum() / values.sum())
     note = f"E {source.embedding_size} → {size}: {share:.1%} of the squared length of the embeddings is kept"
     result = {**tensors, **{name: tensor.to(dtype) for name, tensor in changed.items()}}
-    return result, replace(source, embedding_size=size, embedding_projection=None), note
+    return result, replace(source, embedding_size=size, embedding_projection=None, family="albert"), note
 
 
 # --------------------------------------------------------------------------------------------------------------------

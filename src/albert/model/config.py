@@ -377,6 +377,7 @@ class ArchitectureChanges:
                 raise InvalidConfiguration("embedding_size", why, "give a smaller number of at least 2")
             if self.embedding_size < config.embedding_size:
                 fields["embedding_projection"] = None
+                fields["family"] = "albert" if config.family == "bert" else config.family
         if self.sharing not in (None, "all") and config.sharing == "all":
             flat = {"num_hidden_layers": config.num_hidden_layers * config.inner_group_num, "num_hidden_groups": 1}
             fields = {**flat, "inner_group_num": 1, **fields}

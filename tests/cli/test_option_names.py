@@ -41,7 +41,7 @@ def test_pretrain_takes_names_of_transformers_for_values_of_its_recipe(capsys):
         ("finetune", "sst-2 --model m --eval-steps 7 --save-steps 8", {"evaluate_every": 7, "checkpoint_every": 8}),
         ("finetune", "squad-1.1 --model m --doc-stride 9 --no-cuda", {"stride": 9, "device": "cpu"}),
         ("evaluate", "--task sst-2 --model a b --depth 3", {"task": "sst-2", "model": ("a", "b")}),
-        ("predict", "m --input a.csv --text review", {"text_field": "review"}),
+        ("predict", "m --input a.csv --text review", {"text": "review"}),
         ("predict", "--input a.csv --model m", {"model": "m"}),
         ("info", "--model albert-base --memory", {"what": "albert-base", "memory": True}),
         ("info", "albert-base --max-seq-length 7", {"max_length": 7}),

@@ -69,7 +69,7 @@ def test_masks_are_filled(saved, capsys):
         (["--output", "a", "--classify", "b"], "--output: requires --input"),
         (["--input", "a.jsonl", "--output", "b.tsv"], "b.tsv: unknown kind of output; use .jsonl, .csv"),
         (["--classify", "a", "--top-k", "3"], "--top-k: requires --fill-mask or --question or --input"),
-        (["--tag", "a", "--text-field", "b"], "--text-field: requires --input, not --tag"),
+        (["--tag", "a", "--text-field", "b"], "--text: requires --input, not --tag"),
         (["--classify", "a", "--normalize"], "--normalize: requires --input, not --classify"),
         (["--input", "a.jsonl", "--options-field"], "names no field"),
         (["--classify", "a", "--words"], "--words: requires --tag or --input, not --classify"),
@@ -90,7 +90,7 @@ def test_contradictory_options_are_refused_before_the_model_is_read(arguments, m
         ("--normalize", "embed"),
         ("--question-field q", "answer or choose"),
         ("--context-field c", "answer or choose"),
-        ("--options-field a b", "choose"),
+        ("--options a b", "choose"),
     ],
 )
 def test_option_of_another_task_is_refused(option, tasks, classifier, tmp_path):
@@ -110,7 +110,7 @@ def test_number_of_texts_unlike_in_training_is_noted(task, reads_pairs, saved, t
         noted = capsys.readouterr().err
         assert (single in noted, pairs in noted) == (reads_pairs is alone is False, reads_pairs is alone is True)
     assert ("1 of 2 rows have" in noted) == (reads_pairs is not None)
-    with pytest.raises(UsageError, match="give a second text with each .on the command line --pair, or --pair-field"):
+    with pytest.raises(UsageError, match="give a second text with each .--pair on the command line"):
         main([str(saved("pair_classification", 2)), "--classify", "a"])
 
 

@@ -12,6 +12,7 @@ from albert.inference.abilities import ABILITIES
 from albert.inference.server.limits import Limits
 from albert.model.config import Activation
 from albert.runtime.environment import PrecisionChoice
+from albert.tasks.rows import Format
 
 TASKS = tuple(ability.name for ability in ABILITIES.values() if ability.row)
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ class Predict(OpenedModel):
 
     Example: albert predict run/model --tag "U.N. official Ekeus heads for Baghdad ." --words
 
-    Example: albert predict run/model --input reviews.csv --text-field review --output answered.parquet
+    Example: albert predict run/model --input reviews.csv --text review --output answered.parquet
     """
 
     fill_mask: str | None = None
@@ -60,11 +61,11 @@ class Predict(OpenedModel):
     classify: str | None = None
     """A text to classify, or to score if the model predicts a number."""
     pair: str | None = None
-    """The second text, if the classifier was trained on pairs."""
+    """The second text, if the classifier was trained on pairs; with --input the column of it."""
     question: str | None = None
-    """A question to answer from --context, or with --choose a question about it."""
+    """A question to answer from --context, or with --choose a question about it; with --input the column of it."""
     context: str | None = None
-    """The text that contains the answer."""
+    """The text that contains the answer; with --input the column of it."""
     tag: str | None = None
     """A text whose words are to be tagged."""
     words: bool = False
@@ -72,23 +73,35 @@ class Predict(OpenedModel):
     choose: Annotated[tuple[str, ...], Argument(metavar="OPTION...")] = ()
     """Two or more options to choose from, given --context."""
     input: str | None = None
-    """Many rows: .txt with a text on each line, .jsonl, .csv, .tsv, .parquet, also compressed (.gz); - is standard
-    input, as JSON lines or with a text on each line."""
+    """Many rows: a table in any format that training reads, also compressed (.gz), or a .txt with a text on each line;
+    - is standard input."""
     output: Path | None = None
     """The rows with their answers: .jsonl, .csv, .parquet, or .npy for embeddings; JSON on standard output when not
     set."""
     task: Task | None = None
     """The task for the rows; that of the model's head when not set."""
-    text_field: str = "text"
-    """The field of a row with its text."""
-    pair_field: str = "text_pair"
-    """The field with the second text, if there is one."""
-    question_field: str = "question"
-    """The field with the question."""
-    context_field: str = "context"
-    """The field with the text that contains the answer."""
-    options_field: Annotated[tuple[str, ...], Argument(metavar="FIELD...")] = ("options",)
-    """The field with a list of options, or one field for each option."""
+    text: str | None = None
+    """The column of --input with the text, by its name or position; that of the training file when not set, else
+    'text'. The columns of pairs, questions, contexts and options are named by --pair and so on, and are found in the
+    same way."""
+    pair_field: str | None = None
+    """Another name of --pair, for --input."""
+    question_field: str | None = None
+    """Another name of --question, for --input."""
+    context_field: str | None = None
+    """Another name of --context, for --input."""
+    options: Annotated[tuple[str, ...] | None, Argument(metavar="COLUMN...")] = None
+    """The column of --input with a list of options, or a column for each option."""
+    format: Format | None = None
+    """The format of --input, if it is not recognised; see albert finetune --help-all."""
+    delimiter: str | None = None
+    """The separator of the columns of --input, if it is not recognised: , ; | or tab."""
+    encoding: str | None = None
+    """The encoding of --input, if it is not recognised: utf-8, cp1252 and so on."""
+    columns: Annotated[tuple[str, ...] | None, Argument(metavar="NAME...")] = None
+    """The names of the columns of an --input without a header, in their order."""
+    no_header: bool = False
+    """The first row of --input is a row: the columns are called 'column 1', 'column 2' and so on."""
     prefix: str = "predicted_"
     """Prefix of the names of answer fields."""
     pooling: Literal["mean", "cls", "max", "weighted"] | None = None

@@ -3,11 +3,16 @@
 import json
 import os
 import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from albert.api.keywords import flags_set, values_set
+from albert.checkpoints.hub import find_model
 from albert.cli.commands import OpenedModel, Predict, Serve
 from albert.cli.options import check_at_least
 from albert.cli.render import open_console, table
@@ -17,6 +22,10 @@ from albert.inference.predictor import Predictor
 from albert.inference.server.limits import allowed_hosts
 from albert.runtime.environment import load_by_name
 from albert.runtime.errors import CannotCreate, InvalidConfiguration, UsageError
+from albert.tasks.custom import for_other_file
+from albert.tasks.rows import Layout, TableFile
+from albert.tasks.table_task import TableTask, table_task_of
+from albert.text.unknown import unknown_warning
 
 # --------------------------------------------------------------------------------------------------------------------
 # `albert predict`
@@ -38,15 +47,16 @@ def show(predictions: list[Any], columns: tuple[str, ...], as_json: bool) -> Non
 
 
 DEFAULT_TOP_K = 5
-_FIELDS = ("text_field", "pair_field", "question_field", "context_field", "options_field")
-_OF_FILES = ("output", "task", *_FIELDS, "prefix", "pooling", "normalize", "prompt", "replace")
+_LAYOUT = ("format", "delimiter", "encoding", "columns", "no_header")
+_FIELDS = ("text", "pair_field", "question_field", "context_field", "options")
+_OF_FILES = ("output", "task", *_FIELDS, *_LAYOUT, "prefix", "pooling", "normalize", "prompt", "replace")
 """Options that need --input."""
 _OF_TASKS = {
-    "text_field": ("classify", "score", "tag", "fill-mask", "order", "embed"),
+    "text": ("classify", "score", "tag", "fill-mask", "order", "embed"),
     "pair_field": ("classify", "score", "order"),
     "question_field": ("answer", "choose"),
     "context_field": ("answer", "choose"),
-    "options_field": ("choose",),
+    "options": ("choose",),
     "words": ("tag",),
     "top_k": ("fill-mask", "answer"),
     "pooling": ("embed",),
@@ -68,25 +78,34 @@ def run_predict(options: Predict) -> int:
         if options.classify is not None and predictor.reads_pairs is alone:
             of = "pairs: give the second text (--pair)" if alone else "single texts: leave out the second (--pair)"
             _note(f"the model was trained on {of}")
+        inputs = (options.classify, options.pair, options.tag, options.question, options.context)
+        _warn_of_unknown(predictor, [text for text in inputs if text])
         _print_model(predictor)
         return 0
-    with opened_input(options.input) as file:
-        if options.input == "-" and file.kind == "text" and (given := flags_set(options, *_FIELDS)):
-            remedy = "write it to a file ending in .csv, or pipe JSON lines"
-            raise UsageError(given[0], "standard input is one text per line, without fields", remedy)
+    task = _saved_task(options)
+    fields = _fields(options, task)
+    with opened_input(options.input, _layout(options, task), fields.text) as file:
+        for note in file.notes:
+            _note(note)
+        fields = _by_position(fields, file)
         predictor = _open_with_notes(options)
         ability = ability_for(predictor, options.task)
         _check_used(options, ability.name)
+        if file.format == "text" and (given := flags_set(options, *_FIELDS)):
+            remedy = "name its columns with --columns, or their --delimiter"
+            raise UsageError(given[0], f"{options.input} is one text per line, without columns", remedy)
         prediction = FilePrediction(
             file,
             options.output,
             ability,
-            Fields(*(getattr(options, name) for name in _FIELDS)),
+            fields,
             Settings(options.top_k, options.pooling, options.normalize, options.prompt, options.words),
             options.prefix,
             options.replace,
         )
         summary = predict_file(predictor, prediction)
+        texts = (text for record in islice(file.records(), 1_000) for text in _texts(prediction.inputs(record)))
+        _warn_of_unknown(predictor, texts)
     _print_model(predictor)
     if options.output is not None:
         print(f"{options.output}: {summary.rows:,} rows", file=sys.stderr)
@@ -94,13 +113,79 @@ def run_predict(options: Predict) -> int:
         longest = predictor.embedding_length if ability.name == "embed" else predictor.max_length
         _note(f"{summary.cut:,} of {summary.rows:,} texts were cut: the model reads {longest} tokens")
     if summary.mispaired:
-        single = f"two texts, but the model was trained on single texts: leave out {options.pair_field!r}"
-        of = "one text, but the model was trained on pairs: name the field (--pair-field)"
+        single = f"two texts, but the model was trained on single texts: leave out {fields.pair!r}"
+        of = "one text, but the model was trained on pairs: name the column (--pair)"
         _note(f"{summary.mispaired:,} of {summary.rows:,} rows have {of if predictor.reads_pairs else single}")
     if summary.unanswered:
         first = "; ".join(summary.first_unanswered)
         _note(f"{summary.unanswered:,} of {summary.rows:,} rows have no answer; {first}")
     return 0
+
+
+def _saved_task(options: Predict) -> TableTask | None:
+    """The task that the model learnt from a table; None if there is none beside it."""
+    task = table_task_of(find_model(options.model, options.revision))
+    if task is not None and options.input not in (None, "-"):
+        task = for_other_file(task, Path(str(options.input)))
+    return task
+
+
+def _layout(options: Predict, task: TableTask | None) -> Layout:
+    """How the input is read: as the options say, else as the training file."""
+    given = {name: getattr(options, name) for name in _LAYOUT if getattr(options, name)}
+    layout = Layout() if task is None or options.input == "-" else task.layout
+    is_tagging = task is not None and task.kind == "token-classification"
+    has_task = options.text is not None or not is_tagging
+    return replace(layout, **given, has_task=has_task)
+
+
+def _fields(options: Predict, task: TableTask | None) -> Fields:
+    """The columns of the input: those that are named, else those of the training file, else the usual ones."""
+    usual = Fields()
+    if task is not None:
+        text = task.spans[0] if task.spans is not None else task.text or task.words or usual.text
+        is_choice = task.kind == "multiple-choice"
+        usual = Fields(
+            text,
+            task.pair or usual.pair,
+            task.question or ("" if is_choice else usual.question),
+            (task.text or "") if is_choice else task.context or usual.context,
+            task.options or usual.options,
+        )
+    return Fields(
+        options.text or usual.text,
+        options.pair_field or options.pair or usual.pair,
+        options.question_field or options.question or usual.question,
+        options.context_field or options.context or usual.context,
+        options.options or usual.options,
+    )
+
+
+def _by_position(fields: Fields, table: TableFile) -> Fields:
+    """Names for columns that are given by their position, from 1."""
+
+    def name_of(value: str) -> str:
+        if value in table.names or not value.isdecimal() or not 1 <= int(value) <= len(table.names):
+            return value
+        return table.names[int(value) - 1] or value
+
+    names = (fields.text, fields.pair, fields.question, fields.context)
+    return Fields(*map(name_of, names), tuple(map(name_of, fields.options)))
+
+
+def _texts(inputs: Any) -> Iterator[str]:
+    """All texts of a row."""
+    if isinstance(inputs, str):
+        yield inputs
+    elif isinstance(inputs, list | tuple):
+        for each in inputs:
+            yield from _texts(each)
+
+
+def _warn_of_unknown(predictor: Predictor, texts: Iterable[str]) -> None:
+    warning = unknown_warning(predictor.tokenizer, texts, predictor.name)
+    if warning is not None:
+        print(warning, file=sys.stderr)
 
 
 def _open(options: OpenedModel, **overrides: Any) -> Predictor:
@@ -147,13 +232,16 @@ def _check(options: Predict) -> None:
     flags = flags_set(options, "fill_mask", "order", "classify", "tag", "choose", "question", "input")
     if "--choose" in flags and "--question" in flags:  # a question about the options
         flags.remove("--question")
+    if "--input" in flags and "--question" in flags:  # its column
+        flags.remove("--question")
     if len(flags) != 1:
         why = f"{', '.join(flags)} together" if flags else "there is no input"
         inputs = "--fill-mask, --order, --classify, --tag, --question with --context, --choose with --context, --input"
         raise UsageError("albert predict", why, f"give one of {inputs}")
     (flag,) = flags
     required = dict.fromkeys(_OF_FILES, ("--input",)) | {"top_k": ("--fill-mask", "--question", "--input")}
-    required |= {"words": ("--tag", "--input"), "pair": ("--classify",), "context": ("--question", "--choose")}
+    required |= {"words": ("--tag", "--input"), "pair": ("--classify", "--input")}
+    required |= {"context": ("--question", "--choose", "--input")}
     for name, others in required.items():
         if flag not in others and (given := flags_set(options, name)):
             raise UsageError(given[0], f"requires {' or '.join(others)}, not {flag}")
@@ -164,8 +252,8 @@ def _check(options: Predict) -> None:
     if len(options.choose) == 1:
         raise UsageError("--choose", "needs at least two options", "give two or more")
     check_at_least(options, 1, "top_k")
-    if not options.options_field:
-        raise UsageError("--options-field", "names no field", "name one with a list, or one for each option")
+    if options.options == ():
+        raise UsageError("--options", "names no field", "name one with a list, or one for each option")
     if options.output is not None and options.output.suffix.lower() not in ENDINGS:
         raise UsageError(options.output, "unknown kind of output", f"use {', '.join(ENDINGS)}")
 

@@ -29,7 +29,7 @@ from albert.tasks.task import Field, Option, Pair, Published, QuestionInContext,
 # --------------------------------------------------------------------------------------------------------------------
 # How a table is read, and statistics of its rows, shown before training.
 
-SHOWN_LABELS, SHOWN_COLUMNS, SHOWN_CHARACTERS = 12, 24, 40
+SHOWN_LABELS, SHOWN_COLUMNS, SHOWN_CHARACTERS = 100, 24, 40
 
 
 def show_data(console: Console, report: DataReport) -> None:
@@ -47,7 +47,8 @@ def show_data(console: Console, report: DataReport) -> None:
         console.print(f"scored by {', '.join(read.table_task.metrics or ())}\n")
     show(console, _rows_table(report.statistics, report.max_length))
     if any(statistics.labels for statistics in report.statistics.values()):
-        show(console, _labels_table(report.statistics))
+        names = report.read.table_task.label_names if report.read is not None else None
+        show(console, _labels_table(report.statistics, names or {}))
     for split, statistics in report.statistics.items():
         if statistics.unlabelled is not None:
             count = statistics.counts["missing labels"]
@@ -113,8 +114,8 @@ def _rows_table(statistics: Mapping[str, SplitStatistics], max_length: int) -> T
     return table("Rows", ("", *statistics), rows)
 
 
-def _labels_table(statistics: Mapping[str, SplitStatistics]) -> Table:
-    """Counts and shares of labels; labels beyond the first ones are summed."""
+def _labels_table(statistics: Mapping[str, SplitStatistics], names: Mapping[str, str]) -> Table:
+    """Counts and shares of labels with an example of each; labels beyond the first ones are summed."""
     splits = list(statistics.values())
     labels = list(dict.fromkeys(label for split in splits for label in split.labels))
     totals = [max(1, sum(split.labels.values())) for split in splits]
@@ -126,7 +127,10 @@ def _labels_table(statistics: Mapping[str, SplitStatistics]) -> Table:
         shares = (cell for n, total in zip(counts, totals, strict=True) for cell in (n, f"{n / total:.1%}"))
         return (name, *shares, shortened(examples.get(name, "")) if len(members) == 1 else "")
 
-    rows = [row(label, [label]) for label in labels[:SHOWN_LABELS]]
+    rows = []
+    for label in labels[:SHOWN_LABELS]:
+        _, *cells = row(label, [label])
+        rows.append((f"{label} ({names[label]})" if label in names else label, *cells))
     if len(labels) > SHOWN_LABELS:
         rows.append(row(f"{len(labels) - SHOWN_LABELS} others", labels[SHOWN_LABELS:]))
     headings = (heading for split in statistics for heading in (split, "share"))

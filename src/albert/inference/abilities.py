@@ -44,7 +44,7 @@ Inputs = tuple[Any, ...]  # The texts (or lists of texts) of one example
 
 @dataclass(frozen=True)
 class Fields:
-    """The names of a row's fields."""
+    """The names of a row's fields; an empty name of a question or context means that there is none."""
 
     text: str = "text"
     pair: str = "text_pair"
@@ -74,7 +74,7 @@ def _text_fields(*names: str) -> Callable[[Record, Fields], Inputs]:
         field = getattr(fields, plain)
         if name != plain and field == getattr(Fields, plain) and field not in record.fields:
             return None
-        return _text_field(record, field, f"--{plain}-field")
+        return _text_field(record, field, f"--{plain}")
 
     return lambda record, fields: tuple(read_one(record, fields, name) for name in names)
 
@@ -90,12 +90,18 @@ def _text_or_words(record: Record, fields: Fields) -> Inputs:
 
 def _options_in_context(record: Record, fields: Fields) -> Inputs:
     """A context, at least two options, and a question (which may be empty)."""
-    question, context = _text_fields("question?", "context")(record, fields)
+    question = _text_fields("question?")(record, fields)[0] if fields.question else ""
+    context = _text_fields("context")(record, fields)[0] if fields.context else ""
     field, *others = fields.options
     if others or field not in record.fields:
-        return context, [_text_field(record, name, "--options-field") for name in fields.options], question or ""
-    options = record.fields[field]
-    if not isinstance(options, list) or len(options) < 2 or not all(isinstance(option, str) for option in options):
+        cells = [record.fields.get(name) or "" for name in fields.options[1:]]
+        texts = [_text_field(record, fields.options[0], "--options"), *cells]
+    else:
+        texts = record.fields[field]
+    if not isinstance(texts, list) or not all(isinstance(option, str) for option in texts):
+        raise DamagedData(record.where, f"field {field!r} must be a list of at least two strings")
+    options = [option for option in texts if option.strip()]
+    if len(options) < 2:
         raise DamagedData(record.where, f"field {field!r} must be a list of at least two strings")
     return context, options, question or ""
 

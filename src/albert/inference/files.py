@@ -9,13 +9,13 @@ import datetime
 import decimal
 import io
 import json
-import re
 import shutil
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -30,44 +30,64 @@ from albert.runtime.errors import CannotCreate, DamagedData, InvalidConfiguratio
 from albert.runtime.files import LOCK_NAME, locked, new_file, remove_directory
 from albert.runtime.manifest import file_hash
 from albert.runtime.progress import progress
-from albert.text.readers import COMPRESSIONS, JSON_LINES_REMEDY, CorpusFile, Record, input_file, read_records
+from albert.tasks.rows import Layout, TableFile, fields_of, open_table
+from albert.text.readers import COMPRESSIONS, Record
 from albert.training.run_folder import Stopped, StopRequest, stop_signals
 
-KINDS = {
-    ".txt": "text",
-    ".jsonl": "JSON lines",
-    ".ndjson": "JSON lines",
-    ".csv": "CSV",
-    ".tsv": "TSV",
-    ".parquet": "Parquet",
-}
 STANDARD_INPUT = "-"
 _CHUNK = 1 << 20
 PIPE_REMEDY = "pipe it into standard input: --input -"
 
 
 @contextmanager
-def opened_input(source: str) -> Iterator[CorpusFile]:
+def opened_input(source: str, layout: Layout | None = None, text: str = "text") -> Iterator[TableFile]:
     """The input file of a path; for `-`, standard input, copied to a temporary file.
 
-    Standard input is JSON lines if it begins with `{`, else one text per line.
+    Files are read as for training. A `.txt` file and standard input have a text on each line, unless they are JSON, or
+    a table by what `layout` says, or with the column `text` in its first row.
+
+    Raises:
+        UsageError: it may be a table without a header.
     """
+    layout = layout or Layout()
     if source != STANDARD_INPUT:
         path = Path(source)
-        suffix = path.with_suffix("").suffix if path.suffix.lower() in COMPRESSIONS else path.suffix
-        kind = KINDS.get(suffix.lower())
-        if kind is None or (kind == "Parquet" and path.suffix.lower() in COMPRESSIONS):
-            known = ", ".join(KINDS)
-            raise UsageError(source, "unknown kind of file", f"use {known} (all but Parquet packed too: .gz), or -")
-        yield input_file(path, kind, source, PIPE_REMEDY)
+        packed = path.suffix.lower() in COMPRESSIONS
+        is_text = Path(path.stem if packed else path.name).suffix.lower() in (".txt", "")
+        if is_text:
+            table = _open_lines(path, layout, text, source)
+        else:
+            table = open_table(path, layout, pipe_remedy=PIPE_REMEDY)
+        if table.format == "text" and not is_text and layout.format is None:
+            known = ".txt, .csv, .tsv, .jsonl, .json, .parquet, .xlsx or .conll"
+            raise UsageError(source, "unknown kind of file", f"use {known}, or say --format")
+        yield table
         return
     with tempfile.NamedTemporaryFile(prefix="albert-") as file:
         shutil.copyfileobj(sys.stdin.buffer, file, _CHUNK)
-        file.seek(0)
-        beginning = file.read(64).removeprefix(b"\xef\xbb\xbf").lstrip()
-        if re.match(rb'\[\s*([{\["\]]|$)', beginning):  # not a text that begins with [MASK]
-            raise DamagedData("standard input", "is a JSON array", JSON_LINES_REMEDY)
-        yield input_file(Path(file.name), "JSON lines" if beginning[:1] == b"{" else "text", "standard input")
+        file.flush()
+        yield _open_lines(Path(file.name), layout, text, "standard input")
+
+
+def _open_lines(path: Path, layout: Layout, text: str, name: str) -> TableFile:
+    """A file with a text on each line, or with rows that have a column of texts."""
+    is_given = layout.delimiter is not None or layout.columns is not None or layout.no_header
+    if layout.format is not None or is_given:
+        return open_table(path, layout, name=name, pipe_remedy=PIPE_REMEDY)
+    lines = open_table(path, replace(layout, format="text"), name=name, pipe_remedy=PIPE_REMEDY)
+    lines = replace(lines, text_field=text)
+    try:
+        table = open_table(path, layout, name=name, pipe_remedy=PIPE_REMEDY)
+    except UsageError:
+        return lines
+    if table.format in ("json", "jsonl", "conll"):
+        return table
+    if table.format == "csv" and text in table.names:
+        return table
+    if table.format == "csv" and table.delimiter == "\t":
+        why = f"has {len(table.names)} columns, separated by tabs, and none is called {text!r}"
+        raise UsageError(name, why, "name them with --columns, or say --format text for a text on each line")
+    return lines
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -273,7 +293,7 @@ MAX_ERRORS_SHOWN = 3  # Rows without a prediction that are listed
 class FilePrediction:
     """Options of a prediction on a file; without `output`, JSON lines go to standard output."""
 
-    file: CorpusFile
+    file: TableFile
     output: Path | None
     ability: abilities.Ability
     fields: abilities.Fields = field(default_factory=abilities.Fields)
@@ -282,12 +302,23 @@ class FilePrediction:
     replace: bool = False  # Overwrite an existing output, or an unfinished one with other settings
 
     def inputs(self, record: Record) -> abilities.Inputs:
+        """What the task reads of a row; parts of nested values have names with dots, as in training."""
         assert self.ability.row is not None, f"{self.ability.name} is not available for files"
-        return self.ability.row(record, self.fields)
+        names = {self.fields.text, self.fields.pair, self.fields.question, self.fields.context, *self.fields.options}
+        if self.file.has_types and any("." in name and name not in record.fields for name in names):
+            inner = fields_of(record.fields, record.where, Counter())
+            lists = {name: list(value) if isinstance(value, tuple) else value for name, value in inner.items()}
+            record = Record(record.where, {**lists, **record.fields})
+        try:
+            return self.ability.row(record, self.fields)
+        except DamagedData as error:
+            if self.file.doubt is None or "has no field" not in error.why:
+                raise
+            raise DamagedData(error.subject, error.why, self.file.doubt) from error
 
     def batches(self) -> Iterator[list[Record]]:
         """The rows of the file, in batches."""
-        return batches_of(read_records(self.file, self.fields.text))
+        return batches_of(self.file.records())
 
 
 class CheckedInput(NamedTuple):
@@ -302,10 +333,11 @@ class CheckedInput(NamedTuple):
 
 def check_input(args: FilePrediction, answers: Iterable[str]) -> CheckedInput:
     """Validate every row; `answers` are the names of the predicted fields in the output."""
-    file, columns, rows = args.file, dict[str, None](), 0
+    file, columns, rows = args.file.file, dict[str, None](), 0
     typed = args.output is not None and args.output.suffix.lower() == ".parquet"
     # column types of JSON lines are inferred from the rows; other formats declare them
-    types = load_by_name(_TYPED, "data").ColumnTypes() if typed and file.kind == "JSON lines" else None
+    is_inferred = typed and args.file.has_types and file.kind != "Parquet"
+    types = load_by_name(_TYPED, "data").ColumnTypes() if is_inferred else None
     with progress("Checking the input", total=None, unit="rows") as bar:
         for batch in args.batches():
             for record in batch:

@@ -405,7 +405,7 @@ class Predictor:
         if pairs is not None:
             tasks.check_pairs("pairs", pairs, "texts", texts)
         elif isinstance(self.network, AlbertForPairClassification):
-            remedy = "give a second text with each (on the command line --pair, or --pair-field)"
+            remedy = "give a second text with each (--pair on the command line)"
             raise UsageError("pairs", "are missing: this model compares two texts", remedy)
         parts = (texts,) if pairs is None else (texts, pairs)
         return tasks.classify_texts(self._network, parts, len(self.labels), self.extra.get("problem_type"))

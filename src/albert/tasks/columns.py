@@ -120,9 +120,9 @@ def _named_columns(task: TableTask, rows: Rows, inferred: list[Inferred]) -> Tab
         start = f"{task.answer}.answer_start"
         task = replace(task, answer_start=task.answer_start or (start if start in known else None))
         task = replace(task, answer=f"{task.answer}.text")
-    if task.spans is not None or task.label_columns is not None:
+    if task.spans is not None:
         return task
-    if not task.given_columns:
+    if not task.given_columns and task.label_columns is None:
         for usual, kind in _USUAL:
             if task.kind not in (None, kind) and not (kind == "classification" and task.kind != "token-classification"):
                 continue
@@ -137,7 +137,8 @@ def _named_columns(task: TableTask, rows: Rows, inferred: list[Inferred]) -> Tab
     others = ("words", "tags", "options", "question", "context", "answer")
     if all(getattr(task, other) is None for other in others):
         for option in ("text", "label"):
-            if getattr(task, option) is None and option in known and option in ("text", "label"):
+            is_given = getattr(task, option) is not None or (option == "label" and task.label_columns is not None)
+            if not is_given and option in known:
                 inferred.append(Inferred(option, option, "a column has this name", f"--{option}"))
                 task = replace(task, **{option: option})
     return task
@@ -405,7 +406,7 @@ def _labels_of_vectors(task: TableTask, rows: Rows, inferred: list[Inferred], to
         return task, rows
     sizes = set(map(len, values))
     flat = {label_key(item) for value in values for item in value}
-    repeated = any(len(set(value)) < len(value) for value in values)
+    repeated = any(len(set(map(label_key, value))) < len(value) for value in values)
     if len(sizes) != 1 or not flat <= {"0", "1"} or not repeated:
         return task, rows
     (size,) = sizes

@@ -70,6 +70,7 @@ _NO_TABLES = {
     ".arff": "write .csv instead",
     ".xml": "write .jsonl instead",
     ".html": "write .csv or .jsonl instead",
+    ".doc": "write .txt, .csv or .jsonl instead",
     ".docx": "write .csv or .jsonl instead",
     ".pdf": "write .csv or .jsonl instead",
     ".arrow": "write .parquet instead",
@@ -139,12 +140,27 @@ class TableFile:
     text_field: str = "text"
 
     @property
+    def used_names(self) -> tuple[str, ...]:
+        """The columns that have a name."""
+        return tuple(name for name in self.names if name is not None)
+
+    @property
     def has_types(self) -> bool:
         """Whether values may be other than texts, so that they are converted by `fields_of`."""
         return self.format not in ("csv", "tsv", "text")
 
-    def records(self, reached: Advance = lambda position: None, counts: Counter[str] | None = None) -> Iterator[Record]:
-        """Every row in order; see `open_table` for the errors."""
+    def records(
+        self,
+        reached: Advance = lambda position: None,
+        counts: Counter[str] | None = None,
+        class_names: bool = False,
+    ) -> Iterator[Record]:
+        """Every row in order; see `open_table` for the errors.
+
+        Args:
+            counts: comments and marks of documents are counted.
+            class_names: for Parquet written by `datasets`, the names of classes instead of their numbers.
+        """
         counts = Counter() if counts is None else counts
         if self.rows is not None:
             return iter(self.rows)
@@ -158,7 +174,7 @@ class TableFile:
             case "text":
                 return _text_records(self)
             case _:
-                return read_records(self.file, class_names=True, reached=reached)
+                return read_records(self.file, class_names=class_names, reached=reached)
 
 
 def read_table(path: Path, layout: Layout | None = None) -> Rows:
@@ -183,11 +199,14 @@ def read_table(path: Path, layout: Layout | None = None) -> Rows:
     try:
         with progress(f"Reading {path.name}", total=table.file.size / 1e6, unit="MB") as bar:
             reached = Position(lambda count: bar.advance(count / 1e6), least=1 << 16).reached
-            for number, record in enumerate(table.records(reached, counts)):
-                fields = record.fields
-                if table.has_types:
-                    fields = fields_of(fields, record.where, unread)
-                rows.append(Row(str(number), record.where, fields))
+            if table.has_types:
+                for number, record in enumerate(table.records(reached, counts, class_names=True)):
+                    rows.append(Row(str(number), record.where, fields_of(record.fields, record.where, unread)))
+            else:
+                names = table.used_names
+                subject = f"{table.file.name}:"
+                for line, values in _delimited_values(table, reached):
+                    rows.append(Row(str(len(rows)), subject + str(line), dict(zip(names, values, strict=True))))
     finally:
         if collecting:
             gc.enable()
@@ -605,12 +624,18 @@ def looks_like_a_row(header: Sequence[str], rows: Sequence[Sequence[str]]) -> bo
 
 
 def _delimited_records(table: TableFile, reached: Advance) -> Iterator[Record]:
+    names = table.used_names
+    for line, values in _delimited_values(table, reached):
+        yield Record(f"{table.file.name}:{line}", dict(zip(names, values, strict=True)))
+
+
+def _delimited_values(table: TableFile, reached: Advance) -> Iterator[tuple[int, list[str]]]:
+    """The line on which each row begins, and its values in the columns that have a name."""
     name = table.file.name
     names = table.names
     width = len(names)
     used = [index for index, each in enumerate(names) if each is not None]
     kept = None if len(used) == width else used
-    kept_names = [each for each in names if each is not None]
     line = 1
     with _text_of(table.file, table.encoding, "" if table.quoted else "\n") as text:
         is_packed = table.file.path.suffix.lower() in COMPRESSIONS
@@ -633,7 +658,7 @@ def _delimited_records(table: TableFile, reached: Advance) -> Iterator[Record]:
                     values = _fitted(values, width, f"{name}:{here}", table)
                 if kept is not None:
                     values = [values[index] for index in kept]
-                yield Record(f"{name}:{here}", dict(zip(kept_names, values, strict=True)))
+                yield here, values
                 if not is_packed and not count & 0xFFF:
                     reached(text.buffer.tell())
         except csv.Error as error:

@@ -3,6 +3,7 @@
 Every question of a file is kept; answers that are not found in the context are counted."""
 
 import json
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -23,19 +24,20 @@ COUNTED = ("answers", "answers_relocated", "answers_not_found")
 def locate_answer(text: str, start: int | None, context: str, counts: Counter[str]) -> Answer:
     """An answer with its position in the context.
 
-    If the text is not at `start`, it is searched for; the answer has no start unless it occurs exactly once. Evaluation
-    compares texts only.
+    If the text is not at `start`, the occurrence nearest to it is taken: starts may be off by one, or count bytes or
+    UTF-16 units. Without a start the text must occur exactly once. Evaluation compares texts only.
 
     Args:
-        start: position of its first character; None if the file has none.
+        start: position of its first character; None or negative if the file has none.
         counts: `answers`, `answers_relocated` (of those with a start) and `answers_not_found` are incremented.
     """
     counts["answers"] += 1
     if start is not None and start >= 0 and context.startswith(text, start):
         return Answer(text, start)
-    if text and context.count(text) == 1:
+    found = [match.start() for match in re.finditer(re.escape(text), context)] if text.strip() else []
+    if len(found) == 1 or (found and start is not None and start >= 0):
         counts["answers_relocated"] += start is not None
-        return Answer(text, context.index(text))
+        return Answer(text, min(found, key=lambda position: abs(position - (start or 0))))
     counts["answers_not_found"] += 1
     return Answer(text, None)
 
@@ -68,14 +70,24 @@ def _rows(path: Path, articles: list[Any], counts: Counter[str]):
                 answers = None
                 if not isinstance(question, dict) or "answers" in question:
                     items = [
-                        (_get(item, "text", str, where), _get(item, "answer_start", int, where))
+                        (_get(item, "text", str, where), _start(item, where))
                         for item in _get(question, "answers", list, where)
                     ]
                     answers = tuple(locate_answer(text, start, context, counts) for text, start in items)
                 if question.get("is_impossible") and answers:
                     raise DamagedData(where, "is impossible and has answers", "put them into plausible_answers")
                 fields = {"question": _get(question, "question", str, where), "context": context}
-                yield Row(_get(question, "id", str, where), where, fields, answers)
+                identifier = question.get("id")
+                if type(identifier) is not int:
+                    identifier = _get(question, "id", str, where)
+                yield Row(str(identifier), where, fields, answers)
+
+
+def _start(answer: Any, where: str) -> int | None:
+    """The start of an answer, None if the file has none."""
+    if isinstance(answer, dict) and answer.get("answer_start") is None:
+        return None
+    return _get(answer, "answer_start", int, where)
 
 
 def _get(value: Any, key: str, kind: type, where: str) -> Any:

@@ -1,0 +1,369 @@
+"""Tables as people have them: how each is read, or the one line that says what to do (through `albert.finetune`)."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import albert
+from albert.tasks.task import Choice, Labels, Option, Score, Span, Tags
+
+MODEL = Path(__file__).parents[3] / "models" / "tiny"
+WORDS = ["good film", "bad film", "long film", "dull book", "fine book", "poor song"]
+
+
+def read(folder: Path, name: str, content: str | bytes, dev: str | None = None, **options):
+    """How a file is read; the same rows are the development set when it is not given."""
+    path = folder / name
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    files = {"train": path, "dev": path}
+    if dev is not None:
+        files["dev"] = folder / f"dev{path.suffix}"
+        files["dev"].write_text(dev)
+    result = albert.finetune(**files, model=MODEL, statistics_only=True, **options)
+    assert result.reading is not None and result.reading.read is not None
+    return result.reading
+
+
+def lines(*rows: dict) -> str:
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+def table(separator: str, *header: str, rows=None) -> str:
+    rows = rows or [(text, "ab"[number % 2]) for number, text in enumerate(WORDS)]
+    return "".join(separator.join(row) + "\n" for row in ((header,) if header else ()) + tuple(rows))
+
+
+CONLL = "".join(f"{word} O\nin O\nRome B-place\n. O\n\n" for word in ("Anna", "Otto", "Rain"))
+LINES_OF_CONLL = [line.split() for line in CONLL.splitlines()]
+NUMBERED = "".join(
+    f"# sent_id = {s}\n" + "".join(f"{n}\t{word}\t{tag}\n" for n, (word, tag) in enumerate(sentence, start=1)) + "\n"
+    for s, sentence in enumerate([[("Anna", "O"), ("in", "O"), ("Rome", "B-place")], [("It", "O"), ("is", "O")]])
+)
+CONLLU = (
+    "# text = He came\n1\tHe\the\tPRON\tPRP\t_\t2\tnsubj\t_\t_\n2-3\tcame\t_\t_\t_\t_\t_\t_\t_\t_\n"
+    "2\tcame\tcome\tVERB\tVBD\t_\t0\troot\t_\t_\n\n1\tNow\tnow\tADV\tRB\t_\t0\troot\t_\t_\n"
+)
+TWO, ONE_LABEL = Choice(("a", "b"), "label"), {"text": "text", "label": "label"}
+ROME = Tags(("B-place", "O"), "tags")
+SPANS = lines({"text": "Anna in Rome", "label": [[8, 12, "place"]]}, {"text": "It rains", "label": []})
+SQUAD = {
+    "data": [
+        {
+            "paragraphs": [
+                {
+                    "context": "It is red, so red.",
+                    "qas": [{"id": 7, "question": "How?", "answers": [{"text": "red", "answer_start": 13}]}],
+                }
+            ]
+        }
+    ]
+}
+WORD_A_ROW = "Sentence #,Word,Tag\n" + "".join(
+    f"{f'Sentence: {n}' if word == 'Anna' else ''},{word},{tag}\n"
+    for n in range(9)
+    for word, tag in (("Anna", "O"), ("in", "O"), ("Rome", "B-place"))
+)
+COLUMNS = "text,toxic,rude\n" + "".join(f"{text},{n % 2},{n % 3 == 0:d}.0\n" for n, text in enumerate(WORDS))
+CHOICES = lines(
+    *(
+        {
+            "question": {"stem": f"{n}?", "choices": [{"label": "ABCD"[i], "text": f"t{i} {n}"} for i in range(2 + n)]},
+            "answerKey": "AB"[n % 2],
+        }
+        for n in range(3)
+    )
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "options", "target", "note"),
+    [
+        # A1: the separator
+        ("a.csv", table(";", "text", "label"), {}, TWO, "columns are separated by ';'"),
+        ("b.csv", table("\t", "text", "label"), {}, TWO, "columns are separated by a tab"),
+        ("c.csv", table("|", "text", "label"), {}, TWO, "columns are separated by '|'"),
+        (
+            "d.csv",
+            "text;label\n" + "".join(f"{w}, really;{n},{n}5\n" for n, w in enumerate(WORDS)),
+            {"regression": True},
+            Score("label"),
+            "separated by ';'",
+        ),
+        ("e.csv", 'text,label\n"a\nb, c",a\n"say ""no""",b\n', {}, TWO, None),
+        ("f.csv", table("~", "text", "label"), {"delimiter": "~"}, TWO, None),
+        ("g.csv", "text,label\n" + "".join(f"{w},{'ab'[n % 2]},,\n" for n, w in enumerate(WORDS)), {}, TWO, None),
+        # A2, A3: columns without a name, no header
+        (
+            "a.csv",
+            "v1,v2,,,\n" + "".join(f"{'ab'[n % 2]},{w},,,\n" for n, w in enumerate(WORDS)),
+            {"text": "v2", "label": "v1"},
+            Choice(("a", "b"), "v1"),
+            "3 columns without a name are ignored",
+        ),
+        (
+            "b.csv",
+            ",text,label\n" + "".join(f"{n},{w},{'ab'[n % 2]}\n" for n, w in enumerate(WORDS)),
+            {},
+            TWO,
+            "ignored",
+        ),
+        ("c.tsv", table("\t"), {"columns": ("text", "label")}, TWO, None),
+        ("d.tsv", table("\t"), {"no_header": True, "text": "1", "label": "2"}, Choice(("a", "b"), "column 2"), None),
+        ("e.tsv", table("\t", "text", "label"), {"columns": ("text", "label")}, TWO, "it is not a row"),
+        # A4: encodings
+        ("a.csv", "text,label\nschöne Grüße,a\nein Übel,b\n".encode("cp1252"), {}, TWO, "read as cp1252"),
+        ("b.csv", "text,label\nОчень хороший фильм,a\nПлохой фильм и скучный,b\n".encode("cp1251"), {}, TWO, "cp1251"),
+        ("c.csv", table(",", "text", "label").encode("utf-16"), {}, TWO, "UTF-16"),
+        ("d.csv", b"\xef\xbb\xbf" + table(",", "text", "label").encode(), {}, TWO, None),
+        ("e.csv", "text,label\nKäse,a\nBrot,b\n".encode("cp850"), {"encoding": "cp850"}, TWO, None),
+        # A5, A8: endings and formats
+        ("a.data", table(",", "text", "label"), {}, TWO, None),
+        ("b.ndjson", lines(*({"text": w, "label": "ab"[n % 2]} for n, w in enumerate(WORDS))), {}, TWO, None),
+        ("c.json", json.dumps([{"text": w, "label": "ab"[n % 2]} for n, w in enumerate(WORDS)]), {}, TWO, None),
+        ("d.jsonl", json.dumps([{"text": w, "label": "ab"[n % 2]} for n, w in enumerate(WORDS)]), {}, TWO, "one list"),
+        ("e.json", lines(*({"text": w, "label": "ab"[n % 2]} for n, w in enumerate(WORDS))), {}, TWO, "JSON lines"),
+        ("f.json", json.dumps({"text": {"0": "x", "1": "y"}, "label": {"0": "a", "1": "b"}}), {}, TWO, "pandas"),
+        (
+            "g.label",
+            "NUM:date When was it ?\nLOC:city Where is it ?\n",
+            {},
+            Choice(("LOC", "NUM"), "label"),
+            "a label and",
+        ),
+        ("h.txt", "__label__a good film\n__label__b bad film\n", {}, TWO, "a label and its text"),
+        (
+            "i.txt",
+            "__label__a __label__b good film\n__label__b bad film\n",
+            {},
+            Labels(("a", "b"), "label"),
+            "a label and",
+        ),
+        ("j.any", "spam win it\nham no\n", {"format": "fasttext"}, Choice(("ham", "spam"), "label"), None),
+        # A6, A7: a table in .txt, quotes in tab-separated files
+        ("a.txt", table("\t", "text", "label"), {}, TWO, "separated by a tab"),
+        ("b.tsv", 'text\tlabel\n"He said ""no"""\ta\nyes\tb\n', {}, TWO, None),
+        ("c.tsv", 'text\tlabel\n"No," he said\ta\nyes\tb\n', {}, TWO, "quotes are read as text"),
+        # A9, A10: lists of objects, SQuAD
+        (
+            "a.jsonl",
+            CHOICES,
+            {"question": "question.stem", "options": "question.choices", "label": "answerKey"},
+            Option(tuple(f"question.choices.text[{n}]" for n in range(4)), "answerKey"),
+            None,
+        ),
+        ("b.json", json.dumps(SQUAD), {}, Span(head="independent"), "SQuAD's layout"),
+        # A11: tagged text
+        ("a.conll", CONLL, {}, ROME, None),
+        ("b.conll", NUMBERED, {}, ROME, "column 1 numbers the words"),
+        ("c.conllu", CONLLU, {}, Tags(("ADV", "PRON", "VERB"), "tags"), "the tags column 4 of 10"),
+        ("d.conllu", CONLLU, {"words": "2", "tags": "5"}, Tags(("PRP", "RB", "VBD"), "column 5"), None),
+        ("e.conll", "word tag\n" + CONLL, {}, ROME, "line 1 holds the names of the columns"),
+        ("f.conll", CONLL.replace(" ", "\t").replace("O\n", "O\t\n").replace("e\n", "e\t\n"), {}, ROME, None),
+        ("g.conll", "-DOCSTART- O\n\n" + CONLL, {}, ROME, None),
+        ("h.annotated", CONLL, {}, ROME, None),
+        # A12, A13: one word a row, marked parts
+        (
+            "a.csv",
+            WORD_A_ROW,
+            {"words": "Word", "tags": "Tag", "group": "Sentence #"},
+            Tags(("B-place", "O"), "Tag"),
+            "9 s",
+        ),
+        ("b.jsonl", SPANS, {}, ROME, "are read as a tag for each word"),
+        # B2 to B4: several columns, vectors, lists as text
+        ("a.csv", COLUMNS, {"label": ["toxic", "rude"]}, Labels(("toxic", "rude"), "toxic, rude"), None),
+        (
+            "b.jsonl",
+            lines(*({"text": w, "label": [n % 2, 0, 1 - n % 2]} for n, w in enumerate(WORDS))),
+            {},
+            Choice(("0", "1", "2"), "label"),
+            None,
+        ),
+        (
+            "c.jsonl",
+            lines(*({"text": w, "label": [1.0, 0.0, n % 2]} for n, w in enumerate(WORDS))),
+            {"labels": ("x", "y", "z")},
+            Labels(("x", "y", "z"), "label"),
+            None,
+        ),
+        (
+            "d.csv",
+            "text,label\n" + "".join(f"{w},\"['a', '{'ab'[n % 2]}']\"\n" for n, w in enumerate(WORDS)),
+            {},
+            Labels(("a", "b"), "label"),
+            "written as text",
+        ),
+        (
+            "e.csv",
+            'words,tags\n"[""Anna"", ""in"", ""Rome""]","[""O"", ""O"", ""B-place""]"\n',
+            {},
+            ROME,
+            "written as text",
+        ),
+        # B5 to B7: codes, numbers, equal labels
+        (
+            "a.csv",
+            table(",", "text", "label", rows=[(w, f"{n % 3}_1") for n, w in enumerate(WORDS)]),
+            {},
+            Choice(("0_1", "1_1", "2_1"), "label"),
+            None,
+        ),
+        (
+            "b.csv",
+            table(",", "text", "label", rows=[(w, f"01{n % 2}") for n, w in enumerate(WORDS)]),
+            {},
+            Choice(("010", "011"), "label"),
+            None,
+        ),
+        (
+            "c.tsv",
+            table("\t", "text", "label", rows=[(w, f"$1,{n}64.50") for n, w in enumerate(WORDS)]),
+            {"regression": True},
+            Score("label"),
+            None,
+        ),
+        (
+            "d.csv",
+            table(",", "text", "label", rows=[(w, ("True", "true", "FALSE")[n % 3]) for n, w in enumerate(WORDS)]),
+            {},
+            Choice(("FALSE", "True"), "label"),
+            None,
+        ),
+        # B1, B10, B11
+        (
+            "e.tsv",
+            table("\t", "text", "label", rows=[(w, ('"a"', "a ", "b\u00a0")[n % 3]) for n, w in enumerate(WORDS)]),
+            {},
+            TWO,
+            None,
+        ),
+        (
+            "f.csv",
+            table(",", "text", "label", rows=[(w, str(n % 2)) for n, w in enumerate(WORDS)]),
+            {"label_names": ["0=no", "1=yes"]},
+            Choice(("0", "1"), "label", ("no", "yes")),
+            None,
+        ),
+        (
+            "g.tsv",
+            table("\t", "text", "label", rows=[(w, ("x,y", "x", "y")[n % 3]) for n, w in enumerate(WORDS)]),
+            {"multi_label": True},
+            Labels(("x", "y"), "label", ","),
+            None,
+        ),
+    ],
+)
+def test_a_file_is_read_as_its_author_meant_it(name, content, options, target, note, tmp_path):
+    reading = read(tmp_path, name, content, **options)
+    found = reading.read.task.target
+    assert found == target
+    notes = reading.read.raw["train"].notes
+    assert note is None or any(note in line for line in notes), notes
+    reading.read.check()
+
+
+MANY = [(f"text {n}", f"{n},{n}5") for n in range(30)]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "options", "message"),
+    [
+        ("a.csv", "text,label\na;b,c;d\ne;f,g;h\n", {"delimiter": "||"}, "--delimiter|delimiter: '||' is not one"),
+        ("b.csv", "x;a,y;b\n1;2,3;4\n", {}, "may be separated by ',' or ';'; say which with delimiter"),
+        ("c.csv", "text,text,label\na,b,c\n", {}, "two columns have the same name, 'text'"),
+        ("d.tsv", table("\t"), {"text": "text"}, "the first row looks like a row"),
+        ("e.csv", "text,label\na,b\nc,d,e\n", {}, "e.csv:3: has 3 fields where the header has 2"),
+        ("f.csv", b"text,label\na\0b,c\n", {}, "is not text: NUL byte"),
+        ("g.csv", "é,ü,label\n".encode() * 9 + b"\xe9,x,a\n", {}, "g.csv:10: is not UTF-8"),
+        ("h.csv", table(",", "text", "label"), {"encoding": "utf-99"}, "'utf-99' is unknown"),
+        ("i.xls", "x", {}, ".xls files are not read; save it as .xlsx or .csv"),
+        ("j.txt", "Anna O\nRome B\n" * 400, {}, "no blank line between sentences; say format conll"),
+        ("k.csv", WORD_A_ROW, {"words": "Word", "tags": "Tag"}, "one word in each row; name the column"),
+        ("l.csv", table(",", "t", "label"), {"text": "T", "label": "label"}, "has no column 'T'; did you mean 't'?"),
+        (
+            "m.csv",
+            COLUMNS.replace(",1,", ",7,"),
+            {"label": ["toxic", "rude"]},
+            "'7' in column 'toxic' is neither 0 nor 1",
+        ),
+        ("n.csv", "text,label\nx,\"['a' 'b']\"\ny,['c']\n", {}, "is a list without commas; write the rows as .jsonl"),
+        ("o.tsv", table("\t", "text", "label", rows=MANY), {}, "are they numbers?; say regression, or classes"),
+        (
+            "p.tsv",
+            table("\t", "text", "label", rows=[("a", "1,164"), ("b", "2,500")]),
+            {"regression": True},
+            "say decimal",
+        ),
+        (
+            "q.tsv",
+            table("\t", "text", "label", rows=[("t", each) for each in ("x,y", "x", "y", "y,x")]),
+            {},
+            "multi_label",
+        ),
+        (
+            "r.tsv",
+            table("\t", "text", "label", rows=[(f"t{n}", f"word{n}") for n in range(30)]),
+            {},
+            "label of its own",
+        ),
+        ("s.jsonl", SPANS.replace("12", "99"), {}, "marks the characters 8 to 99 of a text with 12"),
+        ("t.json", '{"a": 1}', {}, "is an object with 'a', no list of rows"),
+        ("u.csv", table(",", "text", "label"), {"label": "9"}, "there is no column 9; there are 2"),
+        ("v.csv", table(",", "text", "label"), {"label_names": ["x"]}, "neither a file nor LABEL=NAME"),
+    ],
+)
+def test_what_cannot_be_read_is_one_line_with_what_to_do(name, content, options, message, tmp_path):
+    with pytest.raises(albert.AlbertError) as caught:
+        read(tmp_path, name, content, **options)
+    assert any(part in str(caught.value) for part in message.split("|", 1)[-1:]), caught.value
+    assert "\n" not in str(caught.value)
+
+
+def test_labels_of_both_files_are_equal_and_missing_ones_are_left_out_on_request(tmp_path):
+    train = "text,label\n" + "".join(f"{word},{n % 2}.0\n" for n, word in enumerate(WORDS)) + "odd,\n"
+    reading = read(tmp_path, "a.csv", train, dev="text,label\nx,1\ny,0\n")
+    assert reading.statistics["train"].counts["missing labels"] == 1
+    assert str(reading.statistics["train"].unlabelled).endswith("a.csv:8")
+    with pytest.raises(albert.AlbertError, match="a.csv:8: empty label .+ --drop-unlabelled"):
+        reading.read.check()
+    reading = read(tmp_path, "a.csv", train, dev="text,label\nx,1\ny,0\n", drop_unlabelled=True)
+    reading.read.check()
+    assert reading.read.raw["train"].counts["rows_without_label"] == 1
+    assert reading.statistics["dev"].counts["labels unknown to train"] == 0
+
+
+def test_f1_is_that_of_the_rarer_class(tmp_path):
+    rows = [(word, "aab"[number % 3]) for number, word in enumerate(WORDS)]
+    names = read(tmp_path, "a.csv", table(",", "text", "label", rows=rows)).read.table_task.metrics
+    assert names == ("accuracy", "f1 (b)", "macro_f1")
+    rows = [(word, "abb"[number % 3]) for number, word in enumerate(WORDS)]
+    names = read(tmp_path, "a.csv", table(",", "text", "label", rows=rows), label_names=["a=no", "b=yes"])
+    assert names.read.table_task.metrics == ("accuracy", "f1 (no)", "macro_f1")
+
+
+def test_text_that_the_vocabulary_does_not_know_is_said(tmp_path):
+    rows = [(word, "ab"[number % 2]) for number, word in enumerate(("很好的电影", "不好看", "天气很好", "他回家了"))]
+    reading = read(tmp_path, "a.csv", table(",", "text", "label", rows=rows))
+    assert "are unknown to the vocabulary" in reading.warnings[0] and "Cjk" in reading.warnings[0]
+    assert read(tmp_path, "b.csv", table(",", "text", "label")).warnings == ()
+
+
+def test_excel_is_read(tmp_path):
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    book.active.append(["text", "label"])
+    for number, word in enumerate(WORDS):
+        book.active.append([word, number % 2])
+    book.create_sheet("more")
+    book.save(tmp_path / "made.xlsx")
+    reading = read(tmp_path, "a.xlsx", (tmp_path / "made.xlsx").read_bytes())
+    assert reading.read.task.target == Choice(("0", "1"), "label")
+    assert "the others are not" in reading.read.raw["train"].notes[0]
+    with pytest.raises(albert.AlbertError, match="damaged Excel file"):
+        read(tmp_path, "b.xlsx", b"no")
+
+
+def test_squad_answers_are_found_near_their_start(tmp_path):
+    rows = read(tmp_path, "a.json", json.dumps(SQUAD)).read.tables["train"].rows
+    assert [answer.start for answer in rows[0].answers] == [14]

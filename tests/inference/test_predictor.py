@@ -213,16 +213,23 @@ def test_pieces_beyond_the_tokenizer_are_never_offered(opened, config):
 def test_words_are_tagged_as_by_the_pipeline(saved):
     names = ["O", "B-PER", "I-PER"]
     path = saved("token_classification", 3, id2label=dict(enumerate(names)))
-    predictor, text = Predictor.open(path, precision="fp32"), "The old  sailor saw Ada, again."
-    # The first piece that begins at a position; it may be the piece of the blank before it.
-    theirs = reversed(pipeline("token-classification", path)(text, ignore_labels=[]))
-    pieces = {piece["start"]: piece for piece in theirs}
+    predictor, text = Predictor.open(path, precision="fp32"), "The old  sailor saw “Ada”, again."
     actual = predictor.tag(text)
-    assert values(actual, "word") == ["The", "old", "sailor", "saw", "Ada", ",", "again", "."]
+    words = values(actual, "word")
+    assert words == ["The", "old", "sailor", "saw", "“", "Ada", "”", ",", "again", "."]
+    assert words == [text[word["start"] : word["end"]] for word in actual]
+    # Transformers splits at blanks only. The first piece that begins at a position may be that of the blank before it.
+    apart = " ".join(words)
+    theirs = reversed(pipeline("token-classification", path)(apart, ignore_labels=[]))
+    pieces = {piece["start"]: piece for piece in theirs}
+    end = 0
     for word in actual:
-        assert word["word"] == text[word["start"] : word["end"]]
-        expected = pieces[word["start"]]
+        expected = pieces[apart.index(word["word"], end)]
+        end = apart.index(word["word"], end) + len(word["word"])
         assert (word["entity"], word["score"]) == (expected["entity"], pytest.approx(expected["score"], rel=1e-4))
+    given = predictor.tag_sentences([words])[0]
+    assert [{**word, "start": 0, "end": 0} for word in given] == [{**word, "start": 0, "end": 0} for word in actual]
+    assert predictor.tag(" \u200b") == []
     assert predictor.abilities == ("tag words",) and predictor.labels == names
     with pytest.raises(InvalidConfiguration, match="no trained head to classify texts; this model can tag words"):
         predictor.classify("a")

@@ -69,7 +69,7 @@ class Predict(OpenedModel):
     tag: str | None = None
     """A text whose words are to be tagged."""
     words: bool = False
-    """Split the text to tag at blanks only; otherwise the tokenizer splits it into words."""
+    """Split the text to tag at blanks only; otherwise punctuation and quotes are split off, too."""
     choose: Annotated[tuple[str, ...], Argument(metavar="OPTION...")] = ()
     """Two or more options to choose from, given --context."""
     input: str | None = None

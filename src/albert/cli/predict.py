@@ -9,8 +9,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from albert.api.keywords import flags_set, values_set
 from albert.checkpoints.hub import find_model
 from albert.cli.commands import OpenedModel, Predict, Serve
@@ -20,6 +18,7 @@ from albert.inference.abilities import Fields, Settings
 from albert.inference.files import ENDINGS, FilePrediction, ability_for, opened_input, predict_file
 from albert.inference.predictor import Predictor
 from albert.inference.server.limits import allowed_hosts
+from albert.runtime.devices import set_threads
 from albert.runtime.environment import load_by_name
 from albert.runtime.errors import CannotCreate, InvalidConfiguration, UsageError
 from albert.tasks.custom import for_other_file
@@ -280,7 +279,7 @@ def run_serve(options: Serve) -> int:
         raise InvalidConfiguration("drain-timeout, threads", "are numbers above zero")
     hosts = allowed_hosts(options.host, options.allowed_host)
     if options.threads is not None:
-        torch.set_num_threads(options.threads)
+        set_threads(options.threads)
     serving = load_by_name("albert.inference.server.serving", extra="serve")
     listener = serving.listen(options.host, options.port)
     host, port = listener.getsockname()[:2]

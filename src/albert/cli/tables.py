@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-import torch
 from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table
@@ -17,6 +16,7 @@ from albert.experiments import jobs, report
 from albert.experiments.execution import Execution
 from albert.experiments.grids import GRIDS, SCALES, Grid, Scale, grid_of
 from albert.experiments.results import Outcome, export_results, hours_by_arm, read_outcome
+from albert.runtime.devices import set_threads
 from albert.runtime.errors import MissingInput, Unavailable, UsageError, did_you_mean
 from albert.runtime.json_files import save_json
 from albert.tasks import glue, race, squad
@@ -90,7 +90,7 @@ class TablesOptions(TablesArguments):
         """Set the number of threads; raises UsageError for less than one."""
         check_at_least(self, 1, "threads")
         if self.threads is not None:
-            torch.set_num_threads(self.threads)
+            set_threads(self.threads)
 
 
 # --------------------------------------------------------------------------------------------------------------------

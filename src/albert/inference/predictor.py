@@ -213,10 +213,6 @@ class Predictor:
         task = DECLARED.get(str((self.extra.get("finetuning") or {}).get("task")))
         return None if task is None else isinstance(task.inputs, Pair)
 
-    @cached_property
-    def _word_starts(self) -> np.ndarray:
-        return self.tokenizer.word_starts()
-
     def _require(self, *abilities: str) -> None:
         if not any(ability in self.abilities for ability in abilities):
             remedy = f"this model can {' and '.join(self.abilities)}" if self.abilities else "fine-tune it first"
@@ -273,10 +269,12 @@ class Predictor:
     def tag_batch(self, texts: Sequence[str]) -> list[list[tasks.Prediction]]:
         """The top label of every word of each text: `word`, `entity`, `score`, its characters `start`..`end`.
 
-        A word gets the label of its first piece; long texts are read in overlapping windows."""
+        Texts are split into words as the sentences of CoNLL: punctuation, quotes, `n't` and `'s` are words of their
+        own, and so is every Chinese character. `tag_sentences` takes words as they are. Long texts are read in
+        overlapping windows."""
         self._require(TAGGING)
         tasks.check_texts("texts", texts)
-        return tasks.tag_words(self._network, self._word_starts, texts, self.labels)
+        return tasks.tag_words(self._network, texts, self.labels)
 
     def tag_sentences(self, sentences: Sequence[Sequence[str]]) -> list[list[tasks.Prediction]]:
         """The top label of every word of sentences split into words: `word`, `entity`, `score`.

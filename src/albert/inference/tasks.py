@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 
 from albert.checkpoints.huggingface import OBJECTIVE_KEY, Kind
 from albert.checkpoints.model_directory import OpenedModel
@@ -27,9 +27,10 @@ from albert.inference.early_exit import EarlyExit
 from albert.inference.engine import PackedModel
 from albert.runtime.errors import InvalidConfiguration, UsageError
 from albert.tasks.answers import Answers, NullThreshold, best_answers, decide
-from albert.tasks.examples import Example, best_windows, cut_windows, keep_longest_first, span_features, tag_features
+from albert.tasks.examples import Example, keep_longest_first, span_features, tag_features
 from albert.tasks.race import join_option, question_with_option
 from albert.text.tokenizer import Tokenizer
+from albert.text.word_split import word_spans
 
 Prediction = dict[str, Any]  # One result, with the keys of transformers' pipelines
 
@@ -374,37 +375,27 @@ def predict_orders(
     return predictions
 
 
-def tag_words(
-    network: Network, word_starts: Bool[np.ndarray, " pieces"], texts: Sequence[str], names: Sequence[str]
-) -> list[list[Prediction]]:
-    """Label every word by its first piece, as token classifiers are trained (Devlin et al. 2019, §5.3).
+def tag_words(network: Network, texts: Sequence[str], names: Sequence[str]) -> list[list[Prediction]]:
+    """Label every word of plain texts, split as `albert.text.word_split` does, with its characters `start`..`end`.
 
-    Long texts are read in overlapping windows; a piece's label comes from the window where it has most context.
-    `word_starts` marks the pieces of the vocabulary that begin a word, `names` are the labels' names."""
-    tokenizer, width = network.tokenizer, network.max_length - 2
-    encoded = tokenizer.encode_batch_with_offsets(texts)
-    windows = [cut_windows(len(ids), width, max(1, width // 2)) for ids, _ in encoded]
-    sequences = [
-        np.asarray([tokenizer.cls_id, *ids[start:stop], tokenizer.sep_id], np.int64)
-        for (ids, _), bounds in zip(encoded, windows, strict=True)
-        for start, stop in bounds
+    The words are labelled as those of sentences that are split into words.
+    """
+    spans = [word_spans(text) for text in texts]
+    sentences = [[text[start:end] for start, end in own] for text, own in zip(texts, spans, strict=True)]
+    tagged = tag_given_words(network, sentences, names)
+    return [
+        [{**word, "start": start, "end": end} for word, (start, end) in zip(words, own, strict=True)]
+        for words, own in zip(tagged, spans, strict=True)
     ]
-    rows = iter(network.model.rows(sequences, [np.zeros_like(sequence) for sequence in sequences]))
-    tagged = []
-    for text, (ids, spans), bounds in zip(texts, encoded, windows, strict=True):
-        own = [next(rows)[1:-1] for _ in bounds]
-        logits = np.zeros((len(ids), own[0].shape[1]))
-        for (start, stop), best, row in zip(bounds, best_windows(bounds, len(ids)), own, strict=True):
-            logits[start:stop][best] = row[best]
-        begins = word_starts[np.asarray(ids, np.int64)]
-        tagged.append(_words_of_text(text, np.asarray(spans, np.int64).reshape(-1, 2), begins, logits, names))
-    return tagged
 
 
 def tag_given_words(
     network: Network, sentences: Sequence[Sequence[str]], names: Sequence[str]
 ) -> list[list[Prediction]]:
-    """Label every word of sentences split into words, as in evaluation (see `albert.tasks.examples`)."""
+    """Label every word of sentences split into words by its first piece, as in evaluation (Devlin et al. 2019, §5.3).
+
+    Long sentences are read in overlapping windows; a word's label comes from the window where it has most context.
+    """
     encoded = tag_features(sentences, network.tokenizer, network.max_length)
     sequences = [encoded.sequences.token_ids(index) for index in range(len(encoded.sequences))]
     logits = encoded.word_outputs(network.model.rows(sequences, [np.zeros_like(sequence) for sequence in sequences]))
@@ -413,22 +404,6 @@ def tag_given_words(
         entries = zip(words, *_top_labels(rows), strict=True)
         tagged.append([{"word": word, "entity": names[label], "score": score} for word, label, score in entries])
     return tagged
-
-
-def _words_of_text(
-    text: str, spans: np.ndarray, begins: np.ndarray, logits: np.ndarray, names: Sequence[str]
-) -> list[Prediction]:
-    """Group pieces into words: a word begins at a word-start piece, or after a piece that is only a blank."""
-    has_text = spans[:, 1] > spans[:, 0]
-    blank_before = np.append(True, ~has_text[:-1])[: len(has_text)]
-    first = np.flatnonzero(has_text & (begins | blank_before))
-    ends = np.maximum.reduceat(np.where(has_text, spans[:, 1], 0), first) if len(first) else first
-    labelled = np.where((first > 0) & ~has_text[first - 1], first - 1, first)  # the blank before it, if it is a piece
-    words = zip(spans[first, 0].tolist(), ends.tolist(), *_top_labels(logits[labelled]), strict=True)
-    return [
-        {"word": text[start:end], "entity": names[label], "score": score, "start": start, "end": end}
-        for start, end, label, score in words
-    ]
 
 
 def _top_labels(logits: np.ndarray) -> tuple[list[int], list[float]]:

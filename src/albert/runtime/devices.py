@@ -128,6 +128,10 @@ def pick_device(name: str | torch.device = "auto", local_rank: int = 0) -> torch
         return torch.device("cpu")
     if kind != "cuda" or (colon and not index.isdecimal()):
         raise InvalidConfiguration(f"device {name}", "unknown", "use auto, cpu, cuda or cuda:0")
+    if torch.cuda._is_in_bad_fork():
+        why = "cannot be used in a process that was forked after its first use"
+        remedy = "start processes with multiprocessing's method spawn, or use --device cpu"
+        raise Unavailable(f"device {name}", why, remedy)
     if not torch.cuda.is_available():
         raise Unavailable(f"device {name}", "this machine or this build of torch has none", "use --device cpu")
     if colon and int(index) >= torch.cuda.device_count():
@@ -430,5 +434,28 @@ def _pool(workers: int) -> ThreadPoolExecutor:
     return pool
 
 
+# --------------------------------------------------------------------------------------------------------------------
+# After a fork. The threads of OpenMP do not exist in the new process, but its records of them do, so the first
+# operation on several threads would wait for them for ever. A forked process computes with one thread, as those of
+# torch's DataLoader do.
+
+_forked = False
+
+
+def _use_one_thread() -> None:
+    global _forked
+    _forked = True
+    _pool.cache_clear()
+    torch.set_num_threads(1)  # for this thread, and the default of later threads
+
+
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_pool.cache_clear)  # threads do not survive a fork
+    os.register_at_fork(after_in_child=_use_one_thread)
+
+
+def set_threads(number: int) -> None:
+    """Set torch's number of threads; raises Unavailable for more than one in a forked process, which would hang."""
+    if _forked and number > 1:
+        why = "a forked process computes with one thread"
+        raise Unavailable(f"{number} threads", why, "start it with multiprocessing's method spawn, or use one thread")
+    torch.set_num_threads(number)

@@ -346,7 +346,8 @@ for _code in ("hr", "sr", "bs", "sh", "sl", "mk"):
 
 _OPENING = "([{„“”\"'«»‘’‹›—–-"
 _NUMBER = re.compile(r"\d+")
-_INITIAL = re.compile(r"[^\W\d_]\.")
+_GLUED = re.compile(r"-[^\W\d_]\.|[^\W\d_]\.|[^\W\d_A-Z]")
+"""What follows the first full stop of J.-C., a.C. and f.eks without a blank."""
 _ROMAN = re.compile(r"[IVXLC]+")
 _LIST_NUMBER = re.compile(r"(?:\d{1,3}|[A-Za-z]|[IVXLCivxlc]{1,6})[.)]")
 _STOPS_LEFT = re.compile('[។៕᙮᠃᠉꧉꘎꛳꯫᪨᭞᭟᱾༎།](?:["”»’)]*\\s*)')
@@ -394,13 +395,12 @@ def _goes_on(sentence: str, following: str, exceptions: Exceptions) -> bool:
         return False
     small = next_text[0].islower()
     figure = next_text[0].isdigit()
-    attached = len(before) == len(sentence)
-    if attached and (following[0] == "-" or small or _INITIAL.match(following)):
-        return True
     begin = max(before.rfind(" "), before.rfind("\u00a0"), before.rfind("\u202f")) + 1
     word = before[begin:-1].lstrip(_OPENING)
     if not word:
         return False
+    if len(before) == len(sentence) and len(word) <= 3 and _GLUED.match(following):
+        return True
     if word in exceptions.always:
         return True
     if (small or figure) and word in exceptions.before_lower:

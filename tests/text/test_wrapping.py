@@ -157,6 +157,13 @@ def test_the_command_joins_says_so_and_obeys(tmp_path, tokenizer_directory, caps
     assert directory_content(tmp_path / "auto" / "train") != directory_content(tmp_path / "no" / "train")
 
 
+def test_joined_lines_cannot_be_sentences(tmp_path, tokenizer_directory, capsys):
+    (tmp_path / "a.txt").write_text("One.\nTwo.")
+    command = ["prepare", tmp_path / "a.txt", "--tokenizer", tokenizer_directory, "--output", tmp_path / "data"]
+    assert run([*map(str, command), "--wrapped", "yes", "--sentences-as-lines"]) == 2
+    assert "--sentences-as-lines" in capsys.readouterr().err
+
+
 def test_python_reports_the_same(tmp_path, tokenizer_directory):
     import albert
 

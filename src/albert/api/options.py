@@ -48,6 +48,10 @@ class CorpusOptions:
     max_document_megabytes: float = Reading.max_document_bytes / 1e6
     """Longer documents are split at the end of a paragraph, a line or a sentence."""
 
+    def __post_init__(self) -> None:
+        if self.sentences_as_lines and self.wrapped == "yes":
+            raise UsageError("--wrapped yes", "and --sentences-as-lines contradict each other", "give one of them")
+
     @property
     def words(self) -> str:
         """These options as a command line, for another command that reads the same text."""

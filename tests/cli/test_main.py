@@ -1,9 +1,11 @@
 """The table of commands, and the handler of errors."""
 
 import errno
+import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -156,15 +158,45 @@ def test_system_exit_passes_through(failing_command):
     assert raised.value.code == 2
 
 
-def test_a_closed_pipe_gives_no_message():
+@pytest.mark.parametrize(
+    "command",
+    [["--help"], ["info", "albert-base"], ["predict", "tiny", "--input", "-", "--task", "embed", "--device", "cpu"]],
+)
+def test_a_closed_pipe_gives_no_message(command):
     writer = subprocess.Popen(
-        [sys.executable, "-m", "albert", "--help"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-m", "albert", *command],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
+    assert writer.stdin is not None
+    writer.stdin.write("A cat.\n")
+    writer.stdin.close()
     assert writer.stdout is not None and writer.stderr is not None
     writer.stdout.close()  # before the interpreter has started
     stderr = writer.stderr.read()
     writer.stderr.close()
     assert writer.wait(timeout=60) == 141 and stderr == ""
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_characters_that_the_output_lacks_are_replaced_or_escaped_in_json(encoding):
+    text = "“Ahoj”, řekl Éric."
+    for more, expected in ([], "?"), (["--json"], "\\u201c"):
+        encode = ["tokenizer", "encode", text, "--tokenizer", "models/tiny", *more]
+        done = subprocess.run(
+            [sys.executable, "-m", "albert", *encode],
+            env={**os.environ, "PYTHONIOENCODING": encoding},
+            cwd=Path(__file__).parents[2],
+            capture_output=True,
+            timeout=120,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        assert expected in done.stdout.decode(encoding)
+        if more:
+            assert json.loads(done.stdout)["text"] == text
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no /dev/full")

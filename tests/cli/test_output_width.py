@@ -7,6 +7,7 @@ import pytest
 from tests.cli.conftest import TINY
 
 from albert.cli.main import run
+from albert.cli.render import open_console, table_of_rows
 
 COMMANDS = [
     "info",
@@ -66,3 +67,18 @@ def test_a_recipe_is_wrapped_at_the_width_of_a_terminal(scene, capsys, terminal)
     assert "max_position_embeddings 128" in " ".join(" ".join(lines).split())
     assert 50 < max(map(len, lines)) <= 64
     assert not [line for line in lines if line.endswith(" ")]
+
+
+@pytest.mark.parametrize("width", [10, 40, 50, 60, 69, 100])
+def test_no_row_of_a_narrow_table_loses_its_name(width, capsys, terminal):
+    terminal(width)
+    heads = ("", "score", "best constant answer", "TF-IDF and logistic regression", "before")
+    names = ("accuracy", "f1 (spam)", "matthews")
+    console = open_console()
+    console.print(table_of_rows([heads, *((name, "95.20", "50.00", "93.10", "45.00") for name in names)]))
+    lines = capsys.readouterr().out.splitlines()
+    assert [name for name in names if any(line.startswith(name) for line in lines)] == list(names)
+    assert sum(line.count("95.20") for line in lines) == 3 and sum(line.count("45.00") for line in lines) == 3
+    assert {"constant", "regression"} <= {word for line in lines for word in line.split()}
+    if width >= 40:
+        assert max(map(len, lines)) <= width

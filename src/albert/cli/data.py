@@ -1,6 +1,5 @@
 """`albert tokenizer`, `albert prepare`, `albert verify` and `albert plot`."""
 
-import json
 import shlex
 import sys
 from collections.abc import Iterator
@@ -14,7 +13,7 @@ from albert.api.keywords import Argument, Positional, check_png
 from albert.api.options import Prepare, TrainTokenizer
 from albert.api.text import preparation_rows, run_prepare, run_train_tokenizer
 from albert.cli.options import CommandGroup, Subcommand
-from albert.cli.render import in_bold, next_line, open_console, say, table
+from albert.cli.render import in_bold, next_line, open_console, print_json, say, table
 from albert.runtime.errors import AlbertError, DamagedData, MissingInput, UsageError
 from albert.runtime.files import new_directory
 from albert.runtime.json_files import read_journal
@@ -264,7 +263,7 @@ def encode(args: Encode) -> None:
         ids, offsets = tokenizer.encode_with_offsets(text)
         tokens = [tokenizer.piece(number) for number in ids]
         if args.json:
-            print(json.dumps({"text": text, "tokens": tokens, "ids": ids, "offsets": offsets}, ensure_ascii=False))
+            print_json({"text": text, "tokens": tokens, "ids": ids, "offsets": offsets})
             continue
         rows = [
             (_visible(token), str(number), str(start), str(end), _visible(text[start:end]))
@@ -285,7 +284,10 @@ def decode(args: Decode) -> None:
                 raise UsageError(f"id {number}", f"is not an id of this vocabulary, 0 to {tokenizer.vocab_size - 1}")
         text = tokenizer.decode(ids, skip_special_tokens=not args.special)
         values = {"ids": ids, "tokens": [tokenizer.piece(number) for number in ids], "text": text}
-        print(json.dumps(values, ensure_ascii=False) if args.json else text)
+        if args.json:
+            print_json(values)
+        else:
+            print(text)
 
 
 def _visible(text: str) -> str:

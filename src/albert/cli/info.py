@@ -1,7 +1,6 @@
 """`albert info`: presets, models, corpora and this machine; comparisons, memory and speed as tables."""
 
 import itertools
-import json
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
@@ -28,6 +27,7 @@ from albert.cli.render import (
     in_millions,
     indented,
     open_console,
+    print_json,
     say,
     show,
     styled,
@@ -328,7 +328,7 @@ def run(args: Info) -> int:
     _check(args)
     values = describe(args, open_console(soft_wrap=False, quiet=args.json))
     if args.json:
-        print(json.dumps(to_json(values), ensure_ascii=False))
+        print_json(to_json(values))
     return 0
 
 

@@ -7,6 +7,7 @@ module that does the work, so that ``albert COMMAND --help`` is fast too.
 
 import gc
 import importlib
+import io
 import os
 import sys
 import traceback
@@ -119,6 +120,9 @@ def run(arguments: list[str] | None = None, command: Callable[[list[str]], int |
     Args:
         arguments: without the program's name; those of the process by default.
     """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="replace")  # a locale may lack characters of texts and tables
     try:
         code = command(sys.argv[1:] if arguments is None else arguments)
         sys.stdout.flush()

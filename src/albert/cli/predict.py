@@ -1,6 +1,5 @@
 """`albert predict` and `albert serve`: predictions on the terminal, in files, or over HTTP."""
 
-import json
 import os
 import sys
 from collections.abc import Iterable, Iterator
@@ -13,7 +12,7 @@ from albert.api.keywords import flags_set, values_set
 from albert.checkpoints.hub import find_model
 from albert.cli.commands import OpenedModel, Predict, Serve
 from albert.cli.options import check_at_least
-from albert.cli.render import open_console, table
+from albert.cli.render import open_console, print_json, table
 from albert.inference.abilities import Fields, Settings
 from albert.inference.files import ENDINGS, FilePrediction, ability_for, opened_input, predict_file
 from albert.inference.predictor import Predictor
@@ -33,7 +32,8 @@ from albert.text.unknown import unknown_warning
 def show(predictions: list[Any], columns: tuple[str, ...], as_json: bool) -> None:
     """Print a table, or JSON: a line for each prediction, or for each mask a line with all of its predictions."""
     if as_json:
-        sys.stdout.writelines(json.dumps(entry, ensure_ascii=False) + "\n" for entry in predictions)
+        for entry in predictions:
+            print_json(entry)
     elif not predictions:
         _note("the text has no words")
     else:

@@ -1,5 +1,7 @@
 """Consoles and tables for the output of all commands."""
 
+import errno
+import json
 import sys
 import tomllib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -7,6 +9,7 @@ from importlib.resources import files
 from typing import cast
 
 from rich import box
+from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.table import Table
@@ -26,6 +29,19 @@ UNWRAPPED = 10_000
 """Columns; more than any line needs."""
 
 
+class PipedConsole(Console):
+    """A console whose reader may close the pipe: the command ends as one that SIGPIPE ends (see `albert.cli.main`)."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError(errno.EPIPE, "the reader closed the pipe")
+
+
+def print_json(value: object) -> None:
+    """Print a line of JSON; characters that the encoding of the output lacks are escaped."""
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    print(json.dumps(value, ensure_ascii=not encoding.lower().startswith("utf")))
+
+
 def open_console(
     soft_wrap: bool = True, highlight: bool = False, quiet: bool = False, at_least: int | None = None
 ) -> Console:
@@ -35,7 +51,7 @@ def open_console(
         soft_wrap: leave the wrapping of long lines to the terminal.
         at_least: columns to use even on a narrower terminal.
     """
-    console = Console(soft_wrap=soft_wrap, markup=False, highlight=highlight, quiet=quiet)
+    console = PipedConsole(soft_wrap=soft_wrap, markup=False, highlight=highlight, quiet=quiet)
     if not sys.stdout.isatty():
         console.size = (UNWRAPPED, 25)
     elif at_least is not None:
@@ -75,9 +91,15 @@ def in_bold(first: object, rest: str) -> Text:
 
 
 class _Table(Table):
-    """A table without blanks at the ends of its lines."""
+    """A table without blanks at the ends of its lines; on a narrow terminal its headings are wrapped first."""
+
+    cells: Sequence[Sequence[Text]] = ()
+    """Headings and rows of a table that is made narrower as below; empty for one that rich makes narrower."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Segment]:
+        if self.cells and not self._fit(options.max_width):
+            yield from console.render(self._stacked(), options)
+            return
         for line in Segment.split_lines(cast(Iterable[Segment], super().__rich_console__(console, options))):
             while line and not line[-1].text.rstrip(" "):
                 line.pop()
@@ -85,6 +107,53 @@ class _Table(Table):
             if line:
                 yield Segment(line[-1].text.rstrip(" "), line[-1].style)
             yield Segment.line()
+
+    def _fit(self, width: int) -> bool:
+        """Set the widths of the columns where the table is too wide; False if it cannot become narrow enough."""
+        room = width - self._extra_width - sum(map(self._get_padding_width, range(len(self.columns))))
+        columns = [[each.plain.split("\n") for each in column] for column in zip(*self.cells, strict=True)]
+        widths = [max(cell_len(line) for cell in column for line in cell) for column in columns]
+        if sum(widths) <= room:
+            return True
+        least = []
+        for column, cells in zip(self.columns, zip(*self.cells, strict=True), strict=True):
+            head, *values = cells
+            needed = [_longest_word(head)]
+            if column.justify == "right":
+                needed += [cell_len(line) for value in values for line in value.plain.split("\n")]
+            else:
+                needed += [min(_longest_word(value), LEAST_WORDS) for value in values]
+            least.append(max(needed))
+        if sum(least) > room:
+            return False
+        widths = [min(each, room) for each in widths]
+        while sum(widths) > room:
+            reducible = [index for index in range(len(widths)) if widths[index] > least[index]]
+            widths[max(reducible, key=widths.__getitem__)] -= 1
+        for column, each in zip(self.columns, widths, strict=True):
+            column.width = each
+        return True
+
+    def _stacked(self) -> Text:
+        """Every row as lines, for a terminal that is narrower than the columns: its name, then headings and values."""
+        heads, *rows = self.cells
+        lines = [] if self.title is None else [Text.assemble(cast(Text, self.title))]
+        for row in rows:
+            lines.append(row[0])
+            lines += [Text.assemble("  ", head, "  " if head else "", value) for head, value in _pairs(heads, row)]
+        return Text("\n").join(lines)
+
+
+LEAST_WORDS = 12
+"""Columns that a longer word of a cell is broken at, on a narrow terminal."""
+
+
+def _longest_word(text: Text) -> int:
+    return max(map(cell_len, text.plain.split()), default=0)
+
+
+def _pairs(heads: Sequence[Text], row: Sequence[Text]) -> list[tuple[Text, Text]]:
+    return [(head, value) for head, value in zip(heads[1:], row[1:], strict=True) if value.plain]
 
 
 def styled(style: str | None, *cells: object) -> tuple[Text, ...]:
@@ -124,9 +193,12 @@ def table(
     )
     for index, name in enumerate(columns):
         is_number = index not in words
-        result.add_column(Text(name), justify="right" if is_number else "left", overflow="fold", no_wrap=is_number)
-    for row in rows:
-        result.add_row(*map(_text, row))
+        result.add_column(Text(name), justify="right" if is_number else "left", overflow="fold")
+    lines = [list(map(_text, row)) for row in rows]
+    for line in lines:
+        result.add_row(*line)
+    filled = [line + [Text()] * (len(columns) - len(line)) for line in lines]
+    result.cells = [list(map(Text, columns)), *filled]
     return result
 
 

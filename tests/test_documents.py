@@ -28,6 +28,7 @@ IN_ORDER = (
     "docs/python.md",
     "docs/deploying.md",
     "docs/from-transformers.md",
+    "docs/from-sentence-transformers.md",
     "docs/models.md",
     "docs/tables.md",
 )

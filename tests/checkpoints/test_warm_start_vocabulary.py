@@ -7,8 +7,8 @@ from tests.tiny import tiny_config
 from albert.checkpoints.warm_start import pieces_by_text, rows_of_pieces, same_pieces, warm_start
 from albert.experiments.quickstart import load_chapters
 from albert.model.albert import AlbertForPreTraining
+from albert.text.huggingface import wordpiece_tokenizer
 from albert.text.sentencepiece import train_tokenizer
-from albert.text.wordpiece import WordPieceTokenizer
 
 WORDS = "albert.embeddings.word_embeddings.weight"
 
@@ -79,7 +79,7 @@ def test_pieces_inside_words_come_from_pieces_inside_words(tokenizers):
 def test_pieces_of_sentencepiece_and_wordpiece_are_matched(tokenizers):
     sentence_pieces, _ = tokenizers
     words = ["[UNK]", "[PAD]", "the", "##s", "##ing", "sea", "(", "theing", "日", "[CLS]", "[MASK]", "[SEP]"]
-    word_pieces = WordPieceTokenizer(words)
+    word_pieces = wordpiece_tokenizer(words)
     origins = pieces_by_text(sentence_pieces, 300, word_pieces)
     sources = {
         word: [sentence_pieces.piece(row) for row in rows] for word, rows in zip(words, origins.rows, strict=True)

@@ -17,6 +17,7 @@ from albert.model.packing import pack
 from albert.pretraining.masking import MaskingRecipe
 from albert.pretraining.sampling import PretrainingSamples, SequenceRecipe
 from albert.runtime.files import new_directory
+from albert.text.huggingface import wordpiece_tokenizer
 from albert.text.shards import TokenCorpus
 from albert.text.tokenizer_loading import load_tokenizer
 
@@ -65,7 +66,7 @@ def foreign(tmp_path):
         with new_directory(tmp_path / source.name) as directory:
             shutil.copytree(source, directory, dirs_exist_ok=True)
             (directory / "MANIFEST.json").unlink()
-            (directory / "vocab.txt").write_text("\n".join(swapped(PIECES)), encoding="utf-8")
+            wordpiece_tokenizer(swapped(PIECES)).save(directory)
         return tmp_path / source.name
 
     return copy
@@ -139,11 +140,11 @@ def refused(capsys, *arguments):
     ("source", "command", "message"),
     [
         ("corpus", "pretrain quickstart --data {copy} --output {out}", "its tokenizer files are not those it was made"),
-        ("run/model", "predict {copy} --fill-mask 中[MASK]", "vocab.txt: has fingerprint"),
+        ("run/model", "predict {copy} --fill-mask 中[MASK]", "tokenizer.json: has fingerprint"),
         (
             "run/model",
             "finetune --train {table} --dev {table} --text text --label label --model {copy} --output {out}",
-            "vocab.txt: has fingerprint",
+            "tokenizer.json: has fingerprint",
         ),
     ],
 )

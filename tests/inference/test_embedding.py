@@ -15,7 +15,7 @@ import albert
 from albert.inference.embedding import AlbertEmbedding
 from albert.inference.predictor import Predictor, check_pooling, piece_weights
 from albert.runtime.errors import UsageError
-from albert.text.wordpiece import WordPieceTokenizer
+from albert.text.huggingface import wordpiece_tokenizer
 
 TEXTS = ["The cat saw the old dog.", "", "A letter", "the old river followed the king again and again", "猫 é"]
 
@@ -51,7 +51,7 @@ def test_every_head_embeds_and_normalises(opened, kind, labels):
 
 
 def test_pooling_is_refused_where_it_is_unknown_or_has_no_probabilities():
-    tokenizer = WordPieceTokenizer([*(f"[{name}]" for name in ("PAD", "UNK", "CLS", "SEP", "MASK")), "the", "##s"])
+    tokenizer = wordpiece_tokenizer([*(f"[{name}]" for name in ("PAD", "UNK", "CLS", "SEP", "MASK")), "the", "##s"])
     with pytest.raises(UsageError, match="'weighted': needs a SentencePiece vocabulary, whose pieces have prob"):
         piece_weights(tokenizer)
     with pytest.raises(UsageError, match="pooling 'median': unknown"):

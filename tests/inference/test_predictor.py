@@ -14,7 +14,7 @@ from albert.inference.predictor import Predictor
 from albert.inference.tasks import Lengths, Network, encode_with_masks, fill_masks
 from albert.model.albert import AlbertForPreTraining
 from albert.runtime.errors import DamagedData, InvalidConfiguration, UsageError
-from albert.text.wordpiece import WordPieceTokenizer
+from albert.text.huggingface import wordpiece_tokenizer
 
 MASKED = [
     "The [MASK] saw the old dog.",
@@ -80,7 +80,7 @@ def random_network(tokenizer) -> Network:
 def test_filled_sequence_equals_decoding_all_pieces(kind, tokenizer):
     if kind == "wordpiece":
         pieces = [f"[{name}]" for name in ("PAD", "UNK", "CLS", "SEP", "MASK")]
-        tokenizer = WordPieceTokenizer([*pieces, "the", "cat", "##s", "##ed", ".", ",", "!", "-", "a", "b"])
+        tokenizer = wordpiece_tokenizer([*pieces, "the", "cat", "##s", "##ed", ".", ",", "!", "-", "a", "b"])
     texts = [
         "[MASK] cat",
         "the [MASK]",

@@ -18,8 +18,8 @@ from albert.pretraining.masking import MaskingRecipe
 from albert.pretraining.run import pretrain
 from albert.pretraining.sampling import PretrainingSamples, SequenceRecipe
 from albert.runtime.errors import InvalidConfiguration, MissingInput
+from albert.text.huggingface import SPECIAL_PIECES, wordpiece_tokenizer
 from albert.text.shards import TokenCorpus
-from albert.text.wordpiece import SPECIAL_PIECES, WordPieceTokenizer
 
 CPU = torch.device("cpu")
 
@@ -178,7 +178,7 @@ def test_a_run_warns_at_the_second_evaluation_below_the_baseline(
 
 def test_a_run_on_unknown_words_alone_has_no_accuracy(tiny_recipe, tmp_path, capsys):
     """Text of another script than a WordPiece vocabulary's: every word is [UNK], which is never masked."""
-    tokenizer = WordPieceTokenizer([*SPECIAL_PIECES, "a"])
+    tokenizer = wordpiece_tokenizer([*SPECIAL_PIECES, "a"])
     corpus = prepare_texts([f"ω ω. ψ{number} ψ." for number in range(20)], tokenizer, tmp_path, 0.3)
     evaluation = pretrain(tiny_recipe, corpus, tmp_path / "run", "cpu").evaluation
     assert [name for name in evaluation if name.startswith("masked_tokens")] == []

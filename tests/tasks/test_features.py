@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from albert.runtime.errors import InvalidConfiguration
 from albert.tasks.examples import IGNORE_INDEX, Example, join_sequences, keep_longest_first, tag_features, text_features
-from albert.text.wordpiece import WordPieceTokenizer
+from albert.text.huggingface import wordpiece_tokenizer
 
 
 @given(lengths=st.lists(st.integers(0, 40), min_size=1, max_size=2), room=st.integers(2, 60))
@@ -105,7 +105,7 @@ def test_windows_contain_all_pieces_in_order(tokenizer, sentences, max_length):
 
 
 def test_word_pieces():
-    tokenizer = WordPieceTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "你", "好", "sh", "##ip", "s"])
+    tokenizer = wordpiece_tokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "你", "好", "sh", "##ip", "s"])
     found = tag_features([["你", "ship", "好", COMBINING]], tokenizer, 64)
     pieces = [tokenizer.piece(i) for i in found.sequences.token_ids(0).tolist()[1:-1]]
     assert pieces == ["你", "sh", "##ip", "好", "[UNK]"]

@@ -62,6 +62,6 @@ WORDPIECES = [
 
 @pytest.fixture(scope="session")
 def wordpiece():
-    from albert.text.wordpiece import WordPieceTokenizer
+    from albert.text.huggingface import wordpiece_tokenizer
 
-    return WordPieceTokenizer([*dict.fromkeys(WORDPIECES), "[MASK]", "[UNK]", "##x中"])
+    return wordpiece_tokenizer([*dict.fromkeys(WORDPIECES), "[MASK]", "[UNK]", "##x中"])

@@ -2,7 +2,7 @@
 
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -156,16 +156,28 @@ def read_tensorflow(path: Path, options: ConversionOptions) -> ConversionSource:
     shapes = {target.name: shape[::-1] if target.transposed else shape for target, shape in in_file}
     settings, ignored = read_albert_config(files.config)
     config = config_of(settings, shapes, options.overrides, files.config, where)
-    architecture, extra = _architecture(shapes, options.one_output, where)
-    targets = {variable: t for variable, t in variables.mapped.items() if belongs_to(t.name, architecture)}
+    all_on_meta = {name: torch.empty(shape, device="meta") for name, shape in shapes.items()}
+    renamed = from_transformers(all_on_meta, config, where)
+    head_names = renamed.head_names()
+    architecture, extra = _architecture(head_names.values(), shapes, options.one_output, where)
+    ours = {theirs: head_names[name] for name, theirs in renamed.in_file.items()}
+    targets = {
+        variable: target
+        for variable, target in variables.mapped.items()
+        if belongs_to(ours.get(target.name, target.name), architecture)
+    }
     unused = {variable: f"is not part of {architecture}" for variable in variables.mapped if variable not in targets}
     bundle.require(targets)
     on_meta = {target.name: torch.empty(shapes[target.name], device="meta") for target in targets.values()}
     require_complete(from_transformers(on_meta, config, where), architecture, config, where)
     notes = [f"keys that the reference's code ignores too: {', '.join(ignored)}"] if ignored else []
-    if settings.get("hidden_act") == "gelu" and "hidden_act" not in options.overrides:
+    if config.family == "bert" and config.hidden_act == "gelu":
+        notes.append(
+            '"gelu" is the exact form here, as in transformers and in the first code of BERT; later it was tanh'
+        )
+    elif settings.get("hidden_act") == "gelu" and "hidden_act" not in options.overrides:
         notes.append('"gelu" is the tanh form in the reference: gelu_new here and in transformers')
-    if not config.projects_embeddings:
+    if config.family == "albert" and not config.projects_embeddings:
         notes.append("transformers maps E to H even if they are equal: the identity is written")
     return ConversionSource(
         kind="TensorFlow checkpoint",
@@ -184,9 +196,11 @@ def read_tensorflow(path: Path, options: ConversionOptions) -> ConversionSource:
     )
 
 
-def _architecture(shapes: Shapes, one_output: str | None, where: str) -> tuple[str, dict[str, Any]]:
+def _architecture(
+    names: Iterable[str], shapes: Shapes, one_output: str | None, where: str
+) -> tuple[str, dict[str, Any]]:
     """The class of transformers, and the keys of `config.json` for the task."""
-    architecture = architecture_of(shapes)
+    architecture = architecture_of(names)
     if architecture not in CLASSIFIERS:
         return architecture, {}
     if shapes.get("classifier.bias", (2,))[0] > 1:

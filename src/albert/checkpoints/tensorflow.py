@@ -1,4 +1,4 @@
-"""Google's TensorFlow checkpoints of ALBERT: their files, configuration, and names of variables in transformers."""
+"""Google's TensorFlow checkpoints of ALBERT and BERT: files, configuration, names of variables in transformers."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -19,13 +19,45 @@ from albert.runtime.manifest import open_input
 
 CONFIG_NAME = "albert_config.json"
 _NOT_IN_SHAPES = ("num_hidden_layers", "num_attention_heads", "hidden_act")
-_ONLY_OURS = ("sharing", "embedding_projection", "layer_norm_eps", "classifier_dropout_prob")
+_ONLY_OURS = (
+    "sharing",
+    "embedding_projection",
+    "layer_norm_eps",
+    "classifier_dropout_prob",
+    "family",
+    "head_pooling",
+)
 _KNOWN = tuple(field.name for field in fields(AlbertConfig) if field.name not in _ONLY_OURS)
 _ACTIVATIONS = {"gelu": "gelu_new", "gelu_new": "gelu_new", "relu": "relu", "tanh": "tanh"}
 """The reference's "gelu" is the tanh form in every release; transformers' "gelu" is the exact one."""
 _FIRST = "albert.encoder.albert_layer_groups.0.albert_layers.0"
 _PROJECTION = "albert.encoder.embedding_hidden_mapping_in.weight"
 Shapes = Mapping[str, tuple[int, ...]]
+_BERT_LAYER_NAME = re.compile(r"bert\.encoder\.layer\.(\d+)\.")
+
+
+def is_bert(shapes: Shapes) -> bool:
+    """Whether tensors are those of Google's BERT, by their names in transformers."""
+    return any(_BERT_LAYER_NAME.match(name) for name in shapes)
+
+
+def bert_sizes_from_shapes(shapes: Shapes, where: str) -> dict[str, Any]:
+    """The fields of a BERT's `AlbertConfig` that follow from the shapes of tensors."""
+    V, H = _matrix(shapes, "bert.embeddings.word_embeddings.weight", where)
+    positions, _ = _matrix(shapes, "bert.embeddings.position_embeddings.weight", where)
+    types, _ = _matrix(shapes, "bert.embeddings.token_type_embeddings.weight", where)
+    F, _ = _matrix(shapes, "bert.encoder.layer.0.intermediate.dense.weight", where)
+    layers = {int(match[1]) for name in shapes if (match := _BERT_LAYER_NAME.match(name))}
+    if layers != set(range(len(layers))):
+        raise DamagedData(where, f"has {len(layers)} layers up to number {max(layers)}: some are missing")
+    return {
+        "vocab_size": V,
+        "hidden_size": H,
+        "num_hidden_layers": len(layers),
+        "intermediate_size": F,
+        "max_position_embeddings": positions,
+        "type_vocab_size": types,
+    }
 
 
 def sizes_from_shapes(shapes: Shapes, where: str) -> dict[str, int]:
@@ -62,21 +94,30 @@ def config_of(
 ) -> AlbertConfig:
     """The configuration of a checkpoint."""
     subject = str(file) if file is not None else where
-    sizes = sizes_from_shapes(shapes, where)
+    of_bert = is_bert(shapes)
+    sizes: dict[str, Any] = bert_sizes_from_shapes(shapes, where) if of_bert else sizes_from_shapes(shapes, where)
     values = dict(settings)
+    if of_bert:
+        values["num_hidden_layers"] = sizes["num_hidden_layers"]
     if "hidden_act" in values and "hidden_act" not in overrides:
-        values["hidden_act"] = _activation(values["hidden_act"], subject)
+        values["hidden_act"] = _activation(values["hidden_act"], subject, of_bert)
     values |= overrides
     missing = [key for key in _NOT_IN_SHAPES if key not in values]
     if missing:
-        why = "lacks " if file is not None else f"there is no {CONFIG_NAME} beside it with "
+        why = (
+            "lacks "
+            if file is not None
+            else f"there is no {'bert_config.json' if of_bert else CONFIG_NAME} beside it with "
+        )
         flags = " ".join("--" + key.replace("_", "-") for key in missing)
         raise MissingInput(subject, why + ", ".join(missing) + ", which the tensors do not show", f"add {flags}")
     for key, size in sizes.items():
         if key in settings and settings[key] != size:
             why = f"is {settings[key]!r}, the tensors of {where} have {size}"
             raise InvalidConfiguration(f"{subject}: {key}", why, "use the configuration of this checkpoint")
-    if sizes["embedding_size"] == sizes["hidden_size"] and _PROJECTION in shapes:
+    if of_bert:
+        sizes |= {"embedding_size": sizes["hidden_size"], "family": "bert", "sharing": "none"}
+    elif sizes["embedding_size"] == sizes["hidden_size"] and _PROJECTION in shapes:
         values["embedding_projection"] = True
     config = from_json(AlbertConfig, values | sizes, subject)
     _refuse_misrounded_groups(config, subject)
@@ -91,9 +132,11 @@ def _matrix(shapes: Shapes, name: str, where: str) -> tuple[int, int]:
     return shape
 
 
-def _activation(name: Any, subject: str) -> str:
-    """Our name of the reference's activation, which is case-insensitive."""
+def _activation(name: Any, subject: str, of_bert: bool) -> str:
+    """Our name of the reference's activation, which is case-insensitive; BERT's "gelu" is the exact one."""
     activation = _ACTIVATIONS.get(name.lower()) if isinstance(name, str) else None
+    if of_bert and activation == "gelu_new" and name.lower() == "gelu":
+        activation = "gelu"
     if activation is None:
         remedy = f"known: {', '.join(_ACTIVATIONS)}; set another with --hidden-act"
         raise InvalidConfiguration(f"{subject}: hidden_act", f"is {name!r}", remedy)
@@ -115,7 +158,7 @@ def _refuse_misrounded_groups(config: AlbertConfig, subject: str) -> None:
 # newest of many), or one prefix.
 
 STATE_NAME = "checkpoint"
-CONFIG_PATTERNS = ("*albert_config*.json",)
+CONFIG_PATTERNS = ("*bert_config*.json",)  # albert_config.json, too
 TOKENIZER_PATTERNS = ("*.model", "vocab*.txt")
 _PART = re.compile(r"\.(index|meta|data-\d{5}-of-\d{5})$")
 _NEWEST = re.compile(r'^model_checkpoint_path: *"(.+)"\s*$', re.MULTILINE)
@@ -267,9 +310,11 @@ def _targets(part: str) -> dict[str, Target]:
 
 
 _BACKBONE, _LAYER, _HEADS = map(_targets, ("backbone", "layer", "heads"))
+_BERT_BACKBONE, _BERT_LAYER, _BERT_HEADS = map(_targets, ("bert_backbone", "bert_layer", "bert_heads"))
 _HUB = re.compile(r"^module(_\d+)?/")
 _SCOPE = re.compile(r"^(bert|albert)/")
 _IN_GROUP = re.compile(r"^encoder/transformer/group_(\d{1,4})/inner_group_(\d{1,4})/(.+)$")
+_IN_LAYER = re.compile(r"^encoder/layer_(\d{1,4})/(.+)$")
 _OPTIMIZER = re.compile(
     r"(^|/)((adam|lamb)_[mv]|(Adam|AdamWeightDecayOptimizer|LAMBOptimizer)(_1)?|Momentum)$"
     r"|(^|/)(global_step|beta[12]_power|(current_)?loss_scale|good_steps)$"
@@ -280,11 +325,6 @@ _OTHER_MODELS = (
         re.compile(r"/encoder/layer_shared/|/word_embeddings_2$"),
         "is one of brightmart's first albert_zh models, a different network (word_embeddings_2, layer_shared)",
         "use one of Google's albert_*_zh, or of brightmart's *_zh_google",
-    ),
-    (
-        re.compile(r"/encoder/layer_\d+/attention/"),
-        "holds a BERT with separate layers (encoder/layer_0, ...), not an ALBERT",
-        "name an ALBERT checkpoint",
     ),
     (
         re.compile(r"/\.ATTRIBUTES/|^_CHECKPOINTABLE_OBJECT_GRAPH$"),
@@ -307,15 +347,17 @@ def map_variables(names: Iterable[str], where: str) -> MappedVariables:
     """Find the target of every variable."""
     mapped: dict[str, Target] = {}
     dropped, unexpected = [], {}
+    names = list(names)
+    of_bert = any(_IN_LAYER.match(_SCOPE.sub("", _HUB.sub("", name))) for name in names)
     for name in names:
         if _OPTIMIZER.search(name):
             dropped.append(name)
-        elif target := target_of(name):
+        elif target := target_of(name, of_bert):
             mapped[name] = target
         elif _JOINT_ANSWER_HEAD.match(name):
             unexpected[name] = "belongs to the joint head of SQuAD 2.0, whose conversion is not supported"
         else:
-            unexpected[name] = "is not a variable of ALBERT"
+            unexpected[name] = f"is not a variable of {'BERT' if of_bert else 'ALBERT'}"
     _refuse_other_models(mapped, unexpected, where)
     first: dict[str, str] = {}
     for name, target in mapped.items():
@@ -324,14 +366,20 @@ def map_variables(names: Iterable[str], where: str) -> MappedVariables:
     return MappedVariables(mapped, tuple(dropped), unexpected)
 
 
-def target_of(variable: str) -> Target | None:
-    """The target of a variable of ALBERT; None for others."""
+def target_of(variable: str, of_bert: bool = False) -> Target | None:
+    """The target of a variable of ALBERT, or of BERT; None for others."""
     name = _HUB.sub("", variable)
     scope = _SCOPE.match(name)
     if scope is None:
-        return _HEADS.get(name)
-    name, prefix = name[scope.end() :], "albert."
-    target = _BACKBONE.get(name)
+        return (_BERT_HEADS if of_bert else _HEADS).get(name)
+    name = name[scope.end() :]
+    if of_bert:
+        prefix, target = "bert.", _BERT_BACKBONE.get(name)
+        if match := _IN_LAYER.match(name):
+            prefix += f"encoder.layer.{int(match[1])}."
+            target = _BERT_LAYER.get(match[2])
+        return target and replace(target, name=prefix + target.name)
+    prefix, target = "albert.", _BACKBONE.get(name)
     if match := _IN_GROUP.match(name):
         prefix += f"encoder.albert_layer_groups.{int(match[1])}.albert_layers.{int(match[2])}."
         target = _LAYER.get(match[3])
@@ -342,7 +390,7 @@ def _refuse_other_models(mapped: Mapping[str, Target], unexpected: Mapping[str, 
     for pattern, why, remedy in _OTHER_MODELS:
         if any(pattern.search(name) for name in unexpected):
             raise DamagedData(where, why, remedy)
-    if not any(target.name.startswith("albert.") for target in mapped.values()):
+    if not any(target.name.startswith(("albert.", "bert.")) for target in mapped.values()):
         names = sorted({**unexpected, **mapped})
         shown = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
         raise DamagedData(where, f"holds no ALBERT: its variables are {shown}" if names else "holds no variables")

@@ -14,7 +14,6 @@ from torch.nn import functional
 from albert.model.config import AlbertConfig, Extension, sharing_plan
 from albert.runtime.errors import InvalidConfiguration
 from albert.text.tokenizer import BLANK, Tokenizer
-from albert.text.wordpiece import CONTINUATION_MARK, WordPieceTokenizer
 
 # --------------------------------------------------------------------------------------------------------------------
 # Layers. Depth: layer i of n is initialised with layer ⌊i·k/n⌋ of k, so a deeper model repeats every layer in place and
@@ -262,23 +261,16 @@ def rows_of_pieces(
 
 
 def _by_text(tokenizer: Tokenizer) -> dict[tuple[str, bool], int]:
-    """(text, whether it begins a word) -> piece, without special pieces.
-
-    SentencePiece marks pieces that begin words, WordPiece those inside words.
-    """
-    marks_inside = isinstance(tokenizer, WordPieceTokenizer)
-    mark = CONTINUATION_MARK if marks_inside else BLANK
-    pieces = {n: tokenizer.piece(n) for n in range(tokenizer.vocab_size) if n not in tokenizer.special_ids}
-    return {
-        (piece.removeprefix(mark), piece.startswith(mark) != marks_inside): number for number, piece in pieces.items()
-    }
+    """(text, whether it begins a word) -> piece, without special pieces."""
+    pieces = (number for number in range(tokenizer.vocab_size) if number not in tokenizer.special_ids)
+    return {tokenizer.surface(number): number for number in pieces}
 
 
 def _split(text: str, begins_word: bool, old: Tokenizer, old_pieces: dict[tuple[str, bool], int]) -> list[int]:
     """The pieces into which the old tokenizer splits a text, without unknown pieces and single blanks."""
     pieces = old.encode(text)
     if pieces and not begins_word:
-        inside = old_pieces.get((old.piece(pieces[0]).removeprefix(BLANK), False))
+        inside = old_pieces.get((old.surface(pieces[0])[0], False))
         pieces[0] = pieces[0] if inside is None else inside
     return [piece for piece in pieces if piece != old.unk_id and old.piece(piece) != BLANK]
 

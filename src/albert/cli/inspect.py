@@ -34,7 +34,6 @@ from albert.runtime.progress import progress
 from albert.text.corpus import read_corpus
 from albert.text.shards import TokenCorpus
 from albert.text.tokenizer import BLANK, Tokenizer
-from albert.text.wordpiece import CONTINUATION_MARK, WordPieceTokenizer
 
 # --------------------------------------------------------------------------------------------------------------------
 # Training samples as text: their source, the original tokens, and the tokens that the model sees.
@@ -155,10 +154,8 @@ class RenderedSamples:
 
 def piece_text(tokenizer: Tokenizer, token: int) -> str:
     """The text of a piece, with the blank before it."""
-    piece = tokenizer.piece(token)
-    if isinstance(tokenizer, WordPieceTokenizer):
-        return piece.removeprefix(CONTINUATION_MARK) if piece.startswith(CONTINUATION_MARK) else f" {piece}"
-    return piece.replace(BLANK, " ")
+    text, begins_word = tokenizer.surface(token)
+    return f" {text}" if begins_word else text
 
 
 NARROWEST, WIDEST = 60, 100

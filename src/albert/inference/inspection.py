@@ -412,7 +412,7 @@ def tokenizer_report(directory: Path, expected: object = None) -> TokenizerRepor
     tokenizer = load_tokenizer(directory)
     return TokenizerReport(
         file=file.name,
-        kind=type(tokenizer).__name__.removesuffix("Tokenizer"),
+        kind=tokenizer.kind,
         pieces=tokenizer.vocab_size,
         lower_case=tokenizer.lower_case,
         keep_accents=tokenizer.keep_accents,

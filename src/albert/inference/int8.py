@@ -17,6 +17,7 @@ from albert.checkpoints import loading, model_directory
 from albert.checkpoints.hub import copy_examples, find_model, name_of
 from albert.checkpoints.huggingface import Kind
 from albert.checkpoints.model_directory import CARD_NAME, CONFIG_NAME, FINGERPRINT_KEY, require_matching_tokenizer
+from albert.checkpoints.sentence_transformers import sentence_vectors_of, write_sentence_vectors
 from albert.inference.engine import quantize_matrix
 from albert.inference.predictor import TrainedModel, open_trained
 from albert.model.albert import IMPOSSIBLE, output_rows
@@ -175,6 +176,8 @@ def quantize_directory(
         loading.write_tensors(copy / loading.INT8_WEIGHTS_NAME, tensors)
         quantization = {"format": loading.FORMAT, "matrices": matrices}
         save_json(copy / CONFIG_NAME, content | {loading.QUANTIZATION_KEY: quantization})
+        if (vectors := sentence_vectors_of(before.opened.extra)) is not None:
+            write_sentence_vectors(copy, vectors, before.opened.config.hidden_size)
         report = QuantizationReport(
             matrices=matrices,
             bytes_before=sum(tensor.n_bytes for tensor in stored.by_name.values()),

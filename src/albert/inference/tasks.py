@@ -72,22 +72,28 @@ class EncodedTexts(NamedTuple):
 
 
 def encode_texts(
-    tokenizer: Tokenizer, parts: Sequence[Sequence[str]], max_length: int, masked: bool = False
+    tokenizer: Tokenizer,
+    parts: Sequence[Sequence[str]],
+    max_length: int,
+    masked: bool = False,
+    separators: int | None = None,
 ) -> EncodedTexts:
     """Encode texts (one list) or pairs (two lists), cut longest-first to `max_length` tokens including special ones.
 
-    With `masked`, a literal `[MASK]` becomes the mask token, and blanks around it are ignored."""
+    With `masked`, a literal `[MASK]` or the tokenizer's own mask becomes the mask token, and blanks around it are
+    ignored. `separators` is the number of `[SEP]` between two texts; None: as many as the tokenizer has."""
     encoded_parts = [(_encode_masked if masked else _encode)(tokenizer, texts) for texts in parts]
     cls, sep = (np.array([number], np.int64) for number in (tokenizer.cls_id, tokenizer.sep_id))
+    between = 1 if len(parts) == 1 else separators or tokenizer.separators
     encoded = EncodedTexts([], [], [])
     for texts in zip(*encoded_parts, strict=True):
-        lengths = keep_longest_first([len(text) for text in texts], max_length - 1 - len(texts))
-        pieces = [cls]
-        for text, count in zip(texts, lengths, strict=True):
-            pieces += [text[:count], sep]
+        lengths = keep_longest_first([len(text) for text in texts], max_length - len(texts) - between)
+        pieces = [cls, texts[0][: lengths[0]], np.repeat(sep, between)]
+        if len(texts) > 1:
+            pieces += [texts[1][: lengths[1]], sep]
         ids = np.concatenate(pieces)
         encoded.ids.append(ids)
-        encoded.token_types.append((np.arange(len(ids)) >= lengths[0] + 2).astype(np.int64))
+        encoded.token_types.append((np.arange(len(ids)) >= lengths[0] + 1 + between).astype(np.int64))
         encoded.cut.append(sum(map(len, texts)) - sum(lengths))
     return encoded
 
@@ -98,7 +104,10 @@ def _encode(tokenizer: Tokenizer, texts: Sequence[str]) -> list[np.ndarray]:
 
 
 def _encode_masked(tokenizer: Tokenizer, texts: Sequence[str]) -> list[np.ndarray]:
-    split_texts = [text.split(MASK) for text in texts]
+    own = tokenizer.piece(tokenizer.mask_id)
+    split_texts = [text.replace(own, MASK).split(MASK) for text in texts]
+    for parts in split_texts:
+        parts[:-1] = [part.rstrip() for part in parts[:-1]]  # byte-level pieces would hold the blank before a mask
     encoded = iter(_encode(tokenizer, [part for parts in split_texts for part in parts]))
     mask = np.array([tokenizer.mask_id], np.int64)
     joined = []
@@ -115,7 +124,7 @@ def encode_with_masks(tokenizer: Tokenizer, texts: Sequence[str], max_length: in
     encoded = encode_texts(tokenizer, (texts,), max_length, masked=True)
     reasons: dict[int, tuple[str, str | None]] = {}
     for number, text in enumerate(texts):
-        if MASK not in text:
+        if MASK not in text and tokenizer.piece(tokenizer.mask_id) not in text:
             reasons[number] = (f"has no {MASK} to fill", NO_MASK)
         elif encoded.cut[number]:
             why = f"has {len(encoded.ids[number]) + encoded.cut[number]} tokens, the model reads {max_length}"
@@ -362,7 +371,8 @@ def predict_orders(
     network: Network, firsts: Sequence[str], seconds: Sequence[str], objective: object
 ) -> list[Prediction]:
     """The prediction for each pair: `label`, its `score`, and the probability of the head's first class."""
-    encoded = encode_texts(network.tokenizer, (firsts, seconds), network.max_length)
+    # Pre-training puts one [SEP] between segments, whatever the tokenizer.
+    encoded = encode_texts(network.tokenizer, (firsts, seconds), network.max_length, separators=1)
     no_masks = [np.zeros(0, np.int64)] * len(firsts)
     yes, no, key = _ORDERS["nsp" if objective == "nsp" else "sop"]
     predictions: list[Prediction] = [{}] * len(firsts)

@@ -315,7 +315,8 @@ def text_features(
     from the second if they are equally long. `n_labels` is the number of labels for multi-label classification.
     """
     n_texts = len(examples[0].texts) if examples else 1
-    room = max_length - 1 - n_texts
+    between = 1 if n_texts == 1 else tokenizer.separators
+    room = max_length - n_texts - between
     if room < n_texts:
         raise InvalidConfiguration("max_length", f"{max_length} leaves no room for text", "use a larger value")
     encoded = [encode_all([example.texts[i] for example in examples], tokenizer) for i in range(n_texts)]
@@ -324,10 +325,10 @@ def text_features(
         kept = keep_longest_first([len(ids) for ids in texts], room)
         cut = sum(map(len, texts)) - sum(kept)
         truncated, tokens_cut = truncated + (cut > 0), tokens_cut + cut
-        ids = [tokenizer.cls_id]
-        for text, count in zip(texts, kept, strict=True):
-            ids += [*text[:count], tokenizer.sep_id]
-        parts.append((ids, kept[0] + 2))
+        ids = [tokenizer.cls_id, *texts[0][: kept[0]], *[tokenizer.sep_id] * between]
+        if n_texts > 1:
+            ids += [*texts[1][: kept[1]], tokenizer.sep_id]
+        parts.append((ids, kept[0] + 1 + between))
     if n_labels is None:
         values = [0 if example.target is None else example.target for example in examples]
         targets = np.asarray(values, np.float32 if any(isinstance(value, float) for value in values) else np.int64)
@@ -364,12 +365,12 @@ def keep_longest_first(lengths: Sequence[int], room: int) -> list[int]:
 
 
 def encode_all(texts: Sequence[str], tokenizer: Tokenizer, unit: str = "texts") -> list[list[int]]:
-    """Token ids of texts, with a progress bar."""
+    """Token ids of texts, or of words that stand in a text (`unit` "words"), with a progress bar."""
     encoded: list[list[int]] = []
     with progress("Encoding", total=len(texts), unit=unit) as bar:
         for start in range(0, len(texts), ENCODING_CHUNK):
             chunk = list(texts[start : start + ENCODING_CHUNK])
-            encoded += tokenizer.encode_batch(chunk)
+            encoded += tokenizer.encode_words(chunk) if unit == "words" else tokenizer.encode_batch(chunk)
             bar.advance(len(chunk))
     return encoded
 
@@ -422,7 +423,8 @@ def span_features(
     examples: Sequence[Example], tokenizer: Tokenizer, max_length: int, question_length: int, stride: int
 ) -> SpanFeatures:
     """The windows of every example; the target is the first gold answer."""
-    room = max_length - question_length - 3
+    special = 2 + tokenizer.separators
+    room = max_length - question_length - special
     if room < stride:
         raise InvalidConfiguration(
             "stride",
@@ -442,11 +444,11 @@ def span_features(
             context_spans = np.asarray(offsets, np.int64).reshape(-1, 2)
             answer = token_span(context_spans, example.answers[0]) if example.answers else None
             counts["answers_not_aligned"] += bool(example.answers) and answer is None
-            pieces = cut_windows(len(context_ids), max_length - len(question_ids) - 3, stride)
+            pieces = cut_windows(len(context_ids), max_length - len(question_ids) - special, stride)
             counts["contexts_in_several_windows"] += len(pieces) > 1
-            offset = len(question_ids) + 2
+            offset = len(question_ids) + 1 + tokenizer.separators
             for (start, stop), best in zip(pieces, best_windows(pieces, len(context_ids)), strict=True):
-                first = [tokenizer.cls_id, *question_ids, tokenizer.sep_id]
+                first = [tokenizer.cls_id, *question_ids, *[tokenizer.sep_id] * tokenizer.separators]
                 parts.append(([*first, *context_ids[start:stop], tokenizer.sep_id], offset))
                 windows.append(Window(index, offset, start, stop - start, best))
                 inside = answer is not None and start <= answer[0] and answer[1] < stop

@@ -113,17 +113,19 @@ def join_option(
         passage, question: token ids; the question includes the option.
 
     Returns:
-        ids, their number up to the first [SEP], tokens cut from the passage, tokens cut from the question.
+        ids, their number up to the second text, tokens cut from the passage, tokens cut from the question.
     """
-    room = max_length - question_length - 3
+    special = 2 + tokenizer.separators
+    room = max_length - question_length - special
     if room < 1:
         why = f"{max_length} leaves no room for a passage beside {question_length} tokens of question and option"
         raise InvalidConfiguration("max_length", why, "use a larger value, or a smaller question length")
     kept_question = question[-question_length:]
-    kept_passage = passage[: max_length - 3 - len(kept_question)]
-    ids = [tokenizer.cls_id, *kept_passage, tokenizer.sep_id, *kept_question, tokenizer.sep_id]
+    kept_passage = passage[: max_length - special - len(kept_question)]
+    between = [tokenizer.sep_id] * tokenizer.separators
+    ids = [tokenizer.cls_id, *kept_passage, *between, *kept_question, tokenizer.sep_id]
     cut = (len(passage) - len(kept_passage), len(question) - len(kept_question))
-    return ids, len(kept_passage) + 2, *cut
+    return ids, len(kept_passage) + 1 + len(between), *cut
 
 
 def option_features(

@@ -25,6 +25,8 @@ JSON_NAME = "tokenizer.json"
 CONFIG_NAME = "tokenizer_config.json"
 SPECIAL_TOKENS_NAME = "special_tokens_map.json"
 SPECIAL_PIECES = ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]")
+BERT_CLASSES = ("BertTokenizer", "BertTokenizerFast", "DistilBertTokenizer", "DistilBertTokenizerFast")
+"""Classes of transformers that normalise as `tokenizer_config.json` says, whatever `tokenizer.json` says."""
 MAXIMUM_LENGTH = 512
 BLANK = "▁"
 Encoded = tuple[list[int], list[tuple[int, int]]]
@@ -47,6 +49,8 @@ class Tokenizer(ABC):
     lower_case: bool
     keep_accents: bool
     former_fingerprint: str | None = None
+    separators: int = 1
+    """Pieces `sep_id` between two texts: 2 for RoBERTa and XLM-R."""
     _arguments: tuple[Any, ...]
     """Hashable arguments of the constructor, for pickling."""
 
@@ -93,6 +97,10 @@ class Tokenizer(ABC):
         counts = np.array(list(map(len, ids)), dtype=np.int64)
         return np.fromiter(chain.from_iterable(ids), dtype=np.int32, count=counts.sum()), counts
 
+    def encode_words(self, words: Sequence[str]) -> list[list[int]]:
+        """The ids of words that stand in a text, each after a blank."""
+        return self.encode_batch(words)
+
     def encode_with_offsets(self, text: str) -> Encoded:
         """Return the ids of a text and the offsets of the pieces.
 
@@ -118,6 +126,16 @@ class Tokenizer(ABC):
     @abstractmethod
     def piece_to_id(self, piece: str) -> int:
         """Return the id of a piece, or `unk_id`."""
+
+    def surface(self, number: int) -> tuple[str, bool]:
+        """Return the text of a piece without its mark, and whether it begins a word."""
+        piece = self.piece(number)
+        return piece.removeprefix(BLANK), piece.startswith(BLANK)
+
+    @property
+    def kind(self) -> str:
+        """The kind of vocabulary: SentencePiece, WordPiece, byte-level BPE, ..."""
+        return type(self).__name__.removesuffix("Tokenizer")
 
     def log_probabilities(self) -> Float64[np.ndarray, " pieces"] | None:
         """Return the log-probability of each piece in the training text; None if unknown, as for WordPiece."""
@@ -147,31 +165,50 @@ class Tokenizer(ABC):
         `AlbertTokenizer` of transformers 5 builds the normaliser from do_lower_case and keep_accents, and takes only
         vocabulary and character map from tokenizer.json, so both files must agree.
         """
-        flags = {name: False for name in ("single_word", "lstrip", "rstrip", "normalized")} | {"special": True}
-        single = [_special("[CLS]", 0), _sequence("A", 0), _special("[SEP]", 0)]
-        template = {
-            "type": "TemplateProcessing",
-            "single": single,
-            "pair": [*single, _sequence("B", 1), _special("[SEP]", 1)],
-            "special_tokens": {
-                piece: {"id": piece, "ids": [number], "tokens": [piece]}
-                for piece, number in (("[CLS]", self.cls_id), ("[SEP]", self.sep_id))
-            },
-        }
-        content = {
-            "version": "1.0",
-            "truncation": None,
-            "padding": None,
-            "added_tokens": [{"id": number, "content": self.piece(number)} | flags for number in self.special_ids],
-            "normalizer": normalizer,
-            "pre_tokenizer": pre_tokenizer,
-            "post_processor": template,
-            "decoder": decoder,
-            "model": model,
-        }
+        content = tokenizer_json(
+            {number: self.piece(number) for number in self.special_ids},
+            normalizer=normalizer,
+            pre_tokenizer=pre_tokenizer,
+            decoder=decoder,
+            model=model,
+        )
         save_json(directory / JSON_NAME, content)
         save_json(directory / CONFIG_NAME, {**config, **special_tokens})
         save_json(directory / SPECIAL_TOKENS_NAME, special_tokens)
+
+
+def tokenizer_json(
+    special: Mapping[int, str],
+    *,
+    normalizer: Mapping[str, Any],
+    pre_tokenizer: Mapping[str, Any],
+    decoder: Mapping[str, Any],
+    model: Mapping[str, Any],
+) -> dict[str, Any]:
+    """The content of a `tokenizer.json` with the template `[CLS] A [SEP] B [SEP]`; `special` are ids and pieces."""
+    flags = {name: False for name in ("single_word", "lstrip", "rstrip", "normalized")} | {"special": True}
+    single = [_special("[CLS]", 0), _sequence("A", 0), _special("[SEP]", 0)]
+    template = {
+        "type": "TemplateProcessing",
+        "single": single,
+        "pair": [*single, _sequence("B", 1), _special("[SEP]", 1)],
+        "special_tokens": {
+            piece: {"id": piece, "ids": [number], "tokens": [piece]}
+            for number, piece in special.items()
+            if piece in ("[CLS]", "[SEP]")
+        },
+    }
+    return {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": [{"id": number, "content": special[number]} | flags for number in sorted(special)],
+        "normalizer": normalizer,
+        "pre_tokenizer": pre_tokenizer,
+        "post_processor": template,
+        "decoder": decoder,
+        "model": model,
+    }
 
 
 def read_flag(config: Mapping[str, Any], name: str, default: Any, path: Path, optional: bool = False) -> Any:
@@ -250,6 +287,12 @@ def wordpiece_fingerprint(vocabulary: Sequence[str], settings: Mapping[str, bool
     for piece in vocabulary:
         digest.update(piece.encode("utf-8") + b"\0")
     return CONTENT_PREFIX + digest.hexdigest()
+
+
+def fingerprint_of_json(content: Mapping[str, Any]) -> str:
+    """Return a prefix and the SHA-256 of what decides the ids in a `tokenizer.json`."""
+    deciding = {name: content.get(name) for name in ("model", "normalizer", "pre_tokenizer", "added_tokens")}
+    return CONTENT_PREFIX + hashlib.sha256(json.dumps(deciding, sort_keys=True).encode("ascii")).hexdigest()
 
 
 def byte_fingerprint(model: bytes, lower_case: bool, keep_accents: bool) -> str:

@@ -3,6 +3,7 @@
 import base64
 import binascii
 import os
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from albert.text.sentencepiece import (
     require_special_pieces,
 )
 from albert.text.tokenizer import (
+    BERT_CLASSES,
     CONFIG_NAME,
     JSON_NAME,
     MODEL_NAME,
@@ -30,13 +32,6 @@ from albert.text.tokenizer import (
     read_flag,
     refuse_added_tokens,
     wordpiece_fingerprint,
-)
-from albert.text.wordpiece import (
-    BERT_CLASSES,
-    WordPieceTokenizer,
-    read_normalization,
-    read_vocabulary,
-    vocabulary_from_json,
 )
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -119,9 +114,9 @@ def _character_map(file: Path, normalizer: object) -> bytes:
 def load_tokenizer(path: Path, *, lower_case: bool | None = None, keep_accents: bool | None = None) -> Tokenizer:
     """Open `spiece.model`, `vocab.txt` or `tokenizer.json`, or a directory that holds one of them.
 
-    Of several files, the first in this order is opened; but `vocab.txt` comes before `spiece.model` if
-    `tokenizer_config.json` names a class of BERT. The settings of `tokenizer_config.json` apply unless they are given
-    here. Files beside a manifest are checked against it.
+    Of several files, the first of `spiece.model`, `tokenizer.json` and `vocab.txt` is opened; but `spiece.model` is
+    left out if `tokenizer_config.json` names a class of BERT. The settings of `tokenizer_config.json` apply unless they
+    are given here. Files beside a manifest are checked against it.
 
     Args:
         path: the file or directory, or the name of a model that comes with the package ("tiny").
@@ -131,8 +126,8 @@ def load_tokenizer(path: Path, *, lower_case: bool | None = None, keep_accents: 
 
     Raises:
         MissingInput: no such file.
-        DamagedData: the file is not an ALBERT vocabulary, or not the one that the manifest beside it lists.
-        InvalidConfiguration: a setting of `tokenizer_config.json` is not one of ALBERT's.
+        DamagedData: the file is not a vocabulary, or not the one that the manifest beside it lists.
+        InvalidConfiguration: a setting of `tokenizer_config.json` that is not supported.
     """
     if not os.path.lexists(path):
         path = shipped_model(path) or path
@@ -151,23 +146,8 @@ def load_tokenizer(path: Path, *, lower_case: bool | None = None, keep_accents: 
     is_reference = preprocessing == REFERENCE_PREPROCESSING
     if is_reference:
         note_reference_preprocessing(str(config_file))
-    pieces: list[str] | None = None
-    content: dict[str, Any] = {}
-    if file.suffix == ".txt":
-        pieces = read_vocabulary(file)
-    elif file.suffix == ".json":
-        content = read_json_object(file)
-        # Old files do not have the type of the model; byte-pair models have merges.
-        described = content["model"] if isinstance(content.get("model"), dict) else {}
-        kind = described.get("type", "" if "merges" in described else "WordPiece")
-        if kind == "WordPiece" and isinstance(described.get("vocab"), dict):
-            pieces = vocabulary_from_json(file, content)
-    if pieces is not None:
-        normalization = read_normalization(file, config, content.get("normalizer"))
-        tokenizer = WordPieceTokenizer(pieces, normalization, str(file))
-        if is_reference:
-            tokenizer.former_fingerprint = wordpiece_fingerprint(pieces, asdict(normalization), reference=True)
-        return tokenizer
+    if file.suffix == ".txt" or (file.suffix == ".json" and not _is_alberts(file, config)):
+        return _load_other(file, config, lower_case is not None or keep_accents is not None, is_reference)
     model = model_from_tokenizer_json(file, config) if file.suffix == ".json" else _read_model(file)
     lower = read_flag(config, "do_lower_case", True, config_file)
     accents = read_flag(config, "keep_accents", False, config_file)
@@ -175,6 +155,41 @@ def load_tokenizer(path: Path, *, lower_case: bool | None = None, keep_accents: 
     if is_reference:
         proto = parse_model(model, str(file))
         tokenizer.former_fingerprint = content_fingerprint(proto, lower, accents, reference=True)
+    return tokenizer
+
+
+def _is_alberts(file: Path, config: Mapping[str, Any]) -> bool:
+    """Whether our own tokenizer reads a `tokenizer.json`: a Unigram model with ALBERT's special pieces."""
+    model: Any = read_json_object(file).get("model")
+    if not isinstance(model, dict) or model.get("type") == "WordPiece":
+        return False
+    class_name = config.get("tokenizer_class")
+    if class_name is not None:
+        return class_name in ALBERT_CLASSES
+    entries = model.get("vocab")
+    first = entries[: len(SPECIAL_PIECES)] if isinstance(entries, list) else []
+    return [entry[0] if isinstance(entry, list) and entry else None for entry in first] == list(SPECIAL_PIECES)
+
+
+def _load_other(file: Path, config: Mapping[str, Any], changed: bool, is_reference: bool) -> Tokenizer:
+    """A `vocab.txt`, or the `tokenizer.json` of another model than ALBERT, by the library `tokenizers`.
+
+    Args:
+        changed: whether the caller set case or accents.
+        is_reference: whether an earlier version followed the original code of BERT.
+    """
+    from albert.text import huggingface
+
+    if file.suffix == ".json":
+        tokenizer = huggingface.load_tokenizer_json(file, read_json_object(file), config, changed)
+    else:
+        huggingface.refuse_other_word_rules(file, config)
+        pieces = huggingface.read_vocabulary(file)
+        normalization = huggingface.read_normalization(file, config)
+        tokenizer = huggingface.wordpiece_tokenizer(pieces, normalization, str(file), config)
+    if is_reference:
+        settings = asdict(huggingface.read_normalization(file, config))
+        tokenizer.former_fingerprint = wordpiece_fingerprint(tokenizer.vocabulary, settings, reference=True)
     return tokenizer
 
 
@@ -191,9 +206,9 @@ def vocabulary_file(path: Path) -> Path:
     """Return the file that `load_tokenizer` opens, whether or not it exists."""
     if not path.is_dir():
         return path
-    order = [MODEL_NAME, VOCABULARY_NAME, JSON_NAME]
+    order = [MODEL_NAME, JSON_NAME, VOCABULARY_NAME]
     config = path / CONFIG_NAME
-    both = all((path / name).exists() for name in order[:2]) and config.is_file()
+    both = (path / MODEL_NAME).exists() and (path / VOCABULARY_NAME).exists() and config.is_file()
     if both and read_json_object(config).get("tokenizer_class") in BERT_CLASSES:
         order.remove(MODEL_NAME)
     return next((path / name for name in order if (path / name).exists()), path / MODEL_NAME)

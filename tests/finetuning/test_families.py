@@ -36,13 +36,11 @@ def encoders(tmp_path_factory):
     transformers.RobertaForMaskedLM(config).save_pretrained(root / "roberta")
     fast.save(str(root / "roberta" / "tokenizer.json"))
     (root / "roberta" / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "RobertaTokenizer"}))
-    config = transformers.DistilBertConfig(
-        vocab_size=40, dim=16, n_layers=2, n_heads=2, hidden_dim=24, max_position_embeddings=64, initializer_range=0.2
-    )
+    pieces = [*SPECIAL_PIECES, *dict.fromkeys(SENTENCE.lower().split()), "?"]
+    sizes = {"dim": 16, "n_layers": 2, "n_heads": 2, "hidden_dim": 24, "max_position_embeddings": 64}
+    config = transformers.DistilBertConfig(vocab_size=len(pieces), **sizes, initializer_range=0.2)
     transformers.DistilBertForMaskedLM(config).save_pretrained(root / "distilbert")
-    wordpiece_tokenizer([*SPECIAL_PIECES, *dict.fromkeys(word.lower() for word in WORDS), "?"]).save(
-        root / "distilbert"
-    )
+    wordpiece_tokenizer(pieces).save(root / "distilbert")
     return root
 
 

@@ -1,5 +1,6 @@
 """`examples.json`: rows of the development set for the page of `albert serve`."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -40,6 +41,9 @@ def test_run_keeps_rows_of_its_task_and_the_server_serves_them(task, task_data, 
     assert "examples.json" in (directory / "MANIFEST.json").read_text()
     card = (directory / "README.md").read_text(encoding="utf-8")
     assert "- examples.json holds 5 rows of the development set, without labels\n" in card
+    assert all(
+        json.dumps(text, ensure_ascii=False) in card for text in saved["examples"][0].values() if "\n" not in text
+    )
     if task.name == "race":
         assert len(saved["examples"][0]["options"].splitlines()) == 4
     with running(lambda: Predictor.open(tmp_path / "run", "cpu")) as server:
@@ -68,12 +72,16 @@ def test_no_rows_are_kept_with_page_examples_0(pretrained, tmp_path, capsys):
     assert "holds" in capsys.readouterr().err
 
 
-def test_labels_take_turns_and_long_or_empty_rows_are_left_out():
+def test_labels_take_turns_and_long_rows_come_last_and_shortened():
     rows = [("first", 1), ("second", 1), ("x" * 301, 0), (" ", 0), ("third", 0), ("\ud800", 0), ("first", 1)]
     examples = [Example("0", "rows:1", (text,), label) for text, label in rows]
-    assert page_examples(SST2, examples, 9) == [{"text": "third"}, {"text": "first"}, {"text": "second"}]
+    short = [{"text": "third"}, {"text": "first"}, {"text": "second"}]
+    assert page_examples(SST2, examples, 3) == short
+    assert page_examples(SST2, examples, 9) == [*short, {"text": "x" * 300}]
     assert page_examples(SST2, examples, 2) == [{"text": "third"}, {"text": "first"}]
-    assert page_examples(SST2, examples[2:3], 2) == []
+    long = Example("0", "rows:1", ("příliš žluťoučký " * 40,), 0)
+    (row,) = page_examples(SST2, [long], 2)
+    assert 280 < len(row["text"]) <= 300 and row["text"].endswith(("příliš", "žluťoučký"))
 
 
 @pytest.mark.parametrize("count", [1, 3, 9])

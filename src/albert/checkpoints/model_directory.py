@@ -5,6 +5,7 @@ They hold `config.json`, `model.safetensors`, the tokenizer's files and `README.
 
 import hashlib
 import json
+import re
 import tomllib
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -562,6 +563,7 @@ def model_card(
     versions: Mapping[str, str] | None = None,
     location: str = "",
     question: str = "",
+    example: Mapping[str, str] | None = None,
     limits: Sequence[str] = (),
     use: str = "",
 ) -> str:
@@ -573,6 +575,7 @@ def model_card(
         scores: metric -> value; the evaluation set belongs in the metric's name.
         location: the directory or Hub id in the example; default: the name.
         question: the text with a masked word in the example.
+        example: the row in the example, with the fields of `examples.json`.
         use: an example in Markdown for models that transformers does not open, with `{name}` for the location.
     """
     is_transformers = False
@@ -582,19 +585,19 @@ def model_card(
         use = _CARD["matching"]["example"]
     elif not use:
         is_transformers = architecture != "AlbertForPairClassification"
-        text = json.dumps(question or "The capital of France is [MASK].", ensure_ascii=False)
-        use = f"```python\n{_CARD['examples'][architecture]}\n```".replace("{question}", text)
+        use = f"```python\n{_CARD['examples'][architecture]}\n```"
     matter = [f"library_name: {'transformers' if is_transformers else 'albert'}"]
     if is_transformers:
         matter.append(f"pipeline_tag: {_CARD['pipeline_tags'][architecture]}")
     matter += ["tags:", *(f"- {json.dumps(tag)}" for tag in ("albert", *tags))]
     where = (location or name).replace("\\", "/").replace('"', "")
+    values = {"name": where, **_example_values(question, example or {})}
     settings = {key: _format(value) for key, value in (recipe or {}).items() if value not in _UNSET}
     sections = [
         "\n".join(["---", *matter, "---"]),
         f"# {_line(name)}",
         description.strip(),
-        "## Use\n\n" + use.replace("{name}", where),
+        "## Use\n\n" + re.sub(r"\{(\w+)\}", lambda match: values.get(match[1], match[0]), use),
         _table("Parameters", "part", "parameters", {key: f"{n:,}" for key, n in (parameters or {}).items()}),
         _table("Scores", "metric", "score", {key: f"{value:.4g}" for key, value in (scores or {}).items()}),
         scores_note if scores else "",
@@ -604,6 +607,23 @@ def model_card(
         _table("Versions", "package", "version", versions or {}),
     ]
     return "\n\n".join(filter(None, sections)) + "\n"
+
+
+def _example_values(masked: str, row: Mapping[str, str]) -> dict[str, str]:
+    """Python literals for the placeholders of the card's examples."""
+    text = row.get("text") or row.get("context") or "The letter was written by Ada."
+    pair = row.get("pair")
+    options = row.get("options", "It was written by Ada.\nIt was written by nobody.").split("\n")
+    values: dict[str, object] = {
+        "masked": masked or "The capital of France is [MASK].",
+        "text": text,
+        "pair": pair or "Somebody wrote a letter.",
+        "input": {"text": text, "text_pair": pair} if pair else text,
+        "question": row.get("question") or "Who wrote it?",
+        "context": row.get("context") or text,
+        "options": options,
+    }
+    return {name: json.dumps(value, ensure_ascii=False) for name, value in values.items()}
 
 
 def _format(value: object) -> str:

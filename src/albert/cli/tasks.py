@@ -12,6 +12,7 @@ from rich.table import Table
 from albert.api.options import Evaluate, Finetune
 from albert.api.results import TOGETHER, DataReport, EvaluateResult, FinetuneResult, ScoredSplit, shown_if_known
 from albert.api.tasks import evaluations, run_finetune
+from albert.checkpoints.hub import EXAMPLES_NAME
 from albert.cli.render import (
     LABELS,
     in_bold,
@@ -32,6 +33,7 @@ from albert.finetuning.run_record import FinetuningResult
 from albert.pretraining.evaluation import CrossEvaluation
 from albert.runtime.devices import default_precision, pick_device
 from albert.runtime.environment import world
+from albert.runtime.json_files import read_json_object
 from albert.tasks.rows import as_number
 from albert.tasks.table_task import COLUMNS, SplitStatistics, TableTask, columns_of
 from albert.tasks.task import Field, Option, Pair, Published, QuestionInContext, Rows, Single, Task, Words
@@ -39,7 +41,7 @@ from albert.tasks.task import Field, Option, Pair, Published, QuestionInContext,
 # --------------------------------------------------------------------------------------------------------------------
 # How a table is read, and statistics of its rows, shown before training.
 
-SHOWN_LABELS, SHOWN_COLUMNS, SHOWN_CHARACTERS = 100, 24, 40
+SHOWN_LABELS, SHOWN_COLUMNS, SHOWN_CHARACTERS, EXAMPLE_CHARACTERS = 100, 24, 40, 80
 
 
 def show_data(console: Console, report: DataReport) -> None:
@@ -218,7 +220,8 @@ def show_result(console: Console, result: FinetuneResult, found: FinetuningResul
         lines.append(report["advice"])
     directory = shlex.quote(str(found.model_directory))
     use = f"export sentence-transformers {directory} --output vectors"
-    use = use if task is None else f"predict {directory} {_example_flags(task)}"
+    if task is not None:
+        use = f"predict {directory} {_example_flags(task, _saved_example(found.model_directory))}"
     say(console, *lines, in_bold(found.model_directory, " is ready"), next_line(use))
 
 
@@ -226,18 +229,36 @@ def _scores(scores: Mapping[str, float | None]) -> str:
     return ", ".join(f"{name} {format_score(value)}" for name, value in scores.items())
 
 
-def _example_flags(task: Task) -> str:
+def _saved_example(model: Path) -> Mapping[str, str]:
+    """The first row that was saved for the page, by field; empty if there is none."""
+    file = model / EXAMPLES_NAME
+    rows = read_json_object(file)["examples"] if file.is_file() else []
+    return rows[0] if rows else {}
+
+
+def _example_flags(task: Task, row: Mapping[str, str]) -> str:
+    """The options of `albert predict` for a row, or for words that stand for one."""
+
+    def quoted(field: str) -> str:
+        text = " ".join(row.get(field, field.upper()).split())
+        if len(text) > EXAMPLE_CHARACTERS:
+            text = text[:EXAMPLE_CHARACTERS].rpartition(" ")[0] or text[:EXAMPLE_CHARACTERS]
+        if "'" in text:
+            return f'"{text}"' if not set(text) & set('"$`!\\') else shlex.quote(text)
+        return f"'{text}'"
+
     match task.inputs:
-        case QuestionInContext() if isinstance(task.target, Option):
-            return '--question "Who came?" --context "He came home." --choose "he" "she"'
         case QuestionInContext():
-            return '--question "Who came?" --context "He came home."'
+            question = f"--question {quoted('question')} " if row.get("question", "QUESTION") else ""
+            options = row.get("options", "OPTION 1\nOPTION 2").split("\n")
+            choices = f" --choose {shlex.join(options)}" if isinstance(task.target, Option) else ""
+            return f"{question}--context {quoted('context')}{choices}"
         case Pair():
-            return '--classify "He came home." --pair "He is at home."'
+            return f"--classify {quoted('text')} --pair {quoted('pair')}"
         case Words():
-            return '--tag "He came home ."'
+            return f"--tag {quoted('text')}"
         case Single():
-            return '--classify "He came home."'
+            return f"--classify {quoted('text')}"
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ RUN/recipe.json            the whole run as a value
     results.json           scores, baselines, counts, speed, seed; written last"""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -242,10 +242,16 @@ class TaskRun:
         if examples:
             data_lines.append(f"examples.json holds {len(examples)} rows of the development set, without labels")
         extra = self._config_keys() | (evaluation.threshold.keys if evaluation.threshold else {})
-        card = self._card(evaluation, linear, data_lines)
+        card = self._card(evaluation, linear, data_lines, examples)
         return report, {"model": self.model, "extra": extra, "card": card, "examples": examples}
 
-    def _card(self, evaluation: Evaluation, linear: Mapping[str, Any] | None, data_lines: list[str]) -> str:
+    def _card(
+        self,
+        evaluation: Evaluation,
+        linear: Mapping[str, Any] | None,
+        data_lines: list[str],
+        examples: Sequence[Mapping[str, str]],
+    ) -> str:
         """The model card, with every score beside those of the constant answer and the linear model."""
         task, started = self.task, self.started
         head = sum(p.numel() for n, p in self.model.named_parameters() if not n.startswith("albert."))
@@ -274,6 +280,7 @@ class TaskRun:
             scores=scores,
             data=[source, *started.changed, *data_lines],
             versions={"torch": torch.__version__},
+            example=examples[0] if examples else None,
         )
 
     def _linear_baseline(self) -> dict[str, Any] | None:

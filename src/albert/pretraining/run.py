@@ -329,9 +329,14 @@ class _Run:
                 evaluation = {k: v for k, v in last.items() if k not in ("event", "time", "step", "seconds")}
             if not self._model_is_current():
                 card = run_card(folder.path.name, recipe, self.corpora, result, evaluation, self.start, question)
-                tokenizer = self.corpora[0].directory
                 save_model_directory(
-                    folder.model_path, self.model, tokenizer, extra=self._extra_config(), card=card, replace=True
+                    folder.model_path,
+                    self.model,
+                    self.corpora[0].directory,
+                    extra=self._extra_config(),
+                    card=card,
+                    examples=[{"text": question}] if question else [],
+                    replace=True,
                 )
         wait_for_all(ranks)
         return PretrainingResult(folder.path, folder.model_path, result, evaluation, self.start, question)

@@ -340,6 +340,10 @@ def _with_labels(
         shown = ", ".join(labels[:n_shown]) + more
         inferred.append(Inferred(f"{len(labels)} labels", shown, f"the values in {column!r}", "--labels A B ..."))
         task = replace(task, labels=labels)
+        for label in labels if kind != "token-classification" else ():
+            if label.casefold() in ("null", "nan", "none", "n/a", "na", "<na>"):
+                why = "a class of its own; a cell without a label is empty"
+                inferred.append(Inferred("no label?", repr(label), why, "an empty cell, --drop-unlabelled"))
         same: dict[str, list[str]] = {}
         for label in labels if kind != "token-classification" else ():
             same.setdefault("".join(label.casefold().split()), []).append(label)
@@ -361,10 +365,17 @@ def _with_labels(
         if task.positive not in named:
             raise UsageError("--positive", f"{task.positive!r} is not a label", did_you_mean(task.positive, known))
         task = replace(task, positive=named[task.positive])
-    names, labels = task.label_names or {}, task.labels or ()
+    labels = task.labels or ()
+    names = task.label_names or {}
+    counted = [str(number) for number in range(len(names))]
+    if list(names) == counted and labels and "0" not in labels and set(labels) <= {*counted[1:], str(len(names))}:
+        names = {str(int(number) + 1): name for number, name in names.items()}
+        inferred.append(
+            Inferred("label names", f"1 is {names['1']}", "there is no label 0", "--label-names 1=NAME ...")
+        )
+    names = {label: name for label, name in names.items() if label in labels or list(task.label_names or {}) != counted}
+    task = replace(task, label_names=names or None)
     for label, name in names.items():
-        if label not in labels and not to_learn:
-            continue
         if label not in labels:
             raise InvalidConfiguration("label_names", f"{label!r} is not a label", did_you_mean(label, labels))
         others = [other for other in labels if other != label]

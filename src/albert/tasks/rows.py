@@ -266,6 +266,9 @@ def open_table(
         notes += (note,) if note else ()
     elif format is None:
         format = "csv"
+    elif format == "csv" and layout.format is None and not layout.has_task and not is_table and _has_sentences(sample):
+        format = "conll"
+        notes += ("read as a word and its tag on each line, because blank lines divide the lines (--format csv)",)
     if format == "jsonl" and re.match(r"\s*\[\s*[{\]]", sample):
         format = "json"
         notes += ("one list of objects, not a line for each",)
@@ -275,7 +278,7 @@ def open_table(
     file = input_file(path, _KINDS[format], name, pipe_remedy)
     match format:
         case "json":
-            return _open_json(file, encoding, notes)
+            return _open_json(file, encoding, notes, layout)
         case "jsonl":
             if encoding not in ("utf-8", "utf-8-sig"):
                 rows = tuple(_json_lines(file, encoding))
@@ -725,6 +728,7 @@ class Tagged:
         size: fields of a line; `drops_last` if every line ends in a separator.
         header: the line with the names of the columns, 0 for none.
         numbered: whether the first field numbers the words, so that `3-4` and `5.1` are not words (CoNLL-U).
+        prefix: before every word, not a part of it (`en:` in WikiANN).
     """
 
     separator: str | None
@@ -732,7 +736,7 @@ class Tagged:
     drops_last: bool = False
     header: int = 0
     numbered: bool = False
-    comments: bool = True
+    prefix: str = ""
 
 
 def _fields_of_line(line: str, separator: str | None) -> list[str]:
@@ -756,6 +760,18 @@ def _looks_tagged(lines: Sequence[str]) -> bool:
     return all(len(field) <= 40 and " " not in field.strip() for each in fields for field in each)
 
 
+def _has_sentences(sample: str) -> bool:
+    """Whether lines are words with tags, in blocks between blank lines; some blocks have several words."""
+    lines = [line.removesuffix("\r") for line in sample.split("\n")]
+    blank = [not line.strip() for line in lines]
+    if not any(blank[at] and not blank[at - 1] for at in range(1, len(lines) - 1)):
+        return False
+    if not any(not blank[at] and not blank[at + 1] for at in range(len(lines) - 1)):
+        return False
+    has_texts = any(" " in line and "\t" in line and not line.startswith("#") for line in lines)
+    return not has_texts and _looks_tagged(lines)
+
+
 def _open_tagged(file: CorpusFile, encoding: str, notes: tuple[str, ...]) -> TableFile:
     lines: list[str] = []
     for _, line in _lines_of(file, encoding):
@@ -772,6 +788,9 @@ def _open_tagged(file: CorpusFile, encoding: str, notes: tuple[str, ...]) -> Tab
     if size == 1 and len(sizes) > 1:
         size = sizes.most_common(2)[1][0]
     rows = [fields for fields in filled if len(fields) == size]
+    numbers = [fields for fields in rows if not fields[0].startswith("#")]
+    if numbers and all(fields[0].strip().isdecimal() for fields in numbers):
+        rows = numbers  # comments may have as many fields
     drops_last = size > 2 and sum(not fields[-1].strip() for fields in rows) >= _TAGGED_SHARE * len(rows)
     if drops_last:
         size -= 1
@@ -779,7 +798,7 @@ def _open_tagged(file: CorpusFile, encoding: str, notes: tuple[str, ...]) -> Tab
     number, first = next(
         (at, fields)
         for at, (_, fields) in enumerate(divided, start=1)
-        if fields and not (fields[0].startswith("#") and len(fields) != size + drops_last)
+        if fields and _DOCUMENT not in fields and not fields[0].startswith("#")
     )
     header = 0
     lowered = [field.strip().lower() for field in first]
@@ -811,7 +830,15 @@ def _open_tagged(file: CorpusFile, encoding: str, notes: tuple[str, ...]) -> Tab
         notes += ("column 1 numbers the words",)
     if words_at != 0 or size > 2:
         notes += (f"the words are column {words_at + 1}, the tags column {tags_at + 1} of {size} (--words, --tags)",)
-    tagged = Tagged(separator=separator, size=size, drops_last=drops_last, header=header, numbered=numbered)
+    found = [re.match(r"[a-z]{2,3}:(?=.)", fields[words_at]) for fields in rows]
+    prefix = found[0].group() if found and found[0] is not None else ""
+    if prefix and len(rows) > 1 and all(each is not None and each.group() == prefix for each in found):
+        notes += (f"every word begins with {prefix!r}, which is left out",)
+    else:
+        prefix = ""
+    tagged = Tagged(
+        separator=separator, size=size, drops_last=drops_last, header=header, numbered=numbered, prefix=prefix
+    )
     return TableFile(
         file=file, format="conll", encoding=encoding, notes=notes, names=tuple(names), tagged=tagged, quoted=False
     )
@@ -832,7 +859,9 @@ def _tagged_records(table: TableFile, counts: Counter[str]) -> Iterator[Record]:
             why = f"is a sentence of {len(sentence):,} words: there is no blank line"
             remedy = "a blank line ends a sentence; a table is read with --format csv"
             raise DamagedData(f"{name}:{begin}", why, remedy)
-        return Record(f"{name}:{begin}", dict(zip(names, map(list, zip(*sentence, strict=True)), strict=True)))
+        columns = dict(zip(names, map(list, zip(*sentence, strict=True)), strict=True))
+        columns[WORDS] = [word.removeprefix(how.prefix) for word in columns[WORDS]]
+        return Record(f"{name}:{begin}", columns)
 
     for number, line in _lines_of(table.file, table.encoding):
         fields = _fields_of_line(line.removeprefix("\ufeff") if number == 1 else line, how.separator)
@@ -848,7 +877,7 @@ def _tagged_records(table: TableFile, counts: Counter[str]) -> Iterator[Record]:
             continue
         if how.drops_last and len(fields) == how.size + 1 and not fields[-1].strip():
             fields = fields[:-1]
-        if fields[0].startswith("#") and (len(fields) != how.size or _COMMENT.match(line)):
+        if fields[0].startswith("#") and (how.numbered or len(fields) != how.size or _COMMENT.match(line)):
             counts["comments"] += 1
             continue
         if how.numbered and not fields[0].strip().isdecimal() and re.fullmatch(r"\d+[-.]\d+", fields[0].strip()):
@@ -927,7 +956,15 @@ def _json_lines(file: CorpusFile, encoding: str) -> Iterator[Record]:
         yield Record(f"{file.name}:{number}", value)
 
 
-def _open_json(file: CorpusFile, encoding: str, notes: tuple[str, ...]) -> TableFile:
+def _is_list_of_rows(value: Any) -> bool:
+    """Whether a value is a list of lists of texts or numbers, as many in each."""
+    if not isinstance(value, list) or not value or not all(isinstance(row, list) and len(row) > 1 for row in value):
+        return False
+    plain = all(isinstance(cell, str | int | float | None) for row in value for cell in row)
+    return plain and len(set(map(len, value))) == 1
+
+
+def _open_json(file: CorpusFile, encoding: str, notes: tuple[str, ...], layout: Layout) -> TableFile:
     with _text_of(file, encoding) as text:
         try:
             value = json.loads(text.read(), object_pairs_hook=unique_keys)
@@ -944,6 +981,11 @@ def _open_json(file: CorpusFile, encoding: str, notes: tuple[str, ...]) -> Table
             for name, items in value.items()
             if isinstance(items, list) and items and all(isinstance(item, dict) for item in items)
         }
+        pairs = [name for name, items in value.items() if _is_list_of_rows(items)]
+        if pairs and not lists:
+            why = f"has {len(pairs)} lists of rows, {', '.join(map(repr, pairs[:8]))}"
+            remedy = "write the one with your rows to a file of its own, as a list"
+            raise DamagedData(file.name, why, remedy)
         if len(lists) == 1:
             ((name, value),) = lists.items()
             notes += (f"the rows are the list {name!r}",)
@@ -966,6 +1008,11 @@ def _open_json(file: CorpusFile, encoding: str, notes: tuple[str, ...]) -> Table
             raise DamagedData(file.name, why, "write a list of objects, or JSON lines")
     if not isinstance(value, list):
         raise DamagedData(file.name, f"is {type(value).__name__}, a list of objects is expected")
+    if _is_list_of_rows(value):
+        width = max(map(len, value))
+        names = layout.columns or tuple(f"column {number}" for number in range(1, width + 1))
+        value = [dict(zip(names, row, strict=False)) for row in value]
+        notes += ("every row is a list of values",)
     records = []
     for number, row in enumerate(value):
         if not isinstance(row, dict):

@@ -29,8 +29,9 @@ def unknown_warning(tokenizer: Tokenizer, texts: Iterable[str], model: str) -> s
     why = f"{unknown / total:.0%} of the pieces are unknown to the vocabulary of {model}"
     if not characters:
         return f"warning: {why}: take a model that was trained on such text"
-    scripts = [unicodedata.name(character, "?").partition(" ")[0].capitalize() for character in characters]
-    script = Counter(scripts).most_common(1)[0][0]
+    letters = [character for character in characters if unicodedata.category(character).startswith("L")]
+    scripts = [unicodedata.name(letter, "?").partition(" ")[0].capitalize() for letter in letters]
+    script = Counter(scripts).most_common(1)[0][0] if 2 * len(letters) >= len(characters) else "signs"
     shown = " ".join(characters)
     remedy = "a model that was trained on such text will do better"
     if unknown / total >= UNREADABLE_FROM:

@@ -24,6 +24,7 @@ from albert.text.sentencepiece import (
 )
 from albert.text.tokenizer import Tokenizer
 from albert.text.tokenizer_loading import load_tokenizer
+from albert.text.unknown import WARN_FROM
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -96,7 +97,17 @@ class PrepareResult(Shown):
         return preparation_rows(self.report)
 
     def remarks(self) -> list[str]:
-        return self.report.remarks()
+        return [*unknown_remarks(self.report), *self.report.remarks()]
+
+
+def unknown_remarks(report: PreparationReport) -> list[str]:
+    """A line if the tokenizer does not know the text."""
+    tokens = sum(split.tokens for split in report.splits.values())
+    unknown = sum(split.unknown_tokens for split in report.splits.values())
+    if tokens == 0 or unknown / tokens < WARN_FROM:
+        return []
+    remedy = "train one on such text (albert tokenizer train), with --character-coverage 1 if it has many signs"
+    return [f"warning: {unknown / tokens:.0%} of the pieces are unknown to the tokenizer: {remedy}"]
 
 
 def preparation_rows(report: PreparationReport) -> list[tuple[str, ...]]:

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from albert.api.keywords import Argument, Positional, check_png
 from albert.api.options import Prepare, TrainTokenizer
-from albert.api.text import preparation_rows, run_prepare, run_train_tokenizer
+from albert.api.text import preparation_rows, run_prepare, run_train_tokenizer, unknown_remarks
 from albert.cli.options import CommandGroup, Subcommand
 from albert.cli.render import in_bold, next_line, open_console, print_json, say, table
 from albert.runtime.errors import AlbertError, DamagedData, MissingInput, UsageError
@@ -48,7 +48,7 @@ def remarks(report: PreparationReport) -> list[str]:
     rate = report.bytes_in / 1e6 / max(report.seconds, 1e-9)
     processes = "1 process" if report.workers == 1 else f"{report.workers} processes"
     lines = [f"{report.files:,} files in {report.seconds:,.1f} s, {rate:,.1f} MB/s with {processes}"]
-    lines += report.remarks()
+    lines += [*unknown_remarks(report), *report.remarks()]
     for count, what in (
         (report.shards_found, "shards were finished before"),
         (report.sentences_dropped, "sentences without a token left out"),

@@ -213,6 +213,16 @@ class Predictor:
         task = DECLARED.get(str((self.extra.get("finetuning") or {}).get("task")))
         return None if task is None else isinstance(task.inputs, Pair)
 
+    @cached_property
+    def columns(self) -> dict[str, str]:
+        """The columns of the table that the model was trained on, by what they are used for; empty if unknown."""
+        task = table_task_of(Path(self.name))
+        if task is None:
+            return {}
+        used = {"text": task.text or task.words, "pair": task.pair, "question": task.question}
+        used["context"] = task.text if task.kind == "multiple-choice" else task.context
+        return {name: column for name, column in used.items() if column is not None}
+
     def _require(self, *abilities: str) -> None:
         if not any(ability in self.abilities for ability in abilities):
             remedy = f"this model can {' and '.join(self.abilities)}" if self.abilities else "fine-tune it first"

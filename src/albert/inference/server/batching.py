@@ -8,6 +8,7 @@ import asyncio
 import math
 import re
 import string
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -22,6 +23,7 @@ from albert.inference.engine import BETWEEN_BATCHES
 from albert.inference.predictor import Predictor
 from albert.inference.server.limits import LOOPBACK, Hosts, Limits
 from albert.runtime.errors import UsageError
+from albert.text.unknown import unknown_warning
 
 # --------------------------------------------------------------------------------------------------------------------
 # Admission control: the queue is limited in texts (memory) and in estimated seconds (tokens), because a small model
@@ -394,6 +396,10 @@ def _estimate(text: str) -> int:
 State = Literal["starting", "ready", "broken"]
 
 
+REQUESTS_TO_CHECK = 20
+"""The texts of so many requests are looked at for a warning."""
+
+
 class Service:
     """One model with its queue; `predictor` and `batcher` are set when the model is loaded.
 
@@ -409,6 +415,18 @@ class Service:
         self.limits, self.hosts, self.metrics = limits, hosts, Metrics()
         self.in_progress = 0
         self.unanswered = 0
+        self._requests_to_check = REQUESTS_TO_CHECK
+
+    def warn_of_unknown(self, inputs: Sequence[tuple[Any, ...]]) -> None:
+        """Print a line if the vocabulary does not know the texts of one of the first requests."""
+        if self._requests_to_check == 0:
+            return
+        self._requests_to_check -= 1
+        texts = [text for parts in inputs[:8] for text in parts if isinstance(text, str) and not text.isascii()]
+        warning = unknown_warning(self.predictor.tokenizer, texts, self.predictor.name)
+        if warning is not None:
+            self._requests_to_check = 0
+            print(f"albert serve: {warning}", file=sys.stderr, flush=True)
 
     def start(self, predictor: Predictor) -> None:
         """Start serving a model; called in the event loop."""

@@ -413,6 +413,7 @@ def _add_ability(router: APIRouter, service: batching.Service, ability: Ability)
             can = " and ".join(predictor.abilities) or "only embed texts"
             raise Refused("inability", f"this model cannot {ability.needs}; it can {can}")
         texts = list(ability.inputs(content | {"layer_tokens": LAYER_TOKENS}))
+        service.warn_of_unknown(texts)
         settings = Settings(
             **{option.name: content[option.name] for option in fields(Settings) if option.name in content}
         )
@@ -443,6 +444,7 @@ def model_facts(predictor: Predictor, limits: Limits) -> dict[str, Any]:
         "addresses": addresses_of(predictor),
         "labels": predictor.labels if labelled else [],
         "pairs": predictor.reads_pairs,
+        "columns": predictor.columns,
         "problem_type": predictor.extra.get("problem_type"),
         "device": str(predictor.device),
         "limits": asdict(limits),

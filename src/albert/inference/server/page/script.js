@@ -2,7 +2,7 @@
 
 import { element } from "/page/elements.js";
 import { showLayers } from "/page/layers.js";
-import { answerTable } from "/page/table.js";
+import { answerTable, textOf } from "/page/table.js";
 import { loadTasks } from "/page/tasks.js";
 
 const byId = (id) => document.getElementById(id);
@@ -185,12 +185,14 @@ async function answerFile(file) {
   byId("error").hidden = true;
   try {
     const progress = (done, all) => { byId("file-state").textContent = `${done} of ${all} rows`; };
-    const { file: content, rows, failed } = await answerTable(task, model, await file.text(), progress);
+    const { text, notes: read } = await textOf(file);
+    const { file: content, notes, rows, failed } = await answerTable(task, model, text, progress);
     const link = element("a", {
       href: URL.createObjectURL(new Blob([content], { type: "text/csv" })),
-      download: file.name.replace(/(\.csv)?$/i, "-answered.csv"),
+      download: file.name.replace(/(\.(csv|tsv|txt))?$/i, "-answered.csv"),
     }, "Download again");
-    byId("file-state").replaceChildren(`${rows} rows answered${failed ? `, ${failed} without an answer` : ""}. `, link);
+    const answered = `${rows} rows answered${failed ? `, ${failed} without an answer` : ""}`;
+    byId("file-state").replaceChildren(`${[answered, ...read, ...notes].join("; ")}. `, link);
     link.click();
   } catch (error) {
     byId("error").textContent = error.message;

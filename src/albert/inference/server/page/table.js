@@ -1,10 +1,39 @@
-// Predictions for a CSV file, row by row; the result has columns for the predictions.
+// Predictions for a table, row by row; the result is a CSV file with columns for the predictions.
 
 const CONCURRENT_REQUESTS = 8;
 const ATTEMPTS = 5;
 
-/** The rows of a CSV file (RFC 4180), the header first. */
-export function parseCsv(text) {
+const SEPARATORS = { ",": "','", ";": "';'", "\t": "a tab", "|": "'|'" };
+
+/** The text of a file (UTF-8, UTF-16, else Windows-1252), and what was recognised. */
+export async function textOf(file) {
+  const bytes = new Uint8Array(await file.arrayBuffer());
+  const utf16 = { "255,254": "utf-16le", "254,255": "utf-16be" }[`${bytes[0]},${bytes[1]}`];
+  if (utf16) return { text: new TextDecoder(utf16).decode(bytes), notes: ["the text is UTF-16"] };
+  if (bytes.includes(0)) throw new Error("The file is not text. Save a spreadsheet as CSV, or use albert predict.");
+  try {
+    return { text: new TextDecoder("utf-8", { fatal: true }).decode(bytes), notes: [] };
+  } catch {
+    return { text: new TextDecoder("windows-1252").decode(bytes), notes: ["the text is read as Windows-1252"] };
+  }
+}
+
+/** The separator that divides the first rows into as many fields as the header, at least two; a comma if none does. */
+export function separatorOf(text) {
+  const lines = text.slice(0, 100000).split("\n").slice(0, 21);
+  const sample = lines.join("\n");
+  let best = [",", 0];
+  for (const separator of Object.keys(SEPARATORS)) {
+    const rows = parseCsv(sample, separator, false).slice(0, -1);
+    const width = rows[0]?.length ?? 0;
+    const fitting = rows.filter((row) => row.length === width).length / rows.length;
+    if (width > 1 && fitting > best[1]) best = [separator, fitting];
+  }
+  return best[0];
+}
+
+/** The rows of a table (RFC 4180), the header first. */
+export function parseCsv(text, separator = ",", isComplete = true) {
   const rows = [[""]];
   let quoted = false;
   for (let position = 0; position < text.length; position += 1) {
@@ -14,21 +43,25 @@ export function parseCsv(text) {
       if (character !== '"') row[row.length - 1] += character;
       else if (text[position + 1] === '"') { row[row.length - 1] += '"'; position += 1; } else quoted = false;
     } else if (character === '"' && !row.at(-1)) quoted = true;
-    else if (character === ",") row.push("");
+    else if (character === separator) row.push("");
     else if (character === "\n") rows.push([""]);
     else if (character !== "\r") row[row.length - 1] += character;
   }
-  if (quoted) throw new Error("The file ends inside a quoted cell; close its quote.");
+  if (quoted && isComplete) throw new Error("The file ends inside a quoted cell; close its quote.");
   return rows.filter((row) => row.length > 1 || row[0]);
 }
 
 const quotedCell = (value) => (/[",\r\n]/.test(`${value}`) ? `"${`${value}`.replaceAll('"', '""')}"` : `${value}`);
 
-/** Field of a task -> index of its column: by name, or all required fields by position; optional ones by name only. */
-export function columnsOf(task, header) {
+/** Field of a task -> index of its column: by the name that the model was trained with, by the usual name, or all
+ * required fields by position; optional ones by name only. */
+export function columnsOf(task, header, learnt = {}) {
   const names = { pair: ["pair", "text_pair", "text2"] };
-  const named = task.fields.map(({ name }) => (
-    header.findIndex((column) => (names[name] ?? [name]).includes(column.trim().toLowerCase()))));
+  const named = task.fields.map(({ name }) => {
+    const trained = header.findIndex((column) => column.trim() === learnt[name]);
+    if (trained >= 0) return trained;
+    return header.findIndex((column) => (names[name] ?? [name]).includes(column.trim().toLowerCase()));
+  });
   const byName = task.fields.some(({ optional }, position) => !optional && named[position] >= 0);
   return Object.fromEntries(task.fields.map(({ name, optional }, position) => {
     const column = byName || optional || named.includes(position) ? named[position] : position;
@@ -39,9 +72,16 @@ export function columnsOf(task, header) {
 
 /** Predict every row; returns the new file's text, and the number of rows that failed. */
 export async function answerTable(task, model, text, progress) {
-  const [header, ...rows] = parseCsv(text.replace(/^\ufeff/, ""));
+  if (/^\s*[[{]/.test(text)) throw new Error("The file is JSON. Save it as CSV, or use albert predict --input.");
+  const separator = separatorOf(text);
+  const [header, ...rows] = parseCsv(text.replace(/^\ufeff/, ""), separator);
   if (!rows.length) throw new Error("The file has no rows below its header.");
-  const columns = columnsOf(task, header);
+  const uneven = rows.findIndex((row) => row.slice(header.length).some((cell) => cell.trim()));
+  if (uneven >= 0) throw new Error(`Row ${uneven + 2} has ${rows[uneven].length} fields where the header has ${header.length}.`);
+  const columns = columnsOf(task, header, model.columns ?? {});
+  const notes = separator === "," ? [] : [`columns are separated by ${SEPARATORS[separator]}`];
+  const used = Object.entries(columns).filter(([, column]) => column >= 0);
+  notes.push(...used.map(([name, column]) => `${name} is the column '${header[column]}'`));
   const answers = new Array(rows.length);
   let [next, done] = [0, 0];
   async function work() {
@@ -65,7 +105,7 @@ export async function answerTable(task, model, text, progress) {
     ...header.map((_, column) => row[column] ?? ""), ...added.map((name) => answers[number][name] ?? ""),
   ]);
   const file = [[...header, ...added], ...lines].map((row) => `${row.map(quotedCell).join(",")}\r\n`).join("");
-  return { file, rows: rows.length, failed: answers.filter(({ error }) => error).length };
+  return { file, notes, rows: rows.length, failed: answers.filter(({ error }) => error).length };
 }
 
 /** The predicted cells of a row; waits while the queue is full, and a few times for a server that is not ready. */

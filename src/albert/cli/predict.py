@@ -168,8 +168,13 @@ def _by_position(fields: Fields, table: TableFile) -> Fields:
             return value
         return table.names[int(value) - 1] or value
 
-    names = (fields.text, fields.pair, fields.question, fields.context)
-    return Fields(*map(name_of, names), tuple(map(name_of, fields.options)))
+    return Fields(
+        name_of(fields.text),
+        name_of(fields.pair),
+        name_of(fields.question),
+        name_of(fields.context),
+        tuple(map(name_of, fields.options)),
+    )
 
 
 def _texts(inputs: Any) -> Iterator[str]:

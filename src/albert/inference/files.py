@@ -80,9 +80,7 @@ def _open_lines(path: Path, layout: Layout, text: str, name: str) -> TableFile:
         table = open_table(path, layout, name=name, pipe_remedy=PIPE_REMEDY)
     except UsageError:
         return lines
-    if table.format in ("json", "jsonl", "conll"):
-        return table
-    if table.format == "csv" and text in table.names:
+    if table.format in ("json", "jsonl") or text in table.names:
         return table
     if table.format == "csv" and table.delimiter == "\t":
         why = f"has {len(table.names)} columns, separated by tabs, and none is called {text!r}"

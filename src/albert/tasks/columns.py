@@ -17,6 +17,7 @@ from albert.runtime.errors import DamagedData, UsageError, did_you_mean
 from albert.tasks.rows import TAGS, WORDS, as_number
 from albert.tasks.table_task import COLUMNS, TableTask, columns_of
 from albert.tasks.task import Field, Row, Rows
+from albert.text.word_split import word_spans
 
 
 @dataclass(frozen=True)
@@ -200,7 +201,6 @@ def _grouped_words(task: TableTask, rows: Rows, source: object) -> tuple[TableTa
 # --------------------------------------------------------------------------------------------------------------------
 # Marked parts of a text as tags of its words.
 
-_WORD = re.compile(r"\w+(?:['’]\w+)*|[^\w\s]")
 _STARTS, _ENDS = ("start_offset", "start", "begin"), ("end_offset", "end", "stop")
 
 
@@ -217,7 +217,7 @@ def _spans_as_tags(task: TableTask, rows: Rows, source: object, inferred: list[I
     in_columns = start is not None and end is not None and f"{label}.label" in columns
     if not in_columns and not any(_span_list(row.fields.get(label)) for row in rows.rows):
         if task.spans is not None and label not in columns:
-            words = [tuple(match.group() for match in _WORD.finditer(row.text(text))) for row in rows.rows]
+            words = [_words_of(row.text(text)) for row in rows.rows]
             tagless = [
                 replace(row, fields={**row.fields, WORDS: own}) for row, own in zip(rows.rows, words, strict=True)
             ]
@@ -272,25 +272,30 @@ def tags_of_spans(
     row: Row, text: str, spans: Sequence[tuple[int, int, str]], counts: Counter[str]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The words of a text and their tags; overlapping spans are left out, the longest is kept, and counted."""
-    matches = list(_WORD.finditer(text))
-    tags = ["O"] * len(matches)
+    words = word_spans(text)
+    tags = ["O"] * len(words)
     for start, end, name in sorted(spans, key=lambda span: (span[0] - span[1], span[0])):
         if not 0 <= start < end <= len(text):
             why = f"marks the characters {start} to {end} of a text with {len(text)}"
             raise DamagedData(row.where, why, "positions are counted in characters from 0")
-        inside = [at for at, match in enumerate(matches) if match.start() < end and match.end() > start]
+        inside = [at for at, (first, last) in enumerate(words) if first < end and last > start]
         if not inside:
             counts["marked parts without a word, left out"] += 1
             continue
         if any(tags[at] != "O" for at in inside):
             counts["marked parts that overlap with a longer one, left out"] += 1
             continue
-        if matches[inside[0]].start() < start or matches[inside[-1]].end() > end:
+        if words[inside[0]][0] < start or words[inside[-1]][1] > end:
             counts["marked parts that begin or end inside a word, which is marked as a whole"] += 1
         for at in inside:
             tags[at] = f"I-{name}"
         tags[inside[0]] = f"B-{name}"
-    return tuple(match.group() for match in matches), tuple(tags)
+    return _words_of(text), tuple(tags)
+
+
+def _words_of(text: str) -> tuple[str, ...]:
+    """The words of a text, as `albert predict --tag` divides it."""
+    return tuple(text[start:end] for start, end in word_spans(text))
 
 
 # --------------------------------------------------------------------------------------------------------------------

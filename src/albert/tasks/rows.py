@@ -355,6 +355,7 @@ def _recognise_encoding(file: CorpusFile, given: str | None) -> tuple[str, tuple
     foreign = []
     valid = 0
     first = 0
+    at = 0
     size = 0
     with open_corpus_file(file) as (content, _):
         for number, line in enumerate(content, start=1):
@@ -395,7 +396,8 @@ def _recognise_encoding(file: CorpusFile, given: str | None) -> tuple[str, tuple
 def _text_of(file: CorpusFile, encoding: str, newline: str = "") -> Iterator[io.TextIOWrapper]:
     """The decoded text of a file."""
     with open_corpus_file(file) as (content, _):
-        text = io.TextIOWrapper(content, encoding=encoding, newline=newline)
+        buffer: Any = content
+        text = io.TextIOWrapper(buffer, encoding=encoding, newline=newline)
         try:
             yield text
         except UnicodeDecodeError as error:
@@ -663,7 +665,8 @@ def _delimited_values(table: TableFile, reached: Advance) -> Iterator[tuple[int,
                     values = [values[index] for index in kept]
                 yield here, values
                 if not is_packed and not count & 0xFFF:
-                    reached(text.buffer.tell())
+                    buffer: Any = text.buffer
+                    reached(buffer.tell())
         except csv.Error as error:
             why = f"broken CSV ({str(error).partition(' - ')[0]})"
             remedy = "check the quotes of this row, or say --format tsv if quotes are text"

@@ -41,9 +41,8 @@ def test_run_keeps_rows_of_its_task_and_the_server_serves_them(task, task_data, 
     assert "examples.json" in (directory / "MANIFEST.json").read_text()
     card = (directory / "README.md").read_text(encoding="utf-8")
     assert "- examples.json holds 5 rows of the development set, without labels\n" in card
-    assert all(
-        json.dumps(text, ensure_ascii=False) in card for text in saved["examples"][0].values() if "\n" not in text
-    )
+    if task.name not in FIELDS:  # the card of a model with a match embedding has no example row
+        assert json.dumps(saved["examples"][0]["text"], ensure_ascii=False) in card
     if task.name == "race":
         assert len(saved["examples"][0]["options"].splitlines()) == 4
     with running(lambda: Predictor.open(tmp_path / "run", "cpu")) as server:

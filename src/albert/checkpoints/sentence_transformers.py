@@ -61,7 +61,7 @@ class SentenceVectors:
         chosen = self.default_prompt if name is None else name
         if chosen not in self.prompts:
             known = ", ".join(self.prompts)
-            remedy = f"its prompts are {known}" if known else "write the prompt into the texts"
+            remedy = f"its prompts are {known}" if known else "it has none; write the prompt into the texts"
             raise UsageError(f"prompt {chosen!r}", f"is not among those of {model}", remedy)
         return self.prompts[chosen]
 

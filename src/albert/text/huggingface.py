@@ -118,7 +118,8 @@ class HuggingFaceTokenizer(Tokenizer):
         """The number of separators between two texts, from the template; one before and one after a single text."""
         if self._content.get("post_processor") is None:
             return 1
-        first, second = (self._tokenizer.encode(*texts).ids for texts in (("a",), ("a", "a")))
+        first = self._tokenizer.encode("a").ids
+        second = self._tokenizer.encode("a", "a").ids
         inner = self.encode("a")
         between = second[1 + len(inner) : len(second) - 1 - len(inner)]
         if first != [self.cls_id, *inner, self.sep_id] or set(between) != {self.sep_id}:
@@ -417,7 +418,7 @@ def load_tokenizer_json(
     check_vocabulary(pieces, str(file))
     usual = wordpiece_tokenizer(pieces, normalization, str(file), config)
     rules = {**content, "model": _WORDPIECE | described}
-    if class_of_bert or normalizer.get("clean_text") is True:
+    if class_of_bert or (isinstance(normalizer, dict) and normalizer.get("clean_text") is True):
         rules["normalizer"] = usual._content["normalizer"]
     if class_of_bert:
         rules["pre_tokenizer"] = {"type": "BertPreTokenizer"}

@@ -170,8 +170,8 @@ FORMS = {
     "tables": ("list", "run", "show", "export"),
 }
 """Commands whose help depends on the word after them."""
-OF_OTHERS = {"--max-restarts"}
-"""Of torchrun."""
+OF_OTHERS = {"--max-restarts", "--preload"}
+"""Of torchrun and gunicorn."""
 
 
 def options_of(command: str, capsys) -> set[str]:

@@ -93,6 +93,36 @@ os.fsync = fsync_without_disk
 CHECKOUT = Path(__file__).resolve().parents[1]
 
 
+@pytest.fixture
+def refused(capsys) -> Callable[..., str]:
+    """Returns a function that checks a refusal: the exit code, and one line with the subject. It returns the line.
+
+    What is refused is a list of arguments of `albert`, or a function that calls the package. A subject is a file, an
+    option or a value; several are looked for one by one.
+    """
+
+    def check(what: "list | tuple | Callable[[], object]", exit_code: int, *subjects: object) -> str:
+        import albert
+        from albert.cli.main import run
+
+        if callable(what):
+            with pytest.raises(albert.AlbertError) as error:
+                what()
+            code, line = error.value.exit_code, str(error.value)
+        else:
+            capsys.readouterr()
+            code = run([str(word) for word in what])
+            line = capsys.readouterr().err.rstrip("\n").rpartition("\n")[2]
+            assert line.startswith("albert: error: "), line
+        assert code == exit_code, line
+        for subject in subjects:
+            assert str(subject) in line
+        assert "\n" not in line
+        return line
+
+    return check
+
+
 @pytest.fixture(autouse=True)
 def seeds():
     """Seed the global generators before every test."""

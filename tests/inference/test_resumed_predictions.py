@@ -12,12 +12,11 @@ import pytest
 import torch
 
 from albert.checkpoints.model_directory import save_model_directory
-from albert.cli.commands import predict_main
 from albert.cli.main import run
 from albert.inference.abilities import Ability
 from albert.inference.files import batches_of, opened_input
 from albert.model.albert import AlbertForSequenceClassification
-from albert.runtime.errors import CannotCreate, WriteFailed
+from albert.runtime.errors import WriteFailed
 from albert.text.readers import Record, read_records
 
 ROWS = 1100
@@ -110,10 +109,9 @@ def test_sigterm_keeps_the_answers_and_the_same_command_resumes(model, rows, tmp
 def partial(model, rows, tmp_path, at_batch):
     """An output that stopped after three batches: the arguments of its command, and its path."""
     (tmp_path / "in.jsonl").write_bytes(rows.read_bytes())
-    command = [str(model), "--input", str(tmp_path / "in.jsonl"), "--output", str(tmp_path / "out.jsonl")]
+    command = ["predict", str(model), "--input", str(tmp_path / "in.jsonl"), "--output", str(tmp_path / "out.jsonl")]
     at_batch(4, disk_full)
-    with pytest.raises(WriteFailed):
-        predict_main([*command, *EXACT])
+    assert run([*command, *EXACT]) == 74
     assert (tmp_path / "out.jsonl.partial" / "answers.jsonl").stat().st_size > 0
     return command, tmp_path / "out.jsonl"
 
@@ -122,25 +120,19 @@ def ids(output):
     return [json.loads(line)["id"] for line in output.read_text().splitlines()]
 
 
-def test_other_input_model_or_settings_are_refused(partial, tmp_path, config, tokenizer_directory):
+def test_other_input_model_or_settings_are_refused(partial, tmp_path, config, tokenizer_directory, refused):
     command, output = partial
     other = tmp_path / "other"
     torch.manual_seed(1)  # the first model may have the seed that each test sets
     save_model_directory(other, AlbertForSequenceClassification(config, 3), tokenizer_directory)
-    refused = r"was begun with other settings: "
-    for arguments, message in (
-        ([*command, *EXACT, "--depth", "1"], f"{refused}depth 2, now 1; repeat the earlier"),
-        ([*command, "--precision", "bf16"], "precision fp32, now bf16"),
-        ([str(other), *command[1:], *EXACT], f"{refused}model "),
-    ):
-        with pytest.raises(CannotCreate, match=message):
-            predict_main(arguments)
+    refused([*command, *EXACT, "--depth", "1"], 73, output, "depth 2, now 1")
+    refused([*command, "--precision", "bf16"], 73, output, "precision fp32, now bf16")
+    refused(["predict", other, *command[2:], *EXACT], 73, output, "model")
     with open(tmp_path / "in.jsonl", "a") as file:
         file.write('{"id": 9, "text": "One more."}\n')
-    with pytest.raises(CannotCreate, match=f"{refused}input "):
-        predict_main([*command, *EXACT])
+    refused([*command, *EXACT], 73, output, "input")
     assert not output.exists()
-    predict_main([*command, *EXACT, "--replace"])
+    assert run([*command, *EXACT, "--replace"]) == 0
     assert ids(output) == [*range(ROWS), 9]
 
 
@@ -161,16 +153,16 @@ def test_what_is_incomplete_is_predicted_again(partial, model, rows, tmp_path, a
     path = tmp_path / "out.jsonl.partial" / "answers.jsonl"
     path.write_bytes(damage(path.read_bytes()))
     batches = at_batch(0, disk_full)
-    predict_main([*command, *EXACT])
+    assert run([*command, *EXACT]) == 0
     assert len(batches) == predicted_again
     assert not path.parent.exists()
     expected = tmp_path / "expected.jsonl"
-    predict_main([str(model), "--input", str(rows), "--output", str(expected), *EXACT])
+    assert run(["predict", str(model), "--input", str(rows), "--output", str(expected), *EXACT]) == 0
     assert output.read_bytes() == expected.read_bytes()
 
 
 @pytest.mark.parametrize("earlier", [True, False], ids=["earlier version", "damaged"])
-def test_what_cannot_be_recognised_is_refused(partial, tmp_path, earlier):
+def test_what_cannot_be_recognised_is_refused(partial, tmp_path, earlier, refused):
     command, output = partial
     path = tmp_path / "out.jsonl.partial" / "answers.jsonl"
     if earlier:
@@ -179,23 +171,21 @@ def test_what_cannot_be_recognised_is_refused(partial, tmp_path, earlier):
     else:
         path.write_bytes(b"{" + path.read_bytes())
     before = {file.name: file.read_bytes() for file in path.parent.iterdir()}
-    with pytest.raises(CannotCreate, match="--replace"):
-        predict_main([*command, *EXACT])
+    refused([*command, *EXACT], 73, output, "--replace")
     assert {file.name: file.read_bytes() for file in path.parent.iterdir()} == before and not output.exists()
-    predict_main([*command, *EXACT, "--replace"])
+    assert run([*command, *EXACT, "--replace"]) == 0
     assert ids(output) == list(range(ROWS)) and not path.parent.exists()
 
 
 def test_vectors_resume_to_the_same_bytes(model, rows, tmp_path, at_batch):
-    command = [str(model), "--input", str(rows), "--task", "embed", *EXACT, "--output"]
+    command = ["predict", str(model), "--input", str(rows), "--task", "embed", *EXACT, "--output"]
     for ending in ("npy", "jsonl", "parquet"):
         expected, stopped = tmp_path / f"expected.{ending}", tmp_path / f"stopped.{ending}"
-        predict_main([*command, str(expected)])
+        assert run([*command, str(expected)]) == 0
         with pytest.MonkeyPatch.context() as patch:
             at_batch(3, disk_full, patch)
-            with pytest.raises(WriteFailed):
-                predict_main([*command, str(stopped)])
-        predict_main([*command, str(stopped)])
+            assert run([*command, str(stopped)]) == 74
+        assert run([*command, str(stopped)]) == 0
         assert stopped.read_bytes() == expected.read_bytes()
 
 

@@ -6,19 +6,15 @@ import pytest
 import torch
 import transformers
 
-from albert.checkpoints.model_directory import FINGERPRINT_KEY, open_model, save_model_directory
-from albert.finetuning.model import PretrainedEncoder, start_model
-from albert.inference.predictor import Predictor
-from albert.runtime.errors import DamagedData
-from albert.tasks.submission import DECLARED
+import albert
 from albert.text.tokenizer import byte_fingerprint
-from albert.text.tokenizer_loading import load_tokenizer
 
+FINGERPRINT_KEY = "tokenizer_fingerprint"
 TEXT = "The ``old'' café – [MASK] saw £3.50 in 2010, didn't it?"
 
 
 def open_exactly(path):
-    return Predictor.open(path, precision="fp32")
+    return albert.load(path, precision="fp32")
 
 
 def save_again(kind, path, output):
@@ -65,22 +61,21 @@ def test_head_that_the_weights_lack_is_no_ability(ours, tmp_path):
 
 
 def test_fine_tuning_starts_from_it_and_saves_a_complete_directory(theirs, tmp_path):
-    task = DECLARED["sst-2"]
-    started = start_model(PretrainedEncoder(str(theirs)), task.target, task.recipe, 0)
-    assert started.tokenizer_directory == theirs
-    path = tmp_path / "fine-tuned"
-    save_model_directory(path, started.model, started.tokenizer_directory)
+    rows = "".join(f"film {number} was {word},{word}\n" for number, word in enumerate(("good", "bad") * 8))
+    (tmp_path / "films.csv").write_text("text,label\n" + rows)
+    path = tmp_path / "run" / "model"
+    albert.finetune(train=tmp_path / "films.csv", model=theirs, steps=1, device="cpu", output=tmp_path / "run")
     assert (path / "spiece.model").is_file()
-    opened = open_model(path, "classification")
-    assert opened.extra[FINGERPRINT_KEY] == load_tokenizer(theirs).fingerprint == load_tokenizer(path).fingerprint
+    fingerprint = json.loads((path / "config.json").read_text())[FINGERPRINT_KEY]
+    assert fingerprint == albert.tokenizer.load(theirs).fingerprint == albert.tokenizer.load(path).fingerprint
     assert open_exactly(path).classify("The cat saw it.")
     for word in ("cat", "café", "2010,"):
         ids = transformers.AutoTokenizer.from_pretrained(path)(word, add_special_tokens=False)["input_ids"]
-        assert ids == started.tokenizer.encode(word)
+        assert ids == albert.tokenizer.load(theirs).encode(word)
 
 
 def test_fingerprint_of_an_earlier_version_is_accepted(ours, theirs):
-    tokenizer = load_tokenizer(ours)
+    tokenizer = albert.tokenizer.load(ours)
     (ours / "MANIFEST.json").unlink()
     fingerprint = byte_fingerprint(tokenizer.model, tokenizer.lower_case, tokenizer.keep_accents)
     for directory in (ours, theirs):
@@ -88,10 +83,9 @@ def test_fingerprint_of_an_earlier_version_is_accepted(ours, theirs):
     assert open_exactly(ours).fill_mask(TEXT) == open_exactly(theirs).fill_mask(TEXT)
 
 
-def test_a_changed_vocabulary_is_refused(theirs):
+def test_a_changed_vocabulary_is_refused(theirs, refused):
     def change(content):
         content["model"]["vocab"][100][1] -= 0.5
 
     edit_json(theirs / "tokenizer.json", change)
-    with pytest.raises(DamagedData, match=r"tokenizer\.json: has fingerprint v2:"):
-        open_exactly(theirs)
+    refused(lambda: open_exactly(theirs), 65, "tokenizer.json", "fingerprint")

@@ -4,28 +4,26 @@ import json
 from dataclasses import replace
 
 import numpy as np
-import pytest
 import transformers
 
+import albert
 from albert.cli.main import run
-from albert.inference.int8 import quantize_directory
-from albert.inference.predictor import Predictor, save_for_sentence_transformers
-from albert.runtime.errors import CannotCreate, InvalidConfiguration
-from albert.runtime.manifest import verify_directory
+
+EXPORT = ["export", "sentence-transformers"]
 
 
 def read(path):
     return json.loads(path.read_text())
 
 
-def test_modules_and_their_settings(saved, config, tmp_path):
+def test_modules_and_their_settings(saved, config, tmp_path, refused):
     model = saved("classification", 2, max_sequence_length=48)
     (model / "MANIFEST.json").unlink()
     (model / "checkpoint-5").mkdir()  # of transformers' Trainer
     (model / "checkpoint-5" / "optimizer.pt").write_bytes(b"pickle")
     output = tmp_path / "vectors"
-    save_for_sentence_transformers(model, output, "cls", normalize=True)
-    verify_directory(output)
+    assert run([*EXPORT, str(model), "--output", str(output), "--pooling", "cls", "--normalize"]) == 0
+    assert run(["verify", str(output)]) == 0
     modules = read(output / "modules.json")
     assert [(module["idx"], module["path"], module["type"].split(".")[-1]) for module in modules] == [
         (0, "", "Transformer"),
@@ -40,32 +38,30 @@ def test_modules_and_their_settings(saved, config, tmp_path):
     assert not (output / "checkpoint-5").exists()
     transformers.AutoModel.from_pretrained(output)
     texts = ["The cat saw the dog.", "A letter"]
-    actual = Predictor.open(output, precision="fp32").embed(texts)
-    expected = Predictor.open(model, precision="fp32").embed(texts, "cls", normalize=True)
+    actual = albert.load(output, precision="fp32").embed(texts)
+    expected = albert.load(model, precision="fp32").embed(texts, "cls", normalize=True)
     np.testing.assert_array_equal(actual, expected)
-    with pytest.raises(CannotCreate):
-        save_for_sentence_transformers(model, output)
-    save_for_sentence_transformers(output, tmp_path / "same")
+    refused([*EXPORT, model, "--output", output], 73, output)
+    assert run([*EXPORT, str(output), "--output", str(tmp_path / "same")]) == 0
     assert read(tmp_path / "same" / "1_Pooling" / "config.json")["pooling_mode_cls_token"]
     assert len(read(tmp_path / "same" / "modules.json")) == 3
-    save_for_sentence_transformers(output, tmp_path / "again", "mean", normalize=False)
+    again = ["--output", str(tmp_path / "again"), "--pooling", "mean", "--no-normalize"]
+    assert run([*EXPORT, str(output), *again]) == 0
     assert read(tmp_path / "again" / "1_Pooling" / "config.json")["pooling_mode_mean_tokens"]
     assert len(read(tmp_path / "again" / "modules.json")) == 2
 
 
 def test_command_prints_dimension_and_maximum_length(saved, config, tmp_path, capsys):
     model, output = saved("pretraining", max_sequence_length=32), tmp_path / "vectors"
-    assert run(["export", "sentence-transformers", str(model), "--output", str(output), "--normalize"]) == 0
-    verify_directory(output)
+    assert run([*EXPORT, str(model), "--output", str(output), "--normalize"]) == 0
     shown = capsys.readouterr().out
     assert f"{config.hidden_size} numbers, the mean over all tokens, of length 1" in shown
     assert "at most 32 tokens" in shown and "SentenceTransformer(" in shown
 
 
-def test_models_that_sentence_transformers_cannot_open_are_refused(saved, config, tmp_path):
-    quantize_directory(saved("pretraining"), tmp_path / "int8")
+def test_models_that_sentence_transformers_cannot_open_are_refused(saved, config, tmp_path, refused):
+    assert run(["quantize", str(saved("pretraining")), "--output", str(tmp_path / "int8")]) == 0
     windowed = saved("pretraining", config=replace(config, attention_window=4))
-    for model, why in ((tmp_path / "int8", "integers"), (windowed, "its attention window")):
-        with pytest.raises(InvalidConfiguration, match=why):
-            save_for_sentence_transformers(model, tmp_path / "vectors")
+    for model, why in ((tmp_path / "int8", "integers"), (windowed, "attention window")):
+        refused([*EXPORT, model, "--output", tmp_path / "vectors"], 78, model, why)
     assert not (tmp_path / "vectors").exists()

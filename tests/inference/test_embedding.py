@@ -54,7 +54,7 @@ def test_pooling_is_refused_where_it_is_unknown_or_has_no_probabilities(saved, t
     (tmp_path / "bert").mkdir()
     (tmp_path / "bert" / "vocab.txt").write_text("\n".join(words))
     sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
-    transformers.BertModel(transformers.BertConfig(len(words), **sizes)).save_pretrained(tmp_path / "bert")
+    transformers.BertModel(transformers.BertConfig(vocab_size=len(words), **sizes)).save_pretrained(tmp_path / "bert")
     word_pieces = albert.load(tmp_path / "bert")
     refused(lambda: word_pieces.embed(["the"], "weighted"), 2, "pooling 'weighted'", "SentencePiece")
 

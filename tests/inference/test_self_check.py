@@ -1,5 +1,6 @@
 """The self-check finds the number of heads that a model was trained with, and claims no more than a text shows."""
 
+import json
 from dataclasses import replace
 from importlib.resources import files
 from itertools import product
@@ -10,11 +11,11 @@ import torch
 from tests.tiny import tiny_config
 from torch.nn import functional
 
-from albert.inference.inspection import check_settings, plausible_settings
+from albert.cli.main import run
+from albert.inference.inspection import plausible_settings
 from albert.model.albert import AlbertForMaskedLM
 from albert.model.config import PRESETS
 from albert.model.packing import pack
-from albert.runtime.errors import InvalidConfiguration
 
 TEXT = (files("albert.inference") / "self_check.txt").read_text("utf-8")
 TRUE_HEADS = 16
@@ -48,36 +49,50 @@ def trained(tokenizer):
     return model
 
 
+@pytest.fixture
+def checked(capsys):
+    """What `albert info --self-check --json` says of a model."""
+
+    def check(path):
+        capsys.readouterr()
+        assert run(["info", str(path), "--self-check", "--json", "--device", "cpu"]) == 0
+        return json.loads(capsys.readouterr().out)["self_check"]
+
+    return check
+
+
 @pytest.mark.parametrize("stated", [TRUE_HEADS, 32])
-def test_best_setting_is_the_trained_number_of_heads(trained, saved, stated):
+def test_best_setting_is_the_trained_number_of_heads(trained, saved, checked, stated):
     model = AlbertForMaskedLM(replace(trained.config, num_attention_heads=stated))
     model.load_state_dict(trained.state_dict())
     path = saved(model)
-    check = check_settings(path)
-    assert check == check_settings(path) and check.masked_tokens > 100
-    losses = [setting.loss for setting in check.settings]
+    check = checked(path)
+    assert check == checked(path) and check["masked_tokens"] > 100
+    settings = check["settings"]
+    losses = [setting["loss"] for setting in settings]
     assert losses == sorted(losses)
-    assert [setting.excess for setting in check.settings] == pytest.approx([loss - losses[0] for loss in losses])
-    assert {setting.num_attention_heads for setting in check.settings} == {1, 16, 32}
-    assert check.best.num_attention_heads == TRUE_HEADS
-    assert check.best.accuracy > max(s.accuracy for s in check.settings if s.num_attention_heads != TRUE_HEADS)
-    assert (check.stated.hidden_act, check.stated.num_attention_heads) == ("gelu_new", stated)
-    assert check.stated.as_good_as_the_best == (stated == TRUE_HEADS)
+    assert [setting["excess"] for setting in settings] == pytest.approx([loss - losses[0] for loss in losses])
+    assert {setting["num_attention_heads"] for setting in settings} == {1, 16, 32}
+    best = settings[0]
+    assert best["num_attention_heads"] == TRUE_HEADS
+    others = [setting["accuracy"] for setting in settings if setting["num_attention_heads"] != TRUE_HEADS]
+    assert best["accuracy"] > max(others)
+    (own,) = [setting for setting in settings if setting["stated"]]
+    assert (own["hidden_act"], own["num_attention_heads"]) == ("gelu_new", stated)
     if stated == TRUE_HEADS:
-        assert check.verdict.startswith("no setting is better than the stated gelu_new with 16 heads")
+        assert check["verdict"].startswith("no setting is better than the stated gelu_new with 16 heads")
     else:
-        assert "with 16 heads is better than the stated gelu_new with 32 heads by" in check.verdict
+        assert "with 16 heads is better than the stated gelu_new with 32 heads by" in check["verdict"]
 
 
-def test_untrained_model_has_no_better_setting(saved, config):
-    check = check_settings(saved("pretraining", config=replace(config, initializer_range=1e-4)))
-    assert check.stated.as_good_as_the_best
-    assert "cannot be told apart from it by this text" in check.verdict
+def test_untrained_model_has_no_better_setting(saved, checked, config):
+    check = checked(saved("pretraining", config=replace(config, initializer_range=1e-4)))
+    assert "cannot be told apart from it by this text" in check["verdict"]
 
 
-def test_model_without_a_masked_token_head_is_refused(saved):
-    with pytest.raises(InvalidConfiguration, match="has no masked-token head"):
-        check_settings(saved("classification", 2))
+def test_model_without_a_masked_token_head_is_refused(saved, refused):
+    path = saved("classification", 2)
+    refused(["info", path, "--self-check", "--device", "cpu"], 78, path)
 
 
 @pytest.mark.parametrize(

@@ -94,7 +94,7 @@ CHECKOUT = Path(__file__).resolve().parents[1]
 
 
 @pytest.fixture
-def refused(capsys) -> Callable[..., str]:
+def refused(request) -> Callable[..., str]:
     """Returns a function that checks a refusal: the exit code, and one line with the subject. It returns the line.
 
     What is refused is a list of arguments of `albert`, or a function that calls the package. A subject is a file, an
@@ -110,6 +110,7 @@ def refused(capsys) -> Callable[..., str]:
                 what()
             code, line = error.value.exit_code, str(error.value)
         else:
+            capsys = request.getfixturevalue("capsys")
             capsys.readouterr()
             code = run([str(word) for word in what])
             line = capsys.readouterr().err.rstrip("\n").rpartition("\n")[2]

@@ -42,6 +42,7 @@ OTHERS = (
     "promises",
     "tour",
     "troubleshooting",
+    "which-model",
     "decisions/README",
     "decisions/third-edition",
 )

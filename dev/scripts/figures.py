@@ -9,20 +9,24 @@ function below with that name returns its text. Inside a line, line breaks do no
 
 import argparse
 import csv
+import json
 import re
 import sys
+import tomllib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from dev.reliability.report import Report, table_of
 
+from albert.model.config import PRESETS
+from albert.model.cost import count_parameters
 from albert.runtime.json_files import load_json
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "results"
 PAGES = (
     "README.md",
-    *(f"docs/{name}.md" for name in ("getting-started", "own-task", "models", "performance", "promises")),
+    *(f"docs/{name}.md" for name in ("getting-started", "own-task", "which-model", "models", "performance", "promises")),
 )
 PASSAGE = re.compile(r"(<!-- figures: (\S+) -->)(.*?)(<!-- /figures -->)", re.DOTALL)
 PRECISIONS = ("fp32", "bf16", "int8")
@@ -101,25 +105,14 @@ def readme_speed() -> str:
 def readme_memory() -> str:
     """Peak memory of a pre-training step, as a share of transformers'."""
     (step,) = (r for r in rows_of("benchmark-pretraining-step.csv") if r["shape"] == "H768 L12 length 128 batch 32")
-    return f"{float(step['peak_ratio']):.2f}"
+    return f"{100 * float(step['peak_ratio']):.0f} % of the memory of transformers"
 
 
 @passage
 def readme_time() -> str:
     """Time of the run of the last row, as a share of the Trainer's."""
     last = {row["system"]: float(row["seconds"]) for row in rows_of("benchmark-pretraining-efficiency.csv")}
-    return f"{last['albert'] / last['trainer']:.2f}"
-
-
-@passage
-def readme_amx() -> str:
-    """Mixed sentences on a processor with AMX."""
-    quiet = inference_times("inference-amx", "")["mixed", "bf16"]
-    busy = inference_times("inference-amx", "one core taken")["mixed", "bf16"]
-    return (
-        f"the 32 sentences take {quiet['albert']:.0f} ms in bf16 (OpenVINO: {quiet['openvino']:.0f}); with one of its "
-        f"two cores taken by another program, {busy['albert']:.0f} ({busy['openvino']:.0f})"
-    )
+    return f"{100 * last['albert'] / last['trainer']:.0f} % of the Trainer's time"
 
 
 @passage
@@ -153,9 +146,9 @@ def quickstart() -> str:
         ]
         for what, name, other in rows
     ]
-    scores = table(["held out", "score", "a constant answer", "`tiny`"], lines)
+    scores = table(["held out", "score", "majority baseline", "`tiny`"], lines)
     commit, seconds = found["seconds"]["commit"], float(found["seconds"]["value"])
-    where = f"in {seconds:.0f} seconds on two cores of an Intel Xeon, without the installation."
+    where = f"this took {seconds:.0f} seconds on two cores of an Intel Xeon, without the installation."
     return f"{scores}\n\nAt commit {commit}, {where}"
 
 
@@ -163,13 +156,59 @@ def quickstart() -> str:
 def tiny_masked() -> str:
     """Masked tokens at the end of the run of `tiny`."""
     row = run_figures("2026-11-22-tiny-128")["masked_tokens_accuracy"]
-    return f"{percent(row['value'])} of held-out masked tokens right (a constant answer: {percent(row['baseline'])})"
+    return f"{percent(row['value'])} of held-out masked tokens (majority baseline: {percent(row['baseline'])})"
 
 
 @passage
 def earlier_masked() -> str:
     """Masked tokens of the first model of the scale."""
     return percent(run_figures("2026-11-20-small")["masked_tokens_accuracy"]["value"])
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# docs/which-model.md.
+
+
+@passage
+def which_own_table() -> str:
+    """Scores and times for 8,000 rows of SST-2."""
+    report = json.loads((RESULTS / "2026-11-26-reviews.json").read_text(encoding="utf-8"))
+    linear = report["linear_baseline"]
+    rows = [
+        ["majority baseline", f"{report['baseline']['accuracy']:.1f} %", "none"],
+        [linear["method"], f"{linear['scores']['accuracy']:.1f} %", f"{linear['seconds']:.0f} s"],
+        ["`small`", f"{report['scores']['accuracy']:.1f} %", f"{report['training']['seconds']:.0f} s"],
+    ]
+    return table(["model", "accuracy", "training"], rows)
+
+
+@passage
+def which_scores() -> str:
+    """Scores of the models of the package, from the table of results/README.md."""
+    section = (RESULTS / "README.md").read_text(encoding="utf-8").partition("## Scores of today's models")[2]
+    lines = [line for line in section.partition("\n## ")[0].splitlines() if line.startswith("| ")]
+    names, *found = ([cell.strip() for cell in line.strip("|").split("|")] for line in lines if "---" not in line)
+    rows = []
+    for cells in found:
+        row = dict(zip(names, cells, strict=True))
+        task = row["task"].partition(",")[0]
+        scores = [row[name].partition(" (")[0] for name in ("constant", "classical", "tiny", "small")]
+        rows.append([f"{task} ({row['score']})", *scores])
+    return table(["task (score)", "majority", "TF-IDF", "`tiny`", "`small`"], rows)
+
+
+@passage
+def which_published() -> str:
+    """Table 2 of the paper, and the parameters as counted here."""
+    source = ROOT / "src" / "albert" / "experiments" / "paper.toml"
+    tables = {entry["name"]: entry for entry in tomllib.loads(source.read_text(encoding="utf-8"))["table"]}
+    rows = []
+    for row in tables["2"]["rows"]:
+        _, squad, _, squad_2, _, mnli, sst_2, race, average = row["figures"]
+        millions = count_parameters(PRESETS[row["preset"]]).model / 1e6
+        scores = (sst_2, mnli, squad, squad_2, race, average)
+        rows.append([row["label"], f"{millions:.0f} M", *(f"{score:.1f}" for score in scores)])
+    return table(["model", "parameters", "SST-2", "MNLI", "SQuAD 1.1", "SQuAD 2.0", "RACE", "average"], rows)
 
 
 # --------------------------------------------------------------------------------------------------------------------

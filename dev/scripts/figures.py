@@ -26,7 +26,10 @@ ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "results"
 PAGES = (
     "README.md",
-    *(f"docs/{name}.md" for name in ("getting-started", "own-task", "which-model", "models", "performance", "promises")),
+    *(
+        f"docs/{name}.md"
+        for name in ("getting-started", "own-task", "which-model", "models", "performance", "promises")
+    ),
 )
 PASSAGE = re.compile(r"(<!-- figures: (\S+) -->)(.*?)(<!-- /figures -->)", re.DOTALL)
 PRECISIONS = ("fp32", "bf16", "int8")

@@ -145,6 +145,7 @@ def finetune(
     keep_head: bool = False,
     train: Rows | None = None,
     dev: Rows | None = None,
+    test: Rows | None = None,
     held_out: float | None = None,
     statistics_only: bool = False,
     task_file: str | os.PathLike[str] | None = None,
@@ -192,6 +193,8 @@ def finetune(
     temperature: float | None = None,
     encode_pairs: Literal['together', 'separately'] | None = None,
     match_embedding: bool | None = None,
+    solve_head: bool | None = None,
+    frozen: bool = False,
     freeze_encoder: bool = False,
     teacher: str | os.PathLike[str] | None = None,
     teacher_revision: str | None = None,
@@ -209,6 +212,7 @@ def finetune(
     stride: int | None = None,
     span_head: Literal['joint', 'independent'] | None = None,
     null_threshold: Literal['train', 'dev'] = "train",
+    threshold: float | None = None,
     v2_recipe: bool = False,
     encoder_dropout: float | None = None,
     head_dropout: float | None = None,
@@ -216,8 +220,12 @@ def finetune(
     seed: int = 0,
     page_examples: int = 5,
     seeds: int | None = None,
+    folds: int | None = None,
+    try_rates: float | Sequence[float] | None = None,
     intermediate: str | None = None,
-    select: Literal['last', 'best'] = "last",
+    select: Literal['last', 'best'] | None = None,
+    patience: int | None = None,
+    class_weights: Literal['balanced'] | None = None,
     max_train_examples: int | None = None,
     evaluate_every: int | None = None,
     checkpoint_every: int | None = None,
@@ -271,6 +279,7 @@ def evaluate(
     predictions: str | os.PathLike[str] | None = None,
     submission: str | os.PathLike[str] | None = None,
     results: str | os.PathLike[str] | None = None,
+    threshold: float | None = None,
     max_length: int | None = None,
     objective: Literal['sop', 'nsp', 'none'] | Sequence[Literal['sop', 'nsp', 'none']] | None = None,
     sequences: int = 2000,
@@ -287,7 +296,7 @@ def evaluate(
     precision: Literal['auto', 'fp32', 'bf16', 'int8'] | Sequence[Literal['auto', 'fp32', 'bf16', 'int8']] = ("auto",),
     tolerance: float = 0.5,
 ) -> EvaluateResult:
-    """Score a model, or several together, with a task's official metrics, beside a constant answer.
+    """Score a model, or several together, with a task's official metrics, beside the majority baseline.
 
     The same as `albert evaluate`.
     """

@@ -58,8 +58,8 @@ def test_rows_in_memory_give_the_weights_of_a_file(model, reviews, tmp_path):
     other = albert.evaluate(model=results["file"].model, dev=rows[:10])
     assert len(other.predictions) == 10
     notebook, accuracy = results["dicts"]._repr_html_(), results["dicts"].scores["accuracy"]
-    assert notebook.count("<svg") == 1 and "best constant" in notebook and f"{accuracy:.2f}" in notebook
-    assert "best constant" in repr(results["dicts"]) and str(results["dicts"].model) in repr(results["dicts"])
+    assert notebook.count("<svg") == 1 and "majority baseline" in notebook and f"{accuracy:.2f}" in notebook
+    assert "majority baseline" in repr(results["dicts"]) and str(results["dicts"].model) in repr(results["dicts"])
 
 
 def test_missing_values_and_numpy_values_become_json():

@@ -96,7 +96,7 @@ def test_command_line_writes_table_and_curve(early_exit_model, data, tmp_path, c
     files = ["--curve", str(picture), "--results", str(results)]
     assert dispatch([*evaluate, "--depth", "1", "2", "4", "--patience", "1", "2", *files]) == 0
     shown = capsys.readouterr().out
-    assert all(text in shown for text in ("depth 1", "depth 4", "patience 2", "constant answer", "GFLOPs"))
+    assert all(text in shown for text in ("depth 1", "depth 4", "patience 2", "majority baseline", "GFLOPs"))
     assert picture.read_bytes().startswith(b"\x89PNG")
     rows = list(csv.DictReader((tmp_path / "curve.csv").read_text().splitlines()))
     points = json.loads(results.read_text())["points"]

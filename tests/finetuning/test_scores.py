@@ -10,7 +10,7 @@ import pytest
 from tests.tiny import short_task
 
 from albert.cli.main import run
-from albert.finetuning.evaluation import advice, evaluate_directory
+from albert.finetuning.evaluation import FROZEN, advice, evaluate_directory
 from albert.finetuning.run import finetune
 from albert.finetuning.run_record import BestModel, FinetuningSettings
 from albert.runtime.errors import CannotCreate, DamagedData, InvalidConfiguration
@@ -159,7 +159,7 @@ def test_command_shows_the_plan_and_compared_scores(pretrained, tmp_path, capsys
     monkeypatch.setattr("albert.cli.tasks.default_precision", lambda device: "bf16")
     command = ["finetune", "--train", str(tmp_path / "my.csv"), "--text", "review", "--label", "poor"]
     command += ["--model", str(pretrained), "--learning-rate", "1e-9", "--steps", "9", "--batch-size", "4"]
-    command += ["--max-length", "32", "--device", "cpu"]
+    command += ["--max-length", "32", "--device", "cpu", "--no-solve-head"]
     assert run([*command, "--output", str(tmp_path / "run")]) == 0
     out = capsys.readouterr().out
     figures = "learning rate 1e-09, batch size 4, 1 epochs of 36 examples: 9 updates; at most 32 tokens, fp32 on cpu"
@@ -167,12 +167,15 @@ def test_command_shows_the_plan_and_compared_scores(pretrained, tmp_path, capsys
     report = read_json_object(tmp_path / "run/results.json")
     linear = report["linear_baseline"]
     assert linear["method"] == LINEAR and linear["scores"]["accuracy"] == 100.0 and linear["train_examples"] == 36
-    assert report["baseline"] == pytest.approx({"accuracy": 50.0, "f1": 200 / 3})
-    assert f"best constant answer  {LINEAR}" in out and re.search(r"^accuracy +[\d.]+ +50\.00 +100\.00$", out, re.M)
+    assert list(report["baseline"].values()) == pytest.approx([50.0, 200 / 3, 100 / 3])
+    _, f1, _ = report["baseline"]
+    assert f"majority baseline  {LINEAR}" in out
+    assert re.search(r"^accuracy +[\d.]+ +50\.00 +100\.00$", out, re.M)
     assert report["computed_in"] == "fp32" and "scores computed in fp32; albert evaluate, predict and serve" in out
-    assert report["advice"] in out and f"that of {LINEAR}, 100.00: try more --epochs" in report["advice"]
+    assert report["advice"] in out
+    assert f"that of the {LINEAR}, 100.00: use the {LINEAR} for such rows" in report["advice"]
     card = (tmp_path / "run/model/README.md").read_text()
-    assert f"accuracy, {LINEAR} | 100 |" in card and "f1, the best constant answer | 66.67 |" in card
+    assert f"accuracy, {LINEAR} | 100 |" in card and f"{f1}, majority baseline | 66.67 |" in card
     assert run([*command, "--output", str(tmp_path / "seeds"), "--seeds", "2"]) == 0
     out = capsys.readouterr().out
     assert out.count("9 updates") == 1 and "median: accuracy" in out and LINEAR in out
@@ -188,11 +191,11 @@ def test_command_shows_the_plan_and_compared_scores(pretrained, tmp_path, capsys
             {"accuracy": 69.6},
             {"accuracy": 50.0},
             77.3,
-            f"accuracy 69.60 is not better than that of {LINEAR}, 77.30: "
+            f"accuracy 69.60 is not better than that of the {LINEAR}, 77.30: use the {LINEAR} for such rows, or "
             "try more --epochs, another --learning-rate, or a larger --model",
         ),
-        ({"accuracy": 50.0}, {"accuracy": 50.0}, 77.3, "the best constant answer's 50.00 and that of"),
-        ({"pearson": None}, {"pearson": None}, None, "pearson undefined is not better than the best"),
+        ({"accuracy": 50.0}, {"accuracy": 50.0}, 77.3, "that of the majority baseline, 50.00 and that of the"),
+        ({"pearson": None}, {"pearson": None}, None, "pearson undefined is not better than that of the majority"),
         ({"mean_absolute_error": 2.0}, {"mean_absolute_error": 8.0}, None, None),
         ({"mean_absolute_error": 8.5}, {"mean_absolute_error": 8.0}, None, "8.50 is not better"),
         ({}, None, None, None),
@@ -202,3 +205,14 @@ def test_advice_is_given_if_a_compared_score_is_not_beaten(scores, baseline, lin
     linear = linear and {"method": LINEAR, "scores": {"accuracy": linear}, "left_out": None}
     result = advice(scores, baseline, linear)
     assert result is None if text is None else text in result
+
+
+def test_advice_names_the_frozen_model_where_it_is_best():
+    linear = {"method": LINEAR, "scores": {"accuracy": 60.0}, "left_out": None}
+    text = advice({"accuracy": 59.0}, {"accuracy": 50.0}, linear, {"accuracy": 64.0})
+    assert text is not None
+    assert f"{FROZEN}, 64.00" in text
+    assert f"use the {FROZEN} for such rows (--frozen), or try" in text
+    alone = advice({"accuracy": 49.0}, {"accuracy": 50.0}, is_frozen=True)
+    assert alone is not None
+    assert "without --frozen" in alone

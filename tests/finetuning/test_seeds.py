@@ -89,10 +89,10 @@ def test_diverged_run_is_named_and_the_next_one_starts(data, start, tmp_path, di
 @pytest.mark.parametrize(
     ("scores", "baseline", "reason"),
     [
-        ({"accuracy": 52.7}, {"accuracy": 52.7}, "accuracy 52.70 is no better than the constant answer's 52.70"),
+        ({"accuracy": 52.7}, {"accuracy": 52.7}, "accuracy 52.70 is no better than the majority baseline's 52.70"),
         ({"accuracy": 52.8}, {"accuracy": 52.7}, None),
         ({"pearson": None}, {"pearson": None}, "pearson is undefined, every answer is the same"),
-        ({"pearson": -1.0}, {"pearson": None}, "pearson -1.00 is no better than the constant answer's 0.00"),
+        ({"pearson": -1.0}, {"pearson": None}, "pearson -1.00 is no better than the majority baseline's 0.00"),
         ({"pearson": 1.0}, {"pearson": None}, None),
         ({"accuracy": 100.0}, {"accuracy": 100.0}, None),
         ({"mean_absolute_error": 0.0}, {"mean_absolute_error": 0.0}, None),

@@ -183,7 +183,7 @@ def test_a_run_on_unknown_words_alone_has_no_accuracy(tiny_recipe, tmp_path, cap
     evaluation = pretrain(tiny_recipe, corpus, tmp_path / "run", "cpu").evaluation
     assert [name for name in evaluation if name.startswith("masked_tokens")] == []
     assert run(["evaluate", "pretraining", "--model", str(tmp_path / "run"), "--data", str(corpus)]) == 0
-    assert "a constant answer" in capsys.readouterr().out
+    assert "majority baseline" in capsys.readouterr().out
 
 
 # ---- several models --------------------------------------------------------------------------------------------------

@@ -9,10 +9,10 @@ import torch
 from albert.tasks import linear_baseline as linear
 from albert.tasks.custom import declare_custom_task
 from albert.tasks.examples import Example, to_examples
-from albert.tasks.linear_baseline import linear_baseline
-from albert.tasks.metrics import accuracy, mean_absolute_error, multi_label_scores, pearson
+from albert.tasks.linear_baseline import linear_baseline, word_shape
+from albert.tasks.metrics import accuracy, mean_absolute_error, multi_label_scores, pearson, tag_metrics
 from albert.tasks.submission import DECLARED
-from albert.tasks.task import Choice, Labels, Pair, Score, Single
+from albert.tasks.task import Choice, Labels, Pair, Score, Single, Tags, Words
 
 
 def test_declare_custom_task(tmp_path):
@@ -69,6 +69,32 @@ def test_linear_model_learns_from_words(inputs, target, metrics, function, score
     assert result == linear_baseline(task, rows[:45], rows[45:])
     assert np.random.get_state()[1].tolist() == numpy_state
     assert torch.equal(torch.random.get_rng_state(), torch_state)
+
+
+def test_tags_are_learnt_from_the_form_of_words_and_several_sets_are_scored():
+    sentences = []
+    for number in range(30):
+        words = ("the", f"Captain{number % 5}", "saw", str(100 + number))
+        sentences.append(Example(str(number), f"file:{number}", words, (0, 1, 0, 2)))
+    sentences.append(Example("empty", "file:31", (), ()))
+    labels = ("O", "B-PER", "B-NUM")
+    task = declared(Tags(labels, "tags"), tag_metrics(labels), Words("words"))
+    result = linear_baseline(task, sentences[:20], sentences[20:], {"test": sentences[:5]})
+    assert result.scores["entity_f1"] == 100.0
+    assert result.further_scores["test"]["entity_f1"] == 100.0
+    assert [word_shape(word) for word in ("McDonald", "U.N.", "1,234", "")] == ["XxXxx", "X.X.", "0,00", ""]
+
+
+def test_several_labels_have_a_tuned_threshold():
+    """One label in six: with a threshold of 0.5 the linear model predicts none."""
+    rows = [
+        Example(
+            str(n), f"file:{n}", (f"it was {'dark' if n % 6 == 0 else 'light'} {n % 7}",), (n % 6,) if n % 2 else ()
+        )
+        for n in range(90)
+    ]
+    task = declared(Labels(tuple("abcdef"), "y"), (multi_label_scores,))
+    assert linear_baseline(task, rows[:60], rows[60:]).scores["micro_f1"] > 10
 
 
 def test_large_sets_are_sampled_or_left_out(monkeypatch):

@@ -263,7 +263,7 @@ ROWS_FOLDER = "data"
 """Folder in a run's directory for rows that were given in memory."""
 
 
-@with_options(Finetune, "albert.finetune", positional=("task",), rows=("train", "dev"), extra=(OPTIONS,))
+@with_options(Finetune, "albert.finetune", positional=("task",), rows=("train", "dev", "test"), extra=(OPTIONS,))
 def finetune(call: Call) -> "FinetuneResult":
     """Fine-tune a model on a declared task or on your own table, and evaluate it.
 
@@ -285,7 +285,7 @@ def finetune(call: Call) -> "FinetuneResult":
 
 @with_options(Evaluate, "albert.evaluate", positional=("task",), rows=("dev",), omit=("json", "csv"))
 def evaluate(call: Call) -> "EvaluateResult":
-    """Score a model, or several together, with a task's official metrics, beside a constant answer.
+    """Score a model, or several together, with a task's official metrics, beside the majority baseline.
 
     The same as `albert evaluate`.
     """

@@ -329,6 +329,8 @@ class Finetune:
     """The training file; with TASK, a replacement of the official file in its layout."""
     dev: Path | None = None
     """The development file; for your own tables a part of the training rows when not set."""
+    test: Path | None = None
+    """Your own tables: a file that is scored once, at the end, and chooses nothing."""
     held_out: float | None = None
     """Your own tables without --dev: the share of the training rows that is held out as dev; 0.1 when not set."""
     statistics_only: bool = False
@@ -353,6 +355,11 @@ class Finetune:
     match_embedding: bool | None = None
     """Mark the tokens of two texts in one sequence that occur in the other text, by an embedding of their own. When not
     set, for models narrower than ALBERT-base, which do not learn to match words by attention."""
+    solve_head: bool | None = None
+    """Begin with the best linear head on the model's frozen features, which takes seconds, then fine-tune (Kumar et al.
+    2022). When not set, for your own tables."""
+    frozen: bool = False
+    """Only the linear head, on frozen features, with the best regularisation by cross-validation; takes seconds."""
     freeze_encoder: bool = False
     """Train only pooler and head; the encoder's output is computed once for each example, without dropout."""
     teacher: str | None = None
@@ -374,7 +381,8 @@ class Finetune:
     """Sequences per step over all processes; 16 for your own table of fewer than 5,000 rows when not set, else the
     recipe's."""
     epochs: float | None = None
-    """Passes over the rows. When not set, the recipe's; for your own table at least 750 steps, or 50 epochs."""
+    """Passes over the rows. When not set, the recipe's; for your own table at least 750 steps, or 24 for each class,
+    but at most 50 epochs."""
     steps: int | None = None
     """Optimiser updates, instead of epochs."""
     warmup_share: float | None = None
@@ -392,6 +400,9 @@ class Finetune:
     null_threshold: ThresholdFrom = "train"
     """For questions without an answer: where the threshold is chosen. train holds out some training questions; dev, as
     in the reference, makes the score on dev too good."""
+    threshold: float | None = None
+    """Several labels per row: the probability from which on a label is predicted. When not set, the best one for rows
+    that are held out of training."""
     v2_recipe: bool = False
     """Use the recipe for the models of ALBERT's second release if it differs (RACE)."""
     encoder_dropout: float | None = None
@@ -407,16 +418,28 @@ class Finetune:
     the page of albert serve."""
     seeds: int | None = None
     """Number of runs, with seeds from --seed on, in OUTPUT/seed-0 and so on; their median and spread are reported."""
+    folds: int | None = None
+    """Your own tables: divide the rows into so many parts, and score each by a model that is trained on the others. For
+    small tables."""
+    try_rates: tuple[float, ...] | None = None
+    """Your own tables: train with each of these learning rates, and keep the one with the best development score."""
     intermediate: str | None = None
     """A benchmark: a model fine-tuned on the intermediate task from which other tasks start (of GLUE, MNLI for three
     small tasks); the one trained here when not set."""
-    select: Literal["last", "best"] = "last"
+    select: Literal["last", "best"] | None = None
     """best: the model with the best development score of all evaluations, as in the paper; that score is biased
-    upwards, because the same set selects the model. Every summary names the selection."""
+    upwards, because the same set selects the model. Every summary names the selection. When not set, best for your own
+    table with at least 100 development rows, else last."""
+    patience: int | None = None
+    """End the run after so many evaluations in a row without a better score, and keep the best one; 5 for your own
+    table when --select is not set."""
+    class_weights: Literal["balanced"] | None = None
+    """balanced: rare classes, labels or tags count as much in the loss as frequent ones."""
     max_train_examples: int | None = None
     """Train on a sample of the rows, drawn by the seed."""
     evaluate_every: int | None = None
-    """Steps between evaluations; when not set, only at the end, or with --select best every 100 as in the paper."""
+    """Steps between evaluations. When not set, only at the end, or with --select best every 100 as in the paper; for
+    your own table up to ten times in a run."""
     checkpoint_every: int | None = None
     """Steps between checkpoints; every ten minutes when not set."""
     micro_batch_tokens: int = 8192
@@ -458,6 +481,8 @@ class Evaluate:
     Files without labels are answered and not scored."""
     results: Path | None = None
     """Write the scores as JSON."""
+    threshold: float | None = None
+    """Several labels per row: the probability from which on a label is predicted; the model's own when not set."""
     max_length: int | None = None
     """Maximum tokens of a sequence; when not set the length used in training, of several models the shortest."""
     objective: tuple[SentenceObjective, ...] | None = None

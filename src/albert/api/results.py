@@ -8,7 +8,8 @@ from typing import Any
 from albert.api.functions import Points, Shown, journal_curves
 from albert.api.keywords import options_as_keywords
 from albert.experiments.layers import EXACT, DepthCurve, PrecisionScore
-from albert.finetuning.evaluation import EvaluatedModels, format_score
+from albert.finetuning.comparisons import Comparison
+from albert.finetuning.evaluation import FROZEN, MAJORITY, EvaluatedModels, format_score
 from albert.finetuning.run_record import FinetuningResult
 from albert.finetuning.seeds import BenchmarkResult, SeedsResult
 from albert.pretraining.evaluation import CrossEvaluation, Score
@@ -36,9 +37,9 @@ class FinetuneResult(Shown):
 
     Attributes:
         output: the run's directory; None with `statistics_only`.
-        model: the model directory; with several seeds that of the best one, None for a benchmark.
-        scores: on the development set; medians over seeds, and `task/score` for a benchmark.
-        baseline: scores of the best constant answer.
+        model: the model directory; of several seeds or rates that of the best one, None for a benchmark or folds.
+        scores: on the development set; medians over seeds, means over folds, and `task/score` for a benchmark.
+        baseline: scores of the majority baseline.
         linear_baseline: scores of a linear model on the same rows, and its `method`.
         report: the content of results.json, or of summary.json for several seeds or a benchmark.
         reading: how the rows were read, with `statistics_only`.
@@ -54,7 +55,7 @@ class FinetuneResult(Shown):
     report: Mapping[str, Any] = field(default_factory=dict)
     reading: DataReport | None = None
     task: Task | None = None
-    found: FinetuningResult | SeedsResult | BenchmarkResult | None = None
+    found: FinetuningResult | SeedsResult | BenchmarkResult | Comparison | None = None
 
     def title(self) -> str:
         name = self.task.title if self.task is not None else self.report.get("benchmark", self.report.get("task"))
@@ -72,12 +73,18 @@ class FinetuneResult(Shown):
             rows = [("rows", *(f"{split.rows:,}" for split in splits.values()))]
             rows += [(label, *(f"{split.labels.get(label, 0):,}" for split in splits.values())) for label in labels]
             return [("", *splits), *rows]
+        if isinstance(self.found, Comparison):
+            return comparison_rows(self.found)
         linear = self.linear_baseline or {"method": "", "scores": None}
-        compared = {CONSTANT: self.baseline, linear["method"]: linear["scores"], "before": self.report.get("before")}
+        frozen = self.report.get("frozen_head") or {"scores": None}
+        compared = {MAJORITY: self.baseline, linear["method"]: linear["scores"], "before": self.report.get("before")}
+        if not self.report.get("settings", {}).get("frozen"):
+            compared[FROZEN] = frozen["scores"]
         return score_rows(self.scores, compared)
 
     def remarks(self) -> list[str]:
-        lines = [f"model: {self.model}"] if self.model is not None else []
+        lines = [self.found.conclusion] if isinstance(self.found, Comparison) else []
+        lines += [f"model: {self.model}"] if self.model is not None else []
         if self.report.get("advice"):
             lines.append(options_as_keywords(str(self.report["advice"]), ("epochs", "learning_rate", "model")))
         return lines
@@ -108,7 +115,7 @@ class EvaluateResult(Shown):
     Attributes:
         scores: of the model, or of all models together; empty without labels. For several depths or precisions those of
             the first row.
-        baseline: scores of the best constant answer.
+        baseline: scores of the majority baseline.
         report: the content of the file `results`.
         found: everything that was computed.
     """
@@ -144,7 +151,7 @@ class EvaluateResult(Shown):
             case ScoredSplit(models=models, found=found) if len(models) > 1:
                 return together_rows(found)
             case ScoredSplit():
-                return score_rows(self.scores, {CONSTANT: self.baseline})
+                return score_rows(self.scores, {MAJORITY: self.baseline})
             case found:
                 return precision_rows(found)
 
@@ -156,7 +163,7 @@ class EvaluateResult(Shown):
 # --------------------------------------------------------------------------------------------------------------------
 # Tables of scores, headings first: for `repr`, notebooks and the terminal.
 
-TOGETHER, CONSTANT = "together", "best constant answer"
+TOGETHER = "together"
 _HEADINGS = {
     "masked_tokens": "MLM",
     "next_sentence": "NSP",
@@ -177,7 +184,7 @@ def shown_if_known(scores: Mapping[str, float | None] | None, name: str) -> str:
 def score_rows(
     scores: Mapping[str, float | None], compared: Mapping[str, Mapping[str, float | None] | None]
 ) -> list[tuple[str, ...]]:
-    """Scores beside others of the same names, such as those of the best constant answer."""
+    """Scores beside others of the same names, such as those of the majority baseline."""
     others = {heading: values for heading, values in compared.items() if values}
     rows = [("", "score", *others)]
     for name, value in scores.items():
@@ -186,11 +193,24 @@ def score_rows(
     return rows if len(rows) > 1 else []
 
 
+def comparison_rows(found: Comparison) -> list[tuple[str, ...]]:
+    """The scores of each run; of folds mean and standard deviation, too."""
+    more = ("mean", "deviation") if found.by == "fold" else ()
+    rows: list[tuple[str, ...]] = [("score", *(run.name for run in found.runs), *more)]
+    names = dict.fromkeys(name for run in found.runs for name in run.scores)
+    for name in filter(is_score, names):
+        cells = [shown_if_known(run.scores, name) for run in found.runs]
+        if more:
+            cells += [shown_if_known(found.means, name), shown_if_known(found.deviations, name)]
+        rows.append((name, *cells))
+    return rows
+
+
 def together_rows(found: EvaluatedModels) -> list[tuple[str, ...]]:
     """Scores of each model, by number because paths may be long, and of all together."""
     together, baseline = found.together, found.together.baseline
     numbers = [str(number) for number in range(1, len(found.members) + 1)]
-    rows: list[tuple[str, ...]] = [("score", *numbers, TOGETHER, *([] if baseline is None else [CONSTANT]))]
+    rows: list[tuple[str, ...]] = [("score", *numbers, TOGETHER, *([] if baseline is None else [MAJORITY]))]
     for name, score in together.scores.items():
         if is_score(name):
             members = (format_score(member.scores[name]) for member in found.members)
@@ -209,7 +229,7 @@ def depth_rows(curve: DepthCurve) -> list[tuple[str, ...]]:
         costs = (f"{point.mean_depth:.2f}", f"{point.gflops:.3g}", f"{point.milliseconds:.3g}")
         rows.append((run, *costs, *(format_score(point.scores[name]) for name in metrics)))
     if curve.baseline is not None:
-        rows.append((CONSTANT, "-", "-", "-", *(format_score(curve.baseline[name]) for name in metrics)))
+        rows.append((MAJORITY, "-", "-", "-", *(format_score(curve.baseline[name]) for name in metrics)))
     return rows
 
 
@@ -228,7 +248,7 @@ def precision_rows(results: Sequence[PrecisionScore]) -> list[tuple[str, ...]]:
 
 
 def pretrained_rows(found: CrossEvaluation) -> list[tuple[str, ...]]:
-    """A row for each model and a column for each test, in percent; then a constant answer's scores and the counts."""
+    """A row for each model and a column for each test, in percent; then the majority baseline and the counts."""
     rows: list[tuple[str, ...]] = [("right, %", "head learnt", *(_HEADINGS[test] for test in found.counts), "loss")]
     for model in found.models:
         masked = model.scores.get("masked_tokens")  # none if all held-out tokens are unknown
@@ -239,7 +259,7 @@ def pretrained_rows(found: CrossEvaluation) -> list[tuple[str, ...]]:
     shares = (f"{100 * baselines[test]:.1f}" if test in baselines else "-" for test in found.counts)
     return [
         *rows,
-        ("a constant answer", "", *shares, ""),
+        (MAJORITY, "", *shares, ""),
         ("of", "", *(f"{count:,}" for count in found.counts.values()), ""),
     ]
 

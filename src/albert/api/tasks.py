@@ -19,6 +19,7 @@ from albert.experiments.layers import (
     precision_scores,
     write_curve,
 )
+from albert.finetuning.comparisons import Comparison, compare_folds, compare_rates
 from albert.finetuning.contrastive import TEMPERATURE, finetune_contrastive, hold_out_pairs, read_text_pairs
 from albert.finetuning.evaluation import evaluate_models, write_predictions
 from albert.finetuning.model import PretrainedEncoder, Start, random_encoder_like
@@ -38,7 +39,7 @@ from albert.runtime.environment import Precision, world
 from albert.runtime.errors import CannotCreate, CheckFailed, InvalidConfiguration, UsageError
 from albert.runtime.files import write_text
 from albert.runtime.json_files import common_fields, fingerprint_of, save_json, to_json
-from albert.tasks.custom import ReadTask, for_other_file, read_task
+from albert.tasks.custom import ReadTask, TableSource, for_other_file, read_task
 from albert.tasks.examples import text_columns
 from albert.tasks.submission import BENCHMARKS, find_task, submission_files
 from albert.tasks.table_task import TASK_FILE, HeldOut, TableTask, table_statistics, table_task_of
@@ -91,9 +92,29 @@ def run_finetune(
     if read is not None:
         read.check()
     arguments = (task, _start(options), options.data or Path(), options.output, recipe, _settings(options))
+    if options.try_rates is not None:
+        return _compared(options, compare_rates(*arguments, options.try_rates, on_start), task)
+    if options.folds is not None:
+        return _compared(options, compare_folds(*arguments, options.folds, on_start), task)
     if options.seeds is not None:
         return _result(options, finetune_seeds(*arguments, options.seeds, on_start), task)
     return _result(options, finetune(*arguments, announce=on_start), task)
+
+
+def _compared(options: Finetune, found: Comparison, task: Task) -> FinetuneResult:
+    model = RunFolder(found.best.directory).model_path if found.by == "rate" else None
+    report = found.best.report
+    baseline, linear_baseline = report["baseline"], report.get("linear_baseline")
+    return FinetuneResult(
+        task=task,
+        output=options.output,
+        model=model,
+        scores=found.scores,
+        report=found.to_json(),
+        found=found,
+        baseline=baseline if found.by == "rate" else None,
+        linear_baseline=linear_baseline if found.by == "rate" else None,
+    )
 
 
 def _result(options: Finetune, found: FinetuningResult | SeedsResult, task: Task | None = None) -> FinetuneResult:
@@ -139,10 +160,12 @@ def _finetune_contrastive(options: Finetune, on_start: Callable[[Mapping[str, An
     return _result(options, finetune_contrastive(pairs, dev_pairs, *arguments, on_start))
 
 
+_OF_OWN_TABLES = ("test", "folds", "try_rates")
 _NOT_CONTRASTIVE = (
     *("keep_head", "statistics_only", "exits", "freeze_encoder", "encode_pairs", "teacher", "seeds", "intermediate"),
     *("question_length", "stride", "span_head", "v2_recipe", "select", "data", "head_dropout", "max_train_examples"),
-    *("match_embedding", "null_threshold", "page_examples", "teacher_vectors"),
+    *("match_embedding", "null_threshold", "page_examples", "teacher_vectors", "solve_head", "frozen", "threshold"),
+    *("patience", "class_weights", *_OF_OWN_TABLES),
 )
 
 
@@ -201,13 +224,15 @@ def _finetune_vectors(options: Finetune, on_start: Callable[[Mapping[str, Any]],
 _NOT_VECTORS = (
     *("keep_head", "statistics_only", "exits", "freeze_encoder", "encode_pairs", "seeds", "intermediate"),
     *("question_length", "stride", "span_head", "v2_recipe", "select", "data", "head_dropout", "max_train_examples"),
-    *("match_embedding", "null_threshold", "page_examples", "temperature"),
-    *("distillation_temperature", "distillation_weight"),
+    *("match_embedding", "null_threshold", "page_examples", "temperature", "solve_head", "frozen"),
+    *("distillation_temperature", "distillation_weight", "threshold", "patience", "class_weights", *_OF_OWN_TABLES),
 )
 
 
 def _finetune_benchmark(options: Finetune, name: str) -> FinetuneResult:
-    flags = flags_set(options, "train", "dev", "held_out", "span_head", "keep_head", "v2_recipe", "statistics_only")
+    flags = flags_set(
+        options, *_OF_OWN_TABLES, "train", "dev", "held_out", "span_head", "keep_head", "v2_recipe", "statistics_only"
+    )
     if flags := flags_set(options.table) + flags:
         raise UsageError(flags[0], f"requires a single task, {name} has many")
     if options.data is None:
@@ -237,7 +262,7 @@ def _finetune_benchmark(options: Finetune, name: str) -> FinetuneResult:
 def _declared_task(options: Finetune) -> Task:
     assert options.task is not None
     files = values_set(options, "train", "dev")
-    if flags := flags_set(options.table) + flags_set(options, "held_out"):
+    if flags := flags_set(options.table) + flags_set(options, "held_out", *_OF_OWN_TABLES):
         raise UsageError(flags[0], f"requires your own tables, the task {options.task} has its own columns")
     if options.data is None and len(files) < 2:
         raise UsageError("--data", "is missing; the task's files are looked for there", "see albert finetune --help")
@@ -258,8 +283,18 @@ def _own_task(options: Finetune) -> ReadTask:
         raise UsageError("--held-out", "cannot be combined with --dev", "give one of them")
     if flags := flags_set(options, "data", "v2_recipe"):
         raise UsageError(flags[0], "requires a declared task, this is your own table", "leave it out")
+    alone = flags_set(options, "folds", "try_rates", "seeds")
+    if len(alone) > 1:
+        raise UsageError(alone[1], f"cannot be combined with {alone[0]}", "give one of them")
+    if options.folds is not None and (flags := flags_set(options, "held_out") + ["--dev"] * (table.dev is not None)):
+        raise UsageError(flags[0], "cannot be combined with --folds, each fold is a development set", "leave it out")
     share = table.held_out.share if options.held_out is None else options.held_out
-    read = read_task(replace(table, held_out=HeldOut(share=share, seed=options.seed)))
+    held_out = HeldOut(share=share, seed=options.seed)
+    read = read_task(replace(table, held_out=held_out), hold_out=options.folds is None)
+    if options.test is not None:
+        source = TableSource(for_other_file(read.table_task, options.test), read.tables)
+        source = TableSource(read.table_task, source.with_files({"test": options.test}).tables)
+        read = replace(read, task=replace(read.task, source=source, further_splits=("test",)))
     return replace(read, task=replace(read.task, target=_target(read.task, options)))
 
 
@@ -339,7 +374,7 @@ def evaluations(options: Evaluate) -> Iterator[EvaluateResult]:
         results = _evaluate_splits(options)
     else:
         what = "--depth" if options.depths.makes_table else "--precision"
-        if flags := flags_set(options, "predictions", "submission"):
+        if flags := flags_set(options, "predictions", "submission", "threshold"):
             raise UsageError(flags[0], f"requires a single {what}", "compare several without it")
         if len(options.model) > 1:
             raise UsageError("--model", f"several of {what} require one model", "name one")
@@ -400,6 +435,7 @@ def _evaluate_split(options: Evaluate, task: Task, split: str, precision: Precis
         prepare=partial(use_fast_encoders, precision=precision),
         needs_labels=options.submission is None and options.predictions is None,
         depth=next(iter(options.depths.depth), None),
+        threshold=options.threshold,
         micro_batch_tokens=options.micro_batch_tokens,
         **_model_options(options),
     )

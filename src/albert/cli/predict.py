@@ -39,10 +39,16 @@ def show(predictions: list[Any], columns: tuple[str, ...], as_json: bool) -> Non
     else:
         console = open_console()
         for group in predictions if isinstance(predictions[0], list) else [predictions]:
-            rows = [[f"{v:.4f}" if isinstance(v, float) else str(v) for v in map(row.get, columns)] for row in group]
+            rows = [[_shown(row.get(column)) for column in columns] for row in group]
             console.print(table(None, columns, rows, words=range(len(columns)), boxed=True))
             if "tokens_cut" in group[0]:
                 _note(f"{group[0]['tokens_cut']:,} tokens did not fit and were not read")
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:.4f}" if isinstance(value, float) else str(value)
 
 
 DEFAULT_TOP_K = 5
@@ -193,7 +199,8 @@ def _warn_of_unknown(predictor: Predictor, texts: Iterable[str]) -> None:
 
 
 def _open(options: OpenedModel, **overrides: Any) -> Predictor:
-    how: dict[str, Any] = {name: getattr(options, name) for name in ("revision", "precision", "depth", "patience")}
+    names = ("revision", "precision", "depth", "patience", "threshold")
+    how: dict[str, Any] = {name: getattr(options, name) for name in names}
     return Predictor.open(options.model, options.device, overrides=overrides, **how)
 
 
@@ -219,7 +226,8 @@ def _predict(predictor: Predictor, options: Predict) -> tuple[list[Any], tuple[s
     if options.order is not None:
         return [predictor.order(*options.order)], ("label", "score")
     if options.classify is not None:
-        return predictor.classify(options.classify, options.pair), ("label", "score")
+        columns = ("label", "score") if predictor.label_threshold is None else ("label", "score", "predicted")
+        return predictor.classify(options.classify, options.pair), columns
     if options.tag is not None and options.words:
         return predictor.tag_sentences([options.tag.split()])[0], ("word", "entity", "score")
     if options.tag is not None:

@@ -203,11 +203,11 @@ def table(
 
 
 def table_of_rows(rows: Sequence[Sequence[str]]) -> Table:
-    """A table of text, headings first; rows of constant answers are dim."""
+    """A table of text, headings first; rows of the majority baseline are dim."""
     return table(None, rows[0], (styled("dim" if row[0] in _DIM_ROWS else None, *row) for row in rows[1:]))
 
 
-_DIM_ROWS = ("best constant answer", "a constant answer", "of")
+_DIM_ROWS = ("majority baseline", "of")
 
 
 def facts(title: str | None, values: Mapping[str, object] | Iterable[Sequence[object]]) -> Table:

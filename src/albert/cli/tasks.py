@@ -10,7 +10,15 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 
 from albert.api.options import Evaluate, Finetune
-from albert.api.results import TOGETHER, DataReport, EvaluateResult, FinetuneResult, ScoredSplit, shown_if_known
+from albert.api.results import (
+    TOGETHER,
+    DataReport,
+    EvaluateResult,
+    FinetuneResult,
+    ScoredSplit,
+    score_rows,
+    shown_if_known,
+)
 from albert.api.tasks import evaluations, run_finetune
 from albert.checkpoints.hub import EXAMPLES_NAME
 from albert.cli.render import (
@@ -27,7 +35,8 @@ from albert.cli.render import (
 )
 from albert.experiments.layers import DepthCurve
 from albert.finetuning import seeds
-from albert.finetuning.evaluation import advice, data_warnings, format_score, published_lines
+from albert.finetuning.comparisons import Comparison
+from albert.finetuning.evaluation import FROZEN, advice, data_warnings, format_score, published_lines
 from albert.finetuning.options import FULL_WIDTH
 from albert.finetuning.run_record import FinetuningResult
 from albert.pretraining.evaluation import CrossEvaluation
@@ -161,6 +170,8 @@ def shortened(text: str) -> str:
 
 def show_settings(console: Console, figures: Mapping[str, Any]) -> None:
     """Print the settings of a run; for the figures see `announce` of `albert.finetuning.run.finetune`."""
+    for line in figures.get("before_training", ()):
+        console.print(line)
     factor = figures["rate_factor"]
     workers = f", {figures['workers']} workers" if figures["workers"] > 1 else ""
     why = "" if factor == 1 else f" ({factor:.3g} times the recipe's for H below {FULL_WIDTH})"
@@ -174,7 +185,7 @@ def show_settings(console: Console, figures: Mapping[str, Any]) -> None:
 
 _LEFT_OUT = {
     "windows_left_out": "windows without the answer left out",
-    "held_out": "questions held out to choose the threshold on",
+    "held_out": "rows held out to choose the threshold on",
     "repeated_texts": "repeated texts left out",
     "truncated_for_teacher": "texts cut for the teacher",
     "rows_without_text": "rows without text left out",
@@ -198,7 +209,6 @@ def show_result(console: Console, result: FinetuneResult, found: FinetuningResul
         f"{training['steps']:,} steps over {training['examples']:,} of {rows} ({training['epochs']:.3g} epochs) in "
         f"{training['seconds']:,.0f} s",
         *(f"{part}: {line}" for part, counts in counts_of.items() for line in data_warnings(counts)),
-        *(f"{split}: {_scores(scores)}" for split, scores in report.get("further_scores", {}).items()),
         *(
             f"{part}: {counts[name]:,} {what}"
             for part, counts in counts_of.items()
@@ -209,6 +219,10 @@ def show_result(console: Console, result: FinetuneResult, found: FinetuningResul
     if "selection" in report:
         lines.append(report["selection"]["note"])
     lines.append(table_of_rows(result.rows()))
+    for split, scores in report.get("further_scores", {}).items():
+        compared = report.get("further_baselines", {}).get(split, {})
+        first, *rest = score_rows(scores, compared)
+        lines.append(table_of_rows([(split, *first[1:]), *rest]))
     if linear is not None and linear["left_out"] is not None:
         lines.append(f"{linear['method']} is left out: {linear['left_out']}")
     lines += [] if task is None else published_lines(task)
@@ -262,7 +276,7 @@ def _example_flags(task: Task, row: Mapping[str, str]) -> str:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# A benchmark as one table: every score beside the constant answer's and the paper's, and the average.
+# A benchmark as one table: every score beside the majority baseline's and the paper's, and the average.
 
 
 def show_benchmark(console: Console, result: seeds.BenchmarkResult, output: Path) -> None:
@@ -275,7 +289,7 @@ def show_benchmark(console: Console, result: seeds.BenchmarkResult, output: Path
     published = next(iter(result.average.published), None)
     shown_average = "-" if average is None else f"{average:.1f}"
     rows.append(("Avg", "", shown_average, "", "", "", "-" if published is None else f"{published.score:g}"))
-    columns = ("task", "score", "median", "all runs", "runs", "constant", "paper")
+    columns = ("task", "score", "median", "all runs", "runs", "majority", "paper")
     say(console, table(None, columns, rows), *_remarks(result), *_sources(result))
     say(console, in_bold(output / seeds.SUMMARY_NAME, " has all of it"))
 
@@ -347,17 +361,20 @@ def show_seeds(console: Console, task: Task, result: seeds.SeedsResult, output: 
         quartiles = f"{spread.lower_quartile:.2f}–{spread.upper_quartile:.2f}"
         median, lowest, highest = map(format_score, (spread.median, spread.lowest, spread.highest))
         compared = [shown_if_known(linear["scores"], name)] if linear else []
+        compared += [shown_if_known(result.frozen_head, name)] if result.frozen_head else []
         distribution.append(
             (name, median, lowest, quartiles, highest, spread.runs, shown_if_known(result.baseline, name), *compared)
         )
-    columns = ["score", "median", "lowest", "quartiles", "highest", "runs", "constant"]
-    spreads = table(None, columns + ([linear["method"]] if linear else []), distribution)
+    columns = ["score", "median", "lowest", "quartiles", "highest", "runs", "majority"]
+    columns += [linear["method"]] if linear else []
+    columns += [FROZEN] if result.frozen_head else []
+    spreads = table(None, columns, distribution)
     lines = [f"seed {run.seed} failed: {run.failure}" for run in result.failed]
     if result.failed:
         lines.append("medians include failed runs")
     if result.baseline is None:
-        lines.append("there is no constant answer for this task, so failed runs are not detected")
-    if hint := advice(result.medians, result.baseline, result.linear_baseline):
+        lines.append("there is no majority baseline for this task, so failed runs are not detected")
+    if hint := advice(result.medians, result.baseline, result.linear_baseline, result.frozen_head):
         lines.append(f"median: {hint}")
     say(console, *result.notes, result.selection, runs, spreads, *lines, *published_lines(task))
     say(console, in_bold(output / seeds.SUMMARY_NAME, " has all of it"))
@@ -372,6 +389,11 @@ def finetune(args: Finetune) -> None:
     match result.found, result.task:
         case seeds.BenchmarkResult() as found, _:
             show_benchmark(console, found, args.output)
+        case Comparison() as found, _:
+            failures = [f"{run.name}: {run.report['failure']}" for run in found.runs if not run.scores]
+            say(console, table_of_rows(result.rows()), *failures, found.conclusion)
+            if result.model is not None:
+                say(console, in_bold(result.model, " is ready"))
         case seeds.SeedsResult() as found, Task() as task:
             show_seeds(console, task, found, args.output)
         case FinetuningResult() as found, _:

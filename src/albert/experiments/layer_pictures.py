@@ -62,6 +62,6 @@ def _draw_points(axes: Axes, curve: DepthCurve, cost: Callable[[DepthPoint], flo
             axes.annotate(str(number), position, textcoords="offset points", xytext=(0, 6), ha="center", fontsize=8)
     constant = None if curve.baseline is None else curve.baseline.get(curve.metric)
     if constant is not None:
-        axes.axhline(constant, color=GREY, linestyle="--", label="best constant answer")
+        axes.axhline(constant, color=GREY, linestyle="--", label="majority baseline")
     axes.set_xlim(left=0)
     style_axes(axes)

@@ -46,6 +46,7 @@ class TaskBatch:
         states: a frozen encoder's output for these tokens at each depth, if precomputed.
         teacher: a teacher's logits or numbers, if there is one.
         options: which options each example has, if they differ.
+        class_weights: in the loss, of each class or tag; of each label where it is false and where it is true.
     """
 
     packed: PackedSequences
@@ -54,6 +55,7 @@ class TaskBatch:
     states: Float[Tensor, "depths tokens H"] | None = None
     teacher: Float[Tensor, "examples outputs"] | None = None
     options: Bool[Tensor, "examples options"] | None = None
+    class_weights: Float[Tensor, " classes"] | Float[Tensor, "2 labels"] | None = None
 
     @property
     def counts(self) -> Mapping[str, int]:
@@ -67,7 +69,7 @@ class TaskBatch:
         return self.packed.n_tokens
 
     def to(self, device: torch.device) -> "TaskBatch":
-        tensors = (self.states, self.teacher, self.options)
+        tensors = (self.states, self.teacher, self.options, self.class_weights)
         optional = (None if tensor is None else tensor.to(device) for tensor in tensors)
         return TaskBatch(self.packed.to(device), self.targets.to(device), self.term, *optional)
 
@@ -84,6 +86,7 @@ class TaskBatches:
         workers: parallel workers; each gets a part of every micro-batch with about as many tokens.
         states: of all tokens of `sequences`, float32 on the CPU; see `TaskBatch`.
         options: which options each example has, if their number differs; `n_options` is then 1.
+        class_weights: see `TaskBatch`.
     """
 
     sequences: Sequences
@@ -98,6 +101,7 @@ class TaskBatches:
     states: Float[Tensor, "depths tokens H"] | None = None
     teacher: Float[np.ndarray, "examples outputs"] | None = None
     options: Bool[np.ndarray, "examples options"] | None = None
+    class_weights: Float[np.ndarray, " classes"] | Float[np.ndarray, "2 labels"] | None = None
 
     @property
     def n_examples(self) -> int:
@@ -115,13 +119,16 @@ class TaskBatches:
         pieces = split_by_tokens(members, lengths, self.micro_batch_tokens)
         return [self._batch(piece[part]) for piece in pieces for part in equal_parts(lengths[piece], self.workers)]
 
-    def _batch(self, members: np.ndarray) -> TaskBatch:
+    def sequences_of(self, members: np.ndarray) -> np.ndarray:
+        """Indices of the sequences of examples."""
         if self.options is None:
-            sequences = (members[:, None] * self.n_options + np.arange(self.n_options)).ravel()
-        else:
-            counts = self.options.sum(axis=1)
-            first = np.cumsum(counts) - counts
-            sequences = np.concatenate([first[member] + np.arange(counts[member]) for member in members])
+            return (members[:, None] * self.n_options + np.arange(self.n_options)).ravel()
+        counts = self.options.sum(axis=1)
+        first = np.cumsum(counts) - counts
+        return np.concatenate([first[member] + np.arange(counts[member]) for member in members])
+
+    def _batch(self, members: np.ndarray) -> TaskBatch:
+        sequences = self.sequences_of(members)
         needs_tokens = self.per_token or self.states is not None
         rows = self.sequences.token_indices(sequences) if needs_tokens else members
         return TaskBatch(
@@ -131,7 +138,30 @@ class TaskBatches:
             None if self.states is None else self.states[:, torch.from_numpy(rows)],
             None if self.teacher is None else torch.from_numpy(self.teacher[members]),
             None if self.options is None else torch.from_numpy(self.options[members]),
+            None if self.class_weights is None else torch.from_numpy(self.class_weights),
         )
+
+
+def balanced_weights(targets: np.ndarray, n_classes: int) -> np.ndarray:
+    """Weights with which every class has the same part in the loss, and a mean of 1 over the training set, float32.
+
+    Args:
+        targets: class ids, `IGNORE_INDEX` for none; or true labels [examples, labels].
+
+    Returns:
+        A weight of each class; of labels [2, labels], where they are false and where they are true. A class without
+        an example has 1.
+    """
+    if targets.ndim == 2:
+        true = (targets > 0).sum(axis=0)
+        counts = np.stack([len(targets) - true, true])
+        total, parts = len(targets), 2
+    else:
+        known = targets[targets != IGNORE_INDEX]
+        counts = np.bincount(known, minlength=n_classes)
+        total, parts = len(known), int((counts > 0).sum())
+    weights = total / (parts * np.maximum(counts, 1))
+    return np.where(counts > 0, weights, 1.0).astype(np.float32)
 
 
 def arrays_fingerprint(*arrays: np.ndarray, about: str = "") -> str:

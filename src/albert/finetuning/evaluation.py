@@ -16,6 +16,7 @@ from torch import nn
 from albert.finetuning.data import PreparedSplit, encode_split, pack_members, read_examples, split_by_tokens
 from albert.finetuning.model import open_for_task
 from albert.model.albert import OutputRow, SpanBeamRow, output_rows
+from albert.model.packing import PackedSequences
 from albert.runtime.devices import autocast, parallel_map, pick_device
 from albert.runtime.environment import Precision
 from albert.runtime.errors import Diverged, InvalidConfiguration
@@ -24,12 +25,14 @@ from albert.runtime.progress import progress
 from albert.runtime.random_streams import stream
 from albert.tasks.answers import Answers, NullThreshold, best_answers, choose_threshold, decide
 from albert.tasks.examples import Example, Sequences, SpanFeatures, TagFeatures
+from albert.tasks.label_threshold import LabelThreshold, choose_label_threshold
 from albert.tasks.metrics import (
     OUTSIDE,
     baseline_scores,
     entities_of,
     has_prefixes,
     is_beaten,
+    is_better,
     predictions_in_order,
     runs_of,
     task_scores,
@@ -41,8 +44,6 @@ from albert.tasks.task import Choice, Labels, Option, Score, Span, Tags, Target,
 # From a model's outputs to predictions.
 
 SHOWN_ANSWERS = 5
-LIKELY = 0.5
-"""With several labels per example, a label is predicted from this probability on."""
 
 
 @dataclass(frozen=True)
@@ -55,15 +56,19 @@ class Predictions:
 
 
 def labels_predictions(
-    examples: Sequence[Example], target: Choice | Option | Labels, gold: np.ndarray, probabilities: np.ndarray
+    examples: Sequence[Example],
+    target: Choice | Option | Labels,
+    gold: np.ndarray,
+    probabilities: np.ndarray,
+    threshold: LabelThreshold | None = None,
 ) -> Predictions:
-    """The most probable label or option; with several labels per example, every label from `LIKELY` on.
+    """The most probable label or option; with several labels per example, those that the threshold selects.
 
     `gold` is [examples], or which labels are true [examples, labels]; `probabilities` [examples, labels].
     """
     names = np.array(target.options if isinstance(target, Option) else target.labels, object)
     several = isinstance(target, Labels)
-    predicted = probabilities >= LIKELY if several else probabilities.argmax(axis=1)
+    predicted = (threshold or LabelThreshold()).predicted(probabilities) if several else probabilities.argmax(axis=1)
     gold = gold > 0 if several else gold
 
     def named(labels: Any) -> Any:
@@ -129,6 +134,7 @@ def answers_predictions(
     return Predictions(gold, texts if open_answers is None else open_answers, entries)
 
 
+Threshold = NullThreshold | LabelThreshold
 RawPredictions = np.ndarray | list[Answers]
 """Probabilities [examples, labels or options] in the task's order, or [words of all examples, labels]; numbers
 [examples]; or answers."""
@@ -153,11 +159,11 @@ class Evaluation:
     """The scores and predictions of a split.
 
     Attributes:
-        scores, baseline: metric names to values, None if undefined; no scores without labels, and no baseline where no
-            constant answer exists.
+        scores, baseline: metric names to values, None if undefined; no scores without labels, and no
+            majority baseline where none exists.
         predictions: one JSON object per example, in file order.
         notes: remarks on the scores.
-        threshold: the no-answer threshold that was used.
+        threshold: the no-answer threshold, or that of several labels, that was used.
     """
 
     scores: Mapping[str, float | None]
@@ -166,7 +172,7 @@ class Evaluation:
     counts: Mapping[str, int]
     seconds: float
     notes: tuple[str, ...] = ()
-    threshold: NullThreshold | None = None
+    threshold: Threshold | None = None
 
     @property
     def defined_scores(self) -> dict[str, float]:
@@ -178,7 +184,7 @@ def evaluate_model(
     task: Task,
     prepared: PreparedSplit,
     compute: ComputeOptions,
-    threshold: NullThreshold | None = None,
+    threshold: Threshold | None = None,
 ) -> Evaluation:
     """Predict every example of a split and score the predictions."""
     started = time.perf_counter()
@@ -187,7 +193,7 @@ def evaluate_model(
 
 
 def score_predictions(
-    task: Task, prepared: PreparedSplit, predicted: RawPredictions, threshold: NullThreshold | None, started: float
+    task: Task, prepared: PreparedSplit, predicted: RawPredictions, threshold: Threshold | None, started: float
 ) -> Evaluation:
     """Score the predictions of one or several models; without a no-answer threshold, one is chosen on the split.
 
@@ -199,7 +205,7 @@ def score_predictions(
     scores, baseline, notes = {}, None, () if threshold is None else (threshold.note,)
     if prepared.labelled:
         scores, baseline = _scores(task, prepared, predictions)
-        notes += () if threshold is None else (CHOSEN_ON_THESE,)
+        notes += (CHOSEN_ON_THESE,) if isinstance(threshold, NullThreshold) else ()
     else:
         predictions.entries[:] = [{**entry, "gold": None} for entry in predictions.entries]
     return Evaluation(
@@ -254,8 +260,14 @@ def predictions_from_outputs(
     return exponentials / exponentials.sum(axis=1, keepdims=True)
 
 
-def model_outputs(model: nn.Module, sequences: Sequences, compute: ComputeOptions, description: str) -> list[OutputRow]:
-    """The head's outputs in the order of the sequences; see `output_rows`."""
+def model_outputs(
+    model: nn.Module,
+    sequences: Sequences,
+    compute: ComputeOptions,
+    description: str,
+    forward: Callable[[PackedSequences], Any] | None = None,
+) -> list[OutputRow]:
+    """The head's outputs in the order of the sequences; see `output_rows`. `forward` may compute something else."""
     outputs: list[OutputRow] = [np.zeros(0, np.float32)] * len(sequences)
     workers = torch.get_num_threads() if compute.device.type == "cpu" else 1
     tokens = max(1, compute.micro_batch_tokens // workers)
@@ -264,7 +276,7 @@ def model_outputs(model: nn.Module, sequences: Sequences, compute: ComputeOption
     def run_piece(piece: np.ndarray) -> None:
         packed = pack_members(sequences, piece).to(compute.device)
         with torch.inference_mode(), autocast(compute.device, compute.precision):
-            rows = output_rows(model(packed), packed.lengths)
+            rows = output_rows((forward or model)(packed), packed.lengths)
         for index, row in zip(piece, rows, strict=True):
             outputs[index] = row
 
@@ -286,14 +298,15 @@ def model_outputs(model: nn.Module, sequences: Sequences, compute: ComputeOption
 
 
 def _final_predictions(
-    task: Task, prepared: PreparedSplit, predicted: RawPredictions, threshold: NullThreshold | None
-) -> tuple[Predictions, NullThreshold | None]:
-    """The predictions for the metrics, and the no-answer threshold that was used, if any."""
+    task: Task, prepared: PreparedSplit, predicted: RawPredictions, threshold: Threshold | None
+) -> tuple[Predictions, Threshold | None]:
+    """The predictions for the metrics, and the threshold that was used, if any."""
     examples, target, features = prepared.examples, task.target, prepared.features
     if isinstance(predicted, list):
         if not (isinstance(target, Span) and target.may_be_absent):
             return answers_predictions(examples, predicted, None), None
-        threshold = threshold or best_threshold(examples, predicted, "the very questions that are scored")
+        if not isinstance(threshold, NullThreshold):
+            threshold = best_threshold(examples, predicted, "the very questions that are scored")
         return answers_predictions(examples, predicted, threshold), threshold
     match target:
         case Tags():
@@ -303,7 +316,10 @@ def _final_predictions(
             pairs = zip(examples, map(float, predicted), strict=True)
             entries = [{"id": row.identifier, "prediction": number, "gold": row.target} for row, number in pairs]
             return Predictions(features.targets.astype(np.float64), predicted, entries), None
-        case Choice() | Option() | Labels():
+        case Labels():
+            chosen = threshold if isinstance(threshold, LabelThreshold) else LabelThreshold()
+            return labels_predictions(examples, target, features.targets, predicted, chosen), chosen
+        case Choice() | Option():
             return labels_predictions(examples, target, features.targets, predicted), None
         case Span():
             raise TypeError("spans are predicted as answers")
@@ -312,7 +328,7 @@ def _final_predictions(
 def _scores(
     task: Task, prepared: PreparedSplit, predictions: Predictions
 ) -> tuple[dict[str, float | None], dict[str, float | None]]:
-    """Scores, and those of the constant answer, of the split and of each group if there are several."""
+    """Scores, and those of the majority baseline, of the split and of each group if there are several."""
     gold, predicted = predictions.gold, predictions.predicted
     scores, baseline = task_scores(task, gold, predicted), baseline_scores(task, gold)
     groups: dict[str, list[int]] = {}
@@ -356,6 +372,7 @@ def evaluate_models(
     overrides: Mapping[str, Any] | None = None,
     needs_labels: bool = True,
     depth: int | None = None,
+    threshold: float | None = None,
     prepare: Callable[[nn.Module], None] | None = None,
 ) -> EvaluatedModels:
     """Score fine-tuned models on a split: each one, and the mean of their predictions.
@@ -366,16 +383,22 @@ def evaluate_models(
         max_length: tokens of a sequence; None uses the length of fine-tuning, or else the task's.
         needs_labels: whether to refuse a split without labels; otherwise it is predicted and not scored.
         depth: layers to apply (see `set_depth`); None: as many as each model was trained with.
+        threshold: with several labels per example, the probability from which on a label is predicted; None: each
+            model's own, and their mean for all together.
         prepare: called with each model, on its device, before it is used.
     """
-    opening = (max_length, revision, overrides, depth)
+    if threshold is not None and not isinstance(task.target, Labels):
+        raise InvalidConfiguration(
+            "threshold", f"needs several labels per example, {task.title} has one", "leave it out"
+        )
+    opening = (max_length, revision, overrides, depth, threshold)
     opened = open_for_task(task, models[0], *opening)
     for model in models[1:]:  # errors in the last model are reported before the first one runs
         open_for_task(task, model, *opening)
     compute = ComputeOptions(pick_device(device), precision, micro_batch_tokens)
     examples, counts = read_examples(task, data, split, needs_labels=needs_labels)
     members: list[Evaluation] = []
-    results: list[tuple[PreparedSplit, RawPredictions, NullThreshold]] = []
+    results: list[tuple[PreparedSplit, RawPredictions, Threshold]] = []
     all_started = time.perf_counter()
     for index, model in enumerate(models):
         opened = opened if index == 0 else open_for_task(task, model, *opening)
@@ -390,13 +413,23 @@ def evaluate_models(
         results.append((prepared, predicted, opened.threshold))
     if len(members) == 1:
         return EvaluatedModels(members[0], tuple(members))
-    answers = [(predicted, threshold) for _, predicted, threshold in results if isinstance(predicted, list)]
+    answers = [
+        (predicted, own)
+        for _, predicted, own in results
+        if isinstance(predicted, list) and isinstance(own, NullThreshold)
+    ]
+    own_thresholds = [own for _, _, own in results if isinstance(own, LabelThreshold)]
     if answers:
-        mean, threshold = average_answers(answers), OWN_THRESHOLDS
+        mean = average_answers(answers)
+        used = OWN_THRESHOLDS
     else:
         mean = np.mean([predicted for _, predicted, _ in results if not isinstance(predicted, list)], axis=0)
-        threshold = None
-    together = score_predictions(task, results[0][0], mean, threshold, all_started)
+        used = None
+    if own_thresholds:
+        value = float(np.mean([own.value for own in own_thresholds]))
+        may_be_empty = all(own.may_be_empty for own in own_thresholds)
+        used = LabelThreshold(value, may_be_empty, "nothing: the mean of the models' own")
+    together = score_predictions(task, results[0][0], mean, used, all_started)
     return EvaluatedModels(together, tuple(members))
 
 
@@ -441,6 +474,32 @@ def hold_out(examples: Sequence[Example], seed: int) -> tuple[list[Example], lis
     return train, [example for example in examples if example.texts[1] in held]
 
 
+LABEL_HELD_OUT_SHARE = 0.05
+MIN_LABEL_HELD_OUT = 100
+"""Rows; fewer than five times as many hold out a fifth."""
+MIN_LABELLED_ROWS = 100
+"""With fewer rows none is held out, and the threshold is 0.5."""
+
+
+def hold_out_labelled(examples: Sequence[Example], seed: int) -> tuple[list[Example], list[Example]]:
+    """Split off a twentieth of the rows, at least 100 or a fifth, to choose the threshold of several labels on.
+
+    None are split off from fewer than `MIN_LABELLED_ROWS`.
+    """
+    if len(examples) < MIN_LABELLED_ROWS:
+        return list(examples), []
+    n_held = max(round(LABEL_HELD_OUT_SHARE * len(examples)), min(MIN_LABEL_HELD_OUT, len(examples) // 5))
+    held = set(stream("finetuning.held_out", seed).permutation(len(examples))[:n_held].tolist())
+    train = [example for index, example in enumerate(examples) if index not in held]
+    return train, [example for index, example in enumerate(examples) if index in held]
+
+
+def best_label_threshold(held_out: PreparedSplit, probabilities: np.ndarray) -> LabelThreshold:
+    """The threshold with the best micro F1 on held-out rows."""
+    about = f"{len(held_out.examples):,} rows held out of the training set"
+    return choose_label_threshold(held_out.features.targets > 0, probabilities, about)
+
+
 def best_threshold(examples: Sequence[Example], answers: Sequence[Answers], chosen_on: str) -> NullThreshold:
     """The threshold with the best F1 on these questions."""
     gold = [[answer.text for answer in example.answers] for example in examples]
@@ -450,6 +509,8 @@ def best_threshold(examples: Sequence[Example], answers: Sequence[Answers], chos
 # --------------------------------------------------------------------------------------------------------------------
 # An evaluation as lines of text.
 
+MAJORITY = "majority baseline"
+FROZEN = "frozen model with a linear head"
 _WARNINGS = {
     "unlabelled": "examples without a label: nothing is scored",
     "broken_lines": "broken lines of the file left out",
@@ -472,19 +533,38 @@ def advice(
     scores: Mapping[str, float | None],
     baseline: Mapping[str, float | None] | None,
     linear: Mapping[str, Any] | None = None,
+    frozen: Mapping[str, float | None] | None = None,
+    is_frozen: bool = False,
 ) -> str | None:
-    """What to try if the first score is not better than a constant answer or the linear model, else None."""
+    """Which model to use, and what to try, if the first score is not better than those of simpler ones, else None.
+
+    Args:
+        baseline: of the majority baseline.
+        linear: a `LinearBaseline` as plain values.
+        frozen: of the frozen model with a linear head.
+        is_frozen: whether the scored model is that one itself.
+    """
     name, score = next(iter(scores.items()), ("", None))
     rivals: dict[str, float | None] = {}
     if baseline is not None and name in baseline:
-        rivals["the best constant answer's"] = baseline[name] or 0.0  # the correlation with a constant is undefined
+        rivals[MAJORITY] = baseline[name] or 0.0  # the correlation with a constant is undefined
+    if frozen is not None and name in frozen:
+        rivals[FROZEN] = frozen[name]
     if linear is not None and name in linear["scores"]:
-        rivals[f"that of {linear['method']},"] = linear["scores"][name]
-    ahead = [f"{rival} {format_score(value)}" for rival, value in rivals.items() if not is_beaten(name, score, value)]
+        rivals[linear["method"]] = linear["scores"][name]
+    ahead = {rival: value for rival, value in rivals.items() if not is_beaten(name, score, value)}
     if not ahead:
         return None
-    why = f"{name} {format_score(score)} is not better than {' and '.join(ahead)}"
-    return f"{why}: try more --epochs, another --learning-rate, or a larger --model"
+    why = " and ".join(f"that of the {rival}, {format_score(value)}" for rival, value in ahead.items())
+    best = next(iter(ahead))
+    for rival in ahead:
+        best = rival if is_better(name, ahead[rival], ahead[best]) else best
+    use = f"use the {best} for such rows" + (" (--frozen)" if best == FROZEN else "")
+    remedy = "try more --epochs, another --learning-rate, or a larger --model"
+    if is_frozen:
+        remedy = "fine-tune the whole model, without --frozen"
+    remedy = remedy if best == MAJORITY else f"{use}, or {remedy}"
+    return f"{name} {format_score(score)} is not better than {why}: {remedy}"
 
 
 def published_lines(task: Task) -> list[str]:

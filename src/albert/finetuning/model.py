@@ -24,6 +24,7 @@ from albert.model.packing import PackedSequences, split_segments
 from albert.runtime.devices import seed_torch
 from albert.runtime.errors import InvalidConfiguration
 from albert.tasks.answers import NullThreshold, saved_threshold
+from albert.tasks.label_threshold import LabelThreshold, saved_label_threshold
 from albert.tasks.task import Choice, Labels, Option, Pair, PairEncoding, Score, Span, Tags, Target, Task, TaskRecipe
 from albert.text.tokenizer import Tokenizer
 from albert.text.tokenizer_loading import load_tokenizer
@@ -305,7 +306,7 @@ class OpenedForTask:
     tokenizer: Tokenizer
     recipe: TaskRecipe
     label_columns: list[int] | None
-    threshold: NullThreshold
+    threshold: NullThreshold | LabelThreshold
     directory: Path
     notes: tuple[str, ...]
 
@@ -317,6 +318,7 @@ def open_for_task(
     revision: str | None = None,
     overrides: Mapping[str, Any] | None = None,
     depth: int | None = None,
+    label_threshold: float | None = None,
 ) -> OpenedForTask:
     """Open a model directory, a run of `albert finetune`, or a Hub id; for the rest see `evaluate_models`."""
     kind, target = head_kind(task.target), task.target
@@ -347,6 +349,8 @@ def open_for_task(
     recipe.check()
     recipe = fit_length(recipe, opened.config.max_position_embeddings)
     threshold = saved_threshold(opened.extra, model)
+    if isinstance(target, Labels):
+        threshold = saved_label_threshold(opened.extra, model, label_threshold)
     notes = tuple(opened.loading_report.lines())
     if depth is not None:
         set_depth(opened.model, depth)

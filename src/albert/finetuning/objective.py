@@ -224,7 +224,7 @@ def output_loss(output: Tensor | tuple, batch: TaskBatch) -> Sums:
         errors = functional.mse_loss(output.float().squeeze(1), batch.targets.float(), reduction="sum")
         return Sums({batch.term: errors})
     output = option_logits(output, batch) if batch.options is not None else output.reshape(len(batch.targets), -1)
-    loss = functional.cross_entropy(output.float(), batch.targets, reduction="sum")
+    loss = functional.cross_entropy(output.float(), batch.targets, weight=batch.class_weights, reduction="sum")
     return Sums({batch.term: loss}, {batch.term: (output.argmax(1) == batch.targets).sum()})
 
 
@@ -237,7 +237,11 @@ def option_logits(output: Tensor, batch: TaskBatch) -> Float[Tensor, "examples o
 
 
 def _labels(logits: Float[Tensor, "sequences labels"], batch: TaskBatch) -> Sums:
-    losses = functional.binary_cross_entropy_with_logits(logits.float(), batch.targets.float(), reduction="none")
+    weights = None
+    if batch.class_weights is not None:
+        weights = torch.where(batch.targets > 0, batch.class_weights[1], batch.class_weights[0])
+    targets = batch.targets.float()
+    losses = functional.binary_cross_entropy_with_logits(logits.float(), targets, weight=weights, reduction="none")
     right = ((logits > 0) == batch.targets.bool()).all(dim=1)
     return Sums({batch.term: losses.mean(dim=1).sum()}, {batch.term: right.sum()})
 
@@ -294,12 +298,13 @@ class DistillationLoss:
 
 @dataclass(frozen=True)
 class TrainingSetup:
-    """What the training loop needs, and notes for the report."""
+    """What the training loop needs, notes for the report, and what is said before the first update."""
 
     module: nn.Module
     source: BatchSource
     objective: Objective
     notes: tuple[str, ...] = ()
+    before_training: tuple[str, ...] = ()
 
 
 def training_setup(

@@ -26,6 +26,15 @@ MAX_EPOCHS = 50.0
 """For a user's own table; as many as the paper has for its smallest task, 635 rows."""
 SMALL_TABLE, SMALL_BATCH = 5000, 16
 """A table with fewer rows is trained with this batch size."""
+UPDATES_PER_CLASS = 24
+"""For own tables: many classes need more updates, as each is seen less often."""
+PATIENCE = 5
+EVALUATIONS = 10
+"""For own tables: at most so many evaluations, of which so many in a row may be no better than the best."""
+EVALUATION_SHARE = 0.2
+"""For own tables: evaluations take at most about this share of the time of the updates."""
+MIN_SELECTING_ROWS = 100
+"""With fewer development rows, which evaluation is best says little: the last model is kept."""
 BY_DEFAULT = "by_default"
 """The key of recipe.json with the names of the fields that were not set explicitly."""
 _DURATION = {"epochs", "steps"}
@@ -122,8 +131,8 @@ def read_run_record(run: RunFolder, task: Task) -> dict[str, Any] | None:
     return record if record.get("task") == task.name and isinstance(record.get("recipe"), dict) else None
 
 
-def plan_learning(requested: RequestedRecipe, hidden_size: int, examples: int) -> LearningPlan:
-    """Fit a recipe to the model's width and the number of training examples."""
+def plan_learning(requested: RequestedRecipe, hidden_size: int, examples: int, n_classes: int = 0) -> LearningPlan:
+    """Fit a recipe to the model's width, the number of training examples, and that of classes, labels or tags."""
     recipe, factor, to_fit = requested.recipe, 1.0, requested.to_fit
     if "learning_rate" in to_fit:
         rate = rate_for_width(recipe.learning_rate, hidden_size)
@@ -132,7 +141,8 @@ def plan_learning(requested: RequestedRecipe, hidden_size: int, examples: int) -
     if requested.own_table and "batch_size" in to_fit and examples < SMALL_TABLE:
         recipe = replace(recipe, batch_size=min(recipe.batch_size, SMALL_BATCH))
     if requested.own_table and to_fit >= _DURATION and recipe.epochs is not None:
-        enough = math.ceil(MIN_UPDATES * recipe.batch_size / examples)
+        updates = max(MIN_UPDATES, UPDATES_PER_CLASS * n_classes)
+        enough = math.ceil(updates * recipe.batch_size / examples)
         recipe = replace(recipe, epochs=max(recipe.epochs, min(float(enough), MAX_EPOCHS)))
     updates = recipe.total_steps(examples)
     return LearningPlan(
@@ -144,6 +154,15 @@ def plan_learning(requested: RequestedRecipe, hidden_size: int, examples: int) -
         epochs=updates * recipe.batch_size / examples,
         rate_factor=factor,
     )
+
+
+def evaluation_interval(plan: LearningPlan, dev_examples: int) -> int:
+    """Updates between evaluations of an own table: `EVALUATIONS` of them, fewer if the development set is large.
+
+    An example costs about three times as much in an update as in an evaluation.
+    """
+    by_time = dev_examples / (3 * EVALUATION_SHARE * plan.recipe.batch_size)
+    return max(1, math.ceil(plan.updates / EVALUATIONS), math.ceil(by_time))
 
 
 def _explicit(changes: RecipeChanges) -> frozenset[str]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -24,34 +24,46 @@ from albert.finetuning.data import (
     PreparedSplit,
     TaskBatches,
     arrays_fingerprint,
+    balanced_weights,
     encode_split,
     prepare_split,
     read_examples,
 )
 from albert.finetuning.evaluation import (
+    FROZEN,
+    MAJORITY,
     ComputeOptions,
     Evaluation,
+    Threshold,
     advice,
+    best_label_threshold,
     best_threshold,
     evaluate_model,
     hold_out,
+    hold_out_labelled,
     predict_split,
     write_predictions,
 )
+from albert.finetuning.frozen_head import can_be_solved, describe, solve_head
 from albert.finetuning.model import (
+    PretrainedEncoder,
     Start,
     StartedModel,
     choose_pairs,
     exit_depths,
     fit_length,
     head_description,
+    n_outputs,
     start_model,
 )
 from albert.finetuning.objective import Teacher, TeacherLogits, TrainingSetup, open_teacher, term_of, training_setup
 from albert.finetuning.options import (
     BY_DEFAULT,
+    MIN_SELECTING_ROWS,
+    PATIENCE,
     LearningPlan,
     RecipeLike,
+    evaluation_interval,
     plan_learning,
     read_run_record,
     requested_recipe,
@@ -63,6 +75,8 @@ from albert.finetuning.run_record import (
     FinetuningResult,
     FinetuningSettings,
     describe_selection,
+    development_curve,
+    evaluations_without_gain,
     examples_fingerprint,
     optimizer_of,
     page_examples,
@@ -82,14 +96,17 @@ from albert.runtime.files import remove_directory
 from albert.runtime.json_files import common_fields, identity_settings, read_json_object, save_json, to_json
 from albert.tasks.custom import TableSource
 from albert.tasks.examples import SpanFeatures, TagFeatures
+from albert.tasks.label_threshold import LabelThreshold
 from albert.tasks.metrics import TARGET_SCALE_KEY, NumberScale, check_numbers
 from albert.tasks.table_task import RecipeChanges, save_table_task
-from albert.tasks.task import UNNAMED, Score, Span, Task, TaskRecipe
+from albert.tasks.task import UNNAMED, Choice, Labels, Score, Span, Tags, Task, TaskRecipe
 from albert.training.logging import TrainingPlan, TrainingResult
 from albert.training.loop import Training
 from albert.training.run_folder import RunFolder
 from albert.training.state import first_difference
 from albert.training.update import training_workers
+
+FROZEN_HEAD_NAME = "frozen_head.json"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,8 +146,10 @@ class TaskRun:
             if scale is not None and self.started.changes.get("keep_head"):
                 scale.take_out(self.model.classifier)
             self.model.to(self.compute.device)
+            solved = self._solve_head()
             how = {"freeze_encoder": settings.freeze_encoder, "distillation": settings.distillation}
-            return training_setup(self.model, self.batches, self.depths, self.compute, teacher=self.teacher, **how)
+            setup = training_setup(self.model, self.batches, self.depths, self.compute, teacher=self.teacher, **how)
+            return setup if solved is None else replace(setup, before_training=(solved,))
 
         def evaluate() -> dict[str, float]:
             nonlocal latest
@@ -139,6 +158,11 @@ class TaskRun:
             if best is not None:
                 best.consider(latest.scores)
             return latest.defined_scores
+
+        def is_enough() -> bool:
+            assert best is not None
+            assert settings.patience is not None
+            return evaluations_without_gain(best.metric, self.run.journal_path) >= settings.patience
 
         def report(setup: TrainingSetup, training: TrainingResult) -> tuple[dict[str, Any], dict[str, Any]]:
             if best is not None:
@@ -158,12 +182,38 @@ class TaskRun:
             identity,
             prepare=prepare,
             evaluate=evaluate,
+            is_enough=None if settings.patience is None else is_enough,
             save_model=self._save,
             report=report,
             announce=self.announce,
             description=f"Fine-tuning on {self.task.title}",
             workers=self.batches.workers,
         )
+
+    def _solve_head(self) -> str | None:
+        """Solve the head on frozen features, unless a checkpoint holds it; returns a line about its score.
+
+        `frozen_head.json` keeps the score for the report.
+        """
+        if not (self.settings.solve_head or self.settings.frozen):
+            return None
+        path = self.run.path / FROZEN_HEAD_NAME
+        if not self.run.checkpoints():
+            target = self.task.target
+            solved = solve_head(self.model, target, self.batches, self.compute, cross_validate=self.settings.frozen)
+            if solved is None:
+                path.unlink(missing_ok=True)
+                return "the encoder's states hardly depend on the text: the head was not solved on them"
+            if not self.ranks.is_first:
+                return None
+            with self._original_units():
+                evaluation = self._evaluate()
+                further = self._evaluate_further(evaluation.threshold)
+            line = describe(solved, evaluation.scores, alone=self.settings.frozen)
+            further_scores = {name: dict(each.scores) for name, each in further.items()}
+            scores = {"scores": dict(evaluation.scores), "further_scores": further_scores}
+            save_json(path, {**scores, "line": line, **to_json(solved)})
+        return read_json_object(path)["line"] if path.is_file() else None
 
     def _record(self) -> dict[str, Any]:
         """The whole run as plain values, saved as `recipe.json`."""
@@ -196,14 +246,19 @@ class TaskRun:
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         """Write the predictions, and return the report and what the model directory holds beside the model."""
         batches, split, settings = self.batches, self.train_split, self.settings
-        further = {
-            split.split: evaluate_model(self.model, self.task, split, self.compute, threshold=evaluation.threshold)
-            for split in self.further
-        }
+        further = self._evaluate_further(evaluation.threshold)
         for name, result in {"dev": evaluation, **further}.items():
             write_predictions(self.run.path / f"predictions-{name}.jsonl", result)
-        selection = describe_selection(settings.select, evaluation.scores, self.run.journal_path)
+        selection = describe_selection(settings.select or "last", evaluation.scores, self.run.journal_path)
+        if settings.frozen:
+            selection["rule"] = "selection: none, the encoder is frozen and its head was solved"
+            selection["note"] = selection["rule"]
+        curve = development_curve(selection["metric"], self.run.journal_path)
+        ended = [training.ending] if training.ended_by == "patience" else []
         linear = self._linear_baseline()
+        frozen_path = self.run.path / FROZEN_HEAD_NAME
+        frozen = read_json_object(frozen_path) if frozen_path.is_file() else None
+        frozen_scores = frozen["scores"] if frozen is not None and not settings.frozen else None
         n_trained, n_evaluated = training.steps * batches.batch_size, len(evaluation.predictions)
         report = {
             "scores": dict(evaluation.scores),
@@ -230,29 +285,40 @@ class TaskRun:
                 "seconds": evaluation.seconds,
                 "examples_per_second": n_evaluated / evaluation.seconds,
             },
-            "notes": [*self._notes(setup), *evaluation.notes],
+            "notes": [*self._notes(setup), *evaluation.notes, *ended, *([curve] if curve else [])],
+            "frozen_head": frozen,
             "linear_baseline": linear,
-            "advice": advice(evaluation.scores, evaluation.baseline, linear),
+            "advice": advice(evaluation.scores, evaluation.baseline, linear, frozen_scores, settings.frozen),
             "selection": selection,
             "workers": batches.workers,
             "further_scores": {name: dict(result.scores) for name, result in further.items()},
         }
+        if further:
+            report["further_baselines"] = {
+                name: {
+                    MAJORITY: result.baseline,
+                    **({} if linear is None else {linear["method"]: linear["further_scores"].get(name)}),
+                    **({} if frozen is None or settings.frozen else {FROZEN: frozen["further_scores"].get(name)}),
+                }
+                for name, result in further.items()
+            }
         examples = page_examples(self.task, self.dev_split.examples, settings.page_examples)
         data_lines = [selection["note"]]
         if examples:
             data_lines.append(f"examples.json holds {len(examples)} rows of the development set, without labels")
         extra = self._config_keys() | (evaluation.threshold.keys if evaluation.threshold else {})
-        card = self._card(evaluation, linear, data_lines, examples)
+        card = self._card(evaluation, linear, frozen_scores, data_lines, examples)
         return report, {"model": self.model, "extra": extra, "card": card, "examples": examples}
 
     def _card(
         self,
         evaluation: Evaluation,
         linear: Mapping[str, Any] | None,
+        frozen: Mapping[str, float | None] | None,
         data_lines: list[str],
         examples: Sequence[Mapping[str, str]],
     ) -> str:
-        """The model card, with every score beside those of the constant answer and the linear model."""
+        """The model card, with every score beside those of the baselines."""
         task, started = self.task, self.started
         head = sum(p.numel() for n, p in self.model.named_parameters() if not n.startswith("albert."))
         parts = {k: n for k, n in count_parameters(started.config).by_part().items() if "head" not in k}
@@ -260,7 +326,7 @@ class TaskRun:
         scores: dict[str, float] = {}
         for metric, score in evaluation.defined_scores.items():
             scores[f"{metric}, development set"] = score
-            compared = {"the best constant answer": (evaluation.baseline or {}).get(metric)}
+            compared = {MAJORITY: (evaluation.baseline or {}).get(metric), FROZEN: (frozen or {}).get(metric)}
             if linear is not None:
                 compared[linear["method"]] = linear["scores"].get(metric)
             for name, value in compared.items():
@@ -283,23 +349,39 @@ class TaskRun:
             example=examples[0] if examples else None,
         )
 
+    def _evaluate_further(self, threshold: Threshold | None) -> dict[str, Evaluation]:
+        """The evaluations of further splits, such as a test set."""
+        return {
+            split.split: evaluate_model(self.model, self.task, split, self.compute, threshold=threshold)
+            for split in self.further
+        }
+
     def _linear_baseline(self) -> dict[str, Any] | None:
         """The scores of a linear model on the same rows, as plain values; None if the task has no such model."""
         if not self.dev_split.labelled:
             return None
         started = time.perf_counter()
         fit = load_by_name("albert.tasks.linear_baseline").linear_baseline
-        baseline = fit(self.task, self.train_split.examples, self.dev_split.examples)
+        further = {split.split: split.examples for split in self.further if split.labelled}
+        baseline = fit(self.task, self.train_split.examples, self.dev_split.examples, further)
         return None if baseline is None else {**vars(baseline), "seconds": time.perf_counter() - started}
 
     def _evaluate(self) -> Evaluation:
         """Evaluate the current model on the development set."""
-        threshold = None
-        if self.held_out is not None:
+        threshold: Threshold | None = None
+        fixed = self.settings.threshold
+        if isinstance(self.task.target, Labels) and fixed is not None and self.held_out is None:
+            may_be_empty = any(not example.target for example in self.train_split.examples)
+            why = "it was given" if isinstance(fixed, float) else "there are too few rows to hold some out"
+            threshold = LabelThreshold(fixed if isinstance(fixed, float) else 0.5, may_be_empty, f"nothing: {why}")
+        elif self.held_out is not None:
             answers = predict_split(self.model, self.task.target, self.held_out, self.compute)
-            assert isinstance(answers, list)
             examples = self.held_out.examples
-            threshold = best_threshold(examples, answers, f"{len(examples):,} questions held out of the training set")
+            if isinstance(answers, list):
+                about = f"{len(examples):,} questions held out of the training set"
+                threshold = best_threshold(examples, answers, about)
+            else:
+                threshold = best_label_threshold(self.held_out, answers)
         return evaluate_model(self.model, self.task, self.dev_split, self.compute, threshold=threshold)
 
     def _save(self, directory: Path) -> None:
@@ -323,7 +405,7 @@ class TaskRun:
         return keys
 
     def _notes(self, setup: TrainingSetup) -> tuple[str, ...]:
-        notes = [*self.started.notes, *setup.notes]
+        notes = [*self.started.notes, *setup.notes, *setup.before_training]
         if len(self.depths) > 1:
             notes.append(f"the head was trained after layers {', '.join(map(str, self.depths))}")
         if self.scale is not None:
@@ -350,6 +432,7 @@ def complete_run(
     *,
     prepare: Callable[[], TrainingSetup],
     evaluate: Callable[[], dict[str, float]],
+    is_enough: Callable[[], bool] | None = None,
     save_model: Callable[[Path], None],
     report: Callable[[TrainingSetup, TrainingResult], tuple[dict[str, Any], dict[str, Any]]],
     announce: Callable[[Mapping[str, Any]], None] | None,
@@ -381,7 +464,8 @@ def complete_run(
         setup = prepare()
         optimizer = optimizer_of(settings, plan.recipe)
         if announce is not None and ranks.is_first:
-            announce(plan.figures(optimizer.learning_rate, compute.precision, compute.device.type, workers))
+            figures = plan.figures(optimizer.learning_rate, compute.precision, compute.device.type, workers)
+            announce(figures | {"before_training": setup.before_training})
         training = Training(
             setup.module,
             build_optimizer(optimizer, setup.module),
@@ -400,6 +484,7 @@ def complete_run(
             run,
             device=compute.device,
             evaluate=evaluate if settings.evaluation_interval else None,
+            is_enough=is_enough,
             compute_workers=workers,
             identity=identity,
             save_model=save_model,
@@ -539,17 +624,29 @@ def finetune(
             examples, held = hold_out(examples, settings.seed)
             counts["held_out"] = len(held)
             held_out = encode_split(task, "held-out questions", held, {}, started.tokenizer, requested.recipe)
-        plan = plan_learning(requested, started.config.hidden_size, len(examples))
+        threshold = _threshold_of(task, settings, record)
+        settings = replace(settings, threshold=threshold)
+        if threshold == "train":
+            examples, held = hold_out_labelled(examples, settings.seed)
+            if held:
+                counts["held_out"] = len(held)
+                held_out = encode_split(task, "held-out rows", held, {}, started.tokenizer, requested.recipe)
+        classes = n_outputs(task.target) or 0
+        plan = plan_learning(requested, started.config.hidden_size, len(examples), classes)
         fitted = plan.recipe
         if fitted.batch_size < ranks.size:
             why = f"{fitted.batch_size} sequences are fewer than {ranks.size} processes"
             raise InvalidConfiguration("batch_size", why, "choose a larger batch")
         settings = _complete_settings(settings, fitted, record)
+        settings = replace(settings, solve_head=_solves_head(task, start, settings, record))
+        if settings.frozen:
+            plan = replace(plan, updates=0, warmup_updates=0, epochs=0.0)
         depths = exit_depths(settings.exits, started.config)
         distillation = settings.distillation
         teacher = None if distillation is None else open_teacher(task, distillation, examples, teacher_logits)
         train_split = encode_split(task, "train", examples, counts, started.tokenizer, fitted)
         dev_split = prepare_split(task, data, "dev", started.tokenizer, fitted)
+        settings = _with_selection(task, settings, plan, len(dev_split.examples), record)
         further = []
         for split in task.further_splits:
             try:
@@ -557,6 +654,11 @@ def finetune(
             except MissingInput as error:
                 notes.append(f"{split} is not scored: {error}")
         batches = task_batches(task, train_split, fitted, settings, training_workers(device, ranks))
+        if settings.class_weights is not None:
+            if not isinstance(task.target, Choice | Labels | Tags):
+                why = f"need classes, labels or tags, {task.title} has none"
+                raise InvalidConfiguration("class_weights", why, "leave them out")
+            batches = replace(batches, class_weights=balanced_weights(batches.targets, classes))
         scale = number_scale(task, batches, record)
         if scale is not None:
             batches = replace(batches, targets=scale.standardised(batches.targets))
@@ -584,6 +686,66 @@ def finetune(
             if ranks.is_first:
                 save_custom_task(task, fitted, output)
             return result
+
+
+def _with_selection(
+    task: Task,
+    settings: FinetuningSettings,
+    plan: LearningPlan,
+    dev_examples: int,
+    record: Mapping[str, Any] | None,
+) -> FinetuningSettings:
+    """Which model is the result, when it is evaluated and when the run ends early: as requested, as recorded, or for a
+    user's own table the best evaluation, unless the development set is too small."""
+    if settings.frozen:
+        return replace(settings, select="last", evaluate_every=None, patience=None)
+    if settings.patience is not None and settings.select == "last":
+        raise InvalidConfiguration("patience", "keeps the best evaluation, not the last", "leave --select last out")
+    if settings.patience is not None or settings.select is not None:
+        return replace(settings, select="best" if settings.patience is not None else settings.select)
+    if record is not None:
+        recorded = record.get("settings", {})
+        every = settings.evaluate_every or recorded.get("evaluate_every")
+        select = recorded.get("select", "last")
+        return replace(settings, select=select, patience=recorded.get("patience"), evaluate_every=every)
+    if not isinstance(task.source, TableSource) or dev_examples < MIN_SELECTING_ROWS:
+        return replace(settings, select="last")
+    every = settings.evaluate_every or evaluation_interval(plan, dev_examples)
+    return replace(settings, select="best", patience=PATIENCE, evaluate_every=every)
+
+
+def _threshold_of(
+    task: Task, settings: FinetuningSettings, record: Mapping[str, Any] | None
+) -> float | Literal["train"] | None:
+    """The threshold of several labels: as requested, as recorded, or chosen on rows held out of training."""
+    if not isinstance(task.target, Labels):
+        if settings.threshold is not None:
+            why = f"needs several labels per example, {task.title} has none"
+            raise InvalidConfiguration("threshold", why, "leave it out")
+        return None
+    if settings.threshold is not None or record is None:
+        return settings.threshold or "train"
+    return record.get("settings", {}).get("threshold")
+
+
+def _solves_head(task: Task, start: Start, settings: FinetuningSettings, record: Mapping[str, Any] | None) -> bool:
+    """Whether the head is solved on frozen features first: as requested, as recorded, or for a user's own table."""
+    keeps_head = isinstance(start, PretrainedEncoder) and start.keep_head
+    reason = None
+    if not can_be_solved(task.target):
+        reason = f"{task.title} has spans as answers, whose head is not solved"
+    elif keeps_head:
+        reason = "the model's own head is kept"
+    if reason is not None:
+        for name in ("frozen", "solve_head"):
+            if getattr(settings, name):
+                raise InvalidConfiguration(name, reason, "leave it out")
+        return False
+    if settings.solve_head is not None or settings.frozen:
+        return settings.solve_head is not False
+    if record is not None:
+        return bool(record.get("settings", {}).get("solve_head", False))
+    return isinstance(task.source, TableSource)
 
 
 def number_scale(task: Task, batches: TaskBatches, record: Mapping[str, Any] | None) -> NumberScale | None:

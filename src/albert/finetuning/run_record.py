@@ -74,9 +74,34 @@ class BestModel:
             self.save(directory)
             save_json(directory / _SCORE_NAME, {"metric": name, "score": score, "scored_on": self.scored_on})
 
+    @property
+    def metric(self) -> str:
+        """The name of the score, once a model was kept."""
+        return read_json_object(self.directory / _SCORE_NAME)["metric"]
+
     def tensors(self, target: Target, pairs: PairEncoding = "together") -> dict[str, torch.Tensor]:
         """Its weights."""
         return open_model(self.directory, head_kind(target, pairs), n_outputs(target)).model.state_dict()
+
+
+def evaluations_without_gain(metric: str, journal: Path) -> int:
+    """The number of evaluations in a journal since the best one, the first one among equals."""
+    scores = [record.get(metric) for record in read_journal(journal) if record["event"] == "evaluation"]
+    best = 0
+    for index, score in enumerate(scores):
+        best = index if is_better(metric, score, scores[best]) else best
+    return max(0, len(scores) - 1 - best)
+
+
+def development_curve(metric: str, journal: Path) -> str | None:
+    """The development scores of a run with their steps, as one line; None for fewer than two."""
+    records = [record for record in read_journal(journal) if record["event"] == "evaluation"]
+    if len(records) < 2:
+        return None
+    points = (
+        f"{record['step']:,}: " + ("-" if metric not in record else f"{record[metric]:.1f}") for record in records
+    )
+    return f"{metric} on the development set by step: {', '.join(points)}"
 
 
 def describe_selection(by: SelectedBy, scores: Mapping[str, float | None], journal: Path) -> dict[str, Any]:
@@ -110,6 +135,11 @@ _LATER_SETTINGS = {
     "page_examples": 5,
     "encode_pairs": "together",
     "match_embedding": False,
+    "solve_head": False,
+    "frozen": False,
+    "threshold": None,
+    "patience": None,
+    "class_weights": None,
 }
 """Settings that older runs lack, with the value they had. That value is not recorded, so that older runs resume."""
 
@@ -121,8 +151,12 @@ class FinetuningSettings:
     Attributes:
         null_threshold: the questions that choose the no-answer threshold: some held out of training, or, as in the
             reference, the scored ones.
-        select: the model that is the result: the last one, or the best of all evaluations.
+        select: the model that is the result: the last one, or the best of all evaluations; None: the best for a user's
+            own table with enough development rows, else the last.
         evaluate_every, checkpoint_every: in steps.
+        patience: the run ends after so many evaluations in a row without a better score; None: `PATIENCE` where
+            `select` is best by default, else the run never ends before its last step.
+        class_weights: "balanced" weights each class, label or tag in the loss by its inverse frequency.
         optimizer: complete, or a name that takes rate and weight decay from the recipe; None: AdamW.
         precision: None: bf16 on a GPU, fp32 on a CPU.
         exits: layers after which the head is trained; None: the last alone.
@@ -131,14 +165,20 @@ class FinetuningSettings:
         page_examples: at most so many rows of the development set are written to `examples.json`.
         encode_pairs: how the two texts of a pair are encoded; None: as suits the model, see `choose_pairs`.
         match_embedding: mark tokens that occur in the other segment; None: see `choose_pairs`.
+        solve_head: solve a new head on frozen features first; None: for a user's own table.
+        frozen: the solved head is the result, nothing is fine-tuned.
+        threshold: with several labels per example, the probability from which on a label is predicted, or "train" to
+            choose it on rows held out of training; None: "train". Runs of earlier versions had 0.5, recorded as None.
     """
 
     seed: int = 0
     null_threshold: ThresholdFrom = "train"
     max_train_examples: int | None = None
-    select: SelectedBy = "last"
+    select: SelectedBy | None = None
     evaluate_every: int | None = None
     checkpoint_every: int | None = None
+    patience: int | None = None
+    class_weights: Literal["balanced"] | None = None
     micro_batch_tokens: int = 8192
     optimizer: OptimizerRecipe | Literal["adamw", "lamb"] | None = None
     device: str = "auto"
@@ -150,9 +190,18 @@ class FinetuningSettings:
     page_examples: int = 5
     encode_pairs: PairEncoding | None = None
     match_embedding: bool | None = None
+    solve_head: bool | None = None
+    frozen: bool = False
+    threshold: float | Literal["train"] | None = None
 
     def __post_init__(self) -> None:
-        counts = {"max_train_examples": 1, "evaluate_every": 1, "checkpoint_every": 1, "micro_batch_tokens": 1}
+        counts = {
+            "max_train_examples": 1,
+            "evaluate_every": 1,
+            "patience": 1,
+            "checkpoint_every": 1,
+            "micro_batch_tokens": 1,
+        }
         for name, least in (counts | {"workers": 0, "page_examples": 0}).items():
             value = getattr(self, name)
             if value is not None and value < least:
@@ -188,6 +237,8 @@ def recorded_settings(settings: FinetuningSettings) -> dict[str, Any]:
     values = to_json(settings)
     values["encode_pairs"] = settings.encode_pairs or "together"  # None: there are no pairs
     values["match_embedding"] = bool(settings.match_embedding)
+    values["solve_head"] = bool(settings.solve_head)
+    values["select"] = settings.select or "last"
     if settings.distillation is not None:
         values["distillation"]["teacher"] = settings.distillation.source
         del values["distillation"]["revision"]  # is part of the source

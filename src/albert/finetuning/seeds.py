@@ -59,6 +59,7 @@ class SeedsResult:
     Attributes:
         selection: which model of a run is scored.
         linear_baseline: a `LinearBaseline` as plain values; like `notes` that of the last run.
+        frozen_head: the scores of the frozen model with a linear head, of the last run.
     """
 
     task: str
@@ -67,6 +68,7 @@ class SeedsResult:
     selection: str
     notes: tuple[str, ...] = ()
     linear_baseline: Mapping[str, Any] | None = None
+    frozen_head: Mapping[str, float | None] | None = None
 
     @property
     def failed(self) -> tuple[SeedRun, ...]:
@@ -100,6 +102,7 @@ class SeedsResult:
             "scores": {name: vars(spread) for name, spread in self.spreads.items()},
             "baseline": None if self.baseline is None else dict(self.baseline),
             "linear_baseline": self.linear_baseline,
+            "frozen_head": self.frozen_head,
             "failed_seeds": [run.seed for run in self.failed],
             "runs": [{**vars(run), "directory": run.directory.name} for run in self.runs],
             "selection": self.selection,
@@ -138,6 +141,7 @@ def finetune_seeds(
             selection=report.get("selection", {}).get("rule", "selection: no run was completed"),
             notes=tuple(report.get("notes", ())),
             linear_baseline=report.get("linear_baseline"),
+            frozen_head=None if settings.frozen else (report.get("frozen_head") or {}).get("scores"),
         )
 
     for seed in range(settings.seed, settings.seed + n_seeds):
@@ -168,8 +172,8 @@ def finetune_seeds(
 
 
 def failure_reason(scores: Mapping[str, float | None], baseline: Mapping[str, float | None] | None) -> str | None:
-    """Why a run failed: its first score is not better than that of the constant answer; None if it is, or if there is
-    no constant answer. An undefined correlation with a constant counts as 0.
+    """Why a run failed: its first score is not better than that of the majority baseline; None if it is, or if there
+    is none. An undefined correlation with a constant counts as 0.
     """
     if baseline is None or not scores:
         return None
@@ -179,7 +183,7 @@ def failure_reason(scores: Mapping[str, float | None], baseline: Mapping[str, fl
         return f"{name} is undefined, every answer is the same"
     if is_beaten(name, score, constant):
         return None
-    return f"{name} {score:.2f} is no better than the constant answer's {constant:.2f}"
+    return f"{name} {score:.2f} is no better than the majority baseline's {constant:.2f}"
 
 
 def score_spread(values: Sequence[float | None]) -> Spread | None:

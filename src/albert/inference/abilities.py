@@ -111,8 +111,8 @@ def _options_in_context(record: Record, fields: Fields) -> Inputs:
 
 ERROR = "error"  # Field with the reason why a row has no result; null if it has one
 Value = str | list[Any] | dict[str, Any]
-"""Type of an output field: "text", "number", "count", a list of a type, or a dict of names and types. A name that ends
-in "?" is optional."""
+"""Type of an output field: "text", "number", "count", "flag", a list of a type, or a dict of names and types. A name
+that ends in "?" is optional."""
 
 
 @dataclass(frozen=True)
@@ -255,7 +255,7 @@ def _classify(predictor: Any, inputs: Sequence[Inputs], settings: Settings) -> l
 
 def _class_row(predictor: Any, ranked: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     scores = {entry["label"]: entry["score"] for entry in ranked}
-    likely = [label for label, score in scores.items() if score >= 0.5]
+    likely = [entry["label"] for entry in ranked if entry.get("predicted")]
     return {**ranked[0], "labels": likely, "scores": {label: scores[label] for label in predictor.labels}}
 
 
@@ -279,10 +279,10 @@ _CLASSIFY = Ability(
     name="classify",
     needs=CLASSIFYING,
     heads={"classification": ("classifier.", "albert.pooler."), "pair_classification": ("pair_classifier.",)},
-    about="Every label with its probability, most likely first.",
+    about="Every label with its probability, most likely first; with several labels per text, which are predicted.",
     **_TEXTS_OR_PAIRS,
     compute=_classify,
-    reply=[_LABEL],
+    reply=[{"label": "text", "score": "number", "predicted?": "flag", "tokens_cut?": "count", "depth?": "count"}],
     reply_about="For each text, every label, most likely first.",
     to_row=_class_row,
     output=_class_fields,
@@ -517,6 +517,7 @@ _LAYERS = Ability(
 ABOUT_FIELDS = {
     "tokens_cut": "Tokens of the text that did not fit and were not read.",
     "depth": "Layers that were computed, with early exit.",
+    "predicted": "If the model gives several labels to a text: whether it gives this one, by its threshold.",
     "start": "Its first character in the text.",
     "end": "The character after its last one.",
     "attention": "Base64 of one byte for each [layer][head][from token][to token]; 255 stands for 1.",

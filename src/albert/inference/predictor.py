@@ -36,6 +36,7 @@ from albert.runtime.errors import InvalidConfiguration, UsageError
 from albert.runtime.files import new_directory
 from albert.runtime.manifest import MANIFEST_NAME
 from albert.tasks.answers import THRESHOLD_KEY, saved_threshold
+from albert.tasks.label_threshold import LabelThreshold, saved_label_threshold
 from albert.tasks.submission import DECLARED
 from albert.tasks.table_task import table_task_of
 from albert.tasks.task import Pair
@@ -95,6 +96,7 @@ class Predictor:
         precision: of the encoder's matrix products; "auto" is bf16 where the device has it in hardware, else fp32.
         depth: number of layers to apply; None: all that it was trained with.
         patience: early exit after this many consecutive exits agree; None applies all layers.
+        threshold: with several labels per text, the probability from which on a label is predicted; None: the model's.
 
     Raises:
         DamagedData: the tokenizer is not the one that the model was trained with.
@@ -113,6 +115,7 @@ class Predictor:
         precision: PrecisionChoice = "auto",
         depth: int | None = None,
         patience: int | None = None,
+        threshold: float | None = None,
     ) -> None:
         self.name, self.config, self.extra = str(opened.directory), opened.config, opened.extra
         self.loading_report, self.tokenizer, self.device = opened.loading_report, tokenizer, device
@@ -131,6 +134,12 @@ class Predictor:
         self._network = tasks.Network(model, classifier, tokenizer, tasks.lengths_of(kind, opened))
         has_unanswerable = kind == "joint_question_answering" or THRESHOLD_KEY in self.extra
         self._null_threshold = saved_threshold(self.extra, self.name) if has_unanswerable else None
+        self.label_threshold: LabelThreshold | None = None
+        """Which labels are predicted, for a model that gives several labels to a text."""
+        if self.extra.get("problem_type") == "multi_label_classification":
+            self.label_threshold = saved_label_threshold(self.extra, self.name, threshold)
+        elif threshold is not None:
+            raise InvalidConfiguration("threshold", f"{self.name} gives one label to a text", "leave it out")
         self._pooled: dict[Pooling, PackedModel] = {}
         self.sentence_vectors = sentence_vectors_of(self.extra) or SentenceVectors()
         """How texts become vectors: as the files of sentence-transformers say, else the mean over all tokens."""
@@ -146,6 +155,7 @@ class Predictor:
         precision: PrecisionChoice = "auto",
         depth: int | None = None,
         patience: int | None = None,
+        threshold: float | None = None,
     ) -> "Predictor":
         """Open a model directory, a run directory, or a Hub id, with its own head.
 
@@ -153,6 +163,7 @@ class Predictor:
             device: "auto" (the GPU if there is one), "cpu", "cuda", or one GPU of several: "cuda:1".
             revision: a branch, tag or commit of a Hub id.
             overrides: fields of the configuration to replace, such as `{"hidden_act": "gelu_new"}`.
+            threshold: see the class.
 
         Raises:
             MissingInput, Unavailable, DamagedData: the model is missing, cannot be downloaded, or is damaged.
@@ -167,10 +178,9 @@ class Predictor:
         kind = kind_of(extra)
         opened = model_directory.open_model(directory, kind, overrides=overrides)
         opened.loading_report.warn_if_unverified()
-        predictor = cls(opened, kind, tokenizer, torch_device, precision, depth, patience)
-        predictor._open_again = partial(
-            cls.open, directory, device, overrides=overrides, precision=precision, depth=depth, patience=patience
-        )
+        how: dict[str, Any] = {"precision": precision, "depth": depth, "patience": patience, "threshold": threshold}
+        predictor = cls(opened, kind, tokenizer, torch_device, **how)
+        predictor._open_again = partial(cls.open, directory, device, overrides=overrides, **how)
         return predictor
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -235,10 +245,10 @@ class Predictor:
     def classify_batch(self, texts: Sequence[str], pairs: Sequence[str] | None = None) -> list[list[tasks.Prediction]]:
         """Every label with its probability, most likely first, for each text (or text and pair).
 
-        The `score` of a regression model is the predicted number. Entries of a text that was cut have
-        `tokens_cut`, and with early exit `depth`."""
+        The `score` of a regression model is the predicted number. With several labels per text `predicted` says which
+        ones are predicted. Entries of a text that was cut have `tokens_cut`, and with early exit `depth`."""
         self._require(CLASSIFYING, SCORING)
-        return tasks.ranked_labels(*self._classified(texts, pairs), self.labels)
+        return tasks.ranked_labels(*self._classified(texts, pairs), self.labels, self.label_threshold)
 
     def score(self, text: str, pair: str | None = None) -> float:
         """`score_batch` of one text."""

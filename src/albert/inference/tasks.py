@@ -28,6 +28,7 @@ from albert.inference.engine import PackedModel
 from albert.runtime.errors import InvalidConfiguration, UsageError
 from albert.tasks.answers import Answers, NullThreshold, best_answers, decide
 from albert.tasks.examples import Example, keep_longest_first, span_features, tag_features
+from albert.tasks.label_threshold import LabelThreshold
 from albert.tasks.race import join_option, question_with_option
 from albert.text.tokenizer import Tokenizer
 from albert.text.word_split import word_spans
@@ -306,14 +307,22 @@ def classify_texts(
 
 
 def ranked_labels(
-    scores: Float[np.ndarray, "texts labels"], fields: Sequence[Prediction], names: Sequence[str]
+    scores: Float[np.ndarray, "texts labels"],
+    fields: Sequence[Prediction],
+    names: Sequence[str],
+    threshold: LabelThreshold | None = None,
 ) -> list[list[Prediction]]:
-    """The labels of each text, most likely first, with its further fields."""
+    """The labels of each text, most likely first, with its further fields; `predicted` if there is a threshold."""
     orders = np.argsort(-scores, axis=1, kind="stable").tolist()
-    return [
+    ranked: list[list[Prediction]] = [
         [{"label": names[label], "score": row[label], **more} for label in order]
         for order, row, more in zip(orders, scores.tolist(), fields, strict=True)
     ]
+    if threshold is not None:
+        for entries, order, predicted in zip(ranked, orders, threshold.predicted(scores).tolist(), strict=True):
+            for entry, label in zip(entries, order, strict=True):
+                entry["predicted"] = predicted[label]
+    return ranked
 
 
 def fill_masks(network: Network, texts: Sequence[str], top_k: int) -> list[list[list[Prediction]]]:

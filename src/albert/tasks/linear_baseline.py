@@ -1,14 +1,15 @@
-"""A baseline for comparison: TF-IDF with a linear model on the same rows.
+"""Classical models for comparison: TF-IDF of words and characters with a linear model, and tags from each word's form.
 
-For one text or two, with classes, several labels or a number. It takes seconds: a fixed sample of a large training set
-is used, and too large tasks are left out with a reason. The random states of a training run are not changed. Slow to
-import (scikit-learn): load it by name where it is needed.
+For one text or two, with classes, several labels or a number, and for words with tags. They take seconds: a fixed
+sample of a large training set is used, and too large tasks are left out with a reason. The random states of a training
+run are not changed. Slow to import (scikit-learn): load it by name where it is needed.
 """
 
 import re
 import warnings
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from jaxtyping import Float
 from scipy import sparse
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.feature_extraction import DictVectorizer
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.multiclass import OneVsRestClassifier
@@ -23,17 +25,20 @@ from sklearn.preprocessing import StandardScaler
 
 from albert.runtime.random_streams import stream
 from albert.tasks.examples import Example, label_sets
+from albert.tasks.label_threshold import LabelThreshold, choose_label_threshold
 from albert.tasks.metrics import task_scores
-from albert.tasks.task import Choice, Labels, Pair, Score, Single, Task
+from albert.tasks.task import Choice, Labels, Pair, Score, Single, Tags, Task, Words
 
 WORD = re.compile(r"(?u)\b\w+\b")
 MOST_TRAIN_CHARACTERS, MOST_DEV_CHARACTERS = 5_000_000, 10_000_000
 MOST_TRAIN_ROWS = 50_000
-MOST_FEATURES, MOST_WEIGHTS = 100_000, 1_000_000
-"""Limits of words and pairs of words, and of these times the classes or labels."""
+MOST_FEATURES, MOST_WEIGHTS = 100_000, 5_000_000
+"""Limits of words and pairs of words, and of pieces of words, each; and of these times the classes or labels."""
 MOST_OUTPUTS = 200
 INVERSE_REGULARISATION = 3.0
 """C of the logistic regression; for vectors of length 1, the default of 1 regularises small sets too much."""
+THRESHOLD_FOLDS = 3
+"""The threshold of several labels is chosen on rows of the training set by cross-validation."""
 
 
 @dataclass(frozen=True)
@@ -44,10 +49,21 @@ class LinearBaseline:
     scores: Mapping[str, float | None]
     train_examples: int = 0
     left_out: str | None = None
+    further_scores: Mapping[str, Mapping[str, float | None]] = field(default_factory=dict)
 
 
-def linear_baseline(task: Task, train: Sequence[Example], dev: Sequence[Example]) -> LinearBaseline | None:
-    """Fit a linear model to the training examples and score it on the development set; None for other kinds of task."""
+def linear_baseline(
+    task: Task,
+    train: Sequence[Example],
+    dev: Sequence[Example],
+    further: Mapping[str, Sequence[Example]] | None = None,
+) -> LinearBaseline | None:
+    """Fit a linear model to the training examples and score it on the development set; None for other kinds of task.
+
+    `further` sets of examples are scored, too, by name.
+    """
+    if isinstance(task.target, Tags) and isinstance(task.inputs, Words):
+        return tag_baseline(task, train, dev, further or {})
     if not isinstance(task.target, Choice | Score | Labels) or not isinstance(task.inputs, Single | Pair):
         return None
     method = f"TF-IDF with {'ridge' if isinstance(task.target, Score) else 'logistic'} regression"
@@ -55,23 +71,126 @@ def linear_baseline(task: Task, train: Sequence[Example], dev: Sequence[Example]
     train = _sample(train)
     if why := _reason_to_leave_out(task, train, dev, n_outputs):
         return LinearBaseline(method, {}, left_out=why)
-    train_features, dev_features = _features(train, dev, min(MOST_FEATURES, MOST_WEIGHTS // n_outputs))
+    sets = [dev, *(further or {}).values()]
+    scored = [example for part in sets for example in part]
+    train_features, dev_features = _features(train, scored, min(MOST_FEATURES, MOST_WEIGHTS // n_outputs))
     classifier = LogisticRegression(C=INVERSE_REGULARISATION, solver="liblinear", random_state=0)
-    match task.target:
-        case Labels(labels):
-            model = OneVsRestClassifier(classifier)
-            targets, gold = (label_sets(part, len(labels)).astype(np.int64) for part in (train, dev))
-        case target:
-            model = classifier if n_outputs == 2 else OneVsRestClassifier(classifier)
-            if isinstance(target, Score):
-                model = TransformedTargetRegressor(Ridge(random_state=0), transformer=StandardScaler())
-            targets, gold = (np.array([example.target for example in part]) for part in (train, dev))
     with warnings.catch_warnings():
         # about an unfinished fit, or a label that is always or never present, which the score shows
         warnings.simplefilter("ignore", ConvergenceWarning)
         warnings.simplefilter("ignore", UserWarning)
-        model.fit(train_features, targets)
-    return LinearBaseline(method, task_scores(task, gold, model.predict(dev_features)), len(train))
+        if isinstance(task.target, Labels):
+            targets = label_sets(train, len(task.target.labels)).astype(np.int64)
+            gold = label_sets(scored, len(task.target.labels)).astype(np.int64)
+            predicted = _several_labels(OneVsRestClassifier(classifier), train_features, targets, dev_features)
+        else:
+            model: Any = classifier if n_outputs == 2 else OneVsRestClassifier(classifier)
+            if isinstance(task.target, Score):
+                model = TransformedTargetRegressor(Ridge(random_state=0), transformer=StandardScaler())
+            gold = np.array([example.target for example in scored])
+            model.fit(train_features, np.array([example.target for example in train]))
+            predicted = model.predict(dev_features)
+    own, *others = _scores_of_sets(task, sets, gold, predicted)
+    return LinearBaseline(method, own, len(train), further_scores=dict(zip(further or {}, others, strict=True)))
+
+
+def _scores_of_sets(
+    task: Task, sets: Sequence[Sequence[Example]], gold: Any, predicted: Any
+) -> list[dict[str, float | None]]:
+    """The scores of each of several sets, whose predictions follow each other."""
+    scores = []
+    start = 0
+    for part in sets:
+        stop = start + len(part)
+        scores.append(task_scores(task, gold[start:stop], predicted[start:stop]))
+        start = stop
+    return scores
+
+
+def _several_labels(model: Any, features: Any, targets: np.ndarray, dev_features: Any) -> np.ndarray:
+    """Which labels are predicted, with a threshold that is chosen on the training rows by cross-validation."""
+    threshold = LabelThreshold()
+    if len(targets) >= 2 * THRESHOLD_FOLDS:
+        fold = stream("tasks.linear_baseline.folds", 0).permutation(len(targets)) % THRESHOLD_FOLDS
+        probabilities = np.zeros(targets.shape)
+        for number in range(THRESHOLD_FOLDS):
+            model.fit(features[fold != number], targets[fold != number])
+            probabilities[fold == number] = model.predict_proba(features[fold == number])
+        threshold = choose_label_threshold(targets > 0, probabilities, "the training rows")
+    model.fit(features, targets)
+    return threshold.predicted(model.predict_proba(dev_features))
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Tags: a logistic regression over the form of each word and of its neighbours, each word on its own.
+
+TAGS_METHOD = "word forms with logistic regression"
+MOST_TAGGED_WORDS = 50_000
+
+
+def tag_baseline(
+    task: Task, train: Sequence[Example], dev: Sequence[Example], further: Mapping[str, Sequence[Example]]
+) -> LinearBaseline:
+    """Fit a logistic regression to the words of the training sentences and score it on the development set."""
+    assert isinstance(task.target, Tags)
+    order = stream("tasks.linear_baseline", 0).permutation(len(train))
+    n_words = np.cumsum([len(train[index].texts) for index in order])
+    within = max(1, int(np.searchsorted(n_words, MOST_TAGGED_WORDS, side="right")))
+    train = [train[index] for index in sorted(order[:within].tolist())]
+    tags = [tag for example in train if isinstance(example.target, tuple) for tag in example.target]
+    why = None
+    if len(set(tags)) < 2:
+        why = "the training words have one tag"
+    elif len(task.target.labels) > MOST_OUTPUTS:
+        why = f"{len(task.target.labels):,} tags, above {MOST_OUTPUTS}, take too long"
+    elif sum(len(word) for example in dev for word in example.texts) > MOST_DEV_CHARACTERS:
+        why = f"the development set has more than {MOST_DEV_CHARACTERS:,} characters"
+    if why is not None:
+        return LinearBaseline(TAGS_METHOD, {}, left_out=why)
+    vectors = DictVectorizer()
+    classifier = LogisticRegression(C=INVERSE_REGULARISATION, solver="liblinear", random_state=0)
+    model = OneVsRestClassifier(classifier)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        features: Any = vectors.fit_transform(row for example in train for row in word_features(example.texts))
+        features.indices = features.indices.astype(np.int32)  # what liblinear takes
+        features.indptr = features.indptr.astype(np.int32)
+        model.fit(features, tags)
+    labels = task.target.labels
+    sets = [dev, *further.values()]
+    scored = [example for part in sets for example in part]
+    rows = [row for example in scored for row in word_features(example.texts)]
+    tag_ids: Any = model.predict(vectors.transform(rows)) if rows else []
+    found = (labels[tag] for tag in tag_ids)
+    gold = [tuple(labels[tag] for tag in example.target) for example in scored if isinstance(example.target, tuple)]
+    predicted = [tuple(islice(found, len(example.texts))) for example in scored]
+    own, *others = _scores_of_sets(task, sets, gold, predicted)
+    return LinearBaseline(TAGS_METHOD, own, len(train), further_scores=dict(zip(further, others, strict=True)))
+
+
+def word_features(words: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """The features of each word of a sentence: the word, its shape, its ends, its place, and its neighbours."""
+    for index, word in enumerate(words):
+        features: dict[str, Any] = {"word": word.lower(), "shape": word_shape(word), "first": index == 0}
+        for length in (1, 2, 3, 4):
+            features[f"beginning {length}"] = word[:length].lower()
+            features[f"ending {length}"] = word[-length:].lower()
+        for distance in (-2, -1, 1, 2):
+            inside = 0 <= index + distance < len(words)
+            neighbour = words[index + distance] if inside else ""
+            features[f"word {distance}"] = neighbour.lower()
+            features[f"shape {distance}"] = word_shape(neighbour)
+        yield features
+
+
+def word_shape(word: str) -> str:
+    """Capitals as X, other letters as x, digits as 0; a repeated kind is written at most twice: `McDonald` XxXxx."""
+    kinds = "".join("X" if c.isupper() else "x" if c.isalpha() else "0" if c.isdigit() else c for c in word)
+    return re.sub(r"(.)\1{2,}", r"\1\1", kinds)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# TF-IDF.
 
 
 def pair_features(examples: Sequence[Example], left: Any, right: Any) -> Float[np.ndarray, "examples features"]:
@@ -114,23 +233,37 @@ def _reason_to_leave_out(task: Task, train: Sequence[Example], dev: Sequence[Exa
 
 
 def _features(train: Sequence[Example], dev: Sequence[Example], most: int) -> tuple[Any, Any]:
-    """TF-IDF of words and pairs of words; for two texts the vectors of both, their product and difference, and
-    `pair_features`."""
-    vectors = TfidfVectorizer(
-        ngram_range=(1, 2), token_pattern=WORD.pattern, sublinear_tf=True, max_features=most, dtype=np.float64
-    )
-    vectors.fit([text for example in train for text in example.texts])
-    sides = [
-        [vectors.transform(texts) for texts in zip(*(e.texts for e in part), strict=True)] for part in (train, dev)
-    ]
-    if len(sides[0]) == 1:
-        return sides[0][0], sides[1][0]
-    dense = [pair_features(part, *side) for part, side in zip((train, dev), sides, strict=True)]
-    scale = StandardScaler().fit(dense[0])
-    train_features, dev_features = (
-        sparse.hstack(
-            [left, right, left.multiply(right), abs(left - right), sparse.csr_matrix(scale.transform(features))]
-        ).tocsr()
-        for (left, right), features in zip(sides, dense, strict=True)
-    )
-    return train_features, dev_features
+    """TF-IDF of words and pairs of words, and of the pieces of words of 2 to 5 characters; for two texts the vectors of
+    both, their product and difference, and `pair_features`."""
+    texts = [text for example in train for text in example.texts]
+    shared: dict[str, Any] = {"sublinear_tf": True, "max_features": most, "dtype": np.float64}
+    words = TfidfVectorizer(ngram_range=(1, 2), token_pattern=WORD.pattern, **shared).fit(texts)
+    pieces = TfidfVectorizer(analyzer="char_wb", ngram_range=(2, 5), **shared).fit(texts)
+    if len(train[0].texts) == 1:
+        both = []
+        for part in (train, dev):
+            own = [example.texts[0] for example in part]
+            both.append(sparse.hstack([words.transform(own), pieces.transform(own)]).tocsr())
+        return both[0], both[1]
+    combined = []
+    scale = StandardScaler()
+    for part in (train, dev):
+        firsts = [example.texts[0] for example in part]
+        seconds = [example.texts[1] for example in part]
+        columns = []
+        for vectors in (words, pieces):
+            left = vectors.transform(firsts)
+            right = vectors.transform(seconds)
+            columns += [left, right, left.multiply(right), abs(left - right)]
+            dense = pair_features(part, left, right) if vectors is words else cosines(left, right)
+            columns.append(dense)
+        numbers = np.column_stack([column for column in columns if isinstance(column, np.ndarray)])
+        numbers = scale.fit_transform(numbers) if part is train else scale.transform(numbers)
+        texts_only = [column for column in columns if not isinstance(column, np.ndarray)]
+        combined.append(sparse.hstack([*texts_only, sparse.csr_matrix(numbers)]).tocsr())
+    return combined[0], combined[1]
+
+
+def cosines(left: Any, right: Any) -> Float[np.ndarray, "examples 1"]:
+    """The cosine of the two vectors of each pair, which have length 1."""
+    return np.asarray(left.multiply(right).sum(axis=1)).reshape(-1, 1)

@@ -152,7 +152,7 @@ def peak_memory_bytes(device: torch.device) -> int:
 # --------------------------------------------------------------------------------------------------------------------
 # Length of a run, intervals for logs, evaluations and checkpoints, handling of divergence.
 
-Limit = Literal["steps", "tokens", "minutes"]
+Limit = Literal["steps", "tokens", "minutes", "patience"]
 """What ends a run."""
 
 
@@ -244,5 +244,7 @@ class TrainingResult:
         """Why the run ended, as text: "stopped after 60 minutes at step 5,312 of 9,500"."""
         if self.ended_by == "steps":
             return f"all {self.steps:,} steps taken"
+        if self.ended_by == "patience":
+            return f"stopped after evaluations without a better score at step {self.steps:,} of {self.total_steps:,}"
         used = f"{self.tokens:,} tokens" if self.ended_by == "tokens" else f"{self.seconds / 60:.3g} minutes"
         return f"stopped after {used} at step {self.steps:,} of {self.total_steps:,}"

@@ -230,6 +230,8 @@ class Training:
     evaluate: Callable[[], dict[str, float]] | None = None
     """Held-out metrics of the present model; called on the first rank. A signal interrupts it: partial results are
     dropped, and the resumed run evaluates first."""
+    is_enough: Callable[[], bool] | None = None
+    """Whether the evaluations so far, in the journal, end the run; called after each, on the first rank."""
     before_step: Callable[[int], Mapping[str, float]] | None = None
     """Applies scheduled changes of the model before update n, on every rank, and returns them for the journal."""
     meter: Meter | None = None
@@ -298,6 +300,8 @@ class Training:
         self.ended_by = plan.reached(self.state)
         if self._evaluation_missing() and not self._evaluate():
             raise Stopped(self.run.path, self.request.number)
+        if self.ended_by is None and self.state.step > 0 and self._due(plan.evaluate_every) and self._is_enough():
+            self.ended_by = "patience"
         if plan.on_divergence == "rollback" and self._on_any_rank(self.ranks.is_first and not self.run.checkpoints()):
             self._save()  # a checkpoint to roll back to
         self.model.train()
@@ -379,6 +383,9 @@ class Training:
             self._log_updates(rate)
         if self._due(plan.evaluate_every) or ended:
             self.stop = self.stop or not self._evaluate()
+            if not ended and not self.stop and self._is_enough():
+                self.ended_by = "patience"
+                ended = True
         if self._due(plan.checkpoint_every) or self._ends_or_saves:
             damage = self._damage()
             if damage is not None and plan.on_divergence == "rollback":
@@ -452,6 +459,12 @@ class Training:
                 times = {"tokens": self.state.tokens, "seconds": self.state.seconds}
                 self.curves.write("evaluation", self.state.step, **self.evaluation, **times)
         return not self._on_any_rank(interrupted)
+
+    def _is_enough(self) -> bool:
+        """Whether the evaluations so far end the run; the same on every rank."""
+        if self.is_enough is None:
+            return False
+        return self._on_any_rank(self.ranks.is_first and self.is_enough())
 
     def _evaluation_missing(self) -> bool:
         """Whether the evaluation of the resumed step was interrupted by a signal."""

@@ -216,7 +216,11 @@ def test_csv_file_gets_columns_of_predictions(opened, classifier):
 
 
 def test_csv_file_gets_every_label_of_a_model_of_several(opened, classifier, monkeypatch):
-    labels = [{"label": "calm", "score": 0.9}, {"label": "storm", "score": 0.5}, {"label": "fog", "score": 0.1}]
+    labels = [
+        {"label": "calm", "score": 0.9, "predicted": True},
+        {"label": "storm", "score": 0.3, "predicted": True},
+        {"label": "fog", "score": 0.1, "predicted": False},
+    ]
     monkeypatch.setitem(classifier.extra, "problem_type", "multi_label_classification")
     monkeypatch.setattr(classifier, "classify_batch", lambda texts: [labels] * len(texts))
     page = opened("classify")

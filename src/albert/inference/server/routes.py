@@ -307,7 +307,7 @@ _REQUEST_KINDS: dict[str, Any] = {
     "count": Annotated[int, Field(ge=1, le=_MAX_TOP_K)],
     "flag": bool,
 }
-_REPLY_KINDS: dict[str, Any] = {"text": str, "number": float, "count": int}
+_REPLY_KINDS: dict[str, Any] = {"text": str, "number": float, "count": int, "flag": bool}
 
 
 def reply_body(ability: Ability) -> type[BaseModel]:

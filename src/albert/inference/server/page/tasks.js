@@ -51,7 +51,7 @@ const VIEWS = {
       ...cutNotice(labels[0].tokens_cut),
     ],
     cells: (labels, model) => (model.problem_type === "multi_label_classification" ? {
-      predicted_labels: JSON.stringify(labels.filter(({ score }) => score >= 0.5).map(({ label }) => label)),
+      predicted_labels: JSON.stringify(labels.filter(({ predicted }) => predicted).map(({ label }) => label)),
       predicted_scores: JSON.stringify(Object.fromEntries(labels.map(({ label, score }) => [label, score]))),
     } : { predicted_label: labels[0].label, predicted_score: labels[0].score }),
     inside: layersOfText,

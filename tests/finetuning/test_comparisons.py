@@ -1,0 +1,178 @@
+"""Early stopping, class weights, a test set, a search over learning rates, and folds."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.finetuning.conftest import NOUNS, PLAIN_WORDS, weights_of
+from tests.tiny import short_task
+
+import albert
+from albert.cli.main import run
+from albert.finetuning.comparisons import folds_of
+from albert.finetuning.data import balanced_weights
+from albert.finetuning.options import evaluation_interval, plan_learning, requested_recipe
+from albert.finetuning.run import finetune
+from albert.finetuning.run_record import FinetuningSettings, evaluations_without_gain
+from albert.runtime.errors import InvalidConfiguration, UsageError
+from albert.runtime.json_files import read_journal, read_json_object
+from albert.tasks.custom import read_task
+from albert.tasks.examples import IGNORE_INDEX
+from albert.tasks.table_task import RecipeChanges, TableTask
+
+
+@pytest.fixture
+def table(tmp_path) -> Path:
+    """60 texts about one of two nouns, three quarters of them about the first."""
+    path = tmp_path / "rows.jsonl"
+    rows = [
+        {
+            "text": f"the {NOUNS[i % 4 == 0]} and a {PLAIN_WORDS[8 + i % 8]} {i % 5}",
+            "label": f"about {NOUNS[i % 4 == 0]}",
+        }
+        for i in range(60)
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Early stopping.
+
+WORSE = short_task("sts-b", steps=40, batch_size=8, learning_rate=2e-2)
+"""A task whose scores rise and fall again: the rate is far too high."""
+PATIENT = FinetuningSettings(encode_pairs="together", device="cpu", evaluate_every=2, patience=2, checkpoint_every=3)
+
+
+def test_run_ends_early_keeps_the_best_and_resumes_exactly(data, start, tmp_path, interrupted):
+    whole = finetune(WORSE, start, data / "score", tmp_path / "whole", settings=PATIENT)
+    steps = whole.report["training"]["steps"]
+    assert steps < 40
+    assert evaluations_without_gain("pearson", tmp_path / "whole/journal.jsonl") == 2
+    assert whole.report["selection"]["by"] == "best"
+    assert whole.report["selection"]["step"] == steps - 4
+    assert any("without a better score" in note for note in whole.report["notes"])
+    assert any("pearson on the development set by step: 2: " in note for note in whole.report["notes"])
+    with interrupted(5):
+        finetune(WORSE, start, data / "score", tmp_path / "resumed", settings=PATIENT)
+    resumed = finetune(WORSE, start, data / "score", tmp_path / "resumed", settings=PATIENT)
+    assert weights_of(resumed) == weights_of(whole)
+    assert resumed.report["training"]["steps"] == steps
+
+
+def test_run_that_dies_after_its_early_end_takes_no_further_update(data, start, tmp_path, monkeypatch):
+    def die(*arguments, **options):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr("albert.finetuning.run.write_predictions", die)
+        finetune(WORSE, start, data / "score", tmp_path / "run", settings=PATIENT)
+    before = [record for record in read_journal(tmp_path / "run/journal.jsonl") if record["event"] == "evaluation"]
+    result = finetune(WORSE, start, data / "score", tmp_path / "run", settings=PATIENT)
+    after = [record for record in read_journal(tmp_path / "run/journal.jsonl") if record["event"] == "evaluation"]
+    assert before == after
+    assert result.report["training"]["steps"] == after[-1]["step"]
+
+
+def test_patience_does_not_keep_the_last_model(data, start, tmp_path):
+    settings = replace(PATIENT, select="last")
+    with pytest.raises(InvalidConfiguration, match="patience"):
+        finetune(WORSE, start, data / "score", tmp_path / "run", settings=settings)
+
+
+def test_updates_follow_classes_and_evaluations_the_development_rows(table):
+    task = read_task(TableTask(train=table, text="text", label="label")).task
+    few = plan_learning(requested_recipe(task), 768, 4900, 2)
+    many = plan_learning(requested_recipe(task), 768, 4900, 77)
+    assert few.updates < 24 * 77 <= many.updates
+    assert evaluation_interval(many, 10) == -(-many.updates // 10)
+    assert evaluation_interval(many, 100_000) > many.updates
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Class weights.
+
+
+def test_balanced_weights():
+    weights = balanced_weights(np.array([0, 0, 0, 1, IGNORE_INDEX]), 3)
+    assert weights.tolist() == pytest.approx([2 / 3, 2.0, 1.0])
+    of_labels = balanced_weights(np.array([[1, 0], [1, 0], [1, 0], [0, 0]], np.float32), 2)
+    assert of_labels[:, 0].tolist() == pytest.approx([2.0, 2 / 3])
+    assert of_labels[1, 1] == 1.0
+
+
+def test_class_weights_change_a_run_and_are_part_of_its_identity(table, start, data, tmp_path):
+    task = read_task(TableTask(train=table, text="text", label="label")).check().task
+    changes = RecipeChanges(steps=2, batch_size=8, max_length=16)
+    settings = FinetuningSettings(device="cpu", solve_head=False)
+    plain = finetune(task, start, Path(), tmp_path / "plain", changes, settings)
+    balanced = replace(settings, class_weights="balanced")
+    weighted = finetune(task, start, Path(), tmp_path / "weighted", changes, balanced)
+    assert weights_of(plain) != weights_of(weighted)
+    assert plain.report["identity"]["recipe"] != weighted.report["identity"]["recipe"]
+    assert "class_weights" not in plain.report["settings"]
+    with pytest.raises(InvalidConfiguration, match="class_weights"):
+        finetune(WORSE, start, data / "score", tmp_path / "numbers", settings=balanced)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# A test set, a search, folds.
+
+
+def test_rates_are_compared_on_the_development_set_and_the_test_set_chooses_nothing(
+    table, pretrained, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setattr("albert.finetuning.frozen_head.UNTRAINED_DEVIATION", 0.0)  # the encoder has random weights
+    output = tmp_path / "run"
+    command = ["finetune", "--train", str(table), "--text", "text", "--label", "label", "--model", str(pretrained)]
+    command += ["--output", str(output), "--test", str(table), "--steps", "2", "--batch-size", "8", "--device", "cpu"]
+    assert run([*command, "--try", "1e-9", "1e-3"]) == 0
+    shown = capsys.readouterr().out
+    assert "rate 1e-09" in shown and "accuracy/test" in shown
+    summary = read_json_object(output / "summary.json")
+    assert summary["chosen"] in ("rate 1e-09", "rate 0.001")
+    scores = {entry["name"]: entry["scores"]["accuracy"] for entry in summary["runs"]}
+    assert scores[summary["chosen"]] == max(scores.values())
+    results = read_json_object(output / "rate-0.001/results.json")
+    assert set(results["further_baselines"]["test"]) == {
+        "majority baseline",
+        "TF-IDF with logistic regression",
+        "frozen model with a linear head",
+    }
+    assert (output / "rate-0.001/predictions-test.jsonl").read_text().count("\n") == 60
+
+
+def test_folds_are_scored_by_models_that_did_not_see_them(table, pretrained, tmp_path):
+    result = albert.finetune(
+        train=table, text="text", label="label", model=pretrained, output=tmp_path / "run", folds=3, frozen=True,
+        device="cpu",
+    )  # fmt: skip
+    assert result.model is None
+    assert "mean and standard deviation of 3 folds" in repr(result)
+    runs = [read_json_object(tmp_path / f"run/fold-{number}/results.json") for number in (1, 2, 3)]
+    assert sum(run["evaluation"]["examples"] for run in runs) == 60
+    assert all(run["training"]["examples"] + run["evaluation"]["examples"] == 60 for run in runs)
+    assert result.scores["accuracy"] == pytest.approx(np.mean([run["scores"]["accuracy"] for run in runs]))
+
+
+def test_rows_with_the_same_text_are_in_one_fold_and_classes_are_even(table):
+    read = read_task(TableTask(train=table, text="text", label="label"), hold_out=False)
+    rows = read.tables["train"]
+    fold = folds_of(read.task, rows, 4, seed=0)
+    of_text = {}
+    for row, number in zip(rows.rows, fold, strict=True):
+        assert of_text.setdefault(row.text("text"), number) == number
+    assert np.bincount(fold).min() > 5
+    with pytest.raises(InvalidConfiguration, match="folds"):
+        folds_of(read.task, rows, 1, seed=0)
+
+
+@pytest.mark.parametrize(
+    "keywords",
+    [{"folds": 2, "seeds": 2}, {"folds": 2, "try_rates": [1e-4, 2e-4]}, {"folds": 2, "dev": "dev.csv"}],
+)
+def test_comparisons_are_not_combined(keywords, table, pretrained, tmp_path):
+    with pytest.raises(UsageError, match="cannot be combined"):
+        albert.finetune(train=table, text="text", label="label", model=pretrained, output=tmp_path / "run", **keywords)

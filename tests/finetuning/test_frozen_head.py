@@ -1,0 +1,192 @@
+"""The head solved on frozen features: as a start of fine-tuning, and alone; the threshold of several labels."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from tests.finetuning.conftest import NOUNS, PLAIN_WORDS, weights_of
+
+from albert.checkpoints.model_directory import open_model, read_config
+from albert.cli.main import run
+from albert.finetuning import frozen_head
+from albert.finetuning.data import prepare_split
+from albert.finetuning.evaluation import ComputeOptions, evaluate_model
+from albert.finetuning.frozen_head import can_be_solved, solve_head
+from albert.finetuning.model import start_model
+from albert.finetuning.run import finetune, task_batches
+from albert.finetuning.run_record import FinetuningSettings
+from albert.inference.predictor import Predictor
+from albert.runtime.errors import CannotCreate, InvalidConfiguration
+from albert.tasks.custom import read_task
+from albert.tasks.label_threshold import LabelThreshold, choose_label_threshold
+from albert.tasks.submission import DECLARED
+from albert.tasks.table_task import RecipeChanges, TableTask
+
+COMPUTE = ComputeOptions(torch.device("cpu"))
+
+
+def write_rows(path: Path, rows: list[dict]) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def classes(tmp_path) -> Path:
+    """120 texts with one of four labels, the noun that they name."""
+    rows = [
+        {"text": f"the {NOUNS[i % 4]} and a {PLAIN_WORDS[8 + i % 7]}", "label": f"about {NOUNS[i % 4]}"}
+        for i in range(120)
+    ]
+    return write_rows(tmp_path / "classes.jsonl", rows)
+
+
+@pytest.fixture
+def several(tmp_path) -> Path:
+    """200 texts with every noun that they name as a label, none of them empty."""
+    rows = []
+    for i in range(200):
+        pair = sorted({NOUNS[i % 4], NOUNS[(i // 4) % 4]})
+        rows.append({"text": f"the {' and the '.join(pair)}", "labels": pair})
+    return write_rows(tmp_path / "several.jsonl", rows)
+
+
+@pytest.fixture
+def also_untrained(monkeypatch):
+    """Solve the head of an encoder with random weights, too, which these tests have."""
+    monkeypatch.setattr(frozen_head, "UNTRAINED_DEVIATION", 0.0)
+
+
+def test_solved_head_is_better_than_a_constant(task, task_data, start, also_untrained):
+    """On its training rows, without any update, for every kind of head that is one linear map."""
+    if not can_be_solved(task.target):
+        pytest.skip("spans have no such head")
+    started = start_model(start, task.target, task.recipe, seed=0)
+    split = prepare_split(task, task_data, "train", started.tokenizer, task.recipe)
+    batches = task_batches(task, split, task.recipe, FinetuningSettings())
+    model = started.model.eval()
+    solved = solve_head(model, task.target, batches, COMPUTE, cross_validate=True)
+    assert solved is not None
+    assert solved.cross_validated is not None
+    assert solved.inverse_regularisation in solved.cross_validated
+    solve_head(model, task.target, batches, COMPUTE)
+    first = [parameter.clone() for parameter in model.classifier.parameters()]
+    solve_head(model, task.target, batches, COMPUTE)
+    assert all(torch.equal(*pair) for pair in zip(first, model.classifier.parameters(), strict=True))
+    evaluation = evaluate_model(model, task, split, COMPUTE)
+    name, score = next(iter(evaluation.scores.items()))
+    assert evaluation.baseline is not None
+    assert score is not None
+    assert score > (evaluation.baseline[name] or 0.0)
+
+
+def test_frozen_is_an_ordinary_model_directory(classes, pretrained, tmp_path, capsys):
+    output = tmp_path / "run"
+    table = ["--train", str(classes), "--text", "text", "--label", "label", "--device", "cpu"]
+    run(["finetune", *table, "--model", str(pretrained), "--output", str(output), "--frozen"])
+    shown = capsys.readouterr().out
+    assert "frozen model with a linear head: accuracy" in shown
+    results = json.loads((output / "results.json").read_text())
+    assert results["training"]["steps"] == 0
+    assert results["frozen_head"]["scores"] == results["scores"]
+    assert results["scores"]["accuracy"] > 90
+    before = open_model(pretrained, "encoder").model.state_dict()
+    after = open_model(output, "encoder").model.state_dict()
+    assert all(torch.equal(before[name], after[name]) for name in before if not name.startswith("pooler"))
+    assert "standardises [CLS] instead" in shown  # the outputs of a pooler with random weights hardly vary
+    assert Predictor.open(output, "cpu").classify("the sailor and a stone")[0]["label"] == "about sailor"
+    run(["evaluate", "--model", str(output), "--device", "cpu"])
+    assert f"{results['scores']['accuracy']:.2f}" in capsys.readouterr().out
+    opened = transformers.AlbertForSequenceClassification.from_pretrained(output / "model")
+    assert opened.config.id2label[1] == "about sailor"
+
+
+def test_run_that_is_killed_after_the_head_was_solved_resumes_exactly(
+    classes, start, tmp_path, interrupted, also_untrained
+):
+    task = read_task(TableTask(train=classes, text="text", label="label")).check().task
+    settings = FinetuningSettings(device="cpu", checkpoint_every=2)
+    changes = RecipeChanges(steps=6, batch_size=4, max_length=16)
+    whole = finetune(task, start, Path(), tmp_path / "whole", changes, settings)
+    line = whole.report["frozen_head"]["line"]
+    assert line.startswith("head solved on frozen features: accuracy")
+    for name, after in (("before a checkpoint", 1), ("after a checkpoint", 4)):
+        with interrupted(after):
+            finetune(task, start, Path(), tmp_path / name, changes, settings)
+        resumed = finetune(task, start, Path(), tmp_path / name, changes, settings)
+        assert weights_of(resumed) == weights_of(whole)
+        assert resumed.scores == whole.scores
+        assert resumed.report["frozen_head"]["scores"] == whole.report["frozen_head"]["scores"]
+    with pytest.raises(CannotCreate, match="another"):
+        finetune(task, start, Path(), tmp_path / "whole", changes, replace(settings, solve_head=False))
+
+
+def test_head_is_not_solved_on_states_that_hardly_depend_on_the_text(classes, start, tmp_path):
+    task = read_task(TableTask(train=classes, text="text", label="label")).check().task
+    changes = RecipeChanges(steps=1, batch_size=4, max_length=16)
+    settings = FinetuningSettings(device="cpu")
+    result = finetune(task, start, Path(), tmp_path / "run", changes, settings)
+    assert result.report["frozen_head"] is None
+    assert any("the head was not solved" in note for note in result.report["notes"])
+
+
+@pytest.mark.parametrize("setting", ["frozen", "solve_head"])
+def test_heads_that_cannot_be_solved_are_refused(setting, start, data, tmp_path):
+    settings = replace(FinetuningSettings(device="cpu"), **{setting: True})
+    with pytest.raises(InvalidConfiguration, match=setting):
+        finetune(DECLARED["squad-1.1"], start, data, tmp_path / "run", settings=settings)
+    assert not (tmp_path / "run").exists()
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The threshold of several labels.
+
+
+def test_threshold_maximises_micro_f1_and_forbids_empty_sets_unless_they_help():
+    gold = np.array([[1, 0], [0, 1], [1, 1], [0, 1]], np.bool_)
+    probabilities = np.array([[0.3, 0.1], [0.05, 0.35], [0.4, 0.3], [0.1, 0.2]])
+    threshold = choose_label_threshold(gold, probabilities, "four rows")
+    assert not threshold.may_be_empty
+    assert (threshold.predicted(probabilities) == gold).all()
+    some_empty = np.concatenate([gold, np.zeros((4, 2), np.bool_)])
+    low = np.concatenate([probabilities, np.full((4, 2), 0.01)])
+    assert choose_label_threshold(some_empty, low, "eight rows").may_be_empty
+    assert LabelThreshold(0.9, may_be_empty=False).predicted(probabilities).sum() == 4
+    assert not LabelThreshold(0.9).predicted(probabilities).any()
+
+
+def test_threshold_is_tuned_on_held_out_rows_saved_and_used(several, pretrained, tmp_path, capsys):
+    output = tmp_path / "run"
+    table = ["--train", str(several), "--text", "text", "--label", "labels", "--device", "cpu", "--frozen"]
+    run(["finetune", *table, "--model", str(pretrained), "--output", str(output)])
+    results = json.loads((output / "results.json").read_text())
+    n_held = results["training"]["held_out"]
+    assert 0 < n_held < results["training"]["rows"] // 4
+    assert f"chosen on {n_held} rows held out of the training set" in capsys.readouterr().out
+    _, extra = read_config(output / "model")
+    saved = LabelThreshold(extra["label_threshold"], extra["label_set_may_be_empty"])
+    entries = [json.loads(line) for line in (output / "predictions-dev.jsonl").read_text().splitlines()]
+    probabilities = np.array([list(entry["probabilities"].values()) for entry in entries])
+    names = np.array(list(entries[0]["probabilities"]))
+    expected = [names[row].tolist() for row in saved.predicted(probabilities)]
+    assert [entry["prediction"] for entry in entries] == expected
+    run(["evaluate", "--model", str(output), "--device", "cpu", "--precision", "fp32"])
+    assert f"{results['scores']['micro_f1']:.2f}" in capsys.readouterr().out
+    for value, many in (("1e-9", True), ("0.999999", False)):
+        run(["predict", str(output), "--device", "cpu", "--json", "--classify", "the ship", "--threshold", value])
+        predicted = [json.loads(line)["predicted"] for line in capsys.readouterr().out.splitlines()]
+        assert all(predicted) if many else sum(predicted) <= 1
+    rows = write_rows(tmp_path / "rows.jsonl", [{"text": "the ship and the storm"}])
+    run(["predict", str(output), "--device", "cpu", "--input", str(rows), "--threshold", "1e-9"])
+    assert len(json.loads(capsys.readouterr().out)["predicted_labels"]) == 4
+
+
+def test_threshold_of_one_label_is_refused(classes, pretrained, tmp_path, capsys):
+    table = ["--train", str(classes), "--text", "text", "--label", "label", "--device", "cpu"]
+    output = ["--output", str(tmp_path / "run")]
+    assert run(["finetune", *table, "--model", str(pretrained), *output, "--threshold", "0.3"]) != 0
+    assert "threshold" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()

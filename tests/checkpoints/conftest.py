@@ -11,6 +11,7 @@ from safetensors.torch import load_file, save_file
 from tests.tiny import tiny_config
 
 from albert.checkpoints.model_directory import write_model
+from albert.cli.main import run
 from albert.model.albert import AlbertForPreTraining
 from albert.model.config import AlbertConfig
 
@@ -27,6 +28,18 @@ def directory(tmp_path: Path, config: AlbertConfig) -> Path:
     path.mkdir()
     write_model(path, AlbertForPreTraining(config), None)
     return path
+
+
+@pytest.fixture
+def described(capsys) -> Callable[[Path], dict[str, Any]]:
+    """Returns a function: what `albert info --json` says of a model directory."""
+
+    def describe(path: Path) -> dict[str, Any]:
+        capsys.readouterr()
+        assert run(["info", str(path), "--json"]) == 0
+        return json.loads(capsys.readouterr().out)["model"]
+
+    return describe
 
 
 @pytest.fixture

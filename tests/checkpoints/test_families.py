@@ -8,12 +8,12 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
+import albert
 from albert.checkpoints.huggingface import kind_of
 from albert.checkpoints.model_directory import open_model, read_config, save_model_directory, write_model
 from albert.cli.main import run
 from albert.model.albert import AlbertForPreTraining
 from albert.model.packing import pack
-from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput
 
 SIZES = {
     "vocab_size": 60,
@@ -163,12 +163,11 @@ def test_shards(tmp_path):
     torch.testing.assert_close(ours(tmp_path)[0], theirs(model, "ForMaskedLM"), rtol=0, atol=1e-11)
 
 
-def test_pickles_are_refused_with_the_remedy(tmp_path):
+def test_pickles_are_refused_with_the_remedy(tmp_path, refused):
     model = make("Bert", "Model")
     model.config.save_pretrained(tmp_path)
     torch.save(model.state_dict(), tmp_path / "pytorch_model.bin")
-    with pytest.raises(MissingInput, match="save_pretrained"):
-        open_model(tmp_path, "encoder")
+    refused(lambda: albert.open_model(tmp_path), 66, tmp_path, "save_pretrained")
 
 
 @pytest.mark.parametrize(
@@ -191,29 +190,28 @@ def test_other_families_are_refused_by_name(kind, name, tmp_path, capsys):
         ("position_embedding_type", "relative_key"),
     ],
 )
-def test_what_is_no_encoder_with_absolute_positions_is_refused(key, value, tmp_path):
+def test_what_is_no_encoder_with_absolute_positions_is_refused(key, value, tmp_path, refused):
     make("Bert", "Model").save_pretrained(tmp_path)
     content = json.loads((tmp_path / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps(content | {key: value}))
-    with pytest.raises(InvalidConfiguration, match=key):
-        read_config(tmp_path)
+    refused(lambda: albert.open_model(tmp_path), 78, key)
 
 
-def test_other_paddings_and_activations_of_roberta_are_refused(tmp_path):
+def test_other_paddings_and_activations_of_roberta_are_refused(tmp_path, refused):
     make("Roberta", "Model").save_pretrained(tmp_path)
     content = json.loads((tmp_path / "config.json").read_text())
     for key, value in {"pad_token_id": 0, "hidden_act": "relu"}.items():
         (tmp_path / "config.json").write_text(json.dumps(content | {key: value}))
-        with pytest.raises(InvalidConfiguration, match=key):
-            read_config(tmp_path)
+        refused(lambda: albert.open_model(tmp_path), 78, key)
 
 
 def test_weights_of_another_family_are_refused(tmp_path):
     make("Bert", "Model").save_pretrained(tmp_path)
     content = json.loads((tmp_path / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps(content | {"model_type": "roberta"}))
-    with pytest.raises((DamagedData, InvalidConfiguration)):
-        open_model(tmp_path, "encoder")
+    with pytest.raises(albert.AlbertError) as refusal:
+        albert.open_model(tmp_path)
+    assert refusal.value.exit_code in (65, 78)
 
 
 @pytest.mark.parametrize("family", ["Bert", "DistilBert", "Roberta"])

@@ -14,18 +14,27 @@ from hypothesis import strategies as st
 from safetensors.torch import load, load_file, save
 from tests.tiny import tiny_config
 
-from albert.checkpoints.huggingface import MODELS
+import albert
 from albert.checkpoints.loading import DTYPES, StoredTensor, StoredTensors, read_header, stored_tensors
-from albert.checkpoints.model_directory import open_model, write_model
+from albert.checkpoints.model_directory import write_model
 from albert.model.albert import AlbertForPreTraining
 from albert.model.config import AlbertConfig
-from albert.runtime.errors import AlbertError, DamagedData, InvalidConfiguration, MissingInput, OutOfResources
+from albert.runtime.errors import DamagedData, OutOfResources
 
 KEYS = [field.name for field in fields(AlbertConfig)]
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(10**20), 10**20) | st.floats() | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
     max_leaves=5,
+)
+KINDS = (
+    "encoder",
+    "pretraining",
+    "masked_lm",
+    "classification",
+    "token_classification",
+    "question_answering",
+    "multiple_choice",
 )
 FUZZ = settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 
@@ -43,10 +52,10 @@ class Victim:
         (self.path / "model.safetensors").write_bytes(weights)
 
     def opens_or_is_refused(self) -> None:
-        for kind in MODELS:
+        for kind in KINDS:
             try:
-                open_model(self.path, kind)
-            except AlbertError as refusal:
+                albert.open_model(self.path, kind)
+            except albert.AlbertError as refusal:
                 assert "\n" not in str(refusal)
 
 
@@ -55,6 +64,8 @@ def victim(tmp_path_factory: pytest.TempPathFactory) -> Victim:
     path = tmp_path_factory.mktemp("victim")
     config = tiny_config(9, embedding_size=4, hidden_size=8, num_hidden_layers=1, intermediate_size=4)
     write_model(path, AlbertForPreTraining(config), None)
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "c", "d"]
+    (path / "vocab.txt").write_text("".join(f"{piece}\n" for piece in pieces))
     return Victim(path)
 
 
@@ -80,22 +91,20 @@ def test_any_damaged_byte_is_opened_or_refused(victim, position, value, in_heade
     victim.opens_or_is_refused()
 
 
-def test_integer_weights_are_refused(victim):
+def test_integer_weights_are_refused(victim, refused):
     tensors = load(victim.weights)
     tensors["albert.pooler.weight"] = tensors["albert.pooler.weight"].to(torch.int32)
     victim.put(json.dumps(victim.content), save(tensors))
-    with pytest.raises(AlbertError, match=r"albert\.pooler\.weight holds torch\.int32"):
-        open_model(victim.path, "pretraining")
+    refused(lambda: albert.open_model(victim.path), 65, "albert.pooler.weight", "torch.int32")
 
 
 @pytest.mark.parametrize(
     ("key", "value"),
     [("vocab_size", 10**12), ("hidden_size", 2**24 + 1), ("num_hidden_layers", 10**6), ("inner_group_num", 2**20)],
 )
-def test_huge_sizes_are_refused_before_weights_are_read(victim, key, value):
+def test_huge_sizes_are_refused_before_weights_are_read(victim, key, value, refused):
     victim.put(json.dumps({**victim.content, key: value}), b"not opened")
-    with pytest.raises(InvalidConfiguration, match=rf"{key}|gives \d+ layers, the limit"):
-        open_model(victim.path, "pretraining")
+    refused(lambda: albert.open_model(victim.path), 78)
 
 
 @pytest.mark.parametrize(
@@ -109,25 +118,23 @@ def test_huge_sizes_are_refused_before_weights_are_read(victim, key, value):
         ({"type_vocab_size": 2**24}, "token_type_embeddings"),
     ],
 )
-def test_contradicting_sizes_are_refused_before_weights_are_read(victim, changes, name, monkeypatch):
+def test_contradicting_sizes_are_refused_before_weights_are_read(victim, changes, name, refused, monkeypatch):
     """By the shapes in the header, without reading or allocating tensors."""
     monkeypatch.setattr(StoredTensors, "read", lambda *_: pytest.fail("the data were read"))
     victim.put(json.dumps({**victim.content, **changes}), victim.weights)
-    with pytest.raises(InvalidConfiguration, match=rf"{name}\S* has shape .*, the model needs"):
-        open_model(victim.path, "pretraining")
+    refused(lambda: albert.open_model(victim.path), 78, name)
 
 
-def test_too_many_labels_are_refused(victim):
+def test_too_many_labels_are_refused(victim, refused):
     labels = {str(index): f"label {index}" for index in range(2**16 + 1)}
     victim.put(json.dumps({**victim.content, "id2label": labels}), victim.weights)
-    with pytest.raises(InvalidConfiguration, match="num_labels"):
-        open_model(victim.path, "classification")
-    open_model(victim.path, "encoder")  # has no labels
+    refused(lambda: albert.open_model(victim.path, "classification"), 78, "num_labels")
+    albert.open_model(victim.path, "encoder")  # has no labels
 
 
 @pytest.mark.parametrize("file", ["config.json", "model.safetensors"])
 @pytest.mark.parametrize("kind", ["pipe", "device", "loop", "directory"])
-def test_special_files_are_refused_without_blocking(victim, tmp_path, file, kind):
+def test_special_files_are_refused_without_blocking(victim, tmp_path, file, kind, refused):
     victim.put(json.dumps(victim.content), victim.weights)
     shutil.copytree(victim.path, tmp_path / "model")
     path = tmp_path / "model" / file
@@ -135,16 +142,16 @@ def test_special_files_are_refused_without_blocking(victim, tmp_path, file, kind
     create = {"pipe": os.mkfifo, "device": lambda path: path.symlink_to("/dev/zero")}
     create |= {"loop": lambda path: path.symlink_to(path), "directory": os.mkdir}
     create[kind](path)
-    with pytest.raises(MissingInput) as refusal:
-        open_model(tmp_path / "model", "pretraining")
-    assert "\n" not in str(refusal.value)
+    refused(lambda: albert.open_model(tmp_path / "model"), 66, tmp_path / "model")
 
 
 def test_symlinks_to_files_are_followed(victim, tmp_path):
     victim.put(json.dumps(victim.content), victim.weights)
-    for file in ("config.json", "model.safetensors"):
+    for file in ("config.json", "model.safetensors", "vocab.txt"):
         (tmp_path / file).symlink_to(victim.path / file)
-    assert open_model(tmp_path, "pretraining").loading_report.missing == ()
+    model, _ = albert.open_model(tmp_path, "pretraining")
+    expected, _ = albert.open_model(victim.path, "pretraining")
+    assert all(torch.equal(tensor, expected.state_dict()[name]) for name, tensor in model.state_dict().items())
 
 
 @pytest.mark.parametrize(
@@ -153,19 +160,19 @@ def test_symlinks_to_files_are_followed(victim, tmp_path):
 def test_index_with_files_of_other_directories_is_refused(victim, tmp_path, name):
     (tmp_path / "config.json").write_text(json.dumps(victim.content))
     (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": name}}))
-    with pytest.raises(AlbertError, match=r"not a file of this directory|is listed in .* but missing"):
-        open_model(tmp_path, "pretraining")
+    with pytest.raises(albert.AlbertError) as refusal:
+        albert.open_model(tmp_path)
+    assert refusal.value.exit_code in (65, 66) and "model.safetensors.index.json" in str(refusal.value)
 
 
-def test_shards_with_the_same_tensor_are_refused(victim, tmp_path):
+def test_shards_with_the_same_tensor_are_refused(victim, tmp_path, refused):
     (tmp_path / "config.json").write_text(json.dumps(victim.content))
     names = ("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors")
     for name in names:
         (tmp_path / name).write_bytes(victim.weights)
     index = {"weight_map": {str(number): name for number, name in enumerate(names)}}
     (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
-    with pytest.raises(DamagedData, match=r"00002-of-00002\.safetensors: holds .* which .*00001-of-00002"):
-        open_model(tmp_path, "pretraining")
+    refused(lambda: albert.open_model(tmp_path), 65, *names)
 
 
 # ---- headers of safetensors ----------------------------------------------------------------------------------------
@@ -199,23 +206,22 @@ def test_files_of_safetensors_are_read_exactly(specs, tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    ("header", "size", "message"),
+    ("header", "size", "subject"),
     [
-        ([1], 0, "not a complete safetensors file"),
-        ({"a": GOOD}, 7, "not a complete safetensors file"),
-        ({"a": GOOD}, 9, "not a complete safetensors file"),
-        ({"a": {**GOOD, "shape": [0, 2**40, 2**40], "data_offsets": [0, 0]}}, 0, r"has shape \(0, "),
-        ({"a": {**GOOD, "dtype": "F8_E5M2", "shape": [8]}}, 8, "holds numbers of type 'F8_E5M2'"),
+        ([1], 0, ""),
+        ({"a": GOOD}, 7, ""),
+        ({"a": GOOD}, 9, ""),
+        ({"a": {**GOOD, "shape": [0, 2**40, 2**40], "data_offsets": [0, 0]}}, 0, "(0, "),
+        ({"a": {**GOOD, "dtype": "F8_E5M2", "shape": [8]}}, 8, "'F8_E5M2'"),
     ],
 )
-def test_invalid_header_is_refused_in_one_line(path, header, size, message):
+def test_invalid_header_is_refused_in_one_line(victim, tmp_path, header, size, subject, refused):
     """dev/reliability/hostile_files.py has more such files, and pickles."""
     text = json.dumps(header).encode()
+    (tmp_path / "config.json").write_text(json.dumps(victim.content))
+    path = tmp_path / "model.safetensors"
     path.write_bytes(struct.pack("<Q", len(text)) + text + bytes(size))
-    with pytest.raises(DamagedData, match=message) as refusal:
-        read_header(path)
-    assert "\n" not in str(refusal.value)
-    assert str(refusal.value).startswith(f"{path}: ")
+    refused(lambda: albert.open_model(tmp_path), 65, path, subject)
 
 
 def test_file_cut_after_its_header_was_read_is_refused(path):
@@ -223,12 +229,12 @@ def test_file_cut_after_its_header_was_read_is_refused(path):
     stored = stored_tensors(path.parent)
     with open(path, "r+b") as file:
         file.truncate(2000)
-    with pytest.raises(DamagedData, match="became shorter while it was read"):
+    with pytest.raises(DamagedData):
         stored.read(["a"])
 
 
 def test_failed_allocation_is_one_line(path):
     path.write_bytes(b"")
     huge = StoredTensors(str(path), {"a": StoredTensor(path, 0, torch.float32, (2**55,))})
-    with pytest.raises(OutOfResources, match=r"needs 144,115,188,075,855,872 bytes of memory for one tensor"):
+    with pytest.raises(OutOfResources):
         huge.read(["a"])

@@ -16,8 +16,6 @@ from tests.checkpoints.hub_server import HubServer, Repository, hub_server
 import albert
 from albert.checkpoints import hub as location
 from albert.checkpoints.hub import find_model
-from albert.checkpoints.model_directory import open_model
-from albert.runtime.errors import MissingInput, Unavailable, UsageError
 
 COMMIT, OLDER = "0" * 40, "1" * 40
 
@@ -65,17 +63,17 @@ def test_hub_environment_variables_are_respected(served, tmp_path):
     environment = {"HF_ENDPOINT": served.endpoint, "HF_HOME": str(tmp_path), "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
     results = _open_in_process(models, environment | {"HF_HUB_OFFLINE": "0"})
     assert results[:5] == [0.0, 7.0, 7.0, 7.0, 0.0]
-    assert results[5] == "someone/tiny: has no revision 'v2' on the Hub; name a model directory, or download it first"
-    assert "no such public repository on the Hub" in results[6]
-    assert results[7].startswith("someone/pickles: has no model.safetensors on the Hub; pickles such as")
+    assert results[5].startswith("someone/tiny: ") and "'v2'" in results[5]
+    assert results[6].startswith("someone/absent: ")
+    assert results[7].startswith("someone/pickles: ") and "pickles such as" in results[7]
     fetched = {path.rsplit("/", 1)[-1] for path in served.requests if "/resolve/" in path and "/tiny/" in path}
     assert fetched == {"config.json", "model.safetensors", "README.md", "spiece.model", "vocab.txt"}
     assert not any("old/" in path or "onnx" in path for path in served.requests)
     before = len(served.requests)
     offline = _open_in_process(models[:7], environment | {"HF_HUB_OFFLINE": "1"})
     assert offline[:5] == results[:5]
-    assert "no copy of its revision 'v2' in the cache while HF_HUB_OFFLINE is set" in offline[5]
-    assert "no copy in the cache while HF_HUB_OFFLINE is set" in offline[6]
+    assert "'v2'" in offline[5]
+    assert "HF_HUB_OFFLINE" in offline[5] and "HF_HUB_OFFLINE" in offline[6]
     assert len(served.requests) == before
 
 
@@ -106,15 +104,13 @@ print(json.dumps(results))
 
 
 @pytest.mark.parametrize("revision", ["../../secret", "", "a b", "/etc", "v1/../../x"])
-def test_revision_must_not_be_a_path(cache, revision):
-    with pytest.raises(UsageError, match="is not a branch, tag or commit"):
-        find_model("someone/tiny-albert", revision)
+def test_revision_must_not_be_a_path(cache, revision, refused):
+    refused(lambda: albert.load("someone/tiny-albert", revision=revision), 2, "revision", repr(revision))
 
 
-def test_directory_of_a_model_or_its_run_is_found(directory, tmp_path):
+def test_directory_of_a_model_or_its_run_is_found(directory, tmp_path, refused):
     assert find_model(tmp_path) == find_model(directory) == directory
-    with pytest.raises(UsageError, match="is a directory; it goes with a Hub id"):
-        find_model(directory, "v1")
+    refused(lambda: albert.load(directory, revision="v1"), 2, "revision")
 
 
 @pytest.mark.parametrize(
@@ -130,69 +126,62 @@ def test_name_is_that_of_the_run_or_the_hub_id(directory, name):
     assert location.name_of(Path(directory)) == name
 
 
-def test_runs_of_several_seeds_are_named(directory, tmp_path):
+def test_runs_of_several_seeds_are_named(directory, tmp_path, refused):
     shutil.copytree(directory, tmp_path / "runs" / "seed-3" / "model")
-    with pytest.raises(MissingInput, match=r"runs: holds the runs of several seeds; name one, such as .*runs.seed-3$"):
-        find_model(tmp_path / "runs")
+    refused(lambda: albert.load(tmp_path / "runs"), 66, tmp_path / "runs" / "seed-3")
 
 
-def test_unfinished_run_names_its_newest_checkpoint(directory, tmp_path):
+def test_unfinished_run_names_its_newest_checkpoint(directory, tmp_path, refused):
     for step in ("step-00000009", "step-00000010"):
         shutil.copytree(directory, tmp_path / "run" / "checkpoints" / step)
-    with pytest.raises(MissingInput, match=r"is an unfinished run.*checkpoints.step-00000010$") as refusal:
-        find_model(tmp_path / "run")
-    assert find_model(str(refusal.value).rpartition(" ")[2]).name == "step-00000010"
+    message = refused(lambda: albert.load(tmp_path / "run"), 66, tmp_path / "run", "unfinished")
+    assert find_model(message.rpartition(" ")[2]).name == "step-00000010"
 
 
 @pytest.mark.parametrize(
     "message",
     ["no route to host.\nMany more words.", "Got: no route to host\nAn error happened while trying. And more."],
 )
-def test_connection_error_is_one_line(message, monkeypatch):
+def test_connection_error_is_one_line(message, refused, monkeypatch):
     def snapshot(name: str, revision: str | None, allow_patterns: list[str]) -> str:
         raise ConnectionError(message)
 
     monkeypatch.setattr(location.huggingface_hub, "snapshot_download", snapshot)
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-    with pytest.raises(Unavailable, match=r"cannot be reached \(no route to host\)"):
-        find_model("someone/model")
+    refused(lambda: albert.load("someone/model"), 69, "someone/model", "(no route to host)")
 
 
 @pytest.mark.parametrize(
     "name", ["./absent", "a/b/c", "/no/such/place", "~/model", "", "name with blanks", "..", "a//b"]
 )
-def test_paths_are_not_looked_up_on_the_hub(cache, name, monkeypatch):
+def test_paths_are_not_looked_up_on_the_hub(cache, name, refused, monkeypatch):
     monkeypatch.setattr(location.huggingface_hub, "snapshot_download", lambda *_, **__: pytest.fail("Hub contacted"))
     if Path(name).is_dir():
         assert find_model(name) == Path(name)
     else:
-        with pytest.raises(MissingInput, match="no such directory"):
-            find_model(name)
+        refused(lambda: albert.load(name), 66, Path(name))
 
 
 @pytest.mark.parametrize(
-    ("files", "argument", "message"),
+    ("files", "argument"),
     [
-        (["model.ckpt-best.index", "albert_config.json"], "", "holds a TensorFlow checkpoint"),
-        (["variables/variables.index"], "", "holds a TensorFlow checkpoint"),
-        (["model.ckpt-best.index"], "model.ckpt-best", "is a TensorFlow checkpoint"),
-        (["model.ckpt-best.index"], "model.ckpt-best.index", "is a TensorFlow checkpoint"),
+        (["model.ckpt-best.index", "albert_config.json"], ""),
+        (["variables/variables.index"], ""),
+        (["model.ckpt-best.index"], "model.ckpt-best"),
+        (["model.ckpt-best.index"], "model.ckpt-best.index"),
     ],
 )
-def test_models_to_convert_are_refused_with_the_command(tmp_path, files, argument, message):
+def test_models_to_convert_are_refused_with_the_command(tmp_path, files, argument, refused):
     folder = tmp_path / "a folder"
     for name in files:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(b"")
     path = folder / argument
-    with pytest.raises(MissingInput, match=message) as refusal:
-        open_model(path, "pretraining")
-    assert str(refusal.value).endswith(f"albert convert '{path}' --output MODEL")
+    message = refused(lambda: albert.load(path), 66, path)
+    assert message.endswith(f"albert convert '{path}' --output MODEL")
 
 
 @pytest.mark.parametrize("name", ["albert_base_v2.tar.gz", "model.zip", "model.7z"])
-def test_archives_are_refused_with_what_to_do(tmp_path, name):
+def test_archives_are_refused_with_what_to_do(tmp_path, name, refused):
     (tmp_path / name).touch()
-    with pytest.raises(MissingInput, match="unpack it") as refusal:
-        albert.load(str(tmp_path / name))
-    assert refusal.value.subject == str(tmp_path / name)
+    refused(lambda: albert.load(str(tmp_path / name)), 66, tmp_path / name, "unpack it")

@@ -23,15 +23,16 @@ from huggingface_hub import ModelCard as HubCard
 from safetensors.torch import load_file
 from tests.tiny import tiny_config
 
+import albert
 from albert.checkpoints.huggingface import MODELS, Kind, kind_of
 from albert.checkpoints.model_directory import model_card, open_model, read_config, save_model_directory, write_model
 from albert.checkpoints.warm_start import warm_start
+from albert.cli.main import run
 from albert.experiments.quickstart import load_chapters
 from albert.model.albert import AlbertForMaskedLM, AlbertForPreTraining, AlbertForSequenceClassification, AlbertModel
 from albert.model.config import PRESETS, AlbertConfig
 from albert.model.packing import PackedSequences, pack
-from albert.runtime.errors import CannotCreate, DamagedData, InvalidConfiguration, MissingInput
-from albert.runtime.manifest import verify_directory
+from albert.runtime.errors import CannotCreate, InvalidConfiguration, MissingInput
 from albert.text.sentencepiece import train_tokenizer
 
 TRANSFORMERS_KEYS = {
@@ -81,8 +82,9 @@ def test_equal_models_give_equal_bytes(config, tmp_path):
 
 @pytest.mark.parametrize("labels", [{0: "a"}, {0: "a", 1: "a"}, {1: "a", 2: "b"}, ["a", "b"]])
 def test_incomplete_labels_are_refused(config, tmp_path, labels):
-    with pytest.raises(InvalidConfiguration, match="id2label"):
+    with pytest.raises(InvalidConfiguration) as refusal:
         write_model(tmp_path, AlbertForSequenceClassification(config, 2), None, extra={"id2label": labels})
+    assert "id2label" in str(refusal.value)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -92,7 +94,7 @@ def test_existing_directory_is_not_overwritten(directory, config):
         save_model_directory(directory, AlbertForPreTraining(config), None)
     assert (directory / "model.safetensors").read_bytes() == before
     save_model_directory(str(directory), AlbertForPreTraining(config), None, replace=True)
-    verify_directory(directory)
+    assert run(["verify", str(directory)]) == 0
 
 
 def test_missing_head_is_drawn_and_reported(directory):
@@ -104,11 +106,10 @@ def test_missing_head_is_drawn_and_reported(directory):
     assert "newly initialised, at random: 2 (classifier.weight, classifier.bias)" in text
 
 
-def test_other_number_of_labels_needs_a_new_head(config, tmp_path):
+def test_other_number_of_labels_needs_a_new_head(config, tmp_path, refused):
     model = AlbertForSequenceClassification(config, 3)
     write_model(tmp_path, model, None)
-    with pytest.raises(InvalidConfiguration, match=r"classifier.* \(3,.*needs \(2.*or a new head"):
-        open_model(tmp_path, "classification", num_labels=2)
+    refused(lambda: albert.open_model(tmp_path, "classification", 2), 78, tmp_path, "classifier")
     opened = open_model(tmp_path, "classification", num_labels=2, new_head=True)
     assert opened.model.classifier.out_features == 2
     assert opened.loading_report.newly_initialised == ("classifier.weight", "classifier.bias")
@@ -118,21 +119,19 @@ def test_other_number_of_labels_needs_a_new_head(config, tmp_path):
         new = open_model(tmp_path, "classification", num_labels=3, new_head=True).model
     assert not torch.equal(new.classifier.weight, model.classifier.weight)
     for labels in (0, -1, True):
-        with pytest.raises(InvalidConfiguration, match=f"num_labels: is {labels!r}, a new head has 1 to"):
-            open_model(tmp_path, "classification", num_labels=labels)
+        refused(lambda: albert.open_model(tmp_path, "classification", labels), 78, f"num_labels: is {labels!r}")  # noqa: B023
 
 
-def test_dropout_heads_and_depth_can_be_overridden(directory):
+def test_dropout_heads_and_depth_can_be_overridden(directory, refused):
     overrides = {"hidden_dropout_prob": 0.1, "num_attention_heads": 4, "num_hidden_layers": 7}
     opened = open_model(directory, "pretraining", overrides=overrides)
     assert opened.config.hidden_dropout_prob == 0.1
     assert len(opened.model.albert.encoder.plan) == 7
     assert opened.model.albert.encoder.attentions[0].heads == 4
-    with pytest.raises(InvalidConfiguration, match="did you mean 'hidden_size'"):
-        open_model(directory, "pretraining", overrides={"hiden_size": 3})
+    refused(lambda: albert.open_model(directory, overrides={"hiden_size": 3}), 78, "hiden_size", "'hidden_size'")
 
 
-def test_damaged_file_is_refused_by_its_hash(config, tmp_path):
+def test_damaged_file_is_refused_by_its_hash(config, tmp_path, refused):
     path = tmp_path / "model"
     save_model_directory(path, AlbertForPreTraining(config), None)
     for file in ("config.json", "model.safetensors"):
@@ -140,45 +139,39 @@ def test_damaged_file_is_refused_by_its_hash(config, tmp_path):
         flipped = bytearray(content)
         flipped[len(content) // 2] ^= 1
         (path / file).write_bytes(flipped)
-        with pytest.raises(DamagedData, match="SHA-256"):
-            open_model(path, "pretraining")
+        refused(lambda: albert.open_model(path), 65, path / file, "SHA-256")
         (path / file).write_bytes(content)
     (path / "README.md").write_text("# a card that its user has edited")
     open_model(path, "pretraining")
-    verify_directory(path)
+    assert run(["verify", str(path)]) == 0
 
 
-def test_non_finite_weights_are_refused(directory, rewrite):
+def test_non_finite_weights_are_refused(directory, rewrite, refused):
     rewrite(directory, tensors=lambda tensors: tensors["albert.pooler.bias"].__setitem__(3, float("nan")))
-    with pytest.raises(DamagedData, match=r"albert\.pooler\.bias holds numbers that are not finite"):
-        open_model(directory, "pretraining")
+    refused(lambda: albert.open_model(directory), 65, directory, "albert.pooler.bias")
 
 
-def test_pickle_is_never_loaded(directory):
+def test_pickle_is_never_loaded(directory, refused):
     class Bomb:
         def __reduce__(self):
             return (pytest.fail, ("the pickle was executed",))
 
     (directory / "model.safetensors").unlink()
     (directory / "pytorch_model.bin").write_bytes(pickle.dumps(Bomb()))
-    with pytest.raises(MissingInput, match="pickle.*never loaded.*save_pretrained"):
-        open_model(directory, "pretraining")
+    refused(lambda: albert.open_model(directory), 66, directory, "pickle", "save_pretrained")
 
 
-def test_missing_weights_or_configuration_are_named(directory, tmp_path):
+def test_missing_weights_or_configuration_are_named(directory, refused):
     """dev/reliability/hostile_files.py has invalid indices and weights of other frameworks."""
     (directory / "model.safetensors").unlink()
-    with pytest.raises(MissingInput, match=r"holds no model\.safetensors"):
-        open_model(directory, "pretraining")
+    refused(lambda: albert.open_model(directory), 66, directory, "model.safetensors")
     (directory / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": "absent.safetensors"}}))
-    with pytest.raises(MissingInput, match=r"is listed in .* but missing"):
-        open_model(directory, "pretraining")
+    refused(lambda: albert.open_model(directory), 66, "absent.safetensors", "model.safetensors.index.json")
 
 
-def test_missing_layers_are_refused(directory, rewrite):
+def test_missing_layers_are_refused(directory, rewrite, refused):
     rewrite(directory, {"num_hidden_groups": 3})
-    with pytest.raises(DamagedData, match=r"lacks 32 of the encoder's tensors \(albert.encoder"):
-        open_model(directory, "pretraining")
+    refused(lambda: albert.open_model(directory), 65, directory, "32", "albert.encoder")
 
 
 def test_missing_keys_have_transformers_defaults(directory, rewrite):
@@ -188,29 +181,27 @@ def test_missing_keys_have_transformers_defaults(directory, rewrite):
 
 
 @pytest.mark.parametrize(
-    ("keys", "message"),
+    ("keys", "subject"),
     [
-        ({"model_type": "bert"}, "type 'bert', not 'albert'"),
-        ({"position_embedding_type": "relative_key"}, "position_embedding_type: is 'relative_key', only 'absolute'"),
-        ({"hidden_size": "16"}, "hidden_size.*int is expected"),
-        ({"hidden_size": 16.0}, "hidden_size.*int is expected"),
-        ({"hidden_act": "swish"}, "not a choice"),
-        ({"num_attention_heads": 3}, "do not divide"),
-        ({"sharing": "some"}, "not a choice"),
-        ({"id2label": {"x": "y"}}, "not a label for each number"),
-        ({"architectures": "AlbertModel"}, "not a list of names"),
-        ({"attention_window": 0}, "attention_window: is 0, at least 1 is needed"),
-        ({"attention_window": "4"}, "attention_window: .*int is expected"),
-        ({"attention_window": True}, "attention_window: .*int is expected"),
-        ({"attention_window": 2**40}, "attention_window: is 1099511627776, no model has more"),
-        ({"model_type": "albert_window"}, "attention_window: is missing from a model of type 'albert_window'"),
+        ({"model_type": "t5"}, "T5"),
+        ({"position_embedding_type": "relative_key"}, "position_embedding_type"),
+        ({"hidden_size": "16"}, "hidden_size"),
+        ({"hidden_size": 16.0}, "hidden_size"),
+        ({"hidden_act": "swish"}, "'swish'"),
+        ({"num_attention_heads": 3}, "3 heads"),
+        ({"sharing": "some"}, "'some'"),
+        ({"id2label": {"x": "y"}}, "id2label"),
+        ({"architectures": "AlbertModel"}, "architectures"),
+        ({"attention_window": 0}, "attention_window"),
+        ({"attention_window": "4"}, "attention_window"),
+        ({"attention_window": True}, "attention_window"),
+        ({"attention_window": 2**40}, "attention_window"),
+        ({"model_type": "albert_window"}, "attention_window"),
     ],
 )
-def test_invalid_configuration_is_refused(directory, rewrite, keys, message):
+def test_invalid_configuration_is_refused(directory, rewrite, refused, keys, subject):
     rewrite(directory, keys)
-    with pytest.raises(InvalidConfiguration, match=message) as refusal:
-        open_model(directory, "pretraining")
-    assert "\n" not in str(refusal.value)
+    refused(lambda: albert.open_model(directory), 78, subject)
 
 
 def test_model_of_equal_sizes_keeps_transformers_map(tmp_path, config, rewrite):
@@ -223,12 +214,11 @@ def test_model_of_equal_sizes_keeps_transformers_map(tmp_path, config, rewrite):
     assert torch.equal(opened.model.albert.embeddings.projection.weight, torch.eye(16))
 
 
-def test_different_copies_of_a_shared_block_are_refused(tmp_path, config, rewrite):
+def test_different_copies_of_a_shared_block_are_refused(tmp_path, config, rewrite, refused):
     write_model(tmp_path, AlbertForPreTraining(replace(config, sharing="attention")), None)
     name = "albert.encoder.albert_layer_groups.2.albert_layers.0.attention.query.bias"
     rewrite(tmp_path, tensors=lambda tensors: tensors[name].add_(0.5))
-    with pytest.raises(DamagedData, match='"sharing": "none"'):
-        open_model(tmp_path, "pretraining")
+    refused(lambda: albert.open_model(tmp_path), 65, '"sharing": "none"')
     rewrite(tmp_path, {"sharing": "none"})
     opened = open_model(tmp_path, "pretraining")
     assert len(opened.model.albert.encoder.attentions) == 3
@@ -247,7 +237,7 @@ def test_opened_model_does_not_depend_on_its_file(directory):
 
 
 def test_missing_tokenizer_is_refused(config, tmp_path):
-    with pytest.raises(MissingInput, match=r"spiece\.model"):
+    with pytest.raises(MissingInput):
         save_model_directory(tmp_path / "model", AlbertForPreTraining(config), tmp_path)
     assert not (tmp_path / "model").exists()
 
@@ -354,7 +344,7 @@ def test_sentence_objective_does_not_change_a_fine_tuned_model(tmp_path, config)
 
 
 def test_unknown_objective_is_refused_before_writing(tmp_path, config):
-    with pytest.raises(InvalidConfiguration, match=r"sentence_objective: is 'nps'; known: sop, nsp, none"):
+    with pytest.raises(InvalidConfiguration):
         write_model(tmp_path, AlbertForPreTraining(config), None, extra={"sentence_objective": "nps"})
     assert list(tmp_path.iterdir()) == []
 
@@ -423,10 +413,10 @@ def test_transformers_refuses_windowed_models(dense, windowed, tmp_path):
         assert torch.allclose(logits, expected, atol=1e-4)
     else:
         for auto in (transformers.AutoModel, transformers.AutoModelForMaskedLM, transformers.AutoConfig):
-            with pytest.raises(ValueError, match="albert_window"):
+            with pytest.raises(ValueError):
                 auto.from_pretrained(tmp_path / "model")
         for model_class in (transformers.AlbertModel, transformers.AlbertForMaskedLM):
-            with pytest.raises(ValueError, match="sliding_window"):
+            with pytest.raises(ValueError):
                 model_class.from_pretrained(tmp_path / "model")
 
 

@@ -12,7 +12,6 @@ from tests.checkpoints.hub_server import HubServer, hub_server
 import albert
 from albert.checkpoints.hub import HUB_FILES
 from albert.cli.main import run
-from albert.inference.predictor import save_for_sentence_transformers
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -59,7 +58,7 @@ def test_push_uploads_only_the_model_of_a_run_with_its_card(hub, model, push):
     assert hub.written["someone/mine"] == expected and "README.md" in expected
     code, _, error = push("--model", str(model), "--repository", "someone/mine")
     assert code == 69 and error.count("\n") == 1
-    assert "someone/mine: exists already on the Hub; choose another name, or add --replace" in error
+    assert "someone/mine" in error and "--replace" in error
 
 
 def test_push_uploads_example_rows(hub, model, push):
@@ -71,7 +70,8 @@ def test_push_uploads_example_rows(hub, model, push):
 
 def test_export_for_sentence_transformers_opens_again_from_the_hub(hub, model, push, tmp_path):
     exported = tmp_path / "vectors"
-    save_for_sentence_transformers(model, exported, normalize=True)
+    export = ["export", "sentence-transformers", str(model), "--output", str(exported), "--normalize"]
+    assert run(export) == 0
     assert push(str(exported), "someone/vectors")[0] == 0
     assert {"modules.json", "1_Pooling/config.json", "2_Normalize/config.json"} <= set(hub.written["someone/vectors"])
     listed = json.loads((exported / "MANIFEST.json").read_text())["files"]
@@ -79,14 +79,13 @@ def test_export_for_sentence_transformers_opens_again_from_the_hub(hub, model, p
     assert set(filter_repo_objects(listed, allow_patterns=HUB_FILES)) == set(listed)
 
 
-def test_push_from_python_and_replace(hub, model, push):
+def test_push_from_python_and_replace(hub, model, push, refused):
     push(str(model), "someone/other")  # sets the environment
     pushed = albert.push(model.parent, "someone/mine", private=True)
     assert pushed.address == f"{hub.endpoint}/someone/mine" and hub.private["someone/mine"]
     assert hub.written["someone/mine"] == hub.written["someone/other"]
     assert set(pushed.files) == set(hub.written["someone/mine"])
-    with pytest.raises(albert.AlbertError, match="exists already on the Hub; choose another name, or add replace"):
-        albert.push(model, "someone/mine")
+    refused(lambda: albert.push(model, "someone/mine"), 69, "someone/mine", "replace")
     for replace in (
         lambda: albert.push(model=model, repository="someone/mine", replace=True),
         lambda: push(str(model), "someone/mine", "--replace"),
@@ -102,11 +101,11 @@ def test_push_from_python_and_replace(hub, model, push):
 @pytest.mark.parametrize(
     ("repository", "token", "code", "line"),
     [
-        ("someone/mine", None, 69, "there is no token for the Hub; set HF_TOKEN, or run: hf auth login"),
-        ("someone/mine", "hf_wrong", 69, "the Hub does not know the token; "),
-        ("another/mine", "hf_right", 69, "the token may not write there; "),
-        ("mine", "hf_right", 2, "mine: is not the name of a repository; give USER/NAME"),
-        ("a/b/c", "hf_right", 2, "a/b/c: is not the name of a repository; give USER/NAME"),
+        ("someone/mine", None, 69, "HF_TOKEN"),
+        ("someone/mine", "hf_wrong", 69, "token"),
+        ("another/mine", "hf_right", 69, "another/mine"),
+        ("mine", "hf_right", 2, "mine: "),
+        ("a/b/c", "hf_right", 2, "a/b/c: "),
     ],
 )
 def test_refusal_of_the_hub_is_one_line(repository, token, code, line, hub, model, push):
@@ -117,10 +116,10 @@ def test_refusal_of_the_hub_is_one_line(repository, token, code, line, hub, mode
 def test_push_without_a_connection_is_one_line(model, push, monkeypatch):
     words = (str(model), "someone/mine")
     code, _, error = push(*words, endpoint="http://127.0.0.1:9")
-    assert (code, error.count("\n")) == (69, 1) and "the Hub cannot be written to (" in error
+    assert (code, error.count("\n")) == (69, 1) and "someone/mine" in error
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     code, _, error = push(*words)
-    assert (code, error.count("\n")) == (69, 1) and "while HF_HUB_OFFLINE is set; unset it" in error
+    assert (code, error.count("\n")) == (69, 1) and "HF_HUB_OFFLINE" in error
 
 
 def test_damaged_model_is_not_pushed(hub, model, push):

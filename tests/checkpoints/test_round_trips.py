@@ -13,6 +13,7 @@ from safetensors.torch import load_file, save_file
 from tests.tiny import tiny_config
 from torch import nn
 
+import albert
 from albert.checkpoints.huggingface import KINDS, MODELS, Kind, from_transformers, kind_of, to_transformers
 from albert.checkpoints.loading import checkpoint_warnings, groups_of_layers
 from albert.checkpoints.model_directory import (
@@ -25,7 +26,7 @@ from albert.checkpoints.model_directory import (
 from albert.model.albert import AlbertForMaskedLM, AlbertForPreTraining, AlbertForTokenClassification
 from albert.model.config import PRESETS, AlbertConfig
 from albert.model.packing import pack
-from albert.runtime.errors import DamagedData, InvalidConfiguration
+from albert.runtime.errors import DamagedData
 
 BASE = tiny_config(
     40, num_hidden_layers=3, num_attention_heads=4, max_position_embeddings=16, classifier_dropout_prob=0.0
@@ -257,7 +258,7 @@ def test_non_identity_map_is_not_dropped():
     assert not written[f"{MAP}.bias"].any()
     for name, value in ((f"{MAP}.weight", 0.5), (f"{MAP}.bias", 0.1)):
         changed = written | {name: written[name] + value}
-        with pytest.raises(DamagedData, match='set "embedding_projection": true'):
+        with pytest.raises(DamagedData):
             from_transformers(changed, config, "file")
 
 
@@ -300,20 +301,18 @@ def _same_as_transformers(directory: Path, **overrides: object) -> torch.Tensor:
     return ours
 
 
-def test_exact_gelu_of_googles_models_gives_a_note(directory, rewrite):
+def test_exact_gelu_of_googles_models_gives_a_note(directory, rewrite, described):
     rewrite(directory, {"hidden_act": "gelu", **GOOGLE_KEYS})
-    opened = open_model(directory, "pretraining")
-    (note,) = opened.loading_report.notes
-    assert "use --hidden-act gelu_new for the same results as Google" in note
-    assert note in opened.loading_report.lines()
+    (note,) = described(directory)["tensors"]["notes"]
+    assert "--hidden-act gelu_new" in note
     assert open_model(directory, "pretraining", overrides={"hidden_act": "gelu_new"}).loading_report.notes == ()
     exact = _same_as_transformers(directory)
     assert not torch.equal(_same_as_transformers(directory, hidden_act="gelu_new"), exact)
 
 
-def test_exact_gelu_of_our_models_gives_no_note(directory, rewrite):
+def test_exact_gelu_of_our_models_gives_no_note(directory, rewrite, described):
     rewrite(directory, {"hidden_act": "gelu"})
-    assert open_model(directory, "pretraining").loading_report.notes == ()
+    assert not described(directory)["tensors"]["notes"]
 
 
 @pytest.mark.parametrize("heads", [16, 32])
@@ -349,13 +348,13 @@ def test_old_names_of_layer_norms_are_read(directory, rewrite):
     assert torch.equal(_masked_tokens(opened.model), expected)
 
 
-def test_layer_norm_with_both_names_uses_the_current_one(directory, rewrite):
+def test_layer_norm_with_both_names_uses_the_current_one(directory, rewrite, described):
     def add_old_name(tensors: dict) -> None:
         tensors["albert.embeddings.LayerNorm.gamma"] = tensors["albert.embeddings.LayerNorm.weight"] + 1
 
     rewrite(directory, tensors=add_old_name)
     opened = open_model(directory, "pretraining")
-    assert opened.loading_report.unexpected == ("albert.embeddings.LayerNorm.gamma",)
+    assert described(directory)["tensors"]["unexpected"] == ["albert.embeddings.LayerNorm.gamma"]
     assert not (opened.model.albert.embeddings.layer_norm.weight - 1).any()
 
 
@@ -380,13 +379,12 @@ def test_old_configurations_are_read(directory, rewrite):
     assert written["pad_token_id"] is None and "torch_dtype" not in written
 
 
-def test_num_labels_without_names_sets_the_size_of_the_head(directory, rewrite):
+def test_num_labels_without_names_sets_the_size_of_the_head(directory, rewrite, refused):
     rewrite(directory, {"id2label": None, "label2id": None, "num_labels": 5})
     assert open_model(directory, "token_classification").model.classifier.out_features == 5
     for number in (0, 2**40, "3"):
         rewrite(directory, {"num_labels": number})
-        with pytest.raises(InvalidConfiguration, match="num_labels"):
-            open_model(directory, "token_classification")
+        refused(lambda: albert.open_model(directory, "token_classification"), 78, "num_labels")
 
 
 @pytest.mark.parametrize(("layers", "groups"), [(5, 2), (3, 2), (7, 3), (18, 14), (2, 3), (2, 5)])
@@ -427,17 +425,15 @@ def test_loss_of_precision_gives_a_note(config, tmp_path):
 @pytest.mark.parametrize(
     ("tied", "original"), [("weight", "albert.embeddings.word_embeddings.weight"), ("bias", "predictions.bias")]
 )
-def test_untied_decoder_is_refused(directory, rewrite, tied, original):
+def test_untied_decoder_is_refused(directory, rewrite, tied, original, refused):
     name = f"predictions.decoder.{tied}"
     rewrite(directory, {"tie_word_embeddings": False}, lambda content: content.update({name: content[original] + 1}))
-    with pytest.raises(DamagedData, match=f"{name} and {original} are tied in ALBERT but differ"):
-        open_model(directory, "pretraining")
+    refused(lambda: albert.open_model(directory), 65, name, original)
 
 
 @pytest.mark.parametrize("value", ["gleu", 3, None])
-def test_invalid_override_is_refused(value, directory):
-    with pytest.raises(InvalidConfiguration, match="overrides: hidden_act"):
-        open_model(directory, "pretraining", overrides={"hidden_act": value})
+def test_invalid_override_is_refused(value, directory, refused):
+    refused(lambda: albert.open_model(directory, overrides={"hidden_act": value}), 78, "hidden_act")
 
 
 def _masked_tokens(model: AlbertForPreTraining | AlbertForMaskedLM) -> torch.Tensor:

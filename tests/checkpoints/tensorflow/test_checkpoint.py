@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from albert.checkpoints.convert import ConversionOptions, convert, read_tensorflow
+from albert.checkpoints.convert import ConversionOptions, read_tensorflow
 from albert.checkpoints.huggingface import from_transformers
 from albert.checkpoints.loading import architecture_of, require_complete
 from albert.checkpoints.model_directory import open_model
@@ -16,16 +16,14 @@ from albert.checkpoints.tensor_bundle import TensorBundle
 from albert.checkpoints.tensorflow import (
     config_of,
     find_checkpoint,
-    holds_tensorflow,
     map_variables,
     read_albert_config,
 )
-from albert.inference.int8 import quantize_directory
+from albert.cli.main import run
 from albert.model.config import ALBERT_BASE
 from albert.model.cost import count_parameters
 from albert.model.packing import PackedSequences, pack
-from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput
-from albert.runtime.json_files import to_json
+from albert.runtime.errors import DamagedData
 
 LAYER = "bert/encoder/transformer/group_0/inner_group_0"
 KERNEL = f"{LAYER}/attention_1/self/query/kernel"
@@ -45,43 +43,65 @@ def changed(writer, checkpoints, tmp_path):
     return make
 
 
+@pytest.fixture
+def converted_json(tmp_path):
+    """Convert with the command: the configuration that is written."""
+
+    def call(source: Path, *options: object) -> dict:
+        output = tmp_path / "converted"
+        assert run(["convert", str(source), "--output", str(output), "--without-tokenizer", *map(str, options)]) == 0
+        return json.loads((output / "config.json").read_text())
+
+    return call
+
+
+@pytest.fixture
+def refuses(refused, tmp_path):
+    """The command refuses a checkpoint, with an exit code and subjects, and writes nothing."""
+
+    def call(source: Path, code: int, *subjects: object, options: tuple = ()) -> None:
+        output = tmp_path / "not-written"
+        refused(["convert", source, "--output", output, "--without-tokenizer", *options], code, *subjects)
+        assert not output.exists()
+
+    return call
+
+
 WORDS, GAMMA = "bert/embeddings/word_embeddings", "bert/embeddings/LayerNorm/gamma"
-ANOTHER_SHAPE = "has shape .*, the model needs"
 
 
 @pytest.mark.parametrize(
-    ("case", "variable", "value", "why"),
+    ("case", "variable", "value", "code", "subject"),
     [
         *(
-            ("shared", KERNEL, (torch.eye(16) * number).to(dtype), f"{KERNEL} holds numbers that are not finite")
+            ("shared", KERNEL, (torch.eye(16) * number).to(dtype), 65, KERNEL)
             for number in (float("nan"), float("inf"), -float("inf"))
             for dtype in (torch.float32, torch.bfloat16)
         ),
-        ("shared", KERNEL, torch.ones(16, 16, dtype=torch.int32), "query/kernel holds torch.int32"),
+        ("shared", KERNEL, torch.ones(16, 16, dtype=torch.int32), 65, "torch.int32"),
         # incomplete models
-        ("shared", KERNEL, None, "lacks 1 .*encoder"),
-        ("shared", "bert/embeddings/LayerNorm/beta", None, "lacks 1 .*encoder"),
-        ("shared", "bert/pooler/dense/bias", None, "lacks 1 .*AlbertForPreTraining"),
-        ("shared", "cls/predictions/transform/dense/bias", None, "lacks 1 .*AlbertForPreTraining"),
-        ("shared", "cls/seq_relationship/output_bias", None, "lacks 1 .*AlbertForPreTraining"),
-        ("classifier", "output_weights", None, "lacks 1 .*AlbertForSequenceClassification"),
-        ("squad_v1", "cls/squad/output_bias", None, "lacks 1 .*AlbertForQuestionAnswering"),
+        ("shared", KERNEL, None, 65, "lacks 1"),
+        ("shared", "bert/embeddings/LayerNorm/beta", None, 65, "lacks 1"),
+        ("shared", "bert/pooler/dense/bias", None, 65, "AlbertForPreTraining"),
+        ("shared", "cls/predictions/transform/dense/bias", None, 65, "AlbertForPreTraining"),
+        ("shared", "cls/seq_relationship/output_bias", None, 65, "AlbertForPreTraining"),
+        ("classifier", "output_weights", None, 65, "AlbertForSequenceClassification"),
+        ("squad_v1", "cls/squad/output_bias", None, 65, "AlbertForQuestionAnswering"),
         # tensors that define sizes
-        ("shared", WORDS, None, "lacks albert"),
-        ("shared", f"{LAYER}/ffn_1/intermediate/dense/kernel", None, "lacks albert"),
-        ("shared", WORDS, torch.ones(480), r"has shape \(480,\), a matrix is expected"),
+        ("shared", WORDS, None, 65, "lacks albert"),
+        ("shared", f"{LAYER}/ffn_1/intermediate/dense/kernel", None, 65, "lacks albert"),
+        ("shared", WORDS, torch.ones(480), 65, "(480,)"),
         # other shapes
-        ("shared", KERNEL, torch.ones(16, 17), ANOTHER_SHAPE),
-        ("shared", KERNEL, torch.ones(16, 4, 4), ANOTHER_SHAPE),
-        ("shared", "bert/pooler/dense/kernel", torch.ones(256), ANOTHER_SHAPE),
-        ("shared", GAMMA, torch.ones(9), ANOTHER_SHAPE),
-        ("shared", "cls/predictions/output_bias", torch.ones(61), ANOTHER_SHAPE),
-        ("shared", "cls/seq_relationship/output_weights", torch.ones(3, 16), ANOTHER_SHAPE),
+        ("shared", KERNEL, torch.ones(16, 17), 78, "shape"),
+        ("shared", KERNEL, torch.ones(16, 4, 4), 78, "shape"),
+        ("shared", "bert/pooler/dense/kernel", torch.ones(256), 78, "shape"),
+        ("shared", GAMMA, torch.ones(9), 78, "shape"),
+        ("shared", "cls/predictions/output_bias", torch.ones(61), 78, "shape"),
+        ("shared", "cls/seq_relationship/output_weights", torch.ones(3, 16), 78, "shape"),
     ],
 )
-def test_wrong_or_missing_variables_are_refused(changed, case, variable, value, why):
-    with pytest.raises(InvalidConfiguration if why is ANOTHER_SHAPE else DamagedData, match=why):
-        read_tensorflow(changed(case, **{variable: value}), ConversionOptions())
+def test_wrong_or_missing_variables_are_refused(changed, refuses, case, variable, value, code, subject):
+    refuses(changed(case, **{variable: value}), code, subject)
 
 
 def test_incomplete_heads_are_reported(changed):
@@ -124,13 +144,13 @@ def checkpoint(checkpoints, tmp_path):
     return change
 
 
-def test_configuration_is_read(checkpoint):
-    source = read_tensorflow(checkpoint(hidden_dropout_prob=0, initializer_range=0.01), ConversionOptions())
+def test_configuration_is_read(checkpoint, converted_json):
+    config = converted_json(checkpoint(hidden_dropout_prob=0, initializer_range=0.01))
     sizes = {"vocab_size": 40, "embedding_size": 6, "hidden_size": 8, "intermediate_size": 12}
     layers = {"num_hidden_layers": 3, "num_hidden_groups": 3, "inner_group_num": 2, "num_attention_heads": 2}
     others = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.1, "initializer_range": 0.01}
     expected = {**sizes, **layers, **others, "max_position_embeddings": 16, "hidden_act": "gelu_new"}
-    assert expected.items() <= to_json(source.config).items()
+    assert expected.items() <= config.items()
 
 
 def test_ignored_keys_are_reported(checkpoint):
@@ -151,76 +171,67 @@ def test_ignored_keys_are_reported(checkpoint):
         ("inner_group_num", 1),
     ],
 )
-def test_configuration_that_contradicts_the_tensors_is_refused(checkpoint, key, value):
-    with pytest.raises(InvalidConfiguration, match=f"albert_config.json: {key}: is {value!r}, the tensors of .* have"):
-        read_tensorflow(checkpoint(**{key: value}), ConversionOptions())
+def test_configuration_that_contradicts_the_tensors_is_refused(checkpoint, refuses, key, value):
+    refuses(checkpoint(**{key: value}), 78, f"albert_config.json: {key}: is {value!r}")
 
 
 @pytest.mark.parametrize(
-    ("keys", "why"),
+    ("keys", "subject"),
     [
-        ({"hidden_act": "linear"}, "hidden_act: is 'linear'; known: gelu"),
+        ({"hidden_act": "linear"}, "hidden_act: is 'linear'"),
         ({"hidden_act": ["gelu"]}, "hidden_act: is"),
-        ({"num_attention_heads": 3}, "3 heads do not divide"),
-        ({"num_hidden_layers": 10**9 * 3}, "the limit is 1024"),
-        ({"num_hidden_layers": 4}, "3 groups do not divide 4 layers"),
-        ({"num_hidden_layers": "3"}, "int is expected"),
+        ({"num_attention_heads": 3}, "3 heads"),
+        ({"num_hidden_layers": 10**9 * 3}, "layers"),
+        ({"num_hidden_layers": 4}, "4 layers"),
+        ({"num_hidden_layers": "3"}, "num_hidden_layers"),
         ({"hidden_dropout_prob": 2}, "hidden_dropout_prob"),
     ],
 )
-def test_invalid_configuration_is_refused(checkpoint, keys, why):
-    with pytest.raises(InvalidConfiguration, match=why):
-        read_tensorflow(checkpoint(**keys), ConversionOptions())
+def test_invalid_configuration_is_refused(checkpoint, refuses, keys, subject):
+    refuses(checkpoint(**keys), 78, subject)
 
 
-def test_missing_number_of_heads_must_be_given(checkpoint):
-    with pytest.raises(MissingInput, match="lacks num_attention_heads, .*add --num-attention-heads"):
-        read_tensorflow(checkpoint(num_attention_heads=None), ConversionOptions())
-    options = ConversionOptions(overrides={"num_attention_heads": 4})
-    assert read_tensorflow(checkpoint(num_attention_heads=None), options).config.num_attention_heads == 4
+def test_missing_number_of_heads_must_be_given(checkpoint, refuses, converted_json):
+    directory = checkpoint(num_attention_heads=None)
+    refuses(directory, 66, "num_attention_heads", "--num-attention-heads")
+    assert converted_json(directory, "--num-attention-heads", 4)["num_attention_heads"] == 4
 
 
-def test_missing_configuration_must_be_given(checkpoint):
+def test_missing_configuration_must_be_given(checkpoint, refuses, converted_json):
     directory = checkpoint()
     (directory / "albert_config.json").unlink()
-    with pytest.raises(MissingInput, match="--num-hidden-layers --num-attention-heads --hidden-act"):
-        read_tensorflow(directory, ConversionOptions())
-    options = ConversionOptions(overrides={"num_hidden_layers": 3, "num_attention_heads": 2, "hidden_act": "gelu_new"})
-    assert read_tensorflow(directory, options).config.intermediate_size == 12
+    refuses(directory, 66, "--num-hidden-layers", "--num-attention-heads", "--hidden-act")
+    given = ("--num-hidden-layers", 3, "--num-attention-heads", 2, "--hidden-act", "gelu_new")
+    assert converted_json(directory, *given)["intermediate_size"] == 12
 
 
-def test_overrides_take_precedence_over_the_file(checkpoint):
-    options = ConversionOptions(overrides={"hidden_act": "relu", "num_attention_heads": 1})
-    config = read_tensorflow(checkpoint(hidden_act="linear"), options).config
-    assert (config.hidden_act, config.num_attention_heads) == ("relu", 1)
+def test_overrides_take_precedence_over_the_file(checkpoint, converted_json):
+    config = converted_json(checkpoint(hidden_act="linear"), "--hidden-act", "relu", "--num-attention-heads", 1)
+    assert (config["hidden_act"], config["num_attention_heads"]) == ("relu", 1)
 
 
-def test_configuration_file_can_be_given(checkpoint, tmp_path):
+def test_configuration_file_can_be_given(checkpoint, refuses, converted_json):
     directory = checkpoint()
     file = directory / "other.json"
     (directory / "albert_config.json").rename(file)
-    assert read_tensorflow(directory, ConversionOptions(config_file=file)).config.num_hidden_groups == 3
-    with pytest.raises(MissingInput, match=r"nowhere.json"):
-        read_tensorflow(directory, ConversionOptions(config_file=directory / "nowhere.json"))
+    assert converted_json(directory, "--config", file)["num_hidden_groups"] == 3
+    refuses(directory, 66, "nowhere.json", options=("--config", directory / "nowhere.json"))
     file.write_text("{")
-    with pytest.raises(DamagedData, match="is not JSON"):
-        read_tensorflow(directory, ConversionOptions(config_file=file))
+    refuses(directory, 65, file, "JSON", options=("--config", file))
 
 
-def test_groups_that_the_reference_misrounds_are_refused(writer, checkpoints, tmp_path):
+def test_groups_that_the_reference_misrounds_are_refused(writer, checkpoints, tmp_path, refuses):
     """44 layers in 22 groups: for the reference int(14 / 44 * 22) is 6."""
     assert [int(layer / 44 * 22) for layer in range(44)] != [layer * 22 // 44 for layer in range(44)]
     from_groups(writer, checkpoints, tmp_path, 22)
     content = {"num_hidden_layers": 44, "num_attention_heads": 2, "hidden_act": "gelu"}
     (tmp_path / "albert_config.json").write_text(json.dumps(content))
-    with pytest.raises(InvalidConfiguration, match="rounding puts layer"):
-        read_tensorflow(tmp_path, ConversionOptions())
+    refuses(tmp_path, 78, "layer")
 
 
-def test_missing_group_is_refused(writer, checkpoints, tmp_path):
+def test_missing_group_is_refused(writer, checkpoints, tmp_path, refuses):
     from_groups(writer, checkpoints, tmp_path, 4, excluded="group_2/")
-    with pytest.raises(DamagedData, match="3 layers in 4 groups of up to 1: some are missing"):
-        read_tensorflow(tmp_path, ConversionOptions())
+    refuses(tmp_path, 65, "3 layers in 4 groups")
 
 
 def from_groups(writer, checkpoints, directory, groups: int, excluded: str = "none") -> None:
@@ -298,31 +309,25 @@ def test_state_file_names_the_newest_checkpoint(create):
 
 
 @pytest.mark.parametrize("state", [None, "", 'model_checkpoint_path: "model.ckpt-lost"', "\xff\xfe"])
-def test_several_checkpoints_are_listed(create, state):
+def test_several_checkpoints_are_listed(create, refuses, state):
     folder = create("model.ckpt-7.index", "model.ckpt-9.index")
     if state is not None:
         (folder / "checkpoint").write_text(state, encoding="latin-1")
-    with pytest.raises(MissingInput, match=r"holds 2 checkpoints: model.ckpt-7, model.ckpt-9; name one of them"):
-        find_checkpoint(folder)
+    refuses(folder, 66, folder, "model.ckpt-7, model.ckpt-9")
 
 
-def test_missing_checkpoint_is_refused(create):
+def test_missing_checkpoint_is_refused(create, refuses):
     folder = create("readme.txt")
-    assert not holds_tensorflow(folder) and not holds_tensorflow(folder / "nowhere")
-    with pytest.raises(MissingInput, match="holds no TensorFlow checkpoint"):
-        find_checkpoint(folder)
-    with pytest.raises(MissingInput, match=r"nowhere.index: no such file"):
-        find_checkpoint(folder / "nowhere")
-    with pytest.raises(MissingInput, match="is not part of a TensorFlow checkpoint"):
-        find_checkpoint(folder / "readme.txt")
+    refuses(folder, 66, folder)
+    refuses(folder / "nowhere", 66, "nowhere")
+    refuses(folder / "readme.txt", 66, "readme.txt")
 
 
-def test_keras_files_are_refused(create):
+def test_keras_files_are_refused(create, refuses):
     folder = create("model.h5")
     (folder / "model.h5").write_bytes(b"\x89HDF\r\n\x1a\n and more")
     for path in (folder, folder / "model.h5"):
-        with pytest.raises(DamagedData, match="HDF5 file of Keras"):
-            find_checkpoint(path)
+        refuses(path, 65, "Keras")
 
 
 # ---- names of variables --------------------------------------------------------------------------------------------
@@ -409,7 +414,7 @@ class Recorded:
 def converted(checkpoints, tmp_path):
     def make(case: str) -> tuple[Path, Recorded]:
         output = tmp_path / case
-        convert(str(checkpoints / case), output, ConversionOptions(without_tokenizer=True))
+        assert run(["convert", str(checkpoints / case), "--output", str(output), "--without-tokenizer"]) == 0
         return output, Recorded(checkpoints / case)
 
     return make
@@ -471,8 +476,8 @@ def test_converted_model_without_a_projection_can_be_quantized(writer, checkpoin
     shapes = {name: bundle.read(name).shape for name in bundle.entries}
     tensors = {name: torch.randn([widths.get(size, size) for size in shape]) * 0.3 for name, shape in shapes.items()}
     writer.write_bundle(wide / "model", tensors)
-    convert(str(wide), tmp_path / "converted", ConversionOptions(without_tokenizer=True))
-    quantize_directory(tmp_path / "converted", tmp_path / "int8")
+    assert run(["convert", str(wide), "--output", str(tmp_path / "converted"), "--without-tokenizer"]) == 0
+    assert run(["quantize", str(tmp_path / "converted"), "--output", str(tmp_path / "int8")]) == 0
     packed = pack([np.arange(5, 17), np.arange(20, 29)], [np.zeros(12, int), np.ones(9, int)])
     before, after = (open_model(tmp_path / name, "pretraining").model for name in ("converted", "int8"))
     assert not after.config.projects_embeddings

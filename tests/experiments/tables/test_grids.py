@@ -15,7 +15,6 @@ from albert.experiments.sizes import PUBLISHED_SIZES
 from albert.model.config import PRESETS
 from albert.model.cost import count_parameters
 from albert.pretraining.recipe import PretrainingRecipe
-from albert.runtime.errors import UsageError
 from albert.runtime.json_files import from_json, to_json
 
 CORPORA = ("first", "second")
@@ -69,9 +68,8 @@ def test_parameters_at_paper_scale_equal_the_tables():
     assert counted > 40
 
 
-def test_unknown_tables_suggest_the_closest():
-    with pytest.raises(UsageError, match="figure-1"):
-        grid_of("figure1", TINY)
+def test_unknown_tables_suggest_the_closest(refused):
+    refused(["tables", "show", "figure1"], 2, "figure1", "figure-1")
 
 
 def test_new_table_needs_one_entry(monkeypatch, tmp_path, capsys):

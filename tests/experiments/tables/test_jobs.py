@@ -104,7 +104,7 @@ def test_failed_jobs_are_reported(outcome, tmp_path):
 def test_file_options_are_parsed():
     files = parse_file_options(["qnli/train=mine.tsv", "QNLI/dev=dev.tsv"])
     assert {split: path.name for split, path in files["qnli"].items()} == {"train": "mine.tsv", "dev": "dev.tsv"}
-    with pytest.raises(UsageError, match="is not TASK/SPLIT=FILE"):
+    with pytest.raises(UsageError):
         parse_file_options(["qnli=mine.tsv"])
 
 

@@ -208,7 +208,7 @@ def test_a_recipe_may_be_a_file_or_a_dict(reviews, tmp_path, monkeypatch):
         expected = dataclasses.replace(read_recipe(tmp_path / "pre.toml"), batch_size=32)
         assert calls.pop().recipe == expected
     (tmp_path / "bad.toml").write_text("learning_rat = 3\n")
-    with pytest.raises(albert.AlbertError, match=r"bad.toml: learning_rat: unknown key; did you mean 'learning_rate'"):
-        albert.finetune(recipe=tmp_path / "bad.toml", output=tmp_path / "out")
-    with pytest.raises(albert.AlbertError, match="recipe: learning_rat: unknown keyword; did you mean 'learning_rate'"):
-        albert.finetune(recipe={"learning_rat": 3}, output=tmp_path / "out")
+    for given, subject in ((tmp_path / "bad.toml", "bad.toml"), ({"learning_rat": 3}, "recipe")):
+        with pytest.raises(albert.AlbertError) as refusal:
+            albert.finetune(recipe=given, output=tmp_path / "out")
+        assert all(part in str(refusal.value) for part in (subject, "learning_rat:", "'learning_rate'"))

@@ -37,12 +37,6 @@ def convert(capsys, *arguments: object) -> str:
     return re.sub(r"[\s│]+", " ", capsys.readouterr().out)
 
 
-def refused(capsys, code: int, message: str, *arguments: object) -> None:
-    assert run(["convert", *map(str, arguments)]) == code
-    error = capsys.readouterr().err
-    assert re.search(message, error) and error.count("\n") == 1
-
-
 def test_a_release_becomes_a_model_that_predicts(release, tmp_path, capsys):
     output = tmp_path / "out"
     report = convert(capsys, release, "--output", output)
@@ -102,9 +96,9 @@ def test_a_pair_classifier_keeps_its_class(tmp_path, capsys):
     )
 
 
-def test_of_several_vocabularies_one_must_be_named(release, tmp_path, capsys):
+def test_of_several_vocabularies_one_must_be_named(release, tmp_path, refused, capsys):
     shutil.copy(release / "30k-clean.model", release / "other.model")
-    refused(capsys, 66, "holds 2 vocabularies: .*choose with --tokenizer", release, "--output", tmp_path / "out")
+    refused(["convert", release, "--output", tmp_path / "out"], 66, release, "--tokenizer")
     report = convert(capsys, release, "--output", tmp_path / "out", "--tokenizer", release / "other.model")
     assert "other.model: 30 pieces" in report
 
@@ -123,12 +117,13 @@ def test_a_chinese_vocabulary_is_converted(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("flag", "lower", "accents"), [("--no-lower-case", False, False), ("--keep-accents", True, True)]
 )
-def test_flags_set_the_case_and_accents_of_a_vocabulary(release, tmp_path, capsys, flag, lower, accents):
+def test_flags_set_the_case_and_accents_of_a_vocabulary(release, tmp_path, refused, capsys, flag, lower, accents):
     output = tmp_path / "out"
     convert(capsys, release, "--output", output, flag)
     report = json.loads((output / "tokenizer_config.json").read_text())
     assert (report["do_lower_case"], report["keep_accents"]) == (lower, accents)
-    refused(capsys, 2, f"{flag}: .*tokenizer_config.json has its own", output, "--output", tmp_path / "again", flag)
+    again = ["convert", output, "--output", tmp_path / "again", flag]
+    refused(again, 2, f"{flag}: ", "tokenizer_config.json")
 
 
 def test_flags_set_what_the_weights_do_not_show(release, tmp_path, capsys):
@@ -143,20 +138,15 @@ def test_flags_set_what_the_weights_do_not_show(release, tmp_path, capsys):
     assert {tensor.dtype for tensor in load_file(output / "model.safetensors").values()} == {torch.bfloat16}
 
 
-def test_labels_name_the_outputs_of_a_classifier(tmp_path, capsys):
+def test_labels_name_the_outputs_of_a_classifier(tmp_path, refused, capsys):
     labels = ("contradiction", "entailment", "neutral")
     source = HERE / "classifier"
     convert(capsys, source, "--output", tmp_path / "out", "--without-tokenizer", "--labels", *labels)
     named = json.loads((tmp_path / "out" / "config.json").read_text())["id2label"]
     assert tuple(named.values()) == labels
-    refused(
-        capsys, 78, "id2label: names .*the head has 3 outputs",
-        source, "--output", tmp_path / "no", "--without-tokenizer", "--labels", "a", "b",
-    )  # fmt: skip
-    refused(
-        capsys, 2, "--labels: .*AlbertForPreTraining, which has no classes",
-        HERE / "shared", "--output", tmp_path / "no", "--without-tokenizer", "--labels", "a", "b",
-    )  # fmt: skip
+    others = ["--output", tmp_path / "no", "--without-tokenizer", "--labels", "a", "b"]
+    refused(["convert", source, *others], 78, "id2label")
+    refused(["convert", HERE / "shared", *others], 2, "--labels", "AlbertForPreTraining")
     assert not (tmp_path / "no").exists()
 
 
@@ -164,9 +154,9 @@ def test_labels_name_the_outputs_of_a_classifier(tmp_path, capsys):
     ("kind", "architecture"),
     [("regression", "AlbertForSequenceClassification"), ("multiple_choice", "AlbertForMultipleChoice")],
 )
-def test_one_output_selects_the_kind_of_head(one_output, tmp_path, capsys, kind, architecture):
+def test_one_output_selects_the_kind_of_head(one_output, tmp_path, refused, capsys, kind, architecture):
     output = tmp_path / "out"
-    refused(capsys, 78, "one output.*add --one-output", one_output, "--output", output, "--without-tokenizer")
+    refused(["convert", one_output, "--output", output, "--without-tokenizer"], 78, "--one-output")
     convert(capsys, one_output, "--output", output, "--without-tokenizer", "--one-output", kind)
     config = json.loads((output / "config.json").read_text())
     assert config["architectures"] == [architecture]
@@ -204,37 +194,37 @@ def damage(folder: Path, name: str, index: int) -> None:
     (folder / name).write_bytes(content)
 
 
-def test_bad_input_leaves_nothing(release, scene, tmp_path, capsys):
+def test_bad_input_leaves_nothing(release, scene, tmp_path, refused):
     output, data = tmp_path / "out", "model.ckpt-best.data-00000-of-00001"
 
-    def refuses(code: int, message: str, *arguments: object) -> None:
-        refused(capsys, code, message, *arguments, "--output", output)
+    def refuses(code: int, subject: object, *arguments: object) -> None:
+        refused(["convert", *arguments, "--output", output], code, subject)
         assert not output.exists() and not list(tmp_path.glob(".out*"))
 
-    refuses(66, "nowhere.ckpt: no such file or directory", tmp_path / "nowhere.ckpt")
-    refuses(69, "no such directory here, and no copy in the cache", "nobody/nothing")
-    refuses(65, "is a checkpoint of TensorFlow's first format", HERE / "formats" / "version_1")
-    refuses(66, "holds 3 checkpoints: .*name one of them", HERE / "formats")
-    refuses(65, "holds no ALBERT: its variables are", HERE / "formats" / "two_shards")
-    refuses(66, "no vocabulary beside it.*--without-tokenizer", HERE / "shared")
+    refuses(66, "nowhere.ckpt: ", tmp_path / "nowhere.ckpt")
+    refuses(69, "nobody/nothing", "nobody/nothing")
+    refuses(65, "first format", HERE / "formats" / "version_1")
+    refuses(66, "holds 3 checkpoints", HERE / "formats")
+    refuses(65, "two_shards", HERE / "formats" / "two_shards")
+    refuses(66, "--without-tokenizer", HERE / "shared")
     refuses(2, "--without-tokenizer: contradicts --tokenizer", release, "--tokenizer", release, "--without-tokenizer")
-    refuses(65, "has 180 pieces, the model has 60 embeddings", release, "--tokenizer", scene.tokenizer)
-    refuses(2, "--revision: 'main' of .*not a Hub repository", release, "--revision", "main")
-    refuses(2, "--config: goes with a TensorFlow checkpoint", scene.pretrained, "--config", release)
-    refuses(78, "4 heads|5 heads do not divide", release, "--num-attention-heads", "5")
+    refuses(65, scene.tokenizer, release, "--tokenizer", scene.tokenizer)
+    refuses(2, "--revision: ", release, "--revision", "main")
+    refuses(2, "--config: ", scene.pretrained, "--config", release)
+    refuses(78, "5 heads", release, "--num-attention-heads", "5")
     damage(release, data, 700)
-    refuses(65, f"{data}: the checksum of .* is wrong; the file is damaged or cut: fetch it again", release)
+    refuses(65, f"{data}: the checksum of ", release)
     (release / data).write_bytes((release / data).read_bytes()[:-4])
-    refuses(65, f"{data}: has 14,100 bytes, .* ends at byte 14,104", release)
+    refuses(65, f"{data}: has 14,100 bytes", release)
     damage(release, "model.ckpt-best.index", 30)
-    refuses(65, "model.ckpt-best.index: the checksum of its block at byte 0 is wrong", release)
+    refuses(65, "model.ckpt-best.index: the checksum of ", release)
     for name in ("release.tar.gz", "release.TGZ", "release.zip", "release.7z"):
         (tmp_path / name).touch()
-        refuses(66, "is an archive.*unpack it", tmp_path / name)
+        refuses(66, "unpack it", tmp_path / name)
     output.mkdir()
-    refused(capsys, 73, "exists already.*--replace", HERE / "shared", "--output", output)
+    refused(["convert", HERE / "shared", "--output", output], 73, output, "--replace")
 
 
-def test_a_foreign_tokenizer_is_refused(scene, tmp_path, capsys):
-    arguments = (scene.pretrained, "--tokenizer", scene.other_corpus, "--output", tmp_path / "out")
-    refused(capsys, 65, "the model was trained with", *arguments)
+def test_a_foreign_tokenizer_is_refused(scene, tmp_path, refused):
+    arguments = [scene.pretrained, "--tokenizer", scene.other_corpus, "--output", tmp_path / "out"]
+    refused(["convert", *arguments], 65, "tokenizer")

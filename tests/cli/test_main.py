@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from albert import __version__
 from albert.cli import main as table
+from albert.cli.main import run
 from albert.runtime import errors
 from albert.runtime.errors import AlbertError, MissingInput, TryAgain
 
@@ -49,14 +50,14 @@ def failing_command(monkeypatch):
 
 @pytest.mark.parametrize("arguments", [[], ["--help"], ["-h"], ["help"]])
 def test_help_lists_every_command_with_its_purpose(arguments, capsys):
-    assert table.run(arguments) == 0
+    assert run(arguments) == 0
     printed = capsys.readouterr().out
     for name, command in table.COMMANDS.items():
         assert f"  {name} " in printed and command.purpose in printed
 
 
 def test_version_is_the_package_version(capsys):
-    assert table.run(["--version"]) == 0
+    assert run(["--version"]) == 0
     assert capsys.readouterr().out == f"albert {__version__}\n"
 
 
@@ -75,7 +76,7 @@ def test_a_command_gets_the_arguments_after_its_name_and_returns_the_exit_code(r
     calls = []
     module = module_with(lambda arguments: calls.append(arguments) or result)
     monkeypatch.setattr(table.importlib, "import_module", lambda name: module)
-    assert table.run(["info", "--model", "m"]) == code
+    assert run(["info", "--model", "m"]) == code
     assert calls == [["--model", "m"]]
 
 
@@ -97,7 +98,7 @@ def test_a_command_gets_the_arguments_after_its_name_and_returns_the_exit_code(r
 )
 def test_every_error_for_users_is_one_line_and_its_own_exit_code(kind, code, failing_command, capsys):
     failing_command(getattr(errors, kind)("corpus.txt", "is empty", "give a file with text"))
-    assert table.run(["fail"]) == code
+    assert run(["fail"]) == code
     output = capsys.readouterr()
     assert output.err == "albert: error: corpus.txt: is empty; give a file with text\n" and output.out == ""
 
@@ -134,27 +135,27 @@ class PanicException(BaseException):
 )
 def test_failures_of_libraries_are_translated_at_the_boundary(error, code, failing_command, capsys):
     failing_command(error)
-    assert table.run(["fail"]) == code
+    assert run(["fail"]) == code
     stderr = capsys.readouterr().err
     assert stderr.startswith("albert: error: ") and stderr.count("\n") == 1 and "Traceback" not in stderr
 
 
 def test_an_internal_error_explains_how_to_see_the_traceback(failing_command, capsys, monkeypatch):
     failing_command(ZeroDivisionError("division by zero"))
-    assert table.run(["fail"]) == 1
+    assert run(["fail"]) == 1
     assert capsys.readouterr().err == (
         "albert: error: internal error: ZeroDivisionError: division by zero; "
         "run again with ALBERT_DEBUG=1 for the traceback\n"
     )
     monkeypatch.setenv("ALBERT_DEBUG", "1")
-    assert table.run(["fail"]) == 1
+    assert run(["fail"]) == 1
     assert "Traceback (most recent call last)" in capsys.readouterr().err
 
 
 def test_system_exit_passes_through(failing_command):
     failing_command(SystemExit(2))
     with pytest.raises(SystemExit) as raised:
-        table.run(["fail"])
+        run(["fail"])
     assert raised.value.code == 2
 
 
@@ -275,7 +276,7 @@ def test_a_long_message_keeps_its_subject_and_its_remedy():
 
 def test_a_file_name_that_is_not_unicode_can_be_reported(failing_command, capsys):
     failing_command(MissingInput("caf\udce9.txt", "is missing"))
-    assert table.run(["fail"]) == 66
+    assert run(["fail"]) == 66
     assert capsys.readouterr().err == "albert: error: caf\\udce9.txt: is missing\n"
 
 
@@ -284,7 +285,7 @@ def test_an_error_of_all_ranks_is_printed_once_on_each_machine(failing_command, 
     for rank, local_rank, line in ((3, 3, ""), (8, 0, "albert: error: [rank 8] shards: are missing\n")):
         monkeypatch.setenv("RANK", str(rank))
         monkeypatch.setenv("LOCAL_RANK", str(local_rank))
-        assert table.run(["fail"]) == 66
+        assert run(["fail"]) == 66
         assert capsys.readouterr().err == line
 
 
@@ -295,5 +296,5 @@ def test_an_error_of_one_rank_is_printed_by_it(error, failing_command, capsys, m
     monkeypatch.setenv("RANK", "3")
     monkeypatch.setenv("LOCAL_RANK", "3")
     failing_command(error)
-    assert table.run(["fail"]) != 0
+    assert run(["fail"]) != 0
     assert capsys.readouterr().err.startswith("albert: error: [rank 3] ")

@@ -4,7 +4,6 @@ import pytest
 
 import albert
 from albert.cli.main import run
-from albert.runtime.errors import InvalidConfiguration
 from albert.runtime.json_files import read_journal, read_json_object
 from albert.runtime.progress import Bar
 
@@ -78,12 +77,11 @@ def test_the_warmup_fits_into_the_budget_and_that_is_said(corpus, tmp_path, caps
     assert "the run ended in its warm-up of 400 steps; --anneal budget" in capsys.readouterr().err
 
 
-def test_an_implausible_rate_is_refused_at_both_doors(corpus, tmp_path, capsys):
+def test_an_implausible_rate_is_refused_at_both_doors(corpus, tmp_path, refused):
     command = ["pretrain", "small", "--data", str(corpus.output), "--output", str(tmp_path / "run"), *FLAGS]
-    assert run([*command, "--learning-rate", "5"]) == 78
-    assert "learning_rate: is 5" in capsys.readouterr().err
-    with pytest.raises(InvalidConfiguration, match="learning_rate: is 5"):
-        albert.pretrain("small", data=corpus.output, output=tmp_path / "run", learning_rate=5, **TINY)
+    refused([*command, "--learning-rate", "5"], 78, "learning_rate: is 5")
+    by_python = {**TINY, "data": corpus.output, "output": tmp_path / "run", "learning_rate": 5}
+    refused(lambda: albert.pretrain("small", **by_python), 78, "learning_rate: is 5")
     assert not (tmp_path / "run").exists()
 
 

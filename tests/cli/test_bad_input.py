@@ -245,7 +245,8 @@ CASES: dict[str, list[tuple]] = {
             )
         ),
         ("quickstart --output {here}/out", 2, "--data: is missing"),
-        ("quickstart --data {here}/c --output {here}/out", 66, r"{here}/c: holds no corpus\.json"),
+        ("quickstart --data {here}/c --output {here}/out", 66, "{here}/c: No such file"),
+        ("quickstart --data {here}/c --output {here}/out", 66, r"{here}/c: holds no corpus\.json", {"c/a.txt": "a"}),
         ("quickstart --data {corpus} --output /proc/out", 73, "^/proc/out: "),
         ("quickstart --data {corpus} --output {here}/f/out", 73, "{here}/f/out: Not a directory", {"f": "mine"}),
         ("quickstart --data {here}/corpus --output {here}/out", 65, r".+tokens\.bin: SHA-256", damaged_corpus),
@@ -386,7 +387,7 @@ CASES: dict[str, list[tuple]] = {
     "evaluate": [
         ("sst-2 --model {classifier} --data {here} --split tset", 78, ".*split tset"),
         ("sst-2 --model {classifier} --data {here} --json", 2, "--json: requires the task pretrain"),
-        ("sst-2 --data x --model {classifier} --revision v1", 2, "is a directory; it goes with a Hub id"),
+        ("sst-2 --data {tables} --model {classifier} --revision v1", 2, "is a directory; it goes with a Hub id"),
         ("--text review --label stars --dev {tables}/dev.csv --model", 2, "--model: is empty"),
         (
             "mnli --model {classifier} --data {here} --submission {here}/hand-in --results {here}/r.json",
@@ -560,7 +561,7 @@ PIPES = [
     ("tokenizer encode a --tokenizer {here}/spiece.model", "spiece.model"),
     (OF_FILE, "r.json"),
     (TUNED, "train.csv"),
-    (TUNED.replace(".csv", ".parquet"), "train.parquet"),
+    (TUNED.replace("train.csv", "train.parquet"), "train.parquet"),
     (TUNED.replace("train.csv", "train.jsonl.gz"), "train.jsonl.gz"),
     (f"{TUNED} --task-file {{here}}/task.json", "task.json"),
     (EVALUATE, "dev.csv"),
@@ -578,6 +579,8 @@ def test_a_pipe_is_refused_without_waiting(command, name, scene, here, capfd):
     pipe = here / name
     pipe.parent.mkdir(exist_ok=True)
     os.mkfifo(pipe)
+    if name == "task.json":
+        (here / "train.csv").write_text("review,stars\na,b\n")
     before = signal.signal(signal.SIGALRM, interrupt)
     signal.alarm(20)
     try:

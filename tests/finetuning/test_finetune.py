@@ -116,7 +116,7 @@ def test_finished_run_is_returned_and_another_one_refused(data, start, tmp_path)
     first = finetune(SHORT, start, data / "choice", tmp_path / "run", settings=CPU)
     again = finetune(SHORT, start, data / "choice", tmp_path / "run", settings=replace(CPU, workers=0))
     assert again.already_complete and again.scores == first.scores
-    with pytest.raises(CannotCreate, match="holds a finished run with another recipe"):
+    with pytest.raises(CannotCreate, match="holds a finished run with another seed"):
         finetune(SHORT, start, data / "choice", tmp_path / "run", settings=replace(CPU, seed=1))
 
 
@@ -399,7 +399,7 @@ def test_resumed_run_keeps_its_recorded_defaults(command, tmp_path, by_default):
 def test_explicit_values_must_be_repeated_when_a_run_is_resumed(command, tmp_path, capsys):
     assert command(tmp_path / "run", "--max-length", "16", "--epochs", "1") == 0
     assert command(tmp_path / "run", "--max-length", "16") == 73
-    assert "another recipe" in capsys.readouterr().err
+    assert "another epochs (1.0, now" in capsys.readouterr().err
 
 
 def test_run_recorded_without_an_optimizer_is_resumed(own_task, start, tmp_path):

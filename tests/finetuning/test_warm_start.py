@@ -133,10 +133,10 @@ def test_run_with_changes_is_resumed_only_with_the_same_changes(
     with interrupted(3):
         finetune(SHORT, start, data / "choice", tmp_path / "stopped", settings=settings)
     for other in (gelu, replace(start, changes=ArchitectureChanges())):
-        with pytest.raises(CannotCreate, match="another changes"):
+        with pytest.raises(CannotCreate, match="has another"):
             finetune(SHORT, other, data / "choice", tmp_path / "stopped", settings=settings)
     complete_and_resumed(SHORT, start, data / "choice", settings, 0)
-    with pytest.raises(CannotCreate, match="holds a finished run with another recipe"):
+    with pytest.raises(CannotCreate, match="holds a finished run with another hidden_act"):
         finetune(SHORT, gelu, data / "choice", tmp_path / "complete")
 
 

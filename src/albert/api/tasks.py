@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from albert.api.functions import draw_curves
 from albert.api.keywords import check_png, flags_set, values_set
 from albert.api.options import PRETRAINING, Evaluate, Finetune, TableOptions
 from albert.api.results import DataReport, EvaluateResult, FinetuneResult, ScoredSplit
@@ -87,10 +88,10 @@ def run_finetune(
         report = _data_report(options, task, read, basis.recipe.max_length) if world().is_first else None
         if on_rows is not None and report is not None:
             on_rows(report)
-    if options.output is None or options.statistics_only:
-        return FinetuneResult(task=task, reading=report, report={"statistics": to_json(report and report.statistics)})
     if read is not None:
         read.check()
+    if options.output is None or options.statistics_only:
+        return FinetuneResult(task=task, reading=report, report={"statistics": to_json(report and report.statistics)})
     arguments = (task, _start(options), options.data or Path(), options.output, recipe, _settings(options))
     if options.try_rates is not None:
         return _compared(options, compare_rates(*arguments, options.try_rates, on_start), task)
@@ -118,6 +119,8 @@ def _compared(options: Finetune, found: Comparison, task: Task) -> FinetuneResul
 
 
 def _result(options: Finetune, found: FinetuningResult | SeedsResult, task: Task | None = None) -> FinetuneResult:
+    if isinstance(found, FinetuningResult) and options.output is not None and world().is_first:
+        draw_curves(options.output)
     if isinstance(found, SeedsResult):
         model, scores, report = RunFolder(found.best.directory).model_path, found.medians, found.to_json()
         baseline, linear_baseline = found.baseline, found.linear_baseline

@@ -11,7 +11,7 @@ from huggingface_hub import constants
 
 from albert.checkpoints.loading import INDEX_NAME, INT8_WEIGHTS_NAME, WEIGHTS_NAME
 from albert.checkpoints.tensorflow import holds_tensorflow
-from albert.runtime.environment import load_by_name, shipped_model
+from albert.runtime.environment import load_by_name, shipped_model, similar_shipped_model
 from albert.runtime.errors import MissingInput, Unavailable, UsageError
 from albert.runtime.manifest import MANIFEST_NAME, verify_directory
 
@@ -94,6 +94,9 @@ def find_model(path_or_id: str | Path, revision: str | None = None) -> Path:
     name = str(path_or_id)
     if revision is None and (shipped := shipped_model(name)) is not None:
         return shipped
+    similar = similar_shipped_model(name)
+    if similar is not None:
+        raise MissingInput(path, "no such directory or model", f"did you mean {similar!r}?")
     if isinstance(path_or_id, Path) or not _HUB_ID.fullmatch(name):
         raise MissingInput(path, "no such directory")
     if revision is not None and not _REVISION.fullmatch(revision):

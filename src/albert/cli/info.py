@@ -68,6 +68,8 @@ def resolve(name: str, revision: str | None = None) -> Resolved:
         if path.exists():
             raise
         nearest = did_you_mean(name, [*PRESETS, *PRESET_ALIASES])
+        if (error.remedy or "").startswith("did you mean"):
+            nearest = str(error.remedy)
         remedy = nearest if nearest.startswith("did") else "`albert info` lists the presets"
         raise type(error)(error.subject, f"is not a preset; {error.why}", remedy) from error
     if not (directory / CONFIG_NAME).is_file() and vocabulary_file(directory).is_file():

@@ -32,7 +32,7 @@ from albert.api.keywords import (
 )
 from albert.cli.main import COMMANDS, load_command
 from albert.runtime.environment import load_by_name
-from albert.runtime.errors import UsageError, did_you_mean
+from albert.runtime.errors import MissingInput, UsageError, did_you_mean
 from albert.runtime.removed import removed_command, removed_option, removed_value
 
 _TEXTS = tomllib.loads((files("albert.cli") / "help.toml").read_text(encoding="utf-8"))
@@ -340,10 +340,25 @@ class Subcommand:
 
     def __call__(self, arguments: list[str]) -> int:
         options = parse(self.shape, arguments, self.program) if self.parses else arguments
+        check_inputs(options)
         if callable(self.work):
             return self.work(options) or 0
         module, _, function = self.work.partition(":")
         return getattr(load_command(f"albert.cli.{module}"), function)(options) or 0
+
+
+_INPUTS = ("train", "dev", "data", "input")
+
+
+def check_inputs(options: object) -> None:
+    """Raises MissingInput for an input that does not exist, before torch is imported and anything is printed."""
+    values = [getattr(options, name, None) for name in _INPUTS]
+    values.append(getattr(getattr(options, "table", None), "task_file", None))
+    for value in values:
+        for path in value if isinstance(value, tuple | list) else [value]:
+            is_local = isinstance(path, Path) or (isinstance(path, str) and "://" not in path and path not in ("", "-"))
+            if is_local and not Path(path).exists():
+                raise MissingInput(path, "No such file or directory")
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ RUN/recipe.json            the whole run as a value
     predictions-dev.jsonl  one object per development example; further splits of the task have their own file
     results.json           scores, baselines, counts, speed, seed; written last"""
 
+import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -285,7 +286,13 @@ class TaskRun:
                 "seconds": evaluation.seconds,
                 "examples_per_second": n_evaluated / evaluation.seconds,
             },
-            "notes": [*self._notes(setup), *evaluation.notes, *ended, *([curve] if curve else [])],
+            "notes": [
+                *self._notes(setup),
+                *evaluation.notes,
+                *few_rows(n_evaluated),
+                *ended,
+                *([curve] if curve else []),
+            ],
             "frozen_head": frozen,
             "linear_baseline": linear,
             "advice": advice(evaluation.scores, evaluation.baseline, linear, frozen_scores, settings.frozen),
@@ -416,6 +423,17 @@ class TaskRun:
         return tuple(notes)
 
 
+FEW_ROWS = 30
+
+
+def few_rows(number: int) -> list[str]:
+    """A line on a development set that is too small for its scores to mean anything."""
+    if number >= FEW_ROWS:
+        return []
+    rows = "row" if number == 1 else "rows"
+    return [f"the development set has {number} {rows}: scores on it prove nothing; some hundred rows are needed"]
+
+
 # --------------------------------------------------------------------------------------------------------------------
 # Every run, including contrastive ones.
 
@@ -451,13 +469,19 @@ def complete_run(
     if results.is_file():
         recorded = read_json_object(results).get("identity")
         key = first_difference(recorded if isinstance(recorded, dict) else {}, identity)
-        conflict, already_complete = key and f"holds a finished run with another {key}", key is None
-    elif run.recipe_path.exists() and (key := _changed_part(read_json_object(run.recipe_path), record)):
-        conflict = f"holds another run, its recipe.json has another {key}"
+        already_complete = key is None
+        if key is not None:
+            what = _differences(read_json_object(results), record) if key == "recipe" else ""
+            conflict = f"holds a finished run with another {what or key}"
+    elif run.recipe_path.exists():
+        earlier = read_json_object(run.recipe_path)
+        key = _changed_part(earlier, record)
+        if key is not None:
+            conflict = f"holds another run, its recipe.json has another {_differences(earlier, record) or key}"
     elif any(run.path.glob("seed-*/recipe.json")):
         conflict = "holds the runs of several seeds, not one"
     if conflict:
-        raise CannotCreate(run.path, conflict, "choose another output, or remove it")
+        raise CannotCreate(run.path, conflict, "choose another --output, or remove the directory")
     if not already_complete:
         if ranks.is_first:
             save_json(run.recipe_path, record)
@@ -515,6 +539,25 @@ def _changed_part(recorded: Mapping[str, Any], record: Mapping[str, Any]) -> str
         if before != now:
             return key
     return None
+
+
+def _differences(recorded: Mapping[str, Any], record: Mapping[str, Any]) -> str:
+    """The settings of the first part that differs, with both values: "learning_rate (0.0001, now 0.0002)"."""
+    key = _changed_part(recorded, record)
+    if key is None:
+        return ""
+    before, now = recorded.get(key), record.get(key)
+    if not isinstance(before, dict) or not isinstance(now, dict):
+        return key
+    names = [name for name in {**before, **now} if name not in FREE_SETTINGS and before.get(name) != now.get(name)]
+    shown = [f"{name} ({_shown(before.get(name))}, now {_shown(now.get(name))})" for name in names[:3]]
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return ", ".join(shown) + more if shown else key
+
+
+def _shown(value: object) -> str:
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= 60 else f"{text[:59]}…"
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """The environment of the process: installed package, lazy imports, precisions, ranks set by torchrun."""
 
+import difflib
 import importlib
 import os
 import re
@@ -39,6 +40,15 @@ def command_name() -> str:
     if found is not None and Path(sys.argv[0]).name == "albert":
         return "albert"
     return f"{shlex.quote(sys.executable)} -m albert"
+
+
+def similar_shipped_model(name: str) -> str | None:
+    """The name of a model that comes with the package and differs from this one by a slip: "small" for "smal"."""
+    folders = [_PACKAGE / "models"]
+    if _PACKAGE.parent.name == "src":
+        folders.append(_PACKAGE.parents[1] / "models")
+    known = {file.parent.name for folder in folders for file in folder.glob("*/config.json")}
+    return next(iter(difflib.get_close_matches(name.lower(), sorted(known), n=1, cutoff=0.8)), None)
 
 
 def shipped_model(name: str | Path) -> Path | None:

@@ -167,7 +167,7 @@ def key_of(text: str) -> str:
 
 def main() -> None:
     """Write the list, and print how many texts of each source it has and how many were left out."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--data", type=Path, required=True, help="the folder of the data")
     parser.add_argument("--output", type=Path, required=True, help="the file to write")
     parser.add_argument(

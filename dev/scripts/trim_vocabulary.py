@@ -22,7 +22,7 @@ from tokenizers import Tokenizer
 
 def main() -> None:
     """Write the smaller model, and print how often the texts have a piece that was left out."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("model", type=Path)
     parser.add_argument("texts", type=Path)
     parser.add_argument("--pieces", type=int, required=True)

@@ -1,11 +1,12 @@
-"""Keep the most frequent pieces of a WordPiece vocabulary, and their embeddings.
+"""Keep the most frequent pieces of a BERT's WordPiece vocabulary, and some of its layers.
 
-    python dev/scripts/trim_vocabulary.py MODEL texts.jsonl --pieces 12000 --output trimmed
+    python dev/scripts/trim_bert.py MODEL texts.jsonl --pieces 12000 --layers 1 3 5 6 --output trimmed
 
 Most of a small BERT is its embeddings: 30,522 pieces of width 384 are half of MiniLM. A model with fewer pieces gives
 the same results for every text that has none of the others; their words are divided into shorter pieces (Abdaoui et al.
-2020, "Load What You Need", arXiv 2010.05609). Distillation (`albert finetune --objective vectors --model trimmed`) then
-teaches it what the longer pieces meant.
+2020, "Load What You Need", arXiv 2010.05609). Some layers can be left out without training, too (Fan et al. 2019,
+"LayerDrop", arXiv 1909.11556). Distillation (`albert finetune --objective vectors --model trimmed`) then teaches the
+model what was lost.
 
 MODEL is a directory of Hugging Face's layout with model.safetensors and tokenizer.json. Every line of the texts is a
 JSON object with a `text`. Special pieces, ASCII characters and single characters of the texts are always kept."""
@@ -26,6 +27,9 @@ def main() -> None:
     parser.add_argument("model", type=Path)
     parser.add_argument("texts", type=Path)
     parser.add_argument("--pieces", type=int, required=True)
+    parser.add_argument(
+        "--layers", type=int, nargs="+", metavar="N", help="the layers to keep, from 1; all when not set"
+    )
     parser.add_argument("--output", type=Path, required=True)
     options = parser.parse_args()
 
@@ -72,6 +76,20 @@ def main() -> None:
         if name.endswith(("word_embeddings.weight", "predictions.bias", "predictions.decoder.weight", "decoder.bias")):
             assert len(tensor) == rows, name
             tensors[name] = tensor[kept].contiguous()
+    if options.layers:
+        place = {str(layer - 1): str(number) for number, layer in enumerate(sorted(set(options.layers)))}
+        if not all(1 <= layer <= config["num_hidden_layers"] for layer in options.layers):
+            parser.error(f"--layers: the model has the layers 1 to {config['num_hidden_layers']}")
+        thinned = {}
+        for name, tensor in tensors.items():
+            before, mark_of_layer, rest = name.partition("encoder.layer.")
+            layer, _, parameter = rest.partition(".")
+            if not mark_of_layer:
+                thinned[name] = tensor
+            elif layer in place:
+                thinned[f"{before}encoder.layer.{place[layer]}.{parameter}"] = tensor
+        tensors = thinned
+        config["num_hidden_layers"] = len(place)
     config["vocab_size"] = len(kept)
     if "pad_token_id" in config:
         config["pad_token_id"] = new_number[config["pad_token_id"]]

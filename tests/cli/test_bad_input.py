@@ -342,7 +342,7 @@ CASES: dict[str, list[tuple]] = {
         ("--device cpu", 78, "held-out share: is 2", task_file(label="stars", held_out={"share": 2})),
         ("--seed 1", 78, "kind: 'class' is not a choice", task_file(label="stars", kind="class")),
         ("--classes --regression", 2, "contradict each other", task_file(label="stars")),
-        ("--metrics f7", 78, "metric f7: does not go with classification", task_file(label="stars")),
+        ("--metrics f7", 78, "metric f7: cannot be used with classification", task_file(label="stars")),
     ],
     SQUAD: [
         (

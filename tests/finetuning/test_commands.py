@@ -23,7 +23,7 @@ def test_declared_task(command, data, tmp_path, capsys):
     assert dispatch(command("SST-2", data / "choice", "run")) == 0
     out = capsys.readouterr().out
     assert "4 steps over 16 of 16 training rows" in out
-    assert "new, drawn at random: classifier.weight, classifier.bias" in out
+    assert "newly initialised: classifier.weight, classifier.bias" in out
     assert "majority baseline" in out and re.search(r"^accuracy +[\d.]+ +50\.00\b", out, re.MULTILINE)
     results, predictions = tmp_path / "scores.json", tmp_path / "p.jsonl"
     evaluate = ["evaluate", "sst2", "--model", str(tmp_path / "run"), "--data", str(data / "choice")]

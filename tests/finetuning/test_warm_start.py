@@ -49,7 +49,7 @@ def logits(model, length=20):
 def test_head_of_another_task_is_replaced(mnli):
     started = start_model(PretrainedEncoder(str(mnli)), ENTAILMENT, RECIPE, seed=0)
     assert started.model.classifier.out_features == 2
-    assert any("new, drawn at random: classifier.weight" in note for note in started.notes)
+    assert any("newly initialised: classifier.weight" in note for note in started.notes)
     source = open_model(mnli, "classification").model
     assert torch.equal(started.model.albert.pooler.weight, source.albert.pooler.weight)
 

@@ -87,7 +87,7 @@ def test_best_setting_is_the_trained_number_of_heads(trained, saved, checked, st
 
 def test_untrained_model_has_no_better_setting(saved, checked, config):
     check = checked(saved("pretraining", config=replace(config, initializer_range=1e-4)))
-    assert "cannot be told apart from it by this text" in check["verdict"]
+    assert "indistinguishable from it on this text" in check["verdict"]
 
 
 def test_model_without_a_masked_token_head_is_refused(saved, refused):

@@ -144,7 +144,7 @@ def test_a_run_is_resumed_by_another_number_of_processes(fork_server, command, r
         samples |= own
     assert samples == reference[1]
     assert_same_training(tmp_path / "run", reference[0])
-    assert "not bit for bit as before" in runs[0].printed
+    assert "not be bit-identical" in runs[0].printed
 
 
 @both_parallelisms

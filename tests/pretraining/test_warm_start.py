@@ -161,13 +161,13 @@ def test_heads_are_initialised_on_request_or_for_another_objective(start, short,
     initial = initial_weights(result.run)
     for name, tensor in weights_of(trained).items():
         assert torch.equal(tensor, initial[name]) != name.startswith(drawn)
-    assert any(note.startswith("new, drawn at random: ") and drawn[0] in note for note in result.start.notes)
+    assert any(note.startswith("newly initialised: ") and drawn[0] in note for note in result.start.notes)
 
 
 def test_a_classifier_can_be_the_start_and_its_missing_heads_are_reported(start, tiny_corpus, tiny_recipe, tmp_path):
     save_model_directory(tmp_path / "classifier", AlbertForSequenceClassification(tiny_recipe.model, 3), tiny_corpus)
     drawn, unused = start(model=tmp_path / "classifier").start.notes
-    assert drawn.startswith("new, drawn at random: ") and "predictions.bias" in drawn and "sop_classifier" in drawn
+    assert drawn.startswith("newly initialised: ") and "predictions.bias" in drawn and "sop_classifier" in drawn
     assert unused == "in the file, not used here: 2 of classifier"
 
 

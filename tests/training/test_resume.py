@@ -163,7 +163,7 @@ def test_a_resume_in_another_environment_prints_a_note_and_is_recorded(train, ru
     note = capsys.readouterr().err
     assert f"processor {processor} → Another 9000, capabilities {capabilities} → AVX1, fp32_products" in note
     assert "→ Another library" in note
-    assert f"threads {threads} → 7: not bit for bit as before" in note
+    assert f"threads {threads} → 7; the result will not be bit-identical" in note
     started, changed = events(run, "circumstances")
     assert (started["step"], started["now"]["processor"], started["changes"]) == (0, processor, {})
     assert (changed["step"], changed["now"]["processor"]) == (3, "Another 9000")

@@ -107,7 +107,7 @@ def test_a_resume_with_another_number_of_workers_prints_a_note(train_with_worker
     train_with_workers(2, source=source)
     (line,) = [line for line in capsys.readouterr().err.splitlines() if "note" in line]
     assert "workers 1 → 2" in line
-    assert "not bit for bit as before" in line
+    assert "not be bit-identical" in line
     assert [event["now"]["workers"] for event in events(run, "circumstances")] == [1, 2]
 
 

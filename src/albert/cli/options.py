@@ -111,7 +111,7 @@ def typed_values(options: Sequence[Option], arguments: Sequence[str], program: s
             words, unnamed = unnamed[: _width(option.hint)], unnamed[_width(option.hint) :]
             values[option.path] = _from_words(option.hint, words, f"{program}: {metavar(option)}")
     if unnamed:
-        raise UsageError(program, f"{unnamed[0]} has no option before it", f"see {program} --help")
+        raise UsageError(program, f"unexpected argument {unnamed[0]!r}", f"see {program} --help")
     return values
 
 
@@ -347,13 +347,16 @@ class Subcommand:
         return getattr(load_command(f"albert.cli.{module}"), function)(options) or 0
 
 
-_INPUTS = ("train", "dev", "data", "input")
+_INPUTS = ("train", "dev", "input")
 
 
 def check_inputs(options: object) -> None:
     """Raises MissingInput for an input that does not exist, before torch is imported and anything is printed."""
     values = [getattr(options, name, None) for name in _INPUTS]
     values.append(getattr(getattr(options, "table", None), "task_file", None))
+    data = getattr(options, "data", None)
+    if isinstance(data, tuple):  # corpora; the folder of a benchmark is checked with its task
+        values.append(data)
     for value in values:
         for path in value if isinstance(value, tuple | list) else [value]:
             is_local = isinstance(path, Path) or (isinstance(path, str) and "://" not in path and path not in ("", "-"))

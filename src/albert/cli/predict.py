@@ -287,7 +287,7 @@ def _note(text: str) -> None:
 def run_serve(options: Serve) -> int:
     """Run `albert serve`."""
     if not 0 <= options.port < 65_536:
-        raise InvalidConfiguration(f"port {options.port}", "ports are numbers up to 65535", "8000, say")
+        raise InvalidConfiguration(f"port {options.port}", "a port is a number from 0 to 65535", "for example 8000")
     if options.drain_timeout <= 0 or (options.threads is not None and options.threads < 1):
         raise InvalidConfiguration("drain-timeout, threads", "are numbers above zero")
     hosts = allowed_hosts(options.host, options.allowed_host)

@@ -64,7 +64,7 @@ def show_data(console: Console, report: DataReport) -> None:
         if read.inferred:
             inferred = [(item.what, item.value, item.why, item.instead) for item in read.inferred]
             console.print()
-            console.print(table("What is inferred", ("", "is", "because", "otherwise say"), inferred, words=range(4)))
+            console.print(table("What is inferred", ("", "is", "because", "to change it"), inferred, words=range(4)))
         console.print(f"scored by {', '.join(read.table_task.metrics or ())}\n")
     show(console, _rows_table(report.statistics, report.max_length))
     if any(statistics.labels for statistics in report.statistics.values()):
@@ -184,7 +184,7 @@ def show_settings(console: Console, figures: Mapping[str, Any]) -> None:
 
 
 _LEFT_OUT = {
-    "windows_left_out": "windows without the answer left out",
+    "windows_left_out": "windows dropped (no answer)",
     "held_out": "rows held out to choose the threshold on",
     "repeated_texts": "repeated texts left out",
     "truncated_for_teacher": "texts cut for the teacher",

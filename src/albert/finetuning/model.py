@@ -243,7 +243,7 @@ def start_model(
 
 def _loading_notes(report: LoadingReport) -> tuple[str, ...]:
     state = "checked against its manifest" if report.verified else "unverified: it has no manifest"
-    new = f"new, drawn at random: {', '.join(report.newly_initialised)}" if report.newly_initialised else ""
+    new = f"newly initialised: {', '.join(report.newly_initialised)}" if report.newly_initialised else ""
     return (f"{report.source}: {state}", *filter(None, (new, report.not_used)), *report.notes)
 
 

@@ -171,7 +171,7 @@ def precompute_states(frozen: MultiExitModel, batches: TaskBatches, compute: Com
         return None
     states = torch.empty(shape)
     pieces = split_by_tokens(np.arange(len(sequences)), sequences.lengths, compute.micro_batch_tokens)
-    with progress("Encoding once", total=len(sequences), unit="sequences") as bar:
+    with progress("Caching encoder outputs", total=len(sequences), unit="sequences") as bar:
         for piece in pieces:
             packed = pack_members(sequences, piece).to(compute.device)
             with autocast(compute.device, compute.precision):

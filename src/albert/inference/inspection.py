@@ -216,7 +216,7 @@ class SelfCheck:
             return f"{self.best.name} is better than the stated {self.stated.name} by {by} a masked token"
         equals = [setting.name for setting in self.settings if setting.as_good_as_the_best and not setting.stated]
         verdict = f"no setting is better than the stated {self.stated.name}"
-        return verdict + (f"; {' and '.join(equals)} cannot be told apart from it by this text" if equals else "")
+        return verdict + (f"; {' and '.join(equals)} are indistinguishable from it on this text" if equals else "")
 
 
 def check_settings(directory: Path, device: str = "auto") -> SelfCheck:

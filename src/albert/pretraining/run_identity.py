@@ -215,7 +215,7 @@ def warm_start_for_pretraining(
     model.load_state_dict(result.tensors)
     report = opened.loading_report
     initialised = [*report.newly_initialised, *result.drawn]
-    notes += [*result.notes, *([f"new, drawn at random: {', '.join(initialised)}"] if initialised else [])]
+    notes += [*result.notes, *([f"newly initialised: {', '.join(initialised)}"] if initialised else [])]
     notes += filter(None, [report.not_used])
     return StartRecord(
         source=model_name(init.model, init.revision),

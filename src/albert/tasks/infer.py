@@ -217,7 +217,7 @@ def infer_task(
     for name, kinds in KINDS_WITH.items():
         if getattr(task, name) is not None and kind not in kinds:
             flag = "--" + name.replace("_", "-")
-            raise UsageError(flag, f"does not go with {kind}", f"it goes with {', '.join(kinds)}")
+            raise UsageError(flag, f"cannot be used with {kind}", f"it is for {', '.join(kinds)}")
     if kind == "token-classification":  # tagged text has fixed column names
         words, tags = (name if name in columns else None for name in (WORDS, TAGS))
         task = replace(task, words=task.words or words, tags=task.tags or tags)
@@ -282,6 +282,31 @@ def _with_kind(task: TableTask, rows: Rows, source: object, inferred: list[Infer
     return replace(task, kind=kind)
 
 
+def _proposal(missing: Sequence[str], task: TableTask, rows: Rows) -> str:
+    """Which columns look like the text and the label: the one with the longest values, the one with the fewest."""
+    if not {*missing} <= {"text", "label"}:
+        return ""
+    first = [row.fields for row in rows.rows[:1000]]
+    used = {task.text, task.label, task.pair}
+    values = {
+        name: [text for row in first if isinstance(text := row.get(name, ""), str)]
+        for name in columns_of(rows)
+        if name and name not in used
+    }
+    options = []
+    if "label" in missing:
+        counts = {name: len({*texts}) for name, texts in values.items() if texts}
+        few = {name: count for name, count in counts.items() if 2 <= count <= max(2, len(first) // 5)}
+        if not few:
+            return ""
+        label = min(few, key=few.__getitem__)
+        values.pop(label)
+        options.append(f"--label {label}")
+    if "text" in missing and values:
+        options.append(f"--text {max(values, key=lambda name: sum(map(len, values[name])))}")
+    return f"; perhaps {' '.join(options)}"
+
+
 def _check_columns(
     task: TableTask, kind: Kind, rows: Rows, source: object, may_be_absent: tuple[str, ...] = ()
 ) -> None:
@@ -293,14 +318,15 @@ def _check_columns(
 
     needed, allowed = COLUMNS_OF_KIND[kind]
     if missing := [name for name in needed if getattr(task, name) is None]:
-        why = f"{flags(missing)} must be said for {kind}"
-        raise UsageError("albert", why, rows.doubt or f"{source} has the columns {', '.join(columns)}")
+        why = f"needs {flags(missing, ' and ')}"
+        columns_there = f"{source} has the columns {', '.join(columns)}"
+        raise UsageError(kind, why, rows.doubt or columns_there + _proposal(missing, task, rows))
     for name in task.given_columns:
         if name not in (*needed, *allowed):
             takes = flags(needed) + (f", and optionally {flags(allowed, ' and ')}" if allowed else "")
-            raise UsageError(flags([name]), f"does not go with {kind}", f"it takes {takes}")
+            raise UsageError(flags([name]), f"cannot be used with {kind}", f"it takes {takes}")
     if kind == "multiple-choice" and task.text is None and task.question is None:
-        raise UsageError("albert", "a multiple choice needs --text or --question, or both")
+        raise UsageError(kind, "needs --text or --question, or both")
     for name in (*task.given_columns, "id"):
         value = getattr(task, name)
         for column in value if isinstance(value, tuple) else [value]:

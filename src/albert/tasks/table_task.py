@@ -314,7 +314,7 @@ def metrics_of(task: TableTask) -> tuple[Metric, ...]:
         names |= {metric.__name__: metric for metric in own.values()} | {"f1": positive}
     for name in task.metrics or ():
         if name not in names:
-            why = f"does not go with {task.kind}" + (f" of {len(labels)} labels" if labels else "")
+            why = f"cannot be used with {task.kind}" + (f" of {len(labels)} labels" if labels else "")
             raise InvalidConfiguration(f"metric {name}", why, did_you_mean(name, names))
     if task.metrics is not None:
         return tuple(names[name] for name in task.metrics)

@@ -240,5 +240,5 @@ def report_environment_changes(
     changes = {name: {"before": old, "now": now.get(name)} for name, old in recorded.items() if old != now.get(name)}
     if changes and ranks.is_first:
         text = ", ".join(f"{name} {values['before']} → {values['now'] or 'none'}" for name, values in changes.items())
-        print(f"albert: note: the run goes on with {text}: not bit for bit as before", file=sys.stderr)
+        print(f"albert: note: the run continues with {text}; the result will not be bit-identical", file=sys.stderr)
     return changes

@@ -122,7 +122,7 @@ TEXT_PAIRS = "finetune --objective contrastive --train TABLE --text a --pair b -
         (f"{SST2_RUN} --span-head joint", (2,), "--span-head: requires a task whose answers are spans"),
         (f"{SST2_RUN} --question-length 8", (2,), "--question-length: requires a task with questions, sst-2 has none"),
         (f"{SST2_RUN} --stride 4", (2,), "--stride: requires a task whose answers are spans, sst-2 has none"),
-        ("finetune --train x.csv --data x --model MODEL --output OUT", (2,), "--data: requires a declared task"),
+        ("finetune --train TABLE --data x --model MODEL --output OUT", (2,), "--data: requires a declared task"),
         (f"{SST2_RUN} --v2-recipe", (2,), "has one recipe for both releases"),
         # Changes of the model.
         (f"{SST2_RUN} --keep-head", (78,), "has no head to keep"),

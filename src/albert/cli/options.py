@@ -359,8 +359,9 @@ def check_inputs(options: object) -> None:
         values.append(data)
     for value in values:
         for path in value if isinstance(value, tuple | list) else [value]:
-            is_local = isinstance(path, Path) or (isinstance(path, str) and "://" not in path and path not in ("", "-"))
-            if is_local and not Path(path).exists():
+            if isinstance(path, str) and ("://" in path or path in ("", "-")):
+                continue
+            if isinstance(path, str | Path) and not Path(path).exists():
                 raise MissingInput(path, "No such file or directory")
 
 

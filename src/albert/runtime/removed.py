@@ -13,7 +13,7 @@ COMMANDS: dict[str, str] = {
 
 _PROXY = "set it in the reverse proxy before the server, see docs/deploying.md"
 
-_COSTS = dict.fromkeys(
+_COSTS: dict[str, str] = dict.fromkeys(
     ("--price-per-hour", "--watts", "--overhead", "--co2-pounds-per-kwh"),
     "albert tables show cost has the hours of your runs: multiply them by your price and power",
 )

@@ -124,6 +124,7 @@ def record_finetuning(run: Path, results: Path, name: str, commit: str, machine:
         for metric, value in report["scores"].items()
         if value is not None
     ]
+    report.pop("errors", None)  # texts of other people
     write_text(results / f"{name}.json", json.dumps(report, indent=1) + "\n")
     append_rows(results / TABLE_NAME, rows)
     return rows

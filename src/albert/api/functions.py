@@ -56,6 +56,10 @@ class Shown:
         """Lines below the table."""
         return []
 
+    def tables(self) -> list[tuple[str, list[tuple[str, ...]]]]:
+        """Further tables of a notebook, with their titles."""
+        return []
+
     def curves(self) -> dict[str, Points]:
         """Name -> (step, value) pairs."""
         return {}
@@ -70,9 +74,11 @@ class Shown:
         return "\n".join([self.title(), *lines, *self.remarks()])
 
     def _repr_html_(self) -> str:
-        lines = [_html_row(row, "td" if number else "th") for number, row in enumerate(self.rows())]
-        parts = [f"<p><b>{html.escape(self.title())}</b></p>"]
-        parts += [f"<table>{''.join(lines)}</table>"] if lines[1:] else []
+        parts = []
+        for title, rows in [(self.title(), self.rows()), *self.tables()]:
+            lines = [_html_row(row, "td" if number else "th") for number, row in enumerate(rows)]
+            parts.append(f"<p><b>{html.escape(title)}</b></p>")
+            parts += [f"<table>{''.join(lines)}</table>"] if lines[1:] else []
         parts += [f"<p>{html.escape(line)}</p>" for line in self.remarks()]
         try:
             parts += [svg_curve(name, points) for name, points in self.curves().items()]

@@ -10,10 +10,20 @@ from albert.api.keywords import options_as_keywords
 from albert.experiments.layers import EXACT, DepthCurve, PrecisionScore
 from albert.finetuning.comparisons import Comparison
 from albert.finetuning.evaluation import FROZEN, MAJORITY, EvaluatedModels, format_score
-from albert.finetuning.run_record import FinetuningResult
+from albert.finetuning.report_page import (
+    REPORT_NAME,
+    calibration_line,
+    calibration_rows,
+    class_rows,
+    confusion_rows,
+    error_cells,
+    step_line,
+)
+from albert.finetuning.run_record import RESULTS_NAME, FinetuningResult
 from albert.finetuning.seeds import BenchmarkResult, SeedsResult
 from albert.pretraining.evaluation import CrossEvaluation, Score
 from albert.runtime.environment import Precision
+from albert.runtime.json_files import read_json_object
 from albert.tasks.custom import ReadTask
 from albert.tasks.table_task import SplitStatistics
 from albert.tasks.task import Task
@@ -31,8 +41,92 @@ class DataReport:
     """Lines about texts that the model's vocabulary does not know."""
 
 
+@dataclass(frozen=True, repr=False)
+class Confusion(Shown):
+    """How often each class was predicted for each right one.
+
+    Attributes:
+        labels: the classes; an empty one is no entity.
+        counts: [right class, predicted class]; with several labels per example [label, right, predicted] of 2 by 2;
+            None for more than 200 classes.
+        largest: the largest confusions first, as dicts of `gold`, `predicted` and `count`.
+    """
+
+    labels: Sequence[str]
+    counts: Sequence[Sequence[Any]] | None
+    largest: Sequence[Mapping[str, Any]]
+
+    def title(self) -> str:
+        return f"Confusion of {len(self.labels):,} classes, the largest first"
+
+    def rows(self) -> list[tuple[str, ...]]:
+        return confusion_rows(vars(self), SHOWN_ERRORS)
+
+
+class Analysed(Shown):
+    """Base of results that say where a model is right and wrong. The lists of dicts are rows for a data frame."""
+
+    @property
+    def analysis(self) -> Mapping[str, Any]:
+        """Where the model is right and wrong, as in results.json."""
+        raise AssertionError("every such result has an analysis")
+
+    @property
+    def per_class(self) -> list[dict[str, Any]]:
+        """Precision, recall and F1 in points, count and predicted count of each class, label, entity type or tag."""
+        return self.analysis.get("per_class") or []
+
+    @property
+    def confusion(self) -> Confusion | None:
+        """Which classes were predicted for which; None for numbers and for answers in a text."""
+        found = self.analysis.get("confusion")
+        return None if not found else Confusion(**found)
+
+    @property
+    def errors(self) -> list[dict[str, Any]]:
+        """The most confident errors with their text; of numbers those with the largest difference."""
+        return self.analysis.get("errors") or []
+
+    @property
+    def calibration(self) -> dict[str, Any] | None:
+        """Expected calibration error and bins of probability; None for numbers."""
+        return self.analysis.get("calibration")
+
+    def tables(self) -> list[tuple[str, list[tuple[str, ...]]]]:
+        return analysis_tables(self.analysis)
+
+
+SHOWN_CLASSES, SHOWN_ERRORS, SHOWN_TEXT = 40, 5, 80
+
+
+def analysis_tables(analysis: Mapping[str, Any]) -> list[tuple[str, list[tuple[str, ...]]]]:
+    """Titles and tables, headings first: classes, the largest confusions and most confident errors, calibration."""
+    tables = []
+    classes = analysis.get("per_class") or []
+    if classes:
+        title = "Classes" if len(classes) <= SHOWN_CLASSES else f"The {SHOWN_CLASSES} classes with the lowest F1"
+        tables.append((title, class_rows(classes, SHOWN_CLASSES)))
+    confusions = confusion_rows(analysis.get("confusion"), SHOWN_ERRORS)
+    if confusions:
+        tables.append(("Largest confusions", confusions))
+    errors = analysis.get("errors") or []
+    if errors:
+        of_numbers = "difference" in errors[0]
+        rows: list[tuple[str, ...]] = [("text", "right", "predicted", "difference" if of_numbers else "probability")]
+        for error in errors[:SHOWN_ERRORS]:
+            text = " ".join(f"{error['words']}: {error['text']}".split() if "words" in error else error["text"].split())
+            text = text if len(text) <= SHOWN_TEXT else text[: SHOWN_TEXT - 1] + "…"
+            rows.append((text, *error_cells(error)))
+        tables.append(("Largest errors" if of_numbers else "Most confident errors", rows))
+    calibration = analysis.get("calibration")
+    if calibration:
+        line = calibration_line(calibration)
+        tables.append((line[0].upper() + line[1:], calibration_rows(calibration)))
+    return tables
+
+
 @dataclass(frozen=True, repr=False, kw_only=True)
-class FinetuneResult(Shown):
+class FinetuneResult(Analysed):
     """A fine-tuned model and its scores on the development set.
 
     Attributes:
@@ -56,6 +150,13 @@ class FinetuneResult(Shown):
     reading: DataReport | None = None
     task: Task | None = None
     found: FinetuningResult | SeedsResult | BenchmarkResult | Comparison | None = None
+
+    @property
+    def analysis(self) -> Mapping[str, Any]:
+        """Where the model is right and wrong; of several seeds or rates that of `model`."""
+        if isinstance(self.found, FinetuningResult) or self.model is None:
+            return self.report
+        return read_json_object(self.model.parent / RESULTS_NAME)
 
     def title(self) -> str:
         name = self.task.title if self.task is not None else self.report.get("benchmark", self.report.get("task"))
@@ -87,6 +188,12 @@ class FinetuneResult(Shown):
         lines += [f"model: {self.model}"] if self.model is not None else []
         if self.report.get("advice"):
             lines.append(options_as_keywords(str(self.report["advice"]), ("epochs", "learning_rate", "model")))
+        if self.report.get("next_step"):
+            step = step_line(self.report["next_step"])
+            lines.append(options_as_keywords(step, ("epochs", "learning_rate", "model")))
+        if isinstance(self.found, FinetuningResult) and self.output is not None:
+            report = self.output / REPORT_NAME
+            lines += [f"report: {report}"] if report.exists() else []
         return lines
 
     def curves(self) -> dict[str, Points]:
@@ -109,7 +216,7 @@ class ScoredSplit:
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class EvaluateResult(Shown):
+class EvaluateResult(Analysed):
     """Scores of a model, or of several.
 
     Attributes:
@@ -124,6 +231,10 @@ class EvaluateResult(Shown):
     baseline: Mapping[str, float | None] | None
     report: Mapping[str, Any]
     found: ScoredSplit | Sequence[PrecisionScore] | DepthCurve | CrossEvaluation
+
+    @property
+    def analysis(self) -> Mapping[str, Any]:
+        return self.found.found.analysis if isinstance(self.found, ScoredSplit) else {}
 
     @property
     def predictions(self) -> list[dict[str, Any]]:

@@ -460,6 +460,7 @@ def _evaluate_split(options: Evaluate, task: Task, split: str, precision: Precis
         members = zip(options.model, found.members, strict=True)
         report["of_each"] = {name: dict(member.scores) for name, member in members}
     report["counts"] = dict(together.counts)
+    report |= found.analysis
     scored = ScoredSplit(
         task=task, models=options.model, split=split, found=found, precision=precision, submission=submission
     )

@@ -12,6 +12,7 @@ from rich.table import Table
 from albert.api.options import Evaluate, Finetune
 from albert.api.results import (
     TOGETHER,
+    Analysed,
     DataReport,
     EvaluateResult,
     FinetuneResult,
@@ -38,6 +39,7 @@ from albert.finetuning import seeds
 from albert.finetuning.comparisons import Comparison
 from albert.finetuning.evaluation import FROZEN, advice, data_warnings, format_score, published_lines
 from albert.finetuning.options import FULL_WIDTH
+from albert.finetuning.report_page import REPORT_NAME, step_line
 from albert.finetuning.run_record import FinetuningResult
 from albert.pretraining.evaluation import CrossEvaluation
 from albert.runtime.devices import default_precision, pick_device
@@ -226,17 +228,33 @@ def show_result(console: Console, result: FinetuneResult, found: FinetuningResul
     if linear is not None and linear["left_out"] is not None:
         lines.append(f"{linear['method']} is left out: {linear['left_out']}")
     lines += [] if task is None else published_lines(task)
+    lines += _analysis(result)
     computed_in, usual = report.get("computed_in"), default_precision(pick_device())
     if computed_in not in (None, usual):
         others = f"albert evaluate, predict and serve compute in {usual} on this machine"
         lines.append(f"scores computed in {computed_in}; {others}, with --precision {computed_in} as here")
     if report.get("advice"):
         lines.append(report["advice"])
+    if report.get("next_step"):
+        lines.append(step_line(report["next_step"]))
+    page = found.model_directory.parent / REPORT_NAME
+    if page.exists():
+        lines.append(in_bold("report: ", str(page)))
     directory = shlex.quote(str(found.model_directory))
     use = f"export sentence-transformers {directory} --output vectors"
     if task is not None:
         use = f"predict {directory} {_example_flags(task, _saved_example(found.model_directory))}"
     say(console, *lines, in_bold(found.model_directory, " is ready"), next_line(use))
+
+
+def _analysis(result: Analysed) -> list[RenderableType]:
+    """Where the model is right and wrong, as tables."""
+    lines: list[RenderableType] = []
+    for title, (head, *rows) in result.tables():
+        words = {name: index for index, name in enumerate(head)}
+        texts = [words[name] for name in ("text", "right", "right answer", "predicted") if name in words]
+        lines += ["", table(title, head, rows, words=(0, *texts))]
+    return lines
 
 
 def _scores(scores: Mapping[str, float | None]) -> str:
@@ -417,7 +435,7 @@ def show_evaluation(console: Console, result: EvaluateResult, scored: ScoredSpli
     if len(models) > 1 and evaluation.scores:
         lines += [*(f"{TOGETHER}: {note}" for note in evaluation.notes), *result.remarks()]
     if evaluation.scores:
-        lines += [table_of_rows(result.rows()), *published_lines(task)]
+        lines += [table_of_rows(result.rows()), *published_lines(task), *_analysis(result)]
     say(console, *lines)
 
 

@@ -3,9 +3,10 @@
 Every example is answered; a part of a split is never scored."""
 
 import json
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from torch import nn
 
 from albert.finetuning.data import PreparedSplit, encode_split, pack_members, read_examples, split_by_tokens
 from albert.finetuning.model import open_for_task
+from albert.finetuning.options import MAX_RATE
 from albert.model.albert import OutputRow, SpanBeamRow, output_rows
 from albert.model.packing import PackedSequences
 from albert.runtime.devices import autocast, parallel_map, pick_device
@@ -24,9 +26,11 @@ from albert.runtime.files import write_text
 from albert.runtime.progress import progress
 from albert.runtime.random_streams import stream
 from albert.tasks.answers import Answers, NullThreshold, best_answers, choose_threshold, decide
+from albert.tasks.error_analysis import analyse
 from albert.tasks.examples import Example, Sequences, SpanFeatures, TagFeatures
 from albert.tasks.label_threshold import LabelThreshold, choose_label_threshold
 from albert.tasks.metrics import (
+    LOWER_IS_BETTER,
     OUTSIDE,
     baseline_scores,
     entities_of,
@@ -206,6 +210,8 @@ def score_predictions(
     if prepared.labelled:
         scores, baseline = _scores(task, prepared, predictions)
         notes += (CHOSEN_ON_THESE,) if isinstance(threshold, NullThreshold) else ()
+        if "f1" in scores and isinstance(task.target, Choice):
+            notes += (f"f1 is that of the class {task.target.shown[1]!r}",)
     else:
         predictions.entries[:] = [{**entry, "gold": None} for entry in predictions.entries]
     return Evaluation(
@@ -347,10 +353,14 @@ def _scores(
 
 @dataclass(frozen=True)
 class EvaluatedModels:
-    """The evaluation of each model, with notes on how it was opened, and of the mean of their predictions."""
+    """The evaluation of each model, with notes on how it was opened, and of the mean of their predictions.
+
+    `analysis` has where they are right and wrong together, see `albert.tasks.error_analysis`; empty without labels.
+    """
 
     together: Evaluation
     members: tuple[Evaluation, ...]
+    analysis: Mapping[str, Any] = field(default_factory=dict)
 
 
 def evaluate_directory(task: Task, model: str, data: Path, split: str = "dev", **options: Any) -> Evaluation:
@@ -412,7 +422,7 @@ def evaluate_models(
         members.append(replace(evaluation, notes=(*opened.notes, *evaluation.notes)))
         results.append((prepared, predicted, opened.threshold))
     if len(members) == 1:
-        return EvaluatedModels(members[0], tuple(members))
+        return EvaluatedModels(members[0], tuple(members), analysis_of(task, results[0][0], members[0]))
     answers = [
         (predicted, own)
         for _, predicted, own in results
@@ -430,7 +440,12 @@ def evaluate_models(
         may_be_empty = all(own.may_be_empty for own in own_thresholds)
         used = LabelThreshold(value, may_be_empty, "nothing: the mean of the models' own")
     together = score_predictions(task, results[0][0], mean, used, all_started)
-    return EvaluatedModels(together, tuple(members))
+    return EvaluatedModels(together, tuple(members), analysis_of(task, results[0][0], together))
+
+
+def analysis_of(task: Task, prepared: PreparedSplit, evaluation: Evaluation) -> dict[str, Any]:
+    """Where a model is right and wrong on a split; empty without labels."""
+    return analyse(task, prepared.examples, evaluation.predictions) if prepared.labelled else {}
 
 
 def write_predictions(path: Path, evaluation: Evaluation) -> None:
@@ -535,6 +550,7 @@ def advice(
     linear: Mapping[str, Any] | None = None,
     frozen: Mapping[str, float | None] | None = None,
     is_frozen: bool = False,
+    step: Mapping[str, str] | None = None,
 ) -> str | None:
     """Which model to use, and what to try, if the first score is not better than those of simpler ones, else None.
 
@@ -543,6 +559,7 @@ def advice(
         linear: a `LinearBaseline` as plain values.
         frozen: of the frozen model with a linear head.
         is_frozen: whether the scored model is that one itself.
+        step: a `next_step`.
     """
     name, score = next(iter(scores.items()), ("", None))
     rivals: dict[str, float | None] = {}
@@ -561,10 +578,58 @@ def advice(
         best = rival if is_better(name, ahead[rival], ahead[best]) else best
     use = f"use the {best} for such rows" + (" (--frozen)" if best == FROZEN else "")
     remedy = "try more --epochs, another --learning-rate, or a larger --model"
+    if step is not None:
+        remedy = f"try {step['try']}"
     if is_frozen:
         remedy = "fine-tune the whole model, without --frozen"
     remedy = remedy if best == MAJORITY else f"{use}, or {remedy}"
     return f"{name} {format_score(score)} is not better than {why}: {remedy}"
+
+
+LARGE_GAP = 10.0
+"""Points between the scores of training and development rows from which on the model knows its rows by heart."""
+LEARNT = 2.0
+"""Points above the majority baseline from which on a model has learnt something."""
+LARGER_MODELS = {256: "small", 768: "albert/albert-base-v2"}
+"""For models that are narrower than the key."""
+
+
+def next_step(
+    metric: str,
+    training: float | None,
+    development: float | None,
+    baseline: float | None,
+    *,
+    hidden_size: int,
+    learning_rate: float,
+    epochs: float,
+    still_rising: bool,
+) -> dict[str, str] | None:
+    """What to change next, by the scores of training and development rows: `why`, and what to `try`.
+
+    None for a score that is not in points of 100 or not defined, and for a model that has nothing left to learn.
+
+    Args:
+        still_rising: whether the last evaluation was the best, or there was one only.
+    """
+    if metric.startswith(LOWER_IS_BETTER) or training is None or development is None:
+        return None
+    larger = next((f"--model {name}" for width, name in LARGER_MODELS.items() if hidden_size < width), None)
+    why = f"{metric} is {training:.1f} on training rows and {development:.1f} on the development set"
+    if training - development >= LARGE_GAP:
+        why += "; the training rows are learnt, so more epochs do not help"
+        return {"why": why, "try": f"{larger}, or more labelled rows" if larger else "more labelled rows"}
+    if min(training, development) >= 98.0:
+        return None
+    rate = min(2 * learning_rate, max(MAX_RATE, learning_rate))
+    if training - (baseline or 0.0) < LEARNT and rate > learning_rate:
+        why += ", hardly above the majority baseline; the model has not learnt yet"
+        return {"why": why, "try": f"--learning-rate {rate:.2g}"}
+    if still_rising:
+        why += "; the score was still rising at the end, or was taken only there"
+        return {"why": why, "try": f"--epochs {math.ceil(2 * epochs)}"}
+    why += "; the score stopped rising before the end, so more epochs do not help"
+    return {"why": why, "try": larger or "more labelled rows"}
 
 
 def published_lines(task: Task) -> list[str]:

@@ -4,7 +4,8 @@ RUN/recipe.json            the whole run as a value
     journal.jsonl          one event per line
     model/                 the Hugging Face model directory
     predictions-dev.jsonl  one object per development example; further splits of the task have their own file
-    results.json           scores, baselines, counts, speed, seed; written last"""
+    results.json           scores, baselines, counts, speed, seed, errors
+    report.html            the results as a page; written last"""
 
 import json
 import time
@@ -37,11 +38,13 @@ from albert.finetuning.evaluation import (
     Evaluation,
     Threshold,
     advice,
+    analysis_of,
     best_label_threshold,
     best_threshold,
     evaluate_model,
     hold_out,
     hold_out_labelled,
+    next_step,
     predict_split,
     write_predictions,
 )
@@ -69,6 +72,7 @@ from albert.finetuning.options import (
     read_run_record,
     requested_recipe,
 )
+from albert.finetuning.report_page import REPORT_NAME, write_report
 from albert.finetuning.run_record import (
     FREE_SETTINGS,
     RESULTS_NAME,
@@ -95,6 +99,7 @@ from albert.runtime.environment import Ranks, load_by_name, world
 from albert.runtime.errors import CannotCreate, InvalidConfiguration, MissingInput
 from albert.runtime.files import remove_directory
 from albert.runtime.json_files import common_fields, identity_settings, read_json_object, save_json, to_json
+from albert.runtime.random_streams import stream
 from albert.tasks.custom import TableSource
 from albert.tasks.examples import SpanFeatures, TagFeatures
 from albert.tasks.label_threshold import LabelThreshold
@@ -108,6 +113,8 @@ from albert.training.state import first_difference
 from albert.training.update import training_workers
 
 FROZEN_HEAD_NAME = "frozen_head.json"
+SCORED_TRAINING_ROWS = 300
+"""So many training rows are scored at the end, for the advice."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -260,6 +267,8 @@ class TaskRun:
         frozen_path = self.run.path / FROZEN_HEAD_NAME
         frozen = read_json_object(frozen_path) if frozen_path.is_file() else None
         frozen_scores = frozen["scores"] if frozen is not None and not settings.frozen else None
+        training_scores = self._training_scores(evaluation.threshold)
+        step = self._next_step(evaluation, training_scores, selection, training)
         n_trained, n_evaluated = training.steps * batches.batch_size, len(evaluation.predictions)
         report = {
             "scores": dict(evaluation.scores),
@@ -295,10 +304,13 @@ class TaskRun:
             ],
             "frozen_head": frozen,
             "linear_baseline": linear,
-            "advice": advice(evaluation.scores, evaluation.baseline, linear, frozen_scores, settings.frozen),
+            "advice": advice(evaluation.scores, evaluation.baseline, linear, frozen_scores, settings.frozen, step),
+            "training_scores": training_scores,
+            "next_step": step,
             "selection": selection,
             "workers": batches.workers,
             "further_scores": {name: dict(result.scores) for name, result in further.items()},
+            **analysis_of(self.task, self.dev_split, evaluation),
         }
         if further:
             report["further_baselines"] = {
@@ -354,6 +366,36 @@ class TaskRun:
             data=[source, *started.changed, *data_lines],
             versions={"torch": torch.__version__},
             example=examples[0] if examples else None,
+        )
+
+    def _training_scores(self, threshold: Threshold | None) -> dict[str, Any]:
+        """The scores of some rows of the training set, and their number."""
+        chosen = stream("finetuning.training_scores", 0).permutation(len(self.train_split.examples))
+        rows = [self.train_split.examples[index] for index in sorted(chosen[:SCORED_TRAINING_ROWS].tolist())]
+        split = encode_split(self.task, "training rows", rows, {}, self.started.tokenizer, self.plan.recipe)
+        scores = evaluate_model(self.model, self.task, split, self.compute, threshold=threshold).scores
+        return {"examples": len(rows), "scores": dict(scores)}
+
+    def _next_step(
+        self,
+        evaluation: Evaluation,
+        training_scores: Mapping[str, Any],
+        selection: Mapping[str, Any],
+        training: TrainingResult,
+    ) -> dict[str, str] | None:
+        """What to change next; None without scores, and for a model whose encoder is not trained."""
+        if self.settings.frozen or self.settings.freeze_encoder or not evaluation.scores:
+            return None
+        metric = next(iter(evaluation.scores))
+        return next_step(
+            metric,
+            training_scores["scores"].get(metric),
+            evaluation.scores[metric],
+            (evaluation.baseline or {}).get(metric),
+            hidden_size=self.started.config.hidden_size,
+            learning_rate=optimizer_of(self.settings, self.plan.recipe).learning_rate,
+            epochs=self.plan.epochs,
+            still_rising=selection["step"] in (None, training.steps) and training.ended_by != "patience",
         )
 
     def _evaluate_further(self, threshold: Threshold | None) -> dict[str, Evaluation]:
@@ -727,6 +769,8 @@ def finetune(
         with run.locked() if ranks.is_first else nullcontext():
             result = task_run.complete()
             if ranks.is_first:
+                if not result.already_complete or not (run.path / REPORT_NAME).exists():
+                    write_report(run)
                 save_custom_task(task, fitted, output)
             return result
 

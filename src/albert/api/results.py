@@ -12,12 +12,12 @@ from albert.finetuning.comparisons import Comparison
 from albert.finetuning.evaluation import FROZEN, MAJORITY, EvaluatedModels, format_score
 from albert.finetuning.report_page import (
     REPORT_NAME,
+    advice_lines,
     calibration_line,
     calibration_rows,
     class_rows,
     confusion_rows,
     error_cells,
-    step_line,
 )
 from albert.finetuning.run_record import RESULTS_NAME, FinetuningResult
 from albert.finetuning.seeds import BenchmarkResult, SeedsResult
@@ -186,11 +186,8 @@ class FinetuneResult(Analysed):
     def remarks(self) -> list[str]:
         lines = [self.found.conclusion] if isinstance(self.found, Comparison) else []
         lines += [f"model: {self.model}"] if self.model is not None else []
-        if self.report.get("advice"):
-            lines.append(options_as_keywords(str(self.report["advice"]), ("epochs", "learning_rate", "model")))
-        if self.report.get("next_step"):
-            step = step_line(self.report["next_step"])
-            lines.append(options_as_keywords(step, ("epochs", "learning_rate", "model")))
+        for line in advice_lines(self.report):
+            lines.append(options_as_keywords(line, ("epochs", "learning_rate", "model")))
         if isinstance(self.found, FinetuningResult) and self.output is not None:
             report = self.output / REPORT_NAME
             lines += [f"report: {report}"] if report.exists() else []

@@ -39,7 +39,7 @@ from albert.finetuning import seeds
 from albert.finetuning.comparisons import Comparison
 from albert.finetuning.evaluation import FROZEN, advice, data_warnings, format_score, published_lines
 from albert.finetuning.options import FULL_WIDTH
-from albert.finetuning.report_page import REPORT_NAME, step_line
+from albert.finetuning.report_page import REPORT_NAME, advice_lines
 from albert.finetuning.run_record import FinetuningResult
 from albert.pretraining.evaluation import CrossEvaluation
 from albert.runtime.devices import default_precision, pick_device
@@ -233,10 +233,7 @@ def show_result(console: Console, result: FinetuneResult, found: FinetuningResul
     if computed_in not in (None, usual):
         others = f"albert evaluate, predict and serve compute in {usual} on this machine"
         lines.append(f"scores computed in {computed_in}; {others}, with --precision {computed_in} as here")
-    if report.get("advice"):
-        lines.append(report["advice"])
-    if report.get("next_step"):
-        lines.append(step_line(report["next_step"]))
+    lines += advice_lines(report)
     page = found.model_directory.parent / REPORT_NAME
     if page.exists():
         lines.append(in_bold("report: ", str(page)))

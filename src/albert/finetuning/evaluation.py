@@ -210,8 +210,6 @@ def score_predictions(
     if prepared.labelled:
         scores, baseline = _scores(task, prepared, predictions)
         notes += (CHOSEN_ON_THESE,) if isinstance(threshold, NullThreshold) else ()
-        if "f1" in scores and isinstance(task.target, Choice):
-            notes += (f"f1 is that of the class {task.target.shown[1]!r}",)
     else:
         predictions.entries[:] = [{**entry, "gold": None} for entry in predictions.entries]
     return Evaluation(
@@ -588,6 +586,8 @@ def advice(
 
 LARGE_GAP = 10.0
 """Points between the scores of training and development rows from which on the model knows its rows by heart."""
+WELL_KNOWN = 95.0
+"""The score of training rows from which on little is left to learn from them."""
 LEARNT = 2.0
 """Points above the majority baseline from which on a model has learnt something."""
 LARGER_MODELS = {256: "small", 768: "albert/albert-base-v2"}
@@ -616,13 +616,13 @@ def next_step(
         return None
     larger = next((f"--model {name}" for width, name in LARGER_MODELS.items() if hidden_size < width), None)
     why = f"{metric} is {training:.1f} on training rows and {development:.1f} on the development set"
-    if training - development >= LARGE_GAP:
-        why += "; the training rows are learnt, so more epochs do not help"
+    if training - development >= LARGE_GAP and (training >= WELL_KNOWN or not still_rising):
+        why += "; more epochs do not close this gap"
         return {"why": why, "try": f"{larger}, or more labelled rows" if larger else "more labelled rows"}
     if min(training, development) >= 98.0:
         return None
     rate = min(2 * learning_rate, max(MAX_RATE, learning_rate))
-    if training - (baseline or 0.0) < LEARNT and rate > learning_rate:
+    if training - (baseline or 0.0) < LEARNT and rate > learning_rate and epochs >= 1:
         why += ", hardly above the majority baseline; the model has not learnt yet"
         return {"why": why, "try": f"--learning-rate {rate:.2g}"}
     if still_rising:

@@ -65,15 +65,18 @@ def report_page(results: Mapping[str, Any], journal: Sequence[Mapping[str, Any]]
 
 
 def _advice(results: Mapping[str, Any]) -> list[str]:
-    lines = [results["advice"]] if results.get("advice") else []
-    if results.get("next_step"):
-        lines.append(step_line(results["next_step"]))
-    return [f'<p class="advice">{_text(line)}</p>' for line in lines]
+    return [f'<p class="advice">{_text(line)}</p>' for line in advice_lines(results)]
 
 
-def step_line(step: Mapping[str, str]) -> str:
-    """What to change next, as one line."""
-    return f"{step['why']}: try {step['try']}"
+def advice_lines(results: Mapping[str, Any]) -> list[str]:
+    """Why something should change, and what to try."""
+    advice, step = results.get("advice"), results.get("next_step")
+    lines = []
+    if step:
+        lines.append(step["why"] if advice else f"{step['why']}: try {step['try']}")
+    if advice:
+        lines.append(advice)
+    return lines
 
 
 def compared_scores(results: Mapping[str, Any]) -> dict[str, Mapping[str, float | None]]:
@@ -92,21 +95,23 @@ def compared_scores(results: Mapping[str, Any]) -> dict[str, Mapping[str, float 
 
 
 def _scores(results: Mapping[str, Any]) -> list[str]:
-    compared = compared_scores(results)
-    rows = [
-        (metric, *(format_score(scores[metric]) if metric in scores else "" for scores in compared.values()))
-        for metric in results["scores"]
-    ]
-    parts = ["<h2>Scores on the development set</h2>", _table(("", *compared), rows)]
+    parts = ["<h2>Scores on the development set</h2>", _scores_table(compared_scores(results))]
     for split, scores in results.get("further_scores", {}).items():
         further = {"this model": scores, **results.get("further_baselines", {}).get(split, {})}
-        further = {name: values for name, values in further.items() if values}
-        rows = [
-            (metric, *(format_score(values[metric]) if metric in values else "" for values in further.values()))
-            for metric in scores
-        ]
-        parts += [f"<h2>Scores on {_text(split)}</h2>", _table(("", *further), rows)]
+        parts += [f"<h2>Scores on {_text(split)}</h2>", _scores_table(further)]
     return parts
+
+
+def _scores_table(compared: Mapping[str, Mapping[str, float | None] | None]) -> str:
+    """A row for each model; the scores of entity types are in the table of classes."""
+    models = {name: scores for name, scores in compared.items() if scores}
+    metrics = [name for scores in models.values() for name in scores if not name.startswith("entity_f1_")]
+    metrics = list(dict.fromkeys(metrics))
+    rows = [
+        (name, *(format_score(scores[metric]) if metric in scores else "" for metric in metrics))
+        for name, scores in models.items()
+    ]
+    return _table(("", *(metric.replace("_", " ") for metric in metrics)), rows)
 
 
 def _curves(results: Mapping[str, Any], journal: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -1,0 +1,248 @@
+"""Reports of fine-tuned models: classes, confusions, errors with text, calibration, advice, and the page of a run."""
+
+import json
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+from tests.finetuning.conftest import SMALL, UNDECLARED, folder_of
+
+import albert
+from albert.cli.main import run
+from albert.finetuning.evaluation import next_step
+from albert.finetuning.run import finetune
+from albert.finetuning.run_record import FinetuningSettings
+from albert.runtime.json_files import read_json_object
+from albert.tasks.error_analysis import MAX_MATRIX, analyse, calibration
+from albert.tasks.examples import Example
+from albert.tasks.submission import DECLARED
+from albert.tasks.task import Answer, Choice, Labels, Tags
+
+CPU = FinetuningSettings(device="cpu")
+
+
+def few_steps(task):
+    recipe = replace(task.recipe, learning_rate=3e-3, batch_size=8, steps=4, epochs=None, examples=None, max_length=32)
+    return replace(task, recipe=replace(recipe, warmup_share=0.1, question_length=8, stride=8))
+
+
+class Page(HTMLParser):
+    """Checks that tags are closed and that nothing is loaded."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.words, self.seen = [], [], set()
+        self.feed(text)
+        assert self.open == []
+
+    def handle_starttag(self, tag, attributes):
+        self.seen.add(tag)
+        assert tag not in ("script", "img", "link", "iframe")
+        assert not {"src", "href"} & {name for name, _ in attributes}
+        if tag not in ("meta", "br"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.words.append(data)
+
+    @property
+    def text(self):
+        return "".join(self.words)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Every kind of task.
+
+
+def test_every_kind_of_task_has_a_report(task, task_data, start, tmp_path):
+    result = finetune(few_steps(task), start, task_data, tmp_path / "run", settings=CPU)
+    report = read_json_object(tmp_path / "run/results.json")
+    page = Page((tmp_path / "run/report.html").read_text(encoding="utf-8"))
+    assert "this model" in page.text and "majority baseline" in page.text
+    assert report["training_scores"]["examples"] > 0
+    scores = result.scores
+    if task.name == "sst-2":
+        n_wrong = round(16 * (1 - scores["accuracy"] / 100))
+        assert len(report["errors"]) == n_wrong
+        assert sum(map(sum, report["confusion"]["counts"])) == 16
+        assert [row["count"] for row in report["per_class"]] == [8, 8]
+    if task.name in ("tags", "labels", "race"):
+        assert report["per_class"] and report["confusion"]["labels"]
+    if task.name == "tags":
+        types = {row["class"]: row for row in report["per_class"]}
+        assert types["LOC"]["f1"] == pytest.approx(scores["entity_f1_LOC"])
+        assert types["PER"]["count"] == 13
+    if task.name == "labels":
+        macro = sum(row["f1"] for row in report["per_class"]) / len(report["per_class"])
+        assert macro == pytest.approx(scores["macro_f1"])
+    if task.name == "sts-b":
+        assert report["per_class"] is None and report["calibration"] is None
+        differences = [abs(error["difference"]) for error in report["errors"]]
+        assert differences == sorted(differences, reverse=True) and "Largest errors" in page.text
+    else:
+        probabilities = [error["probability"] for error in report["errors"]]
+        assert probabilities == sorted(probabilities, reverse=True)
+        assert report["calibration"]["bins"]
+
+
+def test_a_resumed_run_writes_the_same_report(complete_and_resumed, data, start, tmp_path):
+    task = few_steps(DECLARED["sst-2"])
+    settings = FinetuningSettings(device="cpu", checkpoint_every=1)
+    complete_and_resumed(task, start, folder_of("sst-2", data), settings, after=2)
+    pages = [(tmp_path / name / "report.html").read_bytes() for name in ("complete", "stopped")]
+    assert pages[0] == pages[1]
+    (tmp_path / "complete/report.html").unlink()
+    finetune(task, start, folder_of("sst-2", data), tmp_path / "complete", settings=settings)
+    assert (tmp_path / "complete/report.html").read_bytes() == pages[0]
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The command line and Python.
+
+
+@pytest.fixture
+def own_table(tmp_path):
+    rows = [
+        f"<b>ship</b> & island {number} the sailor saw\t{'<good>' if number % 3 else 'bad'}" for number in range(24)
+    ]
+    path = tmp_path / "reviews.tsv"
+    path.write_text("text\tlabel\n" + "\n".join(rows) + "\n")
+    return path
+
+
+def test_command_and_python_show_where_the_model_is_wrong(own_table, pretrained, tmp_path, capsys):
+    output = tmp_path / "run"
+    table = ["--train", str(own_table), "--dev", str(own_table), "--text", "text", "--label", "label"]
+    assert run(["finetune", *table, "--model", str(pretrained), "--output", str(output), *SMALL]) == 0
+    out = capsys.readouterr().out
+    assert f"report: {output / 'report.html'}" in out
+    assert "Classes" in out and "expected calibration error" in out.lower()
+    page = (output / "report.html").read_text(encoding="utf-8")
+    assert "<b>ship</b>" not in page and "<good>" not in page
+    assert "<good>" in Page(page).text
+    report = read_json_object(output / "results.json")
+    table_options = {"train": str(own_table), "dev": str(own_table), "text": "text", "label": "label"}
+    options = {"model": str(pretrained), "output": output, "steps": 4, "batch_size": 4, "max_length": 32}
+    result = albert.finetune(**table_options, **options, device="cpu")
+    assert result.per_class == report["per_class"] and result.errors == report["errors"]
+    assert result.calibration == report["calibration"]
+    assert result.confusion is not None
+    assert result.confusion.counts == report["confusion"]["counts"]
+    assert "report.html" in repr(result)
+    shown = result._repr_html_()
+    assert "Classes" in shown and "<b>ship</b>" not in shown
+    scores = tmp_path / "scores.json"
+    evaluate = ["evaluate", "--model", str(output), "--dev", str(own_table), "--device", "cpu"]
+    assert run([*evaluate, "--results", str(scores)]) == 0
+    assert "Classes" in capsys.readouterr().out
+    assert json.loads(scores.read_text())["confusion"] == report["confusion"]
+    evaluated = albert.evaluate(model=str(output), dev=str(own_table), device="cpu")
+    assert evaluated.per_class == report["per_class"]
+    assert [error["text"] for error in evaluated.errors] == [error["text"] for error in result.errors]
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The figures.
+
+
+def classified(gold, predicted, probability=0.9, labels=("a", "b", "c")):
+    examples = [Example(str(number), f"f:{number}", (f"text {number}",), 0) for number in range(len(gold))]
+    entries = []
+    for right, found in zip(gold, predicted, strict=True):
+        probabilities = {label: probability if label == found else 0.0 for label in labels}
+        entries.append({"gold": right, "prediction": found, "probabilities": probabilities})
+    task = replace(DECLARED["sst-2"], target=Choice(tuple(labels), "y"))
+    return analyse(task, examples, entries)
+
+
+def test_largest_confusions_come_first():
+    found = classified("aaabbc", "abbcba")
+    assert found["confusion"]["counts"] == [[1, 2, 0], [0, 1, 1], [1, 0, 0]]
+    assert found["confusion"]["largest"][0] == {"gold": "a", "predicted": "b", "count": 2}
+    by_class = {row["class"]: row for row in found["per_class"]}
+    assert by_class["a"]["precision"] == 50.0 and by_class["a"]["recall"] == pytest.approx(100 / 3)
+    assert by_class["c"] == {"class": "c", "precision": 0.0, "recall": 0.0, "f1": 0.0, "count": 1, "predicted": 1}
+    assert [error["text"] for error in found["errors"]] == ["text 1", "text 2", "text 3", "text 5"]
+
+
+def test_many_classes_have_no_matrix():
+    labels = [f"class {number}" for number in range(MAX_MATRIX + 1)]
+    found = classified(labels, labels[1:] + labels[:1], labels=labels)
+    assert found["confusion"]["counts"] is None and found["confusion"]["largest"]
+    assert len(found["per_class"]) == MAX_MATRIX + 1
+
+
+def test_entities_are_confused_with_types_or_with_nothing():
+    words = ("Anna", "saw", "New", "York")
+    entry = {
+        "gold": ["B-PER", "O", "B-LOC", "I-LOC"],
+        "prediction": ["B-LOC", "O", "B-LOC", "O"],
+        "probabilities": [0.9, 0.9, 0.6, 0.4],
+    }
+    found = analyse(UNDECLARED["tags"], [Example("0", "f:0", words, (1, 0, 3, 4))], [entry])
+    pairs = {(each["gold"], each["predicted"]) for each in found["confusion"]["largest"]}
+    assert pairs == {("PER", "LOC"), ("LOC", ""), ("", "LOC")}
+    assert found["errors"][0]["words"] == "Anna"
+    assert found["calibration"]["bins"][-1]["count"] == 2
+
+
+def test_a_single_label_and_names_are_shown():
+    target = Labels(("1",), "y", names=("toxic",))
+    task = replace(UNDECLARED["labels"], target=target)
+    examples = [Example(str(number), "f", ("text",), ()) for number in range(2)]
+    entries = [
+        {"gold": ["1"], "prediction": ["1"], "probabilities": {"1": 0.8}},
+        {"gold": [], "prediction": ["1"], "probabilities": {"1": 0.7}},
+    ]
+    found = analyse(task, examples, entries)
+    row = {"class": "toxic", "precision": 50.0, "recall": 100.0, "count": 1, "predicted": 2}
+    assert row.items() <= found["per_class"][0].items()
+    assert found["errors"][0]["gold"] == [] and found["errors"][0]["label"] == "toxic"
+
+
+def test_words_without_entities_are_classes():
+    task = replace(UNDECLARED["tags"], target=Tags(("NN", "VB"), "tags"))
+    entry = {"gold": ["NN", "VB"], "prediction": ["NN", "NN"], "probabilities": [0.9, 0.8]}
+    found = analyse(task, [Example("0", "f", ("dogs", "run"), (0, 1))], [entry])
+    assert [row["class"] for row in found["per_class"]] == ["NN", "VB"]
+    assert found["confusion"]["counts"] == [[1, 0], [1, 0]]
+
+
+def test_answers_are_compared_as_squad_does():
+    example = Example("0", "f", ("who?", "the ship"), None, (Answer("the ship", 0),))
+    best = [{"answer": "ship", "probability": 0.9}]
+    entries = [
+        {"prediction": "Ship.", "gold": ["the ship"], "best": best},
+        {"prediction": "", "gold": ["the ship"], "best": best, "no_answer_probability": 0.7},
+    ]
+    found = analyse(DECLARED["squad-2.0"], [example, example], entries)
+    assert [error["probability"] for error in found["errors"]] == [0.7]
+
+
+def test_calibration_error_of_probabilities():
+    found = calibration(np.array([0.95, 0.95, 0.55, 1.0]), np.array([True, False, True, True]))
+    assert found is not None
+    assert [each["count"] for each in found["bins"]] == [1, 3]
+    assert found["expected_calibration_error"] == pytest.approx(0.25 * 45 + 0.75 * (290 / 3 - 200 / 3))
+
+
+@pytest.mark.parametrize(
+    ("training", "development", "rising", "epochs", "option"),
+    [
+        (99.0, 80.0, True, 3.0, "--model small"),
+        (85.0, 80.0, True, 3.0, "--epochs 6"),
+        (85.0, 80.0, False, 3.0, "--model small"),
+        (51.0, 50.0, True, 3.0, "--learning-rate 0.0008"),
+        (51.0, 50.0, True, 0.3, "--epochs 1"),
+        (99.5, 99.0, False, 3.0, None),
+        (None, 80.0, True, 3.0, None),
+    ],
+)
+def test_next_step_names_a_value(training, development, rising, epochs, option):
+    shape = {"hidden_size": 128, "learning_rate": 4e-4, "epochs": epochs, "still_rising": rising}
+    step = next_step("accuracy", training, development, 50.0, **shape)
+    assert step is None if option is None else step is not None and step["try"].startswith(option)

@@ -111,7 +111,7 @@ def _scores_table(compared: Mapping[str, Mapping[str, float | None] | None]) -> 
         (name, *(format_score(scores[metric]) if metric in scores else "" for metric in metrics))
         for name, scores in models.items()
     ]
-    return _table(("", *(metric.replace("_", " ") for metric in metrics)), rows)
+    return f'<div class="scores">{_table(("", *(metric.replace("_", " ") for metric in metrics)), rows)}</div>'
 
 
 def _curves(results: Mapping[str, Any], journal: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -324,6 +324,7 @@ h2 { font-size: 1.15rem; margin: 2rem 0 .5rem; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; overflow-wrap: normal; }
 th, td { padding: .3rem .7rem .3rem 0; text-align: left; vertical-align: bottom; border-bottom: 1px solid var(--line); }
 th { color: var(--soft); font-weight: 600; }
+.scores th:first-child, .scores td:first-child { min-width: 9rem; }
 .number { text-align: right; }
 .advice, .error { background: var(--box); border-radius: .5rem; padding: .6rem .8rem; margin: .6rem 0; }
 .advice { border-left: 4px solid var(--curve); }

@@ -11,6 +11,7 @@ from tests.finetuning.conftest import SMALL, UNDECLARED, folder_of
 import albert
 from albert.cli.main import run
 from albert.finetuning.evaluation import next_step
+from albert.finetuning.report_page import report_page
 from albert.finetuning.run import finetune
 from albert.finetuning.run_record import FinetuningSettings
 from albert.runtime.json_files import read_json_object
@@ -125,6 +126,8 @@ def test_command_and_python_show_where_the_model_is_wrong(own_table, pretrained,
     assert "<b>ship</b>" not in page and "<good>" not in page
     assert "<good>" in Page(page).text
     report = read_json_object(output / "results.json")
+    report["notes"].append("head solved: accuracy 60.0 after 9 s")
+    assert "accuracy 60.0</li>" in report_page(report, [])  # equal runs have equal pages
     table_options = {"train": str(own_table), "dev": str(own_table), "text": "text", "label": "label"}
     options = {"model": str(pretrained), "output": output, "steps": 4, "batch_size": 4, "max_length": 32}
     result = albert.finetune(**table_options, **options, device="cpu")

@@ -60,7 +60,7 @@ class Confusion(Shown):
         return f"Confusion of {len(self.labels):,} classes, the largest first"
 
     def rows(self) -> list[tuple[str, ...]]:
-        return confusion_rows(vars(self), SHOWN_ERRORS)
+        return confusion_rows(vars(self), SHOWN_CONFUSIONS)
 
 
 class Analysed(Shown):
@@ -96,7 +96,7 @@ class Analysed(Shown):
         return analysis_tables(self.analysis)
 
 
-SHOWN_CLASSES, SHOWN_ERRORS, SHOWN_TEXT = 40, 5, 80
+SHOWN_CLASSES, SHOWN_CONFUSIONS, SHOWN_ERRORS, SHOWN_TEXT = 40, 20, 5, 80
 
 
 def analysis_tables(analysis: Mapping[str, Any]) -> list[tuple[str, list[tuple[str, ...]]]]:

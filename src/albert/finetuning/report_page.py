@@ -5,6 +5,7 @@ It is made from `results.json` and the journal alone, without times, so that equ
 
 import html
 import math
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -255,7 +256,8 @@ def _notes(results: Mapping[str, Any]) -> list[str]:
         f"learning rate {recipe['learning_rate']:.3g}, batch size {recipe['batch_size']:,}, "
         f"at most {recipe['max_length']:,} tokens, seed {results['seed']}"
     )
-    items = "".join(f"<li>{_text(line)}</li>" for line in [settings, *filter(None, lines)])
+    lines = [settings, *(re.sub(r" after [\d,]+ s\b", "", line) for line in lines if line)]
+    items = "".join(f"<li>{_text(line)}</li>" for line in lines)
     return ["<h2>Notes</h2>", f"<ul>{items}</ul>"]
 
 

@@ -769,7 +769,8 @@ def finetune(
         with run.locked() if ranks.is_first else nullcontext():
             result = task_run.complete()
             if ranks.is_first:
-                if not result.already_complete or not (run.path / REPORT_NAME).exists():
+                is_missing = "per_class" in result.report and not (run.path / REPORT_NAME).exists()
+                if not result.already_complete or is_missing:  # runs of earlier versions have no errors
                     write_report(run)
                 save_custom_task(task, fitted, output)
             return result

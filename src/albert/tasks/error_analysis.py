@@ -74,7 +74,7 @@ def _classes(
     predicted = np.array([ids[entry["prediction"]] for entry in predictions], np.int64)
     confidence = np.array([entry["probabilities"][entry["prediction"]] for entry in predictions])
     errors = []
-    for index in np.flatnonzero(gold != predicted):
+    for index in np.flatnonzero(gold != predicted).tolist():
         example = examples[index]
         options = example.options
         error = {
@@ -103,7 +103,7 @@ def _labels(target: Labels, examples: Sequence[Example], predictions: Sequence[M
     gold, predicted, probabilities = (values.reshape(shape) for values in (gold, predicted, probabilities))
     confidence = np.where(predicted, probabilities, 1 - probabilities)
     errors = []
-    for index in np.flatnonzero((gold != predicted).any(axis=1)):
+    for index in np.flatnonzero((gold != predicted).any(axis=1)).tolist():
         wrong = np.flatnonzero(gold[index] != predicted[index])
         worst = wrong[confidence[index, wrong].argmax()]
         error = {

@@ -211,7 +211,8 @@ def error_cells(error: Mapping[str, Any]) -> tuple[str, str, str]:
     right, predicted = (_answer(error[name]) for name in ("gold", "predicted"))
     if "difference" in error:
         return right, predicted, f"{error['difference']:+.4g}"
-    return right, predicted, f"{error['probability']:.2f}"
+    of_label = f" for {error['label']}" if "label" in error else ""
+    return right, predicted, f"{error['probability']:.2f}{of_label}"
 
 
 def _answer(value: Any) -> str:

@@ -41,7 +41,8 @@ def analyse(task: Task, examples: Sequence[Example], predictions: Sequence[Mappi
         entity type or tag; None for numbers and answers.
         `confusion`: labels, counts [gold, predicted] (several labels per example: [labels, gold, predicted] of 2 by 2),
         and the largest confusions; None for numbers and answers.
-        `errors`: the most confident first; of numbers the largest difference first.
+        `errors`: the most confident first; of numbers the largest difference first. With several labels per example,
+            `probability` is that of `label`, the most confidently wrong one, which is missed or wrongly predicted.
         `calibration`: expected calibration error (points; Guo et al. 2017, arXiv 1706.04599) and bins; None for
         numbers. With several labels per example the probability of each label is compared with its frequency.
     """
@@ -103,16 +104,19 @@ def _labels(target: Labels, examples: Sequence[Example], predictions: Sequence[M
     gold, predicted, probabilities = (values.reshape(shape) for values in (gold, predicted, probabilities))
     confidence = np.where(predicted, probabilities, 1 - probabilities)
     errors = []
-    for index in np.flatnonzero((gold != predicted).any(axis=1)).tolist():
+    wrong_confidence = np.where(gold != predicted, confidence, 0.0).max(axis=1, initial=0.0)
+    for index in np.argsort(-wrong_confidence, kind="stable")[:MAX_ERRORS].tolist():
         wrong = np.flatnonzero(gold[index] != predicted[index])
+        if not len(wrong):
+            continue
         worst = wrong[confidence[index, wrong].argmax()]
         error = {
             "id": examples[index].identifier,
             "text": _text(examples[index]),
             "gold": [names[label] for label in np.flatnonzero(gold[index])],
             "predicted": [names[label] for label in np.flatnonzero(predicted[index])],
-            "probability": float(confidence[index, worst]),
             "label": names[worst],
+            "probability": float(probabilities[index, worst]),
         }
         errors.append(error)
     metrics = load_by_name("sklearn.metrics")
@@ -129,7 +133,7 @@ def _labels(target: Labels, examples: Sequence[Example], predictions: Sequence[M
     return {
         "per_class": rows,
         "confusion": {"labels": list(names), "counts": matrices, "largest": _largest(confusions)},
-        "errors": _most_confident(errors),
+        "errors": errors,
         "calibration": calibration(probabilities.ravel(), gold.ravel()),
     }
 

@@ -90,7 +90,7 @@ def test_every_command_explains_itself_with_an_example(command, capsys):
 
 
 def test_the_tour_names_files_that_exist():
-    names = {path.name for path in (ROOT / "src").rglob("*.py")}
+    names = {path.name for folder in ("src", "dev") for path in (ROOT / folder).rglob("*.py")}
     named = re.findall(r"`(?:[a-z_]+/)*([a-z_]+\.py)`", (ROOT / "docs" / "tour.md").read_text(encoding="utf-8"))
     assert len(named) > 40 and set(named) <= names
 

@@ -102,7 +102,7 @@ def test_lists_of_commands_have_at_most_60_lines(capsys):
         assert len(capsys.readouterr().out.splitlines()) <= 60
 
 
-DIFFERENT_VALUES = "split labels precision csv sentences text init optimizer words objective pooling"
+DIFFERENT_VALUES = "split labels precision csv sentences text init optimizer words objective pooling columns options"
 """Options whose values depend on the command: the precisions of a command, the poolings of sentence-transformers."""
 
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tests.tiny import short_task
 from torch.nn import functional
 
+import albert
 from albert.checkpoints.model_directory import open_model
 from albert.cli.main import run
 from albert.experiments.grids import TABLE_14
@@ -317,11 +318,11 @@ def command(table, pretrained):
     return finetune_table
 
 
-def test_command_and_python_write_the_same_files(command, own_task, start, tmp_path, monkeypatch):
+def test_command_and_python_write_the_same_files(command, table, pretrained, tmp_path, monkeypatch):
     monkeypatch.setattr("albert.finetuning.options.MIN_UPDATES", 8)
     folders = one, two = tmp_path / "one", tmp_path / "two"
     assert command(one) == 0
-    finetune(own_task, start, tmp_path, two, settings=CPU)
+    albert.finetune(**table, text="review", label="label", model=pretrained, output=two, device="cpu")
     first, second = (
         sorted(
             str(path.relative_to(folder))

@@ -401,8 +401,9 @@ def _text_of(file: CorpusFile, encoding: str, newline: str = "") -> Iterator[io.
         try:
             yield text
         except UnicodeDecodeError as error:
-            why = f"is not {encoding}: byte {error.object[error.start]:#04x} ({error.reason})"
-            raise DamagedData(file.name, why, "name the encoding with --encoding") from error
+            name = encoding.removesuffix("-sig").upper()
+            why = f"is not {name}: byte {error.object[error.start]:#04x} ({error.reason})"
+            raise DamagedData(file.name, why, "name its encoding with --encoding") from error
         finally:
             text.detach()
 

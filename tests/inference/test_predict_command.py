@@ -75,7 +75,10 @@ def test_masks_are_filled(saved, capsys):
         (["--input", "a.txt", "--task", "embed", "--words"], "--words"),
     ],
 )
-def test_contradictory_options_are_refused_before_the_model_is_read(arguments, subject, refused):
+def test_contradictory_options_are_refused_before_the_model_is_read(arguments, subject, refused, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("a.jsonl", "a.txt"):
+        (tmp_path / name).write_text("")
     refused(["predict", "/no/such/model", *arguments], 2, subject)
 
 

@@ -158,7 +158,7 @@ def test_stopped_search_notices_changed_files_and_versions(folder, tokenizer, tm
     corpus, output = tmp_path / "corpus", tmp_path / "data"
     shutil.copytree(folder, corpus)
     with monkeypatch.context() as patched:
-        patched.setattr("albert.text.prepare.assemble", lambda *_: (_ for _ in ()).throw(Stopped))
+        patched.setattr("albert.text.prepare._assemble", lambda *_: (_ for _ in ()).throw(Stopped))
         with pytest.raises(Stopped):
             prepare([corpus], tokenizer, output, settings("near"), workers=1)
         patched.setattr("albert.text.prepare.version", lambda name: "9.9" if name == "rensa" else version(name))

@@ -95,7 +95,7 @@ def find_model(path_or_id: str | Path, revision: str | None = None) -> Path:
     if revision is None and (shipped := shipped_model(name)) is not None:
         return shipped
     similar = similar_shipped_model(name)
-    if similar is not None:
+    if similar is not None and similar != name:
         raise MissingInput(path, "no such directory or model", f"did you mean {similar!r}?")
     if isinstance(path_or_id, Path) or not _HUB_ID.fullmatch(name):
         raise MissingInput(path, "no such directory")

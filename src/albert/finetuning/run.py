@@ -113,6 +113,7 @@ from albert.training.state import first_difference
 from albert.training.update import training_workers
 
 FROZEN_HEAD_NAME = "frozen_head.json"
+HEAD_NOT_SOLVED = "the encoder's states hardly depend on the text: the head was not solved on them"
 SCORED_TRAINING_ROWS = 300
 """So many training rows are scored at the end, for the advice."""
 
@@ -211,7 +212,7 @@ class TaskRun:
             solved = solve_head(self.model, target, self.batches, self.compute, cross_validate=self.settings.frozen)
             if solved is None:
                 path.unlink(missing_ok=True)
-                return "the encoder's states hardly depend on the text: the head was not solved on them"
+                return HEAD_NOT_SOLVED
             if not self.ranks.is_first:
                 return None
             with self._original_units():
@@ -221,7 +222,7 @@ class TaskRun:
             further_scores = {name: dict(each.scores) for name, each in further.items()}
             scores = {"scores": dict(evaluation.scores), "further_scores": further_scores}
             save_json(path, {**scores, "line": line, **to_json(solved)})
-        return read_json_object(path)["line"] if path.is_file() else None
+        return read_json_object(path)["line"] if path.is_file() else HEAD_NOT_SOLVED
 
     def _record(self) -> dict[str, Any]:
         """The whole run as plain values, saved as `recipe.json`."""

@@ -128,7 +128,7 @@ def test_a_stopped_teacher_goes_on_with_the_texts_that_are_missing(tmp_path, mon
     assert asked[-1] == texts[0] and len(asked) == len(texts) + 1  # of another teacher
     block = next(tmp_path.glob("f*/*.npz"))
     block.write_bytes(block.read_bytes()[:100])
-    with pytest.raises(albert.AlbertError, match="is no block of vectors"):
+    with pytest.raises(albert.AlbertError, match="is not a block of vectors"):
         vectors.teacher_vectors(teacher, texts, tmp_path)
 
 

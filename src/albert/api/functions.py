@@ -224,7 +224,8 @@ def fit_warmup(recipe: PretrainingRecipe, values: Values, output: Path | None) -
     if _STEPS not in values or _WARMUP_STEPS in values:
         return recipe
     changed = with_steps(recipe, values[_STEPS], None if output is None else RunFolder(output))
-    before, now = recipe.schedule, changed.schedule
+    before = recipe.schedule
+    now = changed.schedule
     if now.warmup_steps != before.warmup_steps and world().is_first:
         what = f"the warm-up takes {now.warmup_steps:,} of {now.total_steps:,} steps"
         usual = f"the recipe has {before.warmup_steps:,} of {before.total_steps:,}"
@@ -237,7 +238,8 @@ CURVES_NAME = "curves.png"
 
 def draw_curves(run: Path) -> None:
     """Draw the curves of a finished run into its folder, if they changed and matplotlib is installed."""
-    picture, journal = run / CURVES_NAME, RunFolder(run).journal_path
+    picture = run / CURVES_NAME
+    journal = RunFolder(run).journal_path
     is_current = picture.exists() and picture.stat().st_mtime >= journal.stat().st_mtime
     if is_current:
         return

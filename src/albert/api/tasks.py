@@ -47,7 +47,7 @@ from albert.tasks.table_task import TASK_FILE, HeldOut, TableTask, table_statist
 from albert.tasks.task import Option, QuestionInContext, Rows, Span, Target, Task
 from albert.text.tokenizer import Tokenizer
 from albert.text.tokenizer_loading import load_tokenizer
-from albert.text.unknown import MOST_TEXTS, unknown_warning
+from albert.text.unknown import MAX_TEXTS, unknown_warning
 from albert.training.run_folder import RunFolder
 
 
@@ -105,7 +105,8 @@ def run_finetune(
 def _compared(options: Finetune, found: Comparison, task: Task) -> FinetuneResult:
     model = RunFolder(found.best.directory).model_path if found.by == "rate" else None
     report = found.best.report
-    baseline, linear_baseline = report["baseline"], report.get("linear_baseline")
+    baseline = report["baseline"]
+    linear_baseline = report.get("linear_baseline")
     return FinetuneResult(
         task=task,
         output=options.output,
@@ -126,7 +127,8 @@ def _result(options: Finetune, found: FinetuningResult | SeedsResult, task: Task
         baseline, linear_baseline = found.baseline, found.linear_baseline
     else:
         model, scores, report = found.model_directory, found.scores, found.report
-        baseline, linear_baseline = report["baseline"], report.get("linear_baseline")
+        baseline = report["baseline"]
+        linear_baseline = report.get("linear_baseline")
     return FinetuneResult(
         task=task,
         output=options.output,
@@ -317,7 +319,7 @@ def unknown_texts(task: Task, tables: Mapping[str, Rows], tokenizer: Tokenizer, 
     columns = (*text_columns(task), *(task.target.options if isinstance(task.target, Option) else ()))
     lines = []
     for split, rows in tables.items():
-        values = (row.fields.get(column, "") for row in rows.rows[:MOST_TEXTS] for column in columns)
+        values = (row.fields.get(column, "") for row in rows.rows[:MAX_TEXTS] for column in columns)
         texts = (value if isinstance(value, str) else " ".join(value) for value in values)
         warning = unknown_warning(tokenizer, texts, model)
         if warning is not None:

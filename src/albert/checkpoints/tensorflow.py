@@ -374,12 +374,14 @@ def target_of(variable: str, of_bert: bool = False) -> Target | None:
         return (_BERT_HEADS if of_bert else _HEADS).get(name)
     name = name[scope.end() :]
     if of_bert:
-        prefix, target = "bert.", _BERT_BACKBONE.get(name)
+        prefix = "bert."
+        target = _BERT_BACKBONE.get(name)
         if match := _IN_LAYER.match(name):
             prefix += f"encoder.layer.{int(match[1])}."
             target = _BERT_LAYER.get(match[2])
         return target and replace(target, name=prefix + target.name)
-    prefix, target = "albert.", _BACKBONE.get(name)
+    prefix = "albert."
+    target = _BACKBONE.get(name)
     if match := _IN_GROUP.match(name):
         prefix += f"encoder.albert_layer_groups.{int(match[1])}.albert_layers.{int(match[2])}."
         target = _LAYER.get(match[3])

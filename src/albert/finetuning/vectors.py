@@ -208,7 +208,7 @@ def _read_blocks(
                 block_vectors = saved["vectors"]
                 block_cut = saved["cut"]
         except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-            raise DamagedData(path, "is no block of vectors", "remove it, and it is computed again") from error
+            raise DamagedData(path, "is not a block of vectors", "remove it, and it is computed again") from error
         if not vectors.shape[1]:
             vectors = np.zeros((len(rows), block_vectors.shape[1]), np.float16)
         for number, digest in enumerate(digests):

@@ -10,14 +10,14 @@ from albert.text.tokenizer import Tokenizer
 WARN_FROM = 0.05
 """Share of unknown pieces from which a warning is given."""
 UNREADABLE_FROM = 0.25
-MOST_TEXTS = 2_000
+MAX_TEXTS = 2_000
 """The share is that of the first texts."""
 _SHOWN = 4
 
 
 def unknown_warning(tokenizer: Tokenizer, texts: Iterable[str], model: str) -> str | None:
     """A line that says which share of the pieces the vocabulary of `model` does not know, and why; None below 5 %."""
-    sample = [text[:2_000] for text in islice(texts, MOST_TEXTS) if text]
+    sample = [text[:2_000] for text in islice(texts, MAX_TEXTS) if text]
     encoded = tokenizer.encode_batch(sample)
     unknown = sum(ids.count(tokenizer.unk_id) for ids in map(list, encoded))
     total = sum(map(len, encoded))

@@ -46,7 +46,7 @@ from albert.runtime.devices import default_precision, pick_device
 from albert.runtime.environment import world
 from albert.runtime.json_files import read_json_object
 from albert.tasks.rows import as_number
-from albert.tasks.table_task import COLUMNS, SplitStatistics, TableTask, columns_of
+from albert.tasks.table_task import COLUMNS, SplitStatistics, TableTask
 from albert.tasks.task import Field, Option, Pair, Published, QuestionInContext, Rows, Single, Task, Words
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -88,11 +88,11 @@ def _columns_table(title: str, rows: Rows, task: TableTask) -> Table:
         value = getattr(task, name)
         for column in value if isinstance(value, tuple) else [value]:
             uses.setdefault(column, []).append(name.replace("_", " ").removesuffix("s" if name == "options" else " "))
-    names = columns_of(rows)
+    names = rows.columns
     used_first = sorted(names, key=lambda name: name not in uses)
     lines = []
     for name in used_first[:SHOWN_COLUMNS]:
-        values = [row.fields[name] for row in rows.rows if name in row.fields]
+        values = [value for value in rows.values(name) if value is not None]
         first = next((value for value in values if value), "")
         first = first if isinstance(first, str) else " ".join(first)
         lines.append((name, _content(values, len(rows.rows)), shortened(first), ", ".join(uses.get(name, ["-"]))))

@@ -41,7 +41,7 @@ from albert.runtime.json_files import fingerprint_of, to_json
 from albert.runtime.random_streams import stream
 from albert.tasks.examples import Example, Sequences, text_features
 from albert.tasks.rows import read_table
-from albert.tasks.table_task import RecipeChanges, columns_of
+from albert.tasks.table_task import RecipeChanges
 from albert.tasks.task import TaskRecipe
 from albert.text.tokenizer import Tokenizer
 from albert.training.logging import TrainingResult
@@ -75,7 +75,7 @@ class TextPairs:
 def read_text_pairs(path: Path, text: str | None, pair: str | None) -> TextPairs:
     """Read pairs from two columns of a table; rows with an empty or missing text are left out and counted."""
     table = read_table(path)
-    columns = columns_of(table)
+    columns = table.columns
     if text is None or pair is None:
         why = "is missing: the columns of the two texts must be named"
         raise UsageError("--text" if text is None else "--pair", why, f"{path} has {', '.join(columns)}")

@@ -51,7 +51,7 @@ from albert.runtime.random_streams import stream
 from albert.tasks.custom import read_table
 from albert.tasks.examples import Example, Sequences, text_features
 from albert.tasks.metrics import spearman
-from albert.tasks.table_task import RecipeChanges, columns_of
+from albert.tasks.table_task import RecipeChanges
 from albert.tasks.task import TaskRecipe
 from albert.training.logging import TrainingResult
 from albert.training.run_folder import RunFolder
@@ -88,7 +88,7 @@ def read_texts(path: Path, column: str | None) -> Texts:
     Rows without text and repeated texts are left out and counted.
     """
     table = read_table(path)
-    columns = columns_of(table)
+    columns = table.columns
     if column is None and "text" in columns:
         column = "text"
     elif column is None and len(columns) == 1:

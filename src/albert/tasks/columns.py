@@ -15,7 +15,7 @@ from typing import Any
 
 from albert.runtime.errors import DamagedData, UsageError, did_you_mean
 from albert.tasks.rows import TAGS, WORDS, as_number
-from albert.tasks.table_task import COLUMNS, TableTask, columns_of
+from albert.tasks.table_task import COLUMNS, TableTask
 from albert.tasks.task import Field, Row, Rows
 from albert.text.word_split import word_spans
 
@@ -89,7 +89,7 @@ _USUAL: tuple[tuple[dict[str, tuple[str, ...]], str], ...] = (
 
 def _named_columns(task: TableTask, rows: Rows, inferred: list[Inferred]) -> TableTask:
     """Columns by position (from 1) become names; without any, columns with the usual names are taken."""
-    columns = columns_of(rows)
+    columns = rows.columns
     known = set(columns)
 
     def name_of(option: str, value: str) -> str:
@@ -154,18 +154,18 @@ def _grouped_words(task: TableTask, rows: Rows, source: object) -> tuple[TableTa
         if task.group is not None:
             raise UsageError("--group", "goes with --words and --tags", "name the columns of words and of their tags")
         return task, rows
-    values = [row.fields[task.words] for row in rows.rows if task.words in row.fields]
+    values = [value for value in rows.values(task.words) if value is not None]
     single = bool(values) and all(isinstance(value, str) and len(value.split()) <= 1 for value in values)
     if task.group is None:
         if single and len(values) > 20:
-            columns = [name for name in columns_of(rows) if re.search(r"sent|doc|id", name, re.IGNORECASE)]
+            columns = [name for name in rows.columns if re.search(r"sent|doc|id", name, re.IGNORECASE)]
             example = columns[0] if columns else "COLUMN"
             why = f"{task.words!r} holds one word in each row"
             remedy = f"name the column that numbers the sentences: --group {example!r}"
             raise UsageError(str(source), why, remedy)
         return task, rows
-    if task.group not in columns_of(rows):
-        raise DamagedData(source, f"has no column {task.group!r}", did_you_mean(task.group, columns_of(rows)))
+    if task.group not in rows.columns:
+        raise DamagedData(source, f"has no column {task.group!r}", did_you_mean(task.group, rows.columns))
     if not single:
         return task, rows  # a file of whole sentences
     kept = [name for name in (task.words, task.tags) if name is not None]
@@ -211,11 +211,11 @@ def _spans_as_tags(task: TableTask, rows: Rows, source: object, inferred: list[I
         return task, rows
     if task.kind == "token-classification" and task.spans is None:
         return task, rows
-    columns = set(columns_of(rows))
+    columns = set(rows.columns)
     start = next((f"{label}.{name}" for name in _STARTS if f"{label}.{name}" in columns), None)
     end = next((f"{label}.{name}" for name in _ENDS if f"{label}.{name}" in columns), None)
     in_columns = start is not None and end is not None and f"{label}.label" in columns
-    if not in_columns and not any(_span_list(row.fields.get(label)) for row in rows.rows):
+    if not in_columns and not any(map(_span_list, rows.values(label))):
         if task.spans is not None and label not in columns:
             words = [_words_of(row.text(text)) for row in rows.rows]
             tagless = [
@@ -319,11 +319,10 @@ def _lists_in_text(task: TableTask, rows: Rows, inferred: list[Inferred]) -> Row
 def _holds_lists(rows: Rows, column: str) -> bool:
     """Whether all texts of a column that are not empty are written as lists, and at least one has brackets."""
     found = False
-    for row in rows.rows:
-        value = row.fields.get(column, "")
-        if not isinstance(value, str):
+    for value in rows.values(column):
+        if isinstance(value, tuple):
             return False
-        value = value.strip()
+        value = (value or "").strip()
         if value:
             if not (value.startswith("[") and value.endswith("]")):
                 return False
@@ -375,7 +374,7 @@ def _labels_of_columns(task: TableTask, rows: Rows, source: object) -> tuple[Tab
     if names is None:
         return task, rows
     column = ", ".join(names)
-    columns = columns_of(rows)
+    columns = rows.columns
     missing = [name for name in names if name not in columns]
     task = replace(task, label=column, labels=task.labels or names)
     task = replace(task, kind="multi-label" if task.kind is None else task.kind)
@@ -406,7 +405,7 @@ def _labels_of_vectors(task: TableTask, rows: Rows, inferred: list[Inferred], to
     column = task.label
     if column is None or task.label_columns is not None or task.words is not None or task.options is not None:
         return task, rows
-    values = [row.fields[column] for row in rows.rows if column in row.fields]
+    values = [value for value in rows.values(column) if value is not None]
     if not values or not all(isinstance(value, tuple) for value in values):
         return task, rows
     sizes = set(map(len, values))
@@ -476,14 +475,16 @@ def equal_labels(labels: Mapping[str, int]) -> dict[str, str]:
 
 
 def _clean_labels(task: TableTask, rows: Rows) -> Rows:
-    def convert(row: Row, value: Field) -> Field:
+    def cleaned(value: Field) -> Field:
         return clean_label(value) if isinstance(value, str) else tuple(map(clean_label, value))
 
     def stripped(row: Row, value: Field) -> Field:
         return value if isinstance(value, str) else tuple(each.strip() for each in value)
 
     if task.label is not None:
-        rows = changed_rows(rows, task.label, convert)
+        different = set(rows.values(task.label))
+        if not all(value is None or value == cleaned(value) for value in different):
+            rows = changed_rows(rows, task.label, lambda row, value: cleaned(value))
     if task.tags is not None:
         rows = changed_rows(rows, task.tags, stripped)
     return rows
@@ -492,7 +493,7 @@ def _clean_labels(task: TableTask, rows: Rows) -> Rows:
 def _labelled_rows(task: TableTask, rows: Rows) -> Rows:
     """Rows with a label; the others are counted."""
     column = task.label or task.tags
-    if column is None or column not in columns_of(rows):
+    if column is None or column not in rows.columns:
         return rows
     kept = [row for row in rows.rows if row.fields.get(column) not in (None, "")]
     return replace(rows, rows=kept, counts={**rows.counts, "rows_without_label": len(rows.rows) - len(kept)})
@@ -547,7 +548,7 @@ def _plain_numbers(
     column = task.label
     if task.kind != "regression" or column is None:
         return task, rows
-    values = [v for row in rows.rows if isinstance(v := row.fields.get(column), str) and v]
+    values = [value for value in rows.values(column) if isinstance(value, str) and value]
     written = [value for value in values if as_number(value) is None and looks_like_a_written_number(value)]
     if not written and task.decimal is None:
         return task, rows

@@ -12,7 +12,7 @@ from albert.runtime.manifest import file_hash
 from albert.tasks.columns import Inferred
 from albert.tasks.examples import example_of, is_labelled
 from albert.tasks.infer import expand_options, hold_out_rows, infer_task, listed_labels, option_index
-from albert.tasks.rows import read_table
+from albert.tasks.rows import read_table, without_collection
 from albert.tasks.squad import locate_answer
 from albert.tasks.table_task import NO_QUESTION, NO_TEXT, RecipeChanges, TableTask, declare_task
 from albert.tasks.task import Answer, Choice, Option, Row, Rows, Score, Task, TaskRecipe
@@ -101,6 +101,10 @@ def prepare_rows(task: TableTask, rows: Rows) -> Rows:
     expanded, names = expand_options(task, rows.rows) if is_choice else (rows.rows, ())
     has_answers = is_question and any(task.answer in row.fields for row in expanded)
     empty = {name: "" for name, used in ((NO_QUESTION, task.question), (NO_TEXT, task.text)) if used is None}
+
+    if task.id is None and not is_choice and not is_question:
+        with without_collection():
+            return replace(rows, rows=list(rows.rows))
 
     def convert(row: Row) -> Row:
         identifier, fields, answers = row.identifier, row.fields, row.answers

@@ -29,7 +29,6 @@ from albert.tasks.table_task import (
     Kind,
     OptionLabels,
     TableTask,
-    columns_of,
     labels_of,
 )
 from albert.tasks.task import Choice, Field, Labels, QuestionInContext, Row, Rows, Tags, Task
@@ -43,7 +42,7 @@ MOST_CLASSES = 200
 """More different whole numbers than this are not ids of classes."""
 
 
-def infer_kind(rows: Sequence[Row], text: str, label: str) -> tuple[Kind, str, str]:
+def infer_kind(rows: Rows, text: str, label: str) -> tuple[Kind, str, str]:
     """The kind of task for two columns, the reason, and the options that override it.
 
     Lists beside lists are tags of words; lists beside texts are several labels. Numbers are targets of a regression if
@@ -54,11 +53,12 @@ def infer_kind(rows: Sequence[Row], text: str, label: str) -> tuple[Kind, str, s
             on, without gaps, with two rows each on average; or other values may be more than classes (see
             `refuse_doubtful_classes`).
     """
-    if any(isinstance(row.fields.get(label), tuple) for row in rows):
-        if any(isinstance(row.fields.get(text), tuple) for row in rows):
+    labels = rows.values(label)
+    if any(isinstance(value, tuple) for value in labels):
+        if any(isinstance(value, tuple) for value in rows.values(text)):
             return "token-classification", f"{text!r} and {label!r} hold lists", "--multi-label"
         return "multi-label", f"{label!r} holds lists", "a column of one label a row"
-    values = [value for row in rows if label in row.fields and (value := str(row.fields[label]).strip())]
+    values = [value.strip() for value in labels if isinstance(value, str) and value.strip()]
     distinct = set(values)
     numbers = {number for value in distinct if (number := as_number(value)) is not None}
     count = f"{len(distinct):,} different values in {label!r}"
@@ -211,7 +211,7 @@ def infer_task(
         task = _with_kind(task, rows, source, inferred)
         if task.kind == "regression":
             task, rows = read_columns(task, rows, source, inferred, to_learn)
-    columns = columns_of(rows)
+    columns = rows.columns
     kind = task.kind
     assert kind is not None
     for name, kinds in KINDS_WITH.items():
@@ -225,7 +225,7 @@ def infer_task(
     if kind in ("classification", "multi-label", "token-classification"):
         if task.labels is None and not to_learn:
             raise UsageError("labels", "a training file is needed to know them", "give --train")
-        task = _with_labels(task, kind, rows.rows, source, inferred, to_learn)
+        task = _with_labels(task, kind, rows, source, inferred, to_learn)
         rows = spelled_labels(task, rows)
     if kind == "multiple-choice" and task.option_labels is None:
         assert task.label is not None
@@ -245,6 +245,8 @@ def spelled_labels(task: TableTask, rows: Rows) -> Rows:
     spelling = {label_key(label): label for label in task.labels}
     names = {name: label for label, name in (task.label_names or {}).items()}
     known = set(task.labels)
+    if task.kind == "classification" and known.issuperset(rows.values(column)):
+        return rows
 
     def spelled(label: str) -> str:
         if label in known:
@@ -264,7 +266,7 @@ def spelled_labels(task: TableTask, rows: Rows) -> Rows:
 
 
 def _with_kind(task: TableTask, rows: Rows, source: object, inferred: list[Inferred]) -> TableTask:
-    tagged = task.given_columns == () and {WORDS, TAGS} <= set(columns_of(rows))
+    tagged = task.given_columns == () and {WORDS, TAGS} <= set(rows.columns)
     if task.options is not None:
         kind, why, instead = "multiple-choice", "options are named", "leave out --options"
     elif {"question", "context", "answer"} & set(task.given_columns):
@@ -275,7 +277,7 @@ def _with_kind(task: TableTask, rows: Rows, source: object, inferred: list[Infer
     else:
         _check_columns(task, "classification", rows, source)
         assert task.text is not None and task.label is not None
-        kind, why, instead = infer_kind(rows.rows, task.text, task.label)
+        kind, why, instead = infer_kind(rows, task.text, task.label)
         if kind == "token-classification":
             task = replace(task, words=task.text, tags=task.label, text=None, label=None)
     inferred.append(Inferred("task", kind, why, instead))
@@ -290,7 +292,7 @@ def _proposal(missing: Sequence[str], task: TableTask, rows: Rows) -> str:
     used = {task.text, task.label, task.pair}
     values = {
         name: [text for row in first if isinstance(text := row.get(name, ""), str)]
-        for name in columns_of(rows)
+        for name in rows.columns
         if name and name not in used
     }
     options = []
@@ -311,7 +313,7 @@ def _check_columns(
     task: TableTask, kind: Kind, rows: Rows, source: object, may_be_absent: tuple[str, ...] = ()
 ) -> None:
     """Check that required columns are named, and that named columns exist and belong to the kind."""
-    columns = columns_of(rows)
+    columns = rows.columns
 
     def flags(names: Sequence[str], joined: str = ", ") -> str:
         return joined.join("--" + name.replace("_", "-") for name in names)
@@ -335,12 +337,12 @@ def _check_columns(
 
 
 def _with_labels(
-    task: TableTask, kind: Kind, rows: Sequence[Row], source: object, inferred: list[Inferred], to_learn: bool
+    task: TableTask, kind: Kind, rows: Rows, source: object, inferred: list[Inferred], to_learn: bool
 ) -> TableTask:
     column = task.tags if kind == "token-classification" else task.label
     assert column is not None
     if kind == "multi-label" and task.separator is None:
-        texts = [value for row in rows if isinstance(value := row.fields.get(column), str)]
+        texts = [value for value in rows.values(column) if isinstance(value, str)]
         separator = separator_of(dict.fromkeys(texts))
         if separator is not None:
             share = sum(separator in text for text in texts) / len(texts)
@@ -350,12 +352,15 @@ def _with_labels(
         task = replace(task, separator=separator or "|")
     separated = Labels((), column, task.separator or "|")
     target = {"multi-label": separated, "token-classification": Tags((), column)}.get(kind, Choice((), column))
-    counts = Counter(label for row in rows for label in labels_of(target, row) if label)
+    if kind == "classification":
+        counts = Counter(value for value in rows.values(column) if isinstance(value, str) and value.strip())
+    else:
+        counts = Counter(label for row in rows.rows for label in labels_of(target, row) if label)
     if task.labels is None:
         spelling = equal_labels(counts) if kind != "token-classification" else {label: label for label in counts}
         labels = sort_labels(set(spelling.values()))
         if len(labels) < 2:
-            for row in rows:  # a missing label may be the reason
+            for row in rows.rows:  # a missing label may be the reason
                 if isinstance(label := row.fields.get(column, ""), str) and not label.strip():
                     raise DamagedData(row.where, f"empty label in column {column!r}")
             why = f"every row has the label {labels[0]!r}" if labels else f"no row has a label in column {column!r}"

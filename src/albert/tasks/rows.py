@@ -13,20 +13,21 @@ import gc
 import io
 import json
 import re
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from itertools import chain, pairwise
+from dataclasses import dataclass, replace
+from itertools import accumulate, chain, islice, pairwise
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, get_args, overload
 
 from albert.runtime.environment import load_by_name
 from albert.runtime.errors import DamagedData, MissingInput, UsageError
 from albert.runtime.json_files import unique_keys
 from albert.runtime.manifest import PIPE_REMEDY
 from albert.runtime.progress import Position, progress
-from albert.tasks.task import Field, Row, Rows
+from albert.tasks.task import ColumnRows, Field, Row, Rows
 from albert.text.readers import (
     COMPRESSIONS,
     LONGEST_RECORD,
@@ -193,23 +194,18 @@ def read_table(path: Path, layout: Layout | None = None) -> Rows:
         raise UsageError(path, why, remedy)
     counts: Counter[str] = Counter()
     unread: Counter[str] = Counter()
-    rows: list[Row] = []
-    collecting = gc.isenabled()
-    gc.disable()  # a million small objects are made, and none of them is garbage
-    try:
-        with progress(f"Reading {path.name}", total=table.file.size / 1e6, unit="MB") as bar:
-            reached = Position(lambda count: bar.advance(count / 1e6), least=1 << 16).reached
-            if table.has_types:
-                for number, record in enumerate(table.records(reached, counts, class_names=True)):
-                    rows.append(Row(str(number), record.where, fields_of(record.fields, record.where, unread)))
-            else:
-                names = table.used_names
-                subject = f"{table.file.name}:"
-                for line, values in _delimited_values(table, reached):
-                    rows.append(Row(str(len(rows)), subject + str(line), dict(zip(names, values, strict=True))))
-    finally:
-        if collecting:
-            gc.enable()
+    rows: Sequence[Row]
+    with progress(f"Reading {path.name}", total=table.file.size / 1e6, unit="MB") as bar:
+        reached = Position(lambda count: bar.advance(count / 1e6), least=1 << 16).reached
+        if table.has_types:
+            with without_collection():
+                records = enumerate(table.records(reached, counts, class_names=True))
+                rows = [
+                    Row(str(number), record.where, fields_of(record.fields, record.where, unread))
+                    for number, record in records
+                ]
+        else:
+            rows = DelimitedRows(table, reached)
     if not rows:
         raise MissingInput(path, "has no rows")
     notes = list(table.notes)
@@ -221,6 +217,18 @@ def read_table(path: Path, layout: Layout | None = None) -> Rows:
     if not names:
         names = tuple(dict.fromkeys(chain.from_iterable(row.fields for row in rows)))
     return Rows(rows, {"rows": len(rows), **counts}, tuple(notes), names, table.doubt)
+
+
+@contextmanager
+def without_collection() -> Iterator[None]:
+    """Without Python's search for garbage, while a million small objects are made that are none."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -631,55 +639,220 @@ def looks_like_a_row(header: Sequence[str], rows: Sequence[Sequence[str]]) -> bo
 
 def _delimited_records(table: TableFile, reached: Advance) -> Iterator[Record]:
     names = table.used_names
-    for line, values in _delimited_values(table, reached):
-        yield Record(f"{table.file.name}:{line}", dict(zip(names, values, strict=True)))
+    for block in _blocks(table, reached):
+        for line, values in block.values(table):
+            yield Record(f"{table.file.name}:{line}", dict(zip(names, values, strict=True)))
 
 
-def _delimited_values(table: TableFile, reached: Advance) -> Iterator[tuple[int, list[str]]]:
-    """The line on which each row begins, and its values in the columns that have a name."""
-    name = table.file.name
-    names = table.names
-    width = len(names)
-    used = [index for index, each in enumerate(names) if each is not None]
-    kept = None if len(used) == width else used
+_BLOCK_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Block:
+    """Some whole rows of a file with separators, as they are written, in UTF-8.
+
+    Attributes:
+        line: the line on which they begin.
+        is_plain: every line is a row with all fields and without quotes, so that it is divided at its separators.
+        rows: each row's line and fields, if they have been divided already.
+    """
+
+    data: bytes
+    line: int
+    count: int
+    is_plain: bool
+    rows: Sequence[tuple[int, list[str]]] | None = None
+
+    def values(self, table: TableFile) -> Iterator[tuple[int, Sequence[str]]]:
+        """The line on which each row begins, and its values in the columns that have a name."""
+        if self.is_plain:
+            columns = [self.column(table, index) for index in _used(table)]
+            rows: Any = enumerate(zip(*columns, strict=True), start=self.line)
+            return rows
+        used = _used(table)
+        return ((line, [values[index] for index in used]) for line, values in self._divided(table))
+
+    def column(self, table: TableFile, index: int) -> list[str]:
+        """The values of a column, by its position."""
+        if not self.is_plain:
+            return [values[index] for _, values in self._divided(table)]
+        fields = self.data.decode().replace("\n", table.delimiter).split(table.delimiter)
+        del fields[-1]  # after the last line's end
+        return fields[index :: len(table.names)]
+
+    def _divided(self, table: TableFile) -> Sequence[tuple[int, list[str]]]:
+        if self.rows is not None:
+            return self.rows
+        rows, _, _ = _divide(table, self.data.decode(), self.line)
+        return rows
+
+
+def _used(table: TableFile) -> list[int]:
+    """The positions of the columns that have a name."""
+    return [index for index, name in enumerate(table.names) if name is not None]
+
+
+def _blocks(table: TableFile, reached: Advance) -> Iterator[_Block]:
+    """The rows of a file with separators, in blocks of whole rows; every row is checked.
+
+    If nothing but separators and ends of lines is left of a block as in `,\\n,\\n,\\n`, all its rows have the right
+    number of fields and none has quotes. They need not be divided before they are used. Other blocks are divided here.
+    """
+    width = len(table.names)
+    can_be_plain = width > 1 and table.delimiter.isascii() and table.delimiter not in '"\r\n'
+    marks = (table.delimiter + '\n\r"') if table.quoted else (table.delimiter + "\n")
+    others = bytes(code for code in range(256) if chr(code) not in marks)
+    row = table.delimiter.encode() * (width - 1) + b"\n"
     line = 1
-    with _text_of(table.file, table.encoding, "" if table.quoted else "\n") as text:
-        is_packed = table.file.path.suffix.lower() in COMPRESSIONS
-        lines: Any = text
-        if table.file.size > LONGEST_RECORD or is_packed:
-            lines = _limited(text, name)
-        reader: Any = _split_rows(lines, table.delimiter, table.quoted, strict=True)
-        numbered = table.quoted
-        count = 0
-        try:
-            for values in reader:
-                here = line
-                line = reader.line_num + 1 if numbered else line + 1
-                if not values:
-                    continue
-                count += 1
-                if count <= table.header_lines:
-                    continue
-                if len(values) != width:
-                    values = _fitted(values, width, f"{name}:{here}", table)
-                if kept is not None:
-                    values = [values[index] for index in kept]
-                yield here, values
-                if not is_packed and not count & 0xFFF:
-                    buffer: Any = text.buffer
-                    reached(buffer.tell())
-        except csv.Error as error:
+    header_lines = table.header_lines
+    rest = b""
+    enough = 0
+    for chunk, is_last in _chunks(table, reached):
+        data = rest + chunk
+        if len(data) < enough and not is_last:
+            rest = data
+            continue
+        if is_last and data and not data.endswith(b"\n"):
+            data += b"\n"
+        end = data.rfind(b"\n") + 1
+        rest = data[end:]
+        data = data[:end]
+        if data and header_lines:
+            rows, n_lines, size = _divide(table, data.decode(), line, header_lines, is_last)
+            if len(rows) < header_lines:  # lines without fields, or the header's quotes are still open
+                rest = data + rest
+                data = b""
+            else:
+                header_lines = 0
+                data = data[size:]
+                line += n_lines
+        if data:
+            skeleton = data.translate(None, others) if can_be_plain else b""
+            if b"\r" in skeleton and data.count(b"\r") == data.count(b"\r\n"):
+                skeleton = skeleton.replace(b"\r", b"")
+            if skeleton and skeleton == row * (len(skeleton) // width):
+                count = len(skeleton) // width
+                block = _Block(data=data.replace(b"\r\n", b"\n"), line=line, count=count, is_plain=True)
+                line += count
+                yield block
+            else:
+                rows, n_lines, size = _divide(table, data.decode(), line, None, is_last)
+                rest = data[size:] + rest
+                if rows:
+                    yield _Block(data=data[:size], line=line, count=len(rows), is_plain=False, rows=rows)
+                line += n_lines
+        enough = 2 * len(rest)  # a long row is not tried after every part of it
+        if len(rest) > LONGEST_RECORD:
+            raise DamagedData(f"{table.file.name}:{line}", f"is longer than {LONGEST_RECORD / 1e6:,.0f} MB")
+
+
+def _chunks(table: TableFile, reached: Advance) -> Iterator[tuple[bytes, bool]]:
+    """The text of a file in UTF-8 and in parts of about a megabyte, and whether a part is the last one."""
+    is_utf8 = table.encoding in ("utf-8", "utf-8-sig")
+    decoder = codecs.getincrementaldecoder(table.encoding)()
+    is_packed = table.file.path.suffix.lower() in COMPRESSIONS
+    lines = 1
+    with open_corpus_file(table.file) as (content, _):
+        is_last = False
+        while not is_last:
+            data = content.read(_BLOCK_BYTES)
+            is_last = not data
+            try:
+                text = decoder.decode(data, final=is_last)
+            except UnicodeDecodeError as error:
+                name = table.encoding.removesuffix("-sig").upper()
+                byte = error.object[error.start]
+                before = lines + error.object[: error.start].count(b"\n")
+                why = f"is not {name}: byte {byte:#04x} ({error.reason})"
+                where = f"{table.file.name}:{before}" if is_utf8 else table.file.name
+                raise DamagedData(where, why, "name its encoding with --encoding") from error
+            lines += data.count(b"\n")
+            yield text.encode(), is_last
+            if not is_packed:
+                reached(content.tell())
+
+
+def _divide(
+    table: TableFile, text: str, line: int, most: int | None = None, is_last: bool = True
+) -> tuple[list[tuple[int, list[str]]], int, int]:
+    """The rows of a text with their lines; the lines and the bytes that they take.
+
+    With `most`, only the first rows are taken, as a header, and their number of fields is not checked. A row whose
+    quotes are not closed is left for the next part of the file, unless this is the last one.
+    """
+    rows: list[tuple[int, list[str]]] = []
+    lines = io.StringIO(text, newline="" if table.quoted else "\n")
+    reader: Any = _split_rows(lines, table.delimiter, table.quoted, strict=True)
+    width = len(table.names)
+    n_lines = 0
+    try:
+        for values in reader:
+            here = line + n_lines
+            n_lines = reader.line_num if table.quoted else n_lines + 1
+            if values:
+                if len(values) != width and most is None:
+                    values = _fitted(values, width, f"{table.file.name}:{here}", table)
+                rows.append((here, values))
+            if most is not None and len(rows) == most:
+                break
+        else:
+            return rows, n_lines, len(text.encode())
+    except csv.Error as error:
+        if is_last or not str(error).startswith("unexpected end of data"):
             why = f"broken CSV ({str(error).partition(' - ')[0]})"
             remedy = "check the quotes of this row, or say --format tsv if quotes are text"
-            raise DamagedData(f"{name}:{line}", why, remedy) from error
+            raise DamagedData(f"{table.file.name}:{line + n_lines}", why, remedy) from error
+    lines.seek(0)
+    return rows, n_lines, len("".join(islice(lines, n_lines)).encode())
 
 
-def _limited(text: Any, name: object) -> Iterator[str]:
-    """Lines, of which no run without a row's end may be too long; a quote without its end would take all memory."""
-    for number, line in enumerate(text, start=1):
-        if len(line) > LONGEST_RECORD:
-            raise DamagedData(f"{name}:{number}", f"is longer than {LONGEST_RECORD / 1e6:,.0f} MB")
-        yield line
+class DelimitedRows(ColumnRows):
+    """The rows of a file with separators. They are kept as they are written, and each is made when it is read."""
+
+    def __init__(self, table: TableFile, reached: Advance = lambda position: None) -> None:
+        self._table = table
+        self._blocks = [replace(block, rows=None) for block in _blocks(table, reached)]
+        self._starts = [0, *accumulate(block.count for block in self._blocks)]
+        self._opened = -1
+        self._rows: list[Row] = []
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self._table.used_names
+
+    def column(self, name: str) -> list[str]:
+        index = self._table.names.index(name)
+        return [value for block in self._blocks for value in block.column(self._table, index)]
+
+    def __len__(self) -> int:
+        return self._starts[-1]
+
+    def __iter__(self) -> Iterator[Row]:
+        for number in range(len(self._blocks)):
+            yield from self._rows_of(number)
+
+    @overload
+    def __getitem__(self, index: int) -> Row: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Row]: ...
+    def __getitem__(self, index: int | slice) -> Row | list[Row]:
+        if isinstance(index, slice):
+            return [self[at] for at in range(*index.indices(len(self)))]
+        at = index + len(self) if index < 0 else index
+        if not 0 <= at < len(self):
+            raise IndexError(index)
+        number = bisect_right(self._starts, at) - 1
+        if number != self._opened:
+            self._rows = list(self._rows_of(number))
+            self._opened = number
+        return self._rows[at - self._starts[number]]
+
+    def _rows_of(self, number: int) -> Iterator[Row]:
+        """The rows of a block."""
+        names = self.names
+        subject = f"{self._table.file.name}:"
+        for at, (line, values) in enumerate(self._blocks[number].values(self._table), start=self._starts[number]):
+            yield Row(str(at), subject + str(line), dict(zip(names, values, strict=True)))
 
 
 def _fitted(values: list[str], width: int, where: str, table: TableFile) -> list[str]:

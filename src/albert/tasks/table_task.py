@@ -443,11 +443,6 @@ def label_examples(task: Task, rows: Sequence[Row], labels: Sequence[tuple[str, 
     return examples
 
 
-def columns_of(rows: Rows) -> tuple[str, ...]:
-    """The columns of all rows, in the order of their first appearance."""
-    return tuple(dict.fromkeys(column for row in rows.rows for column in row.fields))
-
-
 def labels_of(target: Target, row: Row) -> tuple[str, ...]:
     """The labels of a row as written: none, one, several, or one for each word."""
     if isinstance(target, Span) or target.column not in row.fields:

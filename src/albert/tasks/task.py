@@ -4,6 +4,7 @@ The kind of target (`Choice`, `Labels`, `Tags`, `Score`, `Option`, `Span`) decid
 code depends on the name of a task."""
 
 import tomllib
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
@@ -71,6 +72,19 @@ class Row:
         return self.fields[column]
 
 
+class ColumnRows(Sequence[Row]):
+    """Rows that are made when they are read; a column is read without them."""
+
+    @property
+    @abstractmethod
+    def names(self) -> tuple[str, ...]:
+        """The columns, which every row has."""
+
+    @abstractmethod
+    def column(self, name: str) -> list[str]:
+        """The value of every row in a column."""
+
+
 @dataclass(frozen=True)
 class Rows:
     """All rows of a split in file order.
@@ -82,11 +96,25 @@ class Rows:
         doubt: a remedy for a column that is not there, because the first row does not look like names.
     """
 
-    rows: list[Row]
+    rows: Sequence[Row]
     counts: Mapping[str, int]
     notes: tuple[str, ...] = ()
     names: tuple[str | None, ...] = ()
     doubt: str | None = None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of all rows, in the order of their first appearance."""
+        if isinstance(self.rows, ColumnRows):
+            return self.rows.names
+        return tuple(dict.fromkeys(column for row in self.rows for column in row.fields))
+
+    def values(self, column: str) -> list[Field | None]:
+        """The value of every row in a column, None where it is absent."""
+        if isinstance(self.rows, ColumnRows):
+            is_there = column in self.rows.names
+            return [*self.rows.column(column)] if is_there else [None] * len(self.rows)
+        return [row.fields.get(column) for row in self.rows]
 
 
 @runtime_checkable

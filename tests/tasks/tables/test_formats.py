@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from albert.runtime.errors import AlbertError, DamagedData, MissingInput, UsageError
 from albert.tasks.rows import read_table
-from albert.tasks.table_task import columns_of
 
 TEXT = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), max_size=12)
 LETTERS = st.characters(exclude_categories=("Cs",), exclude_characters="\0\t\n\r ")
@@ -86,7 +85,7 @@ def test_tagged_text_round_trip(sentences, separator, blank_lines, tmp_path_fact
 def test_unreadable_values_are_counted(tmp_path):
     (tmp_path / "x.jsonl").write_text('{"t": "a", "x": [[1]], "y": null, "z": [null]}\n')
     rows = read_table(tmp_path / "x.jsonl")
-    assert columns_of(rows) == ("t",)
+    assert rows.columns == ("t",)
     assert rows.counts == {"rows": 1, "fields_not_read": 2}
 
 

@@ -15,7 +15,7 @@ import json
 import re
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import accumulate, chain, islice, pairwise
@@ -354,7 +354,8 @@ def _recognise_encoding(file: CorpusFile, given: str | None) -> tuple[str, tuple
         data = beginning
         try:
             while data:
-                decoder.decode(data)
+                if not data.isascii() or decoder.getstate()[0]:
+                    decoder.decode(data)
                 data = content.read(1 << 20)
             decoder.decode(b"", final=True)
             return "utf-8", ()
@@ -653,19 +654,21 @@ class _Block:
 
     Attributes:
         line: the line on which they begin.
-        is_plain: every line is a row with all fields and without quotes, so that it is divided at its separators.
+        is_regular: every line is a row with all fields.
+        has_quotes: if it is regular, whether fields are in quotes; without any, separators divide the fields.
         rows: each row's line and fields, if they have been divided already.
     """
 
     data: bytes
     line: int
     count: int
-    is_plain: bool
+    is_regular: bool = False
+    has_quotes: bool = False
     rows: Sequence[tuple[int, list[str]]] | None = None
 
     def values(self, table: TableFile) -> Iterator[tuple[int, Sequence[str]]]:
         """The line on which each row begins, and its values in the columns that have a name."""
-        if self.is_plain:
+        if self.is_regular and not self.has_quotes:
             columns = [self.column(table, index) for index in _used(table)]
             rows: Any = enumerate(zip(*columns, strict=True), start=self.line)
             return rows
@@ -674,15 +677,18 @@ class _Block:
 
     def column(self, table: TableFile, index: int) -> list[str]:
         """The values of a column, by its position."""
-        if not self.is_plain:
+        if self.has_quotes or not self.is_regular:
             return [values[index] for _, values in self._divided(table)]
         fields = self.data.decode().replace("\n", table.delimiter).split(table.delimiter)
         del fields[-1]  # after the last line's end
         return fields[index :: len(table.names)]
 
-    def _divided(self, table: TableFile) -> Sequence[tuple[int, list[str]]]:
+    def _divided(self, table: TableFile) -> Iterable[tuple[int, list[str]]]:
         if self.rows is not None:
             return self.rows
+        if self.is_regular:
+            lines = io.StringIO(self.data.decode(), newline="")
+            return enumerate(_split_rows(lines, table.delimiter, True), start=self.line)
         rows, _, _ = _divide(table, self.data.decode(), self.line)
         return rows
 
@@ -695,12 +701,13 @@ def _used(table: TableFile) -> list[int]:
 def _blocks(table: TableFile, reached: Advance) -> Iterator[_Block]:
     """The rows of a file with separators, in blocks of whole rows; every row is checked.
 
-    If nothing but separators and ends of lines is left of a block as in `,\\n,\\n,\\n`, all its rows have the right
-    number of fields and none has quotes. They need not be divided before they are used. Other blocks are divided here.
+    Fields in quotes are removed from a block, and then everything but separators and ends of lines. If `,\\n,\\n,\\n`
+    is left, all rows have the right number of fields, and need not be divided before they are used. Blocks with ends
+    of lines in quotes, empty lines or faults are divided here.
     """
     width = len(table.names)
-    can_be_plain = width > 1 and table.delimiter.isascii() and table.delimiter not in '"\r\n'
-    marks = (table.delimiter + '\n\r"') if table.quoted else (table.delimiter + "\n")
+    can_be_regular = width > 1 and table.delimiter.isascii() and table.delimiter not in '"\r\n'
+    marks = table.delimiter + ("\r\n" if table.quoted else "\n")
     others = bytes(code for code in range(256) if chr(code) not in marks)
     row = table.delimiter.encode() * (width - 1) + b"\n"
     line = 1
@@ -727,23 +734,42 @@ def _blocks(table: TableFile, reached: Advance) -> Iterator[_Block]:
                 data = data[size:]
                 line += n_lines
         if data:
-            skeleton = data.translate(None, others) if can_be_plain else b""
+            has_quotes = table.quoted and b'"' in data
+            skeleton = b""
+            if can_be_regular:
+                unquoted = _without_quoted_fields(data, table.delimiter.encode()) if has_quotes else data
+                skeleton = unquoted.translate(None, others)
             if b"\r" in skeleton and data.count(b"\r") == data.count(b"\r\n"):
                 skeleton = skeleton.replace(b"\r", b"")
             if skeleton and skeleton == row * (len(skeleton) // width):
                 count = len(skeleton) // width
-                block = _Block(data=data.replace(b"\r\n", b"\n"), line=line, count=count, is_plain=True)
+                if b"\r" in data:
+                    data = data.replace(b"\r\n", b"\n")
+                yield _Block(data=data, line=line, count=count, is_regular=True, has_quotes=has_quotes)
                 line += count
-                yield block
             else:
                 rows, n_lines, size = _divide(table, data.decode(), line, None, is_last)
                 rest = data[size:] + rest
                 if rows:
-                    yield _Block(data=data[:size], line=line, count=len(rows), is_plain=False, rows=rows)
+                    yield _Block(data=data[:size], line=line, count=len(rows), rows=rows)
                 line += n_lines
         enough = 2 * len(rest)  # a long row is not tried after every part of it
         if len(rest) > LONGEST_RECORD:
             raise DamagedData(f"{table.file.name}:{line}", f"is longer than {LONGEST_RECORD / 1e6:,.0f} MB")
+
+
+def _without_quoted_fields(data: bytes, delimiter: bytes) -> bytes:
+    """Rows without the text of their fields in quotes; nothing if another quote or a line in quotes is there."""
+    parts = data.split(b'"')
+    unquoted = b'"'.join(parts[::2])
+    if len(parts) % 2 == 0 or unquoted.count(b"\n") < data.count(b"\n") or unquoted.count(b"\r") < data.count(b"\r"):
+        return b""
+    while b'""' in unquoted:  # two quotes in a field stand for one
+        unquoted = unquoted.replace(b'""', b'"')
+    count = unquoted.count(b'"')
+    begun = unquoted.startswith(b'"') + unquoted.count(delimiter + b'"') + unquoted.count(b'\n"')
+    ended = unquoted.count(b'"' + delimiter) + unquoted.count(b'"\n') + unquoted.count(b'"\r\n')
+    return unquoted if begun == ended == count else b""
 
 
 def _chunks(table: TableFile, reached: Advance) -> Iterator[tuple[bytes, bool]]:
@@ -753,12 +779,14 @@ def _chunks(table: TableFile, reached: Advance) -> Iterator[tuple[bytes, bool]]:
     is_packed = table.file.path.suffix.lower() in COMPRESSIONS
     lines = 1
     with open_corpus_file(table.file) as (content, _):
+        is_first = True
         is_last = False
         while not is_last:
             data = content.read(_BLOCK_BYTES)
             is_last = not data
+            is_checked = is_utf8 and data.isascii() and not decoder.getstate()[0] and not is_last
             try:
-                text = decoder.decode(data, final=is_last)
+                text = "" if is_checked else decoder.decode(data, final=is_last)
             except UnicodeDecodeError as error:
                 name = table.encoding.removesuffix("-sig").upper()
                 byte = error.object[error.start]
@@ -766,8 +794,12 @@ def _chunks(table: TableFile, reached: Advance) -> Iterator[tuple[bytes, bool]]:
                 why = f"is not {name}: byte {byte:#04x} ({error.reason})"
                 where = f"{table.file.name}:{before}" if is_utf8 else table.file.name
                 raise DamagedData(where, why, "name its encoding with --encoding") from error
-            lines += data.count(b"\n")
-            yield text.encode(), is_last
+            if is_utf8:
+                lines += data.count(b"\n")
+                yield (data.removeprefix(codecs.BOM_UTF8) if is_first else data), is_last
+            else:
+                yield text.encode(), is_last
+            is_first = False
             if not is_packed:
                 reached(content.tell())
 

@@ -8,13 +8,13 @@ the file (`read`), all texts of both columns as lists of Python (`columns`), and
 """
 
 import statistics
+import subprocess
+import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import harness
 
@@ -22,6 +22,46 @@ COLUMNS = (
     "rows", "texts", "megabytes", "stage", "albert_seconds", "pandas_seconds", "times_pandas",
     "albert_megabytes", "pandas_megabytes",
 )  # fmt: skip
+READERS = {
+    "albert": """
+from pathlib import Path
+from albert.tasks.rows import read_table, without_collection
+def read(path, stage):
+    rows = read_table(Path(path))
+    if stage == "columns":
+        return [rows.values(name) for name in rows.columns]
+    if stage == "rows":
+        with without_collection():
+            return list(rows.rows)
+    return rows
+""",
+    "pandas": """
+import pandas
+def read(path, stage):
+    frame = pandas.read_csv(path)
+    if stage == "columns":
+        return [frame[name].tolist() for name in frame]
+    return frame.to_dict("records") if stage == "rows" else frame
+""",
+}
+PROGRAM = """
+import sys, tempfile, time
+{reader}
+def resident(name):
+    with open("/proc/self/status", encoding="ascii", errors="replace") as file:
+        return next(1024 * int(line.split()[1]) for line in file if line.startswith(name))
+path, stage = sys.argv[1:]
+with tempfile.NamedTemporaryFile("w", suffix=".csv") as file:
+    file.write("text,label\\n" + "a text,a label\\n" * 100)
+    file.flush()
+    read(file.name, stage)  # loads code
+with open("/proc/self/clear_refs", "w", encoding="ascii") as file:
+    file.write("5")  # resets the peak
+before = resident("VmRSS:")
+started = time.process_time()
+result = read(path, stage)
+print(time.process_time() - started, resident("VmHWM:") - before)
+"""
 TEXTS = {"plain": "it was a good film number {}", "quoted": '"it was a good film, number {}"'}
 
 
@@ -42,8 +82,8 @@ def measure(args: Benchmark) -> Iterator[dict[str, object]]:
             write_table(path, form, args.rows)
             for stage in ("read", "columns", "rows"):
                 systems = {
-                    "albert": partial(alone, read_with_albert, path, stage),
-                    "pandas": partial(alone, read_with_pandas, path, stage),
+                    "albert": partial(alone, "albert", path, stage),
+                    "pandas": partial(alone, "pandas", path, stage),
                 }
                 results = harness.alternate(systems, args.rounds, warm_up=0)
                 seconds = {name: [each[0] for each in values] for name, values in results.items()}
@@ -69,49 +109,12 @@ def write_table(path: Path, form: str, rows: int) -> None:
             file.write(f"{form.format(number)},{'pos' if number % 2 else 'neg'}\n")
 
 
-def alone(read: Callable[[Path, str], object], path: Path, stage: str) -> tuple[float, int]:
+def alone(system: str, path: Path, stage: str) -> tuple[float, int]:
     """Seconds and bytes of a reader in a new process."""
-    return harness.in_new_processes(partial(cost, read, path), [stage])[0]
-
-
-def cost(read: Callable[[Path, str], object], path: Path, stage: str) -> tuple[float, int]:
-    """Seconds and bytes of a reader; a small table is read before, so that code is loaded."""
-    with tempfile.TemporaryDirectory() as folder:
-        small = Path(folder) / "small.csv"
-        write_table(small, TEXTS["plain"], 100)
-        seconds = []
-
-        def work() -> object:
-            started = time.process_time()
-            result = read(path, stage)
-            seconds.append(time.process_time() - started)
-            return result
-
-        grown = harness.memory_growth(partial(read, small, stage), work)
-    return seconds[0], grown
-
-
-def read_with_albert(path: Path, stage: str) -> Any:
-    """The rows, the lists of both columns, or a list of rows."""
-    from albert.tasks.rows import read_table, without_collection
-
-    rows = read_table(path)
-    if stage == "columns":
-        return [rows.values(name) for name in rows.columns]
-    if stage == "rows":
-        with without_collection():
-            return list(rows.rows)
-    return rows
-
-
-def read_with_pandas(path: Path, stage: str) -> Any:
-    """The same of a DataFrame, read by the default engine."""
-    import pandas
-
-    frame = pandas.read_csv(path)
-    if stage == "columns":
-        return [frame[name].tolist() for name in frame]
-    return frame.to_dict("records") if stage == "rows" else frame
+    command = [sys.executable, "-c", PROGRAM.format(reader=READERS[system]), str(path), stage]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    seconds, size = done.stdout.split()[-2:]
+    return float(seconds), int(size)
 
 
 main = harness.script(Benchmark, COLUMNS, measure, same=("rows", "texts", "stage"))

@@ -502,7 +502,7 @@ def _open_delimited(
         quoted, note = _recognise_quotes(sample, delimiter)
         notes += (note,) if note else ()
     try:
-        first, *others = list(_split_rows(io.StringIO(sample, newline=""), delimiter, quoted))[:1000]
+        first, *others = islice(_split_rows(io.StringIO(sample, newline=""), delimiter, quoted), 1000)
     except csv.Error:
         first, *others = [line.split(delimiter) for line in sample.split("\n")[:1000]]
     others = [row for row in others if row]
@@ -569,10 +569,14 @@ def _split_rows(text: Any, delimiter: str, quoted: bool, strict: bool = False) -
 def _recognise_delimiter(file: CorpusFile, sample: str, usual: str, ending: str) -> str:
     """The separator that divides the first row, and nearly all others into as many fields."""
     shares: dict[str, float] = {}
+    lines = [line for line in sample.splitlines() if line.strip()]
     for delimiter in SEPARATORS:
-        rows = [row for row in _split_rows(io.StringIO(sample, newline=""), delimiter, True) if row]
-        raw = [line.split(delimiter) for line in sample.splitlines() if line.strip()]
-        for each in (rows, raw):
+        if delimiter not in sample:
+            continue
+        readings = [[line.split(delimiter) for line in lines]]
+        if '"' in sample:
+            readings.append([row for row in _split_rows(io.StringIO(sample, newline=""), delimiter, True) if row])
+        for each in readings:
             width = len(each[0])
             fitting = sum(len(row) == width or (len(row) > width and not any(row[width:])) for row in each)
             if width > 1:

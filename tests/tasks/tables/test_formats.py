@@ -31,6 +31,44 @@ def test_csv_round_trip(rows, gz, tmp_path_factory):
     assert [(row.fields["review"], row.fields["stars"]) for row in read_table(path).rows] == rows
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_a_table_of_several_megabytes_is_read_as_the_csv_module_reads_it(end, tmp_path):
+    """Plain rows, quoted fields, quoted ends of lines, two quotes in a field, empty lines, empty fields at the end."""
+    forms = ["plain {},a", '"in, quotes {}",b', f'"two{end}lines {{}}",a', '"a ""word"" {}",b', 'not a" quote {},a,,']
+    lines = ["text,label"]
+    for number in range(60_000):
+        part = number // 10_000  # one kind of rows after the other
+        lines.append(forms[number % len(forms) if part > len(forms) - 1 else part].format("é" * (number % 40)))
+        if number == 15_000:
+            lines.append("")
+    path = tmp_path / "rows.csv"
+    path.write_text(end.join(lines), encoding="utf-8", newline="")
+    with open(path, newline="", encoding="utf-8") as file:
+        reader = csv.reader(file)
+        next(reader)
+        expected = []
+        line = reader.line_num
+        for values in reader:
+            if values:
+                expected.append((f"{path}:{line + 1}", *values[:2]))
+            line = reader.line_num
+    rows = read_table(path)
+    assert [(row.where, row.fields["text"], row.fields["label"]) for row in rows.rows] == expected
+    assert rows.values("text") == [text for _, text, _ in expected]
+    assert rows.values("missing") == [None] * 60_000
+    assert rows.rows[-1].fields["text"] == expected[-1][1] and len(rows.rows[40_000:40_003]) == 3
+    assert [row.identifier for row in rows.rows] == [str(number) for number in range(60_000)]
+
+
+@pytest.mark.parametrize("fault", ['"open,a', '"a"b,a', "one field", "a,b,c"])
+def test_a_fault_far_inside_a_table_is_named_with_its_line(fault, tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text("text,label\n" + 70_000 * "a plain short text,a\n" + fault + "\n" + 9 * "a,b\n")
+    with pytest.raises(DamagedData) as raised:
+        read_table(path)
+    assert raised.value.subject == f"{path}:70002"
+
+
 @given(rows=st.lists(st.tuples(TEXT, st.integers(-9, 9)), min_size=1, max_size=6))
 def test_json_lines_round_trip(rows, tmp_path_factory):
     path = tmp_path_factory.mktemp("table") / "x.jsonl"

@@ -9,12 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from tests.tiny import tiny_config
+from torch import nn
 
+from albert.inference import engine
 from albert.inference.engine import (
     FastEncoder,
     LinearMap,
     PackedModel,
     PrepackedMap,
+    TransposedMap,
     check_int8,
     choose_precision,
     dense_attention,
@@ -113,6 +116,7 @@ def test_without_onednn_maps_are_plain(monkeypatch, precision):
     with torch.inference_mode():
         expected = encoder(hidden, packed)
     linear = encoder.feed_forwards[0].output
+    monkeypatch.setattr(engine, "multiplies_faster_by_mkl", lambda: False)
     prepacked = isinstance(make_map(linear.weight, linear.bias, "fp32", torch.float32), PrepackedMap)
     assert prepacked or not torch.backends.mkldnn.is_available()
     monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
@@ -121,6 +125,28 @@ def test_without_onednn_maps_are_plain(monkeypatch, precision):
     assert distance(plain(hidden, packed), expected) < NEAR[precision]
     with pytest.raises(Unavailable):
         FastEncoder(encoder, "int8")
+
+
+@pytest.mark.parametrize("activation", [nn.GELU(), nn.GELU("tanh"), nn.ReLU()])
+def test_a_transposed_map_computes_what_a_plain_one_computes(activation):
+    generator = torch.Generator().manual_seed(0)
+    weight, bias, rows, residual = (
+        torch.randn(*shape, generator=generator) for shape in ((24, 16), (24,), (5, 16), (5, 24))
+    )
+    plain, transposed = (kind(weight, bias, torch.float32, activation) for kind in (LinearMap, TransposedMap))
+    torch.testing.assert_close(transposed(rows), plain(rows))
+    torch.testing.assert_close(transposed.with_activation(rows), plain.with_activation(rows))
+    torch.testing.assert_close(transposed.with_residual(rows, residual), plain.with_residual(rows, residual))
+
+
+@pytest.mark.parametrize("by_mkl", [False, True])
+def test_both_kinds_of_products_give_the_states_of_the_trained_encoder(monkeypatch, by_mkl):
+    monkeypatch.setattr(engine, "multiplies_faster_by_mkl", lambda: by_mkl)
+    packed = pack(*sequences())
+    encoder, hidden = encoder_and_states(packed)
+    with torch.inference_mode():
+        expected = encoder(hidden, packed)
+    assert distance(FastEncoder(encoder)(hidden, packed), expected) < NEAR["fp32"]
 
 
 def test_each_row_is_quantised_with_its_own_scale():

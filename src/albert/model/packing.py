@@ -113,6 +113,8 @@ def pack_run(token_ids: np.ndarray, token_type_ids: np.ndarray, lengths: np.ndar
         token_ids, token_type_ids: int64 [tokens].
         lengths: int64 [sequences].
     """
+    if len(lengths) == 1:
+        return _pack_one(torch.from_numpy(token_ids), torch.from_numpy(token_type_ids))
     starts = np.cumsum(lengths) - lengths
     groups, cells = _attention_groups(lengths, starts, len(token_ids))
     return PackedSequences(
@@ -125,6 +127,23 @@ def pack_run(token_ids: np.ndarray, token_type_ids: np.ndarray, lengths: np.ndar
         cells=torch.from_numpy(cells),
         boundaries=torch.from_numpy(np.append(starts, len(token_ids)).astype(np.int32)),
         longest=int(lengths.max(initial=1)),
+    )
+
+
+def _pack_one(token_ids: Tensor, token_type_ids: Tensor) -> PackedSequences:
+    """One sequence, in a tenth of the time that finding the groups of several takes."""
+    length = len(token_ids)
+    positions = torch.arange(length)
+    return PackedSequences(
+        token_ids=token_ids,
+        token_type_ids=token_type_ids,
+        position_ids=positions,
+        lengths=(length,),
+        first_positions=torch.zeros(1, dtype=torch.int64),
+        groups=(AttentionGroup(positions[None], None),),
+        cells=positions,
+        boundaries=torch.tensor((0, length), dtype=torch.int32),
+        longest=max(1, length),
     )
 
 
@@ -166,6 +185,8 @@ def mean_states(
     hidden: Float[Tensor, "tokens H"], lengths: tuple[int, ...], weights: Float[Tensor, " tokens"] | None = None
 ) -> Float[Tensor, "sequences H"]:
     """Mean state of each sequence including [CLS] and [SEP], in float32, optionally weighted."""
+    if len(lengths) == 1 and weights is None:
+        return hidden.float().mean(dim=0, keepdim=True)
     counts = torch.tensor(lengths, device=hidden.device)
     member = torch.arange(len(lengths), device=hidden.device).repeat_interleave(counts)
     sums = hidden.new_zeros(len(lengths), hidden.shape[1], dtype=torch.float32)

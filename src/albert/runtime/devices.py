@@ -177,6 +177,12 @@ def slower_in_int8(device: torch.device) -> bool:
     return device.type == "cpu" and multiplies_bf16(device) and _has_any(("amx_bf16",))
 
 
+def multiplies_faster_by_mkl() -> bool:
+    """Whether MKL multiplies float32 faster than oneDNN: on a CPU with AVX2 but without AVX-512."""
+    has_avx512 = _has_any(("avx512_f",))
+    return torch.backends.mkl.is_available() and _has_any(("avx2",)) and not has_avx512
+
+
 def _has_any(instructions: tuple[str, ...]) -> bool:
     capabilities = torch.cpu.get_capabilities()
     return any(capabilities.get(name) for name in instructions)

@@ -268,3 +268,52 @@ def test_existing_output_is_replaced_only_with_replace(classifier, refused, tmp_
     assert output.read_text() == "precious"
     assert run([*arguments, "--replace"]) == 0
     assert json.loads(output.read_text())["text"] == "a"
+
+
+ONE_WORD_A_ROW = "Sentence #,Word,Note\nSentence: 1,He,a\n,came,b\n,.,c\nSentence: 2,He,d\n,saw,e\n"
+
+
+@pytest.fixture
+def grouping(saved):
+    """A tagger whose task has one word in each row."""
+    path = saved("token_classification", 3, id2label={0: "O", 1: "B-X", 2: "I-X"})
+    task = {"kind": "token-classification", "words": "Word", "tags": "Tag", "group": "Sentence #"}
+    (path.parent / "task.json").write_text(json.dumps(task))
+    return path
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "csv", "parquet"])
+def test_rows_of_one_word_are_grouped_as_in_training(ending, grouping, tmp_path, capsys):
+    (tmp_path / "words.csv").write_text(ONE_WORD_A_ROW)
+    output = tmp_path / f"tagged.{ending}"
+    assert run(["predict", str(grouping), "--input", str(tmp_path / "words.csv"), "--output", str(output)]) == 0
+    assert "Sentence #" in capsys.readouterr().err
+    if ending == "parquet":
+        rows = pyarrow.parquet.read_table(output).to_pylist()
+    elif ending == "csv":
+        with open(output, newline="") as file:
+            rows = [{**row, "Word": json.loads(row["Word"])} for row in csv.DictReader(file)]
+    else:
+        rows = [json.loads(line) for line in output.read_text().splitlines()]
+    assert [(row["Sentence #"], row["Word"]) for row in rows] == [
+        ("Sentence: 1", ["He", "came", "."]),
+        ("Sentence: 2", ["He", "saw"]),
+    ]
+    if ending == "jsonl":
+        expected = albert.load(grouping).tag_sentences([["He", "came", "."], ["He", "saw"]])
+        assert [[word["entity"] for word in row["predicted_tags"]] for row in rows] == [
+            [word["entity"] for word in sentence] for sentence in expected
+        ]
+        assert rows[0]["Note"] == ["a", "b", "c"]
+
+
+def test_a_table_of_words_without_its_column_of_sentences(grouping, tmp_path, refused, capsys):
+    file = tmp_path / "words.csv"
+    file.write_text(ONE_WORD_A_ROW.replace("Sentence #", "sent"))
+    refused(["predict", str(grouping), "--input", str(file)], 65, "Sentence #", "--group")
+    assert run(["predict", str(grouping), "--input", str(file), "--group", "sent"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 2
+    file.write_text(ONE_WORD_A_ROW.replace("saw", "saw her"))
+    refused(["predict", str(grouping), "--input", str(file), "--group", "Sentence #"], 2, "--group")
+    file.write_text("Word\nHe came.\n")  # whole sentences
+    assert run(["predict", str(grouping), "--input", str(file)]) == 0

@@ -53,6 +53,8 @@ class Predict(OpenedModel):
 
     Example: albert predict run/model --tag "U.N. official Ekeus heads for Baghdad ." --words
 
+    Example: albert predict run/model --classify "A fine film, though long." --explain
+
     Example: albert predict run/model --input reviews.csv --text review --output answered.parquet
     """
 
@@ -104,6 +106,9 @@ class Predict(OpenedModel):
     """The names of the columns of an --input without a header, in their order."""
     no_header: bool = False
     """The first row of --input is a row: the columns are called 'column 1', 'column 2' and so on."""
+    group: str | None = None
+    """The column of --input that numbers the sentences of a table with one word in each row; that of the training file
+    when not set. The output has a row for each sentence."""
     prefix: str = "predicted_"
     """Prefix of the names of answer fields."""
     pooling: Literal["mean", "cls", "max", "weighted"] | None = None
@@ -115,6 +120,9 @@ class Predict(OpenedModel):
     """The name of one of the model's prompts, which is written before every text to embed."""
     replace: bool = False
     """Replace an existing output, or an unfinished one with other settings."""
+    explain: bool = False
+    """Show which words moved the score: each is left out in turn, which takes the time of as many texts as there are
+    words. With --input they are in the column 'explanation'."""
     top_k: int | None = None
     """Number of pieces for a mask, or of answers to a question; 5 when not set, but one answer to a question of a
     file."""

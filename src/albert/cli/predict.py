@@ -2,11 +2,13 @@
 
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
+
+from rich.text import Text
 
 from albert.api.keywords import flags_set, values_set
 from albert.checkpoints.hub import find_model
@@ -19,7 +21,7 @@ from albert.inference.predictor import Predictor
 from albert.inference.server.limits import allowed_hosts
 from albert.runtime.devices import set_threads
 from albert.runtime.environment import load_by_name
-from albert.runtime.errors import CannotCreate, InvalidConfiguration, UsageError
+from albert.runtime.errors import CannotCreate, DamagedData, InvalidConfiguration, UsageError, did_you_mean
 from albert.tasks.custom import for_other_file
 from albert.tasks.rows import Layout, TableFile
 from albert.tasks.table_task import TableTask, table_task_of
@@ -45,6 +47,49 @@ def show(predictions: list[Any], columns: tuple[str, ...], as_json: bool) -> Non
                 _note(f"{group[0]['tokens_cut']:,} tokens did not fit and were not read")
 
 
+SHOWN_WORDS = 20
+"""Words of an explanation in the terminal."""
+MARKED_FROM = 0.25
+"""Words whose change is at least this part of the largest are marked in the text."""
+
+
+def _show_explanations(predictions: Sequence[Mapping[str, Any]], options: Predict) -> None:
+    """The text with the words that moved the score of each predicted label, and a table of them."""
+    console = open_console()
+    explained = [entry for entry in predictions if "explanation" in entry]
+    if not explained:
+        _note("no label is predicted, so there is nothing to explain")
+    for entry in explained:
+        words = entry["explanation"]
+        console.print()
+        console.print(Text(f"{entry['label']} {entry['score']:.4f}: what each word adds to this score", "bold"))
+        for part, text in (("text", options.classify), ("pair", options.pair)):
+            if text is not None:
+                own = [word for word in words if word.get("part", "text") == part]
+                console.print(_marked(text, own, max((abs(word["change"]) for word in words), default=0.0)))
+        columns = ("word", "change", "part") if options.pair is not None else ("word", "change")
+        rows = [[f"{word[name]:+.4f}" if name == "change" else word[name] for name in columns] for word in words]
+        console.print(table(None, columns, rows[:SHOWN_WORDS], words=(0,), boxed=True))
+        if len(rows) > SHOWN_WORDS:
+            _note(f"{len(rows) - SHOWN_WORDS:,} words with smaller changes are not shown, --json has them")
+
+
+def _marked(text: str, words: Sequence[Mapping[str, Any]], largest: float) -> Text:
+    """A text in which influential words have their change behind them, green or red."""
+    marked = Text()
+    position = 0
+    for word in sorted(words, key=lambda word: word["start"]):
+        change = word["change"]
+        if change == 0 or abs(change) < MARKED_FROM * largest:
+            continue
+        marked.append(text[position : word["start"]])
+        style = "green" if change > 0 else "red"
+        marked.append(f"{word['word']}[{change:+.2g}]", f"bold {style}" if abs(change) > largest / 2 else style)
+        position = word["end"]
+    marked.append(text[position:])
+    return marked
+
+
 def _shown(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
@@ -54,7 +99,7 @@ def _shown(value: Any) -> str:
 DEFAULT_TOP_K = 5
 _LAYOUT = ("format", "delimiter", "encoding", "columns", "no_header")
 _FIELDS = ("text", "pair_field", "question_field", "context_field", "options")
-_OF_FILES = ("output", "task", *_FIELDS, *_LAYOUT, "prefix", "pooling", "normalize", "prompt", "replace")
+_OF_FILES = ("output", "task", *_FIELDS, *_LAYOUT, "group", "prefix", "pooling", "normalize", "prompt", "replace")
 """Options that need --input."""
 _OF_TASKS = {
     "text": ("classify", "score", "tag", "fill-mask", "order", "embed"),
@@ -63,7 +108,9 @@ _OF_TASKS = {
     "context_field": ("answer", "choose"),
     "options": ("choose",),
     "words": ("tag",),
+    "group": ("tag",),
     "top_k": ("fill-mask", "answer"),
+    "explain": ("classify", "score"),
     "pooling": ("embed",),
     "normalize": ("embed",),
     "prompt": ("embed",),
@@ -78,7 +125,10 @@ def run_predict(options: Predict) -> int:
         raise CannotCreate(options.output, "exists already", "choose another name, or add --replace")
     if options.input is None:
         predictor = _open_with_notes(options)
-        show(*_predict(predictor, options), options.json)
+        predictions, columns = _predict(predictor, options)
+        show(predictions, columns, options.json)
+        if options.explain and not options.json:
+            _show_explanations(predictions, options)
         alone = options.pair is None
         if options.classify is not None and predictor.reads_pairs is alone:
             of = "pairs: give the second text (--pair)" if alone else "single texts: leave out the second (--pair)"
@@ -99,12 +149,14 @@ def run_predict(options: Predict) -> int:
         if file.format == "text" and (given := flags_set(options, *_FIELDS)):
             remedy = "name its columns with --columns, or their --delimiter"
             raise UsageError(given[0], f"{options.input} is one text per line, without columns", remedy)
+        if ability.name == "tag":
+            file = _grouped(file, fields.text, options, task)
         prediction = FilePrediction(
             file,
             options.output,
             ability,
             fields,
-            Settings(options.top_k, options.pooling, options.normalize, options.prompt, options.words),
+            Settings(options.top_k, options.pooling, options.normalize, options.prompt, options.words, options.explain),
             options.prefix,
             options.replace,
         )
@@ -164,6 +216,28 @@ def _fields(options: Predict, task: TableTask | None) -> Fields:
         options.context_field or options.context or usual.context,
         options.options or usual.options,
     )
+
+
+def _grouped(file: TableFile, words: str, options: Predict, task: TableTask | None) -> TableFile:
+    """A table with one word in each row as sentences, if a column numbers them; a table of sentences as it is."""
+    group = options.group or (task.group if task is not None else None)
+    first = [record.fields for record in islice(file.records(), 1_000)]
+    values = [fields.get(words) for fields in first]
+    single = bool(values) and all(isinstance(value, str) and len(value.split()) <= 1 for value in values)
+    if group is not None and group not in file.names and group.isdecimal() and 1 <= int(group) <= len(file.names):
+        group = file.names[int(group) - 1] or group
+    columns = {name: None for fields in first for name in fields}
+    if options.group is not None and not single:
+        raise UsageError("--group", f"column {words!r} does not hold one word in each row", "leave it out")
+    if group is not None and single:
+        if group not in columns:
+            remedy = did_you_mean(group, columns)
+            raise DamagedData(options.input, f"has no column {group!r}", f"{remedy} (--group names another)")
+        _note(f"rows of one word are grouped to sentences by {group!r}")
+        return replace(file, words=words, group=group)
+    if single and len(values) > 20 and file.format != "text":
+        _note(f"every row has one word in column {words!r}, which is tagged alone; --group names a column of sentences")
+    return file
 
 
 def _by_position(fields: Fields, table: TableFile) -> Fields:
@@ -227,7 +301,7 @@ def _predict(predictor: Predictor, options: Predict) -> tuple[list[Any], tuple[s
         return [predictor.order(*options.order)], ("label", "score")
     if options.classify is not None:
         columns = ("label", "score") if predictor.label_threshold is None else ("label", "score", "predicted")
-        return predictor.classify(options.classify, options.pair), columns
+        return predictor.classify(options.classify, options.pair, explain=options.explain), columns
     if options.tag is not None and options.words:
         return predictor.tag_sentences([options.tag.split()])[0], ("word", "entity", "score")
     if options.tag is not None:
@@ -252,7 +326,7 @@ def _check(options: Predict) -> None:
         raise UsageError("albert predict", why, f"give one of {inputs}")
     (flag,) = flags
     required = dict.fromkeys(_OF_FILES, ("--input",)) | {"top_k": ("--fill-mask", "--question", "--input")}
-    required |= {"words": ("--tag", "--input"), "pair": ("--classify", "--input")}
+    required |= {"words": ("--tag", "--input"), "pair": ("--classify", "--input"), "explain": ("--classify", "--input")}
     required |= {"context": ("--question", "--choose", "--input")}
     for name, others in required.items():
         if flag not in others and (given := flags_set(options, name)):

@@ -124,6 +124,7 @@ class Settings:
     normalize: bool | None = None
     prompt: str | None = None
     words: bool = False  # Whether a text to tag is split into words at blanks
+    explain: bool = False  # Whether the words that moved a score are given
 
 
 @dataclass(frozen=True)
@@ -248,21 +249,39 @@ def _classify(predictor: Any, inputs: Sequence[Inputs], settings: Settings) -> l
     return _compute_by_kind(
         inputs,
         lambda entry: entry[1] is None,
-        lambda alone: predictor.classify_batch([text for text, _ in alone]),
-        lambda paired: predictor.classify_batch(*columns(paired)),
+        lambda alone: predictor.classify_batch([text for text, _ in alone], explain=settings.explain),
+        lambda paired: predictor.classify_batch(*columns(paired), explain=settings.explain),
     )
 
 
 def _class_row(predictor: Any, ranked: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     scores = {entry["label"]: entry["score"] for entry in ranked}
     likely = [entry["label"] for entry in ranked if entry.get("predicted")]
-    return {**ranked[0], "labels": likely, "scores": {label: scores[label] for label in predictor.labels}}
+    row = {**ranked[0], "labels": likely, "scores": {label: scores[label] for label in predictor.labels}}
+    if predictor.label_threshold is not None:
+        row["explanation"] = [
+            {"label": entry["label"], **word} for entry in ranked for word in entry.get("explanation", ())
+        ]
+    return row
 
 
 def _class_fields(predictor: Any, settings: Settings) -> dict[str, Value]:
     several = predictor.extra.get("problem_type") == "multi_label_classification"
     answer: dict[str, Value] = {"labels": ["text"]} if several else {"label": "text", "score": "number"}
-    return {**answer, "scores": dict.fromkeys(predictor.labels, "number"), **_DEPTH_AND_CUT}
+    answer["scores"] = dict.fromkeys(predictor.labels, "number")
+    return {**answer, **_explanation_fields(predictor, settings), **_DEPTH_AND_CUT}
+
+
+def _explanation_fields(predictor: Any, settings: Settings) -> dict[str, Value]:
+    """The column of the words that moved a score; with several labels per text they have the label."""
+    if not settings.explain:
+        return {}
+    word: dict[str, Value] = {"word": "text", "start": "count", "end": "count", "change": "number"}
+    if predictor.label_threshold is not None:
+        word = {"label": "text", **word}
+    if predictor.reads_pairs is not False:
+        word["part"] = "text"
+    return {"explanation": [word]}
 
 
 _TEXTS_OR_PAIRS: dict[str, Any] = {
@@ -295,7 +314,11 @@ _SCORE = Ability(
     compute=lambda predictor, inputs, settings: [number for (number,) in _classify(predictor, inputs, settings)],
     reply=_LABEL,
     reply_about="For each text, its number.",
-    output=lambda *_: {"score": "number", **_DEPTH_AND_CUT},
+    output=lambda predictor, settings: {
+        "score": "number",
+        **_explanation_fields(predictor, settings),
+        **_DEPTH_AND_CUT,
+    },
 )
 
 

@@ -341,7 +341,8 @@ def check_input(args: FilePrediction, answers: Iterable[str]) -> CheckedInput:
     file, columns, rows = args.file.file, dict[str, None](), 0
     typed = args.output is not None and args.output.suffix.lower() == ".parquet"
     # column types of JSON lines are inferred from the rows; other formats declare them
-    is_inferred = typed and args.file.has_types and file.kind != "Parquet"
+    is_grouped = args.file.group is not None
+    is_inferred = typed and args.file.has_types and (is_grouped or file.kind != "Parquet")
     types = load_by_name(_TYPED, "data").ColumnTypes() if is_inferred else None
     with progress("Checking the input", total=None, unit="rows") as bar:
         for batch in args.batches():
@@ -502,8 +503,9 @@ def _identity(predictor: Predictor, args: FilePrediction, checked: CheckedInput)
         "patience": predictor.patience,
         "configuration": {key: str(value) for key, value in asdict(predictor.config).items()},
         "prefix": args.prefix,
+        **({} if args.file.group is None else {"group": args.file.group}),
         **{f"{name}_field": list(value) if isinstance(value, tuple) else value for name, value in fields.items()},
-        **asdict(args.settings),
+        **{name: value for name, value in asdict(args.settings).items() if name != "explain" or value},
         "threads": torch.get_num_threads(),
         "versions": f"albert {__version__}, torch {torch.__version__}",
     }

@@ -26,7 +26,7 @@ from albert.checkpoints.sentence_transformers import (
     sentence_vectors_of,
     write_sentence_vectors,
 )
-from albert.inference import tasks
+from albert.inference import explanations, tasks
 from albert.inference.abilities import ANSWERING, CHOOSING, CLASSIFYING, FILLING, ORDERING, SCORING, TAGGING
 from albert.inference.early_exit import early_exit_of
 from albert.inference.engine import PackedModel, PrecisionChoice, choose_precision
@@ -238,17 +238,39 @@ class Predictor:
             remedy = f"this model can {' and '.join(self.abilities)}" if self.abilities else "fine-tune it first"
             raise InvalidConfiguration(self.name, f"has no trained head to {abilities[0]}", remedy)
 
-    def classify(self, text: str, pair: str | None = None) -> list[tasks.Prediction]:
+    def classify(self, text: str, pair: str | None = None, *, explain: bool = False) -> list[tasks.Prediction]:
         """`classify_batch` of one text."""
-        return self.classify_batch([text], None if pair is None else [pair])[0]
+        return self.classify_batch([text], None if pair is None else [pair], explain=explain)[0]
 
-    def classify_batch(self, texts: Sequence[str], pairs: Sequence[str] | None = None) -> list[list[tasks.Prediction]]:
+    def classify_batch(
+        self, texts: Sequence[str], pairs: Sequence[str] | None = None, *, explain: bool = False
+    ) -> list[list[tasks.Prediction]]:
         """Every label with its probability, most likely first, for each text (or text and pair).
 
         The `score` of a regression model is the predicted number. With several labels per text `predicted` says which
-        ones are predicted. Entries of a text that was cut have `tokens_cut`, and with early exit `depth`."""
+        ones are predicted. Entries of a text that was cut have `tokens_cut`, and with early exit `depth`.
+
+        With `explain` each word is left out in turn, and the entry of the first label (with several labels per text,
+        of each predicted one) has `explanation`: a list of `word`, its characters `start`..`end`, and `change`, by how
+        much the score is higher with the word than without it; the largest changes first. Words of pairs have `part`,
+        "text" or "pair". The work is that of as many texts as there are words."""
         self._require(CLASSIFYING, SCORING)
-        return tasks.ranked_labels(*self._classified(texts, pairs), self.labels, self.label_threshold)
+        scores, fields = self._classified(texts, pairs)
+        ranked = tasks.ranked_labels(scores, fields, self.labels, self.label_threshold)
+        if explain:
+            names = self.labels
+            entries = [
+                own[:1] if self.label_threshold is None else [entry for entry in own if entry["predicted"]]
+                for own in ranked
+            ]
+            chosen = [[names.index(entry["label"]) for entry in own] for own in entries]
+            explained = explanations.explain(
+                lambda some, others: self._classified(some, others)[0], texts, pairs, scores, chosen
+            )
+            for own, words_of in zip(entries, explained, strict=True):
+                for entry, words in zip(own, words_of, strict=True):
+                    entry["explanation"] = words
+        return ranked
 
     def score(self, text: str, pair: str | None = None) -> float:
         """`score_batch` of one text."""

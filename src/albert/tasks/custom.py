@@ -12,7 +12,7 @@ from albert.runtime.manifest import file_hash
 from albert.tasks.columns import Inferred
 from albert.tasks.examples import example_of, is_labelled
 from albert.tasks.infer import expand_options, hold_out_rows, infer_task, listed_labels, option_index
-from albert.tasks.rows import read_table, without_collection
+from albert.tasks.rows import ending_of, read_table, without_collection
 from albert.tasks.squad import locate_answer
 from albert.tasks.table_task import NO_QUESTION, NO_TEXT, RecipeChanges, TableTask, declare_task
 from albert.tasks.task import Answer, Choice, Option, Row, Rows, Score, Task, TaskRecipe
@@ -192,8 +192,8 @@ class ReadTask:
 
 def for_other_file(task: TableTask, path: Path) -> TableTask:
     """A saved task for a new file: what was said about its files holds for those with the same ending only."""
-    endings = {"".join(each.suffixes[-2:]) for each in (task.train, task.dev) if each is not None}
-    if "".join(path.suffixes[-2:]) in endings:
+    endings = {ending_of(each) for each in (task.train, task.dev) if each is not None}
+    if ending_of(path) in endings:
         return task
     return replace(task, format=None, delimiter=None, encoding=None, columns=None, no_header=False)
 

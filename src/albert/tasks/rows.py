@@ -125,6 +125,8 @@ class TableFile:
         doubt: what to do if a named column is missing, because the first row looks like a row.
         tagged: how tagged text is divided.
         rows: the rows of a format that is read as a whole.
+        words, group: if every row holds one word, the columns of the words and of their sentence. A record is then a
+            sentence, with a list for every other column.
     """
 
     file: CorpusFile
@@ -139,6 +141,8 @@ class TableFile:
     tagged: "Tagged | None" = None
     rows: Sequence[Record] | None = None
     text_field: str = "text"
+    words: str | None = None
+    group: str | None = None
 
     @property
     def used_names(self) -> tuple[str, ...]:
@@ -148,7 +152,7 @@ class TableFile:
     @property
     def has_types(self) -> bool:
         """Whether values may be other than texts, so that they are converted by `fields_of`."""
-        return self.format not in ("csv", "tsv", "text")
+        return self.group is not None or self.format not in ("csv", "tsv", "text")
 
     def records(
         self,
@@ -163,6 +167,8 @@ class TableFile:
             class_names: for Parquet written by `datasets`, the names of classes instead of their numbers.
         """
         counts = Counter() if counts is None else counts
+        if self.group is not None:
+            return _sentences(replace(self, group=None), str(self.words), self.group, reached)
         if self.rows is not None:
             return iter(self.rows)
         match self.format:
@@ -235,6 +241,12 @@ def without_collection() -> Iterator[None]:
 # Recognition.
 
 
+def ending_of(path: Path) -> str:
+    """The ending of a file's name in small letters, without that of its compression: `.csv` of `rows.csv.gz`."""
+    is_packed = path.suffix.lower() in COMPRESSIONS
+    return Path(path.stem if is_packed else path.name).suffix.lower()
+
+
 def open_table(
     path: Path, layout: Layout | None = None, *, name: str | None = None, pipe_remedy: str = PIPE_REMEDY
 ) -> TableFile:
@@ -250,7 +262,7 @@ def open_table(
     """
     layout = layout or Layout()
     packed = path.suffix.lower() in COMPRESSIONS
-    ending = Path(path.stem if packed else path.name).suffix.lower()
+    ending = ending_of(path)
     format = layout.format or _ENDINGS.get(ending)
     if ending in _NO_TABLES and layout.format is None:
         raise UsageError(path, f"{ending} files are not read", _NO_TABLES[ending])
@@ -1144,6 +1156,37 @@ def _fasttext_records(table: TableFile) -> Iterator[Record]:
             yield Record(where, {"text": text, "label": coarse, "fine": labels[0]})
         else:
             yield Record(where, {"text": text, "label": labels if len(labels) > 1 else labels[0]})
+
+
+def _sentences(table: TableFile, words: str, group: str, reached: Advance) -> Iterator[Record]:
+    """Sentences of a table with one word in each row; rows without the name of a sentence continue the one before."""
+    members: list[Record] = []
+    name: Any = None
+
+    def sentence() -> Record:
+        others = dict.fromkeys(column for record in members for column in record.fields if column != group)
+        columns = {column: [record.fields.get(column) for record in members] for column in others}
+        columns[words] = [str(text_of(word)).strip() for word in columns[words]]
+        return Record(members[0].where, {**columns, group: name})
+
+    for record in table.records(reached):
+        word = text_of(record.fields.get(words))
+        if word is None or not word.strip():
+            raise DamagedData(record.where, f"empty word in column {words!r}", "every row needs a word")
+        if len(word.split()) > 1:
+            why = f"has several words in column {words!r}, which the rows before do not"
+            raise DamagedData(record.where, why, "write one word in each row, or a whole sentence")
+        own = record.fields.get(group)
+        if isinstance(own, str) and not own.strip():
+            own = None
+        if members and own is not None and own != name:
+            yield sentence()
+            members = []
+        if own is not None:
+            name = own
+        members.append(record)
+    if members:
+        yield sentence()
 
 
 def _text_records(table: TableFile) -> Iterator[Record]:

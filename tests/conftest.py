@@ -113,8 +113,10 @@ def refused(request) -> Callable[..., str]:
             capsys = request.getfixturevalue("capsys")
             capsys.readouterr()
             code = run([str(word) for word in what])
-            line = capsys.readouterr().err.rstrip("\n").rpartition("\n")[2]
-            assert line.startswith("albert: error: "), line
+            errors = capsys.readouterr().err
+            line = errors.rstrip("\n").rpartition("\n")[2]
+            assert line.startswith("albert: error: ") and errors.count("albert: error: ") == 1, errors
+            assert "Traceback" not in errors and "internal error" not in line, errors
         assert code == exit_code, line
         for subject in subjects:
             assert str(subject) in line

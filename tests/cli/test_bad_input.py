@@ -3,7 +3,6 @@
 import gzip
 import json
 import os
-import re
 import shutil
 import signal
 import socket
@@ -19,9 +18,6 @@ import torch
 from albert.checkpoints.huggingface import build_model
 from albert.checkpoints.model_directory import read_config, save_model_directory
 from albert.cli.main import run
-
-PROGRESS = re.compile(r"(Reading|Preparing|Pre-training|Evaluating|Fine-tuning)\b.*/s\b|albert serve: listening")
-"""Lines that a slow machine may print before the error."""
 
 TRAIN = "tokenizer train {here}/text --output {here}/out --vocab-size 300"
 PREPARE = "prepare {here}/text --tokenizer {tokenizer} --output {here}/out --workers 1"
@@ -51,13 +47,13 @@ class Case(NamedTuple):
     Attributes:
         words: added to the command; `{here}` and the fields of `Scene` stand for paths.
         code: the exit code in docs/troubleshooting.md.
-        message: regular expression for the line on stderr, after "albert: error: ".
+        subject: words that are in the line on stderr, separated by spaces: files, options, values.
         setup: name below `{here}` -> content, or a function of the scene and the folder.
     """
 
     words: str
     code: int
-    message: str
+    subject: str
     setup: dict[str, bytes | str] | Callable = {}
 
 
@@ -138,360 +134,359 @@ def infinite_outputs(scene, here: Path) -> None:
 SINK = ("a", "What sank?", "Old ships")
 CASES: dict[str, list[tuple]] = {
     PREPARE: [
-        ("", 66, "{here}/text: No such file or directory"),
-        ("", 66, r"{here}/text: holds no \.txt", text("a,b", "table.pdf")),
-        ("", 66, r"{here}/text: holds no \.txt", link_to_itself),
-        ("", 66, r"{here}/text: no document with text \(1 read, 1 dropped: empty\)", text("")),
-        ("", 65, r"a\.txt: is not text: NUL byte at byte 3; UTF-8", text(b"abc\0\1\2")),
-        ("", 65, r"a\.txt: is not UTF-8: byte 7; ", text(b"A good\n\xff day.")),
-        ("", 65, r"a\.txt\.gz: damaged gzip file \(.+\); ", text(gzip.compress(b"a day" * 99)[:-20], "a.txt.gz")),
-        ("", 65, r"a\.txt\.gz: damaged gzip", text(b"It was no gzip.", "a.txt.gz")),
-        ("", 65, r"a\.jsonl:2: has no field 'text'; did you", text('{"text": "a"}\n{"txet": "b"}\n', "a.jsonl")),
-        ("", 65, r"a\.jsonl:1: is not JSON", text("{text: 1}\n", "a.jsonl")),
-        ("--held-out 1.5", 78, "held-out share: 1.5 is out of range", GOOD),
-        ("--workers 0", 78, "workers: 0 is out of range", GOOD),
-        ("--helt-out 0", 2, ".+--helt-out: unknown option; did you mean '--held"),
-        ("", 73, "{here}/out: exists already; choose", GOOD | {"out": "m"}),
+        ("", 66, "{here}/text"),
+        ("", 66, "{here}/text .txt", text("a,b", "table.pdf")),
+        ("", 66, "{here}/text .txt", link_to_itself),
+        ("", 66, "{here}/text empty", text("")),
+        ("", 65, "a.txt NUL 3", text(b"abc\0\1\2")),
+        ("", 65, "a.txt 7", text(b"A good\n\xff day.")),
+        ("", 65, "a.txt.gz", text(gzip.compress(b"a day" * 99)[:-20], "a.txt.gz")),
+        ("", 65, "a.txt.gz", text(b"It was no gzip.", "a.txt.gz")),
+        ("", 65, "a.jsonl:2 text", text('{"text": "a"}\n{"txet": "b"}\n', "a.jsonl")),
+        ("", 65, "a.jsonl:1", text("{text: 1}\n", "a.jsonl")),
+        ("--held-out 1.5", 78, "held-out 1.5", GOOD),
+        ("--workers 0", 78, "workers 0", GOOD),
+        ("--helt-out 0", 2, "--helt-out --held"),
+        ("", 73, "{here}/out", GOOD | {"out": "m"}),
     ],
     "prepare": [
-        ("--tokenizer {tokenizer} --output {here}/out", 2, "albert prepare: CORPUS... is missing"),
-        ("{here}/a.pdf --tokenizer {tokenizer} --output {here}/out", 2, "a.pdf: cannot tell its", {"a.pdf": "%PDF"}),
-        ("{here}/text --tokenizer {here}/t --output {here}/out", 66, "{here}/t: .+tokenizer", GOOD),
+        ("--tokenizer {tokenizer} --output {here}/out", 2, "CORPUS"),
+        ("{here}/a.pdf --tokenizer {tokenizer} --output {here}/out", 2, "a.pdf", {"a.pdf": "%PDF"}),
+        ("{here}/text --tokenizer {here}/t --output {here}/out", 66, "{here}/t", GOOD),
         (
             "{here}/text --tokenizer {here}/spiece.model --output {here}/out",
             65,
-            r"spiece\.model: is not a SentencePiece model",
+            "spiece.model",
             GOOD | {"spiece.model": b"no model"},
         ),
-        ("{here}/text --tokenizer {tokenizer} --output /proc/out --workers 1", 73, "^/proc/", GOOD),
+        ("{here}/text --tokenizer {tokenizer} --output /proc/out --workers 1", 73, "/proc/", GOOD),
     ],
     TRAIN: [
-        ("", 66, "{here}/text: No such file or directory"),
-        ("", 65, r"a\.txt: is not UTF-8: byte 7", text(b"A good\n\xff day.")),
-        ("", 78, "vocabulary of 300 pieces: this text supports 26 at most; ask for", GOOD),
-        ("--character-coverage 2", 78, "character_coverage: ", GOOD),
-        ("", 73, "{here}/out: exists already", GOOD | {"out/mine.txt": "m"}),
+        ("", 66, "{here}/text"),
+        ("", 65, "a.txt 7", text(b"A good\n\xff day.")),
+        ("", 78, "vocabulary 300 26", GOOD),
+        ("--character-coverage 2", 78, "character_coverage", GOOD),
+        ("", 73, "{here}/out", GOOD | {"out/mine.txt": "m"}),
     ],
-    TRAIN.replace("300", "0"): [("", 78, "vocab_size: 0 is not positive", GOOD)],
+    TRAIN.replace("300", "0"): [("", 78, "vocab_size 0", GOOD)],
     "": [
-        ("tokenizer tran", 2, "albert tokenizer: tran: no such command; did you"),
-        ("prepair", 2, "prepair: no such command; did you mean 'prepare'"),
+        ("tokenizer tran", 2, "tran train"),
+        ("prepair", 2, "prepair prepare"),
     ],
     OF_FILE: [
-        ("", 78, r"r\.json: batchsize: unknown key; did you mean 'batch_size'", {"r.json": '{"batchsize": 3}'}),
+        ("", 78, "r.json batchsize batch_size", {"r.json": '{"batchsize": 3}'}),
         (
             "",
             78,
-            r"r\.json: model: hiden_size: unknown key; did you mean 'hidden_size'",
+            "r.json hiden_size hidden_size",
             {"r.json": '{"model": {"hiden_size": 3}}'},
         ),
-        ("", 65, "is not JSON", {"r.json": "{"}),
-        ("", 65, r"{here}/r\.json: holds a list, an object is expected", {"r.json": "[]"}),
-        ("", 78, r"r\.json: batch_size: is a string, int is expected", {"r.json": '{"batch_size": "eight"}'}),
-        ("", 78, r"r\.json: precision: 'fp16' is not a choice", {"r.json": '{"precision": "fp16"}'}),
+        ("", 65, "r.json", {"r.json": "{"}),
+        ("", 65, "{here}/r.json", {"r.json": "[]"}),
+        ("", 78, "r.json batch_size", {"r.json": '{"batch_size": "eight"}'}),
+        ("", 78, "r.json precision fp16", {"r.json": '{"precision": "fp16"}'}),
     ],
     "pretrain small --recipe {here}/bad.toml --data nowhere --output {here}/out": [
-        ("", code, r"bad\.toml: (.*: )?" + message, {"bad.toml": content.encode("latin-1")})
-        for content, code, message in (
-            ("learning_rate = 3", 78, r"learning_rate: unknown key; did you mean 'optimizer.learning_rate'\?"),
-            ("batch_size = 2020-01-01", 78, "batch_size: is date "),
-            ("batch_size =", 65, r"is not TOML \(Invalid value"),
-            ("\xff", 65, "is not UTF-8"),
+        ("", code, f"bad.toml {subject}", {"bad.toml": content.encode("latin-1")})
+        for content, code, subject in (
+            ("learning_rate = 3", 78, "learning_rate optimizer.learning_rate"),
+            ("batch_size = 2020-01-01", 78, "batch_size date"),
+            ("batch_size =", 65, "TOML"),
+            ("\xff", 65, "UTF-8"),
         )
     ],
     PRETRAIN: [
-        ("--model.hiden-size 8", 2, ".+ unknown option; did you mean '--model.hidden-size"),
-        ("--total-step 3", 2, "albert pretrain quickstart: --total-step: unknown"),
-        ("--on-divergence ignore", 2, "albert pretrain quickstart: .+on-divergence"),
-        ("--batch-size many", 2, "albert pretrain quickstart: .+batch-size.+many"),
-        ("--batch-size", 2, ".+batch-size"),
-        ("--optimizer.beta1 1.5", 78, "beta1: is 1.5, a share from 0 to below 1 is needed"),
-        ("--model.num-attention-heads 7", 78, "num_attention_heads: 7 heads do not divide"),
-        ("--sequences.max-length 999", 78, "sequences.max_length: 999 is more than"),
-        ("--batch-size 0", 78, "batch_size: is 0, at least 1 is needed"),
-        ("--optimizer.learning-rate -1", 78, "learning_rate: is -1.0, a finite number above 0"),
-        ("--optimizer.learning-rate nan", 2, ".+learning-rate: 'nan' is not a finite number"),
-        ("--checkpoint-minutes inf", 2, ".+checkpoint-minutes: 'inf' is not a finite number"),
-        ("--optimizer.weight-decay -1", 78, "weight_decay: is -1.0"),
-        ("--max-minutes 0", 78, "max_minutes: is 0"),
-        ("--scale-batch half", 2, "--scale-batch: 'half' is not a whole number"),
-        ("--scale-batch=0", 2, "--scale-batch: is 0, a number of sequences from 1"),
-        ("--hard-examples.focus -1", 78, "hard_examples.focus: is -1.0, a number from 0 to 10"),
-        ("--sequences.objective none --evaluation-objectives sop", 78, "evaluation_objectives: need a sentence head"),
-        ("--model.attention-window 0", 78, "attention_window: is 0"),
-        ("--schedule.total-steps 0", 78, "total_steps: is 0"),
-        ("--model.hidden-dropout-prob 1", 78, "hidden_dropout_prob: is 1.0"),
-        ("--device tpu", 2, "--device: 'tpu' is not a choice; did you mean 'cpu'"),
-        ("", 73, "{here}/out: File exists", {"out": "mine"}),
+        ("--model.hiden-size 8", 2, "--model.hidden-size"),
+        ("--total-step 3", 2, "--total-step"),
+        ("--on-divergence ignore", 2, "--on-divergence"),
+        ("--batch-size many", 2, "--batch-size many"),
+        ("--batch-size", 2, "--batch-size"),
+        ("--optimizer.beta1 1.5", 78, "beta1 1.5"),
+        ("--model.num-attention-heads 7", 78, "num_attention_heads 7"),
+        ("--sequences.max-length 999", 78, "sequences.max_length 999"),
+        ("--batch-size 0", 78, "batch_size 0"),
+        ("--optimizer.learning-rate -1", 78, "learning_rate -1.0"),
+        ("--optimizer.learning-rate nan", 2, "--optimizer.learning-rate nan"),
+        ("--checkpoint-minutes inf", 2, "--checkpoint-minutes inf"),
+        ("--optimizer.weight-decay -1", 78, "weight_decay -1.0"),
+        ("--max-minutes 0", 78, "max_minutes 0"),
+        ("--scale-batch half", 2, "--scale-batch half"),
+        ("--scale-batch=0", 2, "--scale-batch 0"),
+        ("--hard-examples.focus -1", 78, "hard_examples.focus -1.0"),
+        ("--sequences.objective none --evaluation-objectives sop", 78, "evaluation_objectives"),
+        ("--model.attention-window 0", 78, "attention_window 0"),
+        ("--schedule.total-steps 0", 78, "total_steps 0"),
+        ("--model.hidden-dropout-prob 1", 78, "hidden_dropout_prob 1.0"),
+        ("--device tpu", 2, "--device tpu"),
+        ("", 73, "{here}/out", {"out": "mine"}),
     ],
     "pretrain": [
         *(
-            (f"{words} --data {{corpus}} --output {{here}}/out", code, message)
-            for words, code, message in (
-                ("smal", 2, "recipe smal: .+; did you mean 'small'"),
-                ("no.json", 2, "recipe no.json: is neither a"),
-                ("", 2, "albert pretrain: the first word is a recipe; one of"),
-                ("continue", 2, "albert pretrain continue: no model to continue with; albert pretrain continue --init"),
-                ("continue --init {here}/absent", 66, "{here}/absent: no such directory"),
-                ("continue --init {tokenizer}", 66, "{tokenizer}/config.json: "),
-                ("continue --init {run} --revision main", 2, "revision: 'main' of {run}, which is a directory"),
-                ("quickstart --resize-vocabulary", 2, "--resize-vocabulary: requires --init MODEL"),
-                ("quickstart --revision main", 2, "--revision: requires --init MODEL"),
-                ("quickstart --init {run}", 78, "embedding_size: is 16 in the trained model and 64 here"),
-                ("continue --init {run} --model.intermediate-size 96", 78, "intermediate_size: is 64 in the"),
-                ("quickstart --change-dropout 0.1", 78, "--change-dropout: {here}/out has no checkpoint to go on from"),
-                ("quickstart --dropout-changes 5 0.1 2 0", 78, r"dropout_changes: are at updates \[5, 2\]"),
+            (f"{words} --data {{corpus}} --output {{here}}/out", code, subject)
+            for words, code, subject in (
+                ("smal", 2, "smal small"),
+                ("no.json", 2, "no.json"),
+                ("", 2, "recipe"),
+                ("continue", 2, "--init"),
+                ("continue --init {here}/absent", 66, "{here}/absent"),
+                ("continue --init {tokenizer}", 66, "{tokenizer}/config.json"),
+                ("continue --init {run} --revision main", 2, "{run} main"),
+                ("quickstart --resize-vocabulary", 2, "--resize-vocabulary --init"),
+                ("quickstart --revision main", 2, "--revision --init"),
+                ("quickstart --init {run}", 78, "embedding_size 16 64"),
+                ("continue --init {run} --model.intermediate-size 96", 78, "intermediate_size 64"),
+                ("quickstart --change-dropout 0.1", 78, "--change-dropout {here}/out"),
+                ("quickstart --dropout-changes 5 0.1 2 0", 78, "dropout_changes"),
             )
         ),
-        ("quickstart --output {here}/out", 2, "--data: is missing"),
-        ("quickstart --data {here}/c --output {here}/out", 66, "{here}/c: No such file"),
-        ("quickstart --data {here}/c --output {here}/out", 66, r"{here}/c: holds no corpus\.json", {"c/a.txt": "a"}),
-        ("quickstart --data {corpus} --output /proc/out", 73, "^/proc/out: "),
-        ("quickstart --data {corpus} --output {here}/f/out", 73, "{here}/f/out: Not a directory", {"f": "mine"}),
-        ("quickstart --data {here}/corpus --output {here}/out", 65, r".+tokens\.bin: SHA-256", damaged_corpus),
-        ("small --data d --output o --num-train-epochs 3", 2, "pre-training counts updates: --steps"),
-        ("small --data d --output o --warmup-ratio 0.1", 2, "pre-training counts updates: --warmup-steps"),
-        ("small --data d --output o --hiden-size 3", 2, r"unknown option; did you mean '--hidden-size'\?"),
-        ("small --lr-scheduler-type linear", 2, "leave it out; the rate rises, then falls linearly to 0"),
-        ("small --fsdp full_shard", 2, "--parallelism sharded divides the model over processes"),
-        ("small", 2, "--data: is missing; it is a corpus from `albert prepare`"),
+        ("quickstart --output {here}/out", 2, "--data"),
+        ("quickstart --data {here}/c --output {here}/out", 66, "{here}/c"),
+        ("quickstart --data {here}/c --output {here}/out", 66, "{here}/c corpus.json", {"c/a.txt": "a"}),
+        ("quickstart --data {corpus} --output /proc/out", 73, "/proc/out"),
+        ("quickstart --data {corpus} --output {here}/f/out", 73, "{here}/f/out", {"f": "mine"}),
+        ("quickstart --data {here}/corpus --output {here}/out", 65, "tokens.bin", damaged_corpus),
+        ("small --data d --output o --num-train-epochs 3", 2, "--num-train-epochs --steps"),
+        ("small --data d --output o --warmup-ratio 0.1", 2, "--warmup-ratio --warmup-steps"),
+        ("small --data d --output o --hiden-size 3", 2, "--hiden-size --hidden-size"),
+        ("small --lr-scheduler-type linear", 2, "--lr-scheduler-type"),
+        ("small --fsdp full_shard", 2, "--fsdp --parallelism"),
+        ("small", 2, "--data"),
     ],
     RUN_AGAIN: [
         (
             "",
             65,
-            r"{here}/out/checkpoints/step-00000004/model\.safetensors: has \d+ bytes, .+; "
-            r"remove {here}/out/checkpoints/step-00000004 to go on from step 2, which is intact",
+            "{here}/out/checkpoints/step-00000004/model.safetensors remove 2",
             damaged_checkpoint,
         ),
-        ("--seed 1", 78, "{here}/out: this run was started with seed 0, now it is 1; choose another", finished_run),
+        ("--seed 1", 78, "{here}/out seed", finished_run),
     ],
     "predict": [
-        ("{pretrained} --classify x", 78, "{pretrained}: has no trained head to class"),
-        ("{classifier} --fill-mask [MASK]", 78, "{classifier}: has no trained head to fill"),
-        ("{classifier} --question a --context b", 78, ".+has no trained head to answer"),
-        ("{here}/none --classify x", 66, "{here}/none: no such directory"),
-        ("nobody/none --classify x", 69, "nobody/none: no such directory here"),
-        ("{here}/a.bin --classify x", 66, r"{here}/a\.bin: is a file", {"a.bin": "a"}),
-        ("{text} --classify x", 66, r"{text}/config\.json"),
-        ("{pretrained} --fill-mask nothing", 2, r".+\[MASK\]"),
-        ("{pretrained}", 2, "albert predict: there is no input; give one of --fill-mask"),
-        ("{pretrained} --fill-mask [MASK] --top-k 0", 2, "--top-k: is 0"),
-        ("{pretrained} --fill-mask [MASK] --device tpu", 2, "--device: 'tpu' is not a choice; did you mean 'cpu'"),
-        ("{classifier} --input {tables}/dev.csv", 65, "{tables}/dev.csv:2: has no field 'text'; known: review, stars"),
-        ("{classifier} --input {here}/a.png", 2, r"{here}/a\.png", {"a.png": "PNG"}),
-        ("{classifier} --input {here}/in.txt", 66, r"{here}/in\.txt: No such file"),
+        ("{pretrained} --classify x", 78, "{pretrained} head classify"),
+        ("{classifier} --fill-mask [MASK]", 78, "{classifier} head fill"),
+        ("{classifier} --question a --context b", 78, "{classifier} head answer"),
+        ("{here}/none --classify x", 66, "{here}/none"),
+        ("nobody/none --classify x", 69, "nobody/none"),
+        ("{here}/a.bin --classify x", 66, "{here}/a.bin", {"a.bin": "a"}),
+        ("{text} --classify x", 66, "{text}/config.json"),
+        ("{pretrained} --fill-mask nothing", 2, "[MASK]"),
+        ("{pretrained}", 2, "--fill-mask"),
+        ("{pretrained} --fill-mask [MASK] --top-k 0", 2, "--top-k 0"),
+        ("{pretrained} --fill-mask [MASK] --device tpu", 2, "--device tpu"),
+        ("{classifier} --input {tables}/dev.csv", 65, "{tables}/dev.csv:2 text"),
+        ("{classifier} --input {here}/a.png", 2, "{here}/a.png", {"a.png": "PNG"}),
+        ("{classifier} --input {here}/in.txt", 66, "{here}/in.txt"),
         ("{classifier} --input {text}/00.txt --output {here}/f/out.jsonl", 73, "{here}/f", {"f": "m"}),
-        ("--classify x", 2, "albert predict: MODEL is missing; see albert predict --help"),
-        ("{classifier} --classify a --revision v1", 2, "is a directory; it goes with a Hub id"),
+        ("--classify x", 2, "MODEL"),
+        ("{classifier} --classify a --revision v1", 2, "{classifier} directory"),
     ],
     TUNED: [
-        ("", 66, r"{here}/train\.csv: No such file"),
-        ("", 66, r"{here}/train\.csv: has no rows", {"train.csv": ""}),
-        ("--text reviw", 65, ".+has no column 'reviw'; did you mean 'review'", TABLE),
-        ("--label star", 65, ".+no column 'star'; did you mean 'stars'", TABLE),
-        ("", 65, "{tables}/dev.csv:2: unknown label 'negative' in ", {"train.csv": ROWS.replace(",neg", ",poor")}),
-        ("", 78, "every row has the label", {"train.csv": ROWS.replace("negative", "positive")}),
-        ("", 65, r"{here}/train\.csv:3: empty label", {"train.csv": ROWS.replace("negative", "")}),
-        ("", 65, r"{here}/train\.csv:4: has 3 fields where", {"train.csv": ROWS + "a,b,c\n"}),
-        ("--format csv", 65, r"{here}/train\.csv:4: broken CSV", {"train.csv": ROWS + '"a"b,positive\n'}),
-        ("--encoding utf-8", 65, r"train\.csv: is not UTF-8", {"train.csv": b"review,stars\n\xff,positive\n"}),
-        ("--regression", 65, r".+train\.csv:2: 'positive'.+is not a number", TABLE),
-        ("--learning-rate -1", 78, "learning_rate: is -1.0, a number above 0", TABLE),
-        ("--learning-rate 5", 78, "learning_rate: is 5, no model learns at a rate above 1", TABLE),
-        ("--batch-size 0", 78, "batch_size: is 0, a number above 0", TABLE),
-        ("--steps 0", 78, "steps: is 0, a number above 0", TABLE),
-        ("--max-length 3", 78, "max_length: must be at least 8", TABLE),
-        ("--temperature 0.1", 2, "--temperature: requires --objective contrastive", TABLE),
-        ("--micro-batch-tokens 0", 78, "micro_batch_tokens: is 0", TABLE),
-        ("--workers -1", 78, "workers: is -1", TABLE),
-        ("", 73, "{here}/out: File exists", TABLE | {"out": "m"}),
-        ("", 73, "{here}/out: holds another run, its recipe.json has another task; ", finished_run),
+        ("", 66, "{here}/train.csv"),
+        ("", 66, "{here}/train.csv", {"train.csv": ""}),
+        ("--text reviw", 65, "reviw review", TABLE),
+        ("--label star", 65, "star stars", TABLE),
+        ("", 65, "{tables}/dev.csv:2 negative", {"train.csv": ROWS.replace(",neg", ",poor")}),
+        ("", 78, "label positive", {"train.csv": ROWS.replace("negative", "positive")}),
+        ("", 65, "{here}/train.csv:3", {"train.csv": ROWS.replace("negative", "")}),
+        ("", 65, "{here}/train.csv:4 3", {"train.csv": ROWS + "a,b,c\n"}),
+        ("--format csv", 65, "{here}/train.csv:4", {"train.csv": ROWS + '"a"b,positive\n'}),
+        ("--encoding utf-8", 65, "train.csv", {"train.csv": b"review,stars\n\xff,positive\n"}),
+        ("--regression", 65, "train.csv:2 positive", TABLE),
+        ("--learning-rate -1", 78, "learning_rate -1.0", TABLE),
+        ("--learning-rate 5", 78, "learning_rate 5", TABLE),
+        ("--batch-size 0", 78, "batch_size 0", TABLE),
+        ("--steps 0", 78, "steps 0", TABLE),
+        ("--max-length 3", 78, "max_length 8", TABLE),
+        ("--temperature 0.1", 2, "--temperature --objective", TABLE),
+        ("--micro-batch-tokens 0", 78, "micro_batch_tokens 0", TABLE),
+        ("--workers -1", 78, "workers -1", TABLE),
+        ("", 73, "{here}/out", TABLE | {"out": "m"}),
+        ("", 73, "{here}/out recipe.json", finished_run),
     ],
-    TUNED.replace("train.csv", "t.xlsx"): [("", 65, "t.xlsx: damaged Excel file", {"t.xlsx": "PK"})],
+    TUNED.replace("train.csv", "t.xlsx"): [("", 65, "t.xlsx", {"t.xlsx": "PK"})],
     "finetune": [
-        ("glue --model {pretrained} --output {here}/out", 2, "--data: is missing"),
-        ("sst-3 --model {pretrained} --data {here} --output out", 2, "task sst-3: unknown; did you mean 'sst-2'"),
-        ("--model {pretrained} --output {here}/out", 2, "albert finetune: no task; name"),
-        (FINETUNE.removeprefix("finetune ") + " --model {here}/none", 66, "{here}/none: no such directory", TABLE),
-        ("ax --model {pretrained} --data {here} --output {here}/out", 78, "ax: has no training set; albert evaluate"),
+        ("glue --model {pretrained} --output {here}/out", 2, "--data"),
+        ("sst-3 --model {pretrained} --data {here} --output out", 2, "sst-3 sst-2"),
+        ("--model {pretrained} --output {here}/out", 2, "task"),
+        (FINETUNE.removeprefix("finetune ") + " --model {here}/none", 66, "{here}/none", TABLE),
+        ("ax --model {pretrained} --data {here} --output {here}/out", 78, "ax training evaluate"),
         (
             "--recipe {here}/bad.toml --model tiny --output out",
             78,
-            r"bad.toml: learning_rat: unknown key; did you mean 'learning_rate'\?",
+            "bad.toml learning_rat learning_rate",
             {"bad.toml": "learning_rat = 3\n"},
         ),
-        ("--model m --lernrate 1", 2, r"--lernrate: unknown option; did you mean '--learning-rate'\?"),
-        ("--model m --num-epoch 1", 2, r"--num-epoch: unknown option; did you mean '--epochs'\?"),
-        ("--model m --max_sequence_len 1", 2, r"unknown option; did you mean '--max-length'\?"),
-        ("--model m --fp16", 2, "--fp16: unknown option; --precision bf16"),
-        ("--model m --gradient_accumulation_steps 2", 2, r"--micro-batch-tokens \(finetune\)"),
-        ("--model m --resume-from-checkpoint c", 2, "the same command resumes from the last checkpoint"),
-        ("--model m --tokenizer-name t", 2, "leave it out; the tokenizer is in the directory of --model"),
-        ("sst-2", 2, "--model: is missing; it is a model directory, a run that made one, or a Hub id; see albert "),
+        ("--model m --lernrate 1", 2, "--lernrate --learning-rate"),
+        ("--model m --num-epoch 1", 2, "--num-epoch --epochs"),
+        ("--model m --max_sequence_len 1", 2, "--max-sequence-len --max-length"),
+        ("--model m --fp16", 2, "--fp16 --precision"),
+        ("--model m --gradient_accumulation_steps 2", 2, "--gradient-accumulation-steps --micro-batch-tokens"),
+        ("--model m --resume-from-checkpoint c", 2, "--resume-from-checkpoint"),
+        ("--model m --tokenizer-name t", 2, "--tokenizer-name"),
+        ("sst-2", 2, "--model"),
     ],
     GLUE: [
-        ("", 66, r"{here}: has no train\.tsv; expected .*SST-2/train\.tsv or"),
-        ("--seeds 0", 78, "seeds: are 0"),
-        ("--seeds 2", 73, "{here}/out: holds one run", {"out/recipe.json": "{}"}),
-        ("--span-head joint", 2, "--span-head: requires a task whose answers"),
+        ("", 66, "{here} SST-2/train.tsv"),
+        ("--seeds 0", 78, "seeds 0"),
+        ("--seeds 2", 73, "{here}/out", {"out/recipe.json": "{}"}),
+        ("--span-head joint", 2, "--span-head"),
     ],
     TASK_FILE: [
-        ("", 78, "ask.json: txt: unknown key; did you mean 'text'", task_file(txt="review")),
-        ("--device cpu", 78, "held-out share: is 2", task_file(label="stars", held_out={"share": 2})),
-        ("--seed 1", 78, "kind: 'class' is not a choice", task_file(label="stars", kind="class")),
-        ("--classes --regression", 2, "contradict each other", task_file(label="stars")),
-        ("--metrics f7", 78, "metric f7: cannot be used with classification", task_file(label="stars")),
+        ("", 78, "ask.json txt text", task_file(txt="review")),
+        ("--device cpu", 78, "held-out 2", task_file(label="stars", held_out={"share": 2})),
+        ("--seed 1", 78, "kind class", task_file(label="stars", kind="class")),
+        ("--classes --regression", 2, "--classes --regression", task_file(label="stars")),
+        ("--metrics f7", 78, "f7", task_file(label="stars")),
     ],
     SQUAD: [
         (
             "",
             65,
-            r"train-v1\.1\.json: data\[0\]\.paragraphs\[0\]\.qas\[1\]: a second question has the id 'a'",
+            "train-v1.1.json data[0].paragraphs[0].qas[1] a",
             squad(SINK, ("a", "What did they do?", "Old")),
         ),
         (
             "--question-length 8 --stride 8",
             78,
-            "squad-1.1: no window of the training",
+            "squad-1.1 window",
             squad((*SINK[:2], "submarines")),
         ),
-        ("--question-length 31", 78, "stride: 128 exceeds the -2 context tokens that fit beside a ques", squad(SINK)),
-        ("", 65, r"qas\[0\]: has no 'answers'; expected the SQuAD", squad(SINK, answers="answer")),
+        ("--question-length 31", 78, "stride 128", squad(SINK)),
+        ("", 65, "qas[0] answers", squad(SINK, answers="answer")),
     ],
     EVALUATE: [
-        ("", 65, r"{here}/dev\.csv:3: unknown label", {"dev.csv": ROWS.replace("negative", "poor")}),
-        ("--micro-batch-tokens 0", 78, "micro_batch_tokens: is 0", DEV),
+        ("", 65, "{here}/dev.csv:3", {"dev.csv": ROWS.replace("negative", "poor")}),
+        ("--micro-batch-tokens 0", 78, "micro_batch_tokens 0", DEV),
         ("--results {here}/dev.csv/r", 73, "{here}/dev.csv", DEV),
-        ("--submission {here}/dev.csv", 73, "is not a directory", DEV),
+        ("--submission {here}/dev.csv", 73, "{here}/dev.csv", DEV),
     ],
-    EVALUATE.replace("{classifier}", "{pretrained}"): [("", 78, "{pretrained}: ", DEV)],
-    EVALUATE.replace("--text review", ""): [("", 2, ".+your own file needs --text", DEV)],
+    EVALUATE.replace("{classifier}", "{pretrained}"): [("", 78, "{pretrained}", DEV)],
+    EVALUATE.replace("--text review", ""): [("", 2, "--text", DEV)],
     SENTENCES: [
-        ("", 78, "{here}/model: has no head for this task", span_model),
-        ("", 65, r"model\.safetensors: classifier\.weight holds numbers that are not finite", nan_weights),
-        ("", 3, "model: its outputs are not finite numbers; train it again", infinite_outputs),
+        ("", 78, "{here}/model head", span_model),
+        ("", 65, "model.safetensors classifier.weight", nan_weights),
+        ("", 3, "model finite", infinite_outputs),
     ],
     "evaluate pretraining": [
-        ("--model {pretrained} --data {here}/corpus", 65, r".+tokens\.bin: SHA-256 differs from MA", damaged_corpus),
-        ("--model {classifier} --data {corpus}", 78, "{classifier}: has no masked-token head, it is"),
+        ("--model {pretrained} --data {here}/corpus", 65, "tokens.bin", damaged_corpus),
+        ("--model {classifier} --data {corpus}", 78, "{classifier}"),
         (
             "--model {pretrained} --data {other_corpus}",
             78,
-            "{pretrained}: has tokenizer v2:[0-9a-f]+, {other_corpus} was prepared with v2:[0-9a-f]+; prepare",
+            "{pretrained} {other_corpus} tokenizer",
         ),
-        ("--model {pretrained} --data {corpus} --split train", 2, "--split: requires another task"),
-        ("--model {pretrained} --data {corpus} --max-ngram 0", 78, "masking.max_ngram: is 0, at least 1"),
+        ("--model {pretrained} --data {corpus} --split train", 2, "--split"),
+        ("--model {pretrained} --data {corpus} --max-ngram 0", 78, "masking.max_ngram 0"),
     ],
     "evaluate": [
-        ("sst-2 --model {classifier} --data {here} --split tset", 78, ".*split tset"),
-        ("sst-2 --model {classifier} --data {here} --json", 2, "--json: requires the task pretrain"),
-        ("sst-2 --data {tables} --model {classifier} --revision v1", 2, "is a directory; it goes with a Hub id"),
-        ("--text review --label stars --dev {tables}/dev.csv --model", 2, "--model: is empty"),
+        ("sst-2 --model {classifier} --data {here} --split tset", 78, "tset"),
+        ("sst-2 --model {classifier} --data {here} --json", 2, "--json"),
+        ("sst-2 --data {tables} --model {classifier} --revision v1", 2, "{classifier} directory"),
+        ("--text review --label stars --dev {tables}/dev.csv --model", 2, "--model"),
         (
             "mnli --model {classifier} --data {here} --submission {here}/hand-in --results {here}/r.json",
             2,
-            "--results: is one file, there are the splits test, test_mismatched; name one with --split",
+            "--results --split",
         ),
     ],
     SCORED: [
-        ("--json", 2, "--json: requires the task pretraining"),
-        ("--csv", 2, "--csv: was removed"),
-        ("--sequences 9", 2, "--sequences: requires the task pretraining"),
-        ("--precision fp32 bf16 --predictions {here}/out.jsonl", 2, "--predictions: requires a single --precision"),
-        ("--precision fp32 bf16 --tolerance -1", 78, "tolerance: is -1.0, a number of points from 0 on is needed"),
-        ("--depth 2 99", 78, "depth: is 99, the model has 2 layers"),
-        ("--depth 0", 78, "depth: is 0"),
-        ("--patience 2", 78, "was trained to answer only after its last layer"),
-        ("--depth 1 2 --predictions {here}/p.jsonl", 2, "--predictions: requires a single --depth"),
-        ("--depth 1 2 --rounds 0", 2, "--rounds: is 0"),
+        ("--json", 2, "--json"),
+        ("--csv", 2, "--csv"),
+        ("--sequences 9", 2, "--sequences"),
+        ("--precision fp32 bf16 --predictions {here}/out.jsonl", 2, "--predictions --precision"),
+        ("--precision fp32 bf16 --tolerance -1", 78, "tolerance -1.0"),
+        ("--depth 2 99", 78, "depth 99 2"),
+        ("--depth 0", 78, "depth 0"),
+        ("--patience 2", 78, "{classifier} layer"),
+        ("--depth 1 2 --predictions {here}/p.jsonl", 2, "--predictions --depth"),
+        ("--depth 1 2 --rounds 0", 2, "--rounds 0"),
     ],
     ONNX: [
-        ("--opset 11", 78, "opset: is 11, .*17 to 24"),
-        ("--precision int4", 2, "--precision: 'int4' is not a choice; did you mean 'int8'"),
-        ("--depth 0", 78, "depth: is 0, .*choose one from 1"),
+        ("--opset 11", 78, "opset 11 17 24"),
+        ("--precision int4", 2, "--precision int4"),
+        ("--depth 0", 78, "depth 0"),
     ],
-    VECTORS: [("--pooling median", 2, "median.*mean"), ("", 73, "exists already", {"out/mine": "m"})],
+    VECTORS: [("--pooling median", 2, "--pooling median mean"), ("", 73, "{here}", {"out/mine": "m"})],
     "export": [
-        ("tflite {pretrained} --output {here}/out", 2, "albert export: tflite: no such"),
-        ("onnx {pretrained}", 2, "--output: is missing"),
-        ("onnx {here}/none --output {here}/out", 66, "none: no such directory"),
-        ("onnx {pretrained} --output {here}", 73, "exists already"),
-        ("onnx {pretrained} --output {here}/out.onnx", 73, r"out\.onnx: exists already", {"out.onnx": "mine"}),
-        ("onnx {corpus} --output {here}/out", 66, r"config\.json"),
-        ("sentence-transformers {here}/none --output {here}/out", 66, "none: no such directory"),
+        ("tflite {pretrained} --output {here}/out", 2, "tflite"),
+        ("onnx {pretrained}", 2, "--output"),
+        ("onnx {here}/none --output {here}/out", 66, "{here}/none"),
+        ("onnx {pretrained} --output {here}", 73, "{here}"),
+        ("onnx {pretrained} --output {here}/out.onnx", 73, "out.onnx", {"out.onnx": "mine"}),
+        ("onnx {corpus} --output {here}/out", 66, "{corpus}/config.json"),
+        ("sentence-transformers {here}/none --output {here}/out", 66, "{here}/none"),
     ],
     "quantize": [
-        ("{corpus} --output {here}/out", 66, r"config\.json"),
-        ("{pretrained} --output {here}", 73, "exists already"),
-        ("m --output o --fp16", 2, "--fp16: unknown option; --help shows the usual options"),
-        ("m --OUTPUT o", 2, r"did you mean '--output'\?"),
-        ("m --output o --zzz", 2, "unknown option; --help shows the usual options"),
+        ("{corpus} --output {here}/out", 66, "{corpus}/config.json"),
+        ("{pretrained} --output {here}", 73, "{here}"),
+        ("m --output o --fp16", 2, "--fp16"),
+        ("m --OUTPUT o", 2, "--OUTPUT --output"),
+        ("m --output o --zzz", 2, "--zzz"),
     ],
     "plot": [
-        ("{here}/absent --output {here}/out.png", 66, "{here}/absent: "),
-        ("{run} --output {here}/x.pdf", 2, r"--output {here}/x\.pdf: must end in .png; choose"),
+        ("{here}/absent --output {here}/out.png", 66, "{here}/absent"),
+        ("{run} --output {here}/x.pdf", 2, "--output {here}/x.pdf .png"),
     ],
     "info": [
-        ("albert-bse", 69, "albert-bse: is not a preset; .+; did you mean 'albert-base'"),
-        ("xyz", 69, "`albert info` lists the presets"),
-        ("albert-base --max-length 0", 2, "--max-length: is 0, at least 1 is needed"),
-        ("albert-base --batch-size 0 --measure", 2, "--batch-size: is 0, at least 1 is needed"),
-        ("albert-base --batch-size 4", 2, "--batch-size: requires --measure or --memory; add one of them"),
-        ("albert-base --memory-limit 8GB", 2, "--memory-limit: requires --memory; add --memory"),
-        ("albert-base --memory --memory-limit 8", 2, "--memory-limit: '8' is not a valid size; write it as 24GB or 8"),
-        ("albert-base --memory --max-length 513", 2, "--max-length: is 513, the model has 512 positions"),
-        ("albert-base --memory --compare bert-base", 2, "--memory: cannot be combined with --compare; leave out --com"),
-        ("{corpus} --memory", 2, "--memory: requires a model, {corpus} is a corpus"),
-        ("--memory", 2, "--memory: needs a model or preset before it"),
-        ("--self-check", 2, "--self-check: needs a model or preset before it"),
-        ("albert-base --measure --max-length 513", 2, "--max-length: is 513, the model has 512 positions"),
-        ("albert-base --self-check", 2, "--self-check: requires a model, albert-base is a preset"),
-        ("albert-base --revision main", 2, "--revision: requires a model, albert-base is a preset"),
-        ("{corpus} --compare albert-base", 2, "--compare: requires a model, {corpus} is a corpus"),
-        ("{tokenizer} --measure", 2, "--measure: requires a model, {tokenizer} is a tokenizer"),
-        ("albert-base --compare {corpus}", 2, "--compare: {corpus} is a corpus, an architecture is needed"),
-        ("{pretrained} --revision main", 2, "revision: 'main' of {pretrained}, which is a directory"),
+        ("albert-bse", 69, "albert-bse albert-base"),
+        ("xyz", 69, "xyz"),
+        ("albert-base --max-length 0", 2, "--max-length 0"),
+        ("albert-base --batch-size 0 --measure", 2, "--batch-size 0"),
+        ("albert-base --batch-size 4", 2, "--batch-size --measure --memory"),
+        ("albert-base --memory-limit 8GB", 2, "--memory-limit --memory"),
+        ("albert-base --memory --memory-limit 8", 2, "--memory-limit 8"),
+        ("albert-base --memory --max-length 513", 2, "--max-length 513 512"),
+        ("albert-base --memory --compare bert-base", 2, "--memory --compare"),
+        ("{corpus} --memory", 2, "--memory {corpus}"),
+        ("--memory", 2, "--memory"),
+        ("--self-check", 2, "--self-check"),
+        ("albert-base --measure --max-length 513", 2, "--max-length 513 512"),
+        ("albert-base --self-check", 2, "--self-check albert-base"),
+        ("albert-base --revision main", 2, "--revision albert-base"),
+        ("{corpus} --compare albert-base", 2, "--compare {corpus}"),
+        ("{tokenizer} --measure", 2, "--measure {tokenizer}"),
+        ("albert-base --compare {corpus}", 2, "--compare {corpus}"),
+        ("{pretrained} --revision main", 2, "{pretrained} main"),
     ],
     "show": [
-        ("{corpus} --first -1", 2, "--first: is -1, at least 0 is needed"),
-        ("{corpus} --first 100000", 2, "--first: is 100000, the epoch has"),
-        ("{corpus} --max-length 4", 78, "sequences.max_length: is 4"),
-        ("{corpus} --split held_out --objectiv sop", 2, "did you mean '--objective'"),
-        ("{here}/nothing", 66, r"{here}/nothing: holds no corpus\.json"),
+        ("{corpus} --first -1", 2, "--first -1"),
+        ("{corpus} --first 100000", 2, "--first 100000"),
+        ("{corpus} --max-length 4", 78, "sequences.max_length 4"),
+        ("{corpus} --split held_out --objectiv sop", 2, "--objectiv --objective"),
+        ("{here}/nothing", 66, "{here}/nothing corpus.json"),
     ],
     "verify": [
-        ("{here}", 66, r"{here}: has no MANIFEST\.json"),
-        ("{here}/nowhere", 66, "{here}/nowhere: no such directory"),
+        ("{here}", 66, "{here} MANIFEST.json"),
+        ("{here}/nowhere", 66, "{here}/nowhere"),
     ],
     "completion": [("ksh", 2, "ksh")],
     "analyze layers": [
-        ("", 2, "MODEL... is missing"),
-        ("{pretrained} --output layers.pdf", 2, "must end in .png"),
-        ("{pretrained} --words 0", 2, "--words: is 0"),
-        ("{pretrained} --text nowhere.txt", 66, "No such file"),
+        ("", 2, "MODEL"),
+        ("{pretrained} --output layers.pdf", 2, "layers.pdf .png"),
+        ("{pretrained} --words 0", 2, "--words 0"),
+        ("{pretrained} --text nowhere.txt", 66, "nowhere.txt"),
         ("nowhere/at/all", 66, "nowhere/at/all"),
     ],
     "serve": [
         ("./no-such-model --port 0", 66, "no-such-model"),
         ("m --port 70000", 78, "port 70000"),
-        ("m --limits.queue-texts 0", 78, r"limits\.queue_texts 0"),
-        ("m --limits.texts 300", 78, "would never fit"),
-        ("m --drain-timeout 0", 78, "above zero"),
-        ("m --threads 0", 78, "above zero"),
-        ("m --host 192.0.2.1", 69, r"192\.0\.2\.1:8000"),
+        ("m --limits.queue-texts 0", 78, "limits.queue_texts 0"),
+        ("m --limits.texts 300", 78, "texts 300"),
+        ("m --drain-timeout 0", 78, "drain-timeout"),
+        ("m --threads 0", 78, "threads"),
+        ("m --host 192.0.2.1", 69, "192.0.2.1:8000"),
         ("m --depth deep", 2, "--depth"),
     ],
     "tables": [
-        ("run 5 --output {here}/out", 2, "--data: is missing; give a corpus from `albert prepare`"),
-        ("run 5 --output {here}/out --data {here}/absent", 66, "{here}/absent: "),
-        ("run 55 --output {here}/out --data {corpus}", 2, r"table 55: unknown; did you mean '5'\?"),
-        ("run --output {here}/out --data {corpus}", 2, "albert tables: no table is named"),
-        ("run 5 --output {here}/out --data {corpus} --glue-data {here}/absent", 66, "{here}/absent: is not a folder"),
-        ("run 5 --output {here}/out --data {corpus} --files sst-2", 2, "--files: 'sst-2' is not TASK/SPLIT=FILE"),
-        ("run 5 --output {here}/out --data {corpus} --threads 0", 2, "--threads: is 0, at least 1 is needed"),
-        ("export {here}/copy --output {here}/out", 66, r"{here}/out/study\.json: no tables were run here"),
-        ("runs", 2, r"albert tables: runs: no such command; did you mean 'run'\?"),
+        ("run 5 --output {here}/out", 2, "--data"),
+        ("run 5 --output {here}/out --data {here}/absent", 66, "{here}/absent"),
+        ("run 55 --output {here}/out --data {corpus}", 2, "55"),
+        ("run --output {here}/out --data {corpus}", 2, "table"),
+        ("run 5 --output {here}/out --data {corpus} --glue-data {here}/absent", 66, "{here}/absent"),
+        ("run 5 --output {here}/out --data {corpus} --files sst-2", 2, "--files sst-2"),
+        ("run 5 --output {here}/out --data {corpus} --threads 0", 2, "--threads 0"),
+        ("export {here}/copy --output {here}/out", 66, "{here}/out/study.json"),
+        ("runs", 2, "runs run"),
     ],
 }
 """Command -> `Case`s."""
@@ -527,30 +522,22 @@ def arrange(case: Case, scene, here: Path) -> list[str]:
     return [scene.fill(word, here) for word in case.words.split()]
 
 
-def check_error(case: Case, stderr: str, scene, here: Path) -> None:
-    """The error is one line with the message of the case, apart from notes, and from progress on slow machines."""
-    lines = [line for line in stderr.splitlines() if not PROGRESS.match(line) and not line.startswith("albert: note: ")]
-    assert len(lines) == 1 and stderr.endswith("\n"), stderr
-    assert lines[0].startswith("albert: error: ") and "internal error" not in stderr
-    pattern = re.sub(r"\{([a-z_]+)\}", lambda match: re.escape(scene.fill(match[0], here)), case.message)
-    assert re.search(pattern, lines[0].removeprefix("albert: error: ")), stderr
+def subjects(case: Case, scene, here: Path) -> list[str]:
+    return [scene.fill(word, here) for word in case.subject.split()]
 
 
-@pytest.mark.parametrize("case", ALL, ids=lambda case: f"{case.words} {case.message}")
-def test_one_line_its_code_and_no_files(case, scene, here, capfd):
+@pytest.mark.parametrize("case", ALL, ids=lambda case: f"{case.words} {case.subject}")
+def test_one_line_its_code_and_no_files(case, scene, here, refused):
     words = arrange(case, scene, here)
     before = everything_below(here)
-    capfd.readouterr()
-    code = run(words)
-    check_error(case, stderr := capfd.readouterr().err, scene, here)
-    assert code == case.code, stderr
+    refused(words, case.code, *subjects(case, scene, here))
     assert everything_below(here) == before
 
 
-def test_a_port_in_use_is_reported(capsys):
+def test_a_port_in_use_is_reported(refused):
     with socket.create_server(("127.0.0.1", 0)) as server:
-        assert run(["serve", "m", "--port", str(server.getsockname()[1])]) == 69
-    assert "in use" in capsys.readouterr().err
+        port = server.getsockname()[1]
+        refused(["serve", "m", "--port", port], 69, port)
 
 
 PIPES = [
@@ -571,7 +558,7 @@ PIPES = [
 
 
 @pytest.mark.parametrize(("command", "name"), PIPES, ids=[f"{c.split()[0]} {name}" for c, name in PIPES])
-def test_a_pipe_is_refused_without_waiting(command, name, scene, here, capfd):
+def test_a_pipe_is_refused_without_waiting(command, name, scene, here, refused):
     def interrupt(number, frame):
         raise TimeoutError("the command waited for a pipe")
 
@@ -583,22 +570,20 @@ def test_a_pipe_is_refused_without_waiting(command, name, scene, here, capfd):
     before = signal.signal(signal.SIGALRM, interrupt)
     signal.alarm(20)
     try:
-        code = run([scene.fill(part, here) for part in command.split()])
+        refused([scene.fill(part, here) for part in command.split()], 66, pipe, "pipe")
     finally:
         signal.alarm(0)
         signal.signal(signal.SIGALRM, before)
-    error = capfd.readouterr().err
-    assert code == 66, error
-    assert re.search(rf"^albert: error: .*{re.escape(name)}: is a pipe, a file is expected; ", error, re.MULTILINE)
     assert not (here / "out").exists()
 
 
 def test_a_separate_process_prints_the_same(scene, here):
-    case = next(case for case in ALL if "is not JSON" in case.message)
+    case = next(case for case in ALL if case.setup == {"r.json": "{"})
     words = arrange(case, scene, here)
     before = everything_below(here)
     done = subprocess.run([sys.executable, "-m", "albert", *words], capture_output=True, text=True, timeout=300)
-    check_error(case, done.stderr, scene, here)
+    assert done.stderr.startswith("albert: error: ") and done.stderr.count("\n") == 1
+    assert all(subject in done.stderr for subject in subjects(case, scene, here))
     assert done.returncode == case.code and done.stdout == ""
     assert everything_below(here) == before
 

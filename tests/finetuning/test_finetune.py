@@ -9,6 +9,7 @@ import torch
 import transformers
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.refusals import refusal
 from tests.tiny import short_task
 from torch.nn import functional
 
@@ -117,7 +118,7 @@ def test_finished_run_is_returned_and_another_one_refused(data, start, tmp_path)
     first = finetune(SHORT, start, data / "choice", tmp_path / "run", settings=CPU)
     again = finetune(SHORT, start, data / "choice", tmp_path / "run", settings=replace(CPU, workers=0))
     assert again.already_complete and again.scores == first.scores
-    with pytest.raises(CannotCreate, match="holds a finished run with another seed"):
+    with refusal(CannotCreate, "seed"):
         finetune(SHORT, start, data / "choice", tmp_path / "run", settings=replace(CPU, seed=1))
 
 
@@ -155,7 +156,7 @@ def test_labels_are_matched_by_name_whatever_their_order(data, start, tmp_path):
     one, two = evaluate(("0", "1"), ("negative", "positive")), evaluate(("1", "0"), ("positive", "negative"))
     assert one.scores == two.scores
     assert [p["prediction"] for p in one.predictions] == [p["prediction"] for p in two.predictions]
-    with pytest.raises(InvalidConfiguration, match="has the labels negative, positive; the task has bad, good"):
+    with refusal(InvalidConfiguration, "negative, positive", "bad, good"):
         evaluate(("0", "1"), ("bad", "good"))
 
 
@@ -177,10 +178,10 @@ def test_the_size_of_evaluation_batches_changes_no_answer(task, task_data, confi
 
 def test_bad_input_leaves_no_directory(data, start, tmp_path):
     (tmp_path / "train.tsv").write_text("sentence\tlabel\ngood\t1\nbad\t0\n")
-    with pytest.raises(MissingInput, match=r"has no dev\.tsv"):
+    with refusal(MissingInput, "dev.tsv"):
         finetune(SHORT, start, tmp_path, tmp_path / "run", settings=CPU)
     (tmp_path / "dev.tsv").write_text("sentence\tlabel\ngood\t7\n")
-    with pytest.raises(DamagedData, match="unknown label '7'"):
+    with refusal(DamagedData, "'7'"):
         finetune(SHORT, start, tmp_path, tmp_path / "run", settings=CPU)
     with pytest.raises(AlbertError):
         finetune(SHORT, PretrainedEncoder(str(tmp_path)), data / "choice", tmp_path / "run", settings=CPU)
@@ -416,7 +417,7 @@ def test_run_recorded_without_an_optimizer_is_resumed(own_task, start, tmp_path)
     (run_path / "recipe.json").write_text(json.dumps(record))
     again = finetune(own_task, start, tmp_path, run_path, FEW, CPU)
     assert again.report["settings"]["optimizer"] is None
-    with pytest.raises(CannotCreate, match="another"):
+    with refusal(CannotCreate, "another"):
         finetune(own_task, start, tmp_path, run_path, FEW, replace(CPU, optimizer="lamb"))
 
 

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.finetuning.conftest import weights_of
+from tests.refusals import refusal
 from tests.tiny import short_task
 
 from albert.cli.main import dispatch
@@ -82,7 +83,7 @@ def test_diverged_run_is_named_and_the_next_one_starts(data, start, tmp_path, di
     assert "accuracy" not in result.medians
     assert read_json_object(tmp_path / "runs/summary.json")["failed_seeds"][0] == 0
     diverging(lambda task, settings: True)
-    with pytest.raises(Diverged, match="all 2 runs diverged"):
+    with refusal(Diverged, "2 runs"):
         finetune_seeds(SHORT, start, data / "choice", tmp_path / "others", None, CPU, 2)
 
 
@@ -119,13 +120,13 @@ def test_spread_is_of_the_defined_values(values):
 
 def test_directory_of_one_run_is_refused(data, start, tmp_path):
     finetune(SHORT, start, data / "choice", tmp_path / "run", settings=CPU)
-    with pytest.raises(CannotCreate, match="holds one run, not those of several seeds"):
+    with refusal(CannotCreate):
         finetune_seeds(SHORT, start, data / "choice", tmp_path / "run", None, CPU, 2)
     (tmp_path / "run").rename(tmp_path / "seed-1")
-    with pytest.raises(CannotCreate, match="holds the runs of several seeds, not one"):
+    with refusal(CannotCreate):
         finetune(SHORT, start, data / "choice", tmp_path, settings=CPU)
     assert not (tmp_path / "recipe.json").exists()
-    with pytest.raises(InvalidConfiguration, match="seeds: are 0"):
+    with refusal(InvalidConfiguration, "seeds", 0):
         finetune_seeds(SHORT, start, data / "choice", tmp_path / "new", None, CPU, 0)
 
 

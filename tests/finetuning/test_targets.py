@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 import transformers
+from tests.refusals import refusal
 
 from albert.checkpoints.model_directory import open_model, read_config, save_model_directory
 from albert.finetuning.data import PreparedSplit, prepare_split, read_examples
@@ -68,7 +69,7 @@ def test_predictions_follow_the_saved_threshold(value, config, tokenizer_directo
     (none,) = [answer for answer in predictor.answer("who?", "a ship", 99) if not answer["answer"]]
     assert (none["start"], none["end"]) == (0, 0)
     save_model_directory(tmp_path / "bad", model, tokenizer_directory, extra={"no_answer_threshold": "high"})
-    with pytest.raises(InvalidConfiguration, match="no_answer_threshold: is 'high', a number is needed"):
+    with refusal(InvalidConfiguration, "no_answer_threshold", "high"):
         Predictor.open(tmp_path / "bad", "cpu")
 
 
@@ -105,9 +106,9 @@ def test_whole_contexts_are_held_out_by_the_seed():
     assert not {row.texts[1] for row in train} & {row.texts[1] for row in held}
     assert hold_out(examples, seed=1) == (train, held)
     assert hold_out(examples, seed=2)[1] != held
-    with pytest.raises(InvalidConfiguration, match=r"too few contexts.*--null-threshold dev"):
+    with refusal(InvalidConfiguration, "--null-threshold dev"):
         hold_out(questions(1), seed=1)
-    with pytest.raises(InvalidConfiguration, match=r"every question has an answer in the training set.*dev"):
+    with refusal(InvalidConfiguration, "dev"):
         hold_out(questions(100, lambda context, question: True), seed=1)
 
 
@@ -136,7 +137,7 @@ def test_training_windows(open_task, tokenizer):
     always_answered = replace(open_task, target=replace(open_task.target, may_be_absent=False))
     _, with_answer = windows(always_answered, examples)
     assert (features.targets[with_answer, 0] >= 0).all() and len(with_answer) < len(indices)
-    with pytest.raises(InvalidConfiguration, match="no window of the training set holds an answer"):
+    with refusal(InvalidConfiguration, "window"):
         windows(open_task, examples[1:2])
 
 
@@ -218,24 +219,24 @@ def test_order_of_labels_changes_no_prediction(task, saved, tmp_path):
     for ours, theirs in zip(one.predictions, two.predictions, strict=True):
         ordered = list if isinstance(task.target, Tags) else sorted
         assert ordered(ours["prediction"]) == ordered(theirs["prediction"])
-    with pytest.raises(InvalidConfiguration, match="has the labels"):
+    with refusal(InvalidConfiguration, "labels"):
         evaluate(replace(task.target, labels=("x", *labels[1:])))
-    with pytest.raises(InvalidConfiguration, match="several labels at once|has no head for this task"):
+    with refusal(InvalidConfiguration):
         evaluate(Choice(labels, "about"))
 
 
 @pytest.mark.parametrize(
-    ("task", "fields", "message"),
+    ("task", "fields", "subjects"),
     [
-        ("tags", {"words": ("a", "b"), "tags": ("O",)}, "1 tags in column 'tags' for 2 words; every word needs one"),
-        ("tags", {"words": ("a",), "tags": ("B-X",)}, "unknown tag 'B-X' in column 'tags', at word 1; known: 'O'"),
-        ("tags", {"words": ("a",)}, "has no column 'tags'"),
-        ("labels", {"sentence": "a", "about": ("boat",)}, "unknown label 'boat' in column 'about'; known: 'ship'"),
-        ("labels", {"sentence": ("a", "b"), "about": ()}, "a list in column 'sentence' where a text is expected"),
+        ("tags", {"words": ("a", "b"), "tags": ("O",)}, "1 tags 'tags' 2 words"),
+        ("tags", {"words": ("a",), "tags": ("B-X",)}, "'B-X' 'tags' 1 'O'"),
+        ("tags", {"words": ("a",)}, "'tags'"),
+        ("labels", {"sentence": "a", "about": ("boat",)}, "'boat' 'about' 'ship'"),
+        ("labels", {"sentence": ("a", "b"), "about": ()}, "'sentence' list"),
     ],
     indirect=["task"],
 )
-def test_invalid_rows_are_named(task, fields, message, tmp_path):
+def test_invalid_rows_are_named(task, fields, subjects, tmp_path):
     source = replace(task.source, columns=(*task.source.columns, fields))
-    with pytest.raises(DamagedData, match=f"dev:17: .*{message}"):
+    with refusal(DamagedData, "dev:17", *subjects.split()):
         read_examples(replace(task, source=source), tmp_path, "dev")

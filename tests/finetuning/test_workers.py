@@ -44,6 +44,7 @@ def learn(start, tmp_path, workers):
     return finetune_with
 
 
+@pytest.mark.parametrize("task", ["sst-2", "squad-2.0", "race", "tags"], indirect=True)
 def test_two_workers_give_the_result_of_one(task, task_data, learn):
     short = replace(task, recipe=replace(task.recipe, steps=6, encoder_dropout=0.0))
     one, two = (learn(short, task_data, number) for number in (1, 2))

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from tests.pretraining.conftest import events
+from tests.refusals import refusal
 
 from albert.checkpoints.loading import WEIGHTS_NAME
 from albert.model.albert import AlbertForPreTraining
@@ -144,7 +145,7 @@ def test_a_small_batch_is_not_cut_into_tiny_micro_batches():
 
 
 def test_a_sequence_too_long_for_the_shape_is_refused():
-    with pytest.raises(InvalidConfiguration, match="holds no sequence of 40 tokens"):
+    with refusal(InvalidConfiguration, 40):
         FixedShape(32, 4, 8, 32).assign(np.array([40]), np.array([6]))
 
 

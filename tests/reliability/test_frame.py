@@ -19,6 +19,7 @@ from dev.reliability.report import (
     table_of,
 )
 from dev.reliability.trials import Trial, Tries, entry_of, find_trials, run_side_by_side, run_trial
+from tests.refusals import refusal
 
 from albert.runtime.devices import describe_machine
 from albert.runtime.errors import InvalidConfiguration, TryAgain
@@ -171,7 +172,7 @@ def test_a_report_is_read_back_strictly(tmp_path):
     assert load_json(Report, tmp_path / "report.json") == report
     content = json.loads((tmp_path / "report.json").read_text()) | {"extra": 1}
     (tmp_path / "report.json").write_text(json.dumps(content))
-    with pytest.raises(InvalidConfiguration, match="unknown key"):
+    with refusal(InvalidConfiguration):
         load_json(Report, tmp_path / "report.json")
 
 

@@ -6,6 +6,7 @@ import time
 
 import pytest
 import torch
+from tests.refusals import refusal
 from torch.nn import functional
 
 from albert.inference import engine
@@ -34,14 +35,14 @@ def test_auto_is_a_gpu_if_there_is_one(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     assert pick_device("auto", local_rank=1) == pick_device(torch.device("cuda", 1)) == torch.device("cuda", 1)
-    with pytest.raises(Unavailable, match="cuda:2: this machine has 2 GPUs"):
+    with refusal(Unavailable, "cuda:2"):
         pick_device("cuda:2")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert pick_device() == pick_device("cpu") == CPU
-    with pytest.raises(Unavailable, match="use --device cpu"):
+    with refusal(Unavailable, "--device cpu"):
         pick_device("cuda")
     for unknown in ("gpu", "cuda:first", "auto:1"):
-        with pytest.raises(InvalidConfiguration, match="use auto, cpu, cuda or cuda:0"):
+        with refusal(InvalidConfiguration, "cuda:0"):
             pick_device(unknown)
 
 

@@ -13,6 +13,7 @@ from typing import Any, Literal
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.refusals import refusal
 
 from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput, did_you_mean
 from albert.runtime.json_files import Journal, from_json, load_json, read_journal, read_json_object, save_json, to_json
@@ -78,7 +79,7 @@ def test_damaged_line_in_the_middle_is_named_by_its_number(path, line):
     lines = path.read_bytes().splitlines()
     lines[1] = line
     path.write_bytes(b"\n".join(lines) + b"\n")
-    with pytest.raises(DamagedData, match=rf"{path.name}:2: "):
+    with refusal(DamagedData, f"{path.name}:2"):
         read_journal(path)
 
 
@@ -184,38 +185,38 @@ def test_file_keeps_the_order_of_the_fields(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("change", "subjects"),
     [
-        ({"stepz": 3}, r"file: stepz: unknown key; did you mean 'steps'\?"),
-        ({"inner": {"name": "a", "shore": 1}}, r"file: inner: shore: unknown key; did you mean 'share'\?"),
+        ({"stepz": 3}, "file stepz 'steps'"),
+        ({"inner": {"name": "a", "shore": 1}}, "file inner shore 'share'"),
         ({"steps": "3"}, "file: steps: is a string, int is expected"),
         ({"steps": 3.0}, "file: steps: is float 3.0, int is expected"),
         ({"steps": True}, "file: steps: is a truth value, int is expected"),
         ({"steps": None}, "file: steps: is null, int is expected"),
-        ({"inner": {"name": "a", "share": "0.5"}}, "file: inner: share: is a string, float is expected"),
-        ({"inner": {"name": "a", "share": False}}, "file: inner: share: is a truth value, float is expected"),
-        ({"inner": {"name": "a", "on": 1}}, "file: inner: on: is int 1, a truth value is expected"),
-        ({"inner": []}, "file: inner: is a list, an object is expected"),
-        ({"kind": "lam"}, r"file: kind: 'lam' is not a choice; did you mean 'lamb'\?"),
-        ({"kind": ["lamb"]}, "file: kind: .* is not a choice"),
-        ({"clamp": [1]}, "file: clamp: has 1 items, 2 are expected"),
-        ({"clamp": 1}, "file: clamp: is int 1, a list is expected"),
-        ({"parts": [{"name": "a"}, {"nome": "b"}]}, r"file: parts: nome: unknown key; did you mean 'name'\?"),
-        ({"counts": {"a": "b"}}, "file: counts: a: is a string, int is expected"),
-        ({"path": 3}, "file: path: is int 3, Path is expected"),
-        ({"maybe": {"name": 3}}, "file: maybe: name: is int 3, a string is expected"),
-        ({"inner": {"name": "a", "share": -1}}, "share: is negative"),
-        ({"inner": {"name": "forbidden"}}, "file: inner: this name is forbidden"),
-        ({"inner": {}}, "file: inner: name: is missing"),
-        *(({"inner": {"name": "a", "share": number}}, "file: inner: share: is not a finite number")
+        ({"inner": {"name": "a", "share": "0.5"}}, "file inner share string"),
+        ({"inner": {"name": "a", "share": False}}, "file inner share truth"),
+        ({"inner": {"name": "a", "on": 1}}, "file inner on 1"),
+        ({"inner": []}, "file inner list"),
+        ({"kind": "lam"}, "file kind 'lam' 'lamb'"),
+        ({"kind": ["lamb"]}, "file kind"),
+        ({"clamp": [1]}, "file clamp 1 2"),
+        ({"clamp": 1}, "file clamp 1"),
+        ({"parts": [{"name": "a"}, {"nome": "b"}]}, "file parts nome 'name'"),
+        ({"counts": {"a": "b"}}, "file counts a: string"),
+        ({"path": 3}, "file path 3"),
+        ({"maybe": {"name": 3}}, "file maybe name 3"),
+        ({"inner": {"name": "a", "share": -1}}, "share negative"),
+        ({"inner": {"name": "forbidden"}}, "file inner name"),
+        ({"inner": {}}, "file inner name"),
+        *(({"inner": {"name": "a", "share": number}}, "file inner share")
           for number in (math.inf, -math.inf, math.nan, 10**400)),
-        *(({"path": name}, "file: path: is not a valid file name") for name in ("a\0b", "\ud800.csv")),
+        *(({"path": name}, "file path") for name in ("a\0b", "\ud800.csv")),
     ],
 )  # fmt: skip
-def test_invalid_value_is_named_by_its_key(change, message):
-    with pytest.raises(InvalidConfiguration, match=f"^{message}") as refusal:
+def test_invalid_value_is_named_by_its_key(change, subjects):
+    with refusal(InvalidConfiguration, *subjects.split()) as error:
         from_json(Outer, {"inner": {"name": "a"}} | change, "file")
-    assert refusal.value.exit_code == 78
+    assert error.value.exit_code == 78
 
 
 def test_integers_are_converted_to_floats():
@@ -224,22 +225,22 @@ def test_integers_are_converted_to_floats():
     assert isinstance(value.inner.share, float)
 
 
-REPEATED = r"is not JSON \(the key 'a' occurs twice\)"
+REPEATED = "'a' twice"
 
 
 @pytest.mark.parametrize(
-    ("content", "message"),
+    ("content", "subjects"),
     [
-        *((content, r"file\.json") for content in (b"", b"{", b"[1]", b"3", b'{"a": "\xff"}', b"[" * 100_000)),
+        *((content, "file.json") for content in (b"", b"{", b"[1]", b"3", b'{"a": "\xff"}', b"[" * 100_000)),
         (b'{"a": 1, "a": 2}', REPEATED),
         (b'{"b": [{"a": 1, "a": 1}]}', REPEATED),
     ],
 )
-def test_files_without_a_json_object_are_refused(tmp_path, content, message):
-    with pytest.raises(MissingInput, match="No such file"):
+def test_files_without_a_json_object_are_refused(tmp_path, content, subjects):
+    with refusal(MissingInput, "file.json"):
         read_json_object(tmp_path / "file.json")
     (tmp_path / "file.json").write_bytes(content)
-    with pytest.raises(DamagedData, match=message):
+    with refusal(DamagedData, *subjects.split()):
         read_json_object(tmp_path / "file.json")
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.refusals import refusal
 
 from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput, UsageError
 from albert.tasks.examples import is_labelled, read_rows, text_columns, to_examples
@@ -68,7 +69,7 @@ def test_no_task_is_named_outside_its_declaration(checkout):
 def test_find_task():
     assert find_task("SST-2") is find_task("sst2") is DECLARED["sst-2"]
     assert find_task("SQuAD1.1") is DECLARED["squad-1.1"]
-    with pytest.raises(UsageError, match="did you mean 'mrpc'"):
+    with refusal(UsageError, "mrpc"):
         find_task("mrcp")
 
 
@@ -121,31 +122,30 @@ def test_files_are_found_in_both_folders_and_gzipped(tmp_path):
 
 
 def test_missing_files_and_splits_are_refused(tmp_path):
-    with pytest.raises(MissingInput, match=r"has no train\.tsv; expected .*SST-2/train\.tsv or .*train\.tsv"):
+    with refusal(MissingInput, "SST-2/train.tsv"):
         SST2.source.read(tmp_path, "train")
-    with pytest.raises(InvalidConfiguration, match="did you mean 'dev'"):
+    with refusal(InvalidConfiguration, "dev"):
         SST2.source.read(tmp_path, "devs")
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "message"),
+    ("name", "content", "subjects"),
     [
-        ("dev.tsv", b"sentence\tlabel\n", "has no rows"),
-        ("dev.tsv", b"", "has no rows"),
-        ("dev.tsv", b"sentence\tlabel\nok\t1\n\xff\t1\n", r":3: is not UTF-8"),
-        ("dev.tsv.gz", gzip.compress(b"sentence\tlabel\nok\t1\n", mtime=0)[:-6], "damaged gzip"),
-        ("dev.tsv.gz", b"no gzip", "damaged gzip"),
-        ("dev.tsv", b"label\tlabel\n1\t1\n", "same name"),
-        ("dev.tsv", b'sentence\tlabel\n" good\t1\nbad\n', r":3: has 1 tab-separated fields where the header has 2"),
-        ("dev.tsv", b"sentence\tlabel\nok\t2\n", r":2: unknown label '2'.*known: '0', '1'"),
-        ("dev.tsv", b"sentences\tlabel\nok\t1\n", "has no column 'sentence'; did you mean 'sentences'"),
+        ("dev.tsv", b"sentence\tlabel\n", "dev.tsv rows"),
+        ("dev.tsv", b"", "dev.tsv rows"),
+        ("dev.tsv", b"sentence\tlabel\nok\t1\n\xff\t1\n", ":3: UTF-8"),
+        ("dev.tsv.gz", gzip.compress(b"sentence\tlabel\nok\t1\n", mtime=0)[:-6], "dev.tsv.gz gzip"),
+        ("dev.tsv.gz", b"no gzip", "dev.tsv.gz gzip"),
+        ("dev.tsv", b"label\tlabel\n1\t1\n", "name"),
+        ("dev.tsv", b'sentence\tlabel\n" good\t1\nbad\n', ":3: 1 2"),
+        ("dev.tsv", b"sentence\tlabel\nok\t2\n", ":2: '2' '0', '1'"),
+        ("dev.tsv", b"sentences\tlabel\nok\t1\n", "'sentence' 'sentences'"),
     ],
 )
-def test_damaged_tables_are_refused(tmp_path, name, content, message):
+def test_damaged_tables_are_refused(tmp_path, name, content, subjects):
     (tmp_path / name).write_bytes(content)
-    with pytest.raises((DamagedData, MissingInput), match=message) as error:
+    with refusal((DamagedData, MissingInput), *subjects.split()):
         to_examples(SST2, SST2.source.read(tmp_path, "dev").rows)
-    assert "\n" not in str(error.value)
 
 
 def questions(answers, context="one two three two", identifier="q"):
@@ -179,20 +179,20 @@ def test_context_keeps_its_whitespace(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("content", "message"),
+    ("content", "subjects"),
     [
-        ({"data": []}, "holds no question"),
-        ([], "has no 'data'"),
-        ({"data": [{"paragraphs": [{"qas": []}]}]}, r"data\[0\].paragraphs\[0\]: has no 'context'"),
-        (questions([{"text": "one", "answer_start": "0"}]), "'answer_start' is not a int"),
+        ({"data": []}, "question"),
+        ([], "'data'"),
+        ({"data": [{"paragraphs": [{"qas": []}]}]}, "data[0].paragraphs[0]: 'context'"),
+        (questions([{"text": "one", "answer_start": "0"}]), "'answer_start' int"),
         (questions([], context="\ud800"), "surrogate"),
-        ({"data": questions([])["data"] * 2}, "a second question has the id 'q'"),
+        ({"data": questions([])["data"] * 2}, "'q'"),
     ],
 )
-def test_damaged_question_files_are_refused(tmp_path, content, message):
+def test_damaged_question_files_are_refused(tmp_path, content, subjects):
     path = tmp_path / "x.json"
     path.write_text(json.dumps(content))
-    with pytest.raises((DamagedData, MissingInput), match=message):
+    with refusal((DamagedData, MissingInput), *subjects.split()):
         read_questions(path, "dev")
 
 
@@ -203,7 +203,7 @@ def test_broken_lines_of_the_official_qqp_files_are_left_out_and_counted(tmp_pat
     assert [example.texts for example in to_examples(QQP, rows.rows)] == [("a", "b"), ("e", "f")]
     assert rows.counts == {"rows": 2, "broken_lines": 2}
     (tmp_path / "test.tsv").write_text("id\tquestion1\tquestion2\n0\ta\n")
-    with pytest.raises(DamagedData, match=r":2: has 2 tab-separated fields where the header has 3"):
+    with refusal(DamagedData, ":2:"):
         QQP.source.read(tmp_path, "test")
 
 
@@ -250,7 +250,7 @@ def test_glue_test_files_and_submissions(name, split, tmp_path):
     in_file = {"Premise": "sentence1", "Hypothesis": "sentence2"} if task is AX else {}
     assert examples[2].texts == tuple(f"{in_file.get(column, column)} of 17" for column in text_columns(task))
     assert all(example.target is None for example in examples)
-    with pytest.raises(DamagedData, match="has no column"):
+    with refusal(DamagedData, "column"):
         to_examples(task, rows)
     labels = [1.0, 2.0, 3.0] if isinstance(task.target, Score) else (*task.target.labels, *task.target.labels)[:3]
     entries = [{"id": e.identifier, "prediction": label} for e, label in zip(examples, labels, strict=True)]
@@ -265,7 +265,7 @@ def test_glue_test_files_and_submissions(name, split, tmp_path):
 @pytest.mark.parametrize("value", ["high", "nan", "inf", "5.1", "-0.1"])
 def test_numbers_are_within_their_range(tmp_path, value):
     (tmp_path / "dev.tsv").write_text(f"sentence1\tsentence2\tscore\na\tb\t5.0\na\tb\t{value}\n")
-    with pytest.raises(DamagedData, match=r"dev\.tsv:3"):
+    with refusal(DamagedData, "dev.tsv:3"):
         to_examples(STSB, STSB.source.read(tmp_path, "dev").rows)
     entries = [{"id": str(i), "prediction": value} for i, value in enumerate((-0.2, 2.5, 5.7))]
     clipped = "index\tprediction\n0\t0.000000\n1\t2.500000\n2\t5.000000\n"
@@ -289,18 +289,18 @@ def test_submissions_of_questions():
 
 
 @pytest.mark.parametrize(
-    ("lines", "message"),
+    ("lines", "subjects"),
     [
-        ("0\ta\tb\n0\tc\td\n", r":3: a second row has the number 0; the first is at .*:2"),
-        ("0\ta\tb\nx\tc\td\n", r":3: 'x' in column 'index' is not a number"),
+        ("0\ta\tb\n0\tc\td\n", ":3: 0 :2"),
+        ("0\ta\tb\nx\tc\td\n", ":3: 'x' 'index'"),
     ],
 )
-def test_duplicate_row_numbers_are_refused(lines, message, tmp_path):
+def test_duplicate_row_numbers_are_refused(lines, subjects, tmp_path):
     (tmp_path / "test.tsv").write_text("index\tsentence1\tsentence2\n" + lines)
-    with pytest.raises(DamagedData, match=message):
+    with refusal(DamagedData, *subjects.split()):
         RTE.source.read(tmp_path, "test")
     (tmp_path / "test.tsv").write_text("sentence1\tsentence2\na\tb\n")
-    with pytest.raises(DamagedData, match="has no column 'index'"):
+    with refusal(DamagedData, "'index'"):
         RTE.source.read(tmp_path, "test")
 
 
@@ -311,11 +311,11 @@ def test_unlabelled_questions_are_refused_for_training(tmp_path):
     rows = SQUAD_2.source.read(tmp_path, "dev").rows
     assert not is_labelled(SQUAD_2, rows)
     assert to_examples(SQUAD_2, rows, labelled=False)[0].answers == ()
-    with pytest.raises(DamagedData, match="has no 'answers'"):
+    with refusal(DamagedData, "'answers'"):
         to_examples(SQUAD_2, rows)
     qas.append({"id": "r", "question": "when?", "answers": []})
     (tmp_path / "dev-v2.0.json").write_text(json.dumps(content))
     rows = SQUAD_2.source.read(tmp_path, "dev").rows
     assert is_labelled(SQUAD_2, rows)  # a single question without answers is an error
-    with pytest.raises(DamagedData, match=r"qas\[0\]: has no 'answers'"):
+    with refusal(DamagedData, "qas[0]", "'answers'"):
         to_examples(SQUAD_2, rows)

@@ -3,9 +3,9 @@
 from itertools import chain
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.refusals import refusal
 
 from albert.runtime.errors import InvalidConfiguration
 from albert.tasks.examples import IGNORE_INDEX, Example, join_sequences, keep_longest_first, tag_features, text_features
@@ -49,9 +49,9 @@ def test_special_tokens_in_texts(tokenizer):
 
 
 def test_too_small_max_length_is_refused(tokenizer):
-    with pytest.raises(InvalidConfiguration, match="max_length: 4 leaves no room"):
+    with refusal(InvalidConfiguration, "max_length", 4):
         text_features([Example("0", "x", ("a", "b"), 0)], tokenizer, 4)
-    with pytest.raises(InvalidConfiguration, match="max_length: 2 leaves no room"):
+    with refusal(InvalidConfiguration, "max_length", 2):
         tag_features([["a"]], tokenizer, 2)
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.refusals import refusal
 
 from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput
 from albert.tasks.examples import Example, to_examples
@@ -64,42 +65,42 @@ def test_merged_files_are_read_and_questions_of_another_level_left_out_and_count
 
 
 def test_missing_folders_and_splits_are_refused(folder):
-    with pytest.raises(MissingInput, match="has no train; expected .*RACE/train or"):
+    with refusal(MissingInput, "train", "RACE/train"):
         RACE.source.read(folder, "train")
-    with pytest.raises(InvalidConfiguration, match="split validation: unknown"):
+    with refusal(InvalidConfiguration, "validation"):
         RACE.source.read(folder, "validation")
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("changes", "subjects"),
     [
-        ({"answers": ["A"]}, "has 2 questions, 2 lists of options and 1 answers"),
-        ({"options": [["a", "b", "c"], ["a", "b", "c", "d"]]}, "question 0: does not have 4 options"),
-        ({"options": [["a", "b", "c", 4], ["a", "b", "c", "d"]]}, "question 0: D is not a text"),
-        ({"article": None}, "'article' is not a str"),
-        ({"questions": "Who?"}, "'questions' is not a list"),
-        ({"answers": ["A", "E"]}, "'E' in column 'answer' names no option; known: 'A', 'B', 'C', 'D'"),
-        ({"article": "\ud800"}, "half of a surrogate pair"),
+        ({"answers": ["A"]}, "2 questions 1 answers"),
+        ({"options": [["a", "b", "c"], ["a", "b", "c", "d"]]}, "question 0 4"),
+        ({"options": [["a", "b", "c", 4], ["a", "b", "c", "d"]]}, "question 0 D"),
+        ({"article": None}, "'article'"),
+        ({"questions": "Who?"}, "'questions' list"),
+        ({"answers": ["A", "E"]}, "'E' 'answer'"),
+        ({"article": "\ud800"}, "surrogate"),
     ],
 )
-def test_damaged_passages_are_refused(tmp_path, changes, message):
+def test_damaged_passages_are_refused(tmp_path, changes, subjects):
     write(tmp_path / "dev/high", [passage("high1.txt", **changes)])
-    with pytest.raises(DamagedData, match=message) as error:
+    with refusal(DamagedData, *subjects.split()) as error:
         to_examples(RACE, DECLARED["race-high"].source.read(tmp_path, "dev").rows)
-    assert "high1.txt:1" in str(error.value) and "\n" not in str(error.value)
+    assert "high1.txt:1" in str(error.value)
 
 
 def test_duplicate_passages_and_broken_lines_are_refused(tmp_path):
     file, line = tmp_path / "mine.jsonl", json.dumps(passage("high1.txt"))
-    for content, message in (
-        (f"{line}\n{line}", r"mine\.jsonl:2.*second passage is called 'high1\.txt'"),
-        ("[]", "a JSON object is expected"),
-        ("{", "not JSON"),
-        ("\n", "holds no question"),
-        ('{"id": "a", "id": "b"}', "the key 'id' occurs twice"),
+    for content, subjects in (
+        (f"{line}\n{line}", "mine.jsonl:2 'high1.txt'"),
+        ("[]", "object"),
+        ("{", "JSON"),
+        ("\n", "question"),
+        ('{"id": "a", "id": "b"}', "'id' twice"),
     ):
         file.write_text(content)
-        with pytest.raises((DamagedData, MissingInput), match=message):
+        with refusal((DamagedData, MissingInput), *subjects.split()):
             RACE.source.with_files({"dev": file}).read(tmp_path, "dev")
 
 
@@ -134,7 +135,7 @@ def test_truncation_is_counted_by_question(tokenizer):
     counts = option_features(examples, tokenizer, 40, 12).counts
     assert (counts["passages_truncated"], counts["questions_truncated"]) == (1, 1)
     assert counts["tokens_cut"] > 0
-    with pytest.raises(InvalidConfiguration, match="leaves no room for a passage"):
+    with refusal(InvalidConfiguration):
         option_features(examples, tokenizer, 15, 12)
     fewer = [examples[0], replace(examples[1], options=("one",))]
     assert len(option_features(fewer, tokenizer, 40, 12).sequences) == 3

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.refusals import refusal
 
 from albert.runtime.errors import AlbertError, DamagedData, InvalidConfiguration, MissingInput, Unavailable, UsageError
 from albert.runtime.manifest import manifest_bytes
@@ -75,7 +76,7 @@ def test_links_to_folders_are_followed_and_cycles_end(tmp_path):
     assert repeated == 4
     (tmp_path / "empty").mkdir()
     (tmp_path / "empty" / "self").symlink_to(".")
-    with pytest.raises(MissingInput, match="empty: holds no .txt"):
+    with refusal(MissingInput, "empty", ".txt"):
         texts(tmp_path / "empty")
 
 
@@ -96,7 +97,7 @@ def test_folders_that_albert_wrote_are_no_text(tmp_path, files):
         write(tmp_path / "out" / name, manifest_bytes({}) if name == "MANIFEST.json" else "{\n")
     files, ignored, _ = find_corpus_files([tmp_path])
     assert ([file.name for file in files], ignored) == (["a.txt"], 1)
-    with pytest.raises(MissingInput, match="out: holds no .txt"):
+    with refusal(MissingInput, "out", ".txt"):
         texts(tmp_path / "out")
 
 
@@ -137,7 +138,7 @@ def test_order_of_files_does_not_depend_on_the_file_system(tmp_path, monkeypatch
     "address", ["hf://name:train", "hf://owner/name", "hf://owner/name/a/b/c:train", "hf:owner/name:train", "hf://a/b:"]
 )
 def test_invalid_hub_address_is_refused(address):
-    with pytest.raises(UsageError, match=r"write hf://OWNER/NAME\[/CONFIG\]\[@REVISION\]:SPLIT"):
+    with refusal(UsageError, "hf://OWNER/NAME"):
         find_corpus_files([Path(address)])
 
 
@@ -155,7 +156,7 @@ def test_new_format_needs_one_entry(tmp_path, monkeypatch):
     (tmp_path / "b.upper.gz").write_bytes(gzip.compress(b"two"))
     assert texts(tmp_path) == ["ONE", "TWO"]
     (tmp_path / "c.unknown").write_text("x")
-    with pytest.raises(UsageError, match=r"known: .*\.upper"):
+    with refusal(UsageError, ".upper"):
         texts(tmp_path / "c.unknown")
 
 
@@ -214,35 +215,32 @@ def test_reading_is_lazy(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("create", "code", "message"),
+    ("create", "code", "subjects"),
     [
-        (lambda folder: os.mkfifo(folder / "a.txt"), 66, "a.txt: is a pipe"),
-        (lambda folder: (folder / "a.txt").symlink_to("/dev/zero"), 66, "a.txt: is a device"),
-        (lambda folder: (folder / "a.txt").symlink_to(folder / "b"), 66, "a.txt: is a link to"),
-        (lambda folder: (folder / "a.txt").symlink_to(folder / "a.txt"), 66, "Too many levels of symbolic links"),
-        (lambda folder: (folder / "a.txt").symlink_to("/proc/self/mem"), 66, "a.txt: Input/output error"),
-        (lambda folder: (folder / "a.txt").touch(), 66, "no document with text .1 read, 1 dro"),
-        (lambda folder: (folder / "a.txt.gz").touch(), 65, "a.txt.gz: damaged gzip file .it is empty"),
-        (lambda folder: write(folder / "a.txt", "one".encode("utf-16")), 65, "a.txt: .*it is UTF-16; convert it: ic"),
-        (lambda folder: write(folder / "a.json", '[\n{"text": "one"}\n]'), 65, r"is not JSON .*jq -c '\.\[\]\?' FILE"),
+        (lambda folder: os.mkfifo(folder / "a.txt"), 66, "a.txt pipe"),
+        (lambda folder: (folder / "a.txt").symlink_to("/dev/zero"), 66, "a.txt device"),
+        (lambda folder: (folder / "a.txt").symlink_to(folder / "b"), 66, "a.txt link"),
+        (lambda folder: (folder / "a.txt").symlink_to(folder / "a.txt"), 66, "a.txt symbolic"),
+        (lambda folder: (folder / "a.txt").symlink_to("/proc/self/mem"), 66, "a.txt Input/output"),
+        (lambda folder: (folder / "a.txt").touch(), 66, "document"),
+        (lambda folder: (folder / "a.txt.gz").touch(), 65, "a.txt.gz empty"),
+        (lambda folder: write(folder / "a.txt", "one".encode("utf-16")), 65, "a.txt UTF-16 iconv"),
+        (lambda folder: write(folder / "a.json", '[\n{"text": "one"}\n]'), 65, "a.json jq"),
     ],
 )
-def test_unusable_file_is_refused_with_its_name(tmp_path, create, code, message):
-    if "Input/output" in message and not os.path.exists("/proc/self/mem"):
+def test_unusable_file_is_refused_with_its_name(tmp_path, create, code, subjects):
+    if "Input/output" in subjects and not os.path.exists("/proc/self/mem"):
         pytest.skip("needs /proc, which has a file that not even root can read")
     create(tmp_path)
-    with pytest.raises(AlbertError, match=message) as error:
+    with refusal(AlbertError, *subjects.split()) as error:
         texts(tmp_path)
     assert error.value.exit_code == code
-    assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize(
-    ("pattern", "message"), [("*.txt", "matches no file"), ("o*/*", r"matches no file of a known format")]
-)
-def test_pattern_without_readable_files_is_refused(tmp_path, pattern, message):
+@pytest.mark.parametrize(("pattern", "subjects"), [("*.txt", "*.txt"), ("o*/*", "o*/*")])
+def test_pattern_without_readable_files_is_refused(tmp_path, pattern, subjects):
     write(tmp_path / "o" / "x.pdf", "a")
-    with pytest.raises(MissingInput, match=message):
+    with refusal(MissingInput, *subjects.split()):
         texts(tmp_path / pattern)
 
 
@@ -293,7 +291,7 @@ def test_file_that_changes_while_it_is_read(tmp_path, change):
     if change == "grown":
         with open(path, "ab") as file:
             file.write(b"\n\nmore")
-        with pytest.raises(AlbertError, match=r"a\.txt: changed while it was read"):
+        with refusal(AlbertError, "a.txt", "changed"):
             list(documents)
         return
     path.unlink() if change == "deleted" else os.replace(other, path)
@@ -301,40 +299,39 @@ def test_file_that_changes_while_it_is_read(tmp_path, change):
 
 
 @pytest.mark.parametrize(
-    ("name", "data", "message"),
+    ("name", "data", "subjects"),
     [
-        ("a.csv", "a,b\n1,2\n", r"a\.csv:1: has no column 'text'; known: a, b \(--text-field\)"),
-        ("a.csv", "texts,b\n1,2\n", r"did you mean 'texts'\?"),
-        ("a.csv", "text,text\n1,2\n", "two columns are named 'text'"),
-        ("a.csv", "text,b\n1,2\n3\n", r"a\.csv:3: has 1 fields where the header has 2"),
-        ("a.csv", 'text,b\n1,2\n"3,4\n5,6\n', r"a\.csv:3: broken CSV \(unexpected end of data\)"),
-        ("a.csv", 'text,b\n1,"2"3\n', r"a\.csv:2: broken CSV"),
-        ("a.csv", "text,b\r1,2\r3\r", r"a\.csv:3: has 1 fields where the header has 2"),
-        ("a.tsv", "a\tb\n1\t2\n", "has no column 'text'"),
-        ("a.tsv", "text\tb\n1\t2\n1\t2\t3\n", r"a\.tsv:3: has 3 tab-separated fields where the header has 2"),
-        ("a.csv", "text,b\n1,2\n".encode("utf-16"), "is UTF-16; convert it"),
+        ("a.csv", "a,b\n1,2\n", "a.csv:1: 'text' --text-field"),
+        ("a.csv", "texts,b\n1,2\n", "'texts'"),
+        ("a.csv", "text,text\n1,2\n", "'text'"),
+        ("a.csv", "text,b\n1,2\n3\n", "a.csv:3: 1 2"),
+        ("a.csv", 'text,b\n1,2\n"3,4\n5,6\n', "a.csv:3: CSV"),
+        ("a.csv", 'text,b\n1,"2"3\n', "a.csv:2: CSV"),
+        ("a.csv", "text,b\r1,2\r3\r", "a.csv:3: 1 2"),
+        ("a.tsv", "a\tb\n1\t2\n", "a.tsv 'text'"),
+        ("a.tsv", "text\tb\n1\t2\n1\t2\t3\n", "a.tsv:3: 3 2"),
+        ("a.csv", "text,b\n1,2\n".encode("utf-16"), "a.csv UTF-16"),
         *(
-            ("a.jsonl", f'{{"text": "good"}}\n{line}\n', rf"a\.jsonl:2: .*{message}")
-            for line, message in [
-                ("{", r"is not JSON .*jq -c"),
-                ("no json", "is not JSON"),
-                ('{"text": "a", "text": "b"}', r"is not JSON \(the key 'text' occurs twice\)"),
-                ('{"text": "a"} {"text": "b"}', "is not JSON"),
-                ("[" * 100_000, "is not JSON"),
-                ('{"text": "a", "n": ' + "1" * 10_000 + "}", "is not JSON"),
-                ('["text"]', "is list, a JSON object is expected; JSON lines have one object per line"),
-                ('{"txt": "a"}', r"has no field 'text'; did you mean 'txt'\?"),
-                ("{}", "has no field 'text'$"),
-                ('{"text": 3}', "field 'text' is int"),
-                ('{"text": ["a"]}', "field 'text' is list"),
+            ("a.jsonl", f'{{"text": "good"}}\n{line}\n', f"a.jsonl:2: {subjects}")
+            for line, subjects in [
+                ("{", "JSON jq"),
+                ("no json", "JSON"),
+                ('{"text": "a", "text": "b"}', "JSON 'text' twice"),
+                ('{"text": "a"} {"text": "b"}', "JSON"),
+                ("[" * 100_000, "JSON"),
+                ('{"text": "a", "n": ' + "1" * 10_000 + "}", "JSON"),
+                ('["text"]', "list object"),
+                ('{"txt": "a"}', "'text' 'txt'"),
+                ("{}", "'text'"),
+                ('{"text": 3}', "'text' int"),
+                ('{"text": ["a"]}', "'text' list"),
             ]
         ),
     ],
 )
-def test_error_names_file_and_line(tmp_path, name, data, message):
-    with pytest.raises(DamagedData, match=message) as error:
+def test_error_names_file_and_line(tmp_path, name, data, subjects):
+    with refusal(DamagedData, *subjects.split()):
         texts(write(tmp_path / name, data))
-    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -353,7 +350,7 @@ def test_error_names_file_and_line(tmp_path, name, data, message):
 def test_invalid_utf8_names_file_and_byte(tmp_path, name, data, position):
     path = write(tmp_path / name, data)
     for documents in ("file", "blank-line", "line"):
-        with pytest.raises(DamagedData, match=rf"{name}.*: is not UTF-8: {position}; .*--bad-utf8 replace or skip"):
+        with refusal(DamagedData, name, position, "--bad-utf8"):
             texts(path, documents=documents)
 
 
@@ -373,7 +370,7 @@ def test_documents_with_bad_utf8_are_skipped_on_request(tmp_path, name, data, do
     assert report.dropped == {"not UTF-8": 1}
     assert (report.documents_in, report.documents) == (3, 2)
     assert report.bytes_in == report.bytes + report.dropped_bytes["not UTF-8"] > report.bytes
-    with pytest.raises(DamagedData, match="byte"):
+    with refusal(DamagedData, "byte"):
         texts(path, documents=documents)
 
 
@@ -441,12 +438,12 @@ def test_large_file_is_read_in_parts(tmp_path, name, monkeypatch):
 )
 def test_too_long_record_is_refused(tmp_path, name, data):
     path = write(tmp_path / name, data)
-    with pytest.raises(DamagedData, match=rf"{name.replace('.', '[.]')}:[23]: .*longer than"):
+    with refusal(DamagedData, f"{name}:"):
         texts(path, max_document_bytes=10)
 
 
 def test_limit_below_one_character_is_refused():
-    with pytest.raises(InvalidConfiguration, match="holds no character"):
+    with refusal(InvalidConfiguration):
         Reading(max_document_bytes=3)
 
 
@@ -469,7 +466,6 @@ def test_a_file_that_is_not_utf8_text_says_what_it_is(tmp_path, data, named):
     with pytest.raises(DamagedData) as error:
         list(read_corpus([path]))
     assert named in str(error.value)
-    assert "\n" not in str(error.value)
 
 
 def test_text_that_begins_like_a_page_is_counted(tmp_path):
@@ -482,5 +478,5 @@ def test_text_that_begins_like_a_page_is_counted(tmp_path):
 def test_a_folder_without_text_says_what_it_holds(tmp_path):
     for name in ("a.html", "b.html", "c.docx"):
         (tmp_path / name).write_text("x")
-    with pytest.raises(MissingInput, match=r"2 with \.html, 1 with \.docx"):
+    with refusal(MissingInput, "2 with .html", "1 with .docx"):
         list(read_corpus([tmp_path]))

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.refusals import refusal
 
 from albert.runtime.errors import AlbertError, DamagedData
 from albert.text.corpus import find_corpus_files
@@ -53,14 +54,14 @@ def test_consecutive_streams_are_joined(suffix, parts):
 def test_truncated_file_is_refused(suffix, read):
     stream = COMPRESS[suffix](os.urandom(300).hex().encode())
     for end in [*range(len(stream)), *range(len(stream) + 1, 2 * len(stream), 37)]:
-        with pytest.raises(DamagedData, match=rf"a\.txt\{suffix}: damaged .* file \(.*\); fetch or pack it again"):
+        with refusal(DamagedData, f"a.txt{suffix}"):
             read(suffix, (stream + stream)[:end])
 
 
 @every_format
 @pytest.mark.parametrize("junk", [b"junk", b"\x01" * 100, b"\n"])
 def test_data_after_the_last_stream_is_refused(suffix, junk, read):
-    with pytest.raises(DamagedData, match="damaged"):
+    with refusal(DamagedData):
         read(suffix, COMPRESS[suffix](b"text") + junk)
 
 

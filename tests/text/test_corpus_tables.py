@@ -5,6 +5,7 @@ import random
 from pathlib import Path
 
 import pytest
+from tests.refusals import refusal
 
 from albert.runtime.errors import AlbertError, DamagedData, MissingInput, Unavailable, UsageError
 from albert.text.corpus import read_corpus
@@ -53,9 +54,9 @@ def test_every_row_is_a_document(data):
 
 
 def test_wrong_column_is_refused(data):
-    with pytest.raises(DamagedData, match=r"has no column 'body'; known: id, text \(--text-field\)"):
+    with refusal(DamagedData, "'body'", "--text-field"):
         read(data, text_field="body")
-    with pytest.raises(DamagedData, match="column 'id' is int64, text is expected"):
+    with refusal(DamagedData, "'id'", "int64"):
         read(data, text_field="id")
 
 
@@ -64,7 +65,7 @@ def test_source_that_changes_while_it_is_read_is_refused(data):
     next(documents)
     file = data if data.is_file() else data / "state.json"
     file.write_bytes(file.read_bytes() + b" ")
-    with pytest.raises(DamagedData, match="changed while it was read; run again"):
+    with refusal(DamagedData, "changed"):
         list(documents)
 
 
@@ -79,7 +80,7 @@ def test_every_type_of_text_is_read(tmp_path, kind):
 def test_bad_utf8_in_a_row_is_refused_replaced_or_skipped(tmp_path):
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"text": pa.array([b"one", b"\xff", b"three"])}), path)
-    with pytest.raises(DamagedData, match=r"a\.parquet:2: is not UTF-8: byte 0"):
+    with refusal(DamagedData, "a.parquet:2"):
         read(path)
     assert read(path, bad_utf8="replace")[1] == "\ufffd"
     assert read(path, bad_utf8="skip") == ["one", "three"]
@@ -94,14 +95,14 @@ def test_only_the_text_column_is_read(tmp_path):
         file.seek(other.data_page_offset)
         file.write(b"\xff" * other.total_compressed_size)
     assert read(path) == ["one"] * 10
-    with pytest.raises(DamagedData, match="damaged Parquet file"):
+    with refusal(DamagedData, "Parquet"):
         read(path, text_field="other")
 
 
 @pytest.mark.parametrize("content", [b"", b"PAR1", b"no parquet, though long enough", b"PAR1" + bytes(40) + b"PAR1"])
 def test_invalid_parquet_file_is_refused(tmp_path, content):
     (tmp_path / "a.parquet").write_bytes(content)
-    with pytest.raises(DamagedData, match=r"a\.parquet: damaged Parquet file \(.*\); fetch or write it again"):
+    with refusal(DamagedData, "a.parquet"):
         read(tmp_path / "a.parquet")
 
 
@@ -147,7 +148,7 @@ def test_file_cut_between_two_batches_is_refused(saved):
         end = stream.tell()
     file.write_bytes(file.read_bytes()[:end])
     assert len(list(pa.ipc.open_stream(file.read_bytes()))) == 1  # pyarrow notices nothing
-    with pytest.raises(DamagedData, match="it ends too early"):
+    with refusal(DamagedData):
         read(saved / "train")
 
 
@@ -165,16 +166,16 @@ def test_file_cut_between_two_batches_is_refused(saved):
 )
 def test_invalid_state_is_refused(saved, state):
     (saved / "train" / "state.json").write_text(state)
-    with pytest.raises(DamagedData, match=r"state\.json"):
+    with refusal(DamagedData, "state.json"):
         read(saved / "train")
 
 
 def test_one_of_several_splits_must_be_named(saved):
-    with pytest.raises(UsageError, match=r"several splits: test, train; name one: .*a/test"):
+    with refusal(UsageError, "test, train", "a/test"):
         read(saved)
     assert read(saved / "train") == READ
     next((saved / "train").glob("*.arrow")).unlink()
-    with pytest.raises(MissingInput, match=r"data-00000-of-00001\.arrow: No such file"):
+    with refusal(MissingInput, "data-00000-of-00001.arrow"):
         read(saved / "train")
 
 
@@ -234,12 +235,12 @@ def test_hub_data_set_is_read_at_one_commit(hub):
     ],
 )
 def test_unknown_split_or_configuration_is_named(hub, address, reason):
-    with pytest.raises(UsageError, match=rf"{address}: cannot be read .*{reason}.*write hf://"):
+    with refusal(UsageError, address, reason):
         read(Path(address))
 
 
 def test_hub_is_unavailable_without_network(datasets):
-    with pytest.raises(Unavailable, match="hf://owner/name:train: HF_HUB_OFFLINE is set; download it") as error:
+    with refusal(Unavailable, "hf://owner/name:train", "HF_HUB_OFFLINE") as error:
         read(Path("hf://owner/name:train"))
     assert error.value.exit_code == 69
 
@@ -248,5 +249,5 @@ def test_hub_files_of_other_formats_are_refused(hub, monkeypatch):
     from albert.text import arrow_files
 
     monkeypatch.setattr(arrow_files, "DATASET_FORMATS", ("csv",))
-    with pytest.raises(UsageError, match="holds (parquet|json) files; the formats that are read are csv"):
+    with refusal(UsageError, "csv"):
         read(Path("hf://owner/name/english:train"))

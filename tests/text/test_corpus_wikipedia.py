@@ -6,6 +6,7 @@ import weakref
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.refusals import refusal
 
 from albert.runtime.errors import DamagedData
 from albert.text.corpus import read_corpus
@@ -114,37 +115,36 @@ def test_prose_has_no_blank_lines(markup):
 
 
 @pytest.mark.parametrize(
-    ("content", "reason"),
+    ("content", "subjects"),
     [
-        (b"", r"damaged XML \(no element found"),
-        (b"no XML", "damaged XML"),
-        (b"<html></html>", "is not a Wikipedia dump: its root is 'html'"),
-        (SITE.encode(), "damaged XML .no element found"),
-        (SITE.encode() + b"<page><title>\xff", "damaged XML .not well-formed"),
-        (b'<?xml version="1.0" encoding="klingon"?><mediawiki/>', "damaged XML .unknown encoding"),
-        (b'<?xml version="1.0" encoding="utf-32"?><mediawiki/>', "damaged XML"),
+        (b"", "XML"),
+        (b"no XML", "XML"),
+        (b"<html></html>", "'html'"),
+        (SITE.encode(), "XML"),
+        (SITE.encode() + b"<page><title>\xff", "XML"),
+        (b'<?xml version="1.0" encoding="klingon"?><mediawiki/>', "XML encoding"),
+        (b'<?xml version="1.0" encoding="utf-32"?><mediawiki/>', "XML"),
         (
             b'<!DOCTYPE m [<!ENTITY a "aaaaaaaaaa">'
             + b"".join(b'<!ENTITY %c "%s">' % (98 + i, b"&%c;" % (97 + i) * 10) for i in range(9))
             + b"]><mediawiki>&j;</mediawiki>",
-            "damaged XML .limit on input amplification",
+            "XML amplification",
         ),
-        (SITE.encode() + page("A", "One.", revisions=2).encode() + b"</mediawiki>", "'A' has 2 revisions, one is"),
-        (SITE.encode() + page("A", "One.", revisions=0).encode() + b"</mediawiki>", "'A' has 0 revisions"),
+        (SITE.encode() + page("A", "One.", revisions=2).encode() + b"</mediawiki>", "'A' 2 revisions"),
+        (SITE.encode() + page("A", "One.", revisions=0).encode() + b"</mediawiki>", "'A' 0 revisions"),
     ],
 )
-def test_invalid_dump_is_refused(tmp_path, content, reason):
+def test_invalid_dump_is_refused(tmp_path, content, subjects):
     path = tmp_path / "a.xml"
     path.write_bytes(content)
-    with pytest.raises(DamagedData, match=reason) as error:
+    with refusal(DamagedData, path, *subjects.split()):
         read(path)
-    assert "\n" not in str(error.value)
 
 
 def test_page_without_an_end_is_refused(tmp_path):
     path = tmp_path / "a.xml"
     path.write_bytes(SITE.encode() + b"<page><title>A</title><x>" + b"x" * 300_000)
-    with pytest.raises(DamagedData, match="no page ends within 0 MB"):
+    with refusal(DamagedData, path):
         read(path, max_document_bytes=1000)
 
 

@@ -10,6 +10,7 @@ import pytest
 import tokenizers
 from hypothesis import example, given
 from hypothesis import strategies as st
+from tests.refusals import refusal
 from tests.text.helpers import texts
 from transformers import AutoTokenizer, BertTokenizer
 
@@ -149,25 +150,24 @@ def test_words_of_a_sentence_stand_after_blanks(foreign):
 
 
 @pytest.mark.parametrize(
-    ("content", "why"),
+    ("content", "subjects"),
     [
-        ({"version": "1.0"}, "describes no tokenizer"),
-        ({"version": "1.0", "model": {"type": "BPE", "vocab": {"a": 0}, "merges": []}}, "has no piece"),
-        ({"version": "1.0", "model": {"type": "Nonsense", "vocab": {}}}, "is not a tokenizer"),
+        ({"version": "1.0"}, "tokenizer.json"),
+        ({"version": "1.0", "model": {"type": "BPE", "vocab": {"a": 0}, "merges": []}}, "piece"),
+        ({"version": "1.0", "model": {"type": "Nonsense", "vocab": {}}}, "tokenizer.json"),
     ],
 )
-def test_other_content_is_refused_in_one_line(tmp_path, content, why):
+def test_other_content_is_refused_in_one_line(tmp_path, content, subjects):
     (tmp_path / "tokenizer.json").write_text(json.dumps(content))
-    with pytest.raises(DamagedData, match=why) as error:
+    with refusal(DamagedData, *subjects.split()):
         load_tokenizer(tmp_path)
-    assert "\n" not in str(error.value)
 
 
 def test_a_template_without_special_pieces_is_refused(foreign, tmp_path):
     content = json.loads((foreign["bpe"] / "tokenizer.json").read_text())
     content["post_processor"] = {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True}
     (tmp_path / "tokenizer.json").write_text(json.dumps(content))
-    with pytest.raises(DamagedData, match="special piece"):
+    with refusal(DamagedData, "special piece"):
         load_tokenizer(tmp_path)
 
 
@@ -330,28 +330,27 @@ def test_line_ends_of_the_vocabulary(tmp_path, text):
 
 
 INVALID = [
-    (b"", "line 1 is blank"),
-    (b"\n\n", "line 1 is blank"),
-    (b"a\nb\n", r"lacks \[PAD\] \[UNK\] \[CLS\] \[SEP\] \[MASK\]$"),
-    (SPECIALS.replace(b"[MASK]\n", b""), r"lacks \[MASK\]$"),
-    (b"<pad>\n<unk>\n[CLS]\n", "SentencePiece's"),
-    ("<unk>\t0\n▁the\t-3.2\n".encode(), "line 1 holds a blank: '<unk>.t0'"),
-    (SPECIALS + b"a\n\nb\n", "line 7 is blank"),
-    (SPECIALS + b"a\nb c\n", "line 7 holds a blank: 'b c'"),
-    (SPECIALS + b"a\nb\na\n", "has 'a' twice, in lines 6 and 8"),
-    (SPECIALS + b"\xff\xfe\n", r"not text in UTF-8 \(byte 31\)"),
-    ("[PAD]\n[UNK]\n".encode("utf-16"), "not text in UTF-8"),
-    (b"\0" * 50, "lacks"),
+    (b"", "1 blank"),
+    (b"\n\n", "1 blank"),
+    (b"a\nb\n", "[PAD] [UNK] [CLS] [SEP] [MASK]"),
+    (SPECIALS.replace(b"[MASK]\n", b""), "[MASK]"),
+    (b"<pad>\n<unk>\n[CLS]\n", "SentencePiece"),
+    ("<unk>\t0\n▁the\t-3.2\n".encode(), "1 blank <unk>"),
+    (SPECIALS + b"a\n\nb\n", "7 blank"),
+    (SPECIALS + b"a\nb c\n", "7 blank 'b"),
+    (SPECIALS + b"a\nb\na\n", "'a' 6 8"),
+    (SPECIALS + b"\xff\xfe\n", "UTF-8 31"),
+    ("[PAD]\n[UNK]\n".encode("utf-16"), "UTF-8"),
+    (b"\0" * 50, "[PAD]"),
 ]
 
 
-@pytest.mark.parametrize(("text", "why"), INVALID)
-def test_invalid_vocabulary_is_refused(tmp_path, text, why):
+@pytest.mark.parametrize(("text", "subjects"), INVALID)
+def test_invalid_vocabulary_is_refused(tmp_path, text, subjects):
     (tmp_path / "vocab.txt").write_bytes(text)
-    with pytest.raises(DamagedData, match=why) as error:
+    with refusal(DamagedData, *subjects.split()) as error:
         load_tokenizer(tmp_path)
     assert "vocab.txt" in str(error.value)
-    assert "\n" not in str(error.value)
 
 
 def test_size_of_the_vocabulary_is_limited(tmp_path, monkeypatch):
@@ -359,19 +358,19 @@ def test_size_of_the_vocabulary_is_limited(tmp_path, monkeypatch):
     path.write_bytes(SPECIALS + b"".join(b"%d\n" % number for number in range(1_000_000)))
     assert load_tokenizer(path).encode("77 999999") == [82, 1_000_004]
     monkeypatch.setattr("albert.text.huggingface.MOST_PIECES", 999_999)
-    with pytest.raises(DamagedData, match="has 1,000,005 pieces"):
+    with refusal(DamagedData, path, "1,000,005"):
         load_tokenizer(path)
     with path.open("r+b") as file:
         file.truncate(1 << 40)  # a sparse file, which must not be read into memory
-    with pytest.raises(DamagedData, match="has 1,099,511,627,776 bytes"):
+    with refusal(DamagedData, path, "1,099,511,627,776"):
         load_tokenizer(path)
 
 
 def test_missing_vocabulary_is_named(tmp_path):
-    with pytest.raises(MissingInput, match=r"words\.txt: No such file"):
+    with refusal(MissingInput, "words.txt"):
         load_tokenizer(tmp_path / "words.txt")
     (tmp_path / "vocab.txt").mkdir()
-    with pytest.raises(MissingInput, match=r"vocab\.txt: is a directory, a file is expected"):
+    with refusal(MissingInput, "vocab.txt", "directory"):
         load_tokenizer(tmp_path)
 
 
@@ -380,34 +379,33 @@ def set_model(**values):
 
 
 @pytest.mark.parametrize(
-    ("change", "why"),
+    ("change", "subjects"),
     [
-        (set_model(vocab={"[PAD]": 0}), "lacks"),
-        (set_model(vocab={"[PAD]": 0, "[UNK]": 2}), "without a gap"),
-        (set_model(vocab={"[PAD]": "0"}), "no pieces with their ids"),
-        (set_model(vocab={"[PAD]": 10**12}), "without a gap"),
-        (set_model(vocab={"[PAD]": 0, "[UNK]": 1, "[CLS]": 2, "[SEP]": 3, "[MASK]": 4, "\ud800": 5}), "not text"),
-        (set_model(unk_token="<unk>"), "has no piece|unk|special piece|not a tokenizer"),
+        (set_model(vocab={"[PAD]": 0}), "[PAD]"),
+        (set_model(vocab={"[PAD]": 0, "[UNK]": 2}), "gap"),
+        (set_model(vocab={"[PAD]": "0"}), "ids"),
+        (set_model(vocab={"[PAD]": 10**12}), "gap"),
+        (set_model(vocab={"[PAD]": 0, "[UNK]": 1, "[CLS]": 2, "[SEP]": 3, "[MASK]": 4, "\ud800": 5}), "text"),
+        (set_model(unk_token="<unk>"), "tokenizer.json"),
     ],
 )
-def test_tokenizer_json_of_another_tokenizer_is_refused(write_changed, change, why):
-    with pytest.raises(DamagedData, match=why) as error:
+def test_tokenizer_json_of_another_tokenizer_is_refused(write_changed, change, subjects):
+    with refusal(DamagedData, *subjects.split()) as error:
         load_tokenizer(write_changed(change))
     assert "tokenizer.json" in str(error.value)
-    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(
-    ("config", "why"),
+    ("config", "subjects"),
     [
-        ({"do_lower_case": "yes"}, "do_lower_case: is 'yes'"),
-        ({"strip_accents": 1}, "strip_accents: is 1"),
-        ({"tokenizer_class": "BertJapaneseTokenizer"}, "other rules for words"),
-        ({"do_basic_tokenize": False}, "other rules for words"),
-        ({"preprocessing": "refrence"}, "preprocessing: is 'refrence'"),
+        ({"do_lower_case": "yes"}, "do_lower_case yes"),
+        ({"strip_accents": 1}, "strip_accents 1"),
+        ({"tokenizer_class": "BertJapaneseTokenizer"}, "words"),
+        ({"do_basic_tokenize": False}, "words"),
+        ({"preprocessing": "refrence"}, "preprocessing refrence"),
     ],
 )
-def test_settings_of_another_tokenizer_are_refused(saved, config, why):
+def test_settings_of_another_tokenizer_are_refused(saved, config, subjects):
     (saved / "tokenizer_config.json").write_text(json.dumps(config))
-    with pytest.raises(InvalidConfiguration, match=why):
+    with refusal(InvalidConfiguration, *subjects.split()):
         load_tokenizer(saved)

@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.refusals import refusal
 from tests.text.helpers import directory_content, preparation_command, write_jsonl
 
 from albert.cli.main import run
@@ -90,7 +91,7 @@ def test_corpus_with_an_old_fingerprint_opens(copy, tokenizer):
         if opens:
             assert TokenCorpus.open(copy, verify=False).tokenizer_fingerprint == tokenizer.fingerprint
         else:
-            with pytest.raises(DamagedData, match="tokenizer files are not those"):
+            with refusal(DamagedData, "tokenizer"):
                 TokenCorpus.open(copy, verify=False)
 
 
@@ -136,7 +137,7 @@ def test_the_smallest_type_that_fits_is_used():
 def test_existing_output_is_refused_unless_replaced(copy, corpus_file, tokenizer):
     before = directory_content(copy)
     (copy.parent / ".data.unfinished.tmp-0123abcd" / "train").mkdir(parents=True)  # left by a kill at the very end
-    with pytest.raises(CannotCreate, match="exists already"):
+    with refusal(CannotCreate):
         prepare([corpus_file], tokenizer, copy, SETTINGS, workers=1)
     assert [path.name for path in copy.parent.iterdir()] == ["data"]
     assert directory_content(copy) == before
@@ -150,10 +151,10 @@ def test_finished_shards_survive_an_invalid_line(documents, tokenizer, tmp_path,
     valid, settings = path.read_text(), PreparationSettings(shard_bytes=20_000)
     prepare([path], tokenizer, tmp_path / "at once", settings, workers=1)
     path.write_text(valid + "broken\n")
-    with pytest.raises(DamagedData, match=r"a\.jsonl:151: is not JSON"):
+    with refusal(DamagedData, "a.jsonl:151"):
         prepare([path], tokenizer, tmp_path / "data", settings, workers=workers)
     assert {p.name for p in tmp_path.iterdir()} == {"a.jsonl", "at once", "data.unfinished"}
-    with pytest.raises(CannotCreate, match="shard_bytes 20000 .now 30000."):
+    with refusal(CannotCreate, "shard_bytes", 20000, 30000):
         prepare([path], tokenizer, tmp_path / "data", PreparationSettings(shard_bytes=30_000), workers=1)
     path.write_text(valid)
     report = prepare([path], tokenizer, tmp_path / "data", settings, workers=workers)
@@ -187,13 +188,13 @@ def test_full_disk_names_the_file_and_what_is_kept(
 
 @pytest.mark.parametrize("values", [{"held_out": 1.0}, {"held_out": -0.1}, {"shard_bytes": 0}])
 def test_settings_out_of_range_are_refused(corpus_file, tokenizer, tmp_path, values):
-    with pytest.raises(InvalidConfiguration, match="out of range"):
+    with refusal(InvalidConfiguration):
         prepare([corpus_file], tokenizer, tmp_path / "data", PreparationSettings(**values), workers=1)
 
 
 def test_corpus_without_tokens_is_refused(tokenizer, tmp_path):
     path = write_jsonl(tmp_path / "a.jsonl", ["\u0301"])
-    with pytest.raises(MissingInput, match="1 dropped: no tokens"):
+    with refusal(MissingInput, "1 dropped"):
         prepare([path], tokenizer, tmp_path / "data", workers=1)
     assert not (tmp_path / "data").exists()
 
@@ -205,7 +206,7 @@ def test_corpus_without_tokens_is_refused(tokenizer, tmp_path):
 def test_a_cut_file_is_found_even_without_hashes(copy, name):
     path = copy / "train" / f"00000-00000.{name}"
     path.write_bytes(path.read_bytes()[:-2])
-    with pytest.raises(DamagedData, match=path.name):
+    with refusal(DamagedData, path.name):
         TokenCorpus.open(copy, verify=False)
 
 
@@ -215,7 +216,7 @@ def test_a_foreign_tokenizer_is_found_even_without_hashes(prepared, tmp_path):
         (directory / "MANIFEST.json").unlink()
         config = directory / "tokenizer_config.json"
         config.write_text(config.read_text().replace('"keep_accents": false', '"keep_accents": true'))
-    with pytest.raises(DamagedData, match="tokenizer files are not those"):
+    with refusal(DamagedData, "tokenizer"):
         TokenCorpus.open(tmp_path / "foreign", verify=False)
 
 
@@ -231,7 +232,7 @@ def corpus(documents, tokenizer, tmp_path_factory):
 
 
 def test_empty_split_is_refused(corpus):
-    with pytest.raises(MissingInput, match="holds no held_out documents"):
+    with refusal(MissingInput, "held_out"):
         TokenCorpus.open(corpus.directory, "held_out")
 
 
@@ -312,7 +313,7 @@ def test_interrupted_choice_of_the_held_out_document_resumes(tokenizer, tmp_path
 
 def test_share_that_leaves_nothing_for_training_is_refused(tokenizer, tmp_path):
     path = write_jsonl(tmp_path / "raw.jsonl", FEW)
-    with pytest.raises(InvalidConfiguration, match="held-out share: 0.999999 leaves none of 3 documents for training"):
+    with refusal(InvalidConfiguration, "held-out", "0.999999"):
         prepare([path], tokenizer, tmp_path / "data", PreparationSettings(held_out=0.999999), workers=1)
     assert sorted(tmp_path.iterdir()) == [path]
 
@@ -432,7 +433,7 @@ def test_map_in_order_draws_jobs_lazily():
 
 
 def test_map_in_order_raises_errors_of_workers():
-    with pytest.raises(OutOfResources, match="worker process: was killed"):
+    with refusal(OutOfResources, "worker process"):
         list(map_in_order(os._exit, range(3), 2))
     with pytest.raises(ValueError, match="invalid literal"):
         list(map_in_order(int, ["1", "2", "x", "4"], 2))

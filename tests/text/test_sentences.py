@@ -5,6 +5,7 @@ import textwrap
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from tests.refusals import refusal
 
 from albert.runtime.errors import InvalidConfiguration
 from albert.text import sentences
@@ -163,9 +164,9 @@ def test_sentences_of_many_languages(language, parts):
 def test_invalid_language_is_refused(language):
     for valid in ("en", "de", "zh-Hant", "pt_BR", "sco"):
         check_language(valid)
-    with pytest.raises(InvalidConfiguration, match="is not an ISO 639 code"):
+    with refusal(InvalidConfiguration, "ISO 639"):
         check_language(language)
-    with pytest.raises(InvalidConfiguration, match=r"language: 'deu_AT' has a code of two letters; write de"):
+    with refusal(InvalidConfiguration, "deu_AT"):
         check_language("deu_AT")
 
 

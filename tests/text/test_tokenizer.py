@@ -10,6 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from sentencepiece.sentencepiece_model_pb2 import ModelProto
+from tests.refusals import refusal
 from tests.text.helpers import check_offsets, texts
 from tokenizers import Tokenizer as HuggingFaceTokenizer
 from transformers import AutoTokenizer
@@ -107,9 +108,9 @@ def test_saved_tokenizer_is_loaded_unchanged(tokenizer, tokenizer_directory):
 
 
 def test_missing_vocabulary_is_named(tmp_path):
-    with pytest.raises(MissingInput, match=r"spiece\.model: No such file"):
+    with refusal(MissingInput, "spiece.model"):
         load_tokenizer(tmp_path)
-    with pytest.raises(MissingInput, match="nowhere"):
+    with refusal(MissingInput, "nowhere"):
         load_tokenizer(tmp_path / "nowhere")
 
 
@@ -127,17 +128,17 @@ def test_damaged_vocabulary_is_refused_or_harmless(tokenizer, position, value):
 @pytest.mark.parametrize("data", [b"", b"no model", b"\x0a\x03abc", b"\0" * 100])
 def test_invalid_model_is_refused(tmp_path, data):
     (tmp_path / MODEL_NAME).write_bytes(data)
-    with pytest.raises(DamagedData, match=r"spiece\.model: is not"):
+    with refusal(DamagedData, "spiece.model"):
         load_tokenizer(tmp_path)
     (tmp_path / "30k-clean.vocab").write_text("<pad>\t0\n")
-    with pytest.raises(DamagedData, match=r"30k-clean\.vocab: lists the pieces .* give the \.model file"):
+    with refusal(DamagedData, "30k-clean.vocab", ".model"):
         load_tokenizer(tmp_path / "30k-clean.vocab")
 
 
 def test_flag_that_is_not_boolean_is_refused(tokenizer_directory, tmp_path):
     shutil.copy(tokenizer_directory / MODEL_NAME, tmp_path)
     (tmp_path / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": "yes"}))
-    with pytest.raises(InvalidConfiguration, match="do_lower_case"):
+    with refusal(InvalidConfiguration, "do_lower_case"):
         load_tokenizer(tmp_path)
 
 
@@ -168,13 +169,13 @@ def test_sample_does_not_depend_on_the_order_of_documents(documents):
 
 
 def test_vocabulary_smaller_than_the_characters_is_refused(documents):
-    with pytest.raises(InvalidConfiguration, match=r"characters of this text alone need \d+"):
+    with refusal(InvalidConfiguration, "characters"):
         train_tokenizer(documents, vocab_size=20)
 
 
 @pytest.mark.parametrize("texts", [[], ["", " \n"], ["\u0301"]])
 def test_training_without_text_is_refused(texts):
-    with pytest.raises(MissingInput, match="no sentence"):
+    with refusal(MissingInput, "sentence"):
         train_tokenizer(texts, vocab_size=300)
 
 

@@ -6,6 +6,7 @@ import re
 import shlex
 
 import pytest
+from tests.refusals import refusal
 
 from albert.cli import data as command
 from albert.runtime.errors import CannotCreate, DamagedData, MissingInput, UsageError
@@ -94,23 +95,23 @@ def test_control_characters_are_printed_as_escapes(run, path):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "error", "why"),
+    ("arguments", "error", "subjects"),
     [
         (["encode", "a"], UsageError, "--tokenizer"),
-        (["encode", "--tokenizer", "{nowhere}", "a"], MissingInput, "nowhere: No such file"),
-        (["encode", "--tokenzier", "x"], UsageError, "did you mean '--tokenizer'"),
-        (["encdoe"], UsageError, "did you mean 'encode'"),
-        (["decode", "--tokenizer", "{here}", "300"], UsageError, "id 300: is not an id of this vocabulary, 0 to 299"),
+        (["encode", "--tokenizer", "{nowhere}", "a"], MissingInput, "nowhere"),
+        (["encode", "--tokenzier", "x"], UsageError, "'--tokenizer'"),
+        (["encdoe"], UsageError, "'encode'"),
+        (["decode", "--tokenizer", "{here}", "300"], UsageError, "300 299"),
         (["decode", "--tokenizer", "{here}", "x"], UsageError, "'x'"),
-        (["encode", "--tokenizer", "{here}"], MissingInput, "standard input: is empty"),
-        (["convert", "{here}", "--output", "{here}"], CannotCreate, "exists already"),
+        (["encode", "--tokenizer", "{here}"], MissingInput, "standard input"),
+        (["convert", "{here}", "--output", "{here}"], CannotCreate, "tokenizer"),
         (["convert", "{here}", "--output", "{nowhere}", "--case", "uper"], UsageError, "uper"),
     ],
 )
-def test_errors_are_one_line(standard_input, tokenizer_directory, tmp_path, arguments, error, why):
+def test_errors_are_one_line(standard_input, tokenizer_directory, tmp_path, arguments, error, subjects):
     standard_input(b"")
     filled = [argument.format(here=tokenizer_directory, nowhere=tmp_path / "nowhere") for argument in arguments]
-    with pytest.raises(error, match=why) as caught:
+    with refusal(error, *subjects.split()) as caught:
         command.tokenizer_main(filled)
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "nowhere").exists()
@@ -118,13 +119,13 @@ def test_errors_are_one_line(standard_input, tokenizer_directory, tmp_path, argu
 
 def test_errors_name_the_line_of_standard_input(standard_input, tokenizer_directory):
     standard_input(b"fine\n\xff\n")
-    with pytest.raises(DamagedData, match="standard input:2: is not UTF-8"):
+    with refusal(DamagedData, "standard input:2"):
         command.tokenizer_main(["encode", "--tokenizer", str(tokenizer_directory)])
     standard_input(b"5 6\n5 -6\n")
-    with pytest.raises(DamagedData, match="'-6' is not an id"):
+    with refusal(DamagedData, -6):
         command.tokenizer_main(["decode", "--tokenizer", str(tokenizer_directory)])
     standard_input(b"", terminal=True)
-    with pytest.raises(UsageError, match="TEXT: is missing"):
+    with refusal(UsageError, "TEXT"):
         command.tokenizer_main(["encode", "--tokenizer", str(tokenizer_directory)])
 
 

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from sentencepiece.sentencepiece_model_pb2 import ModelProto
+from tests.refusals import refusal
 from transformers import AutoTokenizer
 
 from albert.runtime.errors import DamagedData, InvalidConfiguration
@@ -144,38 +145,37 @@ def set_value(*path, value):
 
 
 INVALID = [
-    (set_value("model", value={"type": "BPE", "vocab": {"a": 0}, "merges": []}), "holds a BPE model"),
-    (set_value("model", value={"vocab": {"a": 0}, "merges": []}), "holds a word or byte-pair model"),
-    (set_value("model", value=None), "describes no tokenizer"),
-    (set_value("model", "vocab", value=None), "holds a list|no list of pieces"),
-    (set_value("model", "vocab", value=[]), "is not an ALBERT vocabulary"),
-    (set_value("model", "vocab", 4, value=["<mask>", 0.0]), r"its first pieces must be <pad> <unk> \[CLS\]"),
+    (set_value("model", value={"type": "BPE", "vocab": {"a": 0}, "merges": []}), "BPE"),
+    (set_value("model", value={"vocab": {"a": 0}, "merges": []}), "byte-pair"),
+    (set_value("model", value=None), "tokenizer"),
+    (set_value("model", "vocab", value=None), "list"),
+    (set_value("model", "vocab", value=[]), "vocabulary"),
+    (set_value("model", "vocab", 4, value=["<mask>", 0.0]), "<pad> <unk> [CLS]"),
     (set_value("model", "vocab", 50, value=["x", "y"]), "entry 50"),
-    (set_value("model", "vocab", 50, value=["x", float("nan")]), "piece 50 has the score nan"),
-    (set_value("model", "vocab", 50, value=["x", 10**400]), "piece 50 has the score"),
-    (set_value("model", "vocab", 50, value=["\ud800", -1.0]), "not text"),
-    (set_value("model", "vocab", 50, value=["(", -1.0]), "SentencePiece cannot read it"),
-    (set_value("model", "vocab", 50, value=["2010,", -8.0]), "pieces such as '2010,'"),
+    (set_value("model", "vocab", 50, value=["x", float("nan")]), "50 nan"),
+    (set_value("model", "vocab", 50, value=["x", 10**400]), "50 score"),
+    (set_value("model", "vocab", 50, value=["\ud800", -1.0]), "text"),
+    (set_value("model", "vocab", 50, value=["(", -1.0]), "SentencePiece"),
+    (set_value("model", "vocab", 50, value=["2010,", -8.0]), "'2010,'"),
     (set_value("model", "unk_id", value=0), "<unk>"),
     (set_value("model", "byte_fallback", value=True), "<unk>"),
-    (set_value("added_tokens", value=[{"id": 300, "content": "[NEW]"}]), r"added tokens .*\[NEW\].*spiece\.model"),
-    (set_value("added_tokens", value=7), "added tokens"),
-    (set_value("normalizer", value={"type": "Precompiled", "precompiled_charsmap": "?"}), "not base64"),
-    (lambda content: [1], "an object is expected"),
+    (set_value("added_tokens", value=[{"id": 300, "content": "[NEW]"}]), "added [NEW] spiece.model"),
+    (set_value("added_tokens", value=7), "added"),
+    (set_value("normalizer", value={"type": "Precompiled", "precompiled_charsmap": "?"}), "base64"),
+    (lambda content: [1], "object"),
 ]
 
 
-@pytest.mark.parametrize(("change", "why"), INVALID)
-def test_file_of_another_tokenizer_is_refused(write_changed, change, why):
-    with pytest.raises(DamagedData, match=why) as error:
+@pytest.mark.parametrize(("change", "subjects"), INVALID)
+def test_file_of_another_tokenizer_is_refused(write_changed, change, subjects):
+    with refusal(DamagedData, "tokenizer.json", *subjects.split()) as error:
         load_tokenizer(write_changed(change))
     assert "tokenizer.json" in str(error.value)
-    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize("config", [{"add_prefix_space": False}, {"keep_accents": "no"}])
 def test_settings_of_another_tokenizer_are_refused(write_changed, config):
-    with pytest.raises(InvalidConfiguration, match=next(iter(config))):
+    with refusal(InvalidConfiguration, next(iter(config))):
         load_tokenizer(write_changed(lambda content: None, **config))
 
 

@@ -5,6 +5,7 @@ import signal
 
 import pytest
 import torch
+from tests.refusals import refusal
 from tests.training.conftest import (
     Interrupting,
     PointSource,
@@ -69,7 +70,7 @@ def test_a_diverged_run_ends_one_update_late_with_a_good_checkpoint(train, run):
     settings = {"log_every": 100, "total_steps": 20, **DELAYED}
     for bad, every, calls in ((6, 2, 6), (3, 100, 4)):  # step 6 is to be saved, so its metrics are read at once
         diverging = NanInCalls(bad)
-        with pytest.raises(Diverged, match="class: is nan"):
+        with refusal(Diverged, "class", "nan"):
             train(objective=diverging, checkpoint_every=every, **settings)
         assert diverging.calls == calls
         assert checkpoint_steps(run) == [2, 4]

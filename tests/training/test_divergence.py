@@ -10,6 +10,7 @@ import pytest
 import torch
 from dev.reliability.runs import journal_of
 from safetensors.torch import load_file
+from tests.refusals import refusal
 from tests.training.conftest import (
     PointModel,
     PointSource,
@@ -66,7 +67,7 @@ def test_a_skipped_update_is_recorded_and_the_run_continues(train, run, capsys):
 
 def test_more_than_ten_skipped_updates_in_a_row_end_the_run(train, run):
     train("ten", objective=nan_at(set(range(8, 88, 8))), **SKIP, total_steps=14)
-    with pytest.raises(Diverged, match="10 updates before it were skipped") as failure:
+    with refusal(Diverged, "10 updates") as failure:
         train(objective=nan_at(set(range(8, 96, 8))), **SKIP, total_steps=14)
     assert failure.value.exit_code == 3
     assert not run.checkpoints()
@@ -92,7 +93,7 @@ def test_a_rollback_before_the_first_checkpoint_returns_to_step_0(train, run):
 
 
 def test_the_maximum_number_of_rollbacks_ends_the_run(train, run):
-    with pytest.raises(Diverged, match="2 rollbacks did not help"):
+    with refusal(Diverged, "2 rollbacks"):
         train(objective=nan_at(set(range(32, 800, 8))), **ROLLBACK, max_rollbacks=2)
     assert checkpoint_steps(run) == [0]
 
@@ -165,7 +166,7 @@ def test_weights_that_are_not_finite_are_not_saved(train, run, reaction):
         assert (result.steps, result.rollbacks) == (10, 1)
         assert incidents_of(run)["rollbacks"] == [{"step": 3, "batches": 3}]
     else:
-        with pytest.raises(Diverged, match="measure.weight: holds numbers that are not finite: .*it was not saved"):
+        with refusal(Diverged, "measure.weight"):
             train(**settings)
         assert checkpoint_steps(run) == [3]
     for _, checkpoint in run.checkpoints():

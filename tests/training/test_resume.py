@@ -7,6 +7,7 @@ import signal
 import pytest
 import torch
 from dev.reliability.runs import journal_of
+from tests.refusals import refusal
 from tests.training.conftest import (
     Interrupting,
     PointSource,
@@ -195,9 +196,9 @@ def test_the_environment_of_a_gpu_has_its_name_and_compute_capability(monkeypatc
 def test_a_run_with_another_recipe_or_corpus_is_refused(train, run, different):
     train(total_steps=2)
     before = final_bytes(run)
-    with pytest.raises(InvalidConfiguration, match=f"was trained with another {different}; ") as refusal:
+    with refusal(InvalidConfiguration, different) as error:
         train(identity=IDENTITY | {different: "other"}, total_steps=4)
-    assert refusal.value.exit_code == 78
+    assert error.value.exit_code == 78
     assert checkpoint_steps(run) == [2] and final_bytes(run) == before
 
 
@@ -209,9 +210,9 @@ def test_a_damaged_newest_checkpoint_is_refused_and_the_error_names_the_newest_i
     content = bytearray(tensors.read_bytes())
     content[-1] ^= 1
     tensors.write_bytes(content)
-    with pytest.raises(DamagedData, match=rf"remove {newest} to go on from step 8, which is intact") as refusal:
+    with pytest.raises(DamagedData, match=rf"remove {newest} to go on from step 8, which is intact") as error:
         train(dropout=0.3)
-    assert refusal.value.exit_code == 65
+    assert error.value.exit_code == 65
     shutil.rmtree(newest)
     train(checkpoint_every=2, dropout=0.3)  # from the older checkpoint
     assert final_bytes(run) == expected

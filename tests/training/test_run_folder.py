@@ -5,6 +5,7 @@ import signal
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from tests.refusals import refusal
 from tests.training.conftest import checkpoint_steps
 
 from albert.runtime.errors import CannotCreate
@@ -94,6 +95,6 @@ def test_a_path_that_is_not_a_run_is_refused(tmp_path):
         pytest.fail("the block must not run")
     with new_directory(tmp_path / "corpus") as directory:
         (directory / "tokens.bin").write_bytes(b"1")
-    with pytest.raises(CannotCreate, match="not a run"), RunFolder(tmp_path / "corpus").locked():
+    with refusal(CannotCreate, tmp_path / "corpus"), RunFolder(tmp_path / "corpus").locked():
         pass
     verify_directory(tmp_path / "corpus")

@@ -206,7 +206,11 @@ def deterministic_kernels(device: torch.device, enabled: bool) -> Iterator[None]
 
 def seed_torch(name: str, seed: int, *position: int) -> None:
     """Seed torch's generators as a pure function of the arguments (dropout, initial values)."""
-    torch.manual_seed(stream_key(name, seed, *position) & 0x7FFF_FFFF_FFFF_FFFF)
+    key = stream_key(name, seed, *position) & 0x7FFF_FFFF_FFFF_FFFF
+    # `torch.manual_seed` does the same, but formats the stack at each call as long as CUDA is not initialised.
+    torch.default_generator.manual_seed(key)
+    if torch.cuda.is_available():
+        torch.cuda.manual_seed_all(key)
 
 
 # --------------------------------------------------------------------------------------------------------------------

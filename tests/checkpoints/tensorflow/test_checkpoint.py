@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from tests.refusals import refusal
 
 from albert.checkpoints.convert import ConversionOptions, read_tensorflow
 from albert.checkpoints.huggingface import from_transformers
@@ -345,18 +346,18 @@ def test_optimizer_variables_are_dropped():
 
 
 @pytest.mark.parametrize(
-    ("names", "why"),
+    ("names", "subjects"),
     [
-        ([*ENCODER, "bert/encoder/layer_shared/attention/self/key/kernel"], "brightmart.*albert_.*_zh"),
+        ([*ENCODER, "bert/encoder/layer_shared/attention/self/key/kernel"], "brightmart albert_ _zh"),
         ([*ENCODER, "bert/embeddings/word_embeddings_2"], "brightmart"),
-        ([*ENCODER, "model/layer-0/kernel/.ATTRIBUTES/VARIABLE_VALUE"], "Keras objects"),
-        ([f"w_{number}" for number in range(9)], "holds no ALBERT: its variables are w_0, w_1, w_2, ..."),
-        (["global_step"], "holds no variables"),
-        ([*ENCODER, "module/bert/pooler/dense/kernel"], "albert.pooler.weight twice: as bert/.* and as module/bert"),
+        ([*ENCODER, "model/layer-0/kernel/.ATTRIBUTES/VARIABLE_VALUE"], "Keras"),
+        ([f"w_{number}" for number in range(9)], "ALBERT w_0, w_1, w_2"),
+        (["global_step"], "variables"),
+        ([*ENCODER, "module/bert/pooler/dense/kernel"], "albert.pooler.weight bert/ module/bert"),
     ],
 )
-def test_other_models_are_named(names, why):
-    with pytest.raises(DamagedData, match=why):
+def test_other_models_are_named(names, subjects):
+    with refusal(DamagedData, *subjects.split()):
         map_variables(names, "model")
 
 

@@ -8,6 +8,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.refusals import refusal
 
 from albert.checkpoints import tensor_bundle as module
 from albert.checkpoints.tensor_bundle import TensorBundle, crc32c, masked_crc32c
@@ -117,41 +118,41 @@ def test_table_of_arbitrary_messages_is_refused_in_one_line(writer, tmp_path_fac
 
 ENTRY = {"dtype": 1, "shape": (2, 3), "shard": 0, "offset": 0, "size": 24, "crc": 0}
 INVALID_ENTRIES = {
-    "another size than its shape": ({"size": 20}, "has 20 bytes"),
-    "larger than memory": ({"shape": (10**12, 10**6)}, "has 24 bytes"),
-    "larger than the file": ({"shape": (10**9, 10**6), "size": 4 * 10**15}, "has 24 bytes, w ends at byte"),
-    "offset beyond the file": ({"offset": 2**40}, "ends at byte 1,099,511,627,800"),
-    "negative offset": ({"offset": -1}, "impossible shape or offset"),
-    "negative axis": ({"shape": (-2, -3)}, "impossible shape or offset"),
-    "empty": ({"shape": (0, 3), "size": 0}, "is empty"),
-    "another data file": ({"shard": 1}, "is in data file 1 of 1"),
-    "strings": ({"dtype": 7}, "holds string"),
-    "unknown dtype": ({"dtype": 77}, "holds type 77"),
-    "slices": ({"extra": b"\x3a\x00"}, "stored in slices"),
-    "wrong checksum": ({}, "the checksum of w is wrong"),
+    "another size than its shape": ({"size": 20}, "20"),
+    "larger than memory": ({"shape": (10**12, 10**6)}, "24"),
+    "larger than the file": ({"shape": (10**9, 10**6), "size": 4 * 10**15}, "24 w"),
+    "offset beyond the file": ({"offset": 2**40}, "1,099,511,627,800"),
+    "negative offset": ({"offset": -1}, "shape offset"),
+    "negative axis": ({"shape": (-2, -3)}, "shape offset"),
+    "empty": ({"shape": (0, 3), "size": 0}, "empty"),
+    "another data file": ({"shard": 1}, "file 1"),
+    "strings": ({"dtype": 7}, "string"),
+    "unknown dtype": ({"dtype": 77}, "77"),
+    "slices": ({"extra": b"\x3a\x00"}, "slices"),
+    "wrong checksum": ({}, "checksum w"),
 }
 
 
 @pytest.mark.parametrize("case", INVALID_ENTRIES)
 def test_invalid_entry_is_refused(writer, tmp_path, case):
-    change, why = INVALID_ENTRIES[case]
+    change, subjects = INVALID_ENTRIES[case]
     prefix = tmp_path / "model"
     entries = {b"": writer.header(), b"w": writer.entry(**{**ENTRY, **change})}
     prefix.with_name("model.index").write_bytes(writer.table(entries.items()))
     prefix.with_name("model.data-00000-of-00001").write_bytes(bytes(24))
-    with pytest.raises(DamagedData, match=why):
+    with refusal(DamagedData, *subjects.split()):
         TensorBundle(prefix).read("w")
 
 
-COMPRESSED = "is compressed .{}.*save the checkpoint again"
+COMPRESSED = "compressed {}"
 TABLES = {
     "big-endian": (lambda writer: [(b"", writer.header(big_endian=True))], {}, "big-endian"),
     "newer format": (lambda writer: [(b"", writer.header(min_consumer=2))], {}, "version"),
-    "no shards": (lambda writer: [(b"", writer.header(shards=0))], {}, "lists 0 data files"),
-    "too many shards": (lambda writer: [(b"", writer.header(shards=10**9))], {}, "lists 1000000000 data files"),
-    "no header": (lambda writer: [(b"w", b"")], {}, "has no header"),
-    "unsorted keys": (lambda writer: [(b"b", b""), (b"a", b"")], {"block_size": 1}, "unsorted keys"),
-    "repeated key": (lambda writer: [(b"a", b""), (b"a", b"")], {"block_size": 1}, "unsorted keys"),
+    "no shards": (lambda writer: [(b"", writer.header(shards=0))], {}, "0 files"),
+    "too many shards": (lambda writer: [(b"", writer.header(shards=10**9))], {}, "1000000000 files"),
+    "no header": (lambda writer: [(b"w", b"")], {}, "header"),
+    "unsorted keys": (lambda writer: [(b"b", b""), (b"a", b"")], {"block_size": 1}, "keys"),
+    "repeated key": (lambda writer: [(b"a", b""), (b"a", b"")], {"block_size": 1}, "keys"),
     **{
         name: (lambda writer: [(b"", writer.header())], {"compression": number}, COMPRESSED.format(name))
         for number, name in ((1, "snappy"), (2, "zstandard"), (9, "method 9"))
@@ -161,9 +162,9 @@ TABLES = {
 
 @pytest.mark.parametrize("kind", TABLES)
 def test_unsupported_table_is_refused(writer, tmp_path, kind):
-    entries, layout, why = TABLES[kind]
+    entries, layout, subjects = TABLES[kind]
     tmp_path.joinpath("model.index").write_bytes(writer.table(entries(writer), **layout))
-    with pytest.raises(DamagedData, match=why):
+    with refusal(DamagedData, *subjects.split()):
         TensorBundle(tmp_path / "model")
 
 

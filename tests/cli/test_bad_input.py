@@ -38,7 +38,8 @@ RUN_AGAIN = "pretrain {run}/recipe.json --data {corpus} --output {here}/out --de
 GOOD = {"text/a.txt": "It was a day. It was another day."}
 ROWS = "review,stars\nIt was good,positive\nIt was bad,negative\n"
 TABLE, DEV = {"train.csv": ROWS}, {"dev.csv": ROWS}
-SST2 = {f"SST-2/{split}.tsv": "sentence\tlabel\ngood\t1\nbad\t0\n" for split in ("train", "dev")}
+SENTENCE = "sentence\tlabel\n"
+SST2 = {f"SST-2/{split}.tsv": SENTENCE + "good\t1\nbad\t0\n" for split in ("train", "dev")}
 
 
 class Case(NamedTuple):
@@ -69,6 +70,12 @@ def squad(*questions: tuple[str, str, str], answers: str = "answers") -> dict[st
     ]
     content = json.dumps({"data": [{"paragraphs": [{"context": "Old ships sank.", "qas": qas}]}]})
     return {f"{split}-v1.1.json": content for split in ("train", "dev")}
+
+
+def questions(context: str = "one two", start: object = 0) -> dict:
+    """The content of a file of SQuAD with one question."""
+    question = {"id": "q", "question": "which?", "answers": [{"text": "one", "answer_start": start}]}
+    return {"data": [{"paragraphs": [{"context": context, "qas": [question]}]}]}
 
 
 def task_file(**values: object) -> dict[str, str]:
@@ -324,6 +331,31 @@ CASES: dict[str, list[tuple]] = {
         ("--model m --resume-from-checkpoint c", 2, "--resume-from-checkpoint"),
         ("--model m --tokenizer-name t", 2, "--tokenizer-name"),
         ("sst-2", 2, "--model"),
+    ],
+    f"{GLUE} --device cpu": [
+        ("", code, subject, {name: content, "dev.tsv": SENTENCE + "good\t1\n"})
+        for name, content, code, subject in (
+            ("train.tsv", SENTENCE, 66, "train.tsv rows"),
+            ("train.tsv", "", 66, "train.tsv rows"),
+            ("train.tsv", SENTENCE.encode() + b"ok\t1\n\xff\t1\n", 65, "train.tsv:3: UTF-8"),
+            ("train.tsv.gz", gzip.compress(SENTENCE.encode(), mtime=0)[:-6], 65, "train.tsv.gz gzip"),
+            ("train.tsv.gz", b"no gzip", 65, "train.tsv.gz gzip"),
+            ("train.tsv", "label\tlabel\n1\t1\n", 65, "train.tsv name"),
+            ("train.tsv", SENTENCE + '" good\t1\nbad\n', 65, "train.tsv:3: 1 2"),
+            ("train.tsv", SENTENCE + "ok\t2\n", 65, "train.tsv:2: '2' '0', '1'"),
+            ("train.tsv", "sentences\tlabel\nok\t1\n", 65, "train.tsv 'sentence' 'sentences'"),
+        )
+    ],
+    f"{SQUAD} --stride 8": [
+        ("", code, f"train-v1.1.json {subject}", squad(SINK) | {"train-v1.1.json": json.dumps(content)})
+        for content, code, subject in (
+            ({"data": []}, 66, "question"),
+            ([], 65, "'data'"),
+            ({"data": [{"paragraphs": [{"qas": []}]}]}, 65, "data[0].paragraphs[0]: 'context'"),
+            (questions(start="0"), 65, "'answer_start' int"),
+            (questions(context="\ud800"), 65, "surrogate"),
+            ({"data": questions()["data"] * 2}, 65, "'q'"),
+        )
     ],
     GLUE: [
         ("", 66, "{here} SST-2/train.tsv"),

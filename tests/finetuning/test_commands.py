@@ -9,7 +9,7 @@ import pytest
 from tests.finetuning.conftest import SMALL
 
 from albert.checkpoints.model_directory import save_model_directory
-from albert.cli.main import dispatch, run
+from albert.cli.main import run
 from albert.finetuning.options import rate_for_width
 from albert.model.albert import AlbertForPairClassification
 from albert.runtime.json_files import read_json_object
@@ -20,7 +20,7 @@ from albert.tasks.submission import DECLARED
 
 
 def test_declared_task(command, data, tmp_path, capsys):
-    assert dispatch(command("SST-2", data / "choice", "run")) == 0
+    assert run(command("SST-2", data / "choice", "run")) == 0
     out = capsys.readouterr().out
     assert "4 steps over 16 of 16 training rows" in out
     assert "newly initialised: classifier.weight, classifier.bias" in out
@@ -28,7 +28,7 @@ def test_declared_task(command, data, tmp_path, capsys):
     results, predictions = tmp_path / "scores.json", tmp_path / "p.jsonl"
     evaluate = ["evaluate", "sst2", "--model", str(tmp_path / "run"), "--data", str(data / "choice")]
     files = ["--results", str(results), "--predictions", str(predictions)]
-    assert dispatch([*evaluate, "--device", "cpu", *files]) == 0
+    assert run([*evaluate, "--device", "cpu", *files]) == 0
     report = read_json_object(tmp_path / "run/results.json")
     assert read_json_object(results)["scores"] == report["scores"]
     assert report["recipe"]["max_length"] == 32
@@ -40,8 +40,8 @@ def test_a_new_task_is_one_declaration(command, data, tmp_path, monkeypatch, cap
     source = SplitFiles("choice", {"train": "train.tsv", "dev": "dev.tsv"}, lambda path, split: read_rows(path, "TSV"))
     task = replace(SST2, name="my-reviews", source=source, metrics=(f1, accuracy), published=())
     monkeypatch.setitem(DECLARED, task.name, task)
-    assert dispatch(command("my-reviews", data, "run")) == 0
-    assert dispatch(["evaluate", "My_Reviews", "--model", str(tmp_path / "run"), "--data", str(data)]) == 0
+    assert run(command("my-reviews", data, "run")) == 0
+    assert run(["evaluate", "My_Reviews", "--model", str(tmp_path / "run"), "--data", str(data)]) == 0
     assert read_json_object(tmp_path / "run/results.json")["scores"].keys() == {"f1", "accuracy"}
     assert run(command("my-review", data, "no")) == 2
     assert "did you mean 'my-reviews'" in capsys.readouterr().err
@@ -49,7 +49,7 @@ def test_a_new_task_is_one_declaration(command, data, tmp_path, monkeypatch, cap
 
 def test_several_seeds(command, data, tmp_path, capsys):
     options = ["--seeds", "2", "--select", "best", "--evaluate-every", "2"]
-    assert dispatch(command("sts-b", data / "score", "runs", *options)) == 0
+    assert run(command("sts-b", data / "score", "runs", *options)) == 0
     out = capsys.readouterr().out
     assert "selection: the best of 2 evaluations by pearson on the development set" in out
     assert ["score", "seed-0", "seed-1"] in [line.split() for line in out.splitlines()]
@@ -60,7 +60,7 @@ def test_several_seeds(command, data, tmp_path, capsys):
 
 
 def test_multiple_choice_with_groups_and_the_recipe_of_version_2(command, data, tmp_path, capsys):
-    assert dispatch(command("race", data, "run", "--question-length", "8", "--v2-recipe")) == 0
+    assert run(command("race", data, "run", "--question-length", "8", "--v2-recipe")) == 0
     out = capsys.readouterr().out
     assert all(name in out for name in ("accuracy_middle", "accuracy_high", "--choose"))
     recipe = read_json_object(tmp_path / "run/recipe.json")["recipe"]
@@ -72,17 +72,17 @@ def test_further_splits_are_scored_if_their_files_exist(command, tmp_path, capsy
     rows = "".join(f"{i}\ta ship\tthe sea\t{label}\n" for i, label in enumerate(("neutral", "entailment") * 3))
     for name in ("train", "dev_matched"):
         (tmp_path / f"{name}.tsv").write_text(header + rows)
-    assert dispatch(command("mnli", tmp_path, "one")) == 0
+    assert run(command("mnli", tmp_path, "one")) == 0
     assert "dev_mismatched is not scored: " in capsys.readouterr().out
     (tmp_path / "dev_mismatched.tsv").write_text(header + rows)
-    assert dispatch(command("mnli", tmp_path, "two")) == 0
+    assert run(command("mnli", tmp_path, "two")) == 0
     assert re.search(r"^dev_mismatched +score +majority baseline", capsys.readouterr().out, re.MULTILINE)
     report = read_json_object(tmp_path / "two/results.json")
     assert report["further_scores"] == {"dev_mismatched": report["scores"]}
     assert len((tmp_path / "two/predictions-dev_mismatched.jsonl").read_text().splitlines()) == 6
     ax = "Premise\tHypothesis\tLabel\na ship\ta sea\tneutral\na ship\ta sea\tcontradiction\n"
     (tmp_path / "diagnostic-full.tsv").write_text(ax)
-    assert dispatch(["evaluate", "ax", "--model", str(tmp_path / "two"), "--data", str(tmp_path)]) == 0
+    assert run(["evaluate", "ax", "--model", str(tmp_path / "two"), "--data", str(tmp_path)]) == 0
     assert "matthews_correlation" in capsys.readouterr().out
 
 
@@ -94,10 +94,10 @@ def test_own_files(regression, pretrained, tmp_path):
     dev = ["--dev", str(path), "--text", "review", "--label", "stars"]
     kind = ["--regression"] if regression else []
     command = ["finetune", "--train", str(path), *dev, *kind, "--model", str(pretrained), "--output", output, *SMALL]
-    assert dispatch(command) == 0
+    assert run(command) == 0
     id2label = json.loads((tmp_path / "run/model/config.json").read_text())["id2label"]
     assert id2label == ({"0": "stars"} if regression else {"0": "2", "1": "10"})
-    assert dispatch(["evaluate", *dev, "--model", output, "--device", "cpu"]) == 0
+    assert run(["evaluate", *dev, "--model", output, "--device", "cpu"]) == 0
 
 
 SST2_RUN = "finetune sst-2 --model MODEL --data DATA --output OUT"

@@ -9,7 +9,7 @@ import torch
 from tests.finetuning.conftest import PLAIN_WORDS
 
 import albert
-from albert.cli.main import dispatch, run
+from albert.cli.main import run
 from albert.finetuning.contrastive import contrastive_loss, hold_out_pairs, read_text_pairs, retrieval_accuracy
 from albert.runtime.json_files import read_json_object
 
@@ -36,7 +36,7 @@ def command(table, model, output, *more):
 
 def test_texts_that_belong_together_are_found(table, pretrained, tmp_path, capsys):
     finetune = command(table, pretrained, tmp_path / "run", "--steps", "100", "--learning-rate", "3e-3")
-    assert dispatch(finetune) == 0
+    assert run(finetune) == 0
     out = capsys.readouterr().out
     assert "training: 1 rows without text left out" in out
     assert "is ready" in out and "export sentence-transformers" in out
@@ -53,7 +53,7 @@ def test_texts_that_belong_together_are_found(table, pretrained, tmp_path, capsy
     assert read_json_object(tmp_path / "run/model/config.json")["architectures"] == ["AlbertModel"]
     assert "retrieval_accuracy among 40 pairs" in (tmp_path / "run/model/README.md").read_text()
     # The same command finds the run complete; another one is refused.
-    assert dispatch(finetune) == 0
+    assert run(finetune) == 0
     assert "complete already" in capsys.readouterr().out
     assert run([*finetune, "--temperature", "0.1"]) != 0
     assert "another" in capsys.readouterr().err
@@ -66,7 +66,7 @@ def test_development_rows_that_are_not_scored_are_counted(table, pretrained, tmp
     (tmp_path / "seeds/seed-0").mkdir(parents=True)
     (tmp_path / "seeds/seed-0/recipe.json").write_text("{}")
     assert run(command(table, pretrained, tmp_path / "seeds", *dev)) == 73
-    assert dispatch(command(table, pretrained, tmp_path / "run", *dev)) == 0
+    assert run(command(table, pretrained, tmp_path / "run", *dev)) == 0
     out = capsys.readouterr().out
     for line in ("1 examples cut", "1 rows without text left out", "5 rows beyond the first 1,000 not scored"):
         assert f"development set: {line}" in out
@@ -75,7 +75,7 @@ def test_development_rows_that_are_not_scored_are_counted(table, pretrained, tmp
 
 
 def test_command_and_python_write_the_same_model_and_it_can_be_a_start(table, pretrained, tmp_path):
-    assert dispatch(command(table, pretrained, tmp_path / "command", "--steps", "3")) == 0
+    assert run(command(table, pretrained, tmp_path / "command", "--steps", "3")) == 0
     options = {"steps": 3, "batch_size": 32, "max_length": 16, "device": "cpu"}
     columns = {"train": table, "text": "question", "pair": "answer"}
     output = tmp_path / "python"
@@ -84,7 +84,7 @@ def test_command_and_python_write_the_same_model_and_it_can_be_a_start(table, pr
     assert "contrastive" in repr(result)
     weights = [(tmp_path / name / "model/model.safetensors").read_bytes() for name in ("command", "python")]
     assert weights[0] == weights[1]
-    assert dispatch(command(table, output, tmp_path / "again", "--steps", "1", "--depth", "1")) == 0
+    assert run(command(table, output, tmp_path / "again", "--steps", "1", "--depth", "1")) == 0
     assert read_json_object(tmp_path / "again/model/config.json")["num_hidden_layers"] == 1
 
 

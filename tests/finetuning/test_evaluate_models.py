@@ -10,7 +10,7 @@ from tests.tiny import short_task
 
 from albert.checkpoints.huggingface import build_model
 from albert.checkpoints.model_directory import save_model_directory
-from albert.cli.main import dispatch, run
+from albert.cli.main import run
 from albert.finetuning.data import read_examples
 from albert.finetuning.evaluation import evaluate_directory, evaluate_models
 from albert.finetuning.model import head_description, head_kind, n_outputs
@@ -80,13 +80,13 @@ def test_files_without_labels_are_predicted_and_not_scored(config, tokenizer_dir
         rows = "".join(f"{i}\ta ship {i}\tthe {name}\n" for i in range(5))
         (tmp_path / f"{name}.tsv").write_text("index\tsentence1\tsentence2\n" + rows)
     command = ["evaluate", "mnli", "--model", model, "--data", str(tmp_path), "--device", "cpu"]
-    assert dispatch([*command, "--submission", str(tmp_path / "out")]) == 0
+    assert run([*command, "--submission", str(tmp_path / "out")]) == 0
     assert capsys.readouterr().out.count("5 examples without a label: nothing is scored") == 2
     for name in ("MNLI-m.tsv", "MNLI-mm.tsv"):
         lines = (tmp_path / "out" / name).read_text().splitlines()
         assert lines[0] == "index\tprediction"
         assert [line.split("\t")[0] for line in lines[1:]] == [str(i) for i in range(5)]
-    assert dispatch([*command, "--split", "test", "--predictions", str(tmp_path / "p.jsonl")]) == 0
+    assert run([*command, "--split", "test", "--predictions", str(tmp_path / "p.jsonl")]) == 0
     entries = [json.loads(line) for line in (tmp_path / "p.jsonl").read_text().splitlines()]
     assert {entry["gold"] for entry in entries} == {None}
     capsys.readouterr()
@@ -110,10 +110,10 @@ def test_submission_of_questions_has_the_odds_of_no_answer(config, tokenizer_dir
     (tmp_path / "hidden.json").write_text(json.dumps(hidden))
     output = tmp_path / "out"
     command = ["evaluate", "squad-2.0", "--model", model, "--device", "cpu", "--submission", str(output)]
-    assert dispatch([*command, "--dev", str(tmp_path / "hidden.json")]) == 0
+    assert run([*command, "--dev", str(tmp_path / "hidden.json")]) == 0
     unlabelled = {path.name: path.read_bytes() for path in output.iterdir()}
     assert sorted(unlabelled) == ["squad-2.0-dev-null-odds.json", "squad-2.0-dev.json"]
-    assert dispatch([*command, "--data", str(data)]) == 0
+    assert run([*command, "--data", str(data)]) == 0
     assert {path.name: path.read_bytes() for path in output.iterdir()} == unlabelled
     assert len(json.loads(unlabelled["squad-2.0-dev.json"])) == 32
     odds = json.loads(unlabelled["squad-2.0-dev-null-odds.json"])
@@ -127,7 +127,7 @@ def test_several_models_from_the_command_line(config, tokenizer_directory, data,
     task = DECLARED["sst-2"]
     models = [save_random_model(tmp_path / n, task, config, tokenizer_directory, s) for s, n in enumerate(("a", "b"))]
     command = ["evaluate", "sst-2", "--model", *models, "--data", str(data / "choice"), "--device", "cpu"]
-    assert dispatch([*command, "--results", str(tmp_path / "r.json")]) == 0
+    assert run([*command, "--results", str(tmp_path / "r.json")]) == 0
     assert "together" in capsys.readouterr().out
     results = json.loads((tmp_path / "r.json").read_text())
     assert list(results["of_each"]) == results["model"] == models

@@ -14,7 +14,7 @@ from tests.tiny import short_task
 from torch.nn import functional
 
 from albert.checkpoints.model_directory import open_model, save_model_directory
-from albert.cli.main import dispatch
+from albert.cli.main import run
 from albert.finetuning import objective
 from albert.finetuning.data import TaskBatches, read_examples
 from albert.finetuning.evaluation import ComputeOptions
@@ -327,20 +327,20 @@ def test_resumed_run_has_the_same_weights(
 
 
 def test_deep_teacher_and_student_with_exits_from_the_command_line(command, data, tmp_path, capsys):
-    assert dispatch(command("sst-2", data / "choice", "teacher", "--depth", "5", "--freeze-encoder")) == 0
+    assert run(command("sst-2", data / "choice", "teacher", "--depth", "5", "--freeze-encoder")) == 0
     teacher = read_json_object(tmp_path / "teacher/recipe.json")
     assert teacher["changes"] == {"num_hidden_layers": 5} and teacher["settings"]["freeze_encoder"]
     student = command(
         "sst-2", data / "choice", "student", "--depth", "3", "--exits", "every", "--teacher", str(tmp_path / "teacher")
     )
-    assert dispatch([*student, "--distillation-temperature", "4"]) == 0
+    assert run([*student, "--distillation-temperature", "4"]) == 0
     settings = read_json_object(tmp_path / "student/recipe.json")["settings"]
     assert settings["exits"] == "every" and settings["distillation"]["temperature"] == 4
     capsys.readouterr()
     evaluate = ["evaluate", "sst-2", "--model", str(tmp_path / "student"), "--data", str(data / "choice")]
-    assert dispatch([*evaluate, "--device", "cpu", "--depth", "1", "3", "6", "--patience", "1"]) == 0
+    assert run([*evaluate, "--device", "cpu", "--depth", "1", "3", "6", "--patience", "1"]) == 0
     out = capsys.readouterr().out
     assert "trained at depth 3" in out and "depth 6" in out and "patience 1" in out
     predict = ["predict", str(tmp_path / "student"), "--classify", "the ship saw the storm", "--device", "cpu"]
-    assert dispatch([*predict, "--patience", "1", "--json"]) == 0
+    assert run([*predict, "--patience", "1", "--json"]) == 0
     assert 2 <= json.loads(capsys.readouterr().out.splitlines()[0])["depth"] <= 3

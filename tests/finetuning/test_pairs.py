@@ -11,7 +11,7 @@ import torch
 from tests.finetuning.conftest import PLAIN_WORDS
 
 import albert
-from albert.cli.main import dispatch, run
+from albert.cli.main import run
 from albert.finetuning.model import RandomEncoder, choose_pairs
 from albert.model.albert import AlbertForPairClassification, AlbertModel
 from albert.model.config import AlbertConfig
@@ -50,7 +50,7 @@ def finetuned(command, tmp_path_factory):
     runs = {how: tmp_path_factory.mktemp("runs") / how for how in ("separately", "together", "matching")}
     flags = {"together": ["together", "--no-match-embedding"], "matching": ["together"]}
     for how, path in runs.items():
-        assert dispatch([*command, "--output", str(path), *LONG, "--encode-pairs", *flags.get(how, [how])]) == 0
+        assert run([*command, "--output", str(path), *LONG, "--encode-pairs", *flags.get(how, [how])]) == 0
     return runs
 
 
@@ -100,24 +100,24 @@ def test_saved_model_predicts_as_it_was_scored(how, finetuned, table, tmp_path):
     for labels, entry in zip(ranked, rows_of(path / "predictions-dev.jsonl"), strict=True):
         assert {row["label"]: row["score"] for row in labels} == pytest.approx(entry["probabilities"], abs=1e-5)
     scores = tmp_path / "scores.json"
-    assert dispatch(["evaluate", "--model", str(path), "--results", str(scores), "--precision", "fp32"]) == 0
+    assert run(["evaluate", "--model", str(path), "--results", str(scores), "--precision", "fp32"]) == 0
     assert read_json_object(scores)["scores"] == pytest.approx(read_json_object(path / "results.json")["scores"])
     if how == "separately":
         return
     for export in (["export", "onnx"], ["quantize"]):  # both compare their outputs with the model's
-        assert dispatch([*export, str(path / "model"), "--output", str(tmp_path / export[0])]) == 0
+        assert run([*export, str(path / "model"), "--output", str(tmp_path / export[0])]) == 0
     int8 = albert.load(tmp_path / "quantize", precision="fp32").classify(dev[0]["a"], dev[0]["b"])[0]
     assert int8["score"] == pytest.approx(ranked[0][0]["score"], abs=0.1)
 
 
 def test_a_text_without_its_pair_is_noted(finetuned, table, tmp_path, capsys):
     predict, note = ["predict", str(finetuned["matching"])], "the model was trained on pairs"
-    assert dispatch([*predict, "--classify", "ship"]) == 0
+    assert run([*predict, "--classify", "ship"]) == 0
     assert note in capsys.readouterr().err
-    assert dispatch([*predict, "--classify", "ship", "--pair", "storm"]) == 0
+    assert run([*predict, "--classify", "ship", "--pair", "storm"]) == 0
     assert note not in capsys.readouterr().err
     for columns in ([], ["--text", "a"], ["--text-field", "a", "--pair-field", "b"]):  # the task has the columns, too
-        assert dispatch([*predict, "--input", str(table / "dev.jsonl"), *columns]) == 0
+        assert run([*predict, "--input", str(table / "dev.jsonl"), *columns]) == 0
         assert note not in capsys.readouterr().err
 
 
@@ -164,8 +164,8 @@ def test_transformers_opens_the_encoder(finetuned):
 
 def test_exports(finetuned, tmp_path, capsys):
     path = str(finetuned["separately"] / "model")
-    assert dispatch(["export", "sentence-transformers", path, "--output", str(tmp_path / "vectors")]) == 0
-    assert dispatch(["quantize", path, "--output", str(tmp_path / "int8")]) == 0
+    assert run(["export", "sentence-transformers", path, "--output", str(tmp_path / "vectors")]) == 0
+    assert run(["quantize", path, "--output", str(tmp_path / "int8")]) == 0
     int8, fp32 = (
         albert.load(model, precision="fp32").classify("ship storm", "storm ship")[0]
         for model in (tmp_path / "int8", path)
@@ -181,18 +181,18 @@ def test_exports(finetuned, tmp_path, capsys):
 def test_combination_with_other_options(flags, finetuned, command, tmp_path):
     flags = flags.replace("TEACHER", str(finetuned["together"])).split()
     output = tmp_path / "run"
-    assert dispatch([*command, "--output", str(output), *SHORT, *flags, "--encode-pairs", "separately"]) == 0
+    assert run([*command, "--output", str(output), *SHORT, *flags, "--encode-pairs", "separately"]) == 0
     assert read_json_object(output / "model/config.json")["architectures"] == ["AlbertForPairClassification"]
 
 
 def test_regression_on_pairs(data, pretrained, tmp_path):
     command = ["finetune", "sts-b", "--data", str(data / "score"), *SHORT, "--encode-pairs", "separately", "--model"]
-    assert dispatch([*command, str(pretrained), "--output", str(tmp_path / "run")]) == 0
+    assert run([*command, str(pretrained), "--output", str(tmp_path / "run")]) == 0
     predictor = albert.load(tmp_path / "run", precision="fp32")
     first = rows_of(tmp_path / "run/predictions-dev.jsonl")[0]
     score = predictor.score("the ship saw the ship", "the ship")
     assert score == pytest.approx(first["prediction"], abs=1e-4)
-    assert dispatch([*command, str(tmp_path / "run"), "--keep-head", "--output", str(tmp_path / "again")]) == 0
+    assert run([*command, str(tmp_path / "run"), "--keep-head", "--output", str(tmp_path / "again")]) == 0
 
 
 def test_defaults_and_a_resumed_run_keeps_its_encoding(finetuned, command, start, capsys):
@@ -214,7 +214,7 @@ def test_defaults_and_a_resumed_run_keeps_its_encoding(finetuned, command, start
         task_, start_, pairs, match, record = arguments
         assert choose_pairs(task_, start_, pairs, match, record) == (encoding, matching)
     for path in finetuned.values():  # without either option: the same run, and complete
-        assert dispatch([*command, *LONG, "--output", str(path)]) == 0
+        assert run([*command, *LONG, "--output", str(path)]) == 0
     assert run([*command, *LONG, "--output", str(finetuned["together"]), "--encode-pairs", "separately"]) != 0
     assert "another" in capsys.readouterr().err
 

@@ -10,7 +10,7 @@ from tests.finetuning.conftest import weights_of
 from tests.refusals import refusal
 from tests.tiny import short_task
 
-from albert.cli.main import dispatch
+from albert.cli.main import run
 from albert.finetuning import seeds
 from albert.finetuning.run import finetune
 from albert.finetuning.run_record import FinetuningSettings
@@ -163,7 +163,7 @@ def test_whole_benchmark_from_the_command_line(glue, pretrained, tmp_path, capsy
     monkeypatch.setattr(TaskOutcome, "best_model", first_run)  # as if no run had failed; tiny ones do
     output = tmp_path / "runs"
     command = ["finetune", "glue", "--model", str(pretrained), "--data", str(glue), "--output", str(output), *SMALL]
-    assert dispatch([*command, "--seeds", "2"]) == 0
+    assert run([*command, "--seeds", "2"]) == 0
     out = capsys.readouterr().out
     rows = [line.split() for line in out.splitlines()]
     assert list(dict.fromkeys(row[0] for row in rows if row and row[0] in GLUE_AVERAGE.parts)) == [*GLUE_AVERAGE.parts]
@@ -192,7 +192,7 @@ def test_whole_benchmark_from_the_command_line(glue, pretrained, tmp_path, capsy
     assert summary["diagnostics"]["ax"]["scores"] == {"dev": {"matthews_correlation": 0.0}, "test": {}}
     written = results_written(output, "*/*")
     assert len(written) == 6
-    assert dispatch([*command, "--seeds", "2"]) == 0
+    assert run([*command, "--seeds", "2"]) == 0
     assert results_written(output, "*/*") == written
     assert capsys.readouterr().out == out
 

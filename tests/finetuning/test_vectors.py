@@ -13,7 +13,7 @@ from tests.refusals import refusal
 import albert
 from albert.checkpoints.model_directory import save_model_directory
 from albert.checkpoints.warm_start import factorize_embeddings
-from albert.cli.main import dispatch, run
+from albert.cli.main import run
 from albert.finetuning import vectors
 from albert.inference.predictor import Predictor
 from albert.model.albert import AlbertForMaskedLM, AlbertModel
@@ -53,7 +53,7 @@ def weights_of(run_directory):
 
 def test_a_narrower_student_learns_the_similarities_of_a_teacher(texts, teacher, pretrained, tmp_path, capsys):
     finetune = command(texts, teacher, pretrained, tmp_path / "run", "--steps", "80", "--learning-rate", "3e-3")
-    assert dispatch(finetune) == 0
+    assert run(finetune) == 0
     out = capsys.readouterr().out
     for line in ("1 rows without text left out", "1 repeated texts left out", "80 steps over 270 of 270 texts"):
         assert line in out
@@ -70,7 +70,7 @@ def test_a_narrower_student_learns_the_similarities_of_a_teacher(texts, teacher,
     assert scores["similarity_correlation"] == pytest.approx(after["similarity_correlation"], abs=0.1)
     assert "similarity_correlation" in (tmp_path / "run/model/README.md").read_text()
     # The same command finds the run complete; another teacher is refused.
-    assert dispatch(finetune) == 0
+    assert run(finetune) == 0
     assert "complete already" in capsys.readouterr().out
     assert run(command(texts, pretrained, pretrained, tmp_path / "run", "--steps", "80")) == 73
 
@@ -79,10 +79,7 @@ def test_python_resumes_to_the_bytes_of_the_command_and_computes_the_teacher_onc
     texts, teacher, pretrained, tmp_path, monkeypatch
 ):
     kept = tmp_path / "kept"
-    assert (
-        dispatch(command(texts, teacher, pretrained, tmp_path / "a", "--steps", "6", "--teacher-vectors", str(kept)))
-        == 0
-    )
+    assert run(command(texts, teacher, pretrained, tmp_path / "a", "--steps", "6", "--teacher-vectors", str(kept))) == 0
     assert list(kept.glob("*/*.npz"))
 
     def never(*_, **__):
@@ -135,7 +132,7 @@ def test_a_stopped_teacher_goes_on_with_the_texts_that_are_missing(tmp_path, mon
 
 def test_a_student_may_begin_with_layers_of_its_teacher(texts, teacher, tmp_path, capsys):
     start = ["--keep-layers", "1", "3", "--embedding-size", "8"]
-    assert dispatch(command(texts, teacher, teacher, tmp_path / "run", "--steps", "4", *start)) == 0
+    assert run(command(texts, teacher, teacher, tmp_path / "run", "--steps", "4", *start)) == 0
     assert "layers 1, 3 of 3 are kept" in capsys.readouterr().out
     config = read_json_object(tmp_path / "run/model/config.json")
     assert (config["num_hidden_layers"], config["num_hidden_groups"], config["embedding_size"]) == (2, 2, 8)
@@ -150,7 +147,7 @@ def test_a_bert_becomes_an_albert_with_factorised_embeddings(texts, config, toke
     save_model_directory(tmp_path / "bert", AlbertModel(bert), tokenizer_directory)
     teacher = tmp_path / "bert"
     start = ["--embedding-size", "20", "--keep-layers", "2"]
-    assert dispatch(command(texts, teacher, teacher, tmp_path / "run", "--steps", "2", *start)) == 0
+    assert run(command(texts, teacher, teacher, tmp_path / "run", "--steps", "2", *start)) == 0
     written = read_json_object(tmp_path / "run/model/config.json")
     assert (written["model_type"], written["embedding_size"], written["num_hidden_layers"]) == ("albert", 20, 1)
     assert albert.load(tmp_path / "run").embed(["the ship"]).shape == (1, 32)

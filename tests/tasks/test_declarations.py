@@ -128,26 +128,6 @@ def test_missing_files_and_splits_are_refused(tmp_path):
         SST2.source.read(tmp_path, "devs")
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "subjects"),
-    [
-        ("dev.tsv", b"sentence\tlabel\n", "dev.tsv rows"),
-        ("dev.tsv", b"", "dev.tsv rows"),
-        ("dev.tsv", b"sentence\tlabel\nok\t1\n\xff\t1\n", ":3: UTF-8"),
-        ("dev.tsv.gz", gzip.compress(b"sentence\tlabel\nok\t1\n", mtime=0)[:-6], "dev.tsv.gz gzip"),
-        ("dev.tsv.gz", b"no gzip", "dev.tsv.gz gzip"),
-        ("dev.tsv", b"label\tlabel\n1\t1\n", "name"),
-        ("dev.tsv", b'sentence\tlabel\n" good\t1\nbad\n', ":3: 1 2"),
-        ("dev.tsv", b"sentence\tlabel\nok\t2\n", ":2: '2' '0', '1'"),
-        ("dev.tsv", b"sentences\tlabel\nok\t1\n", "'sentence' 'sentences'"),
-    ],
-)
-def test_damaged_tables_are_refused(tmp_path, name, content, subjects):
-    (tmp_path / name).write_bytes(content)
-    with refusal((DamagedData, MissingInput), *subjects.split()):
-        to_examples(SST2, SST2.source.read(tmp_path, "dev").rows)
-
-
 def questions(answers, context="one two three two", identifier="q"):
     question = {"id": identifier, "question": "which?", "answers": answers}
     return {"data": [{"title": "t", "paragraphs": [{"context": context, "qas": [question]}]}]}
@@ -176,24 +156,6 @@ def test_context_keeps_its_whitespace(tmp_path):
     read = read_questions(path, "dev")
     assert read.rows[0].fields["context"] == context
     assert read.rows[0].answers[0].start == 2 and read.counts["answers_relocated"] == 0
-
-
-@pytest.mark.parametrize(
-    ("content", "subjects"),
-    [
-        ({"data": []}, "question"),
-        ([], "'data'"),
-        ({"data": [{"paragraphs": [{"qas": []}]}]}, "data[0].paragraphs[0]: 'context'"),
-        (questions([{"text": "one", "answer_start": "0"}]), "'answer_start' int"),
-        (questions([], context="\ud800"), "surrogate"),
-        ({"data": questions([])["data"] * 2}, "'q'"),
-    ],
-)
-def test_damaged_question_files_are_refused(tmp_path, content, subjects):
-    path = tmp_path / "x.json"
-    path.write_text(json.dumps(content))
-    with refusal((DamagedData, MissingInput), *subjects.split()):
-        read_questions(path, "dev")
 
 
 def test_broken_lines_of_the_official_qqp_files_are_left_out_and_counted(tmp_path):

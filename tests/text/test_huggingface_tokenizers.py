@@ -381,7 +381,7 @@ def set_model(**values):
 @pytest.mark.parametrize(
     ("change", "subjects"),
     [
-        (set_model(vocab={"[PAD]": 0}), "[PAD]"),
+        (set_model(vocab={"[PAD]": 0}), "[UNK] [CLS] [SEP] [MASK]"),
         (set_model(vocab={"[PAD]": 0, "[UNK]": 2}), "gap"),
         (set_model(vocab={"[PAD]": "0"}), "ids"),
         (set_model(vocab={"[PAD]": 10**12}), "gap"),

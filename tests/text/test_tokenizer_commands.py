@@ -6,10 +6,8 @@ import re
 import shlex
 
 import pytest
-from tests.refusals import refusal
 
-from albert.cli import data as command
-from albert.runtime.errors import CannotCreate, DamagedData, MissingInput, UsageError
+from albert.cli.main import run as run_albert
 from albert.text.tokenizer_loading import load_tokenizer
 
 TEXT = "  Bating, ``CAFÉ'' 2010, ½\u200b [MASK] 中文"
@@ -20,7 +18,7 @@ def run(capsys):
     """Run `albert tokenizer` and return its standard output."""
 
     def run(*arguments):
-        assert command.tokenizer_main([str(argument) for argument in arguments]) == 0
+        assert run_albert(["tokenizer", *map(str, arguments)]) == 0
         return capsys.readouterr().out
 
     return run
@@ -95,38 +93,34 @@ def test_control_characters_are_printed_as_escapes(run, path):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "error", "subjects"),
+    ("arguments", "code", "subjects"),
     [
-        (["encode", "a"], UsageError, "--tokenizer"),
-        (["encode", "--tokenizer", "{nowhere}", "a"], MissingInput, "nowhere"),
-        (["encode", "--tokenzier", "x"], UsageError, "'--tokenizer'"),
-        (["encdoe"], UsageError, "'encode'"),
-        (["decode", "--tokenizer", "{here}", "300"], UsageError, "300 299"),
-        (["decode", "--tokenizer", "{here}", "x"], UsageError, "'x'"),
-        (["encode", "--tokenizer", "{here}"], MissingInput, "standard input"),
-        (["convert", "{here}", "--output", "{here}"], CannotCreate, "tokenizer"),
-        (["convert", "{here}", "--output", "{nowhere}", "--case", "uper"], UsageError, "uper"),
+        (["encode", "a"], 2, "--tokenizer"),
+        (["encode", "--tokenizer", "{nowhere}", "a"], 66, "nowhere"),
+        (["encode", "--tokenzier", "x"], 2, "'--tokenizer'"),
+        (["encdoe"], 2, "'encode'"),
+        (["decode", "--tokenizer", "{here}", "300"], 2, "300 299"),
+        (["decode", "--tokenizer", "{here}", "x"], 2, "'x'"),
+        (["encode", "--tokenizer", "{here}"], 66, "standard input"),
+        (["convert", "{here}", "--output", "{here}"], 73, "tokenizer"),
+        (["convert", "{here}", "--output", "{nowhere}", "--case", "uper"], 2, "uper"),
     ],
 )
-def test_errors_are_one_line(standard_input, tokenizer_directory, tmp_path, arguments, error, subjects):
+def test_errors_are_one_line(standard_input, tokenizer_directory, tmp_path, refused, arguments, code, subjects):
     standard_input(b"")
     filled = [argument.format(here=tokenizer_directory, nowhere=tmp_path / "nowhere") for argument in arguments]
-    with refusal(error, *subjects.split()) as caught:
-        command.tokenizer_main(filled)
-    assert "\n" not in str(caught.value)
+    refused(["tokenizer", *filled], code, *subjects.split())
     assert not (tmp_path / "nowhere").exists()
 
 
-def test_errors_name_the_line_of_standard_input(standard_input, tokenizer_directory):
+def test_errors_name_the_line_of_standard_input(standard_input, tokenizer_directory, refused):
+    encode = ["tokenizer", "encode", "--tokenizer", tokenizer_directory]
     standard_input(b"fine\n\xff\n")
-    with refusal(DamagedData, "standard input:2"):
-        command.tokenizer_main(["encode", "--tokenizer", str(tokenizer_directory)])
+    refused(encode, 65, "standard input:2")
     standard_input(b"5 6\n5 -6\n")
-    with refusal(DamagedData, -6):
-        command.tokenizer_main(["decode", "--tokenizer", str(tokenizer_directory)])
+    refused(["tokenizer", "decode", "--tokenizer", tokenizer_directory], 65, -6)
     standard_input(b"", terminal=True)
-    with refusal(UsageError, "TEXT"):
-        command.tokenizer_main(["encode", "--tokenizer", str(tokenizer_directory)])
+    refused(encode, 2, "TEXT")
 
 
 def test_convert_changes_the_settings_of_a_tokenizer(run, path, tmp_path):
@@ -146,7 +140,7 @@ def test_convert_changes_the_settings_of_a_tokenizer(run, path, tmp_path):
 @pytest.mark.parametrize("name", ["encode", "decode", "convert"])
 def test_example_of_the_help_works(name, run, capsys, tokenizer_directory, tmp_path, monkeypatch):
     with pytest.raises(SystemExit) as end:
-        command.tokenizer_main([name, "--help"])
+        run_albert(["tokenizer", name, "--help"])
     assert end.value.code == 0
     match = re.search(r"Example: albert tokenizer (.*?) Options:", " ".join(capsys.readouterr().out.split()))
     assert match is not None
@@ -171,8 +165,8 @@ ENGLISH = "All human beings are born free and equal, café and naïve. " + "No a
 def test_training_warns_if_many_accents_are_dropped(tokenizer, tmp_path, capsys, monkeypatch, text, flags, note):
     monkeypatch.setattr("albert.api.text.train_on_documents", lambda *arguments: tokenizer)
     (tmp_path / "a.txt").write_text(text * 20, encoding="utf-8")
-    args = ["train", str(tmp_path / "a.txt"), "--output", str(tmp_path / "words"), *flags]
-    assert command.tokenizer_main(args) == 0
+    args = ["tokenizer", "train", str(tmp_path / "a.txt"), "--output", str(tmp_path / "words"), *flags]
+    assert run_albert(args) == 0
     notes = re.findall(r"^note: .*", capsys.readouterr().err, re.MULTILINE)
     assert len(notes) == (note is not None)
     assert all(re.match(note, printed) for printed in notes)

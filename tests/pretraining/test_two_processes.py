@@ -22,8 +22,6 @@ from albert.training.logging import MACHINE_METRICS
 from albert.training.run_folder import RunFolder
 from albert.training.state import TENSORS_NAME
 
-both_parallelisms = pytest.mark.parametrize("parallelism", ["data", "sharded"])
-
 
 @pytest.fixture(scope="module")
 def recipe(tiny_recipe):
@@ -99,15 +97,12 @@ def assert_same_training(run, reference, rel=1e-6, with_optimizer=True):
             np.testing.assert_allclose(tensors[name], tensor, rtol=0, atol=1e-5, err_msg=name)
 
 
-@both_parallelisms
-def test_two_processes_with_fixed_shapes_train_what_one_trains_without(recipe, train, tmp_path, reference, parallelism):
-    train(replace(recipe, fixed_shape=True, parallelism=parallelism), tmp_path / "run", 2)
+def test_two_processes_with_fixed_shapes_train_what_one_trains_without(recipe, train, tmp_path, reference):
+    train(replace(recipe, fixed_shape=True), tmp_path / "run", 2)
     assert_same_training(tmp_path / "run", reference[0], rel=1e-4, with_optimizer=False)
 
 
-@pytest.mark.parametrize(
-    ("size", "micro_batch_size", "parallelism"), [(2, 2, "data"), (4, 1, "data"), (2, 32, "sharded"), (4, 1, "sharded")]
-)
+@pytest.mark.parametrize(("size", "micro_batch_size", "parallelism"), [(2, 2, "data"), (4, 1, "sharded")])
 def test_several_processes_train_what_one_trains(
     recipe, train, tmp_path, reference, size, micro_batch_size, parallelism
 ):
@@ -120,8 +115,6 @@ def test_several_processes_train_what_one_trains(
 @pytest.mark.parametrize(
     "worlds",
     [
-        [(1, "data"), (2, "data"), (1, "data")],
-        [(2, "data"), (1, "data"), (2, "data")],
         [(2, "sharded"), (1, "sharded"), (4, "data")],
         [(2, "data"), (4, "sharded"), (2, "sharded")],
     ],
@@ -147,16 +140,15 @@ def test_a_run_is_resumed_by_another_number_of_processes(fork_server, command, r
     assert "not be bit-identical" in runs[0].printed
 
 
-@both_parallelisms
-def test_objective_none_trains_the_same_in_two_processes(recipe, train, tmp_path, parallelism):
+def test_objective_none_trains_the_same_in_two_processes(recipe, train, tmp_path):
     """Weights that are not trained are saved all the same."""
-    recipe = replace(recipe, sequences=replace(recipe.sequences, objective="none"), parallelism=parallelism)
+    recipe = replace(recipe, sequences=replace(recipe.sequences, objective="none"), parallelism="sharded")
     for size in (1, 2):
         train(recipe, tmp_path / str(size), size)
     assert_same_training(tmp_path / "2", tmp_path / "1")
 
 
-@both_parallelisms
+@pytest.mark.parametrize("parallelism", ["data", "sharded"])
 def test_warm_start_and_dropout_change_are_the_same_in_two_processes(
     recipe, train, tiny_corpus, tmp_path, reference, parallelism
 ):
@@ -191,8 +183,7 @@ def test_sharded_processes_killed_after_the_last_checkpoint_write_its_model(
     assert_same_training(tmp_path / "run", reference[0])
 
 
-@pytest.mark.parametrize("lost", [0, 1])
-@both_parallelisms
+@pytest.mark.parametrize(("lost", "parallelism"), [(0, "data"), (1, "sharded")])
 def test_a_lost_process_ends_the_others_at_once(fork_server, command, recipe, tmp_path, lost, parallelism):
     """It is noticed by its closed connections, long before the time-out of thirty minutes."""
     words = command(replace(recipe, parallelism=parallelism), tmp_path / "run")
@@ -218,7 +209,7 @@ def test_ranks_with_other_arguments_or_files_are_refused(fork_server, command, r
 
 def test_torchrun_restarts_a_run_whose_process_was_killed(command, recipe, train, tmp_path):
     """All processes resume from the newest checkpoint."""
-    recipe = replace(recipe, schedule=replace(recipe.schedule, total_steps=60), checkpoint_every=5, evaluate_every=30)
+    recipe = replace(recipe, schedule=replace(recipe.schedule, total_steps=30), checkpoint_every=5, evaluate_every=15)
     train(recipe, tmp_path / "reference", 2)
     launcher = ["--standalone", "--nproc-per-node", "2", "--max-restarts", "3", "-m", "albert"]
     run = RunFolder(tmp_path / "run")
@@ -234,7 +225,7 @@ def test_torchrun_restarts_a_run_whose_process_was_killed(command, recipe, train
         os.kill(child_of_rank(process.pid, 1), signal.SIGKILL)
         _, printed = process.communicate(timeout=240)
     assert process.returncode == 0, printed
-    assert killed_at < 60
+    assert killed_at < 30
     assert "lost another process" in printed, printed
     assert final_files(run.path) == final_files(tmp_path / "reference")
 

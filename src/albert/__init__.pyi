@@ -279,6 +279,7 @@ def evaluate(
     predictions: str | os.PathLike[str] | None = None,
     submission: str | os.PathLike[str] | None = None,
     results: str | os.PathLike[str] | None = None,
+    report: str | os.PathLike[str] | None = None,
     threshold: float | None = None,
     max_length: int | None = None,
     objective: Literal['sop', 'nsp', 'none'] | Sequence[Literal['sop', 'nsp', 'none']] | None = None,

@@ -143,9 +143,35 @@ def test_command_and_python_show_where_the_model_is_wrong(own_table, pretrained,
     assert run([*evaluate, "--results", str(scores)]) == 0
     assert "Classes" in capsys.readouterr().out
     assert json.loads(scores.read_text())["confusion"] == report["confusion"]
-    evaluated = albert.evaluate(model=str(output), dev=str(own_table), device="cpu")
+    assert {"per_class", "errors", "calibration"} <= json.loads(scores.read_text()).keys()
+    assert run([*evaluate, "--report", str(tmp_path / "page.html")]) == 0
+    assert f"report: {tmp_path / 'page.html'}" in capsys.readouterr().out
+    page = Page((tmp_path / "page.html").read_text(encoding="utf-8")).text
+    assert "Confusion matrix" in page and "Calibration" in page and "<good>" in page and "majority baseline" in page
+    evaluated = albert.evaluate(model=str(output), dev=str(own_table), device="cpu", report=tmp_path / "again.html")
+    assert (tmp_path / "again.html").read_bytes() == (tmp_path / "page.html").read_bytes()
+    assert "largest first" in evaluated.confusion._repr_html_() and "Classes" in evaluated._repr_html_()
     assert evaluated.per_class == report["per_class"]
     assert [error["text"] for error in evaluated.errors] == [error["text"] for error in result.errors]
+
+
+def test_python_says_what_the_command_line_says(tmp_path, pretrained, capsys):
+    rows = "".join(f"中文字 的 句子 {number};{number % 2}\n" for number in range(12))
+    (tmp_path / "rows.csv").write_text("text;label\n" + rows, encoding="utf-8")
+    albert.finetune(train=tmp_path / "rows.csv", model=pretrained, statistics_only=True)
+    said = capsys.readouterr().err
+    assert "columns are separated by ';'" in said and "classification" in said and "unknown" in said
+    assert "regression, multi_label" in said  # keywords, not options
+
+
+def test_the_classes_of_one_run_of_several_are_shown(own_table, pretrained, tmp_path, capsys):
+    command = ["finetune", "--train", str(own_table), "--model", str(pretrained), *SMALL]
+    assert run([*command, "--output", str(tmp_path / "seeds"), "--seeds", "2"]) == 0
+    shown = capsys.readouterr().out
+    assert "the best run" in shown and "Classes" in shown and "seed-" in shown.partition("report: ")[2]
+    assert run([*command, "--output", str(tmp_path / "folds"), "--folds", "2", "--frozen"]) == 0
+    shown = capsys.readouterr().out
+    assert "median score" in shown and "Classes" in shown and "fold-" in shown.partition("report: ")[2]
 
 
 # --------------------------------------------------------------------------------------------------------------------

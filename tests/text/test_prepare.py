@@ -496,3 +496,13 @@ def test_invalid_options_are_refused_by_both_commands(mixed, tokenizer_directory
     for command in (["tokenizer", "train"], prepare):
         assert run([*command, str(mixed), "--output", str(tmp_path / "data"), *flags]) == 78
     assert [path.name for path in tmp_path.iterdir()] == [mixed.name]
+
+
+def test_text_that_the_tokenizer_does_not_know_is_warned_of(tokenizer_directory, tmp_path, capsys):
+    (tmp_path / "known.txt").write_text("The sailor saw a ship.\n\nThe storm was long.\n" * 20)
+    (tmp_path / "unknown.txt").write_text("中文字的句子。很长的句子。\n\n" * 20, encoding="utf-8")
+    for name, expected in (("known", 0), ("unknown", 1)):
+        output = str(tmp_path / name)
+        command = ["prepare", str(tmp_path / f"{name}.txt"), "--tokenizer", str(tokenizer_directory)]
+        assert run([*command, "--output", output, "--workers", "1"]) == 0
+        assert capsys.readouterr().out.count("are unknown to the tokenizer") == expected

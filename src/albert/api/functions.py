@@ -13,7 +13,17 @@ from dataclasses import MISSING, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from albert.api.keywords import Call, Option, Values, by_option, option_name, options_of, read_options, with_options
+from albert.api.keywords import (
+    Call,
+    Option,
+    Values,
+    by_option,
+    option_name,
+    options_as_keywords,
+    options_of,
+    read_options,
+    with_options,
+)
 from albert.api.options import Evaluate, Finetune, Prepare, Pretrain, Push, TrainTokenizer
 from albert.pretraining.recipe import (
     PretrainingRecipe,
@@ -288,7 +298,20 @@ def finetune(call: Call) -> "FinetuneResult":
         tempfile.TemporaryDirectory() as folder,
         call.rows_in(Path(folder) if run is None else run / ROWS_FOLDER, keep=run is not None),
     ):
-        return load_by_name("albert.api.tasks").run_finetune(call.options())
+        return load_by_name("albert.api.tasks").run_finetune(call.options(), on_rows=_say_what_was_read)
+
+
+def _say_what_was_read(report: Any) -> None:
+    """What the command line shows above the rows: what was recognised and inferred, and warnings."""
+    lines = []
+    if report.read is not None:
+        lines += [f"{split}: {note}" for split, rows in report.read.raw.items() for note in rows.notes]
+        for item in report.read.inferred:
+            lines.append(f"{item.what}: {item.value}, because: {item.why}; to change it: {item.instead}")
+    lines += [line.removeprefix("warning: ") for line in report.warnings]
+    keywords = {option.path[-1] for option in options_of(Finetune)}
+    for line in lines:
+        print(f"albert: note: {options_as_keywords(line, keywords)}", file=sys.stderr)
 
 
 @with_options(Evaluate, "albert.evaluate", positional=("task",), rows=("dev",), omit=("json", "csv"))

@@ -480,7 +480,9 @@ class Evaluate:
     """A directory for files in the format of a benchmark's server: GLUE's tables of labels, SQuAD's answers as JSON.
     Files without labels are answered and not scored."""
     results: Path | None = None
-    """Write the scores as JSON."""
+    """Write the scores as JSON, with those of each class, confusions, errors and calibration."""
+    report: Path | None = None
+    """Write the same as a page: one HTML file, like the report of a run."""
     threshold: float | None = None
     """Several labels per row: the probability from which on a label is predicted; the model's own when not set."""
     max_length: int | None = None

@@ -9,7 +9,7 @@ from albert.api.functions import Points, Shown, journal_curves
 from albert.api.keywords import options_as_keywords
 from albert.experiments.layers import EXACT, DepthCurve, PrecisionScore
 from albert.finetuning.comparisons import Comparison
-from albert.finetuning.evaluation import FROZEN, MAJORITY, EvaluatedModels, format_score
+from albert.finetuning.evaluation import FROZEN, MAJORITY, EvaluatedModels, data_warnings, format_score
 from albert.finetuning.report_page import (
     REPORT_NAME,
     advice_lines,
@@ -99,6 +99,14 @@ class Analysed(Shown):
 SHOWN_CLASSES, SHOWN_CONFUSIONS, SHOWN_ERRORS, SHOWN_TEXT = 40, 20, 5, 80
 
 
+def run_notes(report: Mapping[str, Any]) -> list[str]:
+    """What a run noticed, and what was cut in its rows."""
+    lines = list(report.get("notes", ()))
+    for part, name in (("training", "training"), ("development set", "evaluation")):
+        lines += [f"{part}: {line}" for line in data_warnings(report.get(name) or {})]
+    return lines
+
+
 def analysis_tables(analysis: Mapping[str, Any]) -> list[tuple[str, list[tuple[str, ...]]]]:
     """Titles and tables, headings first: classes, the largest confusions and most confident errors, calibration."""
     tables = []
@@ -153,7 +161,10 @@ class FinetuneResult(Analysed):
 
     @property
     def analysis(self) -> Mapping[str, Any]:
-        """Where the model is right and wrong; of several seeds or rates that of `model`."""
+        """Where the model is right and wrong; of several seeds or rates that of `model`, of folds that of the fold with
+        the median score."""
+        if isinstance(self.found, Comparison):
+            return self.found.typical.report
         if isinstance(self.found, FinetuningResult) or self.model is None:
             return self.report
         return read_json_object(self.model.parent / RESULTS_NAME)
@@ -191,6 +202,7 @@ class FinetuneResult(Analysed):
         if isinstance(self.found, FinetuningResult) and self.output is not None:
             report = self.output / REPORT_NAME
             lines += [f"report: {report}"] if report.exists() else []
+            lines += run_notes(self.report)
         return lines
 
     def curves(self) -> dict[str, Points]:
@@ -264,8 +276,12 @@ class EvaluateResult(Analysed):
                 return precision_rows(found)
 
     def remarks(self) -> list[str]:
-        models = self.found.models if isinstance(self.found, ScoredSplit) else ()
-        return [f"{number}: {model}" for number, model in enumerate(models, start=1)] if len(models) > 1 else []
+        if not isinstance(self.found, ScoredSplit):
+            return []
+        models = self.found.models
+        lines = [f"{number}: {model}" for number, model in enumerate(models, start=1)] if len(models) > 1 else []
+        lines += self.report.get("warnings", ())
+        return lines + data_warnings(self.found.found.together.counts)
 
 
 # --------------------------------------------------------------------------------------------------------------------

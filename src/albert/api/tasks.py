@@ -26,6 +26,7 @@ from albert.finetuning.evaluation import evaluate_models, write_predictions
 from albert.finetuning.model import PretrainedEncoder, Start, random_encoder_like
 from albert.finetuning.objective import Distillation
 from albert.finetuning.options import requested_recipe
+from albert.finetuning.report_page import evaluation_page
 from albert.finetuning.run import finetune
 from albert.finetuning.run_record import FinetuningResult, FinetuningSettings
 from albert.finetuning.seeds import SeedsResult, finetune_benchmark, finetune_seeds
@@ -379,7 +380,7 @@ def evaluations(options: Evaluate) -> Iterator[EvaluateResult]:
         results = _evaluate_splits(options)
     else:
         what = "--depth" if options.depths.makes_table else "--precision"
-        if flags := flags_set(options, "predictions", "submission", "threshold"):
+        if flags := flags_set(options, "predictions", "submission", "threshold", "report"):
             raise UsageError(flags[0], f"requires a single {what}", "compare several without it")
         if len(options.model) > 1:
             raise UsageError("--model", f"several of {what} require one model", "name one")
@@ -393,7 +394,7 @@ def evaluations(options: Evaluate) -> Iterator[EvaluateResult]:
 def _evaluate_pretraining(options: Evaluate) -> EvaluateResult:
     if options.data is None:
         raise UsageError("--data", "is missing", "give a corpus from `albert prepare`")
-    if flags := flags_set(options.table) + flags_set(options, "split", "dev", "predictions", "submission"):
+    if flags := flags_set(options.table) + flags_set(options, "split", "dev", "predictions", "submission", "report"):
         raise UsageError(flags[0], "requires another task", f"leave it or {PRETRAINING} out")
     if options.depths.depth or options.depths.makes_table:
         raise UsageError("--depth, --patience and --curve", "require another task", f"leave {PRETRAINING} out")
@@ -423,7 +424,8 @@ def _splits(options: Evaluate, task: Task) -> tuple[str, ...]:
     splits = (options.split,) if options.split is not None else ("dev",)
     if options.submission is not None and options.split is None and options.dev is None:
         splits = tuple(task.submission) or splits
-    for name, path in (("--predictions", options.predictions), ("--results", options.results)):
+    files = {"--predictions": options.predictions, "--results": options.results, "--report": options.report}
+    for name, path in files.items():
         if path is not None and len(splits) > 1:
             raise UsageError(name, f"is one file, there are the splits {', '.join(splits)}", "name one with --split")
     if options.submission is not None and options.submission.exists() and not options.submission.is_dir():
@@ -463,6 +465,10 @@ def _evaluate_split(options: Evaluate, task: Task, split: str, precision: Precis
         report["of_each"] = {name: dict(member.scores) for name, member in members}
     report["counts"] = dict(together.counts)
     report |= found.analysis
+    if options.report is not None:
+        if not together.scores:
+            raise UsageError("--report", "needs rows with labels", "leave it out, --predictions writes the answers")
+        write_text(options.report, evaluation_page(report, len(together.predictions)))
     scored = ScoredSplit(
         task=task, models=options.model, split=split, found=found, precision=precision, submission=submission
     )
@@ -577,7 +583,7 @@ def _task(options: Evaluate) -> Task:
 def _check_outputs(options: Evaluate, *inputs: Path | None) -> None:
     """Raise CannotCreate for a file to write that is an input."""
     curve = options.depths.curve
-    for output in (options.predictions, options.results, curve, curve and curve.with_suffix(".csv")):
+    for output in (options.predictions, options.results, options.report, curve, curve and curve.with_suffix(".csv")):
         if output is not None and output.resolve() in [path.resolve() for path in inputs if path is not None]:
             raise CannotCreate(output, "is an input, which would be replaced", "choose another name")
 

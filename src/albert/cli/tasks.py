@@ -17,6 +17,7 @@ from albert.api.results import (
     EvaluateResult,
     FinetuneResult,
     ScoredSplit,
+    run_notes,
     score_rows,
     shown_if_known,
 )
@@ -207,10 +208,9 @@ def show_result(console: Console, result: FinetuneResult, found: FinetuningResul
     examples = "texts" if report["task"] == "vectors" else "pairs"
     rows = f"{training['rows']:,} training rows" if task is not None else f"{training['examples']:,} {examples}"
     lines += [
-        *report["notes"],
+        *run_notes(report),
         f"{training['steps']:,} steps over {training['examples']:,} of {rows} ({training['epochs']:.3g} epochs) in "
         f"{training['seconds']:,.0f} s",
-        *(f"{part}: {line}" for part, counts in counts_of.items() for line in data_warnings(counts)),
         *(
             f"{part}: {counts[name]:,} {what}"
             for part, counts in counts_of.items()
@@ -252,6 +252,15 @@ def _analysis(result: Analysed) -> list[RenderableType]:
         texts = [words[name] for name in ("text", "right", "right answer", "predicted") if name in words]
         lines += ["", table(title, head, rows, words=(0, *texts))]
     return lines
+
+
+def _analysis_of_run(result: Analysed, run: Path, why: str) -> list[RenderableType]:
+    """Where one of several runs is right and wrong, and its page."""
+    tables = _analysis(result)
+    if not tables:
+        return []
+    page = run / REPORT_NAME
+    return ["", f"of {run.name}, {why}:", *tables, *([in_bold("report: ", str(page))] if page.exists() else [])]
 
 
 def _scores(scores: Mapping[str, float | None]) -> str:
@@ -362,8 +371,10 @@ def _sources(result: seeds.BenchmarkResult) -> Iterator[str]:
 # Runs with several seeds as tables: the scores of each, then the distribution of every score.
 
 
-def show_seeds(console: Console, task: Task, result: seeds.SeedsResult, output: Path) -> None:
-    """Print the runs, the spread of their scores, failed runs, and published scores."""
+def show_seeds(
+    console: Console, task: Task, result: seeds.SeedsResult, output: Path, tables: Sequence[RenderableType]
+) -> None:
+    """Print the runs, the spread of their scores, failed runs, published scores, and the tables of the best run."""
     rows: list[tuple[object, ...]] = [
         (name, *(shown_if_known(run.scores, name) for run in result.runs)) for name in result.spreads
     ]
@@ -392,7 +403,7 @@ def show_seeds(console: Console, task: Task, result: seeds.SeedsResult, output: 
     if hint := advice(result.medians, result.baseline, result.linear_baseline, result.frozen_head):
         lines.append(f"median: {hint}")
     say(console, *result.notes, result.selection, runs, spreads, *lines, *published_lines(task))
-    say(console, in_bold(output / seeds.SUMMARY_NAME, " has all of it"))
+    say(console, *tables, in_bold(output / seeds.SUMMARY_NAME, " has all of it"))
 
 
 def finetune(args: Finetune) -> None:
@@ -407,10 +418,14 @@ def finetune(args: Finetune) -> None:
         case Comparison() as found, _:
             failures = [f"{run.name}: {run.report['failure']}" for run in found.runs if not run.scores]
             say(console, table_of_rows(result.rows()), *failures, found.conclusion)
+            why = "the chosen run" if found.by == "rate" else "the fold with the median score"
+            say(console, *_analysis_of_run(result, found.typical.directory, why))
             if result.model is not None:
                 say(console, in_bold(result.model, " is ready"))
         case seeds.SeedsResult() as found, Task() as task:
-            show_seeds(console, task, found, args.output)
+            show_seeds(
+                console, task, found, args.output, _analysis_of_run(result, found.best.directory, "the best run")
+            )
         case FinetuningResult() as found, _:
             show_result(console, result, found)
 
@@ -486,5 +501,6 @@ def _show(console: Console, args: Evaluate, result: EvaluateResult) -> None:
         case ScoredSplit() as scored:
             show_evaluation(console, result, scored)
             say(console, *(in_bold(path, f": {count:,} predictions") for path, count in scored.submission.items()))
+            say(console, *([in_bold("report: ", str(args.report))] if args.report is not None else []))
         case _:
             console.print(table_of_rows(result.rows()))

@@ -61,6 +61,16 @@ class Comparison:
         return best
 
     @property
+    def typical(self) -> ComparedRun:
+        """The run whose classes and errors are shown: that of the chosen rate, or the fold with the median score."""
+        if self.by == "rate":
+            return self.best
+        name = self.first_metric
+        scored = [run for run in self.runs if run.scores.get(name) is not None]
+        scored.sort(key=lambda run: run.scores[name] or 0.0)
+        return scored[(len(scored) - 1) // 2] if scored else self.runs[0]
+
+    @property
     def means(self) -> dict[str, float]:
         """The mean over runs of each score that all of them have."""
         return {name: float(np.mean(values)) for name, values in self._complete_scores().items()}

@@ -51,12 +51,38 @@ def report_page(results: Mapping[str, Any], journal: Sequence[Mapping[str, Any]]
     parts += _errors(results)
     parts += _calibration(results)
     parts += _notes(results)
+    return _page(f"Fine-tuning on {task}", parts)
+
+
+def evaluation_page(report: Mapping[str, Any], examples: int) -> str:
+    """The page of an evaluation as HTML; `report` is what `albert evaluate --results` writes, of so many examples."""
+    task = "your table" if report["task"] == UNNAMED else str(report["task"])
+    models = [report["model"]] if isinstance(report["model"], str) else report["model"]
+    summary = (
+        f"{examples:,} examples of {report['split']}, scored with {' and '.join(models)} in {report['precision']}."
+    )
+    compared = {"this model": report["scores"], **report.get("of_each", {}), MAJORITY: report["baseline"]}
+    if len(models) > 1:
+        compared["the models together"] = compared.pop("this model")
+    parts = [f"<h1>Evaluation on {_text(task)}</h1>", f"<p>{_text(summary)}</p>"]
+    parts += ["<h2>Scores</h2>", _scores_table(compared)]
+    parts += _per_class(report)
+    parts += _confusion(report)
+    parts += _errors(report)
+    parts += _calibration(report)
+    lines = report.get("warnings", ())
+    if lines:
+        parts += ["<h2>Notes</h2>", f"<ul>{''.join(f'<li>{_text(line)}</li>' for line in lines)}</ul>"]
+    return _page(f"Evaluation on {task}", parts)
+
+
+def _page(title: str, parts: Sequence[str]) -> str:
     body = "\n".join(parts)
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta name="color-scheme" content="light dark">\n'
-        f"<title>Fine-tuning on {_text(task)}</title>\n<style>\n{STYLE}</style>\n</head>\n"
+        f"<title>{_text(title)}</title>\n<style>\n{STYLE}</style>\n</head>\n"
         f"<body>\n<main>\n{body}\n</main>\n</body>\n</html>\n"
     )
 

@@ -246,11 +246,12 @@ def _paired_inputs(body: Mapping[str, Any]) -> Iterable[Inputs]:
 
 
 def _classify(predictor: Any, inputs: Sequence[Inputs], settings: Settings) -> list[Any]:
+    how = {"explain": True} if settings.explain else {}
     return _compute_by_kind(
         inputs,
         lambda entry: entry[1] is None,
-        lambda alone: predictor.classify_batch([text for text, _ in alone], explain=settings.explain),
-        lambda paired: predictor.classify_batch(*columns(paired), explain=settings.explain),
+        lambda alone: predictor.classify_batch([text for text, _ in alone], **how),
+        lambda paired: predictor.classify_batch(*columns(paired), **how),
     )
 
 

@@ -53,6 +53,15 @@ def test_results_equal_those_of_the_predictor(predictors, serve):
     assert np.allclose(vectors, predictor.embed(["a", text]), atol=1e-6)
 
 
+def test_text_that_the_vocabulary_does_not_know_is_said_once(classifier, serve, capsys):
+    server = serve(classifier)
+    assert server.post("/classify", {"texts": ["the ship"]}).status == 200
+    assert "unknown" not in capsys.readouterr().err
+    for _ in range(2):
+        assert server.post("/classify", {"texts": ["中文字的句子，很长的句子"]}).status == 200
+    assert capsys.readouterr().err.count("are unknown to the vocabulary") == 1
+
+
 def test_clients_share_batches_and_get_their_own_results(classifier, blocked, serve, monkeypatch):
     monkeypatch.setattr(batching, "BATCH_SECONDS", 1e6)  # the first batch is blocked, which looks slow
     server = serve(classifier)

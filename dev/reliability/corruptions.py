@@ -320,7 +320,7 @@ def damage(victim: Victim, kind: str, numbers: random.Random) -> str:
     return f"{kind} in {file.name}: {len(before)} bytes became {len(after)}, different from {place} on"
 
 
-@trial(NO_WRONG_LOAD, _WHAT, 120, 20_400, 200_000)
+@trial(NO_WRONG_LOAD, _WHAT, 60, 20_400, 200_000)
 def corruptions(tries: Tries) -> None:
     """Damage the kinds of directories in turn."""
     material, folder = Material(tries.folder / "material"), tries.folder / "victims"

@@ -121,7 +121,7 @@ def tests(args: Day, _: float) -> object:
 def table_of(args: Day, name: str, script: str, *words: object) -> object:
     """Run another benchmark: its rows."""
     table = args.output / f"{name}.csv"
-    call(args, name, f"benchmarks/{script}.py", *words, "--output", table.resolve())
+    call(args, name, f"dev/benchmarks/{script}.py", *words, "--output", table.resolve())
     return table.read_text(encoding="utf-8").splitlines()
 
 

@@ -109,6 +109,7 @@ from albert.tasks.task import UNNAMED, Choice, Labels, Score, Span, Tags, Task, 
 from albert.training.logging import TrainingPlan, TrainingResult
 from albert.training.loop import Training
 from albert.training.run_folder import RunFolder
+from albert.training.self_check import check_attention_kernel
 from albert.training.state import first_difference
 from albert.training.update import training_workers
 
@@ -533,6 +534,12 @@ def complete_run(
         if announce is not None and ranks.is_first:
             figures = plan.figures(optimizer.learning_rate, compute.precision, compute.device.type, workers)
             announce(figures | {"before_training": setup.before_training})
+        self_checks = []
+        if compute.device.type == "cuda":
+            batch = setup.source.micro_batches(0, ranks.rank, ranks.size)[0]
+            self_checks = [
+                check_attention_kernel(setup.module, setup.objective, batch, compute.precision, compute.device, ranks)
+            ]
         training = Training(
             setup.module,
             build_optimizer(optimizer, setup.module),
@@ -556,6 +563,7 @@ def complete_run(
             identity=identity,
             save_model=save_model,
             description=description,
+            self_checks=self_checks,
         ).complete()
         if ranks.is_first:
             values, saved = report(setup, training)

@@ -5,7 +5,7 @@ packed sequences, on a GPU. `window_attention` is for long sequences."""
 
 from collections.abc import Callable
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Shaped
@@ -233,6 +233,12 @@ _KERNELS = "torch.nn.attention.varlen"
 """Module that registers the kernels. It is imported on use, because it imports torch's compiler."""
 
 
+class AttentionKernel:
+    """Whether this process may use the kernel; a run that finds it wrong on its GPU switches it off."""
+
+    allowed: ClassVar[bool] = True
+
+
 @torch.library.custom_op("albert::varlen_attention", mutates_args=())
 def varlen_attention(
     query: Tensor, key: Tensor, value: Tensor, boundaries: Tensor, longest: int, scale: float
@@ -342,7 +348,7 @@ def attend_by_boundaries(
     longest, parts = packed.longest, joined.unflatten(1, (3, heads, -1))
     windowed = window is not None and not covers(window, longest)
     without_kernel = joined.device.type == "cuda" and joined.dtype not in (torch.float16, torch.bfloat16)
-    if not (windowed or dropout or without_kernel):
+    if AttentionKernel.allowed and not (windowed or dropout or without_kernel):
         query, key, value = parts.unbind(1)
         return varlen_attention(query, key, value, packed.boundaries, longest, scale)[0].flatten(1)
     starts, column = packed.boundaries[:-1, None].long(), torch.arange(longest, device=joined.device)

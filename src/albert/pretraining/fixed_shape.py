@@ -113,6 +113,13 @@ class FixedShape:
         positions[masked:], labels[masked:] = 0, NO_LABEL
         weight[:] = np.array([focus], dtype=np.float32).view(np.int32)
 
+    def batch(self, samples: Samples, focus: float, buffer: Int32[Tensor, " width"] | None = None) -> "FixedBatch":
+        """Samples as one micro-batch, in a new buffer or in the given one."""
+        if buffer is None:
+            buffer = torch.empty(sum(self.sizes), dtype=torch.int32)
+        self.fill(samples, focus, buffer.numpy())
+        return FixedBatch(buffer, tuple(samples.lengths.tolist()), samples.counts)
+
     def parts(self, buffer: Int32[Tensor, " width"]) -> FixedTensors:
         """The parts of a micro-batch, in int64 except the boundaries and the focus."""
         tokens, types, places, boundaries, orders, positions, labels, focus = buffer.split(self.sizes)
@@ -225,19 +232,20 @@ class FixedBatches:
 
     def micro_batches(self, step: int, rank: int, world_size: int) -> Sequence[FixedBatch]:
         """The samples of one rank in a step, as views of one tensor."""
-        first, at_once = step * self._batch_size, self._samples.preferred_batch
+        groups = self.samples_of(step, rank, world_size)
+        buffers = torch.empty(len(groups), sum(self._shape.sizes), dtype=torch.int32)
+        focus = self._hard_examples.focus_of(step)
+        return [self._shape.batch(part, focus, buffer) for part, buffer in zip(groups, buffers, strict=True)]
+
+    def samples_of(self, step: int, rank: int, world_size: int) -> Sequence[Samples]:
+        """The samples of each micro-batch of one rank in a step."""
+        first = step * self._batch_size
+        at_once = self._samples.preferred_batch
         numbers = np.arange(first + rank, first + self._batch_size, world_size)
         samples = Samples.concatenate(
             [self._samples.batch(numbers[i : i + at_once]) for i in range(0, len(numbers), at_once)]
         )
-        groups = self._shape.assign(samples.lengths, samples.masked_counts)
-        buffers = torch.empty(len(groups), sum(self._shape.sizes), dtype=torch.int32)
-        batches = []
-        for group, buffer in zip(groups, buffers, strict=True):
-            part = samples.take(group)
-            self._shape.fill(part, self._hard_examples.focus_of(step), buffer.numpy())
-            batches.append(FixedBatch(buffer, tuple(part.lengths.tolist()), part.counts))
-        return batches
+        return [samples.take(group) for group in self._shape.assign(samples.lengths, samples.masked_counts)]
 
 
 class PretrainingLoss(nn.Module):
@@ -265,6 +273,10 @@ class PretrainingLoss(nn.Module):
                 raise Unavailable("compile", f"torch cannot compile the loss: {why}", "use --compile False") from error
 
         self.forward = forward
+
+    def remove_graph(self) -> None:
+        """Compute without the compiled graph again."""
+        vars(self).pop("forward", None)
 
     def forward(self, buffer: Int32[Tensor, " width"]) -> tuple[Float[Tensor, "2"], Int[Tensor, "2"]]:
         """Sums of the losses, in the order of `TERMS`, and numbers of correct predictions."""

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch.optim import Optimizer
 
@@ -26,6 +27,7 @@ from albert.pretraining.batches import (
 )
 from albert.pretraining.evaluation import HeldOutSamples, HeldOutTests, held_out_samples, samples_of
 from albert.pretraining.fixed_shape import FixedBatch, FixedBatches, PretrainingLoss, fixed_objective, shape_of
+from albert.pretraining.gpu_paths import PLAIN_SEQUENCES, GpuPaths, check_gpu_paths
 from albert.pretraining.masking import MaskingRecipe
 from albert.pretraining.recipe import PretrainingRecipe, StartRecord, check_start, dropout_at, recorded_start
 from albert.pretraining.run_identity import (
@@ -47,13 +49,14 @@ from albert.runtime.devices import (
 )
 from albert.runtime.distributed import gather_weights, process_group, sharded_copy, wait_for_all
 from albert.runtime.environment import Ranks, load_by_name, world
-from albert.runtime.errors import InvalidConfiguration
+from albert.runtime.errors import InvalidConfiguration, Unavailable
 from albert.runtime.json_files import common_fields, flatten, read_journal, save_json, to_json
 from albert.runtime.manifest import MANIFEST_NAME, file_hash, read_manifest
 from albert.text.shards import FEW_TOKENS, TokenCorpus, few_tokens
 from albert.training.logging import Curves, Logger, Meter, TrainingPlan, TrainingResult
 from albert.training.loop import Training
 from albert.training.run_folder import RunFolder
+from albert.training.self_check import COMPILED_LOSS, FIXED_SHAPE, SelfCheck
 from albert.training.state import TrainingState, training_tensors, write_training_state
 from albert.training.update import Batch, BatchSource, training_workers
 
@@ -262,7 +265,7 @@ class _Run:
             for part in (self.model.albert.pooler, self.model.sop_classifier):
                 assert part is not None
                 part.requires_grad_(False)
-        model, loss, gather = self._trained_model(ranks)
+        model, loss, gather, self_checks = self._trained_model(ranks)
         optimizer = build_optimizer(recipe.optimizer, model)
         corpus = " ".join(file_hash(corpus.directory / MANIFEST_NAME) for corpus in self.corpora)
         initial = {} if self.start is None else {"initial weights": self.start.fingerprint}
@@ -316,6 +319,7 @@ class _Run:
             description="Pre-training",
             called=loss,
             compute_workers=workers,
+            self_checks=self_checks,
         ).complete()
         if result.ended_by != "steps" and result.steps < schedule.warmup_steps and not cut_warmups:
             remedy = "--anneal budget or a smaller --warmup-steps fits it into the budget"
@@ -347,24 +351,58 @@ class _Run:
 
     def _trained_model(
         self, ranks: Ranks
-    ) -> tuple[AlbertForPreTraining, PretrainingLoss | None, Callable[[], None] | None]:
-        """The model to train; its loss for fixed-shape micro-batches, else None; and, for a sharded model, a function
-        that gathers its weights into the unsharded one."""
-        recipe, on_gpu = self.recipe, self.device.type == "cuda"
+    ) -> tuple[AlbertForPreTraining, PretrainingLoss | None, Callable[[], None] | None, tuple[SelfCheck, ...]]:
+        """The model to train; its loss for fixed-shape micro-batches, else None; for a sharded model a function that
+        gathers its weights into the unsharded one; and what the paths of a GPU gave on the first micro-batch."""
+        recipe = self.recipe
+        on_gpu = self.device.type == "cuda"
         compiled = recipe.compile if recipe.compile is not None else on_gpu and recipe.fixed_shape is not False
         fixed = recipe.fixed_shape if recipe.fixed_shape is not None else on_gpu or compiled
         loss = PretrainingLoss(self.model, shape_of(recipe, self.samples, ranks.size)) if fixed else None
+        checks: tuple[SelfCheck, ...] = ()
+        if on_gpu:
+            paths = self._check_gpu_paths(loss, compiled, ranks)
+            checks = paths.checks
+            compiled = paths.compiled
+            if not paths.fixed_shape:
+                loss = None
         gather = None
         if recipe.parallelism == "data" or ranks.size == 1:
             model = self.model.to(self.device)
-        else:
-            sharded = sharded_copy(self.model if loss is None else loss, ranks, self.device)
-            loss, model = (sharded, sharded.model) if isinstance(sharded, PretrainingLoss) else (None, sharded)
-            self.model.eval()
-            gather = partial(gather_weights, model, self.model, ranks)
+            if loss is not None and compiled and not on_gpu:
+                loss.compile_graph()
+            return model, loss, gather, checks
+        self.model.to("cpu")
+        if loss is not None:
+            loss.remove_graph()
+        sharded = sharded_copy(self.model if loss is None else loss, ranks, self.device)
+        loss, model = (sharded, sharded.model) if isinstance(sharded, PretrainingLoss) else (None, sharded)
+        self.model.eval()
+        gather = partial(gather_weights, model, self.model, ranks)
         if loss is not None and compiled:
             loss.compile_graph()
-        return model, loss, gather
+        return model, loss, gather, checks
+
+    def _check_gpu_paths(self, loss: PretrainingLoss | None, compiled: bool, ranks: Ranks) -> GpuPaths:
+        """Compare the paths of a GPU with the plain one.
+
+        Raises:
+            Unavailable: the recipe asks for one that fails or gives other numbers.
+        """
+        recipe = self.recipe
+        model = self.model.to(self.device)
+        if loss is None:
+            samples = self.samples.batch(np.arange(min(recipe.micro_batch_size, PLAIN_SEQUENCES)))
+        else:
+            samples = FixedBatches(self.samples, recipe.batch_size, loss.shape).samples_of(0, ranks.rank, ranks.size)[0]
+        precision = recipe.resolved_precision
+        paths = check_gpu_paths(model, loss, compiled, samples, precision, self.device, ranks)
+        asked = {FIXED_SHAPE: ("fixed_shape", recipe.fixed_shape), COMPILED_LOSS: ("compile", recipe.compile)}
+        for check in paths.checks:
+            option, value = asked.get(check.path, ("", None))
+            if value and check.why_left_out is not None:
+                raise Unavailable(option, check.why_left_out, "leave this option out")
+        return paths
 
     def _flops(self, batch: Batch) -> float:
         assert isinstance(batch, PretrainingBatch | FixedBatch)

@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import KW_ONLY, dataclass, field, fields, is_dataclass, replace
+from dataclasses import KW_ONLY, asdict, dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from albert.runtime.json_files import read_journal
 from albert.runtime.progress import Bar, progress
 from albert.training.logging import Curves, Limit, Logger, Meter, TrainingPlan, TrainingResult, peak_memory_bytes
 from albert.training.run_folder import RunFolder, Stopped, StopRequest, stop_signals
+from albert.training.self_check import SelfCheck
 from albert.training.state import (
     MetricSums,
     TrainingState,
@@ -243,6 +244,8 @@ class Training:
     """Module that the objective calls, with the parameters of `model`; None: `model` itself."""
     compute_workers: int = 1
     """Threads that compute micro-batches in parallel (see `training_workers`); a step is split into as many."""
+    self_checks: Sequence[SelfCheck] = ()
+    """What the paths of a GPU gave on the first micro-batch, for the journal."""
 
     ranks: Ranks = field(default_factory=world, init=False)
     parallel: nn.Module = field(init=False)
@@ -285,6 +288,9 @@ class Training:
         self.curves = Curves(run, self.state.step, active=first, more=self.loggers)
         if newest is None or changes:
             self.curves.write("circumstances", self.state.step, now=now, changes=changes)
+        if self.self_checks:
+            checks = [asdict(check) for check in self.self_checks]
+            self.curves.write("self_check", self.state.step, checks=checks)
         bar = progress(self.description, plan.likely_steps(self.state), "steps", self.state.step, quiet=not first)
         try:
             with stop_signals() as self.request, bar as self.bar:

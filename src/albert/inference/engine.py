@@ -367,7 +367,7 @@ def use_fast_encoders(model: nn.Module, precision: InferencePrecision) -> None:
 
 class _FastAttention:
     def __init__(self, block: AttentionBlock, precision: InferencePrecision, states: torch.dtype) -> None:
-        self._heads, self._window, self._norm = block.heads, block.window, _norm_of(block.layer_norm)
+        self._heads, self._window, self._norm = block.heads, block.window, _norm_of(block.layer_norm, states)
         joined = block.matrices()
         width = block.query.out_features
         # The scale 1 / √(head size) of the scores is folded into the queries' weights.
@@ -385,16 +385,21 @@ class _FastAttention:
         return self._norm(self._dense.with_residual(mixed, hidden))
 
 
-def _norm_of(layer_norm: nn.LayerNorm) -> Callable[[Tensor], Tensor]:
-    """The normalisation with a copy of its weights, without the calls of a module."""
+def _norm_of(layer_norm: nn.LayerNorm, states: torch.dtype) -> Callable[[Tensor], Tensor]:
+    """The normalisation with a copy of its weights, without the calls of a module.
+
+    On a CPU the weights stay in float32; a GPU's kernel needs those of the states' dtype.
+    """
     shape, epsilon = tuple(layer_norm.normalized_shape), layer_norm.eps
-    weight, bias = layer_norm.weight.detach().clone(), layer_norm.bias.detach().clone()
+    dtype = torch.float32 if layer_norm.weight.device.type == "cpu" else states
+    weight = layer_norm.weight.detach().to(dtype, copy=True)
+    bias = layer_norm.bias.detach().to(dtype, copy=True)
     return lambda rows: torch.layer_norm(rows, shape, weight, bias, epsilon)
 
 
 class _FastFeedForward:
     def __init__(self, block: FeedForwardBlock, precision: InferencePrecision, states: torch.dtype) -> None:
-        self._norm = _norm_of(block.layer_norm)
+        self._norm = _norm_of(block.layer_norm, states)
         self._intermediate = make_map(
             block.intermediate.weight, block.intermediate.bias, precision, states, block.activation
         )

@@ -124,7 +124,7 @@ def to_matmul_dtype(weight: Tensor) -> Tensor:
     activation checkpointing.
     """
     device_type = weight.device.type
-    if not torch.amp.is_autocast_available(device_type) or not torch.is_autocast_enabled(device_type):
+    if device_type == "meta" or not torch.is_autocast_enabled(device_type):
         return weight
     return weight.to(torch.get_autocast_dtype(device_type))
 

@@ -27,6 +27,15 @@ CASES = [
     ("می‌خواهم بروم؟", "می‌خواهم بروم ؟"),
     ("ne\u0301e 👩‍👧 ❤️!", "ne\u0301e 👩‍👧 ❤️ !"),
     (" \u200b\ufeff\x00 ", ""),
+    ("in 🇩🇪🇫🇷: 👍🏽🏴󠁧󠁢󠁥󠁮󠁧󠁿1️⃣.", "in 🇩🇪 🇫🇷 : 👍🏽 🏴󠁧󠁢󠁥󠁮󠁧󠁿 1️⃣ ."),
+    ("L'Italie, l'ONU, Dell'Aquila, dov'è; aujourd'hui", "L' Italie , l' ONU , Dell' Aquila , dov' è ; aujourd'hui"),
+    ("x.org:80/a?b=c, http://x.org/a_(b), x.org/.", "x.org:80/a?b=c , http://x.org/a_(b) , x.org/ ."),
+    ("见https://x.org/a。写信给a@b.c给我", "见 https://x.org/a 。 写 信 给 a@b.c 给 我"),
+    ("3.14 .5 −5 1.000,50 end.5 a...5", "3.14 .5 −5 1.000,50 end.5 a ... 5"),
+    ("タワーに行く。Pythonは", "タワー に 行 く 。 Python は"),
+    ("U.K.'s Ph.D. No. 5, No. C# F#", "U.K. 's Ph.D. No. 5 , No . C# F#"),
+    ("Neil 's did n't rock 'n' roll 'so'", "Neil 's did n't rock 'n' roll ' so '"),
+    ("'s-Hertogenbosch, 't Hooft", "'s-Hertogenbosch , 't Hooft"),
 ]
 
 

@@ -1,7 +1,8 @@
 """Plain text to words, as the sentences of CoNLL-2003 and the Penn Treebank are split: punctuation and quotes apart.
 
 `(Graz)` is three words, `U.S.` and `47-year-old` are one, `don't` is `do n't`, `Neil's` is `Neil 's`. Every Chinese
-character is a word. Offsets are exact, and only blanks and control characters belong to no word.
+character is a word, and so is every run of hiragana or katakana. Thai, Lao, Khmer and Burmese are divided at blanks and
+punctuation only. Offsets are exact, and only blanks and control characters belong to no word.
 """
 
 import re
@@ -10,31 +11,51 @@ from functools import cache
 
 _ABBREVIATION = re.compile(
     "Mr|Mrs|Ms|Dr|Prof|St|Jr|Sr|Sen|Rep|Gov|Gen|Col|Capt|Lt|Sgt|Rev|Hon|Inc|Corp|Co|Ltd|Bros|vs|Nr|Mt|Ft|Ave|Blvd|etc"
-    "|Jan|Feb|Apr|Aug|Sept?|Oct|Nov|Dec|Mme|Mlle|Sra|Srta|Dott|Ing|Hr|Fr|bzw|usw"
+    "|Jan|Feb|Apr|Aug|Sept?|Oct|Nov|Dec|Mme|Mlle|Sra|Srta|Dott|Ing|Hr|Fr|bzw|usw|Ph\\.D|[BM]\\.Sc"
 )
+_NUMBER_SIGN = re.compile(r"(?:No|Nr|nº)\.(?=\s?\d)")
 _ELISION = re.compile(
-    "(?:[ldjmtsnc]|(?:jus|lors|puis|quoi)?qu|[dns]ell|d?all|sull|coll|un|quest|quell)['’](?=[aeiouhàâäéèêëîïôöùûüœ])",
+    "(?:[ldjmtsnc]|(?:jus|lors|puis|quoi)?qu|[dns]ell|d?all|sull|coll|un|quest|quell|dov|com|anch|tutt|nessun|quand)"
+    "['’](?=[aeiouhàâäáéèêëíìîïóòôöúùûüœ])",
     re.IGNORECASE,
 )
 _CLITIC = re.compile("(?:n['’]t|['’](?:s|re|ve|ll|d|m))$", re.IGNORECASE)
-_ADDRESS = re.compile(r"(?:(?:https?|ftp)://|www\.)\S+|[\w.+%-]+@[\w-]+(?:\.[\w-]+)+", re.IGNORECASE)
+_LONE_CLITIC = re.compile(r"['’](?:n['’]|(?:s-(?=\w)\w+|s|re|ve|ll|d|m|t)(?![\w'’]))", re.IGNORECASE)
+"""After a blank (text may be split already) or a full stop: `U.K.'s`, `rock 'n' roll`, `'s-Hertogenbosch`."""
+
+_NO_BLANKS = "\u2e80-\u9fff\uac00-\ud7ff\uf900-\ufaff\uff00-\uffef\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"
+"""Scripts whose text may follow an address without a blank."""
+_IN_ADDRESS = rf"[^\s<>\"“”„«»‹›{_NO_BLANKS}]"
+_IN_NAME = rf"(?:(?![{_NO_BLANKS}])[\w-])"
+_BEGINNING = rf"(?: (?<![\w.+%@-]) | (?<=[{_NO_BLANKS}]) )"
+_ADDRESS = re.compile(
+    rf"""
+    (?: [a-z][a-z0-9+\-]*:// | www\. ) {_IN_ADDRESS}+                           # https://x.org/a
+  | {_BEGINNING} (?: {_IN_NAME} | [.+%] )+ @ {_IN_NAME}+ (?: \. {_IN_NAME}+ )+               # a.b@c.org
+  | {_BEGINNING} (?: {_IN_NAME}+ \. )+ [a-z]{{2,}} (?: :\d+ )? / {_IN_ADDRESS}*   # x.org/a, x.org:80/a
+  | {_BEGINNING} (?: {_IN_NAME}+ \. )+ [a-z]{{2,}} :\d+                           # x.org:80
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
 _CLOSING = ".,;:!?'\"”’»›…)]}>"
 """Marks at the end of an address that do not belong to it."""
 
 # The pattern is matched against the shape of the text, a string of the same length: `a` and `A` are letters, `0`
-# digits, `M` marks that belong to the character before them, `C` ideographs, `Z` joiners of emoji, `'` apostrophes, and
-# a blank everything that separates.
+# digits, `M` marks that belong to the character before them, `C` ideographs, `H` hiragana, `K` katakana, `R` the halves
+# of a flag, `Z` joiners of emoji, `'` apostrophes, and a blank everything that separates.
 _WORD = "[aA0_](?:[aA0_M])*"
 _PATTERN = re.compile(
     rf"""
     (?P<abbreviation> [aA]M*\.(?:[aA]M*\.)+ (?:-{_WORD})* (?![aA0]))     # U.S., e.g., U.S.-based
   | (?P<initial> (?<![aA0_'.\-]) A\. (?=[ ]A) )                        # W. in George W. Bush
-  | (?P<number> (?<![aA0_]) [+\-]? 0+ (?:[.,:/\-]0+)* (?![-'&/]?[aA0_M]) )  # 10,000, 3-0, 1996-08-22
+  | (?P<number> (?<![aA0_]) [+\-]? (?:(?<![.)])\.)? 0+ (?:[.,:/\-]0+)* (?![-'&/]?[aA0_M]) )  # 10,000, .5, 1996-08-22
   | (?P<currency> A{{1,3}}\$ (?![aA]) )                                 # US$
   | (?P<decade> (?<![aA0_])' 0+ a+ (?![aA0]) )                          # '90s
   | (?P<handle> (?<![aA0_]) [@\#] {_WORD} )                             # @name, #topic
+  | (?P<sharp> (?<![aA0_]) A\# (?![aA0_]) )                              # C#
   | (?P<word> {_WORD} (?:[-.&/+'·@]{_WORD})* \+* )                      # Baden-Baden, AT&T, O'Neil, C++, example.org
-  | (?P<ideograph> CM* )
+  | (?P<ideograph> CM* | (?:HM*)+ | (?:KM*)+ )
+  | (?P<flag> RR )
   | (?P<dashes> -{{2,}} | \.{{2,}} | `` | '' )
   | (?P<mark> [^ ] M* (?:Z[^ ]M*)* )
     """,
@@ -59,16 +80,22 @@ def _shape(character: str) -> str:
     category = unicodedata.category(character)
     if character in "'’ʼ＇":
         return "'"
-    if character in "-‐‑":
+    if character in "-‐‑−":
         return "-"
     if character == "\u200d":
         return "Z"  # joins emoji; within a word it is a mark, see below
-    if character in "\u200c\u00ad" or category[0] == "M":
+    if character in "\u200c\u00ad" or category[0] == "M" or _modifies_emoji(ord(character)):
         return "M"
     if character.isspace() or category[0] in "CZ":
         return " "
     if _is_ideograph(ord(character)):
         return "C"
+    if 0x1F1E6 <= ord(character) <= 0x1F1FF:
+        return "R"
+    if character == "ー" or "\u30a0" < character <= "\u30ff" or "\uff66" <= character <= "\uff9f":
+        return "K" if category[0] == "L" else character
+    if "\u3041" <= character <= "\u309f":
+        return "H"
     if category[0] == "N":
         return "0"
     if category in ("Lu", "Lt"):
@@ -84,6 +111,11 @@ def _is_ideograph(code: int) -> bool:
     return 0x3400 <= code <= 0x9FFF or 0xF900 <= code <= 0xFAFF or 0x20000 <= code <= 0x3FFFF
 
 
+def _modifies_emoji(code: int) -> bool:
+    """Skin tones, and the letters that make a flag of a region."""
+    return 0x1F3FB <= code <= 0x1F3FF or 0xE0020 <= code <= 0xE007F
+
+
 def word_spans(text: str) -> list[tuple[int, int]]:
     """The words of a text: the start and end of each in characters."""
     shape = text.translate(_shapes())
@@ -93,7 +125,12 @@ def word_spans(text: str) -> list[tuple[int, int]]:
     end = 0
     for address in _ADDRESS.finditer(text):
         stop = address.end()
+        unopened = text.count(")", address.start(), stop) - text.count("(", address.start(), stop)
         while stop > address.start() and text[stop - 1] in _CLOSING:
+            if text[stop - 1] == ")":
+                if unopened <= 0:
+                    break  # https://x.org/a_(b)
+                unopened -= 1
             stop -= 1
         spans += _plain_spans(text, shape, end, address.start())
         spans.append((address.start(), stop))
@@ -108,6 +145,11 @@ def _plain_spans(text: str, shape: str, start: int, stop: int) -> list[tuple[int
     while position < stop:
         if shape[position] == " ":
             position += 1
+            continue
+        clitic = _LONE_CLITIC.match(text, position, stop)
+        if clitic is not None and (position == 0 or text[position - 1] in ". "):
+            spans.append(clitic.span())
+            position = clitic.end()
             continue
         match = _PATTERN.match(shape, position, stop)
         if match is None:  # a joiner or a mark that belongs to nothing
@@ -127,7 +169,8 @@ def _end_of_word(text: str, start: int, end: int, stop: int) -> int:
     """The end of a word, with the full stop of an abbreviation."""
     if end < stop and text[end] == "." and _ABBREVIATION.fullmatch(text, start, end):
         return end + 1
-    return end
+    sign = _NUMBER_SIGN.match(text, start, stop)
+    return end if sign is None else sign.end()
 
 
 def _parts_of_word(text: str, start: int, end: int) -> list[tuple[int, int]]:
@@ -135,7 +178,8 @@ def _parts_of_word(text: str, start: int, end: int) -> list[tuple[int, int]]:
     spans: list[tuple[int, int]] = []
     word = text[start:end]
     elision = _ELISION.match(word)
-    if elision is not None and (word[0].islower() or word[elision.end()].islower()):
+    is_name = word[:1] == "D" and word[2:3].isupper()  # D'Angelo
+    if elision is not None and not is_name:
         spans.append((start, start + elision.end()))
         start += elision.end()
         word = text[start:end]

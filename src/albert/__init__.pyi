@@ -140,6 +140,7 @@ def finetune(
     model: str | os.PathLike[str],
     revision: str | None = None,
     output: str | os.PathLike[str] | None = None,
+    replace: bool = False,
     data: str | os.PathLike[str] | None = None,
     init: Literal['pretrained', 'random'] = "pretrained",
     keep_head: bool = False,

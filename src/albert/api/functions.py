@@ -13,6 +13,7 @@ from dataclasses import MISSING, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from albert.api.checks import check_options
 from albert.api.keywords import (
     Call,
     Option,
@@ -36,7 +37,7 @@ from albert.pretraining.recipe import (
 from albert.runtime.environment import load_by_name, world
 from albert.runtime.errors import MissingInput, Unavailable, UsageError, without_inner_frames
 from albert.runtime.json_files import read_journal
-from albert.training.run_folder import RunFolder
+from albert.training.run_folder import ROWS_FOLDER, RunFolder
 
 if TYPE_CHECKING:
     from albert.api.results import EvaluateResult, FinetuneResult
@@ -277,8 +278,6 @@ OPTIONS = Option(
     default=None,
     text="A TOML or JSON file with keywords, as for --recipe of the command, or a dict of them; others override it.",
 )
-ROWS_FOLDER = "data"
-"""Folder in a run's directory for rows that were given in memory."""
 
 
 @with_options(Finetune, "albert.finetune", positional=("task",), rows=("train", "dev", "test"), extra=(OPTIONS,))
@@ -298,7 +297,9 @@ def finetune(call: Call) -> "FinetuneResult":
         tempfile.TemporaryDirectory() as folder,
         call.rows_in(Path(folder) if run is None else run / ROWS_FOLDER, keep=run is not None),
     ):
-        return load_by_name("albert.api.tasks").run_finetune(call.options(), on_rows=_say_what_was_read)
+        options = call.options()
+        check_options(options)
+        return load_by_name("albert.api.tasks").run_finetune(options, on_rows=_say_what_was_read)
 
 
 def _say_what_was_read(report: Any) -> None:
@@ -321,7 +322,9 @@ def evaluate(call: Call) -> "EvaluateResult":
     The same as `albert evaluate`.
     """
     with tempfile.TemporaryDirectory() as folder, call.rows_in(Path(folder)):
-        *_, last = load_by_name("albert.api.tasks").evaluations(call.options())
+        options = call.options()
+        check_options(options)
+        *_, last = load_by_name("albert.api.tasks").evaluations(options)
         return last
 
 
@@ -351,7 +354,9 @@ def pretrain(call: Call) -> "PretrainResult":
     if call.get("scale_batch") is not None:
         recipe, _ = scale_recipe(recipe, call.get("scale_batch"))
     recipe = fit_warmup(recipe, call.values, call.get("output"))
-    return run_pretrain(call.options(recipe=recipe))
+    options = call.options(recipe=recipe)
+    check_options(options)
+    return run_pretrain(options)
 
 
 @with_options(Push, "albert.push", positional=("model", "repository"))

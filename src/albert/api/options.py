@@ -318,7 +318,9 @@ class Finetune:
     revision: str | None = None
     """A branch, tag or commit of a Hub repository."""
     output: Path | None = None
-    """The run's directory."""
+    """The run's directory, resumed if it exists."""
+    replace: bool = False
+    """Remove an earlier run in OUTPUT, and begin anew."""
     data: Path | None = None
     """The task's data folder: files in DATA/TASK/ or in DATA itself."""
     init: Literal["pretrained", "random"] = "pretrained"

@@ -49,7 +49,7 @@ from albert.tasks.task import Option, QuestionInContext, Rows, Span, Target, Tas
 from albert.text.tokenizer import Tokenizer
 from albert.text.tokenizer_loading import load_tokenizer
 from albert.text.unknown import MAX_TEXTS, unknown_warning
-from albert.training.run_folder import RunFolder
+from albert.training.run_folder import RunFolder, remove_run
 
 
 def run_finetune(
@@ -73,9 +73,6 @@ def run_finetune(
         raise UsageError("--teacher-vectors", "requires --objective vectors", "leave it out")
     if options.temperature is not None:
         raise UsageError("--temperature", "requires --objective contrastive", "leave it out")
-    if options.output is None and not options.statistics_only:
-        remedy = "give the run's directory, or --statistics-only to see the rows first"
-        raise UsageError("--output", "is missing", remedy)
     if options.task is not None and options.task.lower() in BENCHMARKS:
         return _finetune_benchmark(options, options.task.lower())
     if options.intermediate is not None:
@@ -94,6 +91,7 @@ def run_finetune(
     if options.output is None or options.statistics_only:
         return FinetuneResult(task=task, reading=report, report={"statistics": to_json(report and report.statistics)})
     arguments = (task, _start(options), options.data or Path(), options.output, recipe, _settings(options))
+    _remove_earlier(options)
     if options.try_rates is not None:
         return _compared(options, compare_rates(*arguments, options.try_rates, on_start), task)
     if options.folds is not None:
@@ -101,6 +99,17 @@ def run_finetune(
     if options.seeds is not None:
         return _result(options, finetune_seeds(*arguments, options.seeds, on_start), task)
     return _result(options, finetune(*arguments, announce=on_start), task)
+
+
+def _remove_earlier(options: Finetune) -> None:
+    """With `replace`, remove an earlier run in `output`."""
+    if not options.replace or options.output is None or not world().is_first:
+        return
+    table = options.table.task(train=options.train, dev=options.dev)
+    paths = (table.train, table.dev, options.test, options.data, options.table.task_file)
+    models = (options.model, options.teacher, options.intermediate, options.teacher_vectors)
+    inputs = [Path(each) for each in (*paths, *models) if each is not None and Path(each).exists()]
+    remove_run(options.output, inputs)
 
 
 def _compared(options: Finetune, found: Comparison, task: Task) -> FinetuneResult:
@@ -163,6 +172,7 @@ def _finetune_contrastive(options: Finetune, on_start: Callable[[Mapping[str, An
         raise UsageError("--held-out", "cannot be combined with --dev", "give one of them")
     temperature = TEMPERATURE if options.temperature is None else options.temperature
     arguments = (_start(options), options.output, options.recipe(), _settings(options), temperature)
+    _remove_earlier(options)
     return _result(options, finetune_contrastive(pairs, dev_pairs, *arguments, on_start))
 
 
@@ -213,6 +223,7 @@ def _finetune_vectors(options: Finetune, on_start: Callable[[Mapping[str, Any]],
         fingerprint=fingerprint_of(about),
         embed=partial(predictor.embed_counted, normalize=True),
     )
+    _remove_earlier(options)
     found = finetune_vectors(
         texts,
         dev_texts,
@@ -244,6 +255,7 @@ def _finetune_benchmark(options: Finetune, name: str) -> FinetuneResult:
     if options.data is None:
         raise UsageError("--data", "is missing; the tasks' files are looked for there", "see albert finetune --help")
     assert options.output is not None
+    _remove_earlier(options)
     found = finetune_benchmark(
         name,
         BENCHMARKS[name],

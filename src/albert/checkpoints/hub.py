@@ -9,12 +9,13 @@ from pathlib import Path
 import huggingface_hub  # loads its parts, and the HTTP library, when they are used: a local model needs neither
 from huggingface_hub import constants
 
-from albert.checkpoints.loading import INDEX_NAME, INT8_WEIGHTS_NAME, WEIGHTS_NAME
-from albert.checkpoints.tensorflow import holds_tensorflow
 from albert.runtime.environment import load_by_name, shipped_model, similar_shipped_model
 from albert.runtime.errors import MissingInput, Unavailable, UsageError
 from albert.runtime.manifest import MANIFEST_NAME, verify_directory
 
+WEIGHTS_NAME = "model.safetensors"
+INDEX_NAME = "model.safetensors.index.json"
+INT8_WEIGHTS_NAME = "model.int8.safetensors"
 EXAMPLES_NAME = "examples.json"  # of a fine-tuned model, for the page of `albert serve`
 HUB_FILES = [
     "config.json",
@@ -70,6 +71,22 @@ def find_model(path_or_id: str | Path, revision: str | None = None) -> Path:
         UsageError: a revision of a directory, or an invalid one.
         Unavailable: the repository is unknown or private, or there is no connection and no cached copy.
     """
+    local = find_local_model(path_or_id, revision)
+    if local is not None:
+        return local
+    name = str(path_or_id)
+    try:
+        directory = Path(huggingface_hub.snapshot_download(name, revision=revision, allow_patterns=HUB_FILES))
+    except _hub_errors() as error:
+        raise Unavailable(name, _reason(error, revision), "name a model directory, or download it first") from error
+    if not any((directory / file).is_file() for file in (WEIGHTS_NAME, INDEX_NAME, INT8_WEIGHTS_NAME)):
+        why = f"has no {WEIGHTS_NAME} on the Hub; pickles such as pytorch_model.bin can run code and are not downloaded"
+        raise MissingInput(name, why, "if you trust it, open and save it with transformers, and name that directory")
+    return directory
+
+
+def find_local_model(path_or_id: str | Path, revision: str | None = None) -> Path | None:
+    """As `find_model`, without the Hub: None for what may be a Hub id. It needs no torch."""
     path = Path(path_or_id)
     if path.is_dir():
         if revision is not None:
@@ -78,7 +95,7 @@ def find_model(path_or_id: str | Path, revision: str | None = None) -> Path:
             return path
         if (path / "model" / "config.json").is_file():
             return path / "model"
-        if holds_tensorflow(path):
+        if _holds_tensorflow(path):
             raise _to_convert(path, "holds a TensorFlow checkpoint")
         if checkpoints := sorted(path.glob("checkpoints/step-*/config.json")):
             remedy = f"repeat its command to finish it, or name its newest checkpoint, {checkpoints[-1].parent}"
@@ -87,7 +104,7 @@ def find_model(path_or_id: str | Path, revision: str | None = None) -> Path:
             raise MissingInput(path, "holds the runs of several seeds", f"name one, such as {seeds[0].parents[1]}")
         return path
     refuse_archive(path)
-    if holds_tensorflow(path):
+    if _holds_tensorflow(path):
         raise _to_convert(path, "is a TensorFlow checkpoint")
     if path.exists():
         raise MissingInput(path, "is a file, a model is a directory", f"name {path.parent} if that is the model")
@@ -101,14 +118,15 @@ def find_model(path_or_id: str | Path, revision: str | None = None) -> Path:
         raise MissingInput(path, "no such directory")
     if revision is not None and not _REVISION.fullmatch(revision):
         raise UsageError("revision", f"{revision!r} is not a branch, tag or commit")
-    try:
-        directory = Path(huggingface_hub.snapshot_download(name, revision=revision, allow_patterns=HUB_FILES))
-    except _hub_errors() as error:
-        raise Unavailable(name, _reason(error, revision), "name a model directory, or download it first") from error
-    if not any((directory / file).is_file() for file in (WEIGHTS_NAME, INDEX_NAME, INT8_WEIGHTS_NAME)):
-        why = f"has no {WEIGHTS_NAME} on the Hub; pickles such as pytorch_model.bin can run code and are not downloaded"
-        raise MissingInput(name, why, "if you trust it, open and save it with transformers, and name that directory")
-    return directory
+    return None
+
+
+def _holds_tensorflow(path: Path) -> bool:
+    """Whether the path is a TensorFlow checkpoint; torch is imported only if a file's name looks like one."""
+    files = [*path.glob("*"), *path.glob("*/*"), *path.glob("*/*/*")] if path.is_dir() else [*path.parent.glob("*")]
+    if not any("ckpt" in file.name or file.suffix in (".index", ".h5", ".hdf5") for file in files):
+        return False
+    return bool(load_by_name("albert.checkpoints.tensorflow").holds_tensorflow(path))
 
 
 def copy_examples(source: Path, directory: Path) -> None:

@@ -20,6 +20,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from albert.checkpoints.families import family_of
+from albert.checkpoints.hub import INDEX_NAME, INT8_WEIGHTS_NAME, WEIGHTS_NAME
 from albert.checkpoints.huggingface import (
     BACKBONE_PREFIX,
     BUFFERS,
@@ -109,7 +110,6 @@ def read_header(path: Path) -> dict[str, StoredTensor]:
 # The file and the tensors have other names than in transformers, which would take the integers for weights: matrix
 # `NAME` is `NAME.int8` [rows, columns] and `NAME.scale` [rows]; all other tensors keep their names and types.
 
-INT8_WEIGHTS_NAME = "model.int8.safetensors"
 QUANTIZATION_KEY = "albert_quantization"
 """In `config.json`."""
 FORMAT = "int8-per-channel"
@@ -151,8 +151,6 @@ def quantization_notes(extra: Mapping[str, Any], directory: Path) -> tuple[str, 
     return ("matrices are stored as 8-bit integers, one scale per row; they were converted to float32",)
 
 
-WEIGHTS_NAME = "model.safetensors"
-INDEX_NAME = "model.safetensors.index.json"
 _PICKLE = (
     "is a pickle, which can run code and is never loaded",
     "if you trust it, convert it: AutoModel.from_pretrained(...).save_pretrained(...) of transformers writes "

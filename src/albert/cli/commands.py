@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from albert.api.keywords import Argument, Positional
-from albert.cli.options import CommandGroup, Subcommand
-from albert.inference.abilities import ABILITIES
+from albert.api.keywords import Argument, Positional, flags_set
+from albert.cli.options import CommandGroup, Subcommand, check_at_least
+from albert.inference.abilities import ABILITIES, ENDINGS
 from albert.inference.server.limits import Limits
 from albert.model.config import Activation
 from albert.runtime.environment import PrecisionChoice
+from albert.runtime.errors import InvalidConfiguration, UsageError
 from albert.tasks.rows import Format
 
 TASKS = tuple(ability.name for ability in ABILITIES.values() if ability.row)
@@ -132,6 +133,76 @@ class Predict(OpenedModel):
     """Print JSON instead of a table."""
 
 
+LAYOUT_OPTIONS = ("format", "delimiter", "encoding", "columns", "no_header")
+FIELD_OPTIONS = ("text", "pair_field", "question_field", "context_field", "options")
+_OF_FILES = (
+    "output",
+    "task",
+    *FIELD_OPTIONS,
+    *LAYOUT_OPTIONS,
+    "group",
+    "prefix",
+    "pooling",
+    "normalize",
+    "prompt",
+    "replace",
+)
+"""Options that need --input."""
+_OF_TASKS = {
+    "text": ("classify", "score", "tag", "fill-mask", "order", "embed"),
+    "pair_field": ("classify", "score", "order"),
+    "question_field": ("answer", "choose"),
+    "context_field": ("answer", "choose"),
+    "options": ("choose",),
+    "words": ("tag",),
+    "group": ("tag",),
+    "top_k": ("fill-mask", "answer"),
+    "explain": ("classify", "score"),
+    "pooling": ("embed",),
+    "normalize": ("embed",),
+    "prompt": ("embed",),
+}
+"""Options that need one of these tasks."""
+
+
+def check_predict(options: Predict) -> None:
+    """Check the options of `albert predict`: one input, and what belongs to it."""
+    flags = flags_set(options, "fill_mask", "order", "classify", "tag", "choose", "question", "input")
+    if "--choose" in flags and "--question" in flags:  # a question about the options
+        flags.remove("--question")
+    if "--input" in flags and "--question" in flags:  # its column
+        flags.remove("--question")
+    if len(flags) != 1:
+        why = f"{', '.join(flags)} together" if flags else "there is no input"
+        inputs = "--fill-mask, --order, --classify, --tag, --question with --context, --choose with --context, --input"
+        raise UsageError("albert predict", why, f"give one of {inputs}")
+    (flag,) = flags
+    required = dict.fromkeys(_OF_FILES, ("--input",)) | {"top_k": ("--fill-mask", "--question", "--input")}
+    required |= {"words": ("--tag", "--input"), "pair": ("--classify", "--input"), "explain": ("--classify", "--input")}
+    required |= {"context": ("--question", "--choose", "--input")}
+    for name, others in required.items():
+        if flag not in others and (given := flags_set(options, name)):
+            raise UsageError(given[0], f"requires {' or '.join(others)}, not {flag}")
+    if options.task is not None:
+        check_used(options, options.task)
+    if flag in ("--question", "--choose") and options.context is None:
+        raise UsageError(flag, "needs a text to answer from", "give --context")
+    if len(options.choose) == 1:
+        raise UsageError("--choose", "needs at least two options", "give two or more")
+    check_at_least(options, 1, "top_k")
+    if options.options == ():
+        raise UsageError("--options", "names no field", "name one with a list, or one for each option")
+    if options.output is not None and options.output.suffix.lower() not in ENDINGS:
+        raise UsageError(options.output, "unknown kind of output", f"use {', '.join(ENDINGS)}")
+
+
+def check_used(options: Predict, task: str) -> None:
+    """Raises UsageError for an option that another task needs."""
+    for name, tasks in _OF_TASKS.items():
+        if task not in tasks and (given := flags_set(options, name)):
+            raise UsageError(given[0], f"requires --task {' or '.join(tasks)}, not {task}")
+
+
 LIMITS = Limits()
 
 
@@ -158,6 +229,14 @@ class Serve(OpenedModel):
     drain_timeout: float = 30.0
     """Maximum seconds for accepted requests after SIGTERM."""
     limits: Limits = LIMITS
+
+
+def check_serve(options: Serve) -> None:
+    """Check the numbers of `albert serve`."""
+    if not 0 <= options.port < 65_536:
+        raise InvalidConfiguration(f"port {options.port}", "a port is a number from 0 to 65535", "for example 8000")
+    if options.drain_timeout <= 0 or (options.threads is not None and options.threads < 1):
+        raise InvalidConfiguration("drain-timeout, threads", "are numbers above zero")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -325,8 +404,8 @@ class Quickstart:
     """The directory for all files of the quickstart."""
 
 
-predict_main = Subcommand(Predict, "albert predict", "predict:run_predict")
-serve_main = Subcommand(Serve, "albert serve", "predict:run_serve")
+predict_main = Subcommand(Predict, "albert predict", "predict:run_predict", check=check_predict)
+serve_main = Subcommand(Serve, "albert serve", "predict:run_serve", check=check_serve)
 convert_main = Subcommand(Convert, "albert convert", "convert:run_convert")
 _EXPORT_FORMATS = {
     "onnx": Subcommand(ExportOnnx, "albert export onnx", "convert:onnx"),

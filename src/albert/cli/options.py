@@ -16,6 +16,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
+from albert.api.checks import check_options
 from albert.api.keywords import (
     EARLIER_NAMES,
     Argument,
@@ -32,7 +33,7 @@ from albert.api.keywords import (
 )
 from albert.cli.main import COMMANDS, load_command
 from albert.runtime.environment import load_by_name
-from albert.runtime.errors import MissingInput, UsageError, did_you_mean
+from albert.runtime.errors import UsageError, did_you_mean
 from albert.runtime.removed import removed_command, removed_option, removed_value
 
 _TEXTS = tomllib.loads((files("albert.cli") / "help.toml").read_text(encoding="utf-8"))
@@ -331,38 +332,24 @@ class Subcommand:
     Attributes:
         work: called with the options; a function, or "module:function" of `albert.cli`, imported late.
         parses: whether the arguments are parsed before; otherwise the function gets them as they are.
+        check: called before the module of `work`, and torch, are imported.
     """
 
     shape: type[Any]
     program: str
     work: str | Callable[[Any], int | None]
     parses: bool = True
+    check: Callable[[Any], None] | None = None
 
     def __call__(self, arguments: list[str]) -> int:
         options = parse(self.shape, arguments, self.program) if self.parses else arguments
-        check_inputs(options)
+        if self.check is not None:
+            self.check(options)
+        check_options(options)
         if callable(self.work):
             return self.work(options) or 0
         module, _, function = self.work.partition(":")
         return getattr(load_command(f"albert.cli.{module}"), function)(options) or 0
-
-
-_INPUTS = ("train", "dev", "input")
-
-
-def check_inputs(options: object) -> None:
-    """Raises MissingInput for an input that does not exist, before torch is imported and anything is printed."""
-    values = [getattr(options, name, None) for name in _INPUTS]
-    values.append(getattr(getattr(options, "table", None), "task_file", None))
-    data = getattr(options, "data", None)
-    if isinstance(data, tuple):  # corpora; the folder of a benchmark is checked with its task
-        values.append(data)
-    for value in values:
-        for path in value if isinstance(value, tuple | list) else [value]:
-            if isinstance(path, str) and ("://" in path or path in ("", "-")):
-                continue
-            if isinstance(path, str | Path) and not Path(path).exists():
-                raise MissingInput(path, "No such file or directory")
 
 
 @dataclass(frozen=True)

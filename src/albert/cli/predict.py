@@ -12,16 +12,15 @@ from rich.text import Text
 
 from albert.api.keywords import flags_set, values_set
 from albert.checkpoints.hub import find_model
-from albert.cli.commands import OpenedModel, Predict, Serve
-from albert.cli.options import check_at_least
+from albert.cli.commands import FIELD_OPTIONS, LAYOUT_OPTIONS, OpenedModel, Predict, Serve, check_used
 from albert.cli.render import open_console, print_json, table
 from albert.inference.abilities import Fields, Settings
-from albert.inference.files import ENDINGS, FilePrediction, ability_for, opened_input, predict_file
+from albert.inference.files import FilePrediction, ability_for, opened_input, predict_file
 from albert.inference.predictor import Predictor
 from albert.inference.server.limits import allowed_hosts
 from albert.runtime.devices import set_threads
 from albert.runtime.environment import load_by_name
-from albert.runtime.errors import CannotCreate, DamagedData, InvalidConfiguration, UsageError, did_you_mean
+from albert.runtime.errors import DamagedData, UsageError, did_you_mean
 from albert.tasks.custom import for_other_file
 from albert.tasks.rows import Layout, TableFile
 from albert.tasks.table_task import TableTask, table_task_of
@@ -97,32 +96,10 @@ def _shown(value: Any) -> str:
 
 
 DEFAULT_TOP_K = 5
-_LAYOUT = ("format", "delimiter", "encoding", "columns", "no_header")
-_FIELDS = ("text", "pair_field", "question_field", "context_field", "options")
-_OF_FILES = ("output", "task", *_FIELDS, *_LAYOUT, "group", "prefix", "pooling", "normalize", "prompt", "replace")
-"""Options that need --input."""
-_OF_TASKS = {
-    "text": ("classify", "score", "tag", "fill-mask", "order", "embed"),
-    "pair_field": ("classify", "score", "order"),
-    "question_field": ("answer", "choose"),
-    "context_field": ("answer", "choose"),
-    "options": ("choose",),
-    "words": ("tag",),
-    "group": ("tag",),
-    "top_k": ("fill-mask", "answer"),
-    "explain": ("classify", "score"),
-    "pooling": ("embed",),
-    "normalize": ("embed",),
-    "prompt": ("embed",),
-}
-"""Options that need one of these tasks."""
 
 
 def run_predict(options: Predict) -> int:
     """Run `albert predict`."""
-    _check(options)
-    if options.output is not None and options.output.exists() and not options.replace:
-        raise CannotCreate(options.output, "exists already", "choose another name, or add --replace")
     if options.input is None:
         predictor = _open_with_notes(options)
         predictions, columns = _predict(predictor, options)
@@ -145,8 +122,8 @@ def run_predict(options: Predict) -> int:
         fields = _by_position(fields, file)
         predictor = _open_with_notes(options)
         ability = ability_for(predictor, options.task)
-        _check_used(options, ability.name)
-        if file.format == "text" and (given := flags_set(options, *_FIELDS)):
+        check_used(options, ability.name)
+        if file.format == "text" and (given := flags_set(options, *FIELD_OPTIONS)):
             remedy = "name its columns with --columns, or their --delimiter"
             raise UsageError(given[0], f"{options.input} is one text per line, without columns", remedy)
         if ability.name == "tag":
@@ -189,7 +166,7 @@ def _saved_task(options: Predict) -> TableTask | None:
 
 def _layout(options: Predict, task: TableTask | None) -> Layout:
     """How the input is read: as the options say, else as the training file."""
-    given = {name: getattr(options, name) for name in _LAYOUT if getattr(options, name)}
+    given = {name: getattr(options, name) for name in LAYOUT_OPTIONS if getattr(options, name)}
     layout = Layout() if task is None or options.input == "-" else task.layout
     is_tagging = task is not None and task.kind == "token-classification"
     has_task = options.text is not None or not is_tagging
@@ -314,42 +291,6 @@ def _predict(predictor: Predictor, options: Predict) -> tuple[list[Any], tuple[s
     return answers, ("score", "answer", "start", "end")
 
 
-def _check(options: Predict) -> None:
-    flags = flags_set(options, "fill_mask", "order", "classify", "tag", "choose", "question", "input")
-    if "--choose" in flags and "--question" in flags:  # a question about the options
-        flags.remove("--question")
-    if "--input" in flags and "--question" in flags:  # its column
-        flags.remove("--question")
-    if len(flags) != 1:
-        why = f"{', '.join(flags)} together" if flags else "there is no input"
-        inputs = "--fill-mask, --order, --classify, --tag, --question with --context, --choose with --context, --input"
-        raise UsageError("albert predict", why, f"give one of {inputs}")
-    (flag,) = flags
-    required = dict.fromkeys(_OF_FILES, ("--input",)) | {"top_k": ("--fill-mask", "--question", "--input")}
-    required |= {"words": ("--tag", "--input"), "pair": ("--classify", "--input"), "explain": ("--classify", "--input")}
-    required |= {"context": ("--question", "--choose", "--input")}
-    for name, others in required.items():
-        if flag not in others and (given := flags_set(options, name)):
-            raise UsageError(given[0], f"requires {' or '.join(others)}, not {flag}")
-    if options.task is not None:
-        _check_used(options, options.task)
-    if flag in ("--question", "--choose") and options.context is None:
-        raise UsageError(flag, "needs a text to answer from", "give --context")
-    if len(options.choose) == 1:
-        raise UsageError("--choose", "needs at least two options", "give two or more")
-    check_at_least(options, 1, "top_k")
-    if options.options == ():
-        raise UsageError("--options", "names no field", "name one with a list, or one for each option")
-    if options.output is not None and options.output.suffix.lower() not in ENDINGS:
-        raise UsageError(options.output, "unknown kind of output", f"use {', '.join(ENDINGS)}")
-
-
-def _check_used(options: Predict, task: str) -> None:
-    for name, tasks in _OF_TASKS.items():
-        if task not in tasks and (given := flags_set(options, name)):
-            raise UsageError(given[0], f"requires --task {' or '.join(tasks)}, not {task}")
-
-
 def _note(text: str) -> None:
     print(f"note: {text}", file=sys.stderr)
 
@@ -360,10 +301,6 @@ def _note(text: str) -> None:
 
 def run_serve(options: Serve) -> int:
     """Run `albert serve`."""
-    if not 0 <= options.port < 65_536:
-        raise InvalidConfiguration(f"port {options.port}", "a port is a number from 0 to 65535", "for example 8000")
-    if options.drain_timeout <= 0 or (options.threads is not None and options.threads < 1):
-        raise InvalidConfiguration("drain-timeout, threads", "are numbers above zero")
     hosts = allowed_hosts(options.host, options.allowed_host)
     if options.threads is not None:
         set_threads(options.threads)

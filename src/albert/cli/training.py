@@ -8,11 +8,12 @@ from typing import Annotated, Any, Literal
 
 from rich.console import Console
 
+from albert.api.checks import check_options
 from albert.api.functions import CONTINUE, CURVES_NAME, fit_warmup, init_of, recipe_of, run_pretrain, scale_recipe
 from albert.api.keywords import GROUP, Argument, Positional, options_of, read_options
 from albert.api.options import Evaluate, Finetune, Pretrain, Push
 from albert.cli.main import load_command
-from albert.cli.options import HELP_FLAGS, CommandGroup, Subcommand, check_inputs, parse, typed_values
+from albert.cli.options import HELP_FLAGS, CommandGroup, Subcommand, parse, typed_values
 from albert.cli.render import facts, next_line, open_console
 from albert.pretraining.masking import MaskingRecipe
 from albert.pretraining.recipe import RECIPES, PretrainingRecipe, read_recipe
@@ -66,7 +67,7 @@ def pretrain(arguments: list[str]) -> None:
         print(f"# A recipe of `albert pretrain`, from: {shlex.join(['albert', 'pretrain', *arguments])}\n")
         print(to_toml(options.recipe), end="")
         return
-    check_inputs(options)
+    check_options(options)
     init_of(options)  # raises an error before anything is shown
     title = " with ".join(filter(None, (name, str(given.get("recipe_file", "")))))
     _show_recipe(console, title, options.recipe)
@@ -132,7 +133,7 @@ def finetune(arguments: list[str]) -> None:
         print(to_toml(options, inline=groups, leave_out=("recipe_file", "print_recipe")), end="")
     else:
         options = parse(FinetuneCommand, arguments, "albert finetune", defaults)
-        check_inputs(options)
+        check_options(options)
         load_command("albert.cli.tasks").finetune(options)
 
 

@@ -234,7 +234,9 @@ def _run(
 
 def _check_output(output: Path) -> None:
     if RunFolder(output).recipe_path.exists() or any(output.glob("seed-*/recipe.json")):
-        raise CannotCreate(output, "holds other runs, not those that are compared here", "choose another output")
+        raise CannotCreate(
+            output, "holds other runs, not those that are compared here", "choose another --output, or add --replace"
+        )
 
 
 def _save(output: Path, comparison: Comparison) -> None:

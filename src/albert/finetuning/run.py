@@ -516,16 +516,16 @@ def complete_run(
         already_complete = key is None
         if key is not None:
             what = _differences(read_json_object(results), record) if key == "recipe" else ""
-            conflict = f"holds a finished run with another {what or key}"
+            conflict = f"holds a finished run with {_in_words(what or key)}"
     elif run.recipe_path.exists():
         earlier = read_json_object(run.recipe_path)
         key = _changed_part(earlier, record)
         if key is not None:
-            conflict = f"holds another run, its recipe.json has another {_differences(earlier, record) or key}"
+            conflict = f"holds another run, its recipe.json has {_in_words(_differences(earlier, record) or key)}"
     elif any(run.path.glob("seed-*/recipe.json")):
         conflict = "holds the runs of several seeds, not one"
     if conflict:
-        raise CannotCreate(run.path, conflict, "choose another --output, or remove the directory")
+        raise CannotCreate(run.path, conflict, "choose another --output, or add --replace")
     if not already_complete:
         if ranks.is_first:
             save_json(run.recipe_path, record)
@@ -604,6 +604,10 @@ def _differences(recorded: Mapping[str, Any], record: Mapping[str, Any]) -> str:
     shown = [f"{name} ({_shown(before.get(name))}, now {_shown(now.get(name))})" for name in names[:3]]
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return ", ".join(shown) + more if shown else key
+
+
+def _in_words(difference: str) -> str:
+    return f"other settings: {difference}" if difference.endswith(")") else f"another {difference}"
 
 
 def _shown(value: object) -> str:

@@ -128,7 +128,9 @@ def finetune_seeds(
     if n_seeds < 1:
         raise InvalidConfiguration("seeds", f"are {n_seeds}, at least 1 is needed")
     if RunFolder(output).recipe_path.exists():
-        raise CannotCreate(output, "holds one run, not those of several seeds", "choose another output")
+        raise CannotCreate(
+            output, "holds one run, not those of several seeds", "choose another --output, or add --replace"
+        )
     runs: list[SeedRun] = []
     report: Mapping[str, Any] = {}  # of the last run that did not diverge
     teacher_logits: TeacherLogits = {}

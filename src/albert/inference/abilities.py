@@ -23,6 +23,10 @@ MASK = "[MASK]"
 NO_MASK = f'write one, as in "The cat {MASK} on the mat."'
 
 
+ENDINGS = (".jsonl", ".csv", ".parquet", ".npy")
+"""Of files with predictions."""
+
+
 class UnansweredTexts(UsageError):
     """Some texts of a batch have no result; `reasons` maps the index of a text to what is wrong and the remedy."""
 

@@ -24,6 +24,7 @@ import torch
 
 from albert import __version__
 from albert.inference import abilities
+from albert.inference.abilities import ENDINGS
 from albert.inference.predictor import Predictor
 from albert.runtime.environment import load_by_name
 from albert.runtime.errors import CannotCreate, DamagedData, InvalidConfiguration, MissingInput, UsageError, WriteFailed
@@ -92,7 +93,6 @@ def _open_lines(path: Path, layout: Layout, text: str, name: str) -> TableFile:
 # Output formats.
 
 Row = Mapping[str, Any]
-ENDINGS = (".jsonl", ".csv", ".parquet", ".npy")
 _TYPED = "albert.text.arrow_files"  # The module for column types; it needs pyarrow
 
 

@@ -10,13 +10,13 @@ RUN/recipe.json            the complete recipe
 import re
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 
 from albert.runtime.errors import AlbertError, CannotCreate, DamagedData
-from albert.runtime.files import locked, new_directory, remove_directory, remove_leftovers
+from albert.runtime.files import LOCK_NAME, locked, new_directory, remove_directory, remove_leftovers
 from albert.runtime.manifest import MANIFEST_NAME, is_intact, verify_directory
 
 _CHECKPOINT = re.compile(r"^step-(\d{8,})$")
@@ -91,6 +91,37 @@ class RunFolder:
                 remedy = f"remove {path} to go on from step {intact}, which is intact"
             raise DamagedData(damage.subject, damage.why, remedy) from damage
         return step, path
+
+
+_OF_RUNS = ("recipe.json", "results.json", "journal.jsonl", "*/recipe.json", "*/*/recipe.json")
+"""Files of a run, or of a directory of runs."""
+ROWS_FOLDER = "data"
+"""Folder in a run's directory for rows that were given in memory."""
+
+
+def remove_run(path: Path, inputs: Iterable[Path]) -> None:
+    """Remove a run, or the runs of several seeds or tasks; nothing if there is none. Its `ROWS_FOLDER` is kept.
+
+    Raises:
+        CannotCreate: the directory is not a run, is in use, or contains one of the inputs.
+    """
+    kept = (LOCK_NAME, ROWS_FOLDER)
+    if not path.is_dir() or all(entry.name in kept for entry in path.iterdir()):
+        return
+    rows = (path / ROWS_FOLDER).resolve()
+    for file in inputs:
+        if file.resolve().is_relative_to(path.resolve()) and not file.resolve().is_relative_to(rows):
+            raise CannotCreate(path, f"contains the input {file}, which would be removed", "choose another --output")
+    if not any(file for pattern in _OF_RUNS for file in path.glob(pattern)):
+        raise CannotCreate(path, "exists and is not a run; --replace does not remove it", "choose another --output")
+    with locked(path, "this run"):
+        for entry in sorted(path.iterdir()):
+            if entry.name in kept:
+                continue
+            if entry.is_dir() and not entry.is_symlink():
+                remove_directory(entry)
+            else:
+                entry.unlink()
 
 
 # --------------------------------------------------------------------------------------------------------------------

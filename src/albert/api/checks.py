@@ -1,0 +1,106 @@
+"""Checks of options before torch is imported: missing inputs, unknown tasks and existing outputs are refused at once.
+
+The functions behind the commands check more, when they open the inputs."""
+
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from albert.api.keywords import values_set
+from albert.api.options import PRETRAINING, Evaluate, Finetune
+from albert.runtime.environment import load_by_name
+from albert.runtime.errors import CannotCreate, MissingInput, UsageError
+
+_FILES = ("train", "dev", "test", "data", "input", "corpus", "runs", "text")
+_MODELS = {
+    "model": "revision",
+    "models": "",
+    "init": "revision",
+    "teacher": "teacher_revision",
+    "intermediate": "",
+}
+"""Options that name models, and those of their revisions."""
+
+
+def check_options(options: object) -> None:
+    """Check the inputs and the output of any command.
+
+    Raises:
+        MissingInput: a file, a folder or a local model does not exist.
+        UsageError: a revision of a local model.
+        CannotCreate: the output exists, and is not replaced.
+    """
+    values: dict[str, object] = {name: getattr(options, name, None) for name in _FILES}
+    values["task_file"] = getattr(getattr(options, "table", None), "task_file", None)
+    if isinstance(values["text"], str):
+        del values["text"]  # the name of a column
+    for path in _paths(values.values()):
+        if not path.exists():
+            raise MissingInput(path, "No such file or directory")
+    for name, of_revision in _MODELS.items():
+        models = getattr(options, name, None)
+        for model in models if isinstance(models, tuple) else [models]:
+            if isinstance(model, str) and model:
+                _check_model(model, getattr(options, of_revision, None) if of_revision else None)
+    output = getattr(options, "output", None)
+    is_new = getattr(options, "replace", True) is False and not isinstance(options, Finetune)  # which resumes
+    if is_new and isinstance(output, Path) and os.path.lexists(output):
+        raise CannotCreate(output, "exists already", "choose another name, or add --replace")
+    if isinstance(options, Finetune):
+        _check_finetune(options)
+    if isinstance(options, Evaluate):
+        _check_evaluate(options)
+
+
+def _paths(values: Iterable[object]) -> Iterator[Path]:
+    """The paths in values; without addresses and standard input."""
+    for value in values:
+        for each in value if isinstance(value, tuple | list) else [value]:
+            if isinstance(each, Path):
+                yield each
+            elif isinstance(each, str) and each not in ("", "-") and "://" not in each:
+                yield Path(each)
+
+
+def _check_model(model: str, revision: str | None) -> None:
+    directory = load_by_name("albert.checkpoints.hub").find_local_model(model, revision)
+    if directory is None or any(directory.glob("config.json")) or any(directory.glob("*/config.json")):
+        return
+    raise MissingInput(directory, "is not a model: it has no config.json", "name a model directory, a run or a Hub id")
+
+
+def _check_finetune(options: Finetune) -> None:
+    if options.objective is not None:
+        return
+    if options.output is None and not options.statistics_only:
+        remedy = "give the run's directory, or --statistics-only to see the rows first"
+        raise UsageError("--output", "is missing", remedy)
+    if options.task is not None:
+        is_benchmark = _is_benchmark(options.task)
+        needs_data = is_benchmark or len(values_set(options, "train", "dev")) < 2
+        _check_data(options.task, options.data, needs_data)
+
+
+def _check_evaluate(options: Evaluate) -> None:
+    if options.task == PRETRAINING:
+        if options.data is None:
+            raise UsageError("--data", "is missing", "give a corpus from `albert prepare`")
+    elif options.task is not None:
+        _check_data(options.task, options.data, options.dev is None)
+
+
+def _is_benchmark(task: str) -> bool:
+    """Whether this is a benchmark; UsageError for an unknown task."""
+    tasks = load_by_name("albert.tasks.submission")
+    if task.lower() in tasks.BENCHMARKS:
+        return True
+    tasks.find_task(task)
+    return False
+
+
+def _check_data(task: str, data: Path | None, needs_data: bool) -> None:
+    _is_benchmark(task)
+    if data is None and needs_data:
+        raise UsageError("--data", "is missing; the task's files are looked for there", "name their folder")
+    if data is not None and not data.is_dir():
+        raise MissingInput(data, "is not a directory", f"name the folder with the files of {task}")

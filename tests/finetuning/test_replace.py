@@ -1,0 +1,56 @@
+"""`--replace` begins a fine-tuning run anew; without it an existing run is refused and the option is named."""
+
+import pytest
+
+import albert
+from albert.cli.main import run
+
+
+@pytest.fixture
+def command(tmp_path):
+    table = tmp_path / "table.csv"
+    rows = [f"{word} film {number},{word}" for number in range(10) for word in ("good", "bad")]
+    table.write_text("\n".join(["text,label", *rows]))
+    return [
+        *("finetune", "--model", "tiny", "--train", str(table), "--text", "text", "--label", "label"),
+        *("--device", "cpu", "--steps", "2", "--output", str(tmp_path / "run")),
+    ]
+
+
+def test_a_run_with_other_settings_is_refused_and_replaced(command, tmp_path, capsys):
+    assert run(command) == 0
+    first = (tmp_path / "run" / "results.json").read_text()
+    assert run([*command, "--seed", "1"]) == 73
+    assert "--replace" in capsys.readouterr().err
+    assert (tmp_path / "run" / "results.json").read_text() == first
+    assert run([*command, "--seed", "1", "--replace"]) == 0
+    assert '"seed": 1' in (tmp_path / "run" / "results.json").read_text()
+    assert run([*command, "--seeds", "2"]) == 73
+    assert run([*command, "--seeds", "2", "--replace"]) == 0
+    assert not (tmp_path / "run" / "results.json").exists()
+    assert (tmp_path / "run" / "seed-1" / "results.json").exists()
+
+
+def test_what_is_not_a_run_is_not_removed(command, tmp_path, capsys):
+    output = tmp_path / "run"
+    output.mkdir()
+    (output / "letter.txt").write_text("keep me")
+    assert run([*command, "--replace"]) == 73
+    assert (output / "letter.txt").read_text() == "keep me"
+    (output / "letter.txt").rename(output / "table.csv")
+    (output / "recipe.json").write_text("{}")
+    (output / "table.csv").write_text((tmp_path / "table.csv").read_text())
+    inside = [str(output / "table.csv") if word.endswith("table.csv") else word for word in command]
+    assert run([*inside, "--replace"]) == 73
+    assert "table.csv" in capsys.readouterr().err
+    assert (output / "table.csv").exists()
+
+
+def test_rows_from_memory_are_replaced(tmp_path):
+    rows = [{"text": f"{word} film {number}", "label": word} for number in range(10) for word in ("good", "bad")]
+    common = {"text": "text", "label": "label", "model": "tiny", "output": tmp_path / "run", "device": "cpu"}
+    albert.finetune(train=rows, steps=2, **common)
+    with pytest.raises(albert.AlbertError, match="replace"):
+        albert.finetune(train=rows, steps=3, **common)
+    result = albert.finetune(train=rows, steps=3, replace=True, **common)
+    assert result.report["training"]["steps"] == 3

@@ -45,7 +45,7 @@ def test_a_run_with_spike_detection_goes_on_without_it(earlier, capsys):
     run_path = earlier("spikes-run")
     assert pretrain(corpus, run_path, "--on-divergence", "skip") == 0
     captured = capsys.readouterr()
-    assert "goes on without spike_deviations 20.0" in captured.err
+    assert "continues without spike_deviations 20.0" in captured.err
     assert read_journal(run_path / "journal.jsonl")[-1]["step"] == 6
     assert "spike_deviations" not in read_json_object(run_path / "recipe.json")
     assert run(["verify", str(run_path)]) == 0

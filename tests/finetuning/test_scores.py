@@ -174,7 +174,7 @@ def test_command_shows_the_plan_and_compared_scores(pretrained, tmp_path, capsys
     assert re.search(r"^accuracy +[\d.]+ +50\.00 +100\.00$", out, re.M)
     assert report["computed_in"] == "fp32" and "scores computed in fp32; albert evaluate, predict and serve" in out
     assert report["advice"] in out
-    assert f"that of the {LINEAR}, 100.00: use the {LINEAR} for such rows" in report["advice"]
+    assert f"{LINEAR} (100.00): use {LINEAR} for such rows" in report["advice"]
     card = (tmp_path / "run/model/README.md").read_text()
     assert f"accuracy, {LINEAR} | 100 |" in card and f"{f1}, majority baseline | 66.67 |" in card
     assert run([*command, "--output", str(tmp_path / "seeds"), "--seeds", "2"]) == 0
@@ -192,13 +192,13 @@ def test_command_shows_the_plan_and_compared_scores(pretrained, tmp_path, capsys
             {"accuracy": 69.6},
             {"accuracy": 50.0},
             77.3,
-            f"accuracy 69.60 is not better than that of the {LINEAR}, 77.30: use the {LINEAR} for such rows, or "
+            f"accuracy 69.60 does not beat {LINEAR} (77.30): use {LINEAR} for such rows, or "
             "try more --epochs, another --learning-rate, or a larger --model",
         ),
-        ({"accuracy": 50.0}, {"accuracy": 50.0}, 77.3, "that of the majority baseline, 50.00 and that of the"),
-        ({"pearson": None}, {"pearson": None}, None, "pearson undefined is not better than that of the majority"),
+        ({"accuracy": 50.0}, {"accuracy": 50.0}, 77.3, "does not beat the majority baseline (50.00) or TF-IDF"),
+        ({"pearson": None}, {"pearson": None}, None, "pearson undefined does not beat the majority"),
         ({"mean_absolute_error": 2.0}, {"mean_absolute_error": 8.0}, None, None),
-        ({"mean_absolute_error": 8.5}, {"mean_absolute_error": 8.0}, None, "8.50 is not better"),
+        ({"mean_absolute_error": 8.5}, {"mean_absolute_error": 8.0}, None, "8.50 does not beat"),
         ({}, None, None, None),
     ],
 )
@@ -212,7 +212,7 @@ def test_advice_names_the_frozen_model_where_it_is_best():
     linear = {"method": LINEAR, "scores": {"accuracy": 60.0}, "left_out": None}
     text = advice({"accuracy": 59.0}, {"accuracy": 50.0}, linear, {"accuracy": 64.0})
     assert text is not None
-    assert f"{FROZEN}, 64.00" in text
+    assert f"{FROZEN} (64.00)" in text
     assert f"use the {FROZEN} for such rows (--frozen), or try" in text
     alone = advice({"accuracy": 49.0}, {"accuracy": 50.0}, is_frozen=True)
     assert alone is not None

@@ -97,7 +97,7 @@ def test_sigterm_keeps_the_answers_and_the_same_command_resumes(model, rows, tmp
     batches = at_batch(3, lambda: os.kill(os.getpid(), signal.SIGTERM))
     assert run([*command, str(output)]) == 143
     error = capsys.readouterr().err.splitlines()[-1]
-    assert error == f"albert: error: {output}: stopped by SIGTERM after saving; run the same command to go on"
+    assert error == f"albert: error: {output}: stopped by SIGTERM after saving; run the same command to continue"
     assert not output.exists()
     assert run([*command, str(output)]) == 0
     assert len(batches) == BATCHES  # no batch was predicted twice

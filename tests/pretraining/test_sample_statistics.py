@@ -38,7 +38,7 @@ def figures_of(corpus, sequences, masking, seed=0):
 def test_statistics_have_their_expected_values(corpus, objective, masking):
     figures = figures_of(corpus, SequenceRecipe(max_length=64, objective=objective), masking)
     if objective == "none":
-        figures.pop("swapped or foreign, of those asked")
+        figures.pop("negatives among labelled pairs")
     scores = {name: figure.score for name, figure in figures.items() if figure.score is not None}
     assert len(scores) >= 8
     assert {name: score for name, score in scores.items() if abs(score) > MAX_SCORE} == {}
@@ -69,4 +69,4 @@ def test_an_unfair_coin_is_detected(corpus, monkeypatch):
 
     monkeypatch.setattr("albert.pretraining.sampling.item_keys", biased_keys)
     figures = figures_of(corpus, SequenceRecipe(max_length=64), MaskingRecipe())
-    assert figures["swapped or foreign, of those asked"].score > 20
+    assert figures["negatives among labelled pairs"].score > 20

@@ -142,7 +142,7 @@ class PretrainResult(Shown):
     Attributes:
         output: the run's directory.
         model: the model directory.
-        evaluation: held-out figures of the final model and of constant answers, as fractions.
+        evaluation: held-out figures of the final model and of the majority baseline, as fractions.
         found: everything that the run returned.
     """
 

@@ -290,7 +290,7 @@ class Pretrain:
     """Use another batch size, with the learning rate scaled by the square root of the ratio; other flags are
     applied afterwards."""
     wandb: str | None = None
-    """Also send the curves to this project at Weights & Biases (pip install 'albert-encoder[wandb]')."""
+    """Also send the curves to this project at Weights & Biases (needs the extra wandb)."""
     change_dropout: float | None = None
     """Resume an unfinished run with another dropout, from its newest checkpoint."""
     device: Literal["auto", "cpu", "cuda"] = "auto"

@@ -360,11 +360,11 @@ def depth_rows(curve: DepthCurve) -> list[tuple[str, ...]]:
 def precision_rows(results: Sequence[PrecisionScore]) -> list[tuple[str, ...]]:
     """A row for each precision: scores, difference in the first score, changed answers, seconds, verdict."""
     names = [name for name in results[0].evaluation.scores if is_score(name)]
-    rows: list[tuple[str, ...]] = [("precision", *names, "difference", "answers changed", "seconds", "score holds")]
+    rows: list[tuple[str, ...]] = [("precision", *names, "difference", "answers changed", "seconds", "score")]
     for result in results:
         difference, changed, verdict = "", "", ""
         if result.precision != EXACT:
-            difference, verdict = f"{result.difference:+.2f}", "yes" if result.holds else "NO"
+            difference, verdict = f"{result.difference:+.2f}", "ok" if result.holds else "lower"
             changed = f"{result.changed:,} of {len(result.evaluation.predictions):,}"
         scores = (format_score(result.evaluation.scores[name]) for name in names)
         rows.append((result.precision, *scores, difference, changed, f"{result.evaluation.seconds:.1f}", verdict))
@@ -373,7 +373,7 @@ def precision_rows(results: Sequence[PrecisionScore]) -> list[tuple[str, ...]]:
 
 def pretrained_rows(found: CrossEvaluation) -> list[tuple[str, ...]]:
     """A row for each model and a column for each test, in percent; then the majority baseline and the counts."""
-    rows: list[tuple[str, ...]] = [("right, %", "head learnt", *(_HEADINGS[test] for test in found.counts), "loss")]
+    rows: list[tuple[str, ...]] = [("accuracy, %", "objective", *(_HEADINGS[test] for test in found.counts), "loss")]
     for model in found.models:
         masked = model.scores.get("masked_tokens")  # none if all held-out tokens are unknown
         loss = "-" if masked is None else f"{masked.loss:.3f}"
@@ -384,7 +384,7 @@ def pretrained_rows(found: CrossEvaluation) -> list[tuple[str, ...]]:
     return [
         *rows,
         (MAJORITY, "", *shares, ""),
-        ("of", "", *(f"{count:,}" for count in found.counts.values()), ""),
+        ("n", "", *(f"{count:,}" for count in found.counts.values()), ""),
     ]
 
 

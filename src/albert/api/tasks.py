@@ -157,7 +157,7 @@ def _finetune_contrastive(options: Finetune, on_start: Callable[[Mapping[str, An
         raise UsageError("--objective", why, "use --train")
     flags = [flag for flag in flags_set(options.table) if flag not in ("--text", "--pair")]
     if flags := flags + flags_set(options, *_NOT_CONTRASTIVE):
-        raise UsageError(flags[0], "has no meaning with --objective contrastive", "leave it out")
+        raise UsageError(flags[0], "cannot be used with --objective contrastive", "leave it out")
     if options.train is None or options.output is None:
         option = "--train" if options.train is None else "--output"
         raise UsageError(option, "is missing", "see albert finetune --help")
@@ -190,7 +190,7 @@ def _finetune_vectors(options: Finetune, on_start: Callable[[Mapping[str, Any]],
         raise UsageError("--objective", f"vectors learns from your own texts, not from {options.task}", "use --train")
     flags = [flag for flag in flags_set(options.table) if flag != "--text"]
     if flags := flags + flags_set(options, *_NOT_VECTORS):
-        raise UsageError(flags[0], "has no meaning with --objective vectors", "leave it out")
+        raise UsageError(flags[0], "cannot be used with --objective vectors", "leave it out")
     if options.teacher is None:
         raise UsageError("--teacher", "is missing", "name the model whose vectors are learned")
     if options.train is None or options.output is None:
@@ -601,7 +601,7 @@ def _check_outputs(options: Evaluate, *inputs: Path | None) -> None:
 
 
 def _task_of_model(options: Evaluate) -> Task:
-    """The task that a model learnt from a table, on the file `--dev` or on the one it was scored on."""
+    """The task of a model that was trained on a table, on the file `--dev` or on the one it was scored on."""
     directory = find_model(options.model[0], options.revision)
     saved = table_task_of(directory)
     if saved is None and options.table.task_file is None:

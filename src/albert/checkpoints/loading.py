@@ -274,7 +274,7 @@ def require_finite(tensor: Tensor, name: str, file: Path) -> Tensor:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Loading tensors into a model, with a report on every one: missing, unexpected, dropped or drawn at random.
+# Loading tensors into a model, with a report on every one: missing, unexpected, dropped or newly initialised.
 
 _logger = logging.getLogger(__name__)
 _POOLER = BACKBONE_PREFIX + "pooler."
@@ -286,7 +286,7 @@ class LoadingReport:
 
     Args:
         verified: whether every file was checked against a manifest.
-        newly_initialised: tensors drawn at random, because they are missing or belong to a new head.
+        newly_initialised: tensors with random values, because they are missing or belong to a new head.
         drawn: the same by our names, `albert.` before those of the encoder.
         dropped: redundant tensors: equal copies of tied ones, saved buffers, an identity map.
     """

@@ -408,7 +408,7 @@ def open_model(
 
     Args:
         path_or_id: a directory, or a Hub id such as `albert/albert-base-v2`.
-        kind: the head; if the file lacks it, it is drawn at random and reported.
+        kind: the head; if the file lacks it, it is newly initialised and reported.
         num_labels: outputs of a (token) classification head; None: as in the file.
         new_head: do not load the file's head, for training another task.
         dtype: of the parameters; None: as in the file.

@@ -220,9 +220,9 @@ class PieceOrigins:
         if self.kept == len(self.rows) and not self.left_out:
             return None
         return (
-            f"{before:,} → {len(self.rows):,} pieces: {self.kept:,} keep their embedding, "
+            f"{before:,} → {len(self.rows):,} pieces: {self.kept:,} reuse their embedding, "
             f"{self.composed:,} get the mean of the old pieces of their text, "
-            f"{self.drawn:,} are drawn at random; {self.left_out:,} old ones are left out"
+            f"{self.drawn:,} are newly initialised; {self.left_out:,} old ones are dropped"
         )
 
 

@@ -74,7 +74,7 @@ def rows(conversion: Conversion, output: Path) -> list[tuple[str, str]]:
     lines += [("not converted", f"{len(names)}: {reason} ({_some(names)})") for reason, names in reasons.items()]
     lines += [("note", note) for note in source.notes]
     if conversion.opened.newly_initialised:
-        lines.append(("drawn at random", _some(conversion.opened.newly_initialised)))
+        lines.append(("newly initialised", _some(conversion.opened.newly_initialised)))
     lines.append(("tokenizer", _tokenizer(conversion)))
     lines += [(f"parameters, {part}", f"{count:,}") for part, count in conversion.parameters.items()]
     lines.append(("parameters", f"{sum(conversion.parameters.values()):,}"))

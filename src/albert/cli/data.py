@@ -35,7 +35,8 @@ def prepare(args: Prepare) -> None:
         lines.append("nothing is held out: the share is 0, all documents are equal, or there is a single sentence")
     elif report.held_out_fallback:
         what = {"document": "one document is", "sentences": "the last sentences of the only document are"}
-        few = f"{args.held_out:.3g} of so few documents is none: {what[report.held_out_fallback]} held out"
+        documents = f"{report.documents_in:,} document" + ("s" if report.documents_in != 1 else "")
+        few = f"{args.held_out:.3g} of {documents} is less than one: {what[report.held_out_fallback]} held out"
         lines.append(f"{few}; --held-out 0 holds out nothing")
     ready = in_bold(args.output, " is ready")
     corpus = shlex.quote(str(args.output))
@@ -140,7 +141,7 @@ def _open_corpus(directory: Path) -> None:
 @dataclass(frozen=True)
 class Plot:
     """Draw the curves of one or several runs of pretrain or finetune into one PNG: losses, accuracies beside those of
-    a constant answer, learning rate, gradient norm. A run may still be in progress.
+    the majority baseline, learning rate, gradient norm. A run may still be in progress.
 
     Example: albert plot runs/small runs/deep --against minutes
     """
@@ -340,7 +341,7 @@ def train(args: TrainTokenizer) -> None:
 
 def _note_accents(per_million: int) -> None:
     if per_million >= MANY_ACCENTS:
-        what = f"{per_million:,} accents and vowel signs are dropped of every million characters"
+        what = f"of every million characters, {per_million:,} accents and vowel signs are dropped"
         print(f"note: {what}; --keep-accents keeps them, for languages that need them", file=sys.stderr)
 
 

@@ -254,7 +254,7 @@ def show_report(report: QuickstartReport, console: Console) -> None:
         ("authors, unseen chapters", f"{authors:.1%}", f"{shipped:.1%}", f"{constant_author:.1%}"),
     ]
     console.print()
-    console.print(table("What came out", ("", "just trained", BUNDLED_MODEL, "a constant answer"), rows))
+    console.print(table("What came out", ("", "just trained", BUNDLED_MODEL, "majority baseline"), rows))
     training, model = report.pretraining.training, report.pretraining.model
     classifier = report.authorship.model_directory
     trained_answer, bundled_answer = report.answers[WHO_WROTE]
@@ -266,7 +266,7 @@ def show_report(report: QuickstartReport, console: Console) -> None:
         "",
         f"{training.tokens:,} tokens at {training.tokens_per_second:,.0f} a second; {report.seconds:.0f} s in all",
         f"{BUNDLED_MODEL} was trained on 30 times as many tokens, including these books without their authors;",
-        "neither model has learnt the order of sentences, which such prose hardly shows",
+        "neither model predicts the order of sentences better than chance",
         *([f"curves      {report.curves}"] if report.curves else []),
         f"encoder     {model}",
         f"classifier  {classifier}",

@@ -157,7 +157,7 @@ def run_predict(options: Predict) -> int:
 
 
 def _saved_task(options: Predict) -> TableTask | None:
-    """The task that the model learnt from a table; None if there is none beside it."""
+    """The task of a model that was trained on a table; None if there is none beside it."""
     task = table_task_of(find_model(options.model, options.revision))
     if task is not None and options.input not in (None, "-"):
         task = for_other_file(task, Path(str(options.input)))

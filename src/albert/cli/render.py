@@ -207,7 +207,7 @@ def table_of_rows(rows: Sequence[Sequence[str]]) -> Table:
     return table(None, rows[0], (styled("dim" if row[0] in _DIM_ROWS else None, *row) for row in rows[1:]))
 
 
-_DIM_ROWS = ("majority baseline", "of")
+_DIM_ROWS = ("majority baseline", "n")
 
 
 def facts(title: str | None, values: Mapping[str, object] | Iterable[Sequence[object]]) -> Table:

@@ -67,7 +67,7 @@ def show_data(console: Console, report: DataReport) -> None:
         if read.inferred:
             inferred = [(item.what, item.value, item.why, item.instead) for item in read.inferred]
             console.print()
-            console.print(table("What is inferred", ("", "is", "because", "to change it"), inferred, words=range(4)))
+            console.print(table("Inferred", ("", "is", "because", "to change it"), inferred, words=range(4)))
         console.print(f"scored by {', '.join(read.table_task.metrics or ())}\n")
     show(console, _rows_table(report.statistics, report.max_length))
     if any(statistics.labels for statistics in report.statistics.values()):

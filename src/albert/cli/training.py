@@ -100,7 +100,7 @@ def _show_result(console: Console, result: Any) -> None:
     for task, what in (("masked_tokens", "masked tokens"), ("sentence_order", "sentence order")):
         if f"{task}_accuracy" in result.evaluation:
             score, constant = result.evaluation[f"{task}_accuracy"], result.evaluation[f"{task}_baseline"]
-            values[f"{what}, held out"] = f"{score:.1%} right (a constant answer: {constant:.1%})"
+            values[f"{what}, held out"] = f"{score:.1%} right (majority baseline: {constant:.1%})"
     values["model"] = result.model
     if (result.run / CURVES_NAME).exists():
         values["curves"] = result.run / CURVES_NAME

@@ -33,7 +33,7 @@ def read_runs(paths: Sequence[Path]) -> list[RunCurves]:
 def _read_run(path: Path, name: str) -> RunCurves:
     journal = RunFolder(path).journal_path
     if not journal.is_file():
-        raise MissingInput(path, f"is no run: it has no {journal.name}", "name the --output of pretrain or finetune")
+        raise MissingInput(path, f"is not a run: it has no {journal.name}", "name the --output of pretrain or finetune")
     records = sorted((r for r in read_journal(journal) if "step" in r), key=lambda record: record["step"])
     updates = [record for record in records if record["event"] == "train"]
     if not updates:

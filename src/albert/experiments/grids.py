@@ -160,12 +160,12 @@ Relation = Literal["higher", "not higher", "alike"]
 
 @dataclass(frozen=True)
 class Contrast:
-    """Two rows of a table to compare, or a row and a constant answer, which is called `nothing`."""
+    """Two rows of a table to compare, or a row and the majority baseline, which is called `nothing`."""
 
     first: str
     relation: Relation
     second: str | None = None
-    nothing: str = "the constant answer"
+    nothing: str = "the majority baseline"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -57,7 +57,7 @@ def save_figure(figure: Figure, picture: Path, dpi: int = 130) -> None:
 def draw_runs(runs: Sequence[RunCurves], picture: Path, against: Against = "steps") -> None:
     """Draw losses, accuracies, learning rate and gradient norm of runs into one PNG.
 
-    Thin lines are training, lines with markers held-out scores, dotted lines the scores of a constant answer.
+    Thin lines are training, lines with markers held-out scores, dotted lines the scores of the majority baseline.
     """
     panels = _panels(runs)
     columns = 2 if len(panels) in (2, 4) else 3
@@ -87,7 +87,7 @@ def draw_runs(runs: Sequence[RunCurves], picture: Path, against: Against = "step
 _STYLES: dict[str, dict[str, Any]] = {
     "training": {"linewidth": 1.0, "alpha": 0.6},
     "held out": {"marker": "o", "markersize": 4, "linewidth": 1.8},
-    "a constant answer, held out": {"linestyle": ":", "linewidth": 1.4},
+    "majority baseline, held out": {"linestyle": ":", "linewidth": 1.4},
 }
 
 

@@ -95,7 +95,7 @@ STATIC_TABLES: dict[str, Callable[..., TextTable]] = {"1": sizes, "14": finetuni
 DECIMALS = {"speed-up": 2, "hours": 2}
 """By kind of column; 1 for the others."""
 UNITS = {"parameters": "parameters, million", "speed-up": "speed of training", "hours": "hours of training"}
-CONSTANT = "a constant answer"
+CONSTANT = "majority baseline"
 CSV_COLUMNS: tuple[str, ...] = (
     "table", "scale", "row", "label", "arm", "column", "paper", "median", "lowest", "highest", "seeds", "wanted",
     "constant",

@@ -89,7 +89,7 @@ def held_out_error(score: float, items: int) -> float:
 
 
 def difference(scores: Scores, first: str, second: str | None) -> Difference | None:
-    """How much better the first row is than the second, or than the constant answer if there is no second.
+    """How much better the first row is than the second, or than the majority baseline if there is no second.
 
     Returns:
         None if the two have no seed in common.
@@ -291,7 +291,7 @@ class Outcome:
 
     @property
     def constant(self) -> dict[str, float]:
-        """By column, the score of the best constant answer on the same data."""
+        """By column, the score of the majority baseline on the same data."""
         constants = {}
         for column in (column for column in self.grid.columns if column.kind != "layers"):
             for run in (run for seeds in self.scores[column.name].values() for run in seeds.values()):

@@ -570,18 +570,18 @@ def advice(
     ahead = {rival: value for rival, value in rivals.items() if not is_beaten(name, score, value)}
     if not ahead:
         return None
-    why = " and ".join(f"that of the {rival}, {format_score(value)}" for rival, value in ahead.items())
+    names = [f"{rival if 'TF-IDF' in rival else f'the {rival}'} ({format_score(ahead[rival])})" for rival in ahead]
     best = next(iter(ahead))
     for rival in ahead:
         best = rival if is_better(name, ahead[rival], ahead[best]) else best
-    use = f"use the {best} for such rows" + (" (--frozen)" if best == FROZEN else "")
+    use = f"use {best if 'TF-IDF' in best else f'the {best}'} for such rows" + (" (--frozen)" if best == FROZEN else "")
     remedy = "try more --epochs, another --learning-rate, or a larger --model"
     if step is not None:
         remedy = f"try {step['try']}"
     if is_frozen:
         remedy = "fine-tune the whole model, without --frozen"
     remedy = remedy if best == MAJORITY else f"{use}, or {remedy}"
-    return f"{name} {format_score(score)} is not better than {why}: {remedy}"
+    return f"{name} {format_score(score)} does not beat {' or '.join(names)}: {remedy}"
 
 
 LARGE_GAP = 10.0
@@ -589,7 +589,7 @@ LARGE_GAP = 10.0
 WELL_KNOWN = 95.0
 """The score of training rows from which on little is left to learn from them."""
 LEARNT = 2.0
-"""Points above the majority baseline from which on a model has learnt something."""
+"""Points above the majority baseline from which on a model has learned something."""
 LARGER_MODELS = {256: "small", 768: "albert/albert-base-v2"}
 """For models that are narrower than the key."""
 
@@ -623,7 +623,7 @@ def next_step(
         return None
     rate = min(2 * learning_rate, max(MAX_RATE, learning_rate))
     if training - (baseline or 0.0) < LEARNT and rate > learning_rate and epochs >= 1:
-        why += ", hardly above the majority baseline; the model has not learnt yet"
+        why += ", hardly above the majority baseline; the model has not learned yet"
         return {"why": why, "try": f"--learning-rate {rate:.2g}"}
     if still_rising:
         why += "; the score was still rising at the end, or was taken only there"

@@ -1,6 +1,6 @@
 """The head solved on frozen features, before fine-tuning or in its place.
 
-A new head drawn at random first pulls the encoder away from what it learnt. Linear probing, then fine-tuning (Kumar et
+A randomly initialised head first pulls the encoder away from what it has learned. Linear probing, then fine-tuning (Kumar et
 al. 2022, arXiv 2202.10054) begins with the best linear head for the encoder as it is. Features are what the head reads,
 in evaluation mode and standardised over the training rows; the head is a regularised logistic regression (one against
 the rest with several labels per example, ridge regression for numbers, a conditional one for options), folded into

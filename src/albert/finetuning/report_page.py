@@ -259,7 +259,7 @@ def calibration_rows(calibration: Mapping[str, Any] | None) -> list[tuple[str, .
     """A row for each bin of probability that is not empty, headings first."""
     if not calibration:
         return []
-    rows: list[tuple[str, ...]] = [("probability", "predictions", "mean probability, %", "right, %")]
+    rows: list[tuple[str, ...]] = [("probability", "predictions", "mean probability, %", "accuracy, %")]
     for each in calibration["bins"]:
         edges = f"{each['from']:.1f}–{each['to']:.1f}"
         rows.append((edges, f"{each['count']:,}", f"{each['probability']:.1f}", f"{each['right']:.1f}"))

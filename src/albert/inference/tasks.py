@@ -432,7 +432,7 @@ def _top_labels(logits: np.ndarray) -> tuple[list[int], list[float]]:
 
 def check_texts(name: str, texts: Iterable[Any]) -> None:
     """Raises UsageError for a string, an iterator or a table in place of a list, and for items that are not strings
-    (NaN from pandas, say)."""
+    (for example NaN from pandas)."""
     if isinstance(texts, str):
         raise UsageError(name, "is one text, a list of them is expected", "put it into brackets")
     if isinstance(texts, dict) or not hasattr(texts, "__getitem__") or getattr(texts, "ndim", 1) != 1:

@@ -341,7 +341,7 @@ def check_start(run: RunFolder, start: StartRecord | None) -> None:
             why = f"was to start from {recorded} and has no checkpoint yet"
             raise MissingInput(run.path, why, "give --init again, or choose another output")
         return
-    remedy = "choose another output, or leave --init out to go on"
+    remedy = "choose another output, or leave --init out to continue"
     if recorded is None and run.recipe_path.exists():
         raise InvalidConfiguration(run.path, f"this run was started from random weights, not from {start}", remedy)
     if recorded is not None and recorded.fingerprint != start.fingerprint:

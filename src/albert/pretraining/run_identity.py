@@ -118,7 +118,7 @@ def check_and_save_recipe(run: RunFolder, recipe: PretrainingRecipe) -> None:
         saved = saved_recipe(run)
         removed = removed_settings(PretrainingRecipe.__name__, read_json_object(run.recipe_path))
         for name, value in removed.items():
-            print(f"albert: note: {run.path} goes on without {name} {value}, which {WHY}", file=sys.stderr)
+            print(f"albert: note: {run.path} continues without {name} {value}, which {WHY}", file=sys.stderr)
         before = flatten(to_json(replace(saved, dropout_changes=recipe.dropout_changes)))
         now = identity_settings(flatten(to_json(recipe)), (*CHANGEABLE, *CHANGEABLE_FOR_LATER_UPDATES), {})
         for key, old, new in differences(before, now):
@@ -144,7 +144,7 @@ def _add_dropout_change(
     checkpoints = run.checkpoints()
     if not checkpoints:
         remedy = "a new run takes --model.hidden-dropout-prob and --model.attention-probs-dropout-prob"
-        raise InvalidConfiguration("--change-dropout", f"{run.path} has no checkpoint to go on from", remedy)
+        raise InvalidConfiguration("--change-dropout", f"{run.path} has no checkpoint to continue from", remedy)
     step = checkpoints[-1][0]
     initial = {recipe.model.hidden_dropout_prob, recipe.model.attention_probs_dropout_prob}
     now = dropout_at(changes, step)

@@ -79,7 +79,7 @@ def measure(samples: PretrainingSamples, numbers: np.ndarray) -> list[Figure]:
         _share("stay as they are", counts["kept"], replacements, kept),
         _spread(random_tokens[~masking.special]),
         Figure("special tokens among them", float(random_tokens[masking.special].sum()), 0.0, 0.0),
-        _share("swapped or foreign, of those asked", counts["swapped"], counts["labelled"], 0.5),
+        _share("negatives among labelled pairs", counts["swapped"], counts["labelled"], 0.5),
         Figure("asked for their order, of all", counts["labelled"] / n),
         Figure("tokens of a sequence, mean", float(every_length.mean())),
         *(Figure(f"  of {share} % at most", float(np.percentile(every_length, share))) for share in QUANTILES),

@@ -2,11 +2,14 @@
 
 import difflib
 import importlib
+import importlib.metadata
+import json
 import os
 import re
 import shlex
 import shutil
 import sys
+import urllib.parse
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -24,8 +27,40 @@ _NAME = re.compile(r"[a-z][a-z0-9-]*")
 
 
 def install_command(extra: str) -> str:
-    """The command that installs the libraries of an extra."""
-    return f"pip install '{DISTRIBUTION}[{extra}]'"
+    """The command that installs the libraries of an extra: from the checkout that this package was installed from,
+    because there is no release on the package index."""
+    checkout = _checkout()
+    if checkout is None:
+        return f"in a checkout of the repository: {_pip()} install '.[{extra}]'"
+    editable = "-e " if _PACKAGE.is_relative_to(checkout) else ""
+    folder = "." if checkout == Path.cwd() else str(checkout)
+    return f"{_pip()} install {editable}{shlex.quote(f'{folder}[{extra}]')}"
+
+
+def _checkout() -> Path | None:
+    """The folder with the source from which this package was installed; None if it is unknown or gone."""
+    if _PACKAGE.parent.name == "src":
+        return _PACKAGE.parents[1]
+    try:
+        recorded = importlib.metadata.distribution(DISTRIBUTION).read_text("direct_url.json")
+    except importlib.metadata.PackageNotFoundError:
+        return None
+    address = urllib.parse.urlsplit(json.loads(recorded)["url"] if recorded else "")
+    folder = Path(urllib.parse.unquote(address.path))
+    return folder if address.scheme == "file" and (folder / "pyproject.toml").is_file() else None
+
+
+def _pip() -> str:
+    """What the user types for the pip of this environment."""
+    found = shutil.which("pip")
+    if found is not None and Path(found).parent.resolve() == Path(sys.executable).parent.resolve():
+        return "pip"
+    return f"{_shown_path(Path(sys.executable))} -m pip"
+
+
+def _shown_path(path: Path) -> str:
+    """A path for a shell, relative to the working directory if it is inside."""
+    return shlex.quote(str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path))
 
 
 def command_name() -> str:
@@ -35,8 +70,7 @@ def command_name() -> str:
     if beside_python.is_file():
         if found is not None and beside_python.samefile(found):
             return "albert"
-        inside = beside_python.is_relative_to(Path.cwd())
-        return shlex.quote(str(beside_python.relative_to(Path.cwd()) if inside else beside_python))
+        return _shown_path(beside_python)
     if found is not None and Path(sys.argv[0]).name == "albert":
         return "albert"
     return f"{shlex.quote(sys.executable)} -m albert"

@@ -211,7 +211,7 @@ def read_task(table_task: TableTask, hold_out: bool = True) -> ReadTask:
     """
     files = {split: path for split, path in (("train", table_task.train), ("dev", table_task.dev)) if path is not None}
     if not files:
-        raise UsageError("albert", "no table to read", "name it with --train, or --dev")
+        raise UsageError("--train", "is missing", "name a table with it, or with --dev")
     raw = {split: read_table(path, table_task.layout) for split, path in files.items()}
     first = next(iter(files))
     complete, raw[first], inferred = infer_task(table_task, raw[first], files[first], to_learn=first == "train")

@@ -135,7 +135,7 @@ def _label_id(
 
 
 LARGEST_NUMBER = 3.4e38
-"""Numbers are learnt and predicted in float32."""
+"""Numbers are learned and predicted in float32."""
 
 
 def _number(row: Row, column: str, low: float | None, high: float | None) -> float:

@@ -348,7 +348,7 @@ def _recognise_encoding(file: CorpusFile, given: str | None) -> tuple[str, tuple
         try:
             given = codecs.lookup(given).name
         except LookupError as error:
-            raise UsageError("--encoding", f"{given!r} is unknown", "utf-8, cp1252 or utf-16, say") from error
+            raise UsageError("--encoding", f"{given!r} is unknown", "for example utf-8, cp1252 or utf-16") from error
         return ("utf-8-sig" if given == "utf-8" else given), ()
     with open_corpus_file(file) as (content, _):
         beginning = content.read(SAMPLE_BYTES)
@@ -502,7 +502,7 @@ def _open_delimited(
     if delimiter is not None:
         delimiter = {"tab": "\t", "\\t": "\t", "space": " "}.get(delimiter, delimiter)
         if len(delimiter) != 1:
-            raise UsageError("--delimiter", f"{delimiter!r} is not one character", "';', tab or '|', say")
+            raise UsageError("--delimiter", f"{delimiter!r} is not one character", "for example ';', tab or '|'")
     elif format == "tsv":
         delimiter = "\t"
     else:

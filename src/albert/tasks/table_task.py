@@ -296,7 +296,7 @@ def declare_task(task: TableTask, source: Source, options: tuple[str, ...] = ())
         target=target,
         metrics=metrics_of(task),
         recipe=task.recipe.applied_to(recipe),
-        description=" ".join(f"{what}, learnt from a table.".split()),
+        description=" ".join(f"{what}, learned from a table.".split()),
     )
 
 

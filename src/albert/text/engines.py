@@ -45,10 +45,10 @@ def run_engine(stage: Stage, jobs: Sequence[UnitJob], options: ExecutorOptions, 
     missing = results.count(None)
     if missing and options.engine == "slurm":
         why = f"{missing} of {len(jobs)} units of work are in the queue"
-        raise TryAgain("Slurm", why, f"run the same command when they are done, to go on; they log to {logs}")
+        raise TryAgain("Slurm", why, f"run the same command when they are done, to continue; they log to {logs}")
     if missing:
         why = f"{missing} of {len(jobs)} units of work failed"
-        raise TryAgain(options.engine, why, f"see {logs}, and run the same command to go on")
+        raise TryAgain(options.engine, why, f"see {logs}, and run the same command to continue")
     bar.advance(sum(job.size for job in waiting) / 1e6)
     return [result for result in results if result is not None]
 

@@ -88,7 +88,7 @@ class RunFolder:
             remedy = f"no older checkpoint is intact; remove {self.path} to start again"
             intact = next((step for step, older in reversed(checkpoints[:-1]) if is_intact(older)), None)
             if intact is not None:
-                remedy = f"remove {path} to go on from step {intact}, which is intact"
+                remedy = f"remove {path} to continue from step {intact}, which is intact"
             raise DamagedData(damage.subject, damage.why, remedy) from damage
         return step, path
 
@@ -134,7 +134,7 @@ class Stopped(AlbertError):
     def __init__(self, subject: object, number: int | None) -> None:
         number = number or signal.SIGTERM  # None: another rank received it
         super().__init__(
-            subject, f"stopped by {signal.Signals(number).name} after saving", "run the same command to go on"
+            subject, f"stopped by {signal.Signals(number).name} after saving", "run the same command to continue"
         )
         self.exit_code = 128 + number
 

@@ -160,7 +160,7 @@ def read_training_state(
     state = from_json(TrainingState, present_training_state(read_json_object(file)), str(file))
     if step is not None and state.step != step:
         why = f"holds the state after step {state.step}, its name says {step}"
-        raise DamagedData(directory, why, "remove it to go on from the checkpoint before it")
+        raise DamagedData(directory, why, "remove it to continue from the checkpoint before it")
     if (key := first_difference(state.identity, identity)) is not None:
         remedy = f"give the run's own {key} to resume it, or choose another output"
         raise InvalidConfiguration(directory, f"was trained with another {key}", remedy)

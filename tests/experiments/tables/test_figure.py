@@ -41,7 +41,7 @@ def test_figure_labels_rows_of_paper_and_scale(outcome):
 def test_figure_has_one_legend_for_the_constant_answer(table, draw, outcome):
     figure = draw(outcome(table))
     (legend,) = figure.legends
-    assert [text.get_text() for text in legend.get_texts()] == ["a constant answer"]
+    assert [text.get_text() for text in legend.get_texts()] == ["majority baseline"]
     assert not any(axes.get_legend() for axes in figure.axes)
 
 

@@ -171,8 +171,8 @@ FORMS = {
     "tables": ("list", "run", "show", "export"),
 }
 """Commands whose help depends on the word after them."""
-OF_OTHERS = {"--max-restarts", "--preload"}
-"""Of torchrun and gunicorn."""
+OF_OTHERS = {"--max-restarts", "--preload", "--timeout", "--concurrency"}
+"""Of torchrun, gunicorn and Celery."""
 
 
 def options_of(command: str, capsys) -> set[str]:

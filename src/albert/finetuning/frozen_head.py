@@ -1,10 +1,10 @@
 """The head solved on frozen features, before fine-tuning or in its place.
 
-A randomly initialised head first pulls the encoder away from what it has learned. Linear probing, then fine-tuning (Kumar et
-al. 2022, arXiv 2202.10054) begins with the best linear head for the encoder as it is. Features are what the head reads,
-in evaluation mode and standardised over the training rows; the head is a regularised logistic regression (one against
-the rest with several labels per example, ridge regression for numbers, a conditional one for options), folded into
-weight and bias. Spans have no such head.
+A randomly initialised head first pulls the encoder away from what it has learned. Linear probing, then fine-tuning
+(Kumar et al. 2022, arXiv 2202.10054) begins with the best linear head for the encoder as it is. Features are what the
+head reads, in evaluation mode and standardised over the training rows; the head is a regularised logistic regression
+(one against the rest with several labels per example, ridge regression for numbers, a conditional one for options),
+folded into weight and bias. Spans have no such head.
 
 A pooler that its pre-training left unused (sentence order at chance) gives nearly the same vector for every text: of
 models/small its outputs deviate by 0.002 from their mean. Solved on such features the head has weights of 14 and the

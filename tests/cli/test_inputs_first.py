@@ -1,5 +1,8 @@
 """Inputs are checked before anything is printed or computed."""
 
+import subprocess
+import sys
+
 import pytest
 
 from albert.cli.main import run
@@ -15,6 +18,19 @@ from albert.cli.main import run
         ("predict tiny --input none.csv", "none.csv"),
         ("predict smal --fill-mask [MASK]", "small"),
         ("info smal", "small"),
+        ("finetune --model smal --train table.csv --output out", "small"),
+        ("finetune --model . --train table.csv --output out", "config.json"),
+        ("finetune sst-2 --model tiny --data nowhere --output out", "nowhere"),
+        ("finetune --model tiny --teacher tinny --train table.csv --output out", "tiny"),
+        ("evaluate sst-2 --model tiny --data nowhere", "nowhere"),
+        ("evaluate pretraining --model tiny --data .", "corpus.json"),
+        ("pretrain small --data . --output out", "corpus.json"),
+        ("pretrain continue --init smal --data . --output out", "small"),
+        ("serve smal", "small"),
+        ("quantize smal --output out", "small"),
+        ("export onnx . --output out", "config.json"),
+        ("analyze layers tiny --text nowhere", "nowhere"),
+        ("show .", "corpus.json"),
     ],
 )
 def test_what_is_missing_is_said_before_any_output(command, subject, tmp_path, monkeypatch, capsys):
@@ -24,6 +40,41 @@ def test_what_is_missing_is_said_before_any_output(command, subject, tmp_path, m
     out, error = capsys.readouterr()
     assert out == "" and error.count("\n") == 1 and subject in error
     assert [path.name for path in tmp_path.iterdir()] == ["table.csv"]
+
+
+def test_refusals_need_no_torch(tmp_path):
+    """One process for many commands: none of them imports torch, which takes most of a second or more."""
+    (tmp_path / "table.csv").write_text("text,label\na,b\n")
+    commands = [
+        "predict smal --classify x",
+        "predict tiny",
+        "predict tiny --tag a --classify b",
+        "predict tiny --input table.csv --output table.csv",
+        "serve smal",
+        "serve tiny --port 99999",
+        "finetune --model smal --train table.csv --output out",
+        "finetune --model tiny --train table.csv",
+        "finetune sst-3 --model tiny --data . --output out",
+        "finetune sst-2 --model tiny --output out",
+        "evaluate sst-2 --model tiny --data nowhere",
+        "pretrain small --data . --output out",
+        "export onnx smal --output out",
+        "quantize tiny --output table.csv",
+        "info smal",
+    ]
+    code = (
+        "import sys\nfrom albert.cli.main import run\n"
+        f"codes = [run(command.split()) for command in {commands}]\n"
+        "print(all(codes), 'torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["True", "False"], done.stderr
+    assert done.stderr.count("\n") == len(commands)
+
+
+def test_a_text_without_its_option_is_recognised(capsys):
+    assert run(["predict", "tiny", "A [MASK]."]) == 2
+    assert "--fill-mask 'A [MASK].'" in capsys.readouterr().err
 
 
 def test_statistics_only_refuses_what_training_refuses_and_a_changed_setting_is_named(tmp_path, capsys):

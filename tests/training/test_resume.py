@@ -210,7 +210,7 @@ def test_a_damaged_newest_checkpoint_is_refused_and_the_error_names_the_newest_i
     content = bytearray(tensors.read_bytes())
     content[-1] ^= 1
     tensors.write_bytes(content)
-    with pytest.raises(DamagedData, match=rf"remove {newest} to go on from step 8, which is intact") as error:
+    with pytest.raises(DamagedData, match=rf"remove {newest} to continue from step 8, which is intact") as error:
         train(dropout=0.3)
     assert error.value.exit_code == 65
     shutil.rmtree(newest)

@@ -10,8 +10,9 @@ from albert.api.keywords import values_set
 from albert.api.options import PRETRAINING, Evaluate, Finetune
 from albert.runtime.environment import load_by_name
 from albert.runtime.errors import CannotCreate, MissingInput, UsageError
+from albert.text.shards import read_description
 
-_FILES = ("train", "dev", "test", "data", "input", "corpus", "runs", "text")
+_FILES = ("train", "dev", "test", "data", "input", "runs")
 _MODELS = {
     "model": "revision",
     "models": "",
@@ -32,16 +33,17 @@ def check_options(options: object) -> None:
     """
     values: dict[str, object] = {name: getattr(options, name, None) for name in _FILES}
     values["task_file"] = getattr(getattr(options, "table", None), "task_file", None)
-    if isinstance(values["text"], str):
-        del values["text"]  # the name of a column
     for path in _paths(values.values()):
         if not path.exists():
             raise MissingInput(path, "No such file or directory")
+    corpora = values["data"] if isinstance(values["data"], tuple) else ()
+    for corpus in corpora:
+        read_description(corpus)
     for name, of_revision in _MODELS.items():
         models = getattr(options, name, None)
         for model in models if isinstance(models, tuple) else [models]:
             if isinstance(model, str) and model:
-                _check_model(model, getattr(options, of_revision, None) if of_revision else None)
+                check_model(model, getattr(options, of_revision, None) if of_revision else None)
     output = getattr(options, "output", None)
     is_new = getattr(options, "replace", True) is False and not isinstance(options, Finetune)  # which resumes
     if is_new and isinstance(output, Path) and os.path.lexists(output):
@@ -62,7 +64,8 @@ def _paths(values: Iterable[object]) -> Iterator[Path]:
                 yield Path(each)
 
 
-def _check_model(model: str, revision: str | None) -> None:
+def check_model(model: str, revision: str | None = None) -> None:
+    """Raises MissingInput if this is neither a local model nor a Hub id."""
     directory = load_by_name("albert.checkpoints.hub").find_local_model(model, revision)
     if directory is None or any(directory.glob("config.json")) or any(directory.glob("*/config.json")):
         return
@@ -85,6 +88,7 @@ def _check_evaluate(options: Evaluate) -> None:
     if options.task == PRETRAINING:
         if options.data is None:
             raise UsageError("--data", "is missing", "give a corpus from `albert prepare`")
+        read_description(options.data)
     elif options.task is not None:
         _check_data(options.task, options.data, options.dev is None)
 

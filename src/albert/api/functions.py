@@ -13,7 +13,7 @@ from dataclasses import MISSING, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from albert.api.checks import check_options
+from albert.api.checks import check_model, check_options
 from albert.api.keywords import (
     Call,
     Option,
@@ -204,6 +204,7 @@ def recipe_of(
     if name != CONTINUE:
         return find_recipe(name)
     if init is not None:
+        check_model(init, revision)
         warm_start = load_by_name(_WARM_START)
         return warm_start.recipe_for_model(warm_start.Init(model=init, revision=revision))
     if output is not None and recorded_start(RunFolder(output)) is not None:

@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
+from albert.api.checks import check_model
 from albert.api.keywords import Argument, Positional, flags_set
 from albert.cli.options import CommandGroup, Subcommand, check_at_least
 from albert.inference.abilities import ABILITIES, ENDINGS
 from albert.inference.server.limits import Limits
-from albert.model.config import Activation
+from albert.model.config import Activation, preset_name
 from albert.runtime.environment import PrecisionChoice
-from albert.runtime.errors import InvalidConfiguration, UsageError
+from albert.runtime.errors import InvalidConfiguration, MissingInput, UsageError
 from albert.tasks.rows import Format
 
 TASKS = tuple(ability.name for ability in ABILITIES.values() if ability.row)
@@ -396,6 +397,20 @@ class Info:
     """Print one JSON object instead of tables."""
 
 
+def check_analyze(options: AnalyzeLayers) -> None:
+    """Check that the texts exist."""
+    for path in options.text:
+        if not Path(path).exists():
+            raise MissingInput(path, "No such file or directory")
+
+
+def check_info(options: Info) -> None:
+    """Refuse a name that is neither a preset nor anything on this machine, and cannot be a Hub id."""
+    what = options.what
+    if what is not None and preset_name(what) is None and not Path(what).exists():
+        check_model(what, options.revision)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Quickstart:
     """The output."""
@@ -416,7 +431,8 @@ _EXPORT_FORMATS = {
 export_main = CommandGroup("albert export", _EXPORT_FORMATS, "format")
 quantize_main = Subcommand(Quantize, "albert quantize", "convert:run_quantize")
 analyze_main = CommandGroup(
-    "albert analyze", {"layers": Subcommand(AnalyzeLayers, "albert analyze layers", "inspect:layers")}
+    "albert analyze",
+    {"layers": Subcommand(AnalyzeLayers, "albert analyze layers", "inspect:layers", check=check_analyze)},
 )
-info_main = Subcommand(Info, "albert info", "info:run")
+info_main = Subcommand(Info, "albert info", "info:run", check=check_info)
 quickstart_main = Subcommand(Quickstart, "albert quickstart", "inspect:run_quickstart")

@@ -112,8 +112,15 @@ def typed_values(options: Sequence[Option], arguments: Sequence[str], program: s
             words, unnamed = unnamed[: _width(option.hint)], unnamed[_width(option.hint) :]
             values[option.path] = _from_words(option.hint, words, f"{program}: {metavar(option)}")
     if unnamed:
-        raise UsageError(program, f"unexpected argument {unnamed[0]!r}", f"see {program} --help")
+        remedy = f"see {program} --help"
+        if program == "albert predict" and not any(path[0] in _TEXT_INPUTS for path in values):
+            option = "--fill-mask" if "[MASK]" in unnamed[0] else "--classify"
+            remedy = f"did you mean {option} {shlex.quote(unnamed[0])}?"
+        raise UsageError(program, f"unexpected argument {unnamed[0]!r}", remedy)
     return values
+
+
+_TEXT_INPUTS = ("fill_mask", "order", "classify", "question", "tag", "choose", "input")
 
 
 def _width(hint: Any) -> int:

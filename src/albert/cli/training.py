@@ -22,6 +22,7 @@ from albert.runtime.environment import world
 from albert.runtime.errors import UsageError
 from albert.runtime.json_files import to_json, to_toml
 from albert.runtime.legacy import RECIPE_NAMES
+from albert.text.shards import read_description
 from albert.training.run_folder import RunFolder
 
 
@@ -168,6 +169,11 @@ class Show:
     masking: Annotated[MaskingRecipe, GROUP] = MASKING
 
 
+def check_show(options: Show) -> None:
+    """Check that the corpus is one."""
+    read_description(options.corpus)
+
+
 ScaleName = Literal["tiny", "small", "base", "paper"]
 
 
@@ -227,7 +233,7 @@ pretrain_main = Subcommand(PretrainCommand, "albert pretrain", pretrain, parses=
 finetune_main = Subcommand(FinetuneCommand, "albert finetune", finetune, parses=False)
 evaluate_main = Subcommand(Evaluate, "albert evaluate", "tasks:evaluate")
 push_main = Subcommand(Push, "albert push", "convert:run_push")
-show_main = Subcommand(Show, "albert show", "inspect:run_show")
+show_main = Subcommand(Show, "albert show", "inspect:run_show", check=check_show)
 _TABLES_COMMANDS = {
     "list": Subcommand(ListTables, "albert tables list", "tables:list_tables"),
     "run": Subcommand(TablesArguments, "albert tables run", "tables:run"),

@@ -108,11 +108,11 @@ TEXT_PAIRS = "finetune --objective contrastive --train TABLE --text a --pair b -
 @pytest.mark.parametrize(
     ("command", "codes", "message"),
     [
-        ("finetune sst3 --model MODEL --data x --output OUT", (2,), "did you mean 'sst-2'"),
+        ("finetune sst3 --model MODEL --data / --output OUT", (2,), "did you mean 'sst-2'"),
         ("finetune --model MODEL --output OUT", (2,), "no task"),
         ("finetune sst-2 --model MODEL --output OUT", (2,), "--data: is missing"),
-        ("finetune sst-2 --model MODEL --data x --output OUT", (66,), "has no train.tsv"),
-        ("finetune sst-2 --model absent/m --data x --output OUT", (66, 69), "no such directory"),
+        ("finetune sst-2 --model MODEL --data / --output OUT", (66,), "has no train.tsv"),
+        ("finetune sst-2 --model absent/m --data / --output OUT", (66, 69), "no such directory"),
         ("finetune --train x.csv --model MODEL --output OUT", (66,), "x.csv: No such file"),
         ("finetune sst-2 --model MODEL --data DATA", (2,), "--output: is missing"),
         ("finetune ax --model MODEL --data DATA --output OUT", (78,), "has no training set"),
@@ -122,7 +122,7 @@ TEXT_PAIRS = "finetune --objective contrastive --train TABLE --text a --pair b -
         (f"{SST2_RUN} --span-head joint", (2,), "--span-head: requires a task whose answers are spans"),
         (f"{SST2_RUN} --question-length 8", (2,), "--question-length: requires a task with questions, sst-2 has none"),
         (f"{SST2_RUN} --stride 4", (2,), "--stride: requires a task whose answers are spans, sst-2 has none"),
-        ("finetune --train TABLE --data x --model MODEL --output OUT", (2,), "--data: requires a declared task"),
+        ("finetune --train TABLE --data / --model MODEL --output OUT", (2,), "--data: requires a declared task"),
         (f"{SST2_RUN} --v2-recipe", (2,), "has one recipe for both releases"),
         # Changes of the model.
         (f"{SST2_RUN} --keep-head", (78,), "has no head to keep"),
@@ -165,9 +165,9 @@ TEXT_PAIRS = "finetune --objective contrastive --train TABLE --text a --pair b -
         ("predict PAIRS --classify ship", (2,), "this model compares two texts"),
         # Pairs of texts.
         (f"{SST2_RUN} --encode-pairs separately", (78,), "needs pairs of texts, sst-2 has none"),
-        ("finetune sts-b --data x --model MODEL --output OUT --encode-pairs separately --exits 1", (78,), "no exits"),
+        ("finetune sts-b --data / --model MODEL --output OUT --encode-pairs separately --exits 1", (78,), "no exits"),
         (
-            "finetune sts-b --data x --model PAIRS --output OUT --encode-pairs together --keep-head",
+            "finetune sts-b --data / --model PAIRS --output OUT --encode-pairs together --keep-head",
             (78,),
             "reads pairs separately",
         ),

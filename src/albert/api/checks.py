@@ -6,13 +6,12 @@ import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from albert.api.keywords import values_set
 from albert.api.options import PRETRAINING, Evaluate, Finetune
 from albert.runtime.environment import load_by_name
 from albert.runtime.errors import CannotCreate, MissingInput, UsageError
 from albert.text.shards import read_description
 
-_FILES = ("train", "dev", "test", "data", "input", "runs")
+_FILES = ("train", "dev", "test", "input", "runs")
 _MODELS = {
     "model": "revision",
     "models": "",
@@ -33,10 +32,12 @@ def check_options(options: object) -> None:
     """
     values: dict[str, object] = {name: getattr(options, name, None) for name in _FILES}
     values["task_file"] = getattr(getattr(options, "table", None), "task_file", None)
+    data = getattr(options, "data", None)
+    corpora = data if isinstance(data, tuple) else ()
+    values["data"] = corpora
     for path in _paths(values.values()):
         if not path.exists():
             raise MissingInput(path, "No such file or directory")
-    corpora = values["data"] if isinstance(values["data"], tuple) else ()
     for corpus in corpora:
         read_description(corpus)
     for name, of_revision in _MODELS.items():
@@ -79,9 +80,8 @@ def _check_finetune(options: Finetune) -> None:
         remedy = "give the run's directory, or --statistics-only to see the rows first"
         raise UsageError("--output", "is missing", remedy)
     if options.task is not None:
-        is_benchmark = _is_benchmark(options.task)
-        needs_data = is_benchmark or len(values_set(options, "train", "dev")) < 2
-        _check_data(options.task, options.data, needs_data)
+        both_given = options.train is not None and options.dev is not None
+        _check_data(options.task, options.data, has_files=both_given)
 
 
 def _check_evaluate(options: Evaluate) -> None:
@@ -90,7 +90,7 @@ def _check_evaluate(options: Evaluate) -> None:
             raise UsageError("--data", "is missing", "give a corpus from `albert prepare`")
         read_description(options.data)
     elif options.task is not None:
-        _check_data(options.task, options.data, options.dev is None)
+        _check_data(options.task, options.data, has_files=options.dev is not None)
 
 
 def _is_benchmark(task: str) -> bool:
@@ -102,9 +102,11 @@ def _is_benchmark(task: str) -> bool:
     return False
 
 
-def _check_data(task: str, data: Path | None, needs_data: bool) -> None:
-    _is_benchmark(task)
-    if data is None and needs_data:
-        raise UsageError("--data", "is missing; the task's files are looked for there", "name their folder")
+def _check_data(task: str, data: Path | None, has_files: bool) -> None:
+    """Check the name of a task, and the folder of its files unless all of them are given."""
+    is_benchmark = _is_benchmark(task)
+    if data is None and (is_benchmark or not has_files):
+        whose = "the tasks'" if is_benchmark else "the task's"
+        raise UsageError("--data", f"is missing; {whose} files are looked for there", "name their folder")
     if data is not None and not data.is_dir():
         raise MissingInput(data, "is not a directory", f"name the folder with the files of {task}")

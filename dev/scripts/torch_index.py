@@ -46,7 +46,8 @@ def choose() -> tuple[str, str]:
     if is_reachable(CPU_INDEX):
         return f"--extra-index-url {CPU_INDEX}", "no GPU was found: torch for CPUs (CUDA=1 takes the one for GPUs)"
     host = CPU_INDEX.split("/")[2]
-    return "", f"no GPU was found, but {host} cannot be reached: torch comes from the package index"
+    why = f"no GPU was found, but {host} cannot be reached: torch comes from the package index, where it usually needs"
+    return "", f"{why} CUDA libraries (some 5.8 GB in all)"
 
 
 if __name__ == "__main__":

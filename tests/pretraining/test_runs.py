@@ -165,6 +165,6 @@ def test_missing_wandb_is_refused_before_anything_is_written(tiny_recipe, tiny_c
         raise ModuleNotFoundError("No module named 'wandb'", name="wandb")
 
     monkeypatch.setattr(environment.importlib, "import_module", import_module)
-    with pytest.raises(Unavailable, match=r"wandb: is not installed; pip install 'albert-encoder\[wandb\]'"):
+    with pytest.raises(Unavailable, match=r"wandb: is not installed; .*\[wandb\]"):
         pretrain(tiny_recipe, tiny_corpus, tmp_path / "run", "cpu", wandb="albert")
     assert not (tmp_path / "run").exists()

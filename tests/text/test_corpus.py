@@ -172,7 +172,7 @@ def test_missing_library_names_the_extra(tmp_path, monkeypatch, name, library, e
     (tmp_path / name).write_bytes(b"some")
     monkeypatch.delitem(sys.modules, f"albert.text.{reader}", raising=False)
     monkeypatch.setitem(sys.modules, library, None)
-    with pytest.raises(Unavailable, match=rf"is not installed; pip install 'albert-encoder\[{extra}\]'"):
+    with pytest.raises(Unavailable, match=rf"is not installed; .*\[{extra}\]"):
         texts(tmp_path / name)
 
 

@@ -445,11 +445,11 @@ CASES: dict[str, list[tuple]] = {
         ("onnx {here}/none --output {here}/out", 66, "{here}/none"),
         ("onnx {pretrained} --output {here}", 73, "{here}"),
         ("onnx {pretrained} --output {here}/out.onnx", 73, "out.onnx", {"out.onnx": "mine"}),
-        ("onnx {corpus} --output {here}/out", 66, "{corpus}/config.json"),
+        ("onnx {corpus} --output {here}/out", 66, "{corpus}"),
         ("sentence-transformers {here}/none --output {here}/out", 66, "{here}/none"),
     ],
     "quantize": [
-        ("{corpus} --output {here}/out", 66, "{corpus}/config.json"),
+        ("{corpus} --output {here}/out", 66, "{corpus}"),
         ("{pretrained} --output {here}", 73, "{here}"),
         ("m --output o --fp16", 2, "--fp16"),
         ("m --OUTPUT o", 2, "--OUTPUT --output"),

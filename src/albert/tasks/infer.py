@@ -3,6 +3,7 @@
 Everything inferred comes with a reason and the option that overrides it."""
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -79,6 +80,9 @@ def infer_kind(rows: Rows, text: str, label: str) -> tuple[Kind, str, str]:
     return "regression", f"{count}, whole numbers from {low:.0f} to {high:.0f}", "--classes"
 
 
+_DATE = re.compile(r"(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.](\d{4}|\d{2}))([T ]\d{1,2}:|\Z)")
+
+
 def refuse_doubtful_classes(values: Sequence[str], label: str) -> None:
     """Raise UsageError for values that are hardly classes: numbers as people write them, several labels in one text, or
     a value of its own in nearly every row."""
@@ -91,6 +95,10 @@ def refuse_doubtful_classes(values: Sequence[str], label: str) -> None:
         if len(several) > 1 and parts <= set(counts):
             why = f"holds {several[0]!r}, and its parts alone: are they several labels?"
             raise UsageError(f"column {label!r}", why, f"say --multi-label --separator {separator!r}, or --classes")
+    dates = sum(_DATE.match(value) is not None for value in counts)
+    if not few and dates > 0.9 * len(counts):
+        why = f"holds {len(counts):,} different dates such as {values[0]!r}, which are no classes"
+        raise UsageError(f"column {label!r}", why, "name another --label, or say --classes")
     written = [value for value in counts if looks_like_a_written_number(value)]
     if not few and len(written) > 0.95 * len(counts):
         example = next(value for value in written if as_number(value) is None)
@@ -344,6 +352,8 @@ def _with_labels(
     if kind == "multi-label" and task.separator is None:
         texts = [value for value in rows.values(column) if isinstance(value, str)]
         separator = separator_of(dict.fromkeys(texts))
+        if separator is None:  # few combinations of many labels
+            separator = next((each for each in "|;," if any(each in text.strip() for text in texts)), None)
         if separator is not None:
             share = sum(separator in text for text in texts) / len(texts)
             inferred.append(Inferred("separator", repr(separator), f"{share:.0%} of the rows have it", "--separator ;"))

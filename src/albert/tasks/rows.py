@@ -77,6 +77,12 @@ _NO_TABLES = {
     ".arrow": "write .parquet instead",
     ".feather": "write .parquet instead",
 }
+_OTHER_FILES = (
+    (r"\s*<(!doctype html|html)\b", "is a web page (HTML), no table", "download the file itself, or save it as .csv"),
+    (r"version https://git-lfs\.github\.com/spec/", "is a pointer of Git LFS, not the file", "fetch it: git lfs pull"),
+    (r"\{\\rtf", "is a text document (RTF), no table", "save it as .txt or .csv"),
+)
+"""How files begin that are often saved in the place of a table."""
 WORDS, TAGS = "words", "tags"
 """The columns of tagged text."""
 SAMPLE_BYTES = 1 << 18
@@ -120,6 +126,8 @@ class TableFile:
     Attributes:
         names: the name of each column by position, None for one without a name, which is ignored; empty if every record
             has its own names (JSON, Parquet).
+        escaped: whether a quote inside of quotes is written as \\".
+        preamble: lines before the header that are not read.
         header_lines: lines before the first row.
         notes: what was recognised.
         doubt: what to do if a named column is missing, because the first row looks like a row.
@@ -134,6 +142,8 @@ class TableFile:
     encoding: str = "utf-8"
     delimiter: str = ","
     quoted: bool = True
+    escaped: bool = False
+    preamble: int = 0
     names: tuple[str | None, ...] = ()
     header_lines: int = 0
     notes: tuple[str, ...] = ()
@@ -280,6 +290,9 @@ def open_table(
         if layout.format is None and format is None:
             raise UsageError(path, "has lines that are not words with tags, and no columns", "it is empty")
         raise MissingInput(path, "has no rows")
+    for beginning, why, remedy in _OTHER_FILES:
+        if re.match(beginning, sample, re.IGNORECASE) and layout.format is None:
+            raise DamagedData(name or path, why, remedy)
     is_table = layout.delimiter is not None or layout.columns is not None or layout.no_header
     if format is None and not is_table:
         format, note = _recognise_format(file, sample, layout.has_task)
@@ -346,8 +359,9 @@ def _recognise_encoding(file: CorpusFile, given: str | None) -> tuple[str, tuple
     """
     if given is not None:
         try:
+            "".encode(given)
             given = codecs.lookup(given).name
-        except LookupError as error:
+        except LookupError as error:  # unknown, or no encoding of text, such as base64
             raise UsageError("--encoding", f"{given!r} is unknown", "for example utf-8, cp1252 or utf-16") from error
         return ("utf-8-sig" if given == "utf-8" else given), ()
     with open_corpus_file(file) as (content, _):
@@ -395,6 +409,11 @@ def _recognise_encoding(file: CorpusFile, given: str | None) -> tuple[str, tuple
     if valid > len(foreign):
         why = f"is not UTF-8 at byte {at} of the line, though {valid:,} other lines are"
         raise DamagedData(f"{file.name}:{first}", why, "mend the line, or name the encoding with --encoding")
+    for encoding in ("cp932", "euc_jp"):
+        text = b"".join(foreign).decode(encoding, errors="replace")
+        beyond = [character for character in text if not character.isascii()]
+        if sum("\u3041" <= character <= "\u30fa" for character in beyond) > 0.2 * len(beyond) and "\ufffd" not in text:
+            return encoding, (_encoding_note(foreign[0].decode(encoding), encoding, first),)  # kana: Japanese
     known = ["cp1252", *_LATIN, *_OTHER_SCRIPTS]
     matches = load_by_name("charset_normalizer").from_bytes(b"".join(foreign), cp_isolation=known)
     encoding = "cp1252"
@@ -408,9 +427,13 @@ def _recognise_encoding(file: CorpusFile, given: str | None) -> tuple[str, tuple
         line = foreign[0].decode(encoding)
     except UnicodeDecodeError as error:
         raise DamagedData(f"{file.name}:{first}", "is not UTF-8", "name the encoding with --encoding") from error
+    return encoding, (_encoding_note(line, encoding, first),)
+
+
+def _encoding_note(line: str, encoding: str, number: int) -> str:
     words = [word for word in re.findall(r"\S+", line) if not word.isascii()]
     shown = words[0][:30] if words else line.strip()[:30]
-    return encoding, (f"the text is not UTF-8: read as {encoding}, such as {shown!r} in line {first} (--encoding)",)
+    return f"the text is not UTF-8: read as {encoding}, such as {shown!r} in line {number} (--encoding)"
 
 
 @contextmanager
@@ -499,6 +522,22 @@ def _open_delimited(
 ) -> TableFile:
     usual = "\t" if ending in (".tsv", ".tab") or format == "tsv" else ","
     delimiter = layout.delimiter
+    preamble = 0
+    declared = re.match(r"sep=(.)\r?\n", sample)
+    if declared is not None and delimiter in (None, declared[1]):
+        delimiter = declared[1]
+        preamble = 1
+        notes += (f"the first line says that {SEPARATORS.get(delimiter, repr(delimiter))} separates the columns",)
+    else:
+        preamble = _comment_lines(sample)
+        if preamble:
+            what = (
+                "line, which begins with # and has no columns, is"
+                if preamble == 1
+                else "lines, which begin with #, are"
+            )
+            notes += (f"the first {'' if preamble == 1 else f'{preamble} '}{what} not read",)
+    sample = "".join(sample.splitlines(keepends=True)[preamble:])
     if delimiter is not None:
         delimiter = {"tab": "\t", "\\t": "\t", "space": " "}.get(delimiter, delimiter)
         if len(delimiter) != 1:
@@ -510,6 +549,10 @@ def _open_delimited(
         if delimiter != usual:
             notes += (f"columns are separated by {SEPARATORS[delimiter]}",)
     quoted = format != "tsv"
+    escaped = quoted and '\\"' in sample and _are_quotes_escaped(sample, delimiter)
+    if escaped:
+        sample = sample.replace('\\"', '""')
+        notes += ('quotes inside of texts are written as \\"',)
     if quoted and layout.format is None:
         quoted, note = _recognise_quotes(sample, delimiter)
         notes += (note,) if note else ()
@@ -564,6 +607,8 @@ def _open_delimited(
         encoding=encoding,
         delimiter=delimiter,
         quoted=quoted,
+        escaped=escaped,
+        preamble=preamble,
         names=tuple(names),
         header_lines=header_lines,
         notes=notes,
@@ -576,6 +621,32 @@ def _split_rows(text: Any, delimiter: str, quoted: bool, strict: bool = False) -
         return csv.reader(text, delimiter=delimiter, strict=strict)
     lines = (line.removesuffix("\n").removesuffix("\r") for line in text)
     return (line.split(delimiter) if line else [] for line in lines)
+
+
+def _comment_lines(sample: str) -> int:
+    """The number of lines with # at the beginning of a table, if they have fewer separators than the next line."""
+    lines = sample.splitlines()
+    count = 0
+    while count < len(lines) and lines[count].startswith("#"):
+        count += 1
+    if count in (0, len(lines)):
+        return 0
+    most = max(lines[count].count(delimiter) for delimiter in SEPARATORS)
+    fewer = all(max(line.count(delimiter) for delimiter in SEPARATORS) < most for line in lines[:count])
+    return count if fewer else 0
+
+
+def _are_quotes_escaped(sample: str, delimiter: str) -> bool:
+    r"""Whether a sample can be divided only if `\"` is a quote inside of a field, as MySQL writes it."""
+
+    def fits(text: str) -> bool:
+        try:
+            rows = [row for row in _split_rows(io.StringIO(text, newline=""), delimiter, True, strict=True) if row]
+        except csv.Error as error:
+            return str(error).startswith("unexpected end") and text is not sample
+        return all(len(row) == len(rows[0]) for row in rows)
+
+    return not fits(sample) and fits(sample.replace('\\"', '""'))
 
 
 def _recognise_delimiter(file: CorpusFile, sample: str, usual: str, ending: str) -> str:
@@ -727,6 +798,7 @@ def _blocks(table: TableFile, reached: Advance) -> Iterator[_Block]:
     others = bytes(code for code in range(256) if chr(code) not in marks)
     row = table.delimiter.encode() * (width - 1) + b"\n"
     line = 1
+    preamble = table.preamble
     header_lines = table.header_lines
     rest = b""
     enough = 0
@@ -740,6 +812,12 @@ def _blocks(table: TableFile, reached: Advance) -> Iterator[_Block]:
         end = data.rfind(b"\n") + 1
         rest = data[end:]
         data = data[:end]
+        if table.escaped:
+            data = data.replace(b'\\"', b'""')
+        while preamble and data:
+            data = data.partition(b"\n")[2]
+            preamble -= 1
+            line += 1
         if data and header_lines:
             rows, n_lines, size = _divide(table, data.decode(), line, header_lines, is_last)
             if len(rows) < header_lines:  # lines without fields, or the header's quotes are still open
@@ -848,7 +926,9 @@ def _divide(
     except csv.Error as error:
         if is_last or not str(error).startswith("unexpected end of data"):
             why = f"broken CSV ({str(error).partition(' - ')[0]})"
-            remedy = "check the quotes of this row, or say --format tsv if quotes are text"
+            remedy = (
+                'check the quotes of this row (a quote in a text is doubled: ""), or --format tsv if quotes are text'
+            )
             raise DamagedData(f"{table.file.name}:{line + n_lines}", why, remedy) from error
     lines.seek(0)
     return rows, n_lines, len("".join(islice(lines, n_lines)).encode())
@@ -912,7 +992,7 @@ def _fitted(values: list[str], width: int, where: str, table: TableFile) -> list
     shown = SEPARATORS.get(table.delimiter, repr(table.delimiter))
     remedy = f"columns are separated by {shown}, another separator is named by --delimiter"
     if len(values) > width and table.quoted:
-        remedy += "; a text with the separator in it needs quotes"
+        remedy += "; a text with the separator in it needs double quotes"
     raise DamagedData(where, f"has {len(values)} {what} where {against} {width}", remedy)
 
 
@@ -1308,11 +1388,22 @@ def _open_excel(file: CorpusFile, layout: Layout) -> TableFile:
         except Exception as error:
             raise DamagedData(file.name, f"damaged Excel file ({error})", "save it again, or as .csv") from error
         sheets = book.sheetnames
-        cells = [list(row) for row in book[sheets[0]].iter_rows(values_only=True)]
-    cells = [(number, row) for number, row in enumerate(cells, start=1) if any(cell is not None for cell in row)]
+        tables = {}
+        for name in sheets:
+            rows = [list(row) for row in book[name].iter_rows(values_only=True)]
+            filled = [
+                (number, row) for number, row in enumerate(rows, start=1) if any(cell is not None for cell in row)
+            ]
+            tables[name] = filled
+            is_table = len(filled) > 1 and any(sum(cell is not None for cell in row) > 1 for _, row in filled)
+            if is_table:
+                break
+    chosen = name if is_table else sheets[0]
+    cells = tables[chosen]
     notes: tuple[str, ...] = ()
     if len(sheets) > 1:
-        notes += (f"the sheet {sheets[0]!r} is read, the others are not: {', '.join(map(repr, sheets[1:]))}",)
+        others = ", ".join(repr(other) for other in sheets if other != chosen)
+        notes += (f"the sheet {chosen!r} is read, the first one with a table; not read: {others}",)
     if not cells:
         raise MissingInput(file.name, "has no rows")
     first = ["" if cell is None else str(cell).strip() for cell in cells[0][1]]

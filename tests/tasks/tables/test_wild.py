@@ -264,6 +264,52 @@ def test_a_file_is_read_as_its_author_meant_it(name, content, options, target, n
 
 
 MANY = [(f"text {n}", f"{n},{n}5") for n in range(30)]
+ESCAPED = 'text,label\n"he said \\"yes\\", twice",a\n"no, \\"never\\"",b\n'
+BEFORE_THE_HEADER = {
+    "excel.csv": ("sep=;\ntext;label\nx, y;a\nz;b\n", "separates the columns", 3),
+    "comments.csv": ("# exported by a tool\n# on Monday, at noon\nid,text,label\n1,x,a\n2,z,b\n", "begin with #", 4),
+    "escaped.csv": (ESCAPED, "quotes inside", 2),
+}
+
+
+@pytest.mark.parametrize("name", BEFORE_THE_HEADER)
+def test_lines_before_the_header_and_escaped_quotes(name, tmp_path):
+    content, note, line = BEFORE_THE_HEADER[name]
+    reading = read(tmp_path, name, content)
+    rows = reading.read.raw["train"]
+    assert any(note in each for each in rows.notes)
+    assert rows.values("label") == ["a", "b"] and rows.rows[0].where.endswith(f":{line}")
+    expected = {"excel.csv": "x, y", "comments.csv": "x", "escaped.csv": 'he said "yes", twice'}
+    assert rows.values("text")[0] == expected[name]
+
+
+def test_few_combinations_of_many_labels(tmp_path):
+    rows = [(f"text {n}", "room; staff" if n % 3 else "food") for n in range(12)]
+    reading = read(tmp_path, "x.csv", table(",", "text", "label", rows=rows), multi_label=True)
+    assert reading.read.task.target.labels == ("food", "room", "staff")
+
+
+def test_japanese_in_two_encodings(tmp_path):
+    rows = [(f"部屋はとてもきれいでした {n}", "良い" if n % 2 else "悪い") for n in range(12)]
+    for encoding in ("cp932", "euc_jp"):
+        reading = read(tmp_path, f"{encoding}.csv", table(",", "text", "label", rows=rows).encode(encoding))
+        assert set(reading.read.task.target.labels) == {"良い", "悪い"}
+
+
+def test_the_first_sheet_with_a_table_is_read(tmp_path):
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    book.active.append(["These are our reviews"])
+    sheet = book.create_sheet("Data")
+    for row in [("text", "label"), *((f"text {n}", "ab"[n % 2]) for n in range(12))]:
+        sheet.append(row)
+    book.save(tmp_path / "book.xlsx")
+    reading = read(tmp_path, "book.xlsx", (tmp_path / "book.xlsx").read_bytes())
+    assert reading.read.task.target.labels == ("a", "b")
+    assert any("'Data' is read" in note for note in reading.read.raw["train"].notes)
+
+
+DATES = [(f"text {n}", f"2024-01-{n + 1:02d}") for n in range(28)]
 
 
 @pytest.mark.parametrize(
@@ -277,6 +323,10 @@ MANY = [(f"text {n}", f"{n},{n}5") for n in range(30)]
         ("f.csv", b"text,label\na\0b,c\n", {}, "is not text: NUL byte"),
         ("g.csv", "é,ü,label\n".encode() * 9 + b"\xe9,x,a\n", {}, "g.csv:10: is not UTF-8"),
         ("h.csv", table(",", "text", "label"), {"encoding": "utf-99"}, "'utf-99' is unknown"),
+        ("h.csv", table(",", "text", "label"), {"encoding": "base64"}, "'base64' is unknown"),
+        ("h2.csv", "<!DOCTYPE html><html></html>", {}, "is a web page"),
+        ("h3.csv", "version https://git-lfs.github.com/spec/v1\noid sha256:1\n", {}, "is a pointer of Git LFS"),
+        ("h4.csv", table(",", "text", "label", rows=DATES), {}, "28 different dates"),
         ("i.xls", "x", {}, ".xls files are not read; save it as .xlsx or .csv"),
         ("j.txt", "Anna O\nRome B\n" * 400, {}, "no blank line between sentences; say format conll"),
         ("k.csv", WORD_A_ROW, {"words": "Word", "tags": "Tag"}, "one word in each row; name the column"),
@@ -356,7 +406,7 @@ def test_excel_is_read(tmp_path):
     book.save(tmp_path / "made.xlsx")
     reading = read(tmp_path, "a.xlsx", (tmp_path / "made.xlsx").read_bytes())
     assert reading.read.task.target == Choice(("0", "1"), "label")
-    assert "the others are not" in reading.read.raw["train"].notes[0]
+    assert "not read: 'more'" in reading.read.raw["train"].notes[0]
     with pytest.raises(albert.AlbertError, match="damaged Excel file"):
         read(tmp_path, "b.xlsx", b"no")
 

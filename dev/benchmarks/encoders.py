@@ -14,8 +14,9 @@ in bf16 to 0.99; for int8 the lowest cosine is only written down. Systems take t
 every other round. Then everything is repeated while another process uses one of the cores.
 
 Loads: sentences of STS-B, phrases of SST-2, paragraphs of SQuAD, and a mixture of the three in random order, each in
-one call; single sentences and single paragraphs, one call each. `times_ours` is the time divided by albert's in the
-same precision, the median over rounds.
+one call; single sentences and single paragraphs, one call each; and files of short texts to vectors by
+`albert predict --task embed`, with the peak memory of the process, which must not grow with the file. `times_ours` is
+the time divided by albert's in the same precision, the median over rounds.
 """
 
 import gzip
@@ -65,7 +66,7 @@ PEERS = (
 LEAST_COSINE = {"fp32": 0.9999, "bf16": 0.99}
 COLUMNS = (
     "model", "load", "texts", "system", "busy", "rounds", "milliseconds", "least", "most", "texts_per_second",
-    "times_ours", "lowest_cosine",
+    "times_ours", "lowest_cosine", "peak_mb",
 )  # fmt: skip
 SINGLE = ("one sentence", "one paragraph")
 Load = Literal["sts-b", "sst-2", "paragraphs", "mixed", "one sentence", "one paragraph"]
@@ -74,6 +75,14 @@ COUNTS: dict[str, int] = {
     "sts-b": 256, "sst-2": 256, "paragraphs": 24, "mixed": 96, "one sentence": 48, "one paragraph": 8,
 }  # fmt: skip
 """Texts of each load for MiniLM; the larger models, which take eight times as long, get a quarter."""
+PREDICT = """
+import sys
+from albert.cli.main import run
+code = run(sys.argv[1:])
+status = open("/proc/self/status").read()
+print(next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM:")), file=sys.stderr)
+sys.exit(code)
+"""
 COMPARED = 256
 """Sentences whose vectors are compared before anything is measured."""
 
@@ -90,6 +99,10 @@ class Encoders:
     loads: tuple[Load, ...] = ("sts-b", "sst-2", "paragraphs", "mixed", "one sentence", "one paragraph")
     systems: tuple[str, ...] = (*OURS, *PEERS)
     """Those of a precision that the processor lacks are left out."""
+    lines: tuple[int, ...] = (10_000, 40_000)
+    """Numbers of short texts in files, for MiniLM alone."""
+    endings: tuple[Literal["npy", "parquet", "jsonl"], ...] = ("npy", "parquet", "jsonl")
+    """Kinds of files of vectors; the longest file is written as the first of them alone."""
     rounds: int = 5
     """Rounds on a quiet machine, after one that warms up; half as many for the larger models."""
     busy_rounds: int = 3
@@ -114,6 +127,8 @@ def measure(args: Encoders) -> Iterator[dict[str, object]]:
             with ExitStack() as running:
                 systems = {name: running.enter_context(System(name, directory, args)) for name in names}
                 cosines = lowest_cosines(systems, sentences)
+                if model == "minilm":
+                    yield from file_rows(directory, args)
                 for busy, rounds in (("", args.rounds), ("one core taken", args.busy_rounds)):
                     rounds = rounds if model == "minilm" else -(-rounds // 2)
                     with harness.spinning_process() if busy else nullcontext():
@@ -129,6 +144,33 @@ def measure(args: Encoders) -> Iterator[dict[str, object]]:
                                     "model": model, "load": load, "texts": len(chosen), "busy": busy,
                                     "rounds": rounds, **row, "lowest_cosine": cosines[row["system"]],
                                 }  # fmt: skip
+
+
+def file_rows(model: Path, args: Encoders) -> Iterator[dict[str, object]]:
+    """A row for each file of texts: the rate of the whole command, and the peak memory of its process."""
+    sentences = texts_of("sts-b", args.data)
+    with tempfile.TemporaryDirectory() as folder:
+        for lines in args.lines:
+            count = max(1, round(lines * args.share))
+            source = Path(folder) / f"{lines}.txt"
+            # The number makes every text a different one.
+            texts = (f"{sentences[number % len(sentences)]} {number}\n" for number in range(count))
+            source.write_text("".join(texts), encoding="utf-8")
+            for ending in args.endings if lines == min(args.lines) else args.endings[:1]:
+                output = Path(folder) / f"{lines}.{ending}"
+                command = ["predict", model, "--task", "embed", "--input", source, "--output", output]
+                began = time.perf_counter()
+                done = subprocess.run(
+                    [sys.executable, "-c", PREDICT, *command], check=True, stderr=subprocess.PIPE, text=True,
+                    env=offline(args.threads),
+                )  # fmt: skip
+                seconds = time.perf_counter() - began
+                yield {
+                    "model": "minilm", "load": f"file to .{ending}", "texts": count, "system": "albert predict",
+                    "rounds": 1, "milliseconds": f"{1000 * seconds:.0f}", "texts_per_second": f"{count / seconds:.1f}",
+                    "peak_mb": f"{int(done.stderr.split()[-1]) / 1024:.0f}",
+                }  # fmt: skip
+                output.unlink()
 
 
 def can_compute(name: str) -> bool:

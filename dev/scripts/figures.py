@@ -305,6 +305,42 @@ def inference_more_peers() -> str:
     return table(["", "compiled fp32", "compiled bf16", "openvino int8"], rows)
 
 
+ENCODER_LOADS = ("sts-b", "sst-2", "paragraphs", "mixed", "one sentence", "one paragraph")
+
+
+@passage
+def encoders() -> str:
+    """Encoders of texts: albert and the fastest peer of the same precision, quiet and beside a busy core."""
+    if not (RESULTS / "benchmark-encoders.csv").exists():
+        return "Not measured yet."
+    found: dict[tuple[str, str, str, str], dict[str, float]] = {}
+    for row in rows_of("benchmark-encoders.csv"):
+        if row["load"] in ENCODER_LOADS:
+            system, precision = row["system"].split()
+            key = (row["model"], row["busy"] or "quiet", row["load"], precision)
+            found.setdefault(key, {})[system] = float(row["milliseconds"])
+    lines = []
+    for model, busy, load in dict.fromkeys(key[:3] for key in found):
+        cells = [found.get((model, busy, load, precision), {}) for precision in PRECISIONS]
+        compared = ["albert" in cell and len(cell) > 1 for cell in cells]
+        both = [beside_the_fastest(cell) if is_full else "" for cell, is_full in zip(cells, compared, strict=True)]
+        lines.append([model, busy, load, *both])
+    return table(["model", "machine", "texts", *PRECISIONS], lines)
+
+
+@passage
+def encoder_files() -> str:
+    """Files of short texts to vectors: rate and peak memory."""
+    if not (RESULTS / "benchmark-encoders.csv").exists():
+        return "Not measured yet."
+    rows = [
+        [row["load"], f"{int(row['texts']):,}", f"{float(row['texts_per_second']):,.0f}", row["peak_mb"]]
+        for row in rows_of("benchmark-encoders.csv")
+        if row["load"].startswith("file to ")
+    ]
+    return table(["", "texts", "texts a second", "peak memory, MB"], rows)
+
+
 @passage
 def samples() -> str:
     """Tokenizer and training samples."""

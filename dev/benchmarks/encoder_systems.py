@@ -35,7 +35,7 @@ def albert(model: Path, precision: str, threads: int) -> Embed:
 def sentence_transformers(model: Path, precision: str, threads: int, backend: str) -> Embed:
     """`SentenceTransformer(model).encode` with one of its backends, which sorts texts by length into batches of 32."""
     import torch
-    from sentence_transformers import SentenceTransformer
+    from sentence_transformers import SentenceTransformer  # pyright: ignore[reportMissingImports]
 
     torch.set_num_threads(threads)
     if backend == "torch":
@@ -58,8 +58,11 @@ def sentence_transformers(model: Path, precision: str, threads: int, backend: st
 def fastembed(model: Path, precision: str, threads: int) -> Embed:
     """`TextEmbedding.embed` with the model registered as one of its own; it sorts nothing."""
     import numpy as np
-    from fastembed import TextEmbedding
-    from fastembed.common.model_description import ModelSource, PoolingType
+    from fastembed import TextEmbedding  # pyright: ignore[reportMissingImports]
+    from fastembed.common.model_description import (  # pyright: ignore[reportMissingImports]
+        ModelSource,
+        PoolingType,
+    )
 
     width = json.loads((model / "config.json").read_text())["hidden_size"]
     name = "local/encoder"
@@ -197,13 +200,13 @@ def prepare(model: Path, kind: str, int8: str) -> None:
     Args:
         int8: its name for the processor's instructions, such as "avx2" or "avx512_vnni".
     """
-    import sentence_transformers as peers
+    import sentence_transformers as peers  # pyright: ignore[reportMissingImports]
     import torch
     import transformers
 
     if kind in SHAPES:
         torch.manual_seed(0)
-        family = transformers.BertModel if kind.startswith("bert") else transformers.AlbertModel
+        family: Any = transformers.BertModel if kind.startswith("bert") else transformers.AlbertModel
         vocabulary = len(json.loads((model / "tokenizer.json").read_text(encoding="utf-8"))["model"]["vocab"])
         config = family.config_class(
             vocab_size=vocabulary,

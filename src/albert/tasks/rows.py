@@ -1389,6 +1389,7 @@ def _open_excel(file: CorpusFile, layout: Layout) -> TableFile:
             raise DamagedData(file.name, f"damaged Excel file ({error})", "save it again, or as .csv") from error
         sheets = book.sheetnames
         tables = {}
+        chosen = sheets[0]
         for name in sheets:
             rows = [list(row) for row in book[name].iter_rows(values_only=True)]
             filled = [
@@ -1397,8 +1398,8 @@ def _open_excel(file: CorpusFile, layout: Layout) -> TableFile:
             tables[name] = filled
             is_table = len(filled) > 1 and any(sum(cell is not None for cell in row) > 1 for _, row in filled)
             if is_table:
+                chosen = name
                 break
-    chosen = name if is_table else sheets[0]
     cells = tables[chosen]
     notes: tuple[str, ...] = ()
     if len(sheets) > 1:

@@ -5,11 +5,13 @@
 
 Each case is a program that uses only what both have: commands, and functions of `albert`. The same interpreter runs
 both, with `src` of one checkout or of the other; a round runs every case with both, in alternating order. A program
-prints the seconds of the part that is measured; a command is measured from start to end. `ratio` is the time of the
+prints the seconds of the part that is measured; a command is measured from start to end,
+and training by the seconds of its updates, in its journal. `ratio` is the time of the
 other checkout by that of this one, the median over rounds: above 1 this one is faster. A precision that the processor
 does not multiply in is left out.
 """
 
+import json
 import os
 import resource
 import statistics
@@ -163,6 +165,10 @@ def run_case(name: str, args: TwoCheckouts, paths: dict[str, Path], checkout: Pa
         words = [str(paths.get(word, word)) for word in COMMANDS[name]]
         run_process([sys.executable, "-m", "albert", *words], checkout, args.threads)
         clock = time.perf_counter() - began
+        journal = paths["NEW"] / "journal.jsonl"
+        if journal.exists():
+            lines = [json.loads(line) for line in journal.read_text(encoding="utf-8").splitlines()]
+            clock = next(line["seconds"] for line in lines if line["event"] == "end")
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return Seconds(clock, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
 

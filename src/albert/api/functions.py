@@ -218,8 +218,10 @@ def scale_recipe(recipe: PretrainingRecipe, batch_size: int) -> tuple[Pretrainin
     if batch_size < 1:
         raise UsageError("--scale-batch", f"is {batch_size}, a number of sequences from 1 is needed")
     changed = scaled_recipe(recipe, batch_size)
-    old, new = recipe.optimizer.learning_rate, changed.optimizer.learning_rate
-    steps, share = changed.schedule.total_steps, changed.batch_size / recipe.batch_size
+    old = recipe.optimizer.learning_rate
+    new = changed.optimizer.learning_rate
+    steps = changed.schedule.total_steps
+    share = changed.batch_size / recipe.batch_size
     return changed, (
         f"learning rate {old:.4g} x sqrt({batch_size}/{recipe.batch_size}) = {new:.4g}",
         f"{steps:,} steps see {steps * changed.batch_size:,} sequences, {share:.3g} times as many as before; "

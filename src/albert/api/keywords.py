@@ -144,7 +144,8 @@ def keywords_of(shape: type) -> list[Option]:
 def _walk(shape: Any, values: Values, path: tuple[str, ...] = (), prefix: str = "") -> Iterator[Option]:
     """Options and groups that have a name, of a class or of the default of a group."""
     cls = shape if isinstance(shape, type) else type(shape)
-    hints, texts = typing.get_type_hints(cls, include_extras=True), field_docs(cls)
+    hints = typing.get_type_hints(cls, include_extras=True)
+    texts = field_docs(cls)
     for field in dataclasses.fields(cls):
         hint, *marks = hints[field.name], Argument()
         if typing.get_origin(hint) is Annotated:
@@ -292,7 +293,8 @@ def by_option(
         if value is ...:
             continue
         name = option_name(word)
-        usual, (switch, setting) = canonical_name(name, index), switch_value(name)
+        usual = canonical_name(name, index)
+        (switch, setting) = switch_value(name)
         if name in groups and not isinstance(value, str | os.PathLike):
             value = plain_value(value)
             if not isinstance(value, dict):
@@ -346,7 +348,8 @@ class _TypeName(str):
 
 def type_name(hint: Any) -> str:
     """The type of a field as Python takes it."""
-    origin, parts = typing.get_origin(hint), typing.get_args(hint)
+    origin = typing.get_origin(hint)
+    parts = typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
         return " | ".join(dict.fromkeys(map(type_name, parts)))
     if origin is Literal:
@@ -545,7 +548,9 @@ class Call:
             return options_as_keywords(text, known)
 
         result = copy.copy(error)
-        result.subject, result.why, result.args = reword(error.subject), reword(error.why), (reword(str(error)),)
+        result.subject = reword(error.subject)
+        result.why = reword(error.why)
+        result.args = (reword(str(error)),)
         return result
 
 
@@ -607,7 +612,8 @@ _PATH_OR_ID = ("model", "teacher", "init", "corpus")
 
 
 def _annotation(option: Option, takes_rows: bool) -> _TypeName:
-    shown, item = type_name(option.hint), _item_type(option.hint)
+    shown = type_name(option.hint)
+    item = _item_type(option.hint)
     if option.keyword in _PATH_OR_ID:
         shown = re.sub(r"\bstr\b", "str | os.PathLike[str]", shown)
     if takes_rows:

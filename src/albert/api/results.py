@@ -96,7 +96,10 @@ class Analysed(Shown):
         return analysis_tables(self.analysis)
 
 
-SHOWN_CLASSES, SHOWN_CONFUSIONS, SHOWN_ERRORS, SHOWN_TEXT = 40, 20, 5, 80
+SHOWN_CLASSES = 40
+SHOWN_CONFUSIONS = 20
+SHOWN_ERRORS = 5
+SHOWN_TEXT = 80
 
 
 def run_notes(report: Mapping[str, Any]) -> list[str]:
@@ -332,7 +335,8 @@ def comparison_rows(found: Comparison) -> list[tuple[str, ...]]:
 
 def together_rows(found: EvaluatedModels) -> list[tuple[str, ...]]:
     """Scores of each model, by number because paths may be long, and of all together."""
-    together, baseline = found.together, found.together.baseline
+    together = found.together
+    baseline = found.together.baseline
     numbers = [str(number) for number in range(1, len(found.members) + 1)]
     rows: list[tuple[str, ...]] = [("score", *numbers, TOGETHER, *([] if baseline is None else [MAJORITY]))]
     for name, score in together.scores.items():
@@ -362,9 +366,12 @@ def precision_rows(results: Sequence[PrecisionScore]) -> list[tuple[str, ...]]:
     names = [name for name in results[0].evaluation.scores if is_score(name)]
     rows: list[tuple[str, ...]] = [("precision", *names, "difference", "answers changed", "seconds", "score")]
     for result in results:
-        difference, changed, verdict = "", "", ""
+        difference = ""
+        changed = ""
+        verdict = ""
         if result.precision != EXACT:
-            difference, verdict = f"{result.difference:+.2f}", "ok" if result.holds else "lower"
+            difference = f"{result.difference:+.2f}"
+            verdict = "ok" if result.holds else "lower"
             changed = f"{result.changed:,} of {len(result.evaluation.predictions):,}"
         scores = (format_score(result.evaluation.scores[name]) for name in names)
         rows.append((result.precision, *scores, difference, changed, f"{result.evaluation.seconds:.1f}", verdict))

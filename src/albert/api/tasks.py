@@ -133,10 +133,15 @@ def _result(options: Finetune, found: FinetuningResult | SeedsResult, task: Task
     if isinstance(found, FinetuningResult) and options.output is not None and world().is_first:
         draw_curves(options.output)
     if isinstance(found, SeedsResult):
-        model, scores, report = RunFolder(found.best.directory).model_path, found.medians, found.to_json()
-        baseline, linear_baseline = found.baseline, found.linear_baseline
+        model = RunFolder(found.best.directory).model_path
+        scores = found.medians
+        report = found.to_json()
+        baseline = found.baseline
+        linear_baseline = found.linear_baseline
     else:
-        model, scores, report = found.model_directory, found.scores, found.report
+        model = found.model_directory
+        scores = found.scores
+        report = found.report
         baseline = report["baseline"]
         linear_baseline = report.get("linear_baseline")
     return FinetuneResult(
@@ -428,7 +433,8 @@ def _evaluate_pretraining(options: Evaluate) -> EvaluateResult:
 
 
 def _evaluate_splits(options: Evaluate) -> Iterator[EvaluateResult]:
-    task, precision = _task(options), _single_precision(options)
+    task = _task(options)
+    precision = _single_precision(options)
     yield from (_evaluate_split(options, task, split, precision) for split in _splits(options, task))
 
 
@@ -458,7 +464,8 @@ def _evaluate_split(options: Evaluate, task: Task, split: str, precision: Precis
         micro_batch_tokens=options.micro_batch_tokens,
         **_model_options(options),
     )
-    together, submission = found.together, {}
+    together = found.together
+    submission = {}
     if options.predictions is not None:
         write_predictions(options.predictions, together)
     if options.submission is not None:
@@ -490,7 +497,8 @@ def _evaluate_split(options: Evaluate, task: Task, split: str, precision: Precis
 def _compare_precisions(options: Evaluate) -> Iterator[EvaluateResult]:
     if options.depths.depth:
         raise UsageError("--depth", "requires a single precision", "name fp32 or bf16")
-    task, model = _task(options), options.model[0]
+    task = _task(options)
+    model = options.model[0]
     split = _splits(options, task)[0]
     found = precision_scores(
         task,
@@ -552,7 +560,8 @@ def _compare_depths(options: Evaluate) -> Iterator[EvaluateResult]:
         raise UsageError("--rounds", f"is {options.depths.rounds}, at least 1 is needed")
     if len(options.precision) != 1:
         raise UsageError("--precision", "must be a single one here", "compare precisions at one --depth")
-    task, curve = _task(options), options.depths.curve
+    task = _task(options)
+    curve = options.depths.curve
     draw = None
     if curve is not None:
         from albert.experiments.layer_pictures import draw_curve as draw

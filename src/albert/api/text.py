@@ -63,7 +63,8 @@ def run_train_tokenizer(options: TrainTokenizer, on_accents: Callable[[int], Non
     )
     begin = time.monotonic()
     megabytes = sum(file.size for file in find_corpus_files(options.paths).files) / 1e6
-    read, used = CorpusReport(), TrainingReport()
+    read = CorpusReport()
+    used = TrainingReport()
     with new_directory(options.output, replace=options.replace) as directory:
         with progress("Reading", total=megabytes, unit="MB on disk") as bar:
             reading = Reading(**options.reading)
@@ -113,7 +114,8 @@ def unknown_remarks(report: PreparationReport) -> list[str]:
 def preparation_rows(report: PreparationReport) -> list[tuple[str, ...]]:
     """A table of counts, headings first: read, in each split, dropped."""
     splits = [report.splits["train"], report.splits["held_out"]]
-    dropped, dropped_bytes = report.dropped.total(), report.dropped_bytes.total()
+    dropped = report.dropped.total()
+    dropped_bytes = report.dropped_bytes.total()
     documents = [*(counts.documents for counts in splits), dropped, report.documents_in]
     megabytes = [*(counts.bytes for counts in splits), dropped_bytes, report.bytes_in]
     return [

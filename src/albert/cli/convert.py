@@ -52,7 +52,8 @@ def _print(title: str, values: Mapping[str, object] | Iterable[Sequence[object]]
 
 def rows(conversion: Conversion, output: Path) -> list[tuple[str, str]]:
     """What was read, what became of every tensor, and what was written."""
-    source, config = conversion.source, conversion.source.config
+    source = conversion.source
+    config = conversion.source.config
     newest = f", the newest of {source.steps}" if source.steps > 1 else ""
     shape = (
         f"V {config.vocab_size:,}, E {config.embedding_size}, H {config.hidden_size}, L {config.num_hidden_layers}, "

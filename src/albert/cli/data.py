@@ -259,7 +259,8 @@ class Decode:
 
 def encode(args: Encode) -> None:
     """Run `albert tokenizer encode`."""
-    tokenizer, console = load_tokenizer(args.tokenizer), open_console()
+    tokenizer = load_tokenizer(args.tokenizer)
+    console = open_console()
     for number, text in enumerate(args.text or _lines("TEXT")):
         ids, offsets = tokenizer.encode_with_offsets(text)
         tokens = [tokenizer.piece(number) for number in ids]
@@ -325,7 +326,8 @@ MANY_ACCENTS = 5_000
 def train(args: TrainTokenizer) -> None:
     """Run `albert tokenizer train`."""
     result = run_train_tokenizer(args, _note_accents)
-    read, used = result.read, result.used
+    read = result.read
+    used = result.used
     lines = [
         f"read {read.documents_in:,} documents, {read.bytes_in / 1e6:,.1f} MB of text, {read.files} files",
         *read.remarks(),

@@ -97,7 +97,8 @@ def show_size(console: Console, report: sizes.SizeReport) -> None:
 
 def _parameters(report: sizes.SizeReport) -> Table:
     megabytes = in_millions([4 * report.parameters.pretraining])
-    counts, model = report.parameters.by_part(), report.parameters.model
+    counts = report.parameters.by_part()
+    model = report.parameters.model
     rows = [
         styled("bold" if name in _SUMS else None, f"  {label}", count, f"{count / model:.1%}", megabytes(4 * count))
         for name, label in LABELS["parameters"].items()
@@ -109,7 +110,8 @@ def _parameters(report: sizes.SizeReport) -> Table:
 
 
 def _work(report: sizes.SizeReport) -> Table:
-    flops, length = report.flops, report.sequence_length
+    flops = report.flops
+    length = report.sequence_length
     millions = in_millions([flops.training])
     rows = [
         *amounts("work", [flops], millions),
@@ -174,7 +176,9 @@ def show_comparison(console: Console, comparison: dict[str, Any]) -> None:
         form = "{:,}".format if group == "parameters" else millions
         rows.append(bold(titles[group]))
         for figure in figures:
-            one, other, ratio = figure["one"], figure["other"], figure["ratio"]
+            one = figure["one"]
+            other = figure["other"]
+            ratio = figure["ratio"]
             shown = f"1 : {1 / ratio:.2f}" if one <= other else f"{ratio:.2f} : 1"
             rows.append((f"  {figure['what']}", form(one), form(other), shown, f"{ratio - 1:+.1%}"))
     console.print(table(f"{first} beside {second}", ("", first, second, "ratio", "change"), rows))

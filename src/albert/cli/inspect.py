@@ -38,7 +38,11 @@ from albert.text.tokenizer import BLANK, Tokenizer
 # --------------------------------------------------------------------------------------------------------------------
 # Training samples as text: their source, the original tokens, and the tokens that the model sees.
 
-ORIGINAL, MASK, RANDOM, UNCHANGED, MARK = "bold green", "cyan", "bold red", "yellow", "dim"
+ORIGINAL = "bold green"
+MASK = "cyan"
+RANDOM = "bold red"
+UNCHANGED = "yellow"
+MARK = "dim"
 SENTENCE_BREAK = " ¦"
 
 LEGEND = Text.assemble(
@@ -50,13 +54,15 @@ LEGEND = Text.assemble(
 
 def origin_of(corpus: TokenCorpus, begin: int, length: int) -> tuple[str, list[int]]:
     """The document and sentences of a run of tokens as text, and the positions where sentences begin in it."""
-    shard, end = int(np.searchsorted(corpus.shard_starts, begin, side="right")) - 1, begin + length
+    shard = int(np.searchsorted(corpus.shard_starts, begin, side="right")) - 1
+    end = begin + length
     lengths = corpus.lengths(shard)
     starts, documents = (
         np.concatenate(([0], np.cumsum(part, dtype=np.int64))) for part in (lengths.sentences, lengths.documents)
     )
     sentences = int(corpus.shard_starts[shard]) + starts
-    first, last = int(np.searchsorted(sentences, begin, side="right")) - 1, int(np.searchsorted(sentences, end))
+    first = int(np.searchsorted(sentences, begin, side="right")) - 1
+    last = int(np.searchsorted(sentences, end))
     document = int(np.searchsorted(documents, first, side="right")) - 1
     numbers = (first - int(documents[document]) + 1, last - int(documents[document]))
     words = f"sentence {numbers[0]}" if numbers[0] == numbers[1] else f"sentences {numbers[0]}–{numbers[1]}"
@@ -71,10 +77,12 @@ class RenderedSamples:
     """Training samples as renderable groups."""
 
     def __init__(self, samples: PretrainingSamples, numbers: np.ndarray) -> None:
-        self._corpus, self._tokenizer = samples.corpus, samples.corpus.tokenizer()
+        self._corpus = samples.corpus
+        self._tokenizer = samples.corpus.tokenizer()
         self._objective: SentenceObjective = samples.recipe.objective
         self._mask_id = samples.masking.mask_id
-        self._numbers, self._details = numbers, samples.details(numbers)
+        self._numbers = numbers
+        self._details = samples.details(numbers)
 
     def __iter__(self) -> Iterator[Group]:
         lengths = self._details.samples.lengths
@@ -119,7 +127,9 @@ class RenderedSamples:
         samples, _, spans, _ = self._details
         original = tokens.tolist()
         span_ends = dict(zip(spans.begin.tolist(), spans.end.tolist(), strict=True))
-        text, position, end = Text(), begin, begin + len(original)
+        text = Text()
+        position = begin
+        end = begin + len(original)
         while position < end:
             if position in breaks:
                 text.append(SENTENCE_BREAK, style=MARK)
@@ -158,7 +168,8 @@ def piece_text(tokenizer: Tokenizer, token: int) -> str:
     return f" {text}" if begins_word else text
 
 
-NARROWEST, WIDEST = 60, 100
+NARROWEST = 60
+WIDEST = 100
 
 
 def run_show(args: Show) -> None:
@@ -223,7 +234,8 @@ def layers(args: AnalyzeLayers) -> None:
         if args.text
         else (chapter.text for chapter in split_chapters().dev)
     )
-    passages, device = cut_passages(texts, args.passages, args.words), pick_device(args.device)
+    passages = cut_passages(texts, args.passages, args.words)
+    device = pick_device(args.device)
     results = []
     for model in args.models:
         with progress(f"Reading with {model}", len(passages), "passages") as bar:
@@ -255,7 +267,8 @@ def show_report(report: QuickstartReport, console: Console) -> None:
     ]
     console.print()
     console.print(table("What came out", ("", "just trained", BUNDLED_MODEL, "majority baseline"), rows))
-    training, model = report.pretraining.training, report.pretraining.model
+    training = report.pretraining.training
+    model = report.pretraining.model
     classifier = report.authorship.model_directory
     trained_answer, bundled_answer = report.answers[WHO_WROTE]
     console.print(f"  {WHO_WROTE}")

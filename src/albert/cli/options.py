@@ -86,11 +86,13 @@ def typed_values(options: Sequence[Option], arguments: Sequence[str], program: s
             rest = [] if word == "--" else rest
             continue
         name, equals, value = word.partition("=")
-        name, words = name.replace("_", "-"), [value] if equals else []
+        name = name.replace("_", "-")
+        words = [value] if equals else []
         usual = canonical_name(name, index)
         if usual is None:
             switch, setting = switch_value(name)
-            usual, words = canonical_name(switch, index), [setting]
+            usual = canonical_name(switch, index)
+            words = [setting]
         elif usual == EARLIER_NAMES.get(name):
             print(f"albert: note: {name} is now called {usual}", file=sys.stderr)
         if usual is None:
@@ -109,7 +111,8 @@ def typed_values(options: Sequence[Option], arguments: Sequence[str], program: s
         values[option.path] = value if is_on else not value
     for option in options:
         if option.marks.positional and option.path not in values and unnamed:
-            words, unnamed = unnamed[: _width(option.hint)], unnamed[_width(option.hint) :]
+            words = unnamed[: _width(option.hint)]
+            unnamed = unnamed[_width(option.hint) :]
             values[option.path] = _from_words(option.hint, words, f"{program}: {metavar(option)}")
     if unnamed:
         remedy = f"see {program} --help"
@@ -184,7 +187,8 @@ _LEFT = 26
 """Columns of the names."""
 MOST_LINES = 60
 """Of --help, at `_WIDTH` columns."""
-_WIDTH, _WIDEST = 80, 100
+_WIDTH = 80
+_WIDEST = 100
 """Columns without a terminal, and at most on one."""
 
 
@@ -256,7 +260,8 @@ def split_description(description: str) -> tuple[list[str], list[list[str]]]:
 
 def metavar(option: Option) -> str:
     """The placeholder of a value; empty for a switch."""
-    field, placeholder = option.path[-1], option.marks.metavar or _metavar(option.hint)
+    field = option.path[-1]
+    placeholder = option.marks.metavar or _metavar(option.hint)
     if placeholder.startswith("STR"):
         placeholder = placeholder.replace("STR", METAVARS.get(field, "STR"))
     if option.marks.positional and placeholder in ("STR", "PATH", "MODEL"):
@@ -300,7 +305,8 @@ def default_text(option: Option) -> str:
 
 def _option_lines(option: Option, width: int, is_all: bool) -> list[str]:
     """The names of an option, and its first sentence or all of its help."""
-    usual, default = option.names[0], default_text(option)
+    usual = option.names[0]
+    default = default_text(option)
     names = [] if option.marks.positional else [usual]
     if is_all and names:
         names = [*option.names, *option.off_names[-1:]]

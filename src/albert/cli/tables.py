@@ -71,7 +71,8 @@ class TablesOptions(TablesArguments):
         known = [plan.task for plan in self.declared.tasks]
         needed = {plan.task for grid in grids for plan in jobs.tasks_of_grid(grid, self.declared, known)}
         files = jobs.parse_file_options(self.files)
-        found, missing = {}, []
+        found = {}
+        missing = []
         for option, folder, tasks in sources:
             for task in (jobs.with_files(task, files.get(task.name)) for task in tasks if task.name in needed):
                 if folder is None:

@@ -53,7 +53,10 @@ from albert.tasks.task import Field, Option, Pair, Published, QuestionInContext,
 # --------------------------------------------------------------------------------------------------------------------
 # How a table is read, and statistics of its rows, shown before training.
 
-SHOWN_LABELS, SHOWN_COLUMNS, SHOWN_CHARACTERS, EXAMPLE_CHARACTERS = 100, 24, 40, 80
+SHOWN_LABELS = 100
+SHOWN_COLUMNS = 24
+SHOWN_CHARACTERS = 40
+EXAMPLE_CHARACTERS = 80
 
 
 def show_data(console: Console, report: DataReport) -> None:
@@ -118,7 +121,8 @@ def _content(values: Sequence[Field], n_rows: int) -> str:
 
 
 def _rows_table(statistics: Mapping[str, SplitStatistics], max_length: int) -> Table:
-    splits, lengths = list(statistics.values()), [split.lengths for split in statistics.values()]
+    splits = list(statistics.values())
+    lengths = [split.lengths for split in statistics.values()]
     rows: list[Sequence[object]] = [("rows", *(split.rows for split in splits))]
     for name, label in LABELS["rows"].items():
         if any(split.counts.get(name) for split in splits):
@@ -199,8 +203,10 @@ _LEFT_OUT = {
 
 def show_result(console: Console, result: FinetuneResult, found: FinetuningResult) -> None:
     """Print the scores of a run beside the baselines, and what was cut or left out."""
-    report, task = found.report, result.task
-    training, linear = report["training"], report.get("linear_baseline")
+    report = found.report
+    task = result.task
+    training = report["training"]
+    linear = report.get("linear_baseline")
     counts_of = {"training": training, "development set": report["evaluation"]}
     lines: list[RenderableType] = []
     if found.already_complete:
@@ -229,7 +235,8 @@ def show_result(console: Console, result: FinetuneResult, found: FinetuningResul
         lines.append(f"{linear['method']} is left out: {linear['left_out']}")
     lines += [] if task is None else published_lines(task)
     lines += _analysis(result)
-    computed_in, usual = report.get("computed_in"), default_precision(pick_device())
+    computed_in = report.get("computed_in")
+    usual = default_precision(pick_device())
     if computed_in not in (None, usual):
         others = f"albert evaluate, predict and serve compute in {usual} on this machine"
         lines.append(f"scores computed in {computed_in}; {others}, with --precision {computed_in} as here")
@@ -436,7 +443,9 @@ def finetune(args: Finetune) -> None:
 
 def show_evaluation(console: Console, result: EvaluateResult, scored: ScoredSplit) -> None:
     """Print notes on the models, what was cut, and the scores."""
-    task, models, evaluated = scored.task, scored.models, scored.found
+    task = scored.task
+    models = scored.models
+    evaluated = scored.found
     evaluation = evaluated.together
     lines: list[RenderableType] = [note for member in evaluated.members for note in member.notes]
     lines += result.report.get("warnings", ())

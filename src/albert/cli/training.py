@@ -100,7 +100,8 @@ def _show_result(console: Console, result: Any) -> None:
     values["tokens"] = f"{training.tokens:,} at {training.tokens_per_second:,.0f} a second"
     for task, what in (("masked_tokens", "masked tokens"), ("sentence_order", "sentence order")):
         if f"{task}_accuracy" in result.evaluation:
-            score, constant = result.evaluation[f"{task}_accuracy"], result.evaluation[f"{task}_baseline"]
+            score = result.evaluation[f"{task}_accuracy"]
+            constant = result.evaluation[f"{task}_baseline"]
             values[f"{what}, held out"] = f"{score:.1%} right (majority baseline: {constant:.1%})"
     values["model"] = result.model
     if (result.run / CURVES_NAME).exists():
@@ -138,7 +139,8 @@ def finetune(arguments: list[str]) -> None:
         load_command("albert.cli.tasks").finetune(options)
 
 
-SEQUENCES, MASKING = SequenceRecipe(max_length=128), MaskingRecipe()
+SEQUENCES = SequenceRecipe(max_length=128)
+MASKING = MaskingRecipe()
 """Defaults; a sample of the paper's 512 tokens would fill a page."""
 
 

@@ -51,10 +51,13 @@ def _read_run(path: Path, name: str) -> RunCurves:
 
 def _seconds(updates: Sequence[dict[str, Any]]) -> list[float]:
     """Training time at each record; computed from tokens per second if the journal has no times."""
-    total, tokens, times = 0.0, 0, []
+    total = 0.0
+    tokens = 0
+    times = []
     for record in updates:
         total += (record["tokens"] - tokens) / record["tokens_per_second"]
-        total, tokens = record.get("seconds", total), record["tokens"]
+        total = record.get("seconds", total)
+        tokens = record["tokens"]
         times.append(total)
     return times
 

@@ -79,7 +79,8 @@ class Execution:
             self.report(f"given up: {error}")
 
     def _pretrain(self, job: Job, output: Path, model: Path) -> None:
-        arm, start = job.arm, None if job.model is None else job.model.parent.name
+        arm = job.arm
+        start = None if job.model is None else job.model.parent.name
         save_json(self.folders.score(job.key, "arm.json"), {"name": arm.name, "seed": arm.recipe.seed, "start": start})
         corpora = list(self.corpora) if arm.additional_text else [self.corpora[0]]
         init = None if job.model is None else Init(model=str(model))
@@ -103,7 +104,8 @@ class Execution:
     def _finetune(self, job: Job, output: Path, model: Path) -> None:
         assert job.task is not None
         task, files = self.data[job.task.task]
-        start, settings = PretrainedEncoder(str(model)), job.task.settings(job.seed)
+        start = PretrainedEncoder(str(model))
+        settings = job.task.settings(job.seed)
         finetune(task, start, files, output, job.task.full_recipe, settings)
 
     def _measure_speed(self, job: Job, output: Path, _: Path) -> None:

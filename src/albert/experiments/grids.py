@@ -65,7 +65,8 @@ class Downstream:
 
 def _downstream(declared: Mapping[str, Any]) -> Downstream:
     """A task of `scales.toml`; with `epochs`, the published recipe is changed for a small model."""
-    task, recipe = declared["task"], None
+    task = declared["task"]
+    recipe = None
     if "epochs" in declared:
         published = find_task(task).recipe
         length = min(declared["max_length"], published.max_length)
@@ -128,8 +129,11 @@ def _scale(declared: Mapping[str, Any]) -> Scale:
     fields = {name: value for name, value in declared.items() if name not in ("sizes", "recipe", "tasks")}
     sizes: dict[Size, AlbertConfig]
     if "sizes" in declared:
-        V, E, head = declared["sizes"]["vocabulary"], declared["sizes"]["embeddings"], declared["sizes"]["head"]
-        base, sizes = replace(ALBERT_BASE, vocab_size=V, embedding_size=E), {}
+        V = declared["sizes"]["vocabulary"]
+        E = declared["sizes"]["embeddings"]
+        head = declared["sizes"]["head"]
+        base = replace(ALBERT_BASE, vocab_size=V, embedding_size=E)
+        sizes = {}
         for size in SIZE_NAMES:
             layers, width = declared["sizes"][size]
             sizes[size] = _with_width(replace(base, num_hidden_layers=layers), width, head)
@@ -199,7 +203,8 @@ COSTS: list[dict[str, Any]] = _DECLARED["cost"]
 """Published costs of pre-training."""
 TEXT_TABLES: dict[str, dict[str, Any]] = _DECLARED["facts"]
 """Title, head and notes of the tables that need no run."""
-DOWNSTREAM, INTRINSIC = GROUPS["downstream"], GROUPS["intrinsic"]
+DOWNSTREAM = GROUPS["downstream"]
+INTRINSIC = GROUPS["intrinsic"]
 """The columns of the paper's ablations, and the scores before fine-tuning."""
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -61,7 +61,8 @@ class Folders:
 
 
 _RELATIVE = Folders(Path())
-INTRINSIC_NAME, LAYERS_NAME = "intrinsic.json", "layers.json"
+INTRINSIC_NAME = "intrinsic.json"
+LAYERS_NAME = "layers.json"
 
 # --------------------------------------------------------------------------------------------------------------------
 # Jobs, and their progress according to the journals of their runs.
@@ -163,7 +164,8 @@ def has_corpora(arm: Arm, corpora: Sequence[str]) -> bool:
 
 
 def _jobs_of_arm(grid: Grid, arm: Arm, scale: Scale, corpora: Sequence[str], tasks: Sequence[str]) -> Iterator[Job]:
-    needs, model = tuple[str, ...](), None
+    needs = tuple[str, ...]()
+    model = None
     for part in arm.chain():
         key = arm_key(part, corpora)
         run = _RELATIVE.pretraining(key)
@@ -178,8 +180,10 @@ def _jobs_of_arm(grid: Grid, arm: Arm, scale: Scale, corpora: Sequence[str], tas
             arms={part.name: part},
             key=key,
         )
-        needs, model = (f"{key}-pretraining",), run.model_path
-    key, title = arm_key(arm, corpora), f"{arm.name}, seed {arm.recipe.seed}"
+        needs = (f"{key}-pretraining",)
+        model = run.model_path
+    key = arm_key(arm, corpora)
+    title = f"{arm.name}, seed {arm.recipe.seed}"
     of_arm = {"arms": {arm.name: arm}, "key": key}
     yield Job(
         kind="evaluations on held-out text",

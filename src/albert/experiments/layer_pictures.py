@@ -24,7 +24,8 @@ def draw_layers(measured: Sequence[LayerSimilarity], picture: Path) -> None:
     distance, angle = figure.subplots(1, 2)
     for number, model in enumerate(measured):
         layers = range(1, len(model.distance) + 1)
-        color, marker = COLORS[number % len(COLORS)], MARKERS[number % len(MARKERS)]
+        color = COLORS[number % len(COLORS)]
+        marker = MARKERS[number % len(MARKERS)]
         for axes, values in ((distance, model.distance), (angle, model.angle)):
             axes.plot(layers, values, color=color, marker=marker, markersize=4, linewidth=1.8)
         distance.plot([], [], color=color, marker=marker, label=f"{model.model} ({model.layers})")

@@ -92,11 +92,13 @@ def measure_layers(
     """
     directory = find_model(path_or_id, revision)
     opened = open_model(directory, kind_of(read_config(directory)[1]))
-    tokenizer, config = tokenizer_of(opened), opened.config
+    tokenizer = tokenizer_of(opened)
+    config = opened.config
     model = opened.model.to(device).eval()
     encoder = model if isinstance(model, AlbertModel) else model.get_submodule("albert")
     assert isinstance(encoder, AlbertModel)
-    sums, tokens = torch.zeros(0), 0
+    sums = torch.zeros(0)
+    tokens = 0
     for first in range(0, len(passages), PASSAGES_AT_ONCE):
         part = [
             np.asarray([tokenizer.cls_id, *ids[: config.max_position_embeddings - 2], tokenizer.sep_id], np.int64)
@@ -250,7 +252,8 @@ def depth_curve(
     if not depths and not patiences:
         raise InvalidConfiguration("depth", "no depth and no patience is given", "give at least one")
     opened = open_for_task(task, model, max_length, revision, overrides)
-    config, extra = opened.model.config, read_config(opened.directory)[1]
+    config = opened.model.config
+    extra = read_config(opened.directory)[1]
     assert isinstance(config, AlbertConfig)
     for depth in depths:
         check_depth(config, depth)
@@ -272,7 +275,8 @@ def depth_curve(
                 if len(results) < len(variants):
                     results.append(outputs)
                 bar.advance()
-    points, baseline = [], None
+    points = []
+    baseline = None
     for (depth, early), (outputs, layers), times in zip(variants, results, seconds, strict=True):
         predicted = predictions_from_outputs(task.target, prepared, outputs, opened.label_columns)
         evaluation = score_predictions(task, prepared, predicted, opened.threshold, time.perf_counter())

@@ -31,7 +31,9 @@ _AXES = {
 """Label, key in the journal and unit of each axis."""
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 """Distinguishable with colour blindness (Okabe and Ito, 2008)."""
-BLUE, ORANGE, GREY = "#1f6fb4", "#d9731a", "#8a8a8a"
+BLUE = "#1f6fb4"
+ORANGE = "#d9731a"
+GREY = "#8a8a8a"
 MARKERS = "os^Dv*P"
 _MOST_POINTS = 150
 """Of a training curve; more are averaged."""
@@ -103,7 +105,8 @@ def _panels(runs: Sequence[RunCurves]) -> list[str]:
 
 
 def _draw(axes: Axes, run: RunCurves, panel: str, number: int, against: Against) -> None:
-    color, marker = COLORS[number % len(COLORS)], MARKERS[number % len(MARKERS)]
+    color = COLORS[number % len(COLORS)]
+    marker = MARKERS[number % len(MARKERS)]
     x, y = _points(run.updates, panel, against)
     if len(x):  # some figures come from evaluations alone
         groups = max(1, -(-len(x) // _MOST_POINTS))

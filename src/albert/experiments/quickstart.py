@@ -115,17 +115,20 @@ def cut_passages(chapter: Chapter) -> list[Passage]:
     A sentence that would make a passage too long begins the next one; the sentences before it are left out.
     """
     passages: list[Passage] = []
-    sentences, words = list[str](), 0
+    sentences = list[str]()
+    words = 0
     for sentence in split_sentences(chapter.text):
         length = len(sentence.split())
         if words + length >= PASSAGE_WORDS.stop:
-            sentences, words = [], 0
+            sentences = []
+            words = 0
         sentences.append(sentence)
         words += length
         if words in PASSAGE_WORDS:
             passages.append(Passage(" ".join(sentences), chapter.author, chapter.id))
         if words >= PASSAGE_WORDS.start:
-            sentences, words = [], 0
+            sentences = []
+            words = 0
     return passages
 
 
@@ -250,7 +253,8 @@ def _vocabulary(corpus: Path, directory: Path) -> Tokenizer:
 
 def _answers(pretrained: str, authorship: Path) -> tuple[str, ...]:
     """Answers to `FILL_MASKS`, and the author of `PASSAGE`."""
-    encoder, classifier = Predictor.open(pretrained), Predictor.open(authorship)
+    encoder = Predictor.open(pretrained)
+    classifier = Predictor.open(authorship)
     filled = []
     for text in FILL_MASKS:
         guesses = [guess for guess in encoder.fill_mask(text, top_k=3) if isinstance(guess, dict)]

@@ -43,11 +43,14 @@ def sizes(scale: Scale) -> TextTable:
     def shape(config: AlbertConfig) -> str:
         return f"{config.num_hidden_layers}, {config.hidden_size}, {config.embedding_size}"
 
-    rows, notes = [], []
+    rows = []
+    notes = []
     berts = {f"bert-{size}": bert_control(scale.sizes[size]) for size in SIZE_NAMES[:2]}
     for preset, config in (berts | {f"albert-{size}": scale.sizes[size] for size in SIZE_NAMES}).items():
-        paper, size = PRESETS[preset], PUBLISHED_SIZES[preset][0]
-        exact, ours = f"{count_as_paper(paper):,}", f"{count_as_paper(config):,}"
+        paper = PRESETS[preset]
+        size = PUBLISHED_SIZES[preset][0]
+        exact = f"{count_as_paper(paper):,}"
+        ours = f"{count_as_paper(config):,}"
         rows.append((preset, shape(paper), size.stated, exact, shape(config), ours))
         if size.counted is None:
             notes.append(f"{preset}, {size.stated}: {size.reason}.")
@@ -140,7 +143,8 @@ def describe_progress(outcome: Outcome) -> str:
 
 def comparison_notes(outcome: Outcome) -> Iterator[str]:
     """Sentences on what limits the comparison: scale, seeds, learning rates, failed jobs."""
-    grid, scale = outcome.grid, SCALES[outcome.grid.scale]
+    grid = outcome.grid
+    scale = SCALES[outcome.grid.scale]
     yield f"Scale {scale.name}: {scale.decides}."
     if outcome.wanted:
         seeds = ", ".join(map(str, range(max(map(len, outcome.keys.values())))))
@@ -178,7 +182,8 @@ def side_by_side(outcome: Outcome, both: bool = False) -> tuple[list[str], list[
         same = row.label.casefold() == row.name.casefold()
         labels.append(row.label if same else f"{row.label} (paper: {row.name})")
     constant = outcome.constant
-    head, columns = [""], [[*labels, *([CONSTANT] if constant else [])]]
+    head = [""]
+    columns = [[*labels, *([CONSTANT] if constant else [])]]
     for column in outcome.grid.columns:
         paper = [paper_figure(row, column) for row in outcome.grid.rows]
         ours = [our_figure(outcome.cells[row.name, column.name], column) for row in outcome.grid.rows]
@@ -186,9 +191,11 @@ def side_by_side(outcome: Outcome, both: bool = False) -> tuple[list[str], list[
             paper.append("")
             ours.append(f"{constant[column.name]:.1f}" if column.name in constant else "")
         if both or any(paper):
-            head, columns = [*head, f"{heading(column)}: paper", "ours"], [*columns, paper, ours]
+            head = [*head, f"{heading(column)}: paper", "ours"]
+            columns = [*columns, paper, ours]
         else:
-            head, columns = [*head, f"{heading(column)}: ours"], [*columns, ours]
+            head = [*head, f"{heading(column)}: ours"]
+            columns = [*columns, ours]
     return head, [list(row) for row in zip(*columns, strict=True)]
 
 

@@ -106,17 +106,18 @@ def difference(scores: Scores, first: str, second: str | None) -> Difference | N
     errors = [math.hypot(firsts[seed].error, seconds[seed].error) for seed in seeds]
     table = np.array([[row[seed].score for seed in seeds] for row in scores.values() if row.keys() >= set(seeds)])
     # residuals: scores of arms (rows) by seeds without the arm's mean and, between two arms, without the seed's
-    residuals, degrees = table - table.mean(1, keepdims=True), len(table) * (len(seeds) - 1)
+    residuals = table - table.mean(1, keepdims=True)
+    degrees = len(table) * (len(seeds) - 1)
     if second:
-        residuals, degrees = (
-            residuals - table.mean(0, keepdims=True) + table.mean(),
-            (len(table) - 1) * (len(seeds) - 1),
-        )
+        residuals = residuals - table.mean(0, keepdims=True) + table.mean()
+        degrees = (len(table) - 1) * (len(seeds) - 1)
     half_width = 0.0
     if degrees:
-        variance, runs = float((residuals**2).sum()) / degrees, len(seeds) / 2 if second else len(seeds)
+        variance = float((residuals**2).sum()) / degrees
+        runs = len(seeds) / 2 if second else len(seeds)
         half_width = float(t.ppf(TWO_SIDED_95, degrees)) * math.sqrt(variance / runs)
-    mean, half_width = float(np.mean(gaps)), math.hypot(half_width, NORMAL_95 * float(np.mean(errors)))
+    mean = float(np.mean(gaps))
+    half_width = math.hypot(half_width, NORMAL_95 * float(np.mean(errors)))
     return Difference(mean, mean - half_width, mean + half_width, len(seeds), degrees)
 
 
@@ -154,7 +155,8 @@ class ContrastResult:
         Args:
             labels: of rows at this scale (E = 128 may stand for the paper's 768); by default the paper's names.
         """
-        first, second = self.contrast.first, self.contrast.second or self.contrast.nothing
+        first = self.contrast.first
+        second = self.contrast.second or self.contrast.nothing
         sides = f"{(labels or {}).get(first, first)} against {(labels or {}).get(second, second)}"
         found = self.difference
         if found is None:
@@ -195,12 +197,11 @@ def judge(claim: Claim, columns: Mapping[str, Scores]) -> ClaimResult:
         verdict = contrast_verdict(contrast.relation, found, claim.smallest) if found else "not tested"
         results.append(ContrastResult(contrast, found, verdict))
     verdicts = {result.verdict for result in results}
-    verdict, why = "inconclusive", _unequal(claim, columns)
+    verdict = "inconclusive"
+    why = _unequal(claim, columns)
     if "not tested" in verdicts:
-        verdict, why = (
-            "not tested",
-            ", ".join(dict.fromkeys(result.figures() for result in results if result.verdict == "not tested")),
-        )
+        verdict = "not tested"
+        why = ", ".join(dict.fromkeys(result.figures() for result in results if result.verdict == "not tested"))
     elif why is None and "not reproduced" in verdicts:
         verdict = "not reproduced"
     elif why is None and verdicts == {"reproduced"}:
@@ -214,7 +215,8 @@ def contrast_verdict(relation: Relation, found: Difference, smallest: float) -> 
     """The verdict on one contrast from its interval."""
     if not found.degrees:
         return "inconclusive"
-    better, no_better = found.low > 0 and found.high >= smallest, found.high < smallest
+    better = found.low > 0 and found.high >= smallest
+    no_better = found.high < smallest
     holds, fails = {
         "higher": (better, no_better),
         "not higher": (no_better, better),
@@ -227,7 +229,8 @@ def _unequal(claim: Claim, columns: Mapping[str, Scores]) -> str | None:
     """Why the rows of a claim cannot be compared; None if the column that should be equal is."""
     if claim.equal is None:
         return None
-    scores, means = columns.get(claim.equal, {}), {}
+    scores = columns.get(claim.equal, {})
+    means = {}
     for name in sorted({row for contrast in claim.contrasts for row in (contrast.first, contrast.second) if row}):
         if not scores.get(name):
             return f"{claim.equal} of {name} are not known"
@@ -305,7 +308,9 @@ def read_outcome(grid: Grid, scale: Scale, corpora: Sequence[str], folders: Fold
     jobs = list_jobs([grid], scale, corpora, [task.task for task in scale.tasks])
     wanted = Counter(job.kind for job in jobs)
     done = {kind: sum(job.is_done(folders) for job in jobs if job.kind == kind) for kind in wanted}
-    all_keys, cells, given_up = {}, {}, []
+    all_keys = {}
+    cells = {}
+    given_up = []
     for row in grid.rows:
         can_train = row.arm is not None and has_corpora(row.arm, corpora)
         arms = {seed: row.arm.seeded(seed) for seed in scale.seeds} if row.arm is not None and can_train else {}
@@ -336,7 +341,8 @@ def hours_by_arm(folders: Folders) -> dict[str, float]:
     """Hours of training of every finished run, by its arm and seed."""
     found = {}
     for path in sorted(folders.root.glob("scores/*/arm.json")):
-        arm, hours = read_json_object(path), training_hours(folders.pretraining(path.parent.name))
+        arm = read_json_object(path)
+        hours = training_hours(folders.pretraining(path.parent.name))
         if hours is not None:
             found[f"{arm['name']}, seed {arm['seed']}"] = hours
     return dict(sorted(found.items()))
@@ -384,7 +390,8 @@ def _figure(
             known = {reference, row.name} <= seconds.keys()
             return RunScore(seconds[reference] / seconds[row.name]) if known else None
         case "layers":  # in percent; the constant 0 is a fixed point
-            model, cache = folders.pretraining(key).model_path, folders.score(key, LAYERS_NAME)
+            model = folders.pretraining(key).model_path
+            cache = folders.score(key, LAYERS_NAME)
             if not cache.is_file() and not (model / MANIFEST_NAME).is_file():
                 return None
             layers = cached_layers(model, cache, arm.recipe.sequences.max_length)

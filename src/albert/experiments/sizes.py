@@ -161,7 +161,8 @@ class SizeReport:
 
 def size_report(name: str, config: AlbertConfig, sequence_length: int | None = None) -> SizeReport:
     """The report of an architecture, by default for its longest sequence."""
-    length, preset = sequence_length or config.max_position_embeddings, preset_of_shape(config)
+    length = sequence_length or config.max_position_embeddings
+    preset = preset_of_shape(config)
     # transformers' ALBERT always has a map from E to H.
     in_transformers = replace(config, embedding_projection=True) if config.family == "albert" else config
     return SizeReport(
@@ -189,7 +190,8 @@ def compare(one: SizeReport, other: SizeReport) -> dict[str, Any]:
 
 
 def _figures(report: SizeReport) -> list[tuple[str, str, int]]:
-    count, flops = report.parameters, report.flops
+    count = report.parameters
+    flops = report.flops
     return [
         ("parameters", "embeddings and their map", count.embeddings + count.projection),
         ("parameters", "attention and feed-forward", count.attention + count.feed_forward),
@@ -248,7 +250,8 @@ def memory_plan(
 # Speed does not depend on the values of the weights. Architectures are timed in turns, so that their ratios are
 # meaningful on a shared machine; each figure is a median over the turns.
 
-FEWEST_ROUNDS, MOST_ROUNDS = 3, 15
+FEWEST_ROUNDS = 3
+MOST_ROUNDS = 15
 MEASURED_TOKENS = 512
 """Tokens of a batch by default: four sequences of 128."""
 Name = TypeVar("Name", bound=Hashable)
@@ -267,12 +270,14 @@ def time_in_turns(
         seconds: how long to measure, within `FEWEST_ROUNDS` to `MOST_ROUNDS` rounds.
     """
     times: dict[Name, list[float]] = {name: [] for name in runs}
-    rounds, spent = 0, 0.0
+    rounds = 0
+    spent = 0.0
     while rounds < FEWEST_ROUNDS or (spent < seconds and rounds < MOST_ROUNDS):
         for name, run in runs.items():
             times[name].append(_seconds(run, device))
             advance(times[name][-1])
-        rounds, spent = rounds + 1, sum(map(sum, times.values()))
+        rounds = rounds + 1
+        spent = sum(map(sum, times.values()))
     return times
 
 

@@ -105,7 +105,8 @@ def draw_arms(outcome: Outcome) -> Figure | None:
     columns = scored_columns(outcome)
     if not columns:
         return None
-    rows, names = [row for row in outcome.grid.rows if row.arm is not None], outcome.grid.names()
+    rows = [row for row in outcome.grid.rows if row.arm is not None]
+    names = outcome.grid.names()
     below = [name for column in columns if (name := column.published or column.name) in names]
     below += ["average"] if "average" in names and "average" not in below else []
     across = max(len(columns), len(below))
@@ -140,7 +141,8 @@ def draw_depth(outcome: Outcome) -> Figure | None:
     if not columns:
         return None
     rows = [row for row in outcome.grid.rows if row.arm is not None]
-    panels, across = len(columns) + 1, min(len(columns) + 1, DEPTHS_ACROSS)
+    panels = len(columns) + 1
+    across = min(len(columns) + 1, DEPTHS_ACROSS)
     down = math.ceil(panels / across)
     figure = _figure(outcome, 3.6 * across, 3.0 * down + 0.6)
     *ours, last = figure.subplots(down, across, squeeze=False).flat[:panels]
@@ -198,7 +200,8 @@ def scored_columns(outcome: Outcome) -> list[Column]:
 def _figure(outcome: Outcome, width: float, height: float) -> Figure:
     """An empty figure with title, and progress if runs are missing."""
     figure = Figure(figsize=(width, height), layout="constrained")
-    table, title = outcome.grid.table, outcome.grid.title
+    table = outcome.grid.table
+    title = outcome.grid.title
     text = f"Table {table}: {title}" if table[0].isdigit() else title
     text += f" ({describe_progress(outcome).removesuffix(' are done')})" if outcome.is_partial else ""
     figure.suptitle(textwrap.fill(text, round(11 * width)), x=0.01, ha="left", fontsize=12)

@@ -77,7 +77,8 @@ def batches(slots: Sequence[Slot]) -> Iterator[list[Slot]]:
             free -= slot.parameter.numel()
             if free < 0:
                 yield batch
-                batch, free = [], capacity - slot.parameter.numel()
+                batch = []
+                free = capacity - slot.parameter.numel()
             batch.append(slot)
         yield batch
 
@@ -330,7 +331,8 @@ class Lamb(Optimizer):
         self._reset()
 
     def _reset(self) -> None:
-        self._chunked, self._fused = ChunkedUpdates(), FusedUpdates()
+        self._chunked = ChunkedUpdates()
+        self._fused = FusedUpdates()
         self._ratios: list[Tensor] = []
         self.found_inf: Tensor | None = None
 

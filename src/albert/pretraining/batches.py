@@ -193,8 +193,11 @@ class PretrainingBatches:
         hard_examples: HardExamplesRecipe = EQUAL_WEIGHTS,
         workers: int = 1,
     ) -> None:
-        self._samples, self._hard_examples, self._workers = samples, hard_examples, workers
-        self._batch_size, self._micro_batch_size = batch_size, micro_batch_size
+        self._samples = samples
+        self._hard_examples = hard_examples
+        self._workers = workers
+        self._batch_size = batch_size
+        self._micro_batch_size = micro_batch_size
 
     def micro_batches(self, step: int, rank: int, world_size: int) -> Sequence[PretrainingBatch]:
         """The samples of one rank in a step."""
@@ -231,7 +234,8 @@ def pretraining_objective(model: nn.Module, batch: Batch, hits: list[np.ndarray]
     output = model(batch.packed, batch.masked_positions, batch.masked_labels)
     if hits is not None:
         hits.append(output.masked_tokens_correct.cpu().numpy())
-    losses, order = output.masked_tokens, output.sentence_order.float()
+    losses = output.masked_tokens
+    order = output.sentence_order.float()
     return Sums(
         losses={
             "masked_tokens": (hardness(losses, batch.focus) * losses).sum() if batch.focus else losses.sum(),

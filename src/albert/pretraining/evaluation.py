@@ -40,7 +40,8 @@ from albert.training.update import Sums
 EVALUATION_SEED = 20190926
 """Held-out samples are the same for every model and every run; the date of the paper's first version."""
 
-MASKED_TOKENS, SENTENCE_ORDER = "masked_tokens", "sentence_order"
+MASKED_TOKENS = "masked_tokens"
+SENTENCE_ORDER = "sentence_order"
 SENTENCE_TESTS: dict[SentenceObjective, str] = {
     "nsp": "next_sentence",
     "sop": "sentence_order",
@@ -154,7 +155,8 @@ class HeldOutTests:
         figures: dict[str, float] = {}
         for test, samples in self.tests.items():
             if sentence_head or test == MASKED_TOKENS:
-                term, results = _loss_term(test), samples.evaluate(model, device, precision)
+                term = _loss_term(test)
+                results = samples.evaluate(model, device, precision)
                 figures |= {key.replace(term, test): value for key, value in results.items() if key.startswith(term)}
         return {**figures, "sequences": float(self.tests[MASKED_TOKENS].n_sequences)}
 
@@ -175,7 +177,8 @@ def _is_repeated(batch: PretrainingBatch) -> np.ndarray:
     """Whether each masked token also occurs unmasked in its sequence."""
     lengths = np.array(batch.packed.lengths)
     sequence = np.repeat(np.arange(len(lengths)), lengths)
-    positions, labels = batch.masked_positions.numpy(), batch.masked_labels.numpy()
+    positions = batch.masked_positions.numpy()
+    labels = batch.masked_labels.numpy()
     visible = np.ones(len(sequence), dtype=bool)
     visible[positions] = False
     size = int(max(batch.packed.token_ids.max(), labels.max(initial=0))) + 1

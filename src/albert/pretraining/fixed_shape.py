@@ -28,12 +28,15 @@ from albert.training.update import Batch, Sums
 TERMS = ("masked_tokens", "sentence_order")
 FILLED_SHARE = 0.974
 """The largest shape with this share of its rows filled is chosen; above 97 % because later steps vary a little."""
-MIN_ROWS, OVERHEAD_ROWS = 4096, 512
+MIN_ROWS = 4096
+OVERHEAD_ROWS = 512
 """Smaller shapes are not chosen for being full: each micro-batch costs as much as OVERHEAD_ROWS additional rows. An
 estimate for ALBERT-base on a large GPU; never measured."""
-ROW_STEP, PREDICTION_STEP = 128, 8
+ROW_STEP = 128
+PREDICTION_STEP = 8
 """Rows and masked tokens are multiples of these, for the GPU's kernels."""
-PLANNED_SEQUENCES, PACKED_SEQUENCES = 1 << 17, 1 << 14
+PLANNED_SEQUENCES = 1 << 17
+PACKED_SEQUENCES = 1 << 14
 """To choose a shape, the lengths of at most PLANNED_SEQUENCES are read and PACKED_SEQUENCES of them are packed."""
 
 _ANY = 1 << 30
@@ -101,16 +104,23 @@ class FixedShape:
             buffer, np.cumsum(self.sizes)[:-1]
         )
         ends = np.cumsum(samples.lengths)
-        used, count, masked = int(ends[-1]), len(ends), len(samples.masked_labels)
-        tokens[:used], types[:used] = samples.token_ids, samples.token_type_ids
+        used = int(ends[-1])
+        count = len(ends)
+        masked = len(samples.masked_labels)
+        tokens[:used] = samples.token_ids
+        types[:used] = samples.token_type_ids
         tokens[used:] = types[used:] = 0
-        boundaries[0], boundaries[1 : count + 1] = 0, ends
+        boundaries[0] = 0
+        boundaries[1 : count + 1] = ends
         fillers = np.arange(1, len(boundaries) - count)
         boundaries[count + 1 :] = np.minimum(used + fillers * self.longest, self.rows)
         places[:] = np.arange(self.rows) - np.repeat(boundaries[:-1], np.diff(boundaries))
-        orders[:count], orders[count:] = samples.order_labels, NO_LABEL
-        positions[:masked], labels[:masked] = samples.masked_positions, samples.masked_labels
-        positions[masked:], labels[masked:] = 0, NO_LABEL
+        orders[:count] = samples.order_labels
+        orders[count:] = NO_LABEL
+        positions[:masked] = samples.masked_positions
+        labels[:masked] = samples.masked_labels
+        positions[masked:] = 0
+        labels[masked:] = NO_LABEL
         weight[:] = np.array([focus], dtype=np.float32).view(np.int32)
 
     def batch(self, samples: Samples, focus: float, buffer: Int32[Tensor, " width"] | None = None) -> "FixedBatch":
@@ -171,7 +181,8 @@ def choose_shape(
     # The fewest micro-batches of each step if sequences could be cut anywhere: an upper bound of the filled share.
     fewest = np.ceil(busiest / candidates[:, None])
     bounds = int(lengths.sum()) / (world_size * candidates * fewest.sum(axis=1))
-    rows, parts = 0, []
+    rows = 0
+    parts = []
     full = np.flatnonzero((bounds >= FILLED_SHARE) & (candidates >= MIN_ROWS)).tolist()
     for index in (*full, int(np.argmax(bounds * candidates / (candidates + OVERHEAD_ROWS)))):
         rows = int(candidates[index])
@@ -228,7 +239,10 @@ class FixedBatches:
         shape: FixedShape,
         hard_examples: HardExamplesRecipe = EQUAL_WEIGHTS,
     ) -> None:
-        self._samples, self._batch_size, self._shape, self._hard_examples = samples, batch_size, shape, hard_examples
+        self._samples = samples
+        self._batch_size = batch_size
+        self._shape = shape
+        self._hard_examples = hard_examples
 
     def micro_batches(self, step: int, rank: int, world_size: int) -> Sequence[FixedBatch]:
         """The samples of one rank in a step, as views of one tensor."""
@@ -253,7 +267,8 @@ class PretrainingLoss(nn.Module):
 
     def __init__(self, model: AlbertForPreTraining, shape: FixedShape) -> None:
         super().__init__()
-        self.model, self.shape = model, shape
+        self.model = model
+        self.shape = shape
 
     def compile_graph(self, backend: str | Callable[..., Any] = "inductor", mode: str | None = None) -> None:
         """Compile the forward and backward pass at the first call, once for this shape.
@@ -280,13 +295,15 @@ class PretrainingLoss(nn.Module):
 
     def forward(self, buffer: Int32[Tensor, " width"]) -> tuple[Float[Tensor, "2"], Int[Tensor, "2"]]:
         """Sums of the losses, in the order of `TERMS`, and numbers of correct predictions."""
-        parts, model = self.shape.parts(buffer), self.model
+        parts = self.shape.parts(buffer)
+        model = self.model
         first = parts.boundaries[:-1].long().clamp(max=self.shape.rows - 1)
         packed = PackedSequences(
             parts.token_ids, parts.token_type_ids, parts.position_ids, (), first, (), first[:0], parts.boundaries,
             self.shape.longest,
         )  # fmt: skip
-        hidden, words = model.albert(packed), model.albert.embeddings.word_embeddings.weight
+        hidden = model.albert(packed)
+        words = model.albert.embeddings.word_embeddings.weight
         masked = hidden.index_select(0, parts.masked_positions)
         mlm_losses, correct = model.predictions.compilable_losses(masked, words, parts.masked_labels)
         order = model.sop_classifier(model.albert.pool(hidden, packed)).float()

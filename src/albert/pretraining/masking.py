@@ -91,7 +91,8 @@ class Words:
         opens_segment &= ~is_special
         edges = np.flatnonzero(word_starts[token_ids] | opens_segment | is_special)
         is_word = ~is_special[edges]
-        begin, end = edges[is_word], np.append(edges[1:], len(token_ids))[is_word]
+        begin = edges[is_word]
+        end = np.append(edges[1:], len(token_ids))[is_word]
         segments = np.append(np.flatnonzero(opens_segment[begin]), len(begin))
         to_segment_end = np.repeat(segments[1:], np.diff(segments)) - np.arange(len(begin))
         first = np.searchsorted(begin, starts)
@@ -138,7 +139,8 @@ class NgramMasking:
     def __init__(
         self, recipe: MaskingRecipe, word_starts: np.ndarray, mask_id: int, special_ids: Sequence[int]
     ) -> None:
-        self.recipe, self.mask_id = recipe, mask_id
+        self.recipe = recipe
+        self.mask_id = mask_id
         self.word_starts = word_starts if recipe.unit == "word" else np.ones(len(word_starts), dtype=bool)
         self.special = np.zeros(len(word_starts), dtype=bool)
         self.special[list(special_ids)] = True
@@ -167,7 +169,8 @@ class NgramMasking:
         choice = high_bits(bits)
         if self.recipe.replacement == "span":  # the draw of its first token
             choice = np.repeat(choice[np.cumsum(sizes) - sizes], sizes)
-        mask, random = self.recipe.replace_with_mask, self.recipe.replace_with_mask + self.recipe.replace_with_random
+        mask = self.recipe.replace_with_mask
+        random = self.recipe.replace_with_mask + self.recipe.replace_with_random
         replaced = token_ids.copy()
         replaced[positions] = np.where(
             choice < _of_32_bits(mask), self.mask_id, np.where(choice < _of_32_bits(random), random_tokens, labels)
@@ -190,7 +193,9 @@ class NgramMasking:
         offsets = np.arange(max_ngram)
         budgets = self.recipe.budgets(lengths)
         active = np.flatnonzero(words.count)
-        left, turn, last = budgets[active], words.first[active], (words.first + words.count)[active]
+        left = budgets[active]
+        turn = words.first[active]
+        last = (words.first + words.count)[active]
         chosen = [np.empty((2, 0), dtype=np.int64)]
         while len(left):
             start = order[turn]
@@ -200,16 +205,20 @@ class NgramMasking:
             size = fits.sum(axis=1)
             free = (size > 0) & ~(covered[candidates] & fits).any(axis=1)
             covered[candidates[fits & free[:, None]]] = True
-            start, size = start[free], size[free]
+            start = start[free]
+            size = size[free]
             chosen.append(np.stack((start, size)))
             left[free] -= ends[start + size - 1] - words.begin[start]
             turn += 1
             active = (left > 0) & (turn < last)
             if not active.all():
-                left, turn, last = left[active], turn[active], last[active]
+                left = left[active]
+                turn = turn[active]
+                last = last[active]
         start, size = np.concatenate(chosen, axis=1)
         ascending = np.argsort(start)
-        start, size = start[ascending], size[ascending]
+        start = start[ascending]
+        size = size[ascending]
         return Spans(words.begin[start], ends[start + size - 1], size)
 
     def draw_starts(self, words: Words, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

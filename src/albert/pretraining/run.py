@@ -82,7 +82,8 @@ def run_card(
         "sentence_order_accuracy": f"sentence-task ({recipe.sequences.objective}) accuracy, held out",
         "sentence_order_baseline": "baseline: always the more frequent order",
     }
-    unit, max_ngram = recipe.masking.unit, recipe.masking.max_ngram
+    unit = recipe.masking.unit
+    max_ngram = recipe.masking.max_ngram
     ngrams = f"one {unit}" if max_ngram == 1 else f"one to {max_ngram} {unit}s"
     machine = ", ".join(f"{key} {value}" for key, value in describe_machine().items())
     data = [f"{c.n_documents:,} documents, {c.n_tokens:,} tokens of {c.vocab_size:,} pieces" for c in corpora]
@@ -114,9 +115,11 @@ def masked_question(corpus: TokenCorpus) -> str:
     if corpus.description.shards.get("held_out"):
         corpus = TokenCorpus(corpus.directory, "held_out", corpus.description)
     tokenizer = corpus.tokenizer()
-    starts_word, end = tokenizer.word_starts(), 0
+    starts_word = tokenizer.word_starts()
+    end = 0
     for length in corpus.lengths(0).sentences[:QUESTION_CANDIDATES].tolist():
-        begin, end = end, end + length
+        begin = end
+        end = end + length
         if not 8 <= length <= 24:
             continue
         ids = corpus.read(begin, end).tolist()
@@ -215,7 +218,9 @@ def pretrain(
         samples = samples_of(recipe, corpora, recipe.seed)
         model = untrained_model(recipe)
         model.albert.encoder.checkpointing = recipe.activation_checkpointing
-        held_out, start, loggers = None, None, []
+        held_out = None
+        start = None
+        loggers = []
         if ranks.is_first:
             held_out = held_out_samples(recipe, corpora)
             start = None if init is None else warm_start_for_pretraining(init, recipe, model, corpora[0])
@@ -260,7 +265,9 @@ class _Run:
 
     def complete(self) -> PretrainingResult:
         """Train to the end, evaluate, and write the model."""
-        ranks, recipe, folder = world(), self.recipe, self.folder
+        ranks = world()
+        recipe = self.recipe
+        folder = self.folder
         if recipe.sequences.objective == "none":  # without a loss, weight decay alone would shrink these to zero
             for part in (self.model.albert.pooler, self.model.sop_classifier):
                 assert part is not None
@@ -283,13 +290,17 @@ class _Run:
             return {"dropout": probability} if (step, probability) in recipe.dropout_changes else {}
 
         if loss is not None:
-            workers, objective = 1, fixed_objective
+            workers = 1
+            objective = fixed_objective
             source: BatchSource = FixedBatches(self.samples, recipe.batch_size, loss.shape, recipe.hard_examples)
         else:
-            workers, objective = training_workers(self.device, ranks), pretraining_objective
+            workers = training_workers(self.device, ranks)
+            objective = pretraining_objective
             sizes = recipe.batch_size, recipe.micro_batch_size
             source = PretrainingBatches(self.samples, *sizes, recipe.hard_examples, workers)
-        peak, schedule, total = recipe.optimizer.learning_rate, recipe.schedule, recipe.schedule.total_steps
+        peak = recipe.optimizer.learning_rate
+        schedule = recipe.schedule
+        total = recipe.schedule.total_steps
         intervals = {"total_steps": total, "evaluate_every": recipe.evaluate_every or max(1, total // 10)}
         cut_warmups: list[int] = []
 
@@ -327,7 +338,8 @@ class _Run:
         apply_dropout(result.steps - 1)  # for a finished run, which takes no update now
         if gather is not None:
             gather()
-        evaluation, question = result.evaluation, masked_question(self.corpora[0])
+        evaluation = result.evaluation
+        question = masked_question(self.corpora[0])
         if ranks.is_first:
             if last := self._last_evaluation():
                 evaluation = {k: v for k, v in last.items() if k not in ("event", "time", "step", "seconds")}
@@ -435,7 +447,8 @@ class _Run:
 
         There is no accuracy if all held-out tokens are unknown: such tokens are never masked.
         """
-        figures, last = self._held_out_figures(), self._last_evaluation()
+        figures = self._held_out_figures()
+        last = self._last_evaluation()
         both = [f for f in (last, figures) if f and "masked_tokens_accuracy" in f]
         if len(both) == 2 and all(f["masked_tokens_accuracy"] <= f["masked_tokens_baseline"] for f in both):
             what = f"masked tokens, held out: {figures['masked_tokens_accuracy']:.1%} correct"

@@ -90,7 +90,8 @@ def resolve_recipe(
     Raises:
         InvalidConfiguration: the run has other changes of dropout, or none can be made at this point.
     """
-    precision, changes = recipe.precision, recipe.dropout_changes
+    precision = recipe.precision
+    changes = recipe.dropout_changes
     if run.recipe_path.exists():
         saved = saved_recipe(run)
         precision = saved.precision if precision == "auto" else precision
@@ -198,7 +199,8 @@ def warm_start_for_pretraining(
     tensors = opened.model.state_dict()
     weights = weights_fingerprint(tensors)
     dropped = {head: _HEADS[head] for head in init.drop_heads}
-    objective, trained_objective = recipe.sequences.objective, sentence_objective(opened.extra)
+    objective = recipe.sequences.objective
+    trained_objective = sentence_objective(opened.extra)
     notes = []
     if objective != trained_objective and "none" not in (objective, trained_objective):
         dropped["sentence_order"] = _HEADS["sentence_order"]
@@ -243,7 +245,8 @@ def recipe_for_model(init: Init) -> PretrainingRecipe:
 
 def _match_pieces(opened: OpenedModel, corpus: TokenCorpus, init: Init) -> tuple[PieceOrigins, str | None]:
     """The model's piece for each piece of the corpus; and the model's tokenizer fingerprint if it is another."""
-    new, recorded = corpus.tokenizer(), opened.extra.get(FINGERPRINT_KEY)
+    new = corpus.tokenizer()
+    recorded = opened.extra.get(FINGERPRINT_KEY)
     if recorded is not None and new.matches_fingerprint(str(recorded)):
         return same_pieces(opened.config.vocab_size, new.vocab_size), None
     if not vocabulary_file(opened.directory).is_file():
@@ -346,7 +349,8 @@ def check_and_save_corpora(run: RunFolder, corpora: Sequence[TokenCorpus]) -> No
     Raises:
         InvalidConfiguration: the run was trained on other corpora, or in another order.
     """
-    now, path = corpus_records(corpora), run.path / RECORD_NAME
+    now = corpus_records(corpora)
+    path = run.path / RECORD_NAME
     if path.exists():
         saved = load_json(CorpusRecords, path)
         if [corpus.manifest for corpus in saved.corpora] != [corpus.manifest for corpus in now.corpora]:

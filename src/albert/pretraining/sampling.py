@@ -40,7 +40,8 @@ from albert.text.shards import TokenCorpus
 
 BLOCK_TOKENS = 1 << 20
 WINDOW_BLOCKS = 128
-CACHED_WINDOWS, CACHED_EPOCHS = 1, 2
+CACHED_WINDOWS = 1
+CACHED_EPOCHS = 2
 """Samples are mostly requested in order: a batch that reaches into the next window is the last to use this one."""
 
 Packing = Callable[[Documents, int], SequenceTable]
@@ -80,7 +81,9 @@ class CorpusBlocks:
 
     def __init__(self, corpus: TokenCorpus) -> None:
         self._corpus = corpus
-        first, starts, shards = np.zeros(3, dtype=np.int64), [], []
+        first = np.zeros(3, dtype=np.int64)
+        starts = []
+        shards = []
         for shard in range(corpus.n_shards):
             lengths = corpus.lengths(shard)
             sentences = np.concatenate(([0], np.cumsum(lengths.documents, dtype=np.int64)))
@@ -121,7 +124,9 @@ class EpochOrder:
     """
 
     def __init__(self, corpus: TokenCorpus, pack: Packing, seed: int) -> None:
-        self._blocks, self._pack, self._seed = CorpusBlocks(corpus), pack, seed
+        self._blocks = CorpusBlocks(corpus)
+        self._pack = pack
+        self._seed = seed
         self._counts = np.empty(len(self._blocks), dtype=np.int64)
         total = corpus.n_tokens / 1e6
         with progress("Packing", total, "million tokens", quiet=not world().is_first) as bar:
@@ -274,7 +279,8 @@ class Samples(NamedTuple):
 
     def take(self, rows: np.ndarray) -> "Samples":
         """Some of the sequences, in the given order."""
-        lengths, counts = self.lengths[rows], self.masked_counts
+        lengths = self.lengths[rows]
+        counts = self.masked_counts
         starts = (np.cumsum(self.lengths) - self.lengths)[rows]
         tokens = _ranges(starts, lengths)
         masked = _ranges((np.cumsum(counts) - counts)[rows], counts[rows])
@@ -331,9 +337,12 @@ class PretrainingSamples:
     """
 
     def __init__(self, corpus: TokenCorpus, sequences: SequenceRecipe, masking: MaskingRecipe, seed: int) -> None:
-        self.corpus, self.recipe, self._seed = corpus, sequences, seed
+        self.corpus = corpus
+        self.recipe = sequences
+        self._seed = seed
         tokenizer = corpus.tokenizer()
-        self._cls, self._sep = tokenizer.cls_id, tokenizer.sep_id
+        self._cls = tokenizer.cls_id
+        self._sep = tokenizer.sep_id
         self.masking = NgramMasking(masking, tokenizer.word_starts(), tokenizer.mask_id, tokenizer.special_ids)
         if sequences.objective == "nsp" and corpus.n_documents < 2:
             why = f'"nsp" needs at least two {corpus.split} documents, for negative examples'
@@ -389,7 +398,10 @@ class PretrainingSamples:
         return Segments(TokenRanges(*columns[0:2]), TokenRanges(*columns[2:4]), columns[4]), keys
 
     def _ordered(self, group: WindowRows, items: np.ndarray) -> Segments:
-        recipe, seed, epoch, window = self.recipe, self._seed, group.epoch, group.window
+        recipe = self.recipe
+        seed = self._seed
+        epoch = group.epoch
+        window = group.window
         table = window.sequences.take(group.rows)
         coins = item_keys("swap", seed, epoch, items) >> np.uint64(63) == 1
         keys = item_keys("foreign", seed, epoch, items)

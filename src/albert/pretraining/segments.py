@@ -97,13 +97,16 @@ def pack_sentences(
             sentences, the last one a triple where their number is odd.
         keep_pairs: leave no sentence alone that has another in its document; rows may then be longer than `max_tokens`.
     """
-    offsets, first, min_sentences = documents.sentence_starts, documents.first_sentence, 2 if keep_pairs else 1
+    offsets = documents.sentence_starts
+    first = documents.first_sentence
+    min_sentences = 2 if keep_pairs else 1
     keys = item_keys("segments", seed, epoch, np.arange(4))
     i, j = _halve_documents(documents, max_tokens, min_sentences, keys[0])
     i, j = _cut_short(i, j, short_probability, min_sentences, first, keys[1])
     i, j = _cut_into_pairs(i, j, neighbours_probability, first, keys[3])
     order = np.argsort(i)
-    i, j = i[order], j[order]
+    i = i[order]
+    j = j[order]
     split = _draw_split(i, j, draw(keys[2], i + first, j + first))
     table = SequenceTable(offsets[i], offsets[split], offsets[j], documents.document_of(i))
     return _split_long_sentences(table, j - i, max_tokens)
@@ -116,11 +119,14 @@ def _halve_documents(
 
     Where a range is cut depends on its number of sentences and the sum of their lengths alone.
     """
-    offsets, first = documents.sentence_starts, documents.first_sentence
-    i, j = documents.starts[:-1], documents.starts[1:]
+    offsets = documents.sentence_starts
+    first = documents.first_sentence
+    i = documents.starts[:-1]
+    j = documents.starts[1:]
     ranges: list[tuple[np.ndarray, np.ndarray]] = []
     while len(i):  # each round halves all ranges that are too long
-        sentences, tokens = j - i, offsets[j] - offsets[i]
+        sentences = j - i
+        tokens = offsets[j] - offsets[i]
         fits = (sentences < 2 * min_sentences) | (tokens <= max_tokens)
         ranges.append((i[fits], j[fits]))
         i, j, sentences, tokens = (column[~fits] for column in (i, j, sentences, tokens))
@@ -129,7 +135,8 @@ def _halve_documents(
         left = parts // 2 + (parts & (bits & np.uint64(1)).astype(np.int64))
         half = (sentences * left / parts + uniform(high_bits(bits))).astype(np.int64)
         middle = i + np.clip(half, min_sentences, sentences - min_sentences)
-        i, j = np.concatenate((i, middle)), np.concatenate((middle, j))
+        i = np.concatenate((i, middle))
+        j = np.concatenate((middle, j))
     return np.concatenate([begin for begin, _ in ranges]), np.concatenate([end for _, end in ranges])
 
 
@@ -169,9 +176,11 @@ def _split_long_sentences(table: SequenceTable, sentences: np.ndarray, max_token
     if len(parts) == 0 or parts.max() == 1:
         return table
     rows, part = _repeat(parts)
-    table, parts = table.take(rows), parts[rows]
+    table = table.take(rows)
+    parts = parts[rows]
     length = table.end - table.begin
-    begin, end = table.begin + length * part // parts, table.begin + length * (part + 1) // parts
+    begin = table.begin + length * part // parts
+    end = table.begin + length * (part + 1) // parts
     return SequenceTable(begin, np.where(parts > 1, end, table.split), end, table.document)
 
 
@@ -185,7 +194,8 @@ def _repeat(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 # The inter-sentence objective: sentence order, next sentence, or none (paper §3.1, §4.6).
 
 SentenceObjective = Literal["sop", "nsp", "none"]
-IN_ORDER, SWAPPED = 0, 1
+IN_ORDER = 0
+SWAPPED = 1
 NO_LABEL = -100
 """The label of sequences that have no order to predict; the loss ignores it."""
 
@@ -210,7 +220,9 @@ class Segments(NamedTuple):
 
 def adjacent_segments(sequences: SequenceTable) -> tuple[TokenRanges, TokenRanges]:
     """The two segments of each sequence, in the order of the text."""
-    begin, split, end = sequences.begin, sequences.split, sequences.end
+    begin = sequences.begin
+    split = sequences.split
+    end = sequences.end
     return TokenRanges(begin, split - begin), TokenRanges(split, end - split)
 
 
@@ -235,7 +247,8 @@ def order_segments(
     labels = np.where(labelled, np.where(coins, SWAPPED, IN_ORDER), NO_LABEL)
     changed = labelled & coins
     if objective == "nsp":
-        begin, length = second.begin.copy(), second.length.copy()
+        begin = second.begin.copy()
+        length = second.length.copy()
         begin[changed], length[changed] = negatives(np.flatnonzero(changed))
         return Segments(first, TokenRanges(begin, length), labels)
     return Segments(_where(changed, second, first), _where(changed, first, second), labels)
@@ -271,7 +284,8 @@ def _where(condition: np.ndarray, these: TokenRanges, others: TokenRanges) -> To
 # --------------------------------------------------------------------------------------------------------------------
 # Negative examples of next-sentence prediction: second segments from other documents (paper §4.6).
 
-EQUAL_TRIES, TRIES = 8, 40
+EQUAL_TRIES = 8
+TRIES = 40
 """Draws among segments of equal length, and all draws; later ones use a range that doubles each time."""
 
 
@@ -293,7 +307,8 @@ class NegativeSegments:
             has_second |= True
         begin, length = begin[has_second], (table.end - begin)[has_second]
         by_length = np.argsort(length, kind="stable")
-        self._begin, self._length = begin[by_length], length[by_length]
+        self._begin = begin[by_length]
+        self._length = length[by_length]
         self._document = table.document[has_second][by_length]
 
     def sample(self, document: np.ndarray, length: np.ndarray, room: np.ndarray, keys: np.ndarray) -> TokenRanges:

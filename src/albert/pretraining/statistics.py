@@ -45,7 +45,9 @@ class Figure:
 
 def measure(samples: PretrainingSamples, numbers: np.ndarray) -> list[Figure]:
     """Figures of the samples with these numbers."""
-    masking, recipe, at_once = samples.masking, samples.masking.recipe, samples.preferred_batch
+    masking = samples.masking
+    recipe = samples.masking.recipe
+    at_once = samples.preferred_batch
     counts: Counter[str] = Counter()
     random_tokens = np.zeros(len(masking.special), dtype=np.int64)
     drawn, spans = (np.zeros(recipe.max_ngram + 1, dtype=np.int64) for _ in range(2))
@@ -59,9 +61,12 @@ def measure(samples: PretrainingSamples, numbers: np.ndarray) -> list[Figure]:
             spans += np.bincount(batch.spans.words, minlength=len(spans))
             lengths.append(batch.samples.lengths)
             bar.advance(len(batch.samples.lengths))
-    n, tokens, replacements = counts["sequences"], counts["tokens"], counts["replacements"]
+    n = counts["sequences"]
+    tokens = counts["tokens"]
+    replacements = counts["replacements"]
     ngrams = enumerate(zip(drawn[1:].tolist(), masking.ngram_shares.tolist(), strict=True), start=1)
-    vocabulary, every_length = int((~masking.special).sum()), np.concatenate(lengths)
+    vocabulary = int((~masking.special).sum())
+    every_length = np.concatenate(lengths)
     same = recipe.replace_with_random / vocabulary  # a random token equal to the original
     kept = 1 - recipe.replace_with_mask - recipe.replace_with_random + same
     other = replacements - counts["[MASK]"] - counts["kept"]
@@ -109,7 +114,8 @@ def _share(name: str, seen: int, count: int, expected: float) -> Figure:
 
 def _spread(ordinary: np.ndarray) -> Figure:
     """How evenly random replacements are spread over the vocabulary."""
-    vocabulary, total = len(ordinary), int(ordinary.sum())
+    vocabulary = len(ordinary)
+    total = int(ordinary.sum())
     bins = max(2, min(vocabulary, total // 20))
     bin_of = np.arange(vocabulary) * bins // vocabulary
     expected = np.bincount(bin_of) * total / vocabulary
@@ -120,10 +126,12 @@ def _spread(ordinary: np.ndarray) -> Figure:
 
 def _count(batch: SampleDetails, masking: NgramMasking) -> dict[str, int]:
     samples = batch.samples
-    lengths, masked = samples.lengths, samples.masked_counts
+    lengths = samples.lengths
+    masked = samples.masked_counts
     budgets = masking.recipe.budgets(lengths)
     packed = [batch_of(samples.part(i, i + MICRO_BATCH)).packed for i in range(0, len(lengths), MICRO_BATCH)]
-    labels, replaced = samples.masked_labels, samples.token_ids[samples.masked_positions]
+    labels = samples.masked_labels
+    replaced = samples.token_ids[samples.masked_positions]
     if masking.recipe.replacement == "span":  # one draw per span
         sizes = batch.spans.end - batch.spans.begin
         labels, replaced = (tokens[np.cumsum(sizes) - sizes] for tokens in (labels, replaced))
@@ -154,6 +162,7 @@ def _drawn_ngrams(batch: SampleDetails, masking: NgramMasking) -> np.ndarray:
 
 def _random_tokens(batch: SampleDetails, masking: NgramMasking) -> np.ndarray:
     """How often each id replaced another."""
-    labels, replaced = batch.samples.masked_labels, batch.samples.token_ids[batch.samples.masked_positions]
+    labels = batch.samples.masked_labels
+    replaced = batch.samples.token_ids[batch.samples.masked_positions]
     random = replaced[(replaced != masking.mask_id) & (replaced != labels)]
     return np.bincount(random, minlength=len(masking.special))

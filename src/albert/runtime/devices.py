@@ -363,7 +363,8 @@ def _free_in_cgroups() -> Iterator[int]:
     for name in (line.removeprefix("0::/") for line in names if line.startswith("0::/")):
         for group in (Path(name), *Path(name).parents):
             folder = ROOT / "sys/fs/cgroup" / group
-            limit, used = folder / "memory.max", folder / "memory.current"
+            limit = folder / "memory.max"
+            used = folder / "memory.current"
             if limit.is_file() and used.is_file() and (most := limit.read_text(encoding="utf-8").strip()) != "max":
                 cached = _read_table(folder / "memory.stat").get("inactive_file", 0)
                 yield max(0, int(most) - int(used.read_text(encoding="utf-8")) + cached)

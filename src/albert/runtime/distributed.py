@@ -65,7 +65,8 @@ def _watched(ranks: Ranks) -> Iterator[None]:
     """Wait in a thread until the next rank sends its end message; end this process if the connection breaks."""
     group = torch_distributed.new_group(backend="gloo", timeout=timedelta(days=365))
     assert isinstance(group, torch_distributed.ProcessGroup)
-    next_rank, previous_rank = (ranks.rank + 1) % ranks.size, (ranks.rank - 1) % ranks.size
+    next_rank = (ranks.rank + 1) % ranks.size
+    previous_rank = (ranks.rank - 1) % ranks.size
     ending = Event()
 
     def wait_for_next_rank() -> None:
@@ -152,7 +153,8 @@ Module = TypeVar("Module", bound=nn.Module)
 def sharded_copy(model: Module, ranks: Ranks, device: torch.device) -> Module:
     """A copy of a model to train, with every tensor sharded over the ranks."""
     mesh = init_device_mesh(device.type, (ranks.size,))
-    sharded, policy = copy.deepcopy(model), MixedPrecisionPolicy(reduce_dtype=torch.float32)
+    sharded = copy.deepcopy(model)
+    policy = MixedPrecisionPolicy(reduce_dtype=torch.float32)
     fully_shard(sharded, mesh=mesh, reshard_after_forward=False, mp_policy=policy)
     return sharded
 

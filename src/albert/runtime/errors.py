@@ -25,7 +25,9 @@ class AlbertError(Exception):
     exit_code = 1
 
     def __init__(self, subject: object, why: str, remedy: str | None = None) -> None:
-        self.subject, self.why, self.remedy = str(subject), why, remedy
+        self.subject = str(subject)
+        self.why = why
+        self.remedy = remedy
         super().__init__(printable(f"{subject}: {why}" + (f"; {remedy}" if remedy else "")))
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -167,7 +169,8 @@ def translate(error: BaseException) -> AlbertError | None:
         return DamagedData("input", f"a library cannot read it ({error})")
     error = system_error(error) or error
     if isinstance(error, OSError):
-        subject, why = error.filename or "file", error.strerror or str(error)
+        subject = error.filename or "file"
+        why = error.strerror or str(error)
         if error.errno in _WRITING:
             if error.filename is None and error.errno != errno.EIO:  # writers of our files set the name
                 subject = "standard output or a temporary file"

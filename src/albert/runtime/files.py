@@ -368,7 +368,8 @@ def try_locked(directory: Path) -> Iterator[Callable[[], None] | None]:
         make_directory(directory)
         lock = lock_file(directory / LOCK_NAME)
     except OSError as error:
-        why, remedy = error.strerror or str(error), None
+        why = error.strerror or str(error)
+        remedy = None
         if error.errno in NO_LOCKS:
             why = f"its file system has no locks ({why})"
             remedy = "choose another disk, or mount this one with locks (Lustre: -o flock)"

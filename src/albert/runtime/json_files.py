@@ -133,7 +133,8 @@ def save_json(path: Path, value: Any) -> None:
 
 def convert_value(hint: Any, value: Any, where: str) -> Any:
     """A JSON value converted to a field type; `where` is the subject of errors."""
-    origin, items = typing.get_origin(hint), typing.get_args(hint)
+    origin = typing.get_origin(hint)
+    items = typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
         for choice in items:
             with contextlib.suppress(InvalidConfiguration):
@@ -324,8 +325,10 @@ def to_toml(value: Any, inline: Collection[str] = (), leave_out: Collection[str]
     A field that is None becomes a comment, because TOML has no null: None must be its default. Dataclasses in the
     fields `inline` get no table of their own; `prefix` is that of the tables, for example "model.".
     """
-    docs, hints = field_docs(type(value)), typing.get_type_hints(type(value))
-    lines, tables = [], []
+    docs = field_docs(type(value))
+    hints = typing.get_type_hints(type(value))
+    lines = []
+    tables = []
     for field in dataclasses.fields(value):
         item = getattr(value, field.name)
         if field.name in leave_out:

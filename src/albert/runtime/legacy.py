@@ -41,7 +41,8 @@ DIVERGENCE_FIELDS_REMOVED = ("log_losses", "log_norms")
 """Of skipped updates and rollbacks in a training state: what the detection of loss spikes remembered."""
 
 
-PREPROCESSING_KEY, REFERENCE_PREPROCESSING = "preprocessing", "reference"
+PREPROCESSING_KEY = "preprocessing"
+REFERENCE_PREPROCESSING = "reference"
 """Key of `tokenizer_config.json` and its value for tokenizers that followed the original code, not transformers."""
 
 

@@ -41,7 +41,9 @@ class Position:
     """Position in a file: calls `advance` with the bytes since the last call, `least` or more."""
 
     def __init__(self, advance: Callable[[int], None] | None, least: int = 1) -> None:
-        self._advance, self._least, self._reported = advance, least, 0
+        self._advance = advance
+        self._least = least
+        self._reported = 0
 
     def reached(self, position: int) -> None:
         """Set the number of bytes read."""
@@ -53,12 +55,17 @@ class Position:
 class Bar:
     """What `progress` yields: lines in a log file. Its subclasses show the same line in other places."""
 
-    every, first_after = 15.0, 1.0
+    every = 15.0
+    first_after = 1.0
     """Seconds between two lines, and of the shortest work that is shown."""
 
     def __init__(self, description: str, total: int | float | None, unit: str, done: int | float) -> None:
-        self._description, self._total, self._unit = description, total, unit
-        self._first, self._done, self._note = done, done, ""
+        self._description = description
+        self._total = total
+        self._unit = unit
+        self._first = done
+        self._done = done
+        self._note = ""
         self._start = self._shown = time.monotonic()
 
     def advance(self, amount: int | float = 1) -> None:
@@ -109,7 +116,8 @@ _live: list[Progress] = []
 class _Terminal(Bar):
     """The line beside a bar. A nested bar disappears when it is done."""
 
-    every, first_after = 0.1, 0.6
+    every = 0.1
+    first_after = 0.6
 
     def __init__(self, description: str, total: int | float | None, unit: str, done: int | float) -> None:
         super().__init__(description, total, unit, done)
@@ -139,7 +147,8 @@ class _Terminal(Bar):
 class _Notebook(Bar):
     """The line beside a bar, updated in place."""
 
-    every, first_after = 0.5, 0.5
+    every = 0.5
+    first_after = 0.5
     _handle = None
 
     def _show(self, line: str) -> None:

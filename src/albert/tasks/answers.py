@@ -69,7 +69,9 @@ def best_answers(
         spans = zip(*(_spans_of(window, row, max_answer_tokens) for window, row in own), strict=True)
         first, last, score, best = map(np.concatenate, spans)
         if best.any():  # otherwise the beam of a joint head has no token with most context, and all spans count
-            first, last, score = first[best], last[best], score[best]
+            first = first[best]
+            last = last[best]
+            score = score[best]
         log_total = float(np.logaddexp.reduce(score)) if len(score) else -np.inf
         highest = float(score.max(initial=-np.inf))
         no_answer, log_none = (
@@ -161,11 +163,13 @@ def answer_exact_match(gold: Iterable[str], predicted: str) -> float:
 
 def answer_f1(gold: Iterable[str], predicted: str) -> float:
     """The best word-overlap F1 (0..1) between the prediction and a gold answer, after normalisation."""
-    best, predicted_words = 0.0, normalize_answer(predicted).split()
+    best = 0.0
+    predicted_words = normalize_answer(predicted).split()
     for answer in gold:
         words = normalize_answer(answer).split()
         if same := sum((Counter(words) & Counter(predicted_words)).values()):
-            precision, recall = same / len(predicted_words), same / len(words)
+            precision = same / len(predicted_words)
+            recall = same / len(words)
             best = max(best, (2 * precision * recall) / (precision + recall))
     return best
 
@@ -226,7 +230,8 @@ def open_question_scores(gold: Sequence[Sequence[str]], predicted: Sequence[Open
 
 def raw_scores(gold: Sequence[Sequence[str]], texts: Sequence[str]) -> tuple[list[float], list[float]]:
     """Exact match and F1 (0..1) of each text, without the no-answer decision; "" is right if there is no answer."""
-    exact, overlap = [], []
+    exact = []
+    overlap = []
     for answers, text in zip(gold, texts, strict=True):
         answers = [answer for answer in answers if normalize_answer(answer)] or [""]
         exact.append(answer_exact_match(answers, text))
@@ -278,7 +283,8 @@ def never_answered(gold: Sequence[Sequence[str]]) -> list[OpenAnswer]:
 # --------------------------------------------------------------------------------------------------------------------
 # The no-answer threshold in `config.json` of a model.
 
-THRESHOLD_KEY, CHOSEN_ON_KEY = "no_answer_threshold", "no_answer_threshold_from"
+THRESHOLD_KEY = "no_answer_threshold"
+CHOSEN_ON_KEY = "no_answer_threshold_from"
 
 
 @dataclass(frozen=True)

@@ -201,7 +201,8 @@ def _grouped_words(task: TableTask, rows: Rows, source: object) -> tuple[TableTa
 # --------------------------------------------------------------------------------------------------------------------
 # Marked parts of a text as tags of its words.
 
-_STARTS, _ENDS = ("start_offset", "start", "begin"), ("end_offset", "end", "stop")
+_STARTS = ("start_offset", "start", "begin")
+_ENDS = ("end_offset", "end", "stop")
 
 
 def _spans_as_tags(task: TableTask, rows: Rows, source: object, inferred: list[Inferred]) -> tuple[TableTask, Rows]:
@@ -524,7 +525,8 @@ def decimal_sign(values: Sequence[str]) -> str | None:
     signs = set()
     ambiguous = False
     for value in values:
-        point, comma = value.rfind("."), value.rfind(",")
+        point = value.rfind(".")
+        comma = value.rfind(",")
         if point >= 0 and comma >= 0:
             signs.add("." if point > comma else ",")
         elif comma >= 0:

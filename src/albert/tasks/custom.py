@@ -30,7 +30,8 @@ def gold_answers(task: TableTask, row: Row, counts: Counter[str]) -> tuple[Answe
         counts: see `locate_answer`; `unanswerable` questions are counted too.
     """
     assert task.context is not None and task.answer is not None
-    context, texts = row.text(task.context), _items(row, task.answer)
+    context = row.text(task.context)
+    texts = _items(row, task.answer)
     if not any(texts):
         counts["unanswerable"] += 1
         return ()
@@ -97,7 +98,8 @@ def prepare_rows(task: TableTask, rows: Rows) -> Rows:
     """
     counts: Counter[str] = Counter()
     first: dict[str, str] = {}
-    is_choice, is_question = task.kind == "multiple-choice", task.kind == "question-answering"
+    is_choice = task.kind == "multiple-choice"
+    is_question = task.kind == "question-answering"
     expanded, names = expand_options(task, rows.rows) if is_choice else (rows.rows, ())
     has_answers = is_question and any(task.answer in row.fields for row in expanded)
     empty = {name: "" for name, used in ((NO_QUESTION, task.question), (NO_TEXT, task.text)) if used is None}
@@ -107,7 +109,9 @@ def prepare_rows(task: TableTask, rows: Rows) -> Rows:
             return replace(rows, rows=list(rows.rows))
 
     def convert(row: Row) -> Row:
-        identifier, fields, answers = row.identifier, row.fields, row.answers
+        identifier = row.identifier
+        fields = row.fields
+        answers = row.answers
         if task.id is not None:
             identifier = row.text(task.id)
             if identifier in first:
@@ -143,7 +147,8 @@ def _right_option(task: TableTask, row: Row, names: Sequence[str]) -> dict[str, 
 def convert_rows(rows: Sequence[Row], convert: Callable[[Row], Any]) -> list[Any]:
     """Convert every row; the first error is raised, with the number of further rows that have one."""
     converted = []
-    first, more = None, 0
+    first = None
+    more = 0
     for row in rows:
         try:
             converted.append(convert(row))

@@ -220,7 +220,8 @@ def read_rows(path: Path, kind: Kind, columns: Sequence[str] | None = None, drop
     typed = kind in ("JSON lines", "Parquet")
     with progress(f"Reading {path.name}", total=file.size / 1e6, unit="MB") as bar:
         reached = Position(lambda count: bar.advance(count / 1e6), least=1 << 16).reached
-        names, broken = None if columns is None else tuple(columns), counts if drop_broken else None
+        names = None if columns is None else tuple(columns)
+        broken = counts if drop_broken else None
         records = read_records(file, columns=names, class_names=True, broken=broken, reached=reached)
         for record in records:
             fields = fields_of(record.fields, record.where, unread) if typed else record.fields
@@ -320,11 +321,14 @@ def text_features(
     if room < n_texts:
         raise InvalidConfiguration("max_length", f"{max_length} leaves no room for text", "use a larger value")
     encoded = [encode_all([example.texts[i] for example in examples], tokenizer) for i in range(n_texts)]
-    parts, truncated, tokens_cut = [], 0, 0
+    parts = []
+    truncated = 0
+    tokens_cut = 0
     for texts in zip(*encoded, strict=True):
         kept = keep_longest_first([len(ids) for ids in texts], room)
         cut = sum(map(len, texts)) - sum(kept)
-        truncated, tokens_cut = truncated + (cut > 0), tokens_cut + cut
+        truncated = truncated + (cut > 0)
+        tokens_cut = tokens_cut + cut
         ids = [tokenizer.cls_id, *texts[0][: kept[0]], *[tokenizer.sep_id] * between]
         if n_texts > 1:
             ids += [*texts[1][: kept[1]], tokenizer.sep_id]
@@ -433,7 +437,10 @@ def span_features(
         )
     counts: dict[str, int] = dict.fromkeys(COUNTED, 0)
     encode = lru_cache(maxsize=1)(tokenizer.encode_with_offsets)  # questions on the same context are consecutive
-    parts, windows, spans, targets = [], [], [], []
+    parts = []
+    windows = []
+    spans = []
+    targets = []
     with progress("Encoding", total=len(examples), unit="questions") as bar:
         for index, example in enumerate(examples):
             question, context = example.texts
@@ -464,7 +471,8 @@ def span_features(
 
 def cut_windows(n_tokens: int, room: int, stride: int) -> list[tuple[int, int]]:
     """`(start, stop)` of pieces of at most `room` tokens, `stride` apart, that cover all tokens; at least one piece."""
-    pieces, start = [], 0
+    pieces = []
+    start = 0
     while True:
         stop = min(start + room, n_tokens)
         pieces.append((start, stop))
@@ -479,12 +487,14 @@ def best_windows(pieces: Sequence[tuple[int, int]], n_tokens: int) -> list[np.nd
     Context is the smaller number of tokens to the left or right, plus 0.01 x the length of the piece, as in the
     reference; the first piece wins a tie.
     """
-    most, winner = np.full(n_tokens, -1.0), np.zeros(n_tokens, np.int64)
+    most = np.full(n_tokens, -1.0)
+    winner = np.zeros(n_tokens, np.int64)
     for row, (start, stop) in enumerate(pieces):
         left = np.arange(stop - start)
         context = np.minimum(left, left[::-1]) + 0.01 * (stop - start)
         more = np.flatnonzero(context > most[start:stop])
-        most[start + more], winner[start + more] = context[more], row
+        most[start + more] = context[more]
+        winner[start + more] = row
     return [winner[start:stop] == row for row, (start, stop) in enumerate(pieces)]
 
 
@@ -570,7 +580,8 @@ def tag_features(
         counts["sentences_in_several_windows"] += len(windows) > 1
     n_words = np.fromiter(map(len, sentences), np.int64, len(sentences))
     first_pieces = np.concatenate(positions)
-    sequences, counts = join_sequences(parts), {"words": len(first_pieces), **counts}
+    sequences = join_sequences(parts)
+    counts = {"words": len(first_pieces), **counts}
     targets = np.full(len(sequences.tokens), IGNORE_INDEX, np.int64)
     for words, own in zip(np.split(first_pieces, np.cumsum(n_words)[:-1]), tags or (), strict=False):
         targets[words] = IGNORE_INDEX if own is None else own

@@ -17,10 +17,12 @@ def _read(path: Path, split: str, entry: Mapping[str, Any]) -> Rows:
 
     A wrong number of fields, unless the entry says otherwise, and a repeated row number are errors.
     """
-    numbered, renamed = entry.get("numbered", {}), entry.get("renamed", {})
+    numbered = entry.get("numbered", {})
+    renamed = entry.get("renamed", {})
     if split not in numbered:
         return read_rows(path, "TSV", entry.get("columns"), entry.get("drop_broken", False))
-    table, column = read_rows(path, "TSV"), numbered[split]
+    table = read_rows(path, "TSV")
+    column = numbered[split]
     rows: dict[str, Row] = {}
     for row in table.rows:
         number = row.text(column)

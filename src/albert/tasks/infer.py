@@ -72,7 +72,8 @@ def infer_kind(rows: Rows, text: str, label: str) -> tuple[Kind, str, str]:
         return "classification", f"{count}, at most {MANY_VALUES}", "--regression, --multi-label"
     if not are_integers:
         return "regression", f"{count}, numbers with fractions", "--classes"
-    low, high = min(numbers), max(numbers)
+    low = min(numbers)
+    high = max(numbers)
     without_gaps = low in (0, 1) and high - low + 1 == len(numbers)
     if without_gaps and repeated and len(numbers) <= MOST_CLASSES:
         why = f"holds every whole number from {low:.0f} to {high:.0f}, which may be classes or numbers to predict"
@@ -198,7 +199,8 @@ def infer_option_labels(
 # --------------------------------------------------------------------------------------------------------------------
 # The complete task: kind, labels and the meaning of option labels, unless they are set.
 
-MANY_LABELS, MOST_SHOWN = 8, 60
+MANY_LABELS = 8
+MOST_SHOWN = 60
 """At most as many labels, and characters of them, are shown."""
 TARGETS = ("label", "tags", "answer", "answer_start")
 """Columns of targets, which unlabelled tables lack."""
@@ -276,12 +278,17 @@ def spelled_labels(task: TableTask, rows: Rows) -> Rows:
 def _with_kind(task: TableTask, rows: Rows, source: object, inferred: list[Inferred]) -> TableTask:
     tagged = task.given_columns == () and {WORDS, TAGS} <= set(rows.columns)
     if task.options is not None:
-        kind, why, instead = "multiple-choice", "options are named", "leave out --options"
+        kind = "multiple-choice"
+        why = "options are named"
+        instead = "leave out --options"
     elif {"question", "context", "answer"} & set(task.given_columns):
-        kind, why = "question-answering", "a question, its context and an answer are named"
+        kind = "question-answering"
+        why = "a question, its context and an answer are named"
         instead = "name --text and --label"
     elif tagged or task.words is not None or task.tags is not None:
-        kind, why, instead = "token-classification", "every word has a tag", "name --text and --label"
+        kind = "token-classification"
+        why = "every word has a tag"
+        instead = "name --text and --label"
     else:
         _check_columns(task, "classification", rows, source)
         assert task.text is not None and task.label is not None
@@ -469,7 +476,8 @@ def hold_out_rows(task: Task, rows: Rows, held_out: HeldOut) -> tuple[Rows, Rows
     Every class contributes its share, at least one row if it has two texts or more; without classes, the share is drawn
     from all rows. Rows with the same text belong to the class of the first.
     """
-    target, columns = task.target, text_columns(task)
+    target = task.target
+    columns = text_columns(task)
     classes: dict[str, dict[tuple, list[int]]] = {}
     if isinstance(target, Choice):
         classes = {label: {} for label in target.labels}
@@ -483,13 +491,15 @@ def hold_out_rows(task: Task, rows: Rows, held_out: HeldOut) -> tuple[Rows, Rows
     for number, same_text in enumerate(classes.values()):
         groups = list(same_text.values())
         order = stream("tables.held_out", held_out.seed, number).permutation(len(groups)).tolist()
-        wanted, drawn = max(1, round(held_out.share * sum(map(len, groups)))), 0
+        wanted = max(1, round(held_out.share * sum(map(len, groups))))
+        drawn = 0
         for group in order[:-1]:  # at least one is left for training
             if drawn < wanted:
                 chosen |= set(groups[group])
                 drawn += len(groups[group])
     if not chosen:
-        why, remedy = f"{len(rows.rows)} rows are too few to keep some back for scoring", "give more rows, or --dev"
+        why = f"{len(rows.rows)} rows are too few to keep some back for scoring"
+        remedy = "give more rows, or --dev"
         if isinstance(target, Choice):
             why = f"none can be kept back, every label in column {target.column!r} occurs in one text only"
             remedy += "; or is it a number (--regression, with decimal points), or the wrong column?"

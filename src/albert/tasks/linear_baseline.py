@@ -30,9 +30,11 @@ from albert.tasks.metrics import task_scores
 from albert.tasks.task import Choice, Labels, Pair, Score, Single, Tags, Task, Words
 
 WORD = re.compile(r"(?u)\b\w+\b")
-MOST_TRAIN_CHARACTERS, MOST_DEV_CHARACTERS = 5_000_000, 10_000_000
+MOST_TRAIN_CHARACTERS = 5_000_000
+MOST_DEV_CHARACTERS = 10_000_000
 MOST_TRAIN_ROWS = 50_000
-MOST_FEATURES, MOST_WEIGHTS = 100_000, 5_000_000
+MOST_FEATURES = 100_000
+MOST_WEIGHTS = 5_000_000
 """Limits of words and pairs of words, and of pieces of words, each; and of these times the classes or labels."""
 MOST_OUTPUTS = 200
 INVERSE_REGULARISATION = 3.0

@@ -76,7 +76,8 @@ def multi_label_scores(gold: Any, predicted: Any) -> dict[str, float | None]:
     `micro_f1` over all decisions; `macro_f1`, the mean over all labels, where one that is neither gold nor predicted
     counts 0; `exact_match`, the share of examples whose set is right; `hamming_loss`, the share of wrong decisions.
     """
-    gold, predicted = np.asarray(gold, np.int64), np.asarray(predicted, np.int64)
+    gold = np.asarray(gold, np.int64)
+    predicted = np.asarray(predicted, np.int64)
     by_label = [score for column in zip(gold.T, predicted.T, strict=True) if (score := f1(*column)) is not None]
     return {
         "micro_f1": f1(gold.ravel(), predicted.ravel()),
@@ -119,7 +120,8 @@ def predictions_in_order(identifiers: Sequence[str], predictions: Mapping[str, A
 
 OUTSIDE = "O"
 _BILOU = {"L": "E", "U": "S"}
-_INSIDE, _BEGINNING = ("I", "E"), ("B", "S")
+_INSIDE = ("I", "E")
+_BEGINNING = ("B", "S")
 
 
 class Entity(NamedTuple):
@@ -146,7 +148,9 @@ def tag_metrics(labels: Sequence[str]) -> tuple[Metric, ...]:
 def entities_of(tags: Sequence[str]) -> list[Entity]:
     """The entities of a sentence in IOB2 or IOBES."""
     entities: list[Entity] = []
-    open_type, start, ended = None, 0, False
+    open_type = None
+    start = 0
+    ended = False
     for position, tag in enumerate([*tags, OUTSIDE]):
         prefix, type_ = _split(tag)
         begins = prefix in _BEGINNING or (prefix in _INSIDE and (open_type != type_ or ended))
@@ -154,14 +158,16 @@ def entities_of(tags: Sequence[str]) -> list[Entity]:
             entities.append(Entity(open_type, start, position))
             open_type = None
         if begins:
-            open_type, start = type_, position
+            open_type = type_
+            start = position
         ended = prefix in ("E", "S")
     return entities
 
 
 def runs_of(tags: Sequence[str]) -> list[Entity]:
     """The entities of a sentence in plain tags: runs of one label other than `O`."""
-    entities, start = [], 0
+    entities = []
+    start = 0
     for tag, run in groupby(tags):
         end = start + len(list(run))
         if tag != OUTSIDE:
@@ -186,7 +192,9 @@ def entity_scores(
     `entity_f1` first, over all entities of all sentences (micro), then precision and recall, then F1 of each type in
     `gold` if there are several. Without any entities they are 0, as in seqeval.
     """
-    in_gold, in_predicted, right = Counter[str](), Counter[str](), Counter[str]()
+    in_gold = Counter[str]()
+    in_predicted = Counter[str]()
+    right = Counter[str]()
     for expected, found in zip(map(read, gold), map(read, predicted), strict=True):
         in_gold.update(entity.type for entity in expected)
         in_predicted.update(entity.type for entity in found)
@@ -195,7 +203,9 @@ def entity_scores(
     def share(part: int, total: int) -> float:
         return 100.0 * part / total if total else 0.0
 
-    n_gold, n_predicted, n_right = in_gold.total(), in_predicted.total(), right.total()
+    n_gold = in_gold.total()
+    n_predicted = in_predicted.total()
+    n_right = right.total()
     scores: dict[str, float | None] = {
         "entity_f1": share(2 * n_right, n_gold + n_predicted),
         "entity_precision": share(n_right, n_predicted),

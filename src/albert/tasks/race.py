@@ -61,7 +61,8 @@ def _questions(passage: dict[str, Any], where: str) -> tuple[str, list[Row]]:
     def get(key: str, kind: type) -> Any:
         return json_entry(passage, key, kind, where, "RACE")
 
-    name, article = get("id", str), get("article", str)
+    name = get("id", str)
+    article = get("article", str)
     lists = [get(key, list) for key in ("questions", "options", "answers")]
     if len({len(each) for each in lists}) > 1:
         raise DamagedData(where, "has {} questions, {} lists of options and {} answers".format(*map(len, lists)))

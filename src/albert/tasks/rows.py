@@ -83,7 +83,8 @@ _OTHER_FILES = (
     (r"\{\\rtf", "is a text document (RTF), no table", "save it as .txt or .csv"),
 )
 """How files begin that are often saved in the place of a table."""
-WORDS, TAGS = "words", "tags"
+WORDS = "words"
+TAGS = "tags"
 """The columns of tagged text."""
 SAMPLE_BYTES = 1 << 18
 """The beginning of a file by which separator, quotes and header are recognised."""

@@ -32,7 +32,8 @@ def submission_files(task: Task, split: str, entries: Sequence[Mapping[str, Any]
         case Choice():
             return {f"{name}.tsv": _tsv(entries, str)}
         case Score(_, low, high):
-            low, high = (-math.inf if low is None else low), (math.inf if high is None else high)
+            low = -math.inf if low is None else low
+            high = math.inf if high is None else high
             return {f"{name}.tsv": _tsv(entries, lambda number: f"{min(max(number, low), high):.6f}")}
         case Option() | Labels() | Tags() | Span(may_be_absent=False):
             return {f"{name}.json": _json(entries, "prediction")}

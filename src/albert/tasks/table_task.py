@@ -183,7 +183,8 @@ class TableTask:
 
 def load_table_task(path: Path) -> TableTask:
     """Read a task file."""
-    task, folder = load_json(TableTask, path), path.resolve().parent
+    task = load_json(TableTask, path)
+    folder = path.resolve().parent
     files = {name: folder / file for name in ("train", "dev") if (file := getattr(task, name)) is not None}
     return replace(task, **files)
 
@@ -234,7 +235,8 @@ def table_task_of(model_directory: Path) -> TableTask | None:
 # --------------------------------------------------------------------------------------------------------------------
 # The declaration of each kind of task on a table: inputs, target, metrics, and the default recipe.
 
-NO_QUESTION, NO_TEXT = "(no question)", "(no text)"
+NO_QUESTION = "(no question)"
+NO_TEXT = "(no text)"
 """Empty columns for a multiple choice without question or text."""
 OWN_RECIPE = TaskRecipe(learning_rate=2e-5, batch_size=32, epochs=3.0, warmup_share=0.1, max_length=512)
 SPAN_RECIPE = TaskRecipe(
@@ -256,11 +258,13 @@ METRICS: dict[Kind, tuple[Metric, ...]] = {
 
 def declare_task(task: TableTask, source: Source, options: tuple[str, ...] = ()) -> Task:
     """The declaration of a complete task; `options` are the columns of a multiple choice (see `expand_options`)."""
-    n_labels, texts = len(task.labels or ()), " and ".join(f"`{name}`" for name in (task.text, task.pair) if name)
+    n_labels = len(task.labels or ())
+    texts = " and ".join(f"`{name}`" for name in (task.text, task.pair) if name)
     match task:
         case TableTask(kind="token-classification", words=str(words), tags=str(tags), labels=tuple(labels)):
             names = tuple((task.label_names or {}).get(name, name) for name in labels)
-            inputs, target = Words(words), Tags(labels, tags, names if task.label_names else None)
+            inputs = Words(words)
+            target = Tags(labels, tags, names if task.label_names else None)
             what = f"Predicts the tag of each word of `{words}`, one of {n_labels}"
         case TableTask(kind="question-answering", question=str(question), context=str(context)):
             absent = bool(task.may_be_absent)
@@ -275,7 +279,8 @@ def declare_task(task: TableTask, source: Source, options: tuple[str, ...] = ())
         case TableTask(text=str(text), label=str(label)):
             inputs = Single(text) if task.pair is None else Pair(text, task.pair)
             if task.kind == "regression":
-                target, what = Score(label), f"Predicts the number `{label}` from {texts}"
+                target = Score(label)
+                what = f"Predicts the number `{label}` from {texts}"
             elif task.kind == "multi-label":
                 names = tuple((task.label_names or {}).get(name, name) for name in task.labels or ())
                 target = Labels(task.labels or (), label, task.separator or "|", names if task.label_names else None)
@@ -388,7 +393,8 @@ def table_statistics(
     """The statistics of every split, including rows that cannot be used."""
     columns = (*text_columns(task), *(task.target.options if isinstance(task.target, Option) else ()))
     train = tables.get("train")
-    train_texts, train_labels = set(), set()
+    train_texts = set()
+    train_labels = set()
     if train is not None:
         train_texts = {_values(row, *columns) for row in train.rows}
         train_labels = {label for row in train.rows for label in labels_of(task.target, row)}
@@ -403,7 +409,8 @@ def table_statistics(
             if not isinstance(task.target, Score | Span):
                 counts["labels unknown to train"] = sum(not train_labels.issuperset(own) for own in labels)
         lengths = None if tokenizer is None else sequence_lengths(task, rows.rows, tokenizer, max_length)
-        frequencies, numbers = Counter(label for own in labels for label in own), None
+        frequencies = Counter(label for own in labels for label in own)
+        numbers = None
         if isinstance(task.target, Score):
             values = np.array([as_number(label) for own in labels for label in own], np.float64)  # None becomes NaN
             values = values[np.isfinite(values)]

@@ -213,7 +213,8 @@ def _file_id(status: os.stat_result) -> tuple[int, int]:
 
 def _disambiguate_names(files: list[CorpusFile]) -> list[CorpusFile]:
     """Prefix names that occur twice with as many folders of their paths as make them unique."""
-    folders, names = 0, Counter(file.name for file in files)
+    folders = 0
+    names = Counter(file.name for file in files)
     while max(names.values(), default=0) > 1:
         folders += 1
         files = [

@@ -36,7 +36,8 @@ RUN = 5
 """Words of a run; a shorter document is one run."""
 HASHES = 128
 """Hashes of a signature: the share of equal ones estimates |A ∩ B| / |A ∪ B| with a standard error of 0.035 at 0.8."""
-BANDS, ROWS = 21, 6
+BANDS = 21
+ROWS = 6
 """Documents are compared if their signatures agree in one band of six: 99.8 % of the pairs with similarity 0.8."""
 SEED = 0
 _WORDS_OF_ASCII = bytes(
@@ -44,7 +45,9 @@ _WORDS_OF_ASCII = bytes(
 )
 _IDEOGRAPHS = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 _WORD = re.compile(rf"[{_IDEOGRAPHS}]|[^\W{_IDEOGRAPHS}]+")
-_FACTOR, _MIXER, _HALF = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD6E8FEB86659FD93), np.uint64(32)
+_FACTOR = np.uint64(0x9E3779B97F4A7C15)
+_MIXER = np.uint64(0xD6E8FEB86659FD93)
+_HALF = np.uint64(32)
 
 
 def minhash_signatures(texts: Sequence[str]) -> UInt32[np.ndarray, "documents hashes"]:
@@ -176,12 +179,14 @@ def find_duplicates(
 
 def _join_signatures(batches: Sequence[Fingerprints], directory: Path) -> Signatures:
     parts = (np.load(directory / SIGNATURES_NAME.format(batch.name)) for batch in batches)
-    rows, end = sum(batch.documents for batch in batches), 0
+    rows = sum(batch.documents for batch in batches)
+    end = 0
     first = next(parts)
     path = directory / FINGERPRINTS / "signatures.npy"
     joined = np.lib.format.open_memmap(path, "w+", first.dtype, (rows, first.shape[1]))
     for part in itertools.chain([first], parts):
-        start, end = end, end + len(part)
+        start = end
+        end = end + len(part)
         joined[start:end] = part
     return joined.view(np.ndarray)
 
@@ -239,7 +244,8 @@ def _choose_representatives(
     later, earlier = _unpack_pairs(pairs)
     bounds = np.flatnonzero(np.diff(later, prepend=-1, append=-1))
     for start, stop in itertools.pairwise(bounds.tolist()):
-        similar, number = earlier[start:stop], int(later[start])
+        similar = earlier[start:stop]
+        number = int(later[start])
         kept = similar[representative[similar] == similar]
         if len(kept) == 0:  # all are dropped: compare with the documents that are kept in their place
             kept = np.unique(representative[similar])
@@ -254,7 +260,8 @@ def _unpack_pairs(
     return (pairs >> np.uint64(32)).astype(np.int64), (pairs & _LOW).astype(np.int64)
 
 
-EXACT_DUPLICATE, NEAR_DUPLICATE = "duplicate of an earlier document", "nearly a duplicate of an earlier document"
+EXACT_DUPLICATE = "duplicate of an earlier document"
+NEAR_DUPLICATE = "nearly a duplicate of an earlier document"
 
 
 def drop_duplicates(jobs: Sequence[UnitJob], options: ExecutorOptions) -> tuple[list[UnitJob], list[CorpusReport]]:

@@ -56,7 +56,8 @@ def runs(items: Iterable[Item], size: Callable[[Item], int], least: int) -> Iter
         total += size(item)
         if total >= least:
             yield run
-            run, total = [], 0
+            run = []
+            total = 0
     if run:
         yield run
 
@@ -300,10 +301,13 @@ def encode_shard(batch: Batch, divided: bool = False) -> ShardResult:
     Args:
         divided: hold out the last sentences of every document: the share, at least two, at most half.
     """
-    tokenizer, settings, result = batch.tokenizer, batch.settings, ShardResult(batch.name, batch.digest)
+    tokenizer = batch.tokenizer
+    settings = batch.settings
+    result = ShardResult(batch.name, batch.digest)
     documents: dict[str, list[tuple[np.ndarray, np.ndarray, int]]] = {split: [] for split in SPLITS}
     for encoded in batch.texts:
-        text, size = encoded.decode("utf-8"), len(encoded)
+        text = encoded.decode("utf-8")
+        size = len(encoded)
         sentences = split_sentences(text, settings.language, settings.as_lines, settings.wrapped, result.lines)
         tokens, lengths = tokenizer.encode_joined(sentences)
         filled = lengths[lengths > 0]

@@ -87,7 +87,8 @@ def normalize_aligned(text: str, table: "CharacterTable") -> NormalizedText:
     mapped = [table[ord(character)] for character in text]
     seconds = {pair.start() + 1 for pair in _QUOTE_PAIR.finditer(text)}
     for index in seconds:
-        mapped[index - 1], mapped[index] = '"', ""
+        mapped[index - 1] = '"'
+        mapped[index] = ""
     return align_characters(text, mapped, lambda index: index in seconds or unicodedata.combining(text[index]) > 0)
 
 

@@ -136,8 +136,11 @@ def prepare(
                 count = report.splits["held_out"].documents
                 why = f"{settings.held_out:g} leaves none of {count} documents for training"
                 raise InvalidConfiguration("held-out share", why, "take a smaller one, or another seed")
-            report.files_ignored, report.files_repeated, report.workers = ignored, repeated, workers
-            report.shards_found, report.held_out_fallback = shards_found, fallback
+            report.files_ignored = ignored
+            report.files_repeated = repeated
+            report.workers = workers
+            report.shards_found = shards_found
+            report.held_out_fallback = fallback
             sums = {name: file for result in results for shard in result.shards for name, file in shard.files.items()}
             description = _describe(settings, libraries, tokenizer, results, report)
             _assemble(work, description, sums, tokenizer, output, replace)
@@ -170,7 +173,8 @@ def _write_plan(work: Path, settings: PreparationSettings, tokenizer: Tokenizer,
     path = work / "plan.json"
     plan = {"settings": to_json(settings), "tokenizer_fingerprint": tokenizer.fingerprint, "libraries": libraries}
     if path.is_file():
-        old, new = flatten(read_json_object(path)), flatten(plan)
+        old = flatten(read_json_object(path))
+        new = flatten(plan)
         changes = [
             f"{name.split('.')[-1]} {old[name]} (now {value})"
             for name, value in new.items()
@@ -199,11 +203,13 @@ def _hold_out_at_least_one(
     document are encoded again, also if an earlier call was stopped while it did so.
     """
     shards = [shard for result in results for shard in result.shards]
-    documents, within = sum(shard.documents for shard in shards), sum(shard.within_share for shard in shards)
+    documents = sum(shard.documents for shard in shards)
+    within = sum(shard.within_share for shard in shards)
     divided = documents == 1
     if not settings.held_out or not documents or (within and not divided):
         return "", settings
-    lowest, highest = min(shard.lowest_key for shard in shards), max(shard.highest_key for shard in shards)
+    lowest = min(shard.lowest_key for shard in shards)
+    highest = max(shard.highest_key for shard in shards)
     if lowest == highest and not divided:
         return "", settings
     if not divided:
@@ -225,7 +231,8 @@ def _hold_out_at_least_one(
 
 def _report(results: Sequence[UnitResult], duplicates: Sequence[CorpusReport]) -> PreparationReport:
     shards = [shard for result in results for shard in result.shards]
-    documents, size = sum(shard.documents_dropped for shard in shards), sum(shard.bytes_dropped for shard in shards)
+    documents = sum(shard.documents_dropped for shard in shards)
+    size = sum(shard.bytes_dropped for shard in shards)
     empty = CorpusReport.dropped_later(NO_TOKENS, documents, size)
     lines = CorpusReport(lines=sum_counts([LineCounts(), *(shard.lines for shard in shards)]))
     return PreparationReport(

@@ -73,7 +73,9 @@ def size_and_time(path: Path, name: str, pipe_remedy: str = PIPE_REMEDY) -> tupl
 DocumentBoundary = Literal["file", "blank-line", "line"]
 BadUtf8 = Literal["refuse", "replace", "skip"]
 
-NULL, EMPTY, NOT_UTF8 = "null", "empty", "not UTF-8"
+NULL = "null"
+EMPTY = "empty"
+NOT_UTF8 = "not UTF-8"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -243,17 +245,20 @@ def decode(
     if offset == 0 and data.startswith(_UTF16_MARKS) and reading.bad_utf8 == "refuse":
         raise DamagedData(subject, "is not UTF-8: byte 0: it is UTF-16", "convert it: iconv -f UTF-16 -t UTF-8")
     if offset == 0 and data.startswith(_BYTE_ORDER_MARK):
-        data, offset = data[len(_BYTE_ORDER_MARK) :], len(_BYTE_ORDER_MARK)
+        data = data[len(_BYTE_ORDER_MARK) :]
+        offset = len(_BYTE_ORDER_MARK)
     if offset == 0 and reading.bad_utf8 == "refuse":
         for beginning, what, remedy in _OTHER_FORMATS:
             if data.startswith(beginning):
                 raise DamagedData(subject, f"is not text: it begins as {what} does", remedy)
-    position, error = data.find(b"\0"), None
+    position = data.find(b"\0")
+    error = None
     if position < 0:
         try:
             return data.decode("utf-8")
         except UnicodeDecodeError as decode_error:
-            position, error = decode_error.start, decode_error
+            position = decode_error.start
+            error = decode_error
     if reading.bad_utf8 == "skip":
         report.drop(NOT_UTF8, len(data))
         return None
@@ -409,8 +414,10 @@ class DecompressedFile(io.RawIOBase):
     """The data of all streams of a compressed file, one after the other."""
 
     def __init__(self, raw: BufferedIOBase, path: Path, compression: Compression) -> None:
-        self._path, self._name = path, compression.name
-        self._parts, self._data = _decompress(raw, compression), memoryview(b"")
+        self._path = path
+        self._name = compression.name
+        self._parts = _decompress(raw, compression)
+        self._data = memoryview(b"")
 
     def readable(self) -> bool:
         return True
@@ -425,7 +432,8 @@ class DecompressedFile(io.RawIOBase):
             why = f"damaged {self._name} file ({' '.join(str(error).split())})"
             raise DamagedData(self._path, why, "fetch or pack it again") from error
         count = min(len(buffer), len(self._data))
-        buffer[:count], self._data = self._data[:count], self._data[count:]
+        buffer[:count] = self._data[:count]
+        self._data = self._data[count:]
         return count
 
 
@@ -551,12 +559,14 @@ def numbered_lines(content: BufferedIOBase, name: object, limit: int, remedy: st
 
 def quoted_rows(content: BufferedIOBase, name: object, limit: int) -> Rows:
     """Yield rows of CSV with the line on which each begins; LF, CR or CR LF ends a line."""
-    line, size = 1, 0
+    line = 1
+    size = 0
 
     def lines() -> Iterator[str]:
         nonlocal size
         for data in iter(lambda: content.readline(limit + 1), b""):
-            first, size = size == 0 and line == 1, size + len(data)
+            first = size == 0 and line == 1
+            size = size + len(data)
             if size > limit:
                 why = f"has a row longer than {limit / 1e6:,.0f} MB"
                 raise DamagedData(f"{name}:{line}", why, "look for a quote without its end")
@@ -569,7 +579,8 @@ def quoted_rows(content: BufferedIOBase, name: object, limit: int) -> Rows:
     try:
         for values in reader:
             yield line, [value.encode("latin-1") for value in values]
-            line, size = reader.line_num + 1, 0
+            line = reader.line_num + 1
+            size = 0
     except csv.Error as error:
         why = f"broken CSV ({str(error).partition(' - ')[0]})"
         raise DamagedData(f"{name}:{line}", why, "check the quotes of this row") from error
@@ -599,10 +610,13 @@ def table_rows(
 ) -> Rows:
     """Yield rows with their lines; those that are not as wide as the header are errors, or counted in `broken`."""
     if file.kind == "CSV":
-        rows, empty, what = quoted_rows(content, name, limit), [], "fields"
+        rows = quoted_rows(content, name, limit)
+        empty = []
+        what = "fields"
     else:
         rows = ((line, data.split(b"\t")) for line, data in numbered_lines(content, name, limit))
-        empty, what = [b""], "tab-separated fields"
+        empty = [b""]
+        what = "tab-separated fields"
     width, wanted = (None, "the header has {}") if header is None else (len(header), "{} are expected")
     for line, fields in rows:
         if fields == empty:
@@ -694,12 +708,14 @@ SHORT_LINE = 100
 
 def _block_parts(content: BufferedIOBase, limit: int) -> Parts:
     """Yield each run of lines that are not blank, and each blank line."""
-    block, continues = bytearray(), False
+    block = bytearray()
+    continues = False
     for data, _ in _parts_of_lines(content, limit):
         blank = data.isspace() or (len(data) < SHORT_LINE and not data.decode("utf-8", "replace").strip())
         if block and (blank or len(block) + len(data) > limit):
             yield bytes(block), continues
-            block, continues = bytearray(), not blank
+            block = bytearray()
+            continues = not blank
         if blank:
             yield data, False
         else:
@@ -819,7 +835,8 @@ def read_delimited(file: CorpusFile, reading: Reading, report: CorpusReport, rea
 
 def read_json_lines(file: CorpusFile, reading: Reading, report: CorpusReport, reached: Advance) -> RawDocuments:
     """Read a file of JSON lines (see `Reader`)."""
-    limit, name = reading.max_record_bytes, reading.text_field
+    limit = reading.max_record_bytes
+    name = reading.text_field
     with open_corpus_file(file) as (content, raw):
         for number, line in numbered_lines(content, file.path, limit, JSON_LINES_REMEDY):
             where = f"{file.path}:{number}"

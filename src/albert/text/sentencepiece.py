@@ -108,7 +108,8 @@ def sample_documents(texts: Iterable[str], settings: VocabularySettings, report:
     """
     key = stream_key("vocabulary sample", settings.seed).to_bytes(16, "little")
     sample: list[tuple[int, int, str]] = []  # a heap with the largest hash on top
-    size, limit = 0, 1 << 64
+    size = 0
+    limit = 1 << 64
     for text in texts:
         data = text.encode("utf-8", "surrogatepass")
         rank = int.from_bytes(hashlib.blake2b(data, key=key, digest_size=8).digest(), "big")
@@ -118,8 +119,10 @@ def sample_documents(texts: Iterable[str], settings: VocabularySettings, report:
         size += len(data)
         while size > settings.maximum_bytes and len(sample) > 1:
             largest, length, _ = heapq.heappop(sample)
-            size, limit = size - length, -largest
-    report.documents_used, report.bytes_used = len(sample), size
+            size = size - length
+            limit = -largest
+    report.documents_used = len(sample)
+    report.bytes_used = size
     return [text for _, _, text in sorted(sample, reverse=True)]
 
 
@@ -172,7 +175,10 @@ def _training_error(vocab_size: int, message: str, report: TrainingReport) -> Al
 # ---- The serialised SentencePiece model ----------------------------------------------------------------------------
 
 UNIGRAM = 1  # TrainerSpec.ModelType of the SentencePiece format
-NORMAL, UNKNOWN, CONTROL, USER_DEFINED = 1, 2, 3, 4  # SentencePiece.Type of the format
+NORMAL = 1  # SentencePiece.Type of the format
+UNKNOWN = 2
+CONTROL = 3
+USER_DEFINED = 4
 DIGIT_COMMA_PENALTY = 100.0  # log-probability; larger than that of any learned piece
 REBUILT_FROM = "tokenizer.json"  # TrainerSpec.input of a model built by `build_model`
 
@@ -236,7 +242,8 @@ def build_model(vocabulary: Sequence[tuple[str, float]], character_map: bytes) -
     proto.trainer_spec.model_type = UNIGRAM
     proto.trainer_spec.input.append(REBUILT_FROM)
     proto.trainer_spec.vocab_size = len(vocabulary)
-    proto.trainer_spec.pad_id, proto.trainer_spec.unk_id = 0, 1
+    proto.trainer_spec.pad_id = 0
+    proto.trainer_spec.unk_id = 1
     proto.trainer_spec.bos_id = proto.trainer_spec.eos_id = -1
     proto.normalizer_spec.name = "nmt_nfkc" if character_map else "identity"
     proto.normalizer_spec.precompiled_charsmap = character_map
@@ -269,7 +276,8 @@ class SentencePieceTokenizer(Tokenizer):
     def __init__(self, model: bytes, lower_case: bool = True, keep_accents: bool = False, source: str = MODEL_NAME):
         self._proto = proto = parse_model(model, source)
         self.model = penalize_digit_comma_pieces(proto, model)
-        self.lower_case, self.keep_accents = lower_case, keep_accents
+        self.lower_case = lower_case
+        self.keep_accents = keep_accents
         self._arguments = self.model, lower_case, keep_accents
         self._character_map: bytes = proto.normalizer_spec.precompiled_charsmap
         self._normalization = (lower_case, keep_accents, bool(self._character_map))
@@ -306,7 +314,8 @@ class SentencePieceTokenizer(Tokenizer):
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         ids, counts = encode_joined(texts, self._word_ids)
-        numbers, bounds = ids.tolist(), np.append(0, np.cumsum(counts)).tolist()
+        numbers = ids.tolist()
+        bounds = np.append(0, np.cumsum(counts)).tolist()
         return [numbers[start:end] for start, end in pairwise(bounds)]
 
     def encode_joined(self, texts: Sequence[str]) -> tuple[Int32[np.ndarray, " pieces"], Int64[np.ndarray, " texts"]]:

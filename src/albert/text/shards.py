@@ -23,7 +23,9 @@ from albert.text.tokenizer_loading import load_tokenizer
 from albert.text.wrapping import LineCounts
 
 SPLITS = ("train", "held_out")
-TOKENS_NAME, SENTENCES_NAME, DOCUMENTS_NAME = "{}.tokens.bin", "{}.sentences.npy", "{}.documents.npy"
+TOKENS_NAME = "{}.tokens.bin"
+SENTENCES_NAME = "{}.sentences.npy"
+DOCUMENTS_NAME = "{}.documents.npy"
 
 
 @dataclass
@@ -142,7 +144,9 @@ class TokenCorpus:
     shard_starts: Int64[np.ndarray, " shards_and_end"]
 
     def __init__(self, directory: Path, split: Split, description: CorpusDescription) -> None:
-        self.directory, self.split, self.description = directory, split, description
+        self.directory = directory
+        self.split = split
+        self.description = description
         self._shards = description.shards[split]
         self._mapped: dict[int, np.ndarray] = {}
         for number, shard in enumerate(self._shards):
@@ -271,7 +275,8 @@ class TokenCorpus:
         return self.directory / self.split / name.format(shard.name)
 
     def _check_lengths(self, number: int) -> None:
-        shard, lengths = self._shards[number], self.lengths(number)
+        shard = self._shards[number]
+        lengths = self.lengths(number)
         for name, array, count, total in (
             (SENTENCES_NAME, lengths.sentences, shard.sentences, shard.tokens),
             (DOCUMENTS_NAME, lengths.documents, shard.documents, shard.sentences),

@@ -257,7 +257,8 @@ def content_fingerprint(proto: Any, lower_case: bool, keep_accents: bool, refere
     Args:
         reference: for the preprocessing of the original code, which earlier versions had.
     """
-    normalizer, trainer = proto.normalizer_spec, proto.trainer_spec
+    normalizer = proto.normalizer_spec
+    trainer = proto.trainer_spec
     settings = {
         "lower_case": lower_case,
         "keep_accents": keep_accents,

@@ -167,15 +167,21 @@ def _without_empty_sections(lines: list[str]) -> list[str]:
             kept.append(line)
             filled = 7
             continue
-        level, title = int(line[1]), line[2:].strip()
+        level = int(line[1])
+        title = line[2:].strip()
         if level < filled and title:
             kept.append(title)
         filled = min(filled, level)
     return kept[::-1]
 
 
-REDIRECT, OTHER_NAMESPACE, NO_WIKITEXT, MARKUP = "redirect", "not an article", "not wikitext", "markup"
-_FILE, _CATEGORY, _MEDIA = "6", "14", "-2"
+REDIRECT = "redirect"
+OTHER_NAMESPACE = "not an article"
+NO_WIKITEXT = "not wikitext"
+MARKUP = "markup"
+_FILE = "6"
+_CATEGORY = "14"
+_MEDIA = "-2"
 TEMPLATES_SHOWN = "templates within sentences replaced by their text"
 SENTENCES_DROPPED = "sentences dropped: a template that is not known stands in their middle"
 

@@ -33,7 +33,8 @@ class WordCache(dict[str, bytes], ABC):
 
     def __init__(self, processor: sentencepiece.SentencePieceProcessor, normalization: tuple[bool, bool, bool]) -> None:
         super().__init__()
-        self._processor, self._normalization = processor, normalization
+        self._processor = processor
+        self._normalization = normalization
 
     def __missing__(self, word: str) -> bytes:
         (entry,) = self._encode([word])
@@ -117,7 +118,8 @@ class WordSpans(WordCache):
         word_bounds = np.append(0, ends)[bounds]
         origins = np.repeat(word_bounds[:-1], np.diff(bounds))
         pieces = np.stack([numbers, ends - lengths - origins, ends - origins], axis=1).astype(np.int32)
-        packed, letters = pieces.tobytes(), "".join(map(self._letters.__getitem__, numbers.tolist()))
+        packed = pieces.tobytes()
+        letters = "".join(map(self._letters.__getitem__, numbers.tolist()))
         byte_bounds = pairwise((bounds * pieces.strides[0]).tolist())
         for (first, last), (start, end) in zip(byte_bounds, pairwise(word_bounds.tolist()), strict=True):
             yield packed[first:last], letters[start:end]
@@ -206,4 +208,5 @@ def _groups(texts: Sequence[str]) -> Iterator[Sequence[str]]:
         size += len(text)
         if size >= GROUP or index == len(texts):
             yield texts[first:index]
-            first, size = index, 0
+            first = index
+            size = 0

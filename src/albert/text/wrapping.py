@@ -81,7 +81,8 @@ class LineCounts:
         if self.widths:
             joined = self.widths.total()
             widths = sorted(int(width) for width, count in self.widths.items() for _ in range(count))
-            low, high = widths[len(widths) // 10], widths[(len(widths) * 9) // 10]
+            low = widths[len(widths) // 10]
+            high = widths[(len(widths) * 9) // 10]
             about = f"about {widths[len(widths) // 2]}" if high - low <= 4 else f"{low} to {high}"
             subject = f"{joined:,} of {self.documents:,} documents with line breaks are"
             if joined == 1 and self.documents == 1:

@@ -150,7 +150,8 @@ def load_batches(
 
 def _prefetch(steps: Iterable[JoinedBatches], device: torch.device) -> Iterator[JoinedBatches]:
     """Copy each step to the GPU, from pinned memory on a separate stream, while the previous step is computed."""
-    stream, ready = torch.cuda.Stream(device), None
+    stream = torch.cuda.Stream(device)
+    ready = None
     for step in steps:
         with torch.cuda.stream(stream):
             flat = {dtype: rows.pin_memory().to(device, non_blocking=True) for dtype, rows in step.flat.items()}
@@ -176,7 +177,8 @@ class _BatchDataset(Dataset[Sequence[Batch]]):
     """Map-style dataset of batches by number."""
 
     def __init__(self, source: BatchSource, ranks: Ranks) -> None:
-        self._source, self._ranks = source, ranks
+        self._source = source
+        self._ranks = ranks
 
     def __getitem__(self, number: int) -> Sequence[Batch]:
         return self._source.micro_batches(number, self._ranks.rank, self._ranks.size)
@@ -275,7 +277,9 @@ class Training:
             Stopped: SIGTERM or SIGINT was received; a checkpoint of the last step was saved.
             DamagedData, InvalidConfiguration: the newest checkpoint is damaged, or belongs to another run.
         """
-        run, plan, first = self.run, self.plan, self.ranks.is_first
+        run = self.run
+        plan = self.plan
+        first = self.ranks.is_first
         newest = run.newest_checkpoint()
         self.state = TrainingState(identity=self.identity)
         if newest is not None:
@@ -322,7 +326,9 @@ class Training:
 
     def _step(self, batches: Sequence[Batch]) -> bool:
         """Take an update, then log, evaluate and save where due; returns whether to continue with the next batch."""
-        plan, state, number = self.plan, self.state, self.state.step + len(self.launched)
+        plan = self.plan
+        state = self.state
+        number = self.state.step + len(self.launched)
         if self.before_step is not None and (changed := self.before_step(number)):
             self.curves.write("change", number, **changed)
         if not self.launched:
@@ -368,12 +374,15 @@ class Training:
 
     def _finish_update(self, metrics: PendingMetrics | UpdateMetrics, flops: float, rate: float) -> bool:
         """Log, evaluate and save where due after an update; returns whether to continue with the next batch."""
-        plan, state = self.plan, self.state
+        plan = self.plan
+        state = self.state
         if isinstance(metrics, PendingMetrics):
             metrics = metrics.read()
-        seconds, self.clock = time.perf_counter() - self.clock, time.perf_counter()
+        seconds = time.perf_counter() - self.clock
+        self.clock = time.perf_counter()
         self.most_tokens = max(self.most_tokens, metrics.tokens)
-        self.stop, self.save_now = self.stop or metrics.flags[0] > 0, self.save_now or metrics.flags[1] > 0
+        self.stop = self.stop or metrics.flags[0] > 0
+        self.save_now = self.save_now or metrics.flags[1] > 0
         state.seconds_of_first = metrics.flags[2]
         if metrics.alarm is not None and plan.on_divergence != "rollback":
             self._skip_update(metrics.alarm)
@@ -405,12 +414,14 @@ class Training:
 
     def _roll_back(self, alarm: Alarm) -> bool:
         """Restore weights, moments and step from the newest checkpoint; returns False, to reload batches."""
-        before, newest = self.state, self.run.newest_checkpoint()
+        before = self.state
+        newest = self.run.newest_checkpoint()
         assert newest is not None, "one is saved before the first update"
         rollbacks = before.incidents.with_rollback(before.step, newest[0], alarm, self.plan.max_rollbacks)
         self.optimizer.state.clear()
         self.state = read_training_state(newest[1], self.model, self.optimizer, before.identity, newest[0])
-        self.state.circumstances, self.state.seconds = before.circumstances, before.seconds
+        self.state.circumstances = before.circumstances
+        self.state.seconds = before.seconds
         self.state.seconds_of_first = before.seconds_of_first
         self.state.incidents.rollbacks = rollbacks
         step = self.state.step
@@ -426,7 +437,8 @@ class Training:
         """Record a skipped update, if the plan allows skipping."""
         if self.plan.on_divergence == "stop":
             raise diverged(alarm)
-        state, step = self.state, self.state.step + 1
+        state = self.state
+        step = self.state.step + 1
         state.incidents.skip(state.step, alarm)
         skipped = len(state.incidents.skipped)
         self.curves.write("skip", step, why=str(alarm), skipped=skipped)
@@ -434,7 +446,8 @@ class Training:
 
     def _log_updates(self, rate: float) -> None:
         """Log the means of the updates since the last line, and start a new window."""
-        state, window = self.state, self.state.window
+        state = self.state
+        window = self.state.window
         if not window.steps:  # all were skipped
             return
         self.bar.note(window.note())
@@ -504,12 +517,14 @@ class Training:
         if self.ranks.is_first:
             self.run.save_checkpoint(self.state.step, write, self.plan.keep_checkpoints)
         wait_for_all(self.ranks)
-        self.saved_at, self.save_now = time.monotonic(), False
+        self.saved_at = time.monotonic()
+        self.save_now = False
 
     def _result(self) -> TrainingResult:
         """The result, recorded in the journal once."""
         assert self.ended_by is not None
-        state, incidents = self.state, self.state.incidents
+        state = self.state
+        incidents = self.state.incidents
         figures: dict[str, Any] = {
             "tokens": state.tokens,
             "seconds": state.seconds,

@@ -23,7 +23,9 @@ from albert.training.update import Batch, Objective, Sums
 LOSS_TOLERANCES = {"fp32": 1e-4, "bf16": 1e-2, "fp16": 1e-2}
 GRADIENT_TOLERANCES = {"fp32": 1e-3, "bf16": 1e-1, "fp16": 1e-1}
 """Largest relative differences that rounding may cause."""
-ATTENTION_KERNEL, FIXED_SHAPE, COMPILED_LOSS = "attention kernel", "fixed shape", "compiled loss"
+ATTENTION_KERNEL = "attention kernel"
+FIXED_SHAPE = "fixed shape"
+COMPILED_LOSS = "compiled loss"
 _SMALL_GRADIENT = 1e-2
 """A tensor's gradient is compared with its own norm, but with at least this share of the norm of all gradients: some,
 as that of the bias of the keys, are zero but for rounding."""

@@ -209,7 +209,8 @@ class PendingMetrics:
         """Wait for the update and return its metrics."""
         if self.copied is not None:
             self.copied.synchronize()
-        totals, counted = iter(self.totals.tolist()), iter(self.counted.tolist())
+        totals = iter(self.totals.tolist())
+        counted = iter(self.counted.tolist())
         counts = {name: int(number) for name, number in zip(self.names, counted, strict=False)}
         metrics = UpdateMetrics(
             losses=dict(zip(self.sums.losses, totals, strict=False)),
@@ -349,7 +350,8 @@ def _by_workers(
             sums = sums.plus(more)
         return sums, gradients
 
-    sums, gradients = Sums({}), []
+    sums = Sums({})
+    gradients = []
     for more, gradients_of_worker in parallel_map(work, assign_batches(batches, workers)):
         sums = sums.plus(more)
         gradients.append(gradients_of_worker)

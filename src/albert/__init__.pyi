@@ -191,6 +191,7 @@ def finetune(
     depth: int | None = None,
     exits: int | Literal['every'] | Sequence[int] | None = None,
     objective: Literal['contrastive', 'vectors'] | None = None,
+    negative: str | Sequence[str] | None = None,
     temperature: float | None = None,
     encode_pairs: Literal['together', 'separately'] | None = None,
     match_embedding: bool | None = None,

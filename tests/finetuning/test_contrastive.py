@@ -48,7 +48,7 @@ def test_texts_that_belong_together_are_found(table, pretrained, tmp_path, capsy
     assert report["training"]["examples"] == len(pairs.texts)
     predictor = albert.load(tmp_path / "run", precision="fp32")
     texts = [*(first for first, _ in scored.texts), *(second for _, second in scored.texts)]
-    numbers = np.unique(texts, return_inverse=True)[1]
+    numbers = np.unique(texts, return_inverse=True)[1].reshape(2, -1).T
     assert retrieval_accuracy(predictor.embed(texts), numbers) == pytest.approx(after)
     assert read_json_object(tmp_path / "run/model/config.json")["architectures"] == ["AlbertModel"]
     assert "retrieval_accuracy among 40 pairs" in (tmp_path / "run/model/README.md").read_text()
@@ -94,11 +94,11 @@ def test_loss_by_its_formula_and_equal_texts_are_not_negatives():
     unit = vectors / vectors.norm(dim=1, keepdim=True)
     scores = unit[:3] @ unit[3:].T / 0.05
     expected = -scores.log_softmax(1).diagonal().sum()
-    sums = contrastive_loss(vectors, torch.arange(6), 0.05)
+    sums = contrastive_loss(vectors, torch.arange(6).reshape(2, 3).T, 0.05)
     assert torch.allclose(sums.losses["pairs"], expected)
     # The second texts of the first two pairs are equal.
     scores[0, 1] = scores[1, 0] = -torch.inf
-    sums = contrastive_loss(vectors, torch.tensor([0, 1, 2, 3, 3, 5]), 0.05)
+    sums = contrastive_loss(vectors, torch.tensor([[0, 1, 2], [3, 3, 5]]).T, 0.05)
     assert torch.allclose(sums.losses["pairs"], -scores.log_softmax(1).diagonal().sum())
 
 
@@ -118,3 +118,63 @@ def test_training_and_scored_pairs_have_no_text_in_common(tmp_path):
     counts = train.counts
     kept = len(train.texts) + counts["kept_back_for_dev"] + counts["rows_that_share_a_text_with_dev"]
     assert kept == counts["rows"] == 40
+
+
+def test_loss_with_negatives_by_its_formula():
+    torch.manual_seed(0)
+    vectors = torch.randn(8, 4)  # three pairs, and negatives of the first and the last
+    unit = vectors / vectors.norm(dim=1, keepdim=True)
+    scores = unit[:3] @ unit[3:].T / 0.05
+    numbers = torch.tensor([[0, 3, 6], [1, 4, -1], [2, 5, 7]])
+    sums = contrastive_loss(vectors, numbers, 0.05)
+    assert torch.allclose(sums.losses["pairs"], -scores.log_softmax(1).diagonal().sum())
+    # The negative of the first row is the second text of the third row, whose first text equals that of the second.
+    numbers = torch.tensor([[0, 3, 5], [1, 4, -1], [1, 5, 7]])
+    scores[1, 2] = scores[1, 3] = scores[2, 1] = scores[2, 3] = -torch.inf
+    sums = contrastive_loss(vectors, numbers, 0.05)
+    assert torch.allclose(sums.losses["pairs"], -scores.log_softmax(1).diagonal().sum())
+
+
+def test_hard_negatives_are_read_said_and_learned_from(table, pretrained, tmp_path, capsys):
+    draw = random.Random(1)
+    lines = table.read_text().splitlines()[1:-1][:60]
+    answers = [line.split(",")[1] for line in lines]
+    rows = [f"{line},{draw.choice(answers) if number % 4 else ''}" for number, line in enumerate(lines)]
+    path = tmp_path / "triplets.csv"
+    path.write_text("\n".join(["question,answer,negative", *rows]) + "\n")
+    assert run(command(path, pretrained, tmp_path / "run", "--steps", "2")) == 0
+    out = capsys.readouterr().out
+    assert "hard negatives: negative" in out and "rows without a negative" in out
+    results = read_json_object(tmp_path / "run/results.json")
+    assert results["training"]["rows_without_negative"] == 15
+    assert results["baseline"]["retrieval_accuracy"] < 100 / results["evaluation"]["examples"]
+    # Both doors, with the column named: the same model. Another one without negatives.
+    options = {"steps": 2, "batch_size": 32, "max_length": 16, "device": "cpu", "model": pretrained}
+    columns = {"text": "question", "pair": "answer"}
+    albert.finetune(
+        objective="contrastive", train=path, **columns, negative=["negative"], output=tmp_path / "named", **options
+    )
+    weights = [(tmp_path / name / "model/model.safetensors").read_bytes() for name in ("run", "named")]
+    assert weights[0] == weights[1]
+    path.write_text(path.read_text().replace("negative", "other"))
+    albert.finetune(objective="contrastive", train=path, **columns, output=tmp_path / "without", **options)
+    assert (tmp_path / "without/model/model.safetensors").read_bytes() != weights[0]
+
+
+@pytest.mark.parametrize(
+    ("more", "subject"),
+    [
+        (["--negative", "wrong"], "'wrong'"),
+        (["--negative", "answer"], "'answer'"),
+    ],
+)
+def test_wrong_columns_of_negatives_are_refused(table, pretrained, tmp_path, capsys, more, subject):
+    assert run(command(table, pretrained, tmp_path / "run", *more)) != 0
+    assert subject in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
+def test_negatives_need_the_objective(table, pretrained, tmp_path, capsys):
+    rows = ["finetune", "--train", str(table), "--text", "question", "--label", "answer", "--model", str(pretrained)]
+    assert run([*rows, "--output", str(tmp_path / "run"), "--negative", "answer"]) == 2
+    assert "--negative" in capsys.readouterr().err

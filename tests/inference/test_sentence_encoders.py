@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from safetensors.torch import load_file, save_file
 from scipy.stats import spearmanr
 from tests.refusals import refusal
 
@@ -16,7 +17,7 @@ import albert
 from albert.checkpoints.model_directory import read_config
 from albert.cli.main import run
 from albert.inference.predictor import Predictor
-from albert.runtime.errors import InvalidConfiguration, UsageError
+from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput, UsageError
 from albert.text.huggingface import SPECIAL_PIECES, wordpiece_tokenizer
 
 WORDS = ["a", "the", "storm", "sea", "wind", "waves", "letter", "friend", "wrote", "to", "at", "and", "high", "from"]
@@ -98,7 +99,9 @@ def test_files_and_command_give_the_same_vectors(encoder, tmp_path):
         ("1_Pooling/config.json", {"pooling_mode_lasttoken": True}, "lasttoken"),
         ("1_Pooling/config.json", {"pooling_mode_mean_tokens": True, "pooling_mode_cls_token": True}, "cls and mean"),
         ("1_Pooling/config.json", {}, "nothing"),
-        ("modules.json", [{"type": "sentence_transformers.models.Dense", "path": "2_Dense"}], "'Dense'"),
+        ("modules.json", [{"type": "sentence_transformers.models.WordEmbeddings"}], "'WordEmbeddings'"),
+        ("modules.json", [{"type": "a.Transformer"}, {"type": "a.Pooling"}, {"type": "a.Normalize"}] * 2, "order"),
+        ("modules.json", [{"type": "a.Transformer"}, {"type": "a.Pooling", "path": "../encoder"}], "'../encoder'"),
         ("modules.json", [{"type": "a.Pooling", "path": "1_Pooling"}], "Pooling"),
         ("modules.json", [{"type": "a.Transformer", "path": "0_T"}, {"type": "a.Pooling"}], "0_T"),
         ("sentence_bert_config.json", {"max_seq_length": "many"}, "max_length"),
@@ -111,6 +114,126 @@ def test_what_is_unknown_is_refused_in_one_line(encoder, name, content, why):
     with refusal(InvalidConfiguration, why) as error:
         read_config(encoder)
     assert "\n" not in str(error.value)
+
+
+def add_dense(path, shape=(16, 10), **settings):
+    """A Dense module between pooling and normalisation; returns its weight and bias."""
+    out, width = shape[1], shape[0]
+    modules = json.loads((path / "modules.json").read_text())
+    dense = {"idx": 2, "name": "2", "path": "2_Dense", "type": "sentence_transformers.models.Dense"}
+    write(path, "modules.json", [*modules[:2], dense, {**modules[2], "idx": 3, "name": "3", "path": "3_Normalize"}])
+    stated = {"in_features": width, "out_features": out, "bias": True}
+    activation = {"activation_function": "torch.nn.modules.activation.Tanh"}
+    write(path, "2_Dense/config.json", {**stated, **activation, **settings})
+    torch.manual_seed(1)
+    tensors = {"linear.weight": torch.randn(out, width), "linear.bias": torch.randn(out)}
+    save_file(tensors, path / "2_Dense/model.safetensors")
+    return tensors
+
+
+def through(dense, vectors):
+    mapped = torch.nn.functional.linear(torch.from_numpy(vectors), dense["linear.weight"], dense["linear.bias"]).tanh()
+    return torch.nn.functional.normalize(mapped, dim=1).numpy()
+
+
+def unscaled(path, texts):
+    """The maxima over the tokens of a text, before the Dense module."""
+    tokenizer = transformers.AutoTokenizer.from_pretrained(path)
+    model = transformers.AutoModel.from_pretrained(path).eval()
+    with torch.no_grad():
+        states = [
+            model(**tokenizer(text, truncation=True, max_length=8, return_tensors="pt")).last_hidden_state[0]
+            for text in texts
+        ]
+    return np.stack([each.amax(0).numpy() for each in states])
+
+
+def test_dense_modules_are_followed_by_every_door_and_written_back(encoder, tmp_path):
+    dense = add_dense(encoder)
+    expected = through(dense, unscaled(encoder, TEXTS))
+    np.testing.assert_allclose(albert.load(str(encoder), precision="fp32").embed(TEXTS), expected, atol=1e-5)
+    assert albert.AlbertEmbedding(str(encoder)).get_feature_names_out().shape == (10,)
+    (tmp_path / "texts.txt").write_text("\n".join(TEXTS))
+    output = tmp_path / "vectors.npy"
+    command = ["predict", str(encoder), "--input", str(tmp_path / "texts.txt"), "--output", str(output)]
+    assert run([*command, "--precision", "fp32"]) == 0
+    np.testing.assert_allclose(np.load(output), expected, atol=1e-5)
+    # Quantised and exported, the module stays as it is.
+    assert run(["quantize", str(encoder), "--output", str(tmp_path / "int8")]) == 0
+    assert run(["export", "sentence-transformers", str(encoder), "--output", str(tmp_path / "copy")]) == 0
+    for copy in ("int8", "copy"):
+        found = load_file(tmp_path / copy / "2_Dense/model.safetensors")
+        assert all(torch.equal(found[name], tensor) for name, tensor in dense.items())
+    copy = albert.load(tmp_path / "copy", precision="fp32")
+    np.testing.assert_allclose(copy.embed(TEXTS), expected, atol=1e-5)
+    # The encoder is trained through it.
+    rows = [{"a": f"{text} {word}", "b": text} for word in WORDS for text in TEXTS]
+    (tmp_path / "pairs.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    settings = {"text": "a", "pair": "b", "steps": 2, "batch_size": 8, "device": "cpu", "precision": "fp32"}
+    files = {"train": tmp_path / "pairs.jsonl", "dev": tmp_path / "pairs.jsonl", "output": tmp_path / "run"}
+    albert.finetune(objective="contrastive", model=str(encoder), **files, **settings)
+    trained = tmp_path / "run/model"
+    vectors = albert.load(trained, precision="fp32").embed(TEXTS)
+    assert np.abs(vectors - expected).max() > 1e-4
+    trained_length = json.loads((trained / "sentence_bert_config.json").read_text())["max_seq_length"]
+    assert trained_length == 32
+    np.testing.assert_allclose(vectors, through(dense, unscaled(trained, TEXTS)), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({"use_residual": True}, "use_residual"),
+        ({"module_input_name": "token_embeddings"}, "token_embeddings"),
+        ({"activation_function": "torch.nn.modules.activation.SELU"}, "SELU"),
+        ({"activation_function": "mine.Tanh"}, "mine.Tanh"),
+        ({"in_features": 12}, "in_features"),
+        ({"out_features": "many"}, "out_features"),
+    ],
+)
+def test_other_dense_modules_are_refused(encoder, settings, why):
+    add_dense(encoder, **settings)
+    with refusal(InvalidConfiguration, "2_Dense", why):
+        read_config(encoder)
+
+
+def test_weights_of_dense_modules_are_checked(encoder):
+    add_dense(encoder, out_features=9)
+    with refusal(DamagedData, "2_Dense", "[10, 16]"):
+        albert.load(str(encoder))
+    (encoder / "2_Dense/model.safetensors").rename(encoder / "2_Dense/pytorch_model.bin")
+    with refusal(MissingInput, "2_Dense", "pickle"):
+        albert.load(str(encoder))
+
+
+def test_the_encoder_may_be_in_a_folder_of_its_own(encoder, tmp_path):
+    expected = albert.load(str(encoder), precision="fp32").embed(TEXTS)
+    folder = encoder / "0_Transformer"
+    folder.mkdir()
+    for file in list(encoder.iterdir()):
+        if file.is_file() and file.name not in ("modules.json", "config_sentence_transformers.json"):
+            file.rename(folder / file.name)
+    (folder / "sentence_bert_config.json").rename(folder / "sentence_roberta_config.json")
+    modules = json.loads((encoder / "modules.json").read_text())
+    write(encoder, "modules.json", [{**modules[0], "path": "0_Transformer"}, *modules[1:]])
+    write(encoder, "config.json", {"__version__": "0.2.0"})  # as versions before 1 wrote it
+    for path in (encoder, folder):
+        model = albert.load(str(path), precision="fp32")
+        np.testing.assert_allclose(model.embed(TEXTS), expected, atol=1e-6)
+        assert model.embedding_length == 8
+        assert model.embed(TEXTS, prompt="query").shape == expected.shape
+    assert run(["export", "sentence-transformers", str(encoder), "--output", str(tmp_path / "copy")]) == 0
+    copy = albert.load(tmp_path / "copy", precision="fp32")
+    np.testing.assert_allclose(copy.embed(TEXTS), expected, atol=1e-6)
+    assert copy.sentence_vectors.prompts == {"query": "query: "}
+
+
+def test_the_length_of_newer_files_is_that_of_the_tokenizer(encoder):
+    write(encoder, "sentence_bert_config.json", {"transformer_task": "feature-extraction"})
+    settings = json.loads((encoder / "tokenizer_config.json").read_text())
+    for stated, length in ((6, 6), (512, 32), (10**30, 32)):
+        write(encoder, "tokenizer_config.json", {**settings, "model_max_length": stated})
+        assert albert.load(str(encoder)).embedding_length == length
 
 
 def test_unknown_prompt_is_refused(encoder):

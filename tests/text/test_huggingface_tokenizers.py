@@ -7,6 +7,7 @@ import shutil
 
 import numpy as np
 import pytest
+import sentencepiece
 import tokenizers
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -135,6 +136,71 @@ def test_other_models_have_the_ids_of_transformers(foreign, name, kind, tmp_path
     ours.save(tmp_path)
     assert {again.fingerprint, load_tokenizer(tmp_path).fingerprint} == {ours.fingerprint}
     assert AutoTokenizer.from_pretrained(tmp_path)(text)["input_ids"] == theirs(text)["input_ids"]
+
+
+TOKENIZED = ["The café, isn't   it 中国?  👩 <mask> [MASK]\n quick", " quick fox", "ﬁ １２ </s> e\u0301", "", "\t"]
+
+
+def same_ids(ours, theirs):
+    for text in TOKENIZED:
+        assert ours.encode(text) == theirs(text, add_special_tokens=False, split_special_tokens=True)["input_ids"]
+        check_slices(ours, text)
+    ids = (theirs.pad_token_id, theirs.unk_token_id, theirs.cls_token_id, theirs.sep_token_id, theirs.mask_token_id)
+    assert (ours.pad_id, ours.unk_id, ours.cls_id, ours.sep_id, ours.mask_id) == ids
+
+
+@pytest.mark.parametrize("settings", [{}, {"add_prefix_space": True}])
+def test_vocab_json_and_merges_have_the_ids_of_transformers(foreign, tmp_path, settings):
+    tokenizers.Tokenizer.from_file(str(foreign["bpe"] / "tokenizer.json")).model.save(str(tmp_path))
+    assert not (tmp_path / "tokenizer.json").exists()
+    config = {"tokenizer_class": "RobertaTokenizer", **settings}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+    ours = load_tokenizer(tmp_path)
+    same_ids(ours, AutoTokenizer.from_pretrained(tmp_path))
+    assert (ours.kind, ours.separators) == ("byte-level BPE", 2)
+    ours.save(tmp_path)
+    assert load_tokenizer(tmp_path).fingerprint == ours.fingerprint
+
+
+@pytest.mark.parametrize(
+    ("kind", "class_name"), [("xlm-roberta", "XLMRobertaTokenizer"), ("camembert", "CamembertTokenizer")]
+)
+def test_a_sentencepiece_model_of_xlm_r_has_the_ids_of_transformers(tmp_path, kind, class_name):
+    words = ["The", "quick", "brown", "fox", "café", "naïve", "中国", "isn't", "it?"]
+    corpus = [" ".join(random.Random(number).choices(words, k=12)) for number in range(100)]
+    file = tmp_path / "sentencepiece.bpe.model"
+    with file.open("wb") as opened:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(corpus), model_writer=opened, vocab_size=60, hard_vocab_limit=False, minloglevel=2
+        )
+    with refusal(InvalidConfiguration, "sentencepiece.bpe.model"):
+        load_tokenizer(tmp_path)
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": kind}))
+    ours = load_tokenizer(tmp_path)
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": class_name}))
+    same_ids(ours, AutoTokenizer.from_pretrained(tmp_path))
+    ours.save(tmp_path)
+    assert load_tokenizer(tmp_path).fingerprint == ours.fingerprint
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "subject"),
+    [
+        ("merges.txt", "#version: 0.2\nt h\nx\n", "line 3"),
+        ("merges.txt", "t nothing\n", "line 1"),
+        ("vocab.json", '{"a": "b"}', "vocab.json"),
+        ("vocab.json", '{"t": 0, "h": 1, "th": 2}', "<s>"),
+        ("tokenizer_config.json", '{"add_prefix_space": "yes"}', "add_prefix_space"),
+    ],
+)
+def test_damaged_files_of_roberta_are_refused(tmp_path, name, content, subject):
+    (tmp_path / "vocab.json").write_text('{"<s>": 0, "</s>": 1, "t": 2, "h": 3, "th": 4}')
+    with refusal(MissingInput, "merges.txt"):
+        load_tokenizer(tmp_path)
+    (tmp_path / "merges.txt").write_text("t h\n")
+    (tmp_path / name).write_text(content)
+    with refusal((DamagedData, InvalidConfiguration), subject):
+        load_tokenizer(tmp_path)
 
 
 def test_a_mask_takes_the_blank_before_it(foreign):

@@ -346,8 +346,11 @@ class Finetune:
     early by patience (albert predict --patience). Only the last layer when not set."""
     objective: Literal["contrastive", "vectors"] | None = None
     """Learn text embeddings (albert.load(MODEL).embed) instead of a task. contrastive: the rows of your own table are
-    pairs of related texts (--text, --pair); the second texts of the other rows in a batch are the negatives. vectors:
-    the rows are texts (--text), whose vectors by --teacher are learned."""
+    pairs of related texts (--text, --pair); the second texts of the other rows in a batch are the negatives, and those
+    of --negative. vectors: the rows are texts (--text), whose vectors by --teacher are learned."""
+    negative: tuple[str, ...] | None = None
+    """With --objective contrastive: the columns of hard negatives, texts that do not belong to the first one although
+    they look like it; columns called negative, negative_1 and so on when not set."""
     temperature: float | None = None
     """With --objective contrastive: the divisor of cosines; 0.05 when not set."""
     encode_pairs: PairEncoding | None = None

@@ -13,6 +13,7 @@ from albert.api.results import DataReport, EvaluateResult, FinetuneResult, Score
 from albert.checkpoints.hub import find_model, model_name
 from albert.checkpoints.huggingface import kind_of
 from albert.checkpoints.model_directory import read_config, weights_fingerprint
+from albert.checkpoints.sentence_transformers import open_dense
 from albert.experiments.layers import (
     CURVE_COLUMNS,
     PrecisionScore,
@@ -73,6 +74,8 @@ def run_finetune(
         raise UsageError("--teacher-vectors", "requires --objective vectors", "leave it out")
     if options.temperature is not None:
         raise UsageError("--temperature", "requires --objective contrastive", "leave it out")
+    if options.negative is not None:
+        raise UsageError("--negative", "requires --objective contrastive", "leave it out")
     if options.task is not None and options.task.lower() in BENCHMARKS:
         return _finetune_benchmark(options, options.task.lower())
     if options.intermediate is not None:
@@ -167,12 +170,12 @@ def _finetune_contrastive(options: Finetune, on_start: Callable[[Mapping[str, An
         option = "--train" if options.train is None else "--output"
         raise UsageError(option, "is missing", "see albert finetune --help")
     columns = (options.table.text, options.table.pair)
-    pairs = read_text_pairs(options.train, *columns)
+    pairs = read_text_pairs(options.train, *columns, options.negative)
     if options.dev is None:
         share = (HeldOut() if options.held_out is None else HeldOut(share=options.held_out)).share
         pairs, dev_pairs = hold_out_pairs(pairs, share, options.seed)
     elif options.held_out is None:
-        dev_pairs = read_text_pairs(options.dev, *columns)
+        dev_pairs = read_text_pairs(options.dev, *columns, options.negative)
     else:
         raise UsageError("--held-out", "cannot be combined with --dev", "give one of them")
     temperature = TEMPERATURE if options.temperature is None else options.temperature
@@ -220,9 +223,12 @@ def _finetune_vectors(options: Finetune, on_start: Callable[[Mapping[str, Any]],
         "config": {name: value for name, value in to_json(predictor.config).items() if value != default[name]},
         "tokenizer": predictor.tokenizer.fingerprint,
         "max_length": predictor.embedding_length,
-        "vectors": to_json(predictor.sentence_vectors),
+        "vectors": {name: value for name, value in to_json(predictor.sentence_vectors).items() if name != "dense"},
         "precision": predictor.precision,
     }
+    dense = open_dense(predictor.sentence_vectors)
+    if dense is not None:
+        about["dense"] = weights_fingerprint(dense.state_dict())
     teacher = VectorTeacher(
         name=model_name(options.teacher, options.teacher_revision),
         fingerprint=fingerprint_of(about),
@@ -246,7 +252,7 @@ def _finetune_vectors(options: Finetune, on_start: Callable[[Mapping[str, Any]],
 _NOT_VECTORS = (
     *("keep_head", "statistics_only", "exits", "freeze_encoder", "encode_pairs", "seeds", "intermediate"),
     *("question_length", "stride", "span_head", "v2_recipe", "select", "data", "head_dropout", "max_train_examples"),
-    *("match_embedding", "null_threshold", "page_examples", "temperature", "solve_head", "frozen"),
+    *("match_embedding", "null_threshold", "page_examples", "temperature", "negative", "solve_head", "frozen"),
     *("distillation_temperature", "distillation_weight", "threshold", "patience", "class_weights", *_OF_OWN_TABLES),
 )
 

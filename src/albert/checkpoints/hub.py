@@ -1,21 +1,24 @@
 """Finding a model: a local directory, or a repository of the Hugging Face Hub."""
 
+import json
 import re
 import shlex
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import huggingface_hub  # loads its parts, and the HTTP library, when they are used: a local model needs neither
 from huggingface_hub import constants
 
 from albert.runtime.environment import load_by_name, shipped_model, similar_shipped_model
-from albert.runtime.errors import MissingInput, Unavailable, UsageError
-from albert.runtime.manifest import MANIFEST_NAME, verify_directory
+from albert.runtime.errors import DamagedData, MissingInput, Unavailable, UsageError
+from albert.runtime.manifest import MANIFEST_NAME, read_input, verify_directory
 
 WEIGHTS_NAME = "model.safetensors"
 INDEX_NAME = "model.safetensors.index.json"
 INT8_WEIGHTS_NAME = "model.int8.safetensors"
+MODULES_NAME = "modules.json"
 EXAMPLES_NAME = "examples.json"  # of a fine-tuned model, for the page of `albert serve`
 HUB_FILES = [
     "config.json",
@@ -23,6 +26,9 @@ HUB_FILES = [
     INDEX_NAME,
     "spiece.model",
     "vocab.txt",
+    "vocab.json",
+    "merges.txt",
+    "sentencepiece.bpe.model",
     "tokenizer.json",
     "tokenizer_config.json",
     "special_tokens_map.json",
@@ -30,10 +36,19 @@ HUB_FILES = [
     MANIFEST_NAME,
     EXAMPLES_NAME,
     "README.md",
-    "modules.json",
-    "sentence_bert_config.json",
+    MODULES_NAME,
+    "sentence_*_config.json",
     "config_sentence_transformers.json",
     "?_*/config.json",
+    "?_*/model*.safetensors",
+    "?_*/model.safetensors.index.json",
+    "?_*/sentence_*_config.json",
+    "?_*/vocab.*",
+    "?_*/merges.txt",
+    "?_*/sentencepiece.bpe.model",
+    "?_*/spiece.model",
+    "?_*/tokenizer*.json",
+    "?_*/special_tokens_map.json",
 ]
 """All files of a model directory of ours, of transformers or of sentence-transformers; no pickles and no code."""
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
@@ -57,7 +72,8 @@ def name_of(directory: Path) -> str:
 def find_model(path_or_id: str | Path, revision: str | None = None) -> Path:
     """The directory of a model, downloaded if given by a Hub id.
 
-    For the directory of a run, the directory of its model. `HF_HUB_OFFLINE`, `HF_HOME`, `HF_ENDPOINT` and `HF_TOKEN`
+    For the directory of a run, the directory of its model; for one of sentence-transformers that keeps its encoder in a
+    folder (`0_Transformer`), that folder. `HF_HUB_OFFLINE`, `HF_HOME`, `HF_ENDPOINT` and `HF_TOKEN`
     are respected.
 
     Args:
@@ -79,6 +95,7 @@ def find_model(path_or_id: str | Path, revision: str | None = None) -> Path:
         directory = Path(huggingface_hub.snapshot_download(name, revision=revision, allow_patterns=HUB_FILES))
     except _hub_errors() as error:
         raise Unavailable(name, _reason(error, revision), "name a model directory, or download it first") from error
+    directory = transformer_folder(directory) or directory
     if not any((directory / file).is_file() for file in (WEIGHTS_NAME, INDEX_NAME, INT8_WEIGHTS_NAME)):
         why = f"has no {WEIGHTS_NAME} on the Hub; pickles such as pytorch_model.bin can run code and are not downloaded"
         raise MissingInput(name, why, "if you trust it, open and save it with transformers, and name that directory")
@@ -91,6 +108,9 @@ def find_local_model(path_or_id: str | Path, revision: str | None = None) -> Pat
     if path.is_dir():
         if revision is not None:
             raise UsageError("revision", f"{revision!r} of {path}, which is a directory", "it goes with a Hub id")
+        folder = transformer_folder(path)  # first: old versions wrote a config.json of another kind beside it
+        if folder is not None:
+            return folder
         if (path / "config.json").is_file():
             return path
         if (path / "model" / "config.json").is_file():
@@ -119,6 +139,44 @@ def find_local_model(path_or_id: str | Path, revision: str | None = None) -> Pat
     if revision is not None and not _REVISION.fullmatch(revision):
         raise UsageError("revision", f"{revision!r} is not a branch, tag or commit")
     return None
+
+
+def transformer_folder(path: Path) -> Path | None:
+    """The folder of the encoder in a directory of sentence-transformers that keeps it apart, such as `0_Transformer`.
+
+    None if the encoder is in the directory itself, or there is no `modules.json`.
+
+    Raises:
+        DamagedData: `modules.json` is not a list of modules.
+    """
+    if not (path / MODULES_NAME).is_file():
+        return None
+    for module in read_modules(path):
+        if str(module.get("type", "")).endswith(".Transformer"):
+            name = str(module.get("path") or "")
+            has_config = bool(name) and Path(name).name == name and (path / name / "config.json").is_file()
+            return path / name if has_config else None
+    return None
+
+
+def root_of(directory: Path) -> Path:
+    """The directory of sentence-transformers whose `modules.json` names this folder as its encoder, else itself."""
+    directory = directory.absolute()
+    if not (directory / MODULES_NAME).is_file() and transformer_folder(directory.parent) == directory:
+        return directory.parent
+    return directory
+
+
+def read_modules(directory: Path) -> list[dict[str, Any]]:
+    """The entries of `modules.json`; each has the path of its folder inside the directory."""
+    path = directory / MODULES_NAME
+    try:
+        modules = json.loads(read_input(path))
+    except (ValueError, RecursionError) as error:
+        raise DamagedData(path, f"is not JSON ({error})") from error
+    if not isinstance(modules, list) or not all(isinstance(module, dict) for module in modules):
+        raise DamagedData(path, "is not a list of modules")
+    return modules
 
 
 def _holds_tensorflow(path: Path) -> bool:
@@ -216,13 +274,15 @@ def push_model(
     """
     if repository.count("/") != 1 or not _HUB_ID.fullmatch(repository):
         raise UsageError(repository, "is not the name of a repository", "give USER/NAME")
-    directory = find_model(path_or_id, revision)
+    directory = root_of(find_model(path_or_id, revision))
     files = {
         file.relative_to(directory).as_posix(): file.stat().st_size
         for file in sorted({file for pattern in HUB_FILES for file in directory.glob(pattern)})
         if file.is_file()
     }
-    if "config.json" not in files or not any(name.endswith(".safetensors") for name in files):
+    encoder = transformer_folder(directory)
+    config = "config.json" if encoder is None else f"{encoder.name}/config.json"
+    if config not in files or not any(name.endswith(".safetensors") for name in files):
         why = "is not a model: it lacks config.json or weights"
         raise MissingInput(directory, why, "name a model directory or a run")
     if MANIFEST_NAME in files:

@@ -237,7 +237,7 @@ def read_config(directory: Path) -> tuple[AlbertConfig, dict[str, Any]]:
         raise InvalidConfiguration(f"{path}: architectures", "is not a list of names")
     if extra.get("architectures"):
         extra["architectures"] = [_our_class(str(extra["architectures"][0]), family, extra)]
-    if (vectors := read_sentence_vectors(directory)) is not None:
+    if (vectors := read_sentence_vectors(directory, config.hidden_size)) is not None:
         extra[SENTENCE_KEY] = vectors
     return config, extra
 

@@ -1,23 +1,33 @@
 """The files of sentence-transformers beside a model: how texts become vectors, their maximum length and prompts.
 
-`modules.json` lists the modules (Transformer, Pooling, Normalize), each with a folder of settings, as in the
+`modules.json` lists the modules (Transformer, Pooling, Dense, Normalize), each with a folder of settings, as in the
 documentation of sentence-transformers' saved models. They are read into one key beside those of `config.json`, which
-whatever is made from the model carries, and written as files again. Source: sentence-transformers 5."""
+whatever is made from the model carries, and written as files again. A Dense module has weights, too: they stay as they
+are, and are copied. Source: sentence-transformers 5 and 6."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+import torch
+from torch import nn
+
+from albert.checkpoints.hub import MODULES_NAME, WEIGHTS_NAME, read_modules, root_of
+from albert.checkpoints.loading import stored_tensors, write_tensors
 from albert.runtime.errors import DamagedData, InvalidConfiguration, UsageError
 from albert.runtime.json_files import from_json, read_json_object, save_json, to_json
-from albert.runtime.manifest import read_input
+from albert.text.tokenizer import CONFIG_NAME as TOKENIZER_CONFIG_NAME
 
 SENTENCE_KEY = "sentence_transformers"
 """Among the further keys of a configuration that `read_config` returns."""
-MODULES_NAME = "modules.json"
 SETTINGS_NAME = "sentence_bert_config.json"
+LARGEST_LENGTH = 1_000_000
+_SETTINGS_NAMES = (
+    SETTINGS_NAME,
+    *(f"sentence_{name}_config.json" for name in ("roberta", "distilbert", "camembert", "albert", "xlm-roberta")),
+)
+"""In the order in which sentence-transformers looks for them."""
 PROMPTS_NAME = "config_sentence_transformers.json"
 SentencePooling = Literal["mean", "cls", "max"]
 _MODES: dict[str, SentencePooling] = {"mean": "mean", "cls": "cls", "max": "max"}
@@ -32,6 +42,31 @@ _KEYS = {
 """Keys of the settings of Pooling -> its names of the modes."""
 
 
+_ACTIVATIONS: dict[str, type[nn.Module]] = {
+    "Tanh": nn.Tanh,
+    "Identity": nn.Identity,
+    "ReLU": nn.ReLU,
+    "GELU": nn.GELU,
+    "Sigmoid": nn.Sigmoid,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class DenseLayer:
+    """A linear map and an activation after the pooling.
+
+    Args:
+        directory: of its weights.
+        activation: the name of its class in torch.nn.
+    """
+
+    directory: str
+    in_features: int
+    out_features: int
+    bias: bool = True
+    activation: str = "Tanh"
+
+
 @dataclass(frozen=True, kw_only=True)
 class SentenceVectors:
     """How a model's texts become vectors.
@@ -44,6 +79,7 @@ class SentenceVectors:
         prompts: name -> text before every text to embed.
         default_prompt: the name of the prompt that is used when none is given.
         similarity: the function that compares vectors, by its name in sentence-transformers.
+        dense: linear maps after the pooling, in their order.
     """
 
     pooling: SentencePooling = "mean"
@@ -53,6 +89,11 @@ class SentenceVectors:
     prompts: dict[str, str] = field(default_factory=dict)
     default_prompt: str | None = None
     similarity: str | None = None
+    dense: tuple[DenseLayer, ...] = ()
+
+    def width(self, hidden_size: int) -> int:
+        """The number of dimensions of a vector of an encoder of this width."""
+        return self.dense[-1].out_features if self.dense else hidden_size
 
     def prompt(self, name: str | None, model: str) -> str:
         """The text of a prompt; of the default one, if the model has one, for None; `""` is no prompt."""
@@ -72,57 +113,149 @@ def sentence_vectors_of(extra: Mapping[str, Any]) -> SentenceVectors | None:
     return None if settings is None else from_json(SentenceVectors, settings, SENTENCE_KEY)
 
 
-def read_sentence_vectors(directory: Path) -> dict[str, Any] | None:
+def read_sentence_vectors(directory: Path, hidden_size: int | None = None) -> dict[str, Any] | None:
     """The settings of a model directory, as plain values; None if it has no `modules.json`.
 
+    Args:
+        directory: of the encoder; `modules.json` may be in the directory above, and name this one.
+        hidden_size: of the encoder, to check that the first Dense module fits.
+
     Raises:
+        DamagedData: `modules.json` is not a list of modules.
         InvalidConfiguration: a module or a pooling that is not supported, or a default prompt that does not exist.
     """
-    path = directory / MODULES_NAME
+    root = root_of(directory)
+    path = root / MODULES_NAME
     if not path.is_file():
         return None
-    try:
-        modules = json.loads(read_input(path))
-    except (ValueError, RecursionError) as error:
-        raise DamagedData(path, f"is not JSON ({error})") from error
-    if not isinstance(modules, list) or not all(isinstance(module, dict) for module in modules):
-        raise DamagedData(path, "is not a list of modules")
+    modules = read_modules(root)
     kinds = [str(module.get("type", "")).rpartition(".")[2] for module in modules]
+    known = ("Transformer", "Pooling", "Dense", "Normalize")
     for kind in kinds:
-        if kind not in ("Transformer", "Pooling", "Normalize"):
+        if kind not in known:
             why = f"names a module {kind or '?'!r}, which is not supported"
-            raise InvalidConfiguration(path, why, "modules that are: Transformer, Pooling, Normalize")
-    if kinds[:2] != ["Transformer", "Pooling"] or kinds[2:] not in ([], ["Normalize"]):
+            raise InvalidConfiguration(path, why, f"modules that are: {', '.join(known)}")
+    n_dense = kinds.count("Dense")
+    expected = ["Transformer", "Pooling", *["Dense"] * n_dense]
+    if kinds not in (expected, [*expected, "Normalize"]):
         why = f"lists {', '.join(kinds) or 'no modules'}"
-        raise InvalidConfiguration(path, why, "Transformer, Pooling and perhaps Normalize are expected, in this order")
-    if modules[0].get("path") not in ("", None):
-        why = f"has its Transformer in {modules[0]['path']!r}"
-        raise InvalidConfiguration(path, why, f"name that directory, {directory / str(modules[0]['path'])}")
-    pooling_path = directory / str(modules[1].get("path", "1_Pooling")) / "config.json"
-    settings = read_json_object(directory / SETTINGS_NAME) if (directory / SETTINGS_NAME).is_file() else {}
-    texts = read_json_object(directory / PROMPTS_NAME) if (directory / PROMPTS_NAME).is_file() else {}
+        order = "Transformer, Pooling, then perhaps Dense, then perhaps Normalize are expected, in this order"
+        raise InvalidConfiguration(path, why, order)
+    folders = [str(module.get("path") or "") for module in modules]
+    for folder in folders:
+        if folder and Path(folder).name != folder:
+            remedy = "folders inside the directory are expected"
+            raise InvalidConfiguration(path, f"names the folder {folder!r}", remedy)
+    encoder = root / folders[0]
+    if encoder != directory.absolute():
+        why = f"has its Transformer in {folders[0]!r}, which has no config.json"
+        raise InvalidConfiguration(path, why, "the folder of a model is expected")
+    named = [encoder / name for name in _SETTINGS_NAMES if (encoder / name).is_file()]
+    settings = read_json_object(named[0]) if named else {}
+    settings_path = named[0] if named else encoder / SETTINGS_NAME
+    texts = read_json_object(root / PROMPTS_NAME) if (root / PROMPTS_NAME).is_file() else {}
+    pooling_path = root / (folders[1] or "1_Pooling") / "config.json"
     pooling = read_json_object(pooling_path)
-    max_length = settings.get("max_seq_length")
     vectors: dict[str, Any] = {
         "pooling": _pooling(pooling, pooling_path),
         "normalize": "Normalize" in kinds,
-        "max_length": max_length,
+        "max_length": _max_length(settings, encoder),
         "lower_case": settings.get("do_lower_case") or False,
         "prompts": texts.get("prompts") or {},
         "default_prompt": texts.get("default_prompt_name"),
         "similarity": texts.get("similarity_fn_name"),
+        "dense": [_dense(root / folder) for folder, kind in zip(folders, kinds, strict=True) if kind == "Dense"],
     }
-    checked = from_json(SentenceVectors, vectors, f"{directory}: {SENTENCE_KEY}")
+    checked = from_json(SentenceVectors, vectors, f"{root}: {SENTENCE_KEY}")
     if checked.max_length is not None and checked.max_length < 3:
-        subject = f"{directory / SETTINGS_NAME}: max_seq_length"
+        subject = f"{settings_path}: max_seq_length"
         raise InvalidConfiguration(subject, f"is {checked.max_length}, at least 3 tokens are needed")
     if checked.default_prompt is not None and checked.default_prompt not in checked.prompts:
-        subject = f"{directory / PROMPTS_NAME}: default_prompt_name"
+        subject = f"{root / PROMPTS_NAME}: default_prompt_name"
         raise InvalidConfiguration(subject, f"is {checked.default_prompt!r}, which is not among the prompts")
     if pooling.get("include_prompt") is False and any(checked.prompts.values()):
         why = "is false: prompts are left out of the pooling, which is not supported"
         raise InvalidConfiguration(f"{pooling_path}: include_prompt", why)
+    width = hidden_size
+    for layer in checked.dense:
+        if width is not None and layer.in_features != width:
+            subject = f"{Path(layer.directory) / 'config.json'}: in_features"
+            raise InvalidConfiguration(subject, f"is {layer.in_features}, the vectors before it have {width}")
+        width = layer.out_features
     return vectors
+
+
+def _max_length(settings: Mapping[str, Any], encoder: Path) -> Any:
+    """The maximum length: `max_seq_length`, or where the files have none, as those of version 6, the tokenizer's."""
+    stated = settings.get("max_seq_length")
+    path = encoder / TOKENIZER_CONFIG_NAME
+    if stated is not None or not path.is_file():
+        return stated
+    of_tokenizer = read_json_object(path).get("model_max_length")
+    is_number = isinstance(of_tokenizer, int | float) and not isinstance(of_tokenizer, bool)
+    if not is_number or not 3 <= of_tokenizer < LARGEST_LENGTH:  # transformers writes 10^30 for "no maximum"
+        return None
+    return int(of_tokenizer)
+
+
+def _dense(directory: Path) -> dict[str, Any]:
+    """The settings of a Dense module; what is not a map of the pooled vector is refused."""
+    path = directory / "config.json"
+    settings = read_json_object(path)
+    if settings.get("use_residual"):
+        raise InvalidConfiguration(f"{path}: use_residual", "is true, which is not supported")
+    for key in ("module_input_name", "module_output_name"):
+        if settings.get(key) not in (None, "sentence_embedding"):
+            why = f"is {settings[key]!r}, only the vector of the text is supported"
+            raise InvalidConfiguration(f"{path}: {key}", why)
+    stated = str(settings.get("activation_function", "torch.nn.modules.activation.Tanh"))
+    package, _, activation = stated.rpartition(".")
+    if activation not in _ACTIVATIONS or not package.startswith("torch.nn"):
+        why = f"is {stated!r}, which is not supported"
+        known = ", ".join(f"torch.nn.{name}" for name in _ACTIVATIONS)
+        raise InvalidConfiguration(f"{path}: activation_function", why, f"supported: {known}")
+    for key in ("in_features", "out_features"):
+        size = settings.get(key)
+        if type(size) is not int or size < 1:
+            raise InvalidConfiguration(f"{path}: {key}", f"is {size!r}, a number of dimensions is expected")
+    return {
+        "directory": str(directory),
+        "in_features": settings["in_features"],
+        "out_features": settings["out_features"],
+        "bias": settings.get("bias", True),
+        "activation": activation,
+    }
+
+
+def open_dense(vectors: SentenceVectors | None) -> nn.Sequential | None:
+    """The Dense modules, whose parameters are not trained; None if there are none.
+
+    Raises:
+        MissingInput: no weights in safetensors.
+        DamagedData: weights of other shapes than the settings say.
+    """
+    if vectors is None or not vectors.dense:
+        return None
+    parts: list[nn.Module] = []
+    for layer in vectors.dense:
+        directory = Path(layer.directory)
+        stored = stored_tensors(directory)
+        shapes = {"linear.weight": (layer.out_features, layer.in_features)}
+        if layer.bias:
+            shapes["linear.bias"] = (layer.out_features,)
+        found = {name: tensor.shape for name, tensor in stored.by_name.items()}
+        if found != shapes:
+            why = f"has {_shapes(found)}, its config.json describes {_shapes(shapes)}"
+            raise DamagedData(directory / WEIGHTS_NAME, why)
+        tensors = stored.read(shapes, torch.float32)
+        linear = nn.Linear(layer.in_features, layer.out_features, bias=layer.bias)
+        linear.load_state_dict({name.removeprefix("linear."): tensor for name, tensor in tensors.items()})
+        parts += [linear, _ACTIVATIONS[layer.activation]()]
+    return nn.Sequential(*parts).requires_grad_(False).eval()
+
+
+def _shapes(shapes: Mapping[str, tuple[int, ...]]) -> str:
+    return ", ".join(f"{name} {list(shape)}" for name, shape in shapes.items()) or "no tensors"
 
 
 def _pooling(settings: Mapping[str, Any], path: Path) -> str:
@@ -136,18 +269,27 @@ def _pooling(settings: Mapping[str, Any], path: Path) -> str:
     return modes[0]
 
 
-def write_sentence_vectors(directory: Path, vectors: SentenceVectors, width: int) -> None:
-    """Write the files into a model directory; `width` is the number of dimensions of a vector."""
-    names = ["Transformer", "Pooling", *(["Normalize"] if vectors.normalize else [])]
+def write_sentence_vectors(directory: Path, vectors: SentenceVectors, hidden_size: int) -> None:
+    """Write the files into a model directory; `hidden_size` is the width of the encoder."""
+    names = ["Transformer", "Pooling", *["Dense"] * len(vectors.dense), *(["Normalize"] if vectors.normalize else [])]
     paths = ["", *(f"{number}_{module}" for number, module in enumerate(names[1:], start=1))]
     for path in paths[1:]:
         (directory / path).mkdir(exist_ok=True)
     modes = {key: mode == vectors.pooling for key, mode in _KEYS.items()}
-    save_json(
-        directory / paths[1] / "config.json", {"word_embedding_dimension": width, **modes, "include_prompt": True}
-    )
+    pooling = {"word_embedding_dimension": hidden_size, **modes, "include_prompt": True}
+    save_json(directory / paths[1] / "config.json", pooling)
+    for layer, path in zip(vectors.dense, paths[2:], strict=False):  # Normalize has no layer
+        dense = {
+            "in_features": layer.in_features,
+            "out_features": layer.out_features,
+            "bias": layer.bias,
+            "activation_function": f"{_ACTIVATIONS[layer.activation].__module__}.{layer.activation}",
+        }
+        save_json(directory / path / "config.json", dense)
+        stored = stored_tensors(Path(layer.directory))
+        write_tensors(directory / path / WEIGHTS_NAME, stored.read(stored.by_name))
     if vectors.normalize:
-        save_json(directory / paths[2] / "config.json", {})
+        save_json(directory / paths[-1] / "config.json", {})
     settings = {"max_seq_length": vectors.max_length, "do_lower_case": vectors.lower_case}
     save_json(directory / SETTINGS_NAME, settings)
     if vectors.prompts or vectors.default_prompt or vectors.similarity:

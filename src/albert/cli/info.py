@@ -207,7 +207,8 @@ def show_model(console: Console, report: inspection.ModelReport, size: sizes.Siz
         prompts = f", prompts {', '.join(vectors.prompts)}" if vectors.prompts else ""
         length = "" if vectors.max_length is None else f", texts of at most {vectors.max_length} tokens"
         scaled = ", of length 1" if vectors.normalize else ""
-        about["vectors"] = f"by pooling {vectors.pooling}{scaled}{length}{prompts}"
+        dense = "".join(f", {each.in_features} to {each.out_features} by {each.activation}" for each in vectors.dense)
+        about["vectors"] = f"by pooling {vectors.pooling}{dense}{scaled}{length}{prompts}"
     for field, (own, of_preset) in size.differs.items():
         about[f"  {field}"] = f"{own}, {size.preset} has {of_preset}"
     if size.remark:

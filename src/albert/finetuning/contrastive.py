@@ -2,8 +2,11 @@
 
 The loss is the cross entropy of each first text's own second text among those of all pairs of the batch, over cosines
 divided by a temperature (InfoNCE; van den Oord et al. 2018, arXiv 1807.03748; the supervised loss of SimCSE, Gao et al.
-2021, arXiv 2104.08821; "MultipleNegativesRankingLoss" of sentence-transformers)."""
+2021, arXiv 2104.08821; "MultipleNegativesRankingLoss" of sentence-transformers). Rows may hold hard negatives, too:
+texts that do not belong to the first one although they look like it. They are candidates for all first texts of the
+batch."""
 
+import re
 import time
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
@@ -17,8 +20,8 @@ from jaxtyping import Float, Float32, Int
 from torch import Tensor
 from torch.nn import functional
 
-from albert.checkpoints.model_directory import model_card, write_model
-from albert.checkpoints.sentence_transformers import SENTENCE_KEY
+from albert.checkpoints.model_directory import model_card, weights_fingerprint, write_model
+from albert.checkpoints.sentence_transformers import SENTENCE_KEY, open_dense
 from albert.finetuning.data import TaskBatch, arrays_fingerprint, batch_members, pack_members
 from albert.finetuning.evaluation import ComputeOptions, model_outputs
 from albert.finetuning.model import Start, fit_length, start_model
@@ -66,47 +69,81 @@ POOLED = {
 
 @dataclass(frozen=True)
 class TextPairs:
-    """Pairs of texts that belong together; `counts` has the `rows` of the file and those left out."""
+    """Pairs of texts that belong together, each with its hard negatives, of which some or all may be empty.
 
-    texts: list[tuple[str, str]]
+    Attributes:
+        texts: for each row the first text, the second one, and its negatives; all rows have equally many.
+        counts: the `rows` of the file and those left out.
+        negatives: the columns of the negatives.
+    """
+
+    texts: list[tuple[str, ...]]
     counts: Mapping[str, int]
+    negatives: tuple[str, ...] = ()
 
 
-def read_text_pairs(path: Path, text: str | None, pair: str | None) -> TextPairs:
-    """Read pairs from two columns of a table; rows with an empty or missing text are left out and counted."""
+_NEGATIVE_COLUMN = re.compile(r"negative(_\d+)?")
+
+
+def read_text_pairs(
+    path: Path, text: str | None, pair: str | None, negatives: tuple[str, ...] | None = None
+) -> TextPairs:
+    """Read pairs, and perhaps their hard negatives, from the columns of a table.
+
+    Rows with an empty or missing text are left out and counted. Rows without a negative are kept.
+
+    Args:
+        negatives: the columns of the hard negatives; None: `negative`, `negative_1` and so on, if there are any.
+    """
     table = read_table(path)
     columns = table.columns
     if text is None or pair is None:
         why = "is missing: the columns of the two texts must be named"
         raise UsageError("--text" if text is None else "--pair", why, f"{path} has {', '.join(columns)}")
-    for column in (text, pair):
+    if negatives is None:
+        negatives = tuple(
+            column for column in columns if _NEGATIVE_COLUMN.fullmatch(column) and column not in (text, pair)
+        )
+    used = (text, pair, *negatives)
+    for column in used:
         if column not in columns:
             raise DamagedData(path, f"has no column {column!r}", did_you_mean(column, columns))
-    first, second = ([row.text(name) if name in row.fields else "" for row in table.rows] for name in (text, pair))
-    rows = list(zip(first, second, strict=True))
-    texts = [row for row in rows if all(map(str.strip, row))]
+    for column in negatives:
+        if used.count(column) > 1:
+            raise UsageError("--negative", f"names the column {column!r}, which is used already", "name another one")
+    rows = [tuple(row.text(name) if name in row.fields else "" for name in used) for row in table.rows]
+    texts = [row for row in rows if row[0].strip() and row[1].strip()]
     if len(texts) < 2:
         raise MissingInput(path, f"has {len(texts)} rows with text, at least 2 are needed")
-    return TextPairs(texts, {**table.counts, "rows_without_text": len(rows) - len(texts)})
+    counts = {**table.counts, "rows_without_text": len(rows) - len(texts)}
+    if negatives:
+        counts["rows_without_negative"] = sum(not any(map(str.strip, row[2:])) for row in texts)
+    return TextPairs(texts, counts, negatives)
 
 
 def hold_out_pairs(pairs: TextPairs, share: float, seed: int) -> tuple[TextPairs, TextPairs]:
-    """Split pairs into training and development pairs, the latter at most 1,000, without a text in common."""
+    """Split pairs into training and development pairs, the latter at most 1,000.
+
+    They have no first or second text in common; a negative may occur in both.
+    """
     n_pairs = len(pairs.texts)
     n_held = min(_MAX_SCORED, max(2, round(share * n_pairs)))
     held = [pairs.texts[i] for i in sorted(stream("contrastive.held_out", seed).permutation(n_pairs)[:n_held])]
-    held_texts = {text for pair in held for text in pair}
-    train = [pair for pair in pairs.texts if not held_texts & {*pair}]
+    held_texts = {text for row in held for text in row[:2]}
+    train = [row for row in pairs.texts if not held_texts & {*row[:2]}]
     if len(train) < 2:
         why = f"{n_pairs} pairs are too few to hold some out for scoring"
         raise InvalidConfiguration("development set", why, "give more rows, or --dev")
     left_out = {"rows_that_share_a_text_with_dev": n_pairs - len(train) - len(held), "kept_back_for_dev": len(held)}
-    return TextPairs(train, {**pairs.counts, **left_out}), TextPairs(held, {"rows": len(held)})
+    return replace(pairs, texts=train, counts={**pairs.counts, **left_out}), replace(
+        pairs, texts=held, counts={"rows": len(held)}
+    )
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Batches and their loss. In a batch all first texts come before all second ones. Its targets [pairs, 2] are numbers of
-# texts: equal texts have the same number and are not negatives of each other.
+# Batches and their loss. In a batch all first texts come before all second ones, and these before the negatives. Its
+# targets [pairs, columns] are numbers of texts, -1 for a negative that a row lacks. Texts that belong to the same first
+# text are not negatives of each other.
 
 
 @dataclass(frozen=True)
@@ -114,60 +151,105 @@ class EncodedPairs:
     """Encoded pairs, and the batches of a run.
 
     Attributes:
-        sequences: all first texts, then all second ones.
-        texts: the number of each text (int64 [sequences]).
+        sequences: all first texts, then all second ones, then the negatives of each column.
+        rows: the sequence of each text, int64 [pairs, columns]; -1 for a negative that a row lacks.
+        texts: the number of each text, likewise; equal texts have the same one.
     """
 
     sequences: Sequences
+    rows: np.ndarray
     texts: np.ndarray
     counts: Mapping[str, int]
     batch_size: int
     seed: int
 
     def __len__(self) -> int:
-        return len(self.texts) // 2
+        return len(self.texts)
+
+    @property
+    def candidates(self) -> int:
+        """The number of second texts and negatives."""
+        return int((self.rows[:, 1:] >= 0).sum())
 
     @property
     def fingerprint(self) -> str:
-        return arrays_fingerprint(self.sequences.tokens, self.sequences.starts, self.texts)
+        return arrays_fingerprint(self.sequences.tokens, self.sequences.starts, self.texts.T.ravel())
 
     def micro_batches(self, step: int, rank: int, world_size: int) -> list[TaskBatch]:
         """The share of one rank of the batch of update `step`; workers cannot divide it, as all texts are compared."""
         members = batch_members(len(self), self.batch_size, self.seed, step)[rank::world_size]
-        both = np.stack([members, members + len(self)], axis=1)
-        return [TaskBatch(pack_members(self.sequences, both.T.ravel()), torch.from_numpy(self.texts[both]), _TERM)]
+        rows = self.rows[members].T.ravel()
+        packed = pack_members(self.sequences, rows[rows >= 0])
+        return [TaskBatch(packed, torch.from_numpy(self.texts[members]), _TERM)]
 
 
 def encode_pairs(
-    pairs: list[tuple[str, str]], tokenizer: Tokenizer, max_length: int, batch_size: int, seed: int
+    pairs: list[tuple[str, ...]],
+    tokenizer: Tokenizer,
+    max_length: int,
+    batch_size: int,
+    seed: int,
+    lower_case: bool = False,
 ) -> EncodedPairs:
     """Encode every text as `[CLS] text [SEP]`, cut to `max_length` tokens."""
-    texts = [pair[side] for side in (0, 1) for pair in pairs]
+    columns = [[text.lower() if lower_case else text for text in column] for column in zip(*pairs, strict=True)]
+    joined = [text for column in columns for text in column]
+    is_given = np.array([bool(text.strip()) for text in joined])
+    texts = [text for text, given in zip(joined, is_given, strict=True) if given]
     features = text_features([Example("", "", (text,)) for text in texts], tokenizer, max_length)
     number_of = {text: number for number, text in enumerate(dict.fromkeys(texts))}
-    numbers = np.array([number_of[text] for text in texts], np.int64)
-    return EncodedPairs(features.sequences, numbers, features.counts, batch_size, seed)
+    numbers = np.full(len(joined), -1, np.int64)
+    numbers[is_given] = [number_of[text] for text in texts]
+    rows = np.full(len(joined), -1, np.int64)
+    rows[is_given] = np.arange(len(texts))
+    by_pair = (len(columns), len(pairs))
+    return EncodedPairs(
+        features.sequences,
+        np.ascontiguousarray(rows.reshape(by_pair).T),
+        np.ascontiguousarray(numbers.reshape(by_pair).T),
+        features.counts,
+        batch_size,
+        seed,
+    )
 
 
-def contrastive_loss(vectors: Float[Tensor, "texts H"], texts: Int[Tensor, " texts"], temperature: float) -> Sums:
-    """Cross entropy of each first text's own second text, summed over pairs; equal texts are not negatives."""
-    first, second = functional.normalize(vectors.float(), dim=1).chunk(2)
-    logits = first @ second.T / temperature
-    of_first, of_second = texts.chunk(2)
-    equal = (of_second[:, None] == of_second) | (of_first[:, None] == of_first)
-    own = torch.eye(len(logits), dtype=torch.bool, device=logits.device)
-    logits = logits.masked_fill(equal & ~own, -torch.inf)
-    target = torch.arange(len(logits), device=logits.device)
+def contrastive_loss(
+    vectors: Float[Tensor, "texts D"], texts: Int[Tensor, "pairs columns"], temperature: float
+) -> Sums:
+    """Cross entropy of each first text's own second text among all second texts and negatives, summed over pairs.
+
+    Another row's second text is no negative if it belongs to an equal first text, or equals the own second text.
+
+    Args:
+        vectors: of the first texts, the second texts, and the negatives that there are, by columns.
+        texts: their numbers; -1 for a negative that a row lacks.
+    """
+    unit = functional.normalize(vectors.float(), dim=1)
+    n_pairs = len(texts)
+    logits = unit[:n_pairs] @ unit[n_pairs:].T / temperature
+    candidates = texts[:, 1:].T.reshape(-1)
+    candidates = candidates[candidates >= 0]
+    same_first = (texts[:, :1] == texts[:, 0]).float()
+    is_second = (texts[:, 1:2] == candidates).float()
+    belongs = same_first @ is_second > 0
+    target = torch.arange(n_pairs, device=logits.device)
+    belongs[target, target] = False  # the own one, which is the target
+    logits = logits.masked_fill(belongs, -torch.inf)
     loss = functional.cross_entropy(logits, target, reduction="sum")
     return Sums({_TERM: loss}, {_TERM: (logits.argmax(1) == target).sum()})
 
 
-def retrieval_accuracy(vectors: Float32[np.ndarray, "texts H"], texts: np.ndarray) -> float:
-    """The percentage of first texts whose nearest second text by cosine is their own, or equal to it."""
+def retrieval_accuracy(vectors: Float32[np.ndarray, "texts D"], texts: np.ndarray) -> float:
+    """The percentage of first texts whose nearest candidate by cosine is their own second text, or equal to it.
+
+    Candidates are all second texts and negatives; arguments as of `contrastive_loss`.
+    """
     unit = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), np.finfo(np.float32).tiny)
-    first, second = np.split(unit, 2)
-    _, of_second = np.split(texts, 2)
-    return 100.0 * float((of_second[(first @ second.T).argmax(axis=1)] == of_second).mean())
+    n_pairs = len(texts)
+    candidates = texts[:, 1:].T.ravel()
+    candidates = candidates[candidates >= 0]
+    nearest = (unit[:n_pairs] @ unit[n_pairs:].T).argmax(axis=1)
+    return 100.0 * float((candidates[nearest] == texts[:, 1]).mean())
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -205,7 +287,10 @@ def finetune_contrastive(
         recipe = plan.recipe
         if recipe.batch_size < 2 * ranks.size:
             raise InvalidConfiguration("batch_size", f"{recipe.batch_size} leaves a process fewer than 2 pairs")
-        encoding = (started.tokenizer, recipe.max_length, recipe.batch_size, settings.seed)
+        vectors = started.sentence_vectors
+        dense = open_dense(vectors)
+        lower_case = vectors is not None and vectors.lower_case
+        encoding = (started.tokenizer, recipe.max_length, recipe.batch_size, settings.seed, lower_case)
         data = encode_pairs(pairs.texts, *encoding)
         dev = encode_pairs(scored.texts[:_MAX_SCORED], *encoding)
         record = {
@@ -222,12 +307,13 @@ def finetune_contrastive(
             "development set": dev.fingerprint,
             **start_identity(started),
         }
+        if dense is not None:
+            identity["Dense modules"] = weights_fingerprint(dense.state_dict())
         encoder: Any = started.model
         if encoder.pooler is not None:
             encoder.pooler.requires_grad_(False)  # is not used
-        vectors = started.sentence_vectors
         pooling = "mean" if vectors is None else vectors.pooling
-        model = PooledEncoder(encoder, pooling).to(device).train()
+        model = PooledEncoder(encoder, pooling, dense=dense).to(device).train()
         extra: dict[str, Any] = {
             "finetuning": {"task": "contrastive", "max_length": recipe.max_length},
             "max_sequence_length": recipe.max_length,
@@ -235,6 +321,9 @@ def finetune_contrastive(
         if vectors is not None:
             extra[SENTENCE_KEY] = to_json(replace(vectors, max_length=recipe.max_length))
         before: dict[str, float] = {}
+        notes = [f"hard negatives: {', '.join(pairs.negatives)}"] if pairs.negatives else []
+        if dense is not None:
+            notes.append("the Dense modules after the pooling stay as they are")
 
         def scores() -> dict[str, float]:
             vectors = np.stack(model_outputs(model, dev.sequences, compute, "Embedding"))
@@ -242,11 +331,11 @@ def finetune_contrastive(
 
         def loss(model: torch.nn.Module, batch: Batch) -> Sums:
             assert isinstance(batch, TaskBatch)
-            return contrastive_loss(model(batch.packed), batch.targets.T.reshape(-1), temperature)
+            return contrastive_loss(model(batch.packed), batch.targets, temperature)
 
         def prepare() -> TrainingSetup:
             before.update(scores())
-            return TrainingSetup(model, data, loss)
+            return TrainingSetup(model, data, loss, tuple(notes))
 
         def report(_: TrainingSetup, training: TrainingResult) -> tuple[dict[str, Any], dict[str, Any]]:
             started_scoring = time.perf_counter()
@@ -254,7 +343,7 @@ def finetune_contrastive(
             values = {
                 "scores": after,
                 "before": before,
-                "baseline": {ACCURACY: 100.0 / len(dev)},
+                "baseline": {ACCURACY: 100.0 / dev.candidates},
                 "training": {
                     **pairs.counts,
                     "examples": len(data),
@@ -271,14 +360,15 @@ def finetune_contrastive(
                     **dev.counts,
                     "seconds": time.perf_counter() - started_scoring,
                 },
-                "notes": list(started.notes),
+                "notes": [*started.notes, *notes],
             }
+            what = "pairs of texts and hard negatives" if pairs.negatives else "pairs of texts"
             card = model_card(
                 name=output.name,
                 location="path/to/this/directory",
                 architecture="AlbertModel",
                 description=f"Vectors of texts: {POOLED[pooling]}, compared by cosine "
-                f"(`albert.load(...).embed`), trained on {len(data):,} pairs of texts, starting from {started.source}.",
+                f"(`albert.load(...).embed`), trained on {len(data):,} {what}, starting from {started.source}.",
                 recipe={**to_json(recipe), "temperature": temperature},
                 scores={f"{ACCURACY} among {len(dev):,} pairs": after[ACCURACY], "the same before": before[ACCURACY]},
             )

@@ -23,8 +23,8 @@ from jaxtyping import Float, Float16, Float32, Int
 from torch import Tensor
 from torch.nn import functional
 
-from albert.checkpoints.model_directory import model_card, write_model
-from albert.checkpoints.sentence_transformers import SENTENCE_KEY
+from albert.checkpoints.model_directory import model_card, weights_fingerprint, write_model
+from albert.checkpoints.sentence_transformers import SENTENCE_KEY, open_dense
 from albert.finetuning.contrastive import POOLED
 from albert.finetuning.data import TaskBatch, TaskBatches
 from albert.finetuning.evaluation import ComputeOptions, model_outputs
@@ -309,14 +309,15 @@ def finetune_vectors(
         recipe = fit_length(recipe, started.config.max_position_embeddings)
         to_fit = frozenset({"learning_rate"}) - explicit
         requested = RequestedRecipe(recipe, frozenset(vars(recipe)) - explicit, to_fit, False)
-        width = started.config.hidden_size
-        plan = plan_learning(requested, width, len(texts.texts))
+        plan = plan_learning(requested, started.config.hidden_size, len(texts.texts))
         recipe = plan.recipe
         if recipe.batch_size < ranks.size:
             why = f"{recipe.batch_size} texts are fewer than {ranks.size} processes"
             raise InvalidConfiguration("batch_size", why, "choose a larger batch")
         own = started.sentence_vectors
         pooling = "mean" if own is None else own.pooling
+        dense = open_dense(own)
+        width = started.config.hidden_size if own is None else own.width(started.config.hidden_size)
         scored_texts = scored.texts[:_MAX_SCORED]
         sequences, cut = encode_texts(texts.texts, started, recipe.max_length)
         dev_sequences, dev_cut = encode_texts(scored_texts, started, recipe.max_length)
@@ -338,10 +339,12 @@ def finetune_vectors(
             **start_identity(started),
             "teacher": teacher.fingerprint,
         }
+        if dense is not None:
+            identity["Dense modules"] = weights_fingerprint(dense.state_dict())
         encoder: Any = started.model
         if encoder.pooler is not None:
             encoder.pooler.requires_grad_(False)  # is not used
-        model = PooledEncoder(encoder, pooling).to(device).train()
+        model = PooledEncoder(encoder, pooling, dense=dense).to(device).train()
         directory = run.path / VECTORS_NAME if vectors_directory is None else vectors_directory
         workers = training_workers(device, ranks)
         extra: dict[str, Any] = {

@@ -515,7 +515,7 @@ _EMBED = Ability(
     example={"texts": ["A storm at sea.", "Wind and high waves."], "normalize": True},
     compute=_embed,
     reply={"vector": ["number"], "tokens_cut?": "count"},
-    reply_about="For each text, its vector of `hidden_size` numbers.",
+    reply_about="For each text, its vector of numbers.",
     to_row=lambda _, result: {**result, "embedding": result["vector"]},
     output=lambda *_: {"embedding": ["number"], "tokens_cut": "count"},
 )

@@ -48,14 +48,14 @@ class AlbertEmbedding(TransformerMixin, BaseEstimator):
         self._predictor()
         return self
 
-    def transform(self, texts: Iterable[str]) -> Float32[np.ndarray, "texts H"]:
+    def transform(self, texts: Iterable[str]) -> Float32[np.ndarray, "texts D"]:
         """A vector for each text; any list, array or column of texts."""
         check_texts("texts", texts)  # before `list`, which makes letters of a string and names of a data frame
         return self._predictor().embed(list(texts), self.pooling, self.normalize, prompt=self.prompt)
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """`albert0`, `albert1`, ...: one name per dimension."""
-        return np.array([f"albert{index}" for index in range(self._predictor().config.hidden_size)], dtype=object)
+        return np.array([f"albert{index}" for index in range(self._predictor().vector_width)], dtype=object)
 
     def __sklearn_is_fitted__(self) -> bool:
         return True

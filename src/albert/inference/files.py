@@ -410,7 +410,7 @@ def predict_file(predictor: Predictor, args: FilePrediction) -> FileSummary:
     fields = args.ability.output_fields(predictor, args.settings)
     answers = {f"{args.prefix}{name}": value for name, value in fields.items()}
     checked = check_input(args, answers)
-    format = output_format(args, checked, answers, predictor.config.hidden_size)
+    format = output_format(args, checked, answers, predictor.vector_width)
     summary = FileSummary()
     of_pairs = predictor.reads_pairs if args.ability.name in ("classify", "score") else None
 

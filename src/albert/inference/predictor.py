@@ -23,6 +23,7 @@ from albert.checkpoints.loading import QUANTIZATION_KEY
 from albert.checkpoints.sentence_transformers import (
     SentencePooling,
     SentenceVectors,
+    open_dense,
     sentence_vectors_of,
     write_sentence_vectors,
 )
@@ -143,6 +144,7 @@ class Predictor:
         self._pooled: dict[Pooling, PackedModel] = {}
         self.sentence_vectors = sentence_vectors_of(self.extra) or SentenceVectors()
         """How texts become vectors: as the files of sentence-transformers say, else the mean over all tokens."""
+        self._dense = open_dense(self.sentence_vectors)
 
     @classmethod
     def open(
@@ -386,10 +388,11 @@ class Predictor:
         normalize: bool | None = None,
         *,
         prompt: str | None = None,
-    ) -> Float32[np.ndarray, "texts H"]:
+    ) -> Float32[np.ndarray, "texts D"]:
         """A vector for each text: the last layer's output, pooled; works with any head.
 
-        Without arguments the vectors are those of sentence-transformers, if the model has its files.
+        Without arguments the vectors are those of sentence-transformers, if the model has its files. Dense modules
+        after the pooling are applied in any case.
 
         Args:
             pooling: "mean" over all tokens, including [CLS] and [SEP]; "cls", the [CLS] token; "max" over all tokens;
@@ -410,7 +413,7 @@ class Predictor:
         pooling: Pooling | None = None,
         normalize: bool | None = None,
         prompt: str | None = None,
-    ) -> tuple[Float32[np.ndarray, "texts H"], list[int]]:
+    ) -> tuple[Float32[np.ndarray, "texts D"], list[int]]:
         """`embed`, and the number of tokens of each text that did not fit."""
         tasks.check_texts("texts", texts)
         own = self.sentence_vectors
@@ -428,9 +431,17 @@ class Predictor:
         encoded = tasks.encode_texts(self.tokenizer, (texts,), self.embedding_length)
         rows = self._pooled[pooling].rows(encoded.ids, encoded.token_types)
         vectors = np.asarray(rows, np.float32).reshape(len(texts), self.config.hidden_size)
+        if self._dense is not None:
+            with torch.inference_mode():
+                vectors = self._dense(torch.from_numpy(vectors)).numpy()
         if normalize:
             vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), np.finfo(np.float32).tiny)
         return vectors, encoded.cut
+
+    @property
+    def vector_width(self) -> int:
+        """The number of dimensions of the vectors of `embed`: H, or that of the model's last Dense module."""
+        return self.sentence_vectors.width(self.config.hidden_size)
 
     @property
     def embedding_length(self) -> int:
@@ -529,4 +540,4 @@ def save_for_sentence_transformers(
             max_length=max_length,
         )
         write_sentence_vectors(copy, vectors, config.hidden_size)
-    return config.hidden_size, max_length
+    return vectors.width(config.hidden_size), max_length

@@ -114,18 +114,35 @@ def max_states(hidden: Float[Tensor, "tokens H"], lengths: tuple[int, ...]) -> F
 
 
 class PooledEncoder(nn.Module):
-    """An encoder with pooling: one vector per sequence. The pooling "weighted" needs a weight for each piece."""
+    """An encoder with pooling: one vector per sequence.
+
+    Args:
+        weights: for the pooling "weighted", of each piece.
+        dense: a map of the pooled states [sequences, H] to vectors [sequences, D]; None: they are the vectors.
+    """
 
     weights: Tensor | None
 
-    def __init__(self, encoder: AlbertModel, pooling: Pooling, weights: Float[Tensor, " V"] | None = None) -> None:
+    def __init__(
+        self,
+        encoder: AlbertModel,
+        pooling: Pooling,
+        weights: Float[Tensor, " V"] | None = None,
+        dense: nn.Module | None = None,
+    ) -> None:
         super().__init__()
-        self.encoder, self.pooling = encoder, pooling
+        self.encoder = encoder
+        self.pooling = pooling
+        self.dense = dense
         self.register_buffer("weights", weights, persistent=False)
 
-    def forward(self, packed: PackedSequences) -> Float[Tensor, "sequences H"]:
-        """Pooled output of the last layer."""
-        hidden = self.encoder(packed)
+    def forward(self, packed: PackedSequences) -> Float[Tensor, "sequences D"]:
+        """Pooled output of the last layer, through the map if there is one."""
+        pooled = self.pooled(self.encoder(packed), packed)
+        return pooled if self.dense is None else self.dense(pooled.float())
+
+    def pooled(self, hidden: Float[Tensor, "tokens H"], packed: PackedSequences) -> Float[Tensor, "sequences H"]:
+        """Pooled states of the last layer."""
         if self.pooling == "cls":
             return hidden[packed.first_positions]
         if self.pooling == "max":

@@ -17,17 +17,20 @@ from typing import Any
 import numpy as np
 import tokenizers
 from jaxtyping import Bool, Int32, Int64
+from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
 from albert.runtime.errors import DamagedData, InvalidConfiguration
 from albert.runtime.files import write_text
 from albert.runtime.json_files import read_json_object, save_json
 from albert.runtime.manifest import open_input, read_input
+from albert.text.sentencepiece import parse_unigram
 from albert.text.tokenizer import (
     BERT_CLASSES,
     BLANK,
     CONFIG_NAME,
     JSON_NAME,
     MAXIMUM_LENGTH,
+    MERGES_NAME,
     SPECIAL_TOKENS_NAME,
     VOCABULARY_NAME,
     Encoded,
@@ -456,3 +459,120 @@ def _with_special_tokens(file: Path, config: Mapping[str, Any]) -> dict[str, Any
     path = file.parent / SPECIAL_TOKENS_NAME
     named = read_json_object(path) if path.is_file() else {}
     return {f"{role}_token": named[f"{role}_token"] for role in ROLES if f"{role}_token" in named} | dict(config)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The files of RoBERTa and XLM-R before `tokenizer.json`: the content that transformers would write for them.
+
+_SPECIAL_ROLES = ("bos", "pad", "eos", "unk", "cls", "sep", "mask")
+_ROBERTA_SPECIALS = dict(zip(_SPECIAL_ROLES, ("<s>", "<pad>", "</s>", "<unk>", "<s>", "</s>", "<mask>"), strict=True))
+
+
+def byte_level_json(file: Path, config: Mapping[str, Any]) -> dict[str, Any]:
+    """The content of `tokenizer.json` for RoBERTa's `vocab.json` and the `merges.txt` beside it.
+
+    Raises:
+        MissingInput: there is no `merges.txt`.
+        DamagedData: ids that are not whole numbers, or merges that do not fit the pieces.
+    """
+    vocabulary = read_json_object(file)
+    if not all(type(number) is int and number >= 0 for number in vocabulary.values()):
+        raise DamagedData(file, "is not a piece and its id in each entry", _SAVE_AGAIN)
+    merges_file = file.parent / MERGES_NAME
+    try:
+        lines = read_input(merges_file).decode("utf-8").split("\n")
+    except UnicodeDecodeError as error:
+        raise DamagedData(merges_file, f"is not text in UTF-8 (byte {error.start:,})") from error
+    merges: list[tuple[str, str]] = []
+    for number, line in enumerate(lines, start=1):
+        if not line.strip() or (number == 1 and line.startswith("#version")):
+            continue
+        parts = line.rstrip("\r").split(" ")
+        if len(parts) != 2 or parts[0] + parts[1] not in vocabulary:
+            why = f"line {number:,} is not a pair of pieces that makes a piece of {file.name}: {line[:40]!r}"
+            raise DamagedData(merges_file, why, _SAVE_AGAIN)
+        merges.append((parts[0], parts[1]))
+    specials = _specials(config)
+    for role in ("cls", "sep"):
+        if specials[role] not in vocabulary:
+            raise DamagedData(file, f"has no piece {specials[role]!r}, which RoBERTa needs", _SAVE_AGAIN)
+    add_prefix_space = read_flag(config, "add_prefix_space", False, file.parent / CONFIG_NAME)
+    tokenizer = tokenizers.Tokenizer(models.BPE(vocab=vocabulary, merges=merges, fuse_unk=False))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=add_prefix_space)
+    tokenizer.decoder = decoders.ByteLevel()
+    separator = (specials["sep"], vocabulary[specials["sep"]])
+    first = (specials["cls"], vocabulary[specials["cls"]])
+    tokenizer.post_processor = processors.RobertaProcessing(separator, first, True, add_prefix_space)
+    return _with_specials(tokenizer, specials)
+
+
+def sentencepiece_json(file: Path, config: Mapping[str, Any]) -> dict[str, Any]:
+    """The content of `tokenizer.json` for the `sentencepiece.bpe.model` of XLM-R or CamemBERT.
+
+    The ids are not those of the file: both families put special pieces of their own before its pieces.
+
+    Raises:
+        DamagedData: the file is not a SentencePiece unigram model.
+        InvalidConfiguration: the files do not say which family it is.
+    """
+    family = _family_of_sentencepiece(file, config)
+    proto = parse_unigram(read_input(file), str(file))
+    pieces = [(entry.piece, entry.score) for entry in proto.pieces]
+    specials = _specials(config)
+    if family == "CamembertTokenizer":
+        first = ["<s>NOTUSED", specials["pad"], "</s>NOTUSED", specials["unk"]]
+        vocabulary = [*((piece, 0.0) for piece in first), ("<unk>NOTUSED", -100.0), *pieces[1:]]
+    else:
+        first = [specials[role] for role in ("bos", "pad", "eos", "unk")]
+        vocabulary = [*((piece, 0.0) for piece in first), *pieces[3:]]
+    vocabulary.append((specials["mask"], 0.0))
+    scheme = "always" if read_flag(config, "add_prefix_space", True, file.parent / CONFIG_NAME) else "never"
+    tokenizer = tokenizers.Tokenizer(models.Unigram(vocabulary, unk_id=3, byte_fallback=False))
+    if proto.normalizer_spec.precompiled_charsmap:
+        tokenizer.normalizer = normalizers.Precompiled(proto.normalizer_spec.precompiled_charsmap)
+    words = [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace(replacement=BLANK, prepend_scheme=scheme)]
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(words)
+    tokenizer.decoder = decoders.Metaspace(replacement=BLANK, prepend_scheme=scheme)
+    first_piece = specials["cls"]
+    last_piece = specials["sep"]
+    ids = {piece: tokenizer.token_to_id(piece) for piece in (first_piece, last_piece)}
+    if None in ids.values():
+        raise DamagedData(file, f"has no pieces {first_piece} and {last_piece}, which a model of this kind needs")
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=[first_piece, "$A", last_piece],
+        pair=[first_piece, "$A", last_piece, last_piece, "$B", last_piece],
+        special_tokens=list(ids.items()),
+    )
+    return _with_specials(tokenizer, specials)
+
+
+def _family_of_sentencepiece(file: Path, config: Mapping[str, Any]) -> str:
+    """The class of the tokenizer: as `tokenizer_config.json` says, else by the type of the model beside it."""
+    stated = str(config.get("tokenizer_class") or "").removesuffix("Fast")
+    model_config = file.parent / "config.json"
+    if not stated and model_config.is_file():
+        kind = read_json_object(model_config).get("model_type")
+        stated = {"xlm-roberta": "XLMRobertaTokenizer", "camembert": "CamembertTokenizer"}.get(str(kind), str(kind))
+    if stated not in ("XLMRobertaTokenizer", "CamembertTokenizer"):
+        why = f"is of {stated or 'a model that its files do not name'}"
+        raise InvalidConfiguration(file, f"{why}; XLM-R's and CamemBERT's can be read", _SAVE_AGAIN)
+    return stated
+
+
+def _specials(config: Mapping[str, Any]) -> dict[str, str]:
+    """The special pieces by their roles: as `tokenizer_config.json` says, else the usual ones."""
+    specials = dict(_ROBERTA_SPECIALS)
+    for role in specials:
+        stated = config.get(f"{role}_token")
+        name = stated.get("content") if isinstance(stated, dict) else stated
+        if isinstance(name, str):
+            specials[role] = name
+    return specials
+
+
+def _with_specials(tokenizer: tokenizers.Tokenizer, specials: Mapping[str, str]) -> dict[str, Any]:
+    """The content of a tokenizer whose special pieces are marked as such, as far as it has them."""
+    for role, piece in specials.items():
+        if tokenizer.token_to_id(piece) is not None:
+            tokenizer.add_special_tokens([tokenizers.AddedToken(piece, lstrip=role == "mask", special=True)])
+    return json.loads(tokenizer.to_str())

@@ -184,7 +184,14 @@ REBUILT_FROM = "tokenizer.json"  # TrainerSpec.input of a model built by `build_
 
 
 def parse_model(model: bytes, source: str) -> Any:
-    """Parse and check a serialised model; returns a SentencePiece `ModelProto`."""
+    """Parse and check a serialised model of ALBERT; returns a SentencePiece `ModelProto`."""
+    proto = parse_unigram(model, source)
+    require_special_pieces([entry.piece for entry in proto.pieces[: len(SPECIAL_PIECES)]], source)
+    return proto
+
+
+def parse_unigram(model: bytes, source: str) -> Any:
+    """Parse a serialised unigram model with any pieces; returns a SentencePiece `ModelProto`."""
     proto = _new_model()
     try:
         proto.ParseFromString(model)
@@ -192,9 +199,8 @@ def parse_model(model: bytes, source: str) -> Any:
         raise DamagedData(source, "is not a SentencePiece model") from error
     if not all(isinstance(entry.piece, str) for entry in proto.pieces):  # invalid UTF-8 is returned as bytes
         raise DamagedData(source, "has a piece that is not text")
-    require_special_pieces([entry.piece for entry in proto.pieces[: len(SPECIAL_PIECES)]], source)
     if proto.trainer_spec.model_type != UNIGRAM:
-        raise DamagedData(source, "is not a unigram model", "ALBERT's vocabularies are")
+        raise DamagedData(source, "is not a unigram model", "vocabularies of ALBERT and XLM-R are")
     return proto
 
 

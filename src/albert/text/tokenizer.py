@@ -22,6 +22,11 @@ from albert.runtime.json_files import save_json
 MODEL_NAME = "spiece.model"
 VOCABULARY_NAME = "vocab.txt"
 JSON_NAME = "tokenizer.json"
+BYTE_LEVEL_NAME = "vocab.json"
+MERGES_NAME = "merges.txt"
+"""Beside `vocab.json`: the pairs of pieces that are joined, in their order."""
+BPE_MODEL_NAME = "sentencepiece.bpe.model"
+"""The SentencePiece model of XLM-R and CamemBERT, whose pieces have other ids than in the file."""
 CONFIG_NAME = "tokenizer_config.json"
 SPECIAL_TOKENS_NAME = "special_tokens_map.json"
 SPECIAL_PIECES = ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]")

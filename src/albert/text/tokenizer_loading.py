@@ -1,4 +1,5 @@
-"""Opening a tokenizer from its files: a SentencePiece model, a WordPiece vocabulary, or `tokenizer.json`."""
+"""Opening a tokenizer from its files: a SentencePiece model, a WordPiece vocabulary, `tokenizer.json`, or the older
+files of RoBERTa (`vocab.json`, `merges.txt`) and XLM-R (`sentencepiece.bpe.model`)."""
 
 import base64
 import binascii
@@ -22,8 +23,11 @@ from albert.text.sentencepiece import (
 )
 from albert.text.tokenizer import (
     BERT_CLASSES,
+    BPE_MODEL_NAME,
+    BYTE_LEVEL_NAME,
     CONFIG_NAME,
     JSON_NAME,
+    MERGES_NAME,
     MODEL_NAME,
     SPECIAL_PIECES,
     VOCABULARY_NAME,
@@ -112,11 +116,11 @@ def _character_map(file: Path, normalizer: object) -> bytes:
 
 
 def load_tokenizer(path: Path, *, lower_case: bool | None = None, keep_accents: bool | None = None) -> Tokenizer:
-    """Open `spiece.model`, `vocab.txt` or `tokenizer.json`, or a directory that holds one of them.
+    """Open a file with a vocabulary, or a directory that holds one.
 
-    Of several files, the first of `spiece.model`, `tokenizer.json` and `vocab.txt` is opened; but `spiece.model` is
-    left out if `tokenizer_config.json` names a class of BERT. The settings of `tokenizer_config.json` apply unless they
-    are given here. Files beside a manifest are checked against it.
+    Of several files, the first of `spiece.model`, `tokenizer.json`, `vocab.txt`, `vocab.json` and
+    `sentencepiece.bpe.model` is opened; but `spiece.model` is left out if `tokenizer_config.json` names a class of BERT.
+    The settings of `tokenizer_config.json` apply unless they are given here. Files beside a manifest are checked against it.
 
     Args:
         path: the file or directory, or the name of a model that comes with the package ("tiny").
@@ -133,7 +137,7 @@ def load_tokenizer(path: Path, *, lower_case: bool | None = None, keep_accents: 
         path = shipped_model(path) or path
     file = vocabulary_file(path)
     config_file = file.parent / CONFIG_NAME
-    verify_files(file.parent, (file.name, CONFIG_NAME))
+    verify_files(file.parent, (file.name, CONFIG_NAME, *((MERGES_NAME,) if file.name == BYTE_LEVEL_NAME else ())))
     config = read_json_object(config_file) if config_file.is_file() else {}
     if lower_case is not None:
         config["do_lower_case"] = lower_case
@@ -146,7 +150,8 @@ def load_tokenizer(path: Path, *, lower_case: bool | None = None, keep_accents: 
     is_reference = preprocessing == REFERENCE_PREPROCESSING
     if is_reference:
         note_reference_preprocessing(str(config_file))
-    if file.suffix == ".txt" or (file.suffix == ".json" and not _is_alberts(file, config)):
+    is_of_roberta = file.name in (BYTE_LEVEL_NAME, BPE_MODEL_NAME)
+    if is_of_roberta or file.suffix == ".txt" or (file.suffix == ".json" and not _is_alberts(file, config)):
         return _load_other(file, config, lower_case is not None or keep_accents is not None, is_reference)
     model = model_from_tokenizer_json(file, config) if file.suffix == ".json" else _read_model(file)
     lower = read_flag(config, "do_lower_case", True, config_file)
@@ -172,7 +177,7 @@ def _is_alberts(file: Path, config: Mapping[str, Any]) -> bool:
 
 
 def _load_other(file: Path, config: Mapping[str, Any], changed: bool, is_reference: bool) -> Tokenizer:
-    """A `vocab.txt`, or the `tokenizer.json` of another model than ALBERT, by the library `tokenizers`.
+    """The vocabulary of another model than ALBERT, by the library `tokenizers`.
 
     Args:
         changed: whether the caller set case or accents.
@@ -180,7 +185,10 @@ def _load_other(file: Path, config: Mapping[str, Any], changed: bool, is_referen
     """
     from albert.text import huggingface
 
-    if file.suffix == ".json":
+    if file.name in (BYTE_LEVEL_NAME, BPE_MODEL_NAME):
+        make = huggingface.byte_level_json if file.name == BYTE_LEVEL_NAME else huggingface.sentencepiece_json
+        tokenizer = huggingface.load_tokenizer_json(file, make(file, config), config, changed)
+    elif file.suffix == ".json":
         tokenizer = huggingface.load_tokenizer_json(file, read_json_object(file), config, changed)
     else:
         huggingface.refuse_other_word_rules(file, config)
@@ -206,7 +214,7 @@ def vocabulary_file(path: Path) -> Path:
     """Return the file that `load_tokenizer` opens, whether or not it exists."""
     if not path.is_dir():
         return path
-    order = [MODEL_NAME, JSON_NAME, VOCABULARY_NAME]
+    order = [MODEL_NAME, JSON_NAME, VOCABULARY_NAME, BYTE_LEVEL_NAME, BPE_MODEL_NAME]
     config = path / CONFIG_NAME
     both = (path / MODEL_NAME).exists() and (path / VOCABULARY_NAME).exists() and config.is_file()
     if both and read_json_object(config).get("tokenizer_class") in BERT_CLASSES:

@@ -119,8 +119,9 @@ def load_tokenizer(path: Path, *, lower_case: bool | None = None, keep_accents: 
     """Open a file with a vocabulary, or a directory that holds one.
 
     Of several files, the first of `spiece.model`, `tokenizer.json`, `vocab.txt`, `vocab.json` and
-    `sentencepiece.bpe.model` is opened; but `spiece.model` is left out if `tokenizer_config.json` names a class of BERT.
-    The settings of `tokenizer_config.json` apply unless they are given here. Files beside a manifest are checked against it.
+    `sentencepiece.bpe.model` is opened; but `spiece.model` is left out if `tokenizer_config.json` names a class of
+    BERT. The settings of `tokenizer_config.json` apply unless they are given here. Files beside a manifest are checked
+    against it.
 
     Args:
         path: the file or directory, or the name of a model that comes with the package ("tiny").

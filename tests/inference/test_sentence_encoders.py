@@ -99,6 +99,11 @@ def test_files_and_command_give_the_same_vectors(encoder, tmp_path):
         ("1_Pooling/config.json", {"pooling_mode_lasttoken": True}, "lasttoken"),
         ("1_Pooling/config.json", {"pooling_mode_mean_tokens": True, "pooling_mode_cls_token": True}, "cls and mean"),
         ("1_Pooling/config.json", {}, "nothing"),
+        ("1_Pooling/config.json", {"pooling_mode": ["mean", "cls"]}, "mean and cls"),
+        ("1_Pooling/config.json", {"pooling_mode": "attention"}, "attention"),
+        ("1_Pooling/config.json", {"pooling_mode": [["mean"]]}, "mean"),
+        ("config.json", {"model_type": "mpnet"}, "MPNet"),
+        ("config.json", {"hidden_size": 16}, "model_type"),
         ("modules.json", [{"type": "sentence_transformers.models.WordEmbeddings"}], "'WordEmbeddings'"),
         ("modules.json", [{"type": "a.Transformer"}, {"type": "a.Pooling"}, {"type": "a.Normalize"}] * 2, "order"),
         ("modules.json", [{"type": "a.Transformer"}, {"type": "a.Pooling", "path": "../encoder"}], "'../encoder'"),
@@ -234,6 +239,13 @@ def test_the_length_of_newer_files_is_that_of_the_tokenizer(encoder):
     for stated, length in ((6, 6), (512, 32), (10**30, 32)):
         write(encoder, "tokenizer_config.json", {**settings, "model_max_length": stated})
         assert albert.load(str(encoder)).embedding_length == length
+
+
+def test_a_directory_without_a_tokenizer_is_named(encoder):
+    for name in ("tokenizer.json", "vocab.txt"):
+        (encoder / name).unlink()
+    with refusal(MissingInput, encoder, "tokenizer.json", "sentencepiece.bpe.model"):
+        albert.load(str(encoder))
 
 
 def test_unknown_prompt_is_refused(encoder):

@@ -259,11 +259,12 @@ def _shapes(shapes: Mapping[str, tuple[int, ...]]) -> str:
 
 
 def _pooling(settings: Mapping[str, Any], path: Path) -> str:
-    """The mode of a Pooling module, which older files state as truth values and newer ones by name."""
-    stated = settings.get("pooling_mode")
-    chosen = [mode for key, mode in _KEYS.items() if settings.get(key) is True]
-    modes = [stated] if isinstance(stated, str) else chosen
-    if len(modes) != 1 or modes[0] not in _MODES:
+    """The mode of a Pooling module, which older files state as truth values and newer ones by name or names."""
+    modes: list[Any] = [mode for key, mode in _KEYS.items() if settings.get(key) is True]
+    if "pooling_mode" in settings:
+        stated = settings["pooling_mode"]
+        modes = stated if isinstance(stated, list) else [stated]
+    if len(modes) != 1 or not isinstance(modes[0], str) or modes[0] not in _MODES:
         why = f"pools by {' and '.join(map(str, modes)) or 'nothing'}"
         raise InvalidConfiguration(path, why, f"supported is one of {', '.join(_MODES)}")
     return modes[0]

@@ -137,6 +137,10 @@ def load_tokenizer(path: Path, *, lower_case: bool | None = None, keep_accents: 
     if not os.path.lexists(path):
         path = shipped_model(path) or path
     file = vocabulary_file(path)
+    if path.is_dir() and not file.exists():
+        known = (MODEL_NAME, JSON_NAME, VOCABULARY_NAME, BYTE_LEVEL_NAME, BPE_MODEL_NAME)
+        remedy = "save it with transformers, AutoTokenizer.from_pretrained(...).save_pretrained(...), or train one"
+        raise MissingInput(path, f"holds no tokenizer: no {', '.join(known[:-1])} or {known[-1]}", remedy)
     config_file = file.parent / CONFIG_NAME
     verify_files(file.parent, (file.name, CONFIG_NAME, *((MERGES_NAME,) if file.name == BYTE_LEVEL_NAME else ())))
     config = read_json_object(config_file) if config_file.is_file() else {}

@@ -4,6 +4,8 @@ import pytest
 
 from albert.experiments.grids import COSTS, PAPER, SCALES, TABLE_14, TINY
 from albert.experiments.report import STATIC_TABLES, costs, finetuning, sizes
+from albert.model.config import PRESETS
+from albert.model.cost import count_parameters
 from albert.tasks.submission import DECLARED
 
 
@@ -29,6 +31,13 @@ def test_sizes_at_paper_scale_equal_table_1():
     assert "11,683,584" in table.rows[2]
     reasons = " ".join(table.notes)
     assert "albert-xxlarge, 235M" in reasons and "albert-xlarge, 60M" in reasons and "albert-base" not in reasons
+
+
+def test_table_1_has_the_sizes_of_bert_as_released():
+    note = next(note for note in sizes(PAPER).notes if "as released" in note)
+    for preset in ("bert-base-uncased", "bert-large-uncased"):
+        count = count_parameters(PRESETS[preset])
+        assert f"{count.encoder:,}" in note and f"{count.model:,}" in note
 
 
 def test_table_14_marks_tasks_that_are_not_run():

@@ -97,6 +97,8 @@ class SentenceVectors:
 
     def prompt(self, name: str | None, model: str) -> str:
         """The text of a prompt; of the default one, if the model has one, for None; `""` is no prompt."""
+        if name is not None and not isinstance(name, str):
+            raise UsageError("prompt", f"is {name!r}, the name of a prompt is expected")
         if name == "" or (name is None and self.default_prompt is None):
             return ""
         chosen = self.default_prompt if name is None else name

@@ -420,6 +420,8 @@ class Predictor:
         pooling = own.pooling if pooling is None else pooling
         normalize = own.normalize if normalize is None else normalize
         check_pooling(pooling)
+        if not isinstance(normalize, bool | np.bool_):
+            raise UsageError("normalize", f"is {normalize!r}, true or false is expected")
         before = own.prompt(prompt, self.name)
         if before or own.lower_case:
             texts = [(before + text).lower() if own.lower_case else before + text for text in texts]

@@ -194,10 +194,10 @@ def _max_length(settings: Mapping[str, Any], encoder: Path) -> Any:
     if stated is not None or not path.is_file():
         return stated
     of_tokenizer = read_json_object(path).get("model_max_length")
-    is_number = isinstance(of_tokenizer, int | float) and not isinstance(of_tokenizer, bool)
-    if not is_number or not 3 <= of_tokenizer < LARGEST_LENGTH:  # transformers writes 10^30 for "no maximum"
+    if isinstance(of_tokenizer, bool) or not isinstance(of_tokenizer, int | float):
         return None
-    return int(of_tokenizer)
+    is_length = 3 <= of_tokenizer < LARGEST_LENGTH  # transformers writes 10^30 for "no maximum"
+    return int(of_tokenizer) if is_length else None
 
 
 def _dense(directory: Path) -> dict[str, Any]:
@@ -242,7 +242,7 @@ def open_dense(vectors: SentenceVectors | None) -> nn.Sequential | None:
     for layer in vectors.dense:
         directory = Path(layer.directory)
         stored = stored_tensors(directory)
-        shapes = {"linear.weight": (layer.out_features, layer.in_features)}
+        shapes: dict[str, tuple[int, ...]] = {"linear.weight": (layer.out_features, layer.in_features)}
         if layer.bias:
             shapes["linear.bias"] = (layer.out_features,)
         found = {name: tensor.shape for name, tensor in stored.by_name.items()}

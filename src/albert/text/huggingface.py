@@ -464,8 +464,16 @@ def _with_special_tokens(file: Path, config: Mapping[str, Any]) -> dict[str, Any
 # --------------------------------------------------------------------------------------------------------------------
 # The files of RoBERTa and XLM-R before `tokenizer.json`: the content that transformers would write for them.
 
-_SPECIAL_ROLES = ("bos", "pad", "eos", "unk", "cls", "sep", "mask")
-_ROBERTA_SPECIALS = dict(zip(_SPECIAL_ROLES, ("<s>", "<pad>", "</s>", "<unk>", "<s>", "</s>", "<mask>"), strict=True))
+_ROBERTA_SPECIALS: dict[str, str] = {
+    "bos": "<s>",
+    "pad": "<pad>",
+    "eos": "</s>",
+    "unk": "<unk>",
+    "cls": "<s>",
+    "sep": "</s>",
+    "mask": "<mask>",
+}
+"""By role; `tokenizer_config.json` may name others."""
 
 
 def byte_level_json(file: Path, config: Mapping[str, Any]) -> dict[str, Any]:
@@ -561,7 +569,7 @@ def _family_of_sentencepiece(file: Path, config: Mapping[str, Any]) -> str:
 
 def _specials(config: Mapping[str, Any]) -> dict[str, str]:
     """The special pieces by their roles: as `tokenizer_config.json` says, else the usual ones."""
-    specials = dict(_ROBERTA_SPECIALS)
+    specials: dict[str, str] = dict(_ROBERTA_SPECIALS)
     for role in specials:
         stated = config.get(f"{role}_token")
         name = stated.get("content") if isinstance(stated, dict) else stated

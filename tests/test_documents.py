@@ -49,7 +49,7 @@ OTHERS = (
 DOCUMENTS = (*IN_ORDER, "SECURITY.md", "CONTRIBUTING.md", *(f"docs/{name}.md" for name in OTHERS))
 HISTORY = ("docs/log.md",)
 """What was tried, with options that no longer exist."""
-MOST_WORDS = 1000
+MAX_WORDS = 1000
 """Of README."""
 SHORTER = {
     "tokenizer train": ["--vocab-size", "1200"],
@@ -216,7 +216,7 @@ def test_the_list_of_documents_is_complete():
 
 def test_the_readme_is_short_and_its_links_lead_somewhere():
     readme = text_of("README.md")
-    assert len(readme.split()) <= MOST_WORDS
+    assert len(readme.split()) <= MAX_WORDS
     links = [link for link in re.findall(r"\]\(([^)#]+)[^)]*\)", readme) if "://" not in link]
     assert len(links) > 10 and all((ROOT / link).exists() for link in links)
 

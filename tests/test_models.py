@@ -89,7 +89,7 @@ def test_a_model_of_the_package_goes_by_its_name(tmp_path, monkeypatch, capsys):
 def test_a_directory_and_a_hub_id_go_before_a_model_of_the_package(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("Tiny", "tiny/", "someone/tiny", "..", "absent"):
-        assert package.shipped_model(name) is None
+        assert package.bundled_model(name) is None
     with pytest.raises(Unavailable):
         find_model("tiny", revision="main")
     (tmp_path / "tiny").mkdir()
@@ -106,7 +106,7 @@ def test_a_wheel_has_the_models_inside_of_the_package(tmp_path, monkeypatch):
     place.mkdir(parents=True)
     (place / "config.json").write_text("{}")
     monkeypatch.setattr(package, "_PACKAGE", tmp_path / "site-packages" / "albert")
-    assert package.shipped_model("tiny") == place
+    assert package.bundled_model("tiny") == place
 
 
 def test_what_is_to_be_installed_is_this_checkout(monkeypatch):

@@ -61,7 +61,7 @@ RECIPE = OptimizerRecipe(kind="adamw", learning_rate=2e-5, weight_decay=0.01)
 MICRO_BATCH_TOKENS = 8192
 CPU = torch.device("cpu")
 FIXED_LENGTH = 384
-LARGEST_DIFFERENCE = {"fp32": 1e-4, "bf16": 0.1}  # between logits of both; bf16 keeps eight bits
+MAX_DIFFERENCE = {"fp32": 1e-4, "bf16": 0.1}  # between logits of both; bf16 keeps eight bits
 COLUMNS = (
     "shape", "lengths", "mean_tokens", "precision", "work", "batch_size", "peer", "albert_examples_per_second",
     "trainer_examples_per_second", "ratio", "least", "most", "rounds", "versions",
@@ -183,7 +183,7 @@ def compare(data: Lengths, setting: Setting, steps: int, evaluated: int, rounds:
     """
     few = data.part(0, 8)
     difference = float(np.abs(our_evaluation(setting, few)[1] - their_evaluation(setting, TRAINER, few)[1]).max())
-    if not difference < LARGEST_DIFFERENCE[setting.precision]:
+    if not difference < MAX_DIFFERENCE[setting.precision]:
         raise CheckFailed(data.name, f"logits of both systems differ by {difference:.3g}")
     peers = (TRAINER,) if data.is_fixed else (TRAINER, GROUPED)
     n_trained = (steps + 1) * setting.batch_size

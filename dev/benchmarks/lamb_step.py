@@ -32,7 +32,7 @@ from albert.runtime.devices import pick_device
 
 OURS, BOUND, ADAMW_BOUND = "albert", "copy 40", "copy 28"
 LEARNING_RATE = 1e-6
-LARGEST_COPY = 1 << 26  # numbers in a copy: far more than any cache holds; longer copies are several
+MAX_COPY = 1 << 26  # numbers in a copy: far more than any cache holds; longer copies are several
 COLUMNS = ("model", "parameters", "system", "milliseconds", "lowest",
            "highest", "times_copy_40", "times_copy_28", "times_albert")  # fmt: skip
 
@@ -76,11 +76,11 @@ def measure(args: Benchmark) -> Iterator[list[object]]:
 def _copy(bytes_moved: int, device: torch.device) -> Callable[[], object]:
     """Copies that read half of the bytes and write the other half."""
     numbers = bytes_moved // 8
-    source, target = torch.ones((2, min(numbers, LARGEST_COPY)), device=device)
+    source, target = torch.ones((2, min(numbers, MAX_COPY)), device=device)
 
     def copy() -> None:
-        for begin in range(0, numbers, LARGEST_COPY):
-            size = min(numbers - begin, LARGEST_COPY)
+        for begin in range(0, numbers, MAX_COPY):
+            size = min(numbers - begin, MAX_COPY)
             target[:size].copy_(source[:size])
 
     return copy

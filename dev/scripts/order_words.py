@@ -19,7 +19,7 @@ from albert.pretraining.sampling import PretrainingSamples, SequenceRecipe
 from albert.pretraining.segments import NO_LABEL, TokenRanges
 from albert.text.shards import TokenCorpus
 
-MOST_PAIRS = 80_000
+MAX_PAIRS = 80_000
 STRENGTH = 0.01  # inverse, of the regularisation
 
 
@@ -43,7 +43,7 @@ def main() -> None:
     for length in map(int, sys.argv[2:]):
         recipe = SequenceRecipe(max_length=length, keep_pairs=True)
         samples = PretrainingSamples(corpus, recipe, MaskingRecipe(), 0)
-        segments = samples.segments(np.arange(min(2 * samples.per_epoch, MOST_PAIRS)))
+        segments = samples.segments(np.arange(min(2 * samples.per_epoch, MAX_PAIRS)))
         labelled = np.flatnonzero(segments.labels != NO_LABEL)
         in_text = labelled[np.argsort(segments.first.begin[labelled], kind="stable")]
         first, second = (

@@ -100,12 +100,12 @@ def test_several_labels_have_a_tuned_threshold():
 def test_large_sets_are_sampled_or_left_out(monkeypatch):
     task = declared(Choice(("a", "b"), "y"), (accuracy,))
     rows = examples(lambda colour, thing: int(colour == 1))
-    monkeypatch.setattr(linear, "MOST_TRAIN_CHARACTERS", sum(len(row.texts[0]) for row in rows) // 2)
+    monkeypatch.setattr(linear, "MAX_TRAIN_CHARACTERS", sum(len(row.texts[0]) for row in rows) // 2)
     result = linear_baseline(task, rows, rows)
     assert result.scores["accuracy"] == 100.0 and 25 < result.train_examples < 35
-    monkeypatch.setattr(linear, "MOST_TRAIN_ROWS", 20)
+    monkeypatch.setattr(linear, "MAX_TRAIN_ROWS", 20)
     assert linear_baseline(task, rows, rows).train_examples == 20
-    monkeypatch.setattr(linear, "MOST_DEV_CHARACTERS", 100)
+    monkeypatch.setattr(linear, "MAX_DEV_CHARACTERS", 100)
     result = linear_baseline(task, rows, rows)
     assert result.scores == {} and result.left_out == "the development set has more than 100 characters"
 

@@ -423,7 +423,7 @@ def test_size_of_the_vocabulary_is_limited(tmp_path, monkeypatch):
     path = tmp_path / "vocab.txt"
     path.write_bytes(SPECIALS + b"".join(b"%d\n" % number for number in range(1_000_000)))
     assert load_tokenizer(path).encode("77 999999") == [82, 1_000_004]
-    monkeypatch.setattr("albert.text.huggingface.MOST_PIECES", 999_999)
+    monkeypatch.setattr("albert.text.huggingface.MAX_PIECES", 999_999)
     with refusal(DamagedData, path, "1,000,005"):
         load_tokenizer(path)
     with path.open("r+b") as file:

@@ -10,7 +10,7 @@ from tests.refusals import refusal
 from albert.runtime.errors import InvalidConfiguration
 from albert.text import sentences
 from albert.text.sentences import (
-    LONGEST_SENTENCE,
+    MAX_SENTENCE_LENGTH,
     WINDOW,
     check_language,
     divide_sentence,
@@ -185,7 +185,7 @@ def test_lines_are_sentences_on_request(lines):
 def test_parts_of_a_long_sentence_hold_all_of_it(text):
     parts = divide_sentence(text)
     assert without_blanks("".join(parts)) == without_blanks(text)
-    assert all(len(part.encode()) <= LONGEST_SENTENCE + 8 for part in parts)
+    assert all(len(part.encode()) <= MAX_SENTENCE_LENGTH + 8 for part in parts)
     if text.startswith("xe\u0301"):
         assert not any(part.startswith("\u0301") for part in parts)  # an accent stays with its letter
 
@@ -213,4 +213,4 @@ def test_document_without_full_stops_has_several_parts(text):
     """Sentence order needs at least two segments."""
     parts = split_sentences(text, "th" if "ไ" in text else "en")
     assert len(parts) >= 5
-    assert all(len(part.encode()) <= LONGEST_SENTENCE for part in parts)
+    assert all(len(part.encode()) <= MAX_SENTENCE_LENGTH for part in parts)

@@ -14,7 +14,7 @@ from tests.text.helpers import texts
 
 from albert.text import normalization, sentencepiece, word_cache
 from albert.text.sentencepiece import SentencePieceTokenizer
-from albert.text.word_cache import FEW_WORDS, LONGEST_WORD
+from albert.text.word_cache import MAX_WORD_LENGTH, MIN_BATCH
 
 UNCHECKED = word_cache.encode_texts_with_offsets.__wrapped__  # a check would iterate over a cache that threads change
 WORD = re.compile(r"\S+")
@@ -54,7 +54,7 @@ def plain_encodings(tokenizer, texts):
 @flags
 @given(batch=st.lists(texts, max_size=4))
 @example(batch=["½ﷺ a½b", "it's ``so'' — ''", "a▁b ▁c d▁", "x\u200by ﬄ", ""])
-@example(batch=[" ".join(f"w{number}´x´" for number in range(2 * FEW_WORDS)), "ẞ" * 2 * LONGEST_WORD])
+@example(batch=[" ".join(f"w{number}´x´" for number in range(2 * MIN_BATCH)), "ẞ" * 2 * MAX_WORD_LENGTH])
 def test_cached_words_are_encoded_by_the_definition(tokenizer, lower_case, keep_accents, batch):
     ours = variant(tokenizer.model, lower_case, keep_accents)
     ours._word_ids.clear()
@@ -82,7 +82,7 @@ def test_long_word_that_grows_is_encoded_in_bounded_memory(tokenizer):
 
 
 @given(batch=st.lists(texts, max_size=4))
-@example(batch=["", "one two", " ", "", "three" * LONGEST_WORD, "\n"])
+@example(batch=["", "one two", " ", "", "three" * MAX_WORD_LENGTH, "\n"])
 def test_joined_ids_are_those_of_the_texts(tokenizer, wordpiece, batch):
     for each in (tokenizer, wordpiece):
         ids, counts = each.encode_joined(batch)
@@ -107,19 +107,19 @@ def test_batch_of_several_groups_keeps_its_order(tokenizer, documents):
 
 
 def test_cache_is_bounded(tokenizer, documents, monkeypatch):
-    monkeypatch.setattr(word_cache, "MOST_WORDS", 40)
+    monkeypatch.setattr(word_cache, "MAX_WORDS", 40)
     small = SentencePieceTokenizer(tokenizer.model)
     for text in documents[:20]:
         assert small.encode(text) == plain_ids(small, text)
         assert [small.encode_with_offsets(text)] == plain_encodings(small, [text])
         assert 0 < len(small._word_ids) <= 40
         assert 0 < len(small._word_spans) <= 40
-    small.encode("x" * (LONGEST_WORD + 1))
-    assert "x" * (LONGEST_WORD + 1) not in small._word_ids
+    small.encode("x" * (MAX_WORD_LENGTH + 1))
+    assert "x" * (MAX_WORD_LENGTH + 1) not in small._word_ids
 
 
 def test_threads_share_a_cache(tokenizer, documents, monkeypatch):
-    monkeypatch.setattr(word_cache, "MOST_WORDS", 50)
+    monkeypatch.setattr(word_cache, "MAX_WORDS", 50)
     shared, batch, interval = SentencePieceTokenizer(tokenizer.model), documents[:12], sys.getswitchinterval()
     monkeypatch.setattr(sentencepiece, "encode_texts_with_offsets", UNCHECKED)
     sys.setswitchinterval(1e-5)

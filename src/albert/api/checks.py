@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from albert.api.options import PRETRAINING, Evaluate, Finetune
-from albert.runtime.environment import load_by_name
+from albert.runtime.environment import lazy_import
 from albert.runtime.errors import CannotCreate, MissingInput, UsageError
 from albert.text.shards import read_description
 
@@ -67,7 +67,7 @@ def _paths(values: Iterable[object]) -> Iterator[Path]:
 
 def check_model(model: str, revision: str | None = None) -> None:
     """Raises MissingInput if this is neither a local model nor a Hub id."""
-    directory = load_by_name("albert.checkpoints.hub").find_local_model(model, revision)
+    directory = lazy_import("albert.checkpoints.hub").find_local_model(model, revision)
     if directory is None or any(directory.glob("config.json")) or any(directory.glob("*/config.json")):
         return
     raise MissingInput(directory, "is not a model: it has no config.json", "name a model directory, a run or a Hub id")
@@ -95,7 +95,7 @@ def _check_evaluate(options: Evaluate) -> None:
 
 def _is_benchmark(task: str) -> bool:
     """Whether this is a benchmark; UsageError for an unknown task."""
-    tasks = load_by_name("albert.tasks.submission")
+    tasks = lazy_import("albert.tasks.submission")
     if task.lower() in tasks.BENCHMARKS:
         return True
     tasks.find_task(task)

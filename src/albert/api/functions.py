@@ -34,7 +34,7 @@ from albert.pretraining.recipe import (
     scaled_recipe,
     with_steps,
 )
-from albert.runtime.environment import load_by_name, world
+from albert.runtime.environment import lazy_import, world
 from albert.runtime.errors import MissingInput, Unavailable, UsageError, without_inner_frames
 from albert.runtime.json_files import read_journal
 from albert.training.run_folder import ROWS_FOLDER, RunFolder
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 Points = Sequence[tuple[float, float]]
 
 
-class Shown:
+class Displayable:
     """Base of results: `repr` gives aligned text, a notebook shows a table with curves."""
 
     def title(self) -> str:
@@ -105,7 +105,7 @@ def _html_row(cells: Sequence[str], tag: str) -> str:
 
 def svg_curve(name: str, points: Points) -> str:
     """A curve as an SVG picture."""
-    figure = load_by_name("matplotlib.figure", "plots").Figure(figsize=(3.2, 1.8))
+    figure = lazy_import("matplotlib.figure", "plots").Figure(figsize=(3.2, 1.8))
     axes = figure.subplots()
     axes.plot([x for x, _ in points], [y for _, y in points])
     axes.set(title=name, xlabel="step")
@@ -136,7 +136,7 @@ _INIT_OPTIONS = ("revision", "resize_vocabulary", "extend_positions", "drop_head
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class PretrainResult(Shown):
+class PretrainResult(Displayable):
     """A pre-trained model and its accuracy on held-out text.
 
     Attributes:
@@ -173,7 +173,7 @@ class PretrainResult(Shown):
 
 def run_pretrain(options: Pretrain) -> PretrainResult:
     """Run `albert.pretrain` or `albert pretrain`; for the errors see `albert.pretraining.run.pretrain`."""
-    result = load_by_name("albert.pretraining.run").pretrain(
+    result = lazy_import("albert.pretraining.run").pretrain(
         options.recipe,
         options.data,
         options.output,
@@ -191,7 +191,7 @@ def init_of(options: Pretrain) -> Any:
     """The model to start from, as an `Init`, or None."""
     init_options = {name: getattr(options, name) for name in _INIT_OPTIONS if getattr(options, name)}
     if options.init is not None:
-        return load_by_name(_WARM_START).Init(model=options.init, **init_options)
+        return lazy_import(_WARM_START).Init(model=options.init, **init_options)
     if init_options:
         raise UsageError(option_name(next(iter(init_options))), "requires --init MODEL")
     return None
@@ -205,7 +205,7 @@ def recipe_of(
         return find_recipe(name)
     if init is not None:
         check_model(init, revision)
-        warm_start = load_by_name(_WARM_START)
+        warm_start = lazy_import(_WARM_START)
         return warm_start.recipe_for_model(warm_start.Init(model=init, revision=revision))
     if output is not None and recorded_start(RunFolder(output)) is not None:
         return saved_recipe(RunFolder(output))
@@ -258,8 +258,8 @@ def draw_curves(run: Path) -> None:
     if is_current:
         return
     with contextlib.suppress(Unavailable, MissingInput):  # no matplotlib, or no update that was taken
-        pictures = load_by_name("albert.experiments.pictures", "plots")
-        runs = load_by_name("albert.experiments.curves").read_runs([run])
+        pictures = lazy_import("albert.experiments.pictures", "plots")
+        runs = lazy_import("albert.experiments.curves").read_runs([run])
         pictures.draw_runs(runs, picture)
 
 
@@ -302,7 +302,7 @@ def finetune(call: Call) -> "FinetuneResult":
     ):
         options = call.options()
         check_options(options)
-        return load_by_name("albert.api.tasks").run_finetune(options, on_rows=_say_what_was_read)
+        return lazy_import("albert.api.tasks").run_finetune(options, on_rows=_say_what_was_read)
 
 
 def _say_what_was_read(report: Any) -> None:
@@ -327,7 +327,7 @@ def evaluate(call: Call) -> "EvaluateResult":
     with tempfile.TemporaryDirectory() as folder, call.rows_in(Path(folder)):
         options = call.options()
         check_options(options)
-        *_, last = load_by_name("albert.api.tasks").evaluations(options)
+        *_, last = lazy_import("albert.api.tasks").evaluations(options)
         return last
 
 
@@ -338,7 +338,7 @@ def prepare(call: Call) -> "PrepareResult":
     The same as `albert prepare`, with the same files. The same call resumes work that was stopped.
     """
     with call.rows_in(_rows_folder(call.get("output"))):
-        return load_by_name("albert.api.text").run_prepare(call.options())
+        return lazy_import("albert.api.text").run_prepare(call.options())
 
 
 @with_options(Pretrain, "albert.pretrain", positional=("recipe",), extra=(RECIPE,))
@@ -369,7 +369,7 @@ def push(call: Call) -> "PushedModel":
     The same as `albert push`: it needs a token with write access, in HF_TOKEN or from `hf auth login`.
     """
     options = dict(vars(call.options()))
-    return load_by_name("albert.checkpoints.hub").push_model(options.pop("model"), options.pop("repository"), **options)
+    return lazy_import("albert.checkpoints.hub").push_model(options.pop("model"), options.pop("repository"), **options)
 
 
 class tokenizer:  # noqa: N801 (named as the command is: `albert.tokenizer.train`)
@@ -383,7 +383,7 @@ class tokenizer:  # noqa: N801 (named as the command is: `albert.tokenizer.train
         The same as `albert tokenizer train`, with the same files.
         """
         with call.rows_in(_rows_folder(call.get("output"))):
-            return load_by_name("albert.api.text").run_train_tokenizer(call.options())
+            return lazy_import("albert.api.text").run_train_tokenizer(call.options())
 
     @staticmethod
     @without_inner_frames
@@ -393,7 +393,7 @@ class tokenizer:  # noqa: N801 (named as the command is: `albert.tokenizer.train
         Raises:
             MissingInput, DamagedData: there is none, or it is damaged.
         """
-        return load_by_name("albert.text.tokenizer_loading").load_tokenizer(Path(path))
+        return lazy_import("albert.text.tokenizer_loading").load_tokenizer(Path(path))
 
 
 def _rows_folder(output: Path | None) -> Path:

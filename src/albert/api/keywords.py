@@ -114,7 +114,7 @@ class Option:
         return self.hint in (bool, bool | None)
 
     @property
-    def off_names(self) -> list[str]:
+    def negations(self) -> list[str]:
         """The names that turn a switch off, in the order of `names`."""
         return [re.sub(r"([^.-][^.]*)$", r"no-\1", name) for name in self.names] if self.is_switch else []
 
@@ -174,13 +174,13 @@ def make_options(base: Any, values: Values) -> Any:
     return base(**given) if isinstance(base, type) else dataclasses.replace(base, **given)
 
 
-def flags_set(options: Any, *names: str) -> list[str]:
+def changed_flags(options: Any, *names: str) -> list[str]:
     """The flags of the fields that differ from their default; only of the named fields if any are named."""
     defaults = {field.name: field.default for field in dataclasses.fields(options)}
     return [option_name(name) for name in names or defaults if getattr(options, name) != defaults[name]]
 
 
-def values_set(options: Any, *names: str) -> dict[str, Any]:
+def given_values(options: Any, *names: str) -> dict[str, Any]:
     """The named fields that are not None, with their values."""
     return {name: value for name in names if (value := getattr(options, name)) is not None}
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from albert.api.functions import Points, Shown, journal_curves
+from albert.api.functions import Displayable, Points, journal_curves
 from albert.api.keywords import options_as_keywords
 from albert.experiments.layers import EXACT, DepthCurve, PrecisionScore
 from albert.finetuning.comparisons import Comparison
@@ -42,7 +42,7 @@ class DataReport:
 
 
 @dataclass(frozen=True, repr=False)
-class Confusion(Shown):
+class Confusion(Displayable):
     """How often each class was predicted for each right one.
 
     Attributes:
@@ -63,7 +63,7 @@ class Confusion(Shown):
         return confusion_rows(vars(self), SHOWN_CONFUSIONS)
 
 
-class Analysed(Shown):
+class Analysed(Displayable):
     """Base of results that say where a model is right and wrong. The lists of dicts are rows for a data frame."""
 
     @property

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from albert.api.functions import draw_curves
-from albert.api.keywords import check_png, flags_set, values_set
+from albert.api.keywords import changed_flags, check_png, given_values
 from albert.api.options import PRETRAINING, Evaluate, Finetune, TableOptions
 from albert.api.results import DataReport, EvaluateResult, FinetuneResult, ScoredSplit
 from albert.checkpoints.hub import find_model, model_name
@@ -163,8 +163,8 @@ def _finetune_contrastive(options: Finetune, on_start: Callable[[Mapping[str, An
     if options.task is not None:
         why = f"contrastive learns from your own table, not from {options.task}"
         raise UsageError("--objective", why, "use --train")
-    flags = [flag for flag in flags_set(options.table) if flag not in ("--text", "--pair")]
-    if flags := flags + flags_set(options, *_NOT_CONTRASTIVE):
+    flags = [flag for flag in changed_flags(options.table) if flag not in ("--text", "--pair")]
+    if flags := flags + changed_flags(options, *_NOT_CONTRASTIVE):
         raise UsageError(flags[0], "cannot be used with --objective contrastive", "leave it out")
     if options.train is None or options.output is None:
         option = "--train" if options.train is None else "--output"
@@ -196,8 +196,8 @@ _NOT_CONTRASTIVE = (
 def _finetune_vectors(options: Finetune, on_start: Callable[[Mapping[str, Any]], None] | None) -> FinetuneResult:
     if options.task is not None:
         raise UsageError("--objective", f"vectors learns from your own texts, not from {options.task}", "use --train")
-    flags = [flag for flag in flags_set(options.table) if flag != "--text"]
-    if flags := flags + flags_set(options, *_NOT_VECTORS):
+    flags = [flag for flag in changed_flags(options.table) if flag != "--text"]
+    if flags := flags + changed_flags(options, *_NOT_VECTORS):
         raise UsageError(flags[0], "cannot be used with --objective vectors", "leave it out")
     if options.teacher is None:
         raise UsageError("--teacher", "is missing", "name the model whose vectors are learned")
@@ -258,10 +258,10 @@ _NOT_VECTORS = (
 
 
 def _finetune_benchmark(options: Finetune, name: str) -> FinetuneResult:
-    flags = flags_set(
+    flags = changed_flags(
         options, *_OF_OWN_TABLES, "train", "dev", "held_out", "span_head", "keep_head", "v2_recipe", "statistics_only"
     )
-    if flags := flags_set(options.table) + flags:
+    if flags := changed_flags(options.table) + flags:
         raise UsageError(flags[0], f"requires a single task, {name} has many")
     if options.data is None:
         raise UsageError("--data", "is missing; the tasks' files are looked for there", "see albert finetune --help")
@@ -290,8 +290,8 @@ def _finetune_benchmark(options: Finetune, name: str) -> FinetuneResult:
 
 def _declared_task(options: Finetune) -> Task:
     assert options.task is not None
-    files = values_set(options, "train", "dev")
-    if flags := flags_set(options.table) + flags_set(options, "held_out", *_OF_OWN_TABLES):
+    files = given_values(options, "train", "dev")
+    if flags := changed_flags(options.table) + changed_flags(options, "held_out", *_OF_OWN_TABLES):
         raise UsageError(flags[0], f"requires your own tables, the task {options.task} has its own columns")
     if options.data is None and len(files) < 2:
         raise UsageError("--data", "is missing; the task's files are looked for there", "see albert finetune --help")
@@ -307,15 +307,17 @@ def _own_task(options: Finetune) -> ReadTask:
     table = options.table.task(train=options.train, dev=options.dev)
     if table.train is None:
         remedy = "name a declared task, or your own file with --train"
-        raise UsageError("albert finetune", "no training file" if flags_set(options.table) else "no task", remedy)
+        raise UsageError("albert finetune", "no training file" if changed_flags(options.table) else "no task", remedy)
     if table.dev is not None and options.held_out is not None:
         raise UsageError("--held-out", "cannot be combined with --dev", "give one of them")
-    if flags := flags_set(options, "data", "v2_recipe"):
+    if flags := changed_flags(options, "data", "v2_recipe"):
         raise UsageError(flags[0], "requires a declared task, this is your own table", "leave it out")
-    alone = flags_set(options, "folds", "try_rates", "seeds")
+    alone = changed_flags(options, "folds", "try_rates", "seeds")
     if len(alone) > 1:
         raise UsageError(alone[1], f"cannot be combined with {alone[0]}", "give one of them")
-    if options.folds is not None and (flags := flags_set(options, "held_out") + ["--dev"] * (table.dev is not None)):
+    if options.folds is not None and (
+        flags := changed_flags(options, "held_out") + ["--dev"] * (table.dev is not None)
+    ):
         raise UsageError(flags[0], "cannot be combined with --folds, each fold is a development set", "leave it out")
     share = table.held_out.share if options.held_out is None else options.held_out
     held_out = HeldOut(share=share, seed=options.seed)
@@ -356,7 +358,7 @@ def _target(task: Task, options: Finetune) -> Target:
         raise UsageError("--question-length", f"requires a task with questions, {task.title} has none")
     if isinstance(task.target, Span):
         return replace(task.target, head=options.span_head or task.target.head)
-    if flags := flags_set(options, "span_head", "stride", "null_threshold"):
+    if flags := changed_flags(options, "span_head", "stride", "null_threshold"):
         raise UsageError(flags[0], f"requires a task whose answers are spans, {task.title} has none")
     return task.target
 
@@ -376,9 +378,9 @@ def _settings(options: Finetune) -> FinetuningSettings:
     if options.freeze_encoder and options.encoder_dropout:
         raise UsageError("--encoder-dropout", "has no effect with --freeze-encoder", "leave it or --freeze-encoder out")
     names = ("distillation_temperature", "distillation_weight", "teacher_revision")
-    values = {name.rpartition("_")[2]: value for name, value in values_set(options, *names).items()}
+    values = {name.rpartition("_")[2]: value for name, value in given_values(options, *names).items()}
     if values and options.teacher is None:
-        raise UsageError(flags_set(options, *names)[0], "requires --teacher", "name a fine-tuned model with it")
+        raise UsageError(changed_flags(options, *names)[0], "requires --teacher", "name a fine-tuned model with it")
     distillation = None if options.teacher is None else Distillation(teacher=options.teacher, **values)
     return FinetuningSettings(**common_fields(FinetuningSettings, options), distillation=distillation)
 
@@ -397,13 +399,13 @@ def evaluations(options: Evaluate) -> Iterator[EvaluateResult]:
             raise UsageError(f"--{name}", "is empty", "see albert evaluate --help")
     if options.task == PRETRAINING:
         results = iter([_evaluate_pretraining(options)])
-    elif flags := flags_set(options, "json", "objective", "sequences", "max_ngram"):
+    elif flags := changed_flags(options, "json", "objective", "sequences", "max_ngram"):
         raise UsageError(flags[0], f"requires the task {PRETRAINING}", "leave it out; --results writes scores as JSON")
     elif not options.depths.makes_table and len(options.precision) == 1 and options.precision != ("int8",):
         results = _evaluate_splits(options)
     else:
         what = "--depth" if options.depths.makes_table else "--precision"
-        if flags := flags_set(options, "predictions", "submission", "threshold", "report"):
+        if flags := changed_flags(options, "predictions", "submission", "threshold", "report"):
             raise UsageError(flags[0], f"requires a single {what}", "compare several without it")
         if len(options.model) > 1:
             raise UsageError("--model", f"several of {what} require one model", "name one")
@@ -417,7 +419,9 @@ def evaluations(options: Evaluate) -> Iterator[EvaluateResult]:
 def _evaluate_pretraining(options: Evaluate) -> EvaluateResult:
     if options.data is None:
         raise UsageError("--data", "is missing", "give a corpus from `albert prepare`")
-    if flags := flags_set(options.table) + flags_set(options, "split", "dev", "predictions", "submission", "report"):
+    if flags := changed_flags(options.table) + changed_flags(
+        options, "split", "dev", "predictions", "submission", "report"
+    ):
         raise UsageError(flags[0], "requires another task", f"leave it or {PRETRAINING} out")
     if options.depths.depth or options.depths.makes_table:
         raise UsageError("--depth, --patience and --curve", "require another task", f"leave {PRETRAINING} out")
@@ -557,7 +561,7 @@ def _single_precision(options: Evaluate) -> Precision:
 
 def _model_options(options: Evaluate) -> dict[str, Any]:
     """Keyword arguments for opening models."""
-    overrides = values_set(options, "hidden_act", "num_attention_heads")
+    overrides = given_values(options, "hidden_act", "num_attention_heads")
     return {name: getattr(options, name) for name in ("device", "max_length", "revision")} | {"overrides": overrides}
 
 
@@ -598,7 +602,7 @@ def _task(options: Evaluate) -> Task:
     if options.task is None:
         return _task_of_model(options)
     _check_outputs(options, options.dev)
-    if flags := flags_set(options.table):
+    if flags := changed_flags(options.table):
         raise UsageError(flags[0], f"requires your own file, the task {options.task} has its own columns")
     if options.data is None and options.dev is None:
         raise UsageError("--data", "is missing; the task's files are looked for there", "see albert evaluate --help")

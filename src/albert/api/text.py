@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from albert.api.functions import Shown
+from albert.api.functions import Displayable
 from albert.api.options import Prepare, TrainTokenizer
 from albert.runtime.errors import UsageError
 from albert.runtime.files import new_directory
@@ -28,7 +28,7 @@ from albert.text.unknown import WARN_FROM
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class TokenizerResult(Shown):
+class TokenizerResult(Displayable):
     """A trained tokenizer, and counts of the text that was read and used."""
 
     output: Path
@@ -80,7 +80,7 @@ def run_train_tokenizer(options: TrainTokenizer, on_accents: Callable[[int], Non
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class PrepareResult(Shown):
+class PrepareResult(Displayable):
     """A prepared corpus.
 
     Attributes:

@@ -233,7 +233,10 @@ def _read(bundle: TensorBundle, targets: Mapping[str, Target], dtype: torch.dtyp
 
 def _hugging_face(source: str | Path, options: ConversionOptions) -> ConversionSource:
     model = describe_model(source, options.revision, options.overrides)
-    config, extra, stored, in_file = model.config, model.extra, model.stored, model.renamed.in_file
+    config = model.config
+    extra = model.extra
+    stored = model.stored
+    in_file = model.renamed.in_file
     names = model.renamed.head_names()
     architecture = architecture_of(names.values(), next(iter(extra.get("architectures") or []), None))
     require_complete(model.renamed, architecture, config, stored.source)
@@ -241,7 +244,8 @@ def _hugging_face(source: str | Path, options: ConversionOptions) -> ConversionS
     reasons = dict.fromkeys(model.renamed.unexpected, f"is not a tensor of {model.renamed.family.title}")
     excluded = {*unused, *model.renamed.unexpected}
     renamed = model.read(excluded, options.dtype)
-    directory, path = model.directory, model.directory / CARD_NAME
+    directory = model.directory
+    path = model.directory / CARD_NAME
     card = read_input(path).decode("utf-8", "replace") if path.is_file() and QUANTIZATION_KEY not in extra else None
     return ConversionSource(
         kind="Hugging Face directory",
@@ -286,7 +290,8 @@ def convert(path: str, output: Path, options: ConversionOptions, replace_output:
     if PREDICTIONS_BIAS in ours:
         default = family_of(source.config).sentence_head or "none"
         tensors = with_sentence_objective(tensors, str(source.extra.get(OBJECTIVE_KEY, default)), source.config)
-    names, parameters = tuple(tensors), parameters_by_part(source.tensors)
+    names = tuple(tensors)
+    parameters = parameters_by_part(source.tensors)
     extra = {key: value for key, value in source.extra.items() if key != FINGERPRINT_KEY}
     if options.labels:
         if n_outputs(source.architecture, ours) is None:

@@ -11,7 +11,7 @@ from typing import Any
 import huggingface_hub  # loads its parts, and the HTTP library, when they are used: a local model needs neither
 from huggingface_hub import constants
 
-from albert.runtime.environment import load_by_name, shipped_model, similar_shipped_model
+from albert.runtime.environment import bundled_model, lazy_import, similar_shipped_model
 from albert.runtime.errors import DamagedData, MissingInput, Unavailable, UsageError
 from albert.runtime.manifest import MANIFEST_NAME, read_input, verify_directory
 
@@ -129,7 +129,7 @@ def find_local_model(path_or_id: str | Path, revision: str | None = None) -> Pat
     if path.exists():
         raise MissingInput(path, "is a file, a model is a directory", f"name {path.parent} if that is the model")
     name = str(path_or_id)
-    if revision is None and (shipped := shipped_model(name)) is not None:
+    if revision is None and (shipped := bundled_model(name)) is not None:
         return shipped
     similar = similar_shipped_model(name)
     if similar is not None and similar != name:
@@ -184,7 +184,7 @@ def _holds_tensorflow(path: Path) -> bool:
     files = [*path.glob("*"), *path.glob("*/*"), *path.glob("*/*/*")] if path.is_dir() else [*path.parent.glob("*")]
     if not any("ckpt" in file.name or file.suffix in (".index", ".h5", ".hdf5") for file in files):
         return False
-    return bool(load_by_name("albert.checkpoints.tensorflow").holds_tensorflow(path))
+    return bool(lazy_import("albert.checkpoints.tensorflow").holds_tensorflow(path))
 
 
 def copy_examples(source: Path, directory: Path) -> None:
@@ -211,12 +211,12 @@ def _to_convert(path: Path, what: str) -> MissingInput:
 
 
 def _hub_errors() -> tuple[type[Exception], ...]:
-    errors = load_by_name("huggingface_hub.errors")
+    errors = lazy_import("huggingface_hub.errors")
     return errors.HfHubHTTPError, errors.HFValidationError, errors.HTTPError, OSError
 
 
 def _reason(error: Exception, revision: str | None) -> str:
-    errors = load_by_name("huggingface_hub.errors")
+    errors = lazy_import("huggingface_hub.errors")
     if isinstance(error, errors.GatedRepoError):
         return "no such directory here, and access to it on the Hub is restricted (set HF_TOKEN)"
     if isinstance(error, errors.RevisionNotFoundError):

@@ -246,7 +246,8 @@ def from_transformers(tensors: Mapping[str, Tensor], config: AlbertConfig, where
             in_file[BACKBONE_PREFIX + ours] = next(originals.get(name, name) for name in copies)
     for theirs, ours in heads.items():
         if theirs in content and ours not in renamed:
-            renamed[ours], in_file[ours] = content.pop(theirs), originals.get(theirs, theirs)
+            renamed[ours] = content.pop(theirs)
+            in_file[ours] = originals.get(theirs, theirs)
     _take_our_tables(renamed, in_file, config, family, where)
     return RenamedTensors(
         tensors=renamed,
@@ -275,7 +276,8 @@ def _take_our_tables(
 
 def _layers_of_blocks(config: AlbertConfig, family: Family) -> tuple[dict[int, list[str]], dict[int, list[str]]]:
     """For every attention and feed-forward block of ours, transformers' layers with a copy of it."""
-    groups, inner = exported_groups(config), config.inner_group_num
+    groups = exported_groups(config)
+    inner = config.inner_group_num
     attentions: dict[int, list[str]] = {}
     feed_forwards: dict[int, list[str]] = {}
     for step, application in enumerate(sharing_plan(config)):
@@ -295,7 +297,8 @@ def _identity_map(content: Mapping[str, Tensor], config: AlbertConfig, where: st
     weight_name, bias_name = (BACKBONE_PREFIX + FAMILIES["albert"].names[name] for name in _PROJECTION)
     if weight_name not in content or bias_name not in content:
         return []
-    weight, bias = content[weight_name], content[bias_name]
+    weight = content[weight_name]
+    bias = content[bias_name]
     width = config.hidden_size
     # On the meta device only the shape matters, and torch.eye would import torch's compiler, which takes a second.
     identity = weight.new_empty(width, width) if weight.is_meta else torch.eye(width, dtype=weight.dtype, device="cpu")
@@ -350,7 +353,7 @@ _LABELS_BIAS = {
 }
 """For the classes whose number of outputs the user chooses: the tensor with that length."""
 OBJECTIVE_KEY = "sentence_objective"
-_MOST_LABELS = 2**16
+_MAX_LABELS = 2**16
 HeadObjective = Literal["sop", "nsp", "none"]
 _OBJECTIVES = get_args(HeadObjective)
 
@@ -388,8 +391,8 @@ def resolve_num_labels(
     labels = extra.get("id2label")
     stated = len(labels) if labels else extra.get("num_labels", 2)  # transformers' default
     count = stated if num_labels is None else num_labels
-    if isinstance(count, bool) or not isinstance(count, SupportsIndex) or not 1 <= index(count) <= _MOST_LABELS:
-        raise InvalidConfiguration("num_labels", f"is {count!r}, a new head has 1 to {_MOST_LABELS:,} outputs")
+    if isinstance(count, bool) or not isinstance(count, SupportsIndex) or not 1 <= index(count) <= _MAX_LABELS:
+        raise InvalidConfiguration("num_labels", f"is {count!r}, a new head has 1 to {_MAX_LABELS:,} outputs")
     return index(count)
 
 

@@ -57,7 +57,7 @@ DTYPES = {
     "BOOL": torch.bool,
 }
 _LENGTH = 8  # bytes that hold the length of the header, which is followed by the tensors without gaps
-_LARGEST_HEADER = 2**24
+_MAX_HEADER = 2**24
 """Bytes; a thousand layers without sharing need three million."""
 _PICKLE_PREFIXES = (b"PK\x03\x04", b"\x80")
 
@@ -83,13 +83,14 @@ def read_header(path: Path) -> dict[str, StoredTensor]:
         with open_input(path) as file:
             prefix = file.read(_LENGTH)
         length = int.from_bytes(prefix, "little")
-        if prefix.startswith(_PICKLE_PREFIXES) and length > _LARGEST_HEADER:
+        if prefix.startswith(_PICKLE_PREFIXES) and length > _MAX_HEADER:
             raise DamagedData(path, "is a pickle, not safetensors; a pickle can run code and is never loaded")
         offset = _LENGTH + length
         with safe_open(path, framework="pt") as header:
             for name in header.offset_keys():
                 tensor = header.get_slice(name)
-                kind, shape = tensor.get_dtype(), tuple(tensor.get_shape())
+                kind = tensor.get_dtype()
+                shape = tuple(tensor.get_shape())
                 if not name.isprintable() or 0 in shape:
                     raise DamagedData(path, f"a tensor is called {name!r} and has shape {shape}")
                 if kind not in DTYPES:
@@ -113,7 +114,8 @@ def read_header(path: Path) -> dict[str, StoredTensor]:
 QUANTIZATION_KEY = "albert_quantization"
 """In `config.json`."""
 FORMAT = "int8-per-channel"
-_VALUES, _SCALE = ".int8", ".scale"
+_VALUES = ".int8"
+_SCALE = ".scale"
 
 
 def stored_names(name: str) -> tuple[str, str]:
@@ -126,13 +128,15 @@ def matrices_and_scales(stored: Mapping[str, StoredTensor]) -> tuple[dict[str, S
     by_name = dict(stored)
     scales: dict[str, StoredTensor] = {}
     for name in [name.removesuffix(_VALUES) for name in stored if name.endswith(_VALUES)]:
-        values, scale = by_name.pop(name + _VALUES), by_name.pop(name + _SCALE, None)
+        values = by_name.pop(name + _VALUES)
+        scale = by_name.pop(name + _SCALE, None)
         if scale is None or name in by_name:
             raise DamagedData(values.file, f"{name} {'lacks its scales' if scale is None else 'occurs twice'}")
         if (values.dtype, scale.dtype) != (torch.int8, torch.float32) or scale.shape != values.shape[:1]:
             form = f"{values.dtype} {values.shape} with scales {scale.dtype} {scale.shape}"
             raise DamagedData(values.file, f"{name} is {form}, integers with a scale for each row are expected")
-        by_name[name], scales[name] = values, scale
+        by_name[name] = values
+        scales[name] = scale
     for name, tensor in by_name.items():
         if name not in scales and (name.endswith(_SCALE) or not tensor.dtype.is_floating_point):
             raise DamagedData(tensor.file, f"{name} is {tensor.dtype} without a matrix of integers")

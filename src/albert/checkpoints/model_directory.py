@@ -78,7 +78,7 @@ _FIELDS = tuple(f.name for f in fields(AlbertConfig))
 # transformers' other names of the same functions.
 _ACTIVATIONS = {"gelu_pytorch_tanh": "gelu_new", "gelu_python": "gelu"}
 # Far beyond any model; without limits a damaged number could fill the memory before it is compared with the weights.
-_LARGEST_SIZE = 2**24
+_MAX_SIZE = 2**24
 _ONLY_ALBERT = (
     "embedding_size",
     "num_hidden_groups",
@@ -219,9 +219,10 @@ def read_config(directory: Path) -> tuple[AlbertConfig, dict[str, Any]]:
     if family.name == "albert" and values["embedding_size"] == values["hidden_size"]:
         values["embedding_projection"] = None if values.get("embedding_projection") is False else True
     for key, value in values.items():
-        if isinstance(value, int) and value > _LARGEST_SIZE:
-            raise InvalidConfiguration(f"{path}: {key}", f"is {value}, no model has more than {_LARGEST_SIZE}")
-    layers, groups = values["num_hidden_layers"], values["num_hidden_groups"]
+        if isinstance(value, int) and value > _MAX_SIZE:
+            raise InvalidConfiguration(f"{path}: {key}", f"is {value}, no model has more than {_MAX_SIZE}")
+    layers = values["num_hidden_layers"]
+    groups = values["num_hidden_groups"]
     is_uneven = type(layers) is type(groups) is int and layers >= 1 and groups >= 1 and layers % groups > 0
     if is_uneven:
         values["num_hidden_groups"] = layers
@@ -323,7 +324,8 @@ def write_model(
     config = getattr(model, "config", None)
     if not isinstance(config, AlbertConfig) or type(model) not in ARCHITECTURES:
         raise TypeError(f"{type(model).__name__} is not one of the model classes")
-    keys, architecture = dict(extra or {}), ARCHITECTURES[type(model)]
+    keys = dict(extra or {})
+    architecture = ARCHITECTURES[type(model)]
     family = family_of(config)
     written_as = architecture
     if isinstance(model, AlbertForPreTraining):
@@ -422,7 +424,10 @@ def open_model(
         InvalidConfiguration: a shape or a setting does not fit.
     """
     described = describe_model(path_or_id, revision, overrides, verify)
-    config, extra, stored, renamed = described.config, described.extra, described.stored, described.renamed
+    config = described.config
+    extra = described.extra
+    stored = described.stored
+    renamed = described.renamed
     own_kind = kind_of(extra)  # a `classifier` of another kind has the same name but another purpose
     classes = {MODELS[kind].__name__, MODELS[own_kind].__name__}
     new_head = new_head or (kind != own_kind and classes <= set(CLASSIFIERS))

@@ -22,7 +22,7 @@ from albert.text.tokenizer import CONFIG_NAME as TOKENIZER_CONFIG_NAME
 SENTENCE_KEY = "sentence_transformers"
 """Among the further keys of a configuration that `read_config` returns."""
 SETTINGS_NAME = "sentence_bert_config.json"
-LARGEST_LENGTH = 1_000_000
+MAX_LENGTH = 1_000_000
 _SETTINGS_NAMES = (
     SETTINGS_NAME,
     *(f"sentence_{name}_config.json" for name in ("roberta", "distilbert", "camembert", "albert", "xlm-roberta")),
@@ -196,7 +196,7 @@ def _max_length(settings: Mapping[str, Any], encoder: Path) -> Any:
     of_tokenizer = read_json_object(path).get("model_max_length")
     if isinstance(of_tokenizer, bool) or not isinstance(of_tokenizer, int | float):
         return None
-    is_length = 3 <= of_tokenizer < LARGEST_LENGTH  # transformers writes 10^30 for "no maximum"
+    is_length = 3 <= of_tokenizer < MAX_LENGTH  # transformers writes 10^30 for "no maximum"
     return int(of_tokenizer) if is_length else None
 
 

@@ -69,7 +69,8 @@ def _advance(streams: UInt32[np.ndarray, "streams steps"]) -> UInt32[np.ndarray,
     low_table, high_table = _tables()
     crcs = np.zeros(len(streams), np.uint32)
     high = np.empty_like(crcs)
-    low_index, high_index = np.empty(len(streams), np.intp), np.empty(len(streams), np.intp)
+    low_index = np.empty(len(streams), np.intp)
+    high_index = np.empty(len(streams), np.intp)
     for words in streams.T:
         np.bitwise_xor(crcs, words, out=crcs)
         np.bitwise_and(crcs, 0xFFFF, out=low_index, casting="unsafe")
@@ -116,7 +117,8 @@ def _apply(linear_map: UInt32[np.ndarray, "32"], crcs: UInt32[np.ndarray, " n"])
 # and a CRC-32C of both. Source: LevelDB, `doc/table_format.md`; TensorFlow, `tsl/lib/io/table_builder.cc`.
 
 MAGIC = (0xDB4775248B80FB57).to_bytes(8, "little")
-_FOOTER, _TRAILER = 48, 5
+_FOOTER = 48
+_TRAILER = 5
 _LARGEST = 2**26  # bytes; the index of an ALBERT has a few thousand
 _COMPRESSIONS = {1: "snappy", 2: "zstandard"}
 DOWNLOAD_AGAIN = "the file is damaged or cut: fetch it again"
@@ -161,7 +163,8 @@ def _entries(data: bytes) -> dict[bytes, bytes]:
         for key, value in _block_entries(_block(data, block)):
             if last is not None and key <= last:
                 raise ValueError("has unsorted keys")
-            entries[key], last = value, key
+            entries[key] = value
+            last = key
     return entries
 
 
@@ -170,7 +173,8 @@ def _block(data: bytes, handle: tuple[int, int]) -> bytes:
     offset, size = handle
     if offset + size + _TRAILER > len(data) - _FOOTER:
         raise ValueError("has a block beyond its end")
-    content, trailer = data[offset : offset + size + 1], data[offset + size : offset + size + _TRAILER]
+    content = data[offset : offset + size + 1]
+    trailer = data[offset + size : offset + size + _TRAILER]
     if masked_crc32c(content) != int.from_bytes(trailer[1:], "little"):
         raise ValueError(f"the checksum of its block at byte {offset} is wrong")
     if trailer[0]:
@@ -184,7 +188,8 @@ def _block_entries(block: bytes) -> Iterator[tuple[bytes, bytes]]:
     end = len(block) - 4 * (restarts + 1)
     if len(block) < 4 or end < 0:
         raise ValueError("has a block without an end")
-    position, key = 0, b""
+    position = 0
+    key = b""
     while position < end:
         shared, position = _number(block, position)
         added, position = _number(block, position)
@@ -245,7 +250,7 @@ def _fields(message: bytes) -> tuple[dict[int, int], dict[int, list[bytes]]]:
 
 INDEX_SUFFIX = ".index"
 _NEWEST_VERSION = 1  # of the format, the only one since 2016
-_MOST_SHARDS = 99_999  # their names have five digits
+_MAX_SHARDS = 99_999  # their names have five digits
 _NEGATIVE = 2**63  # negative numbers are stored as their complement
 _SLICE_PREFIX = b"\0"  # of the keys of slices of variables
 
@@ -346,7 +351,7 @@ class TensorBundle:
         if (oldest_reader := version.get(2, 0)) > _NEWEST_VERSION:
             raise DamagedData(self.index, f"needs version {oldest_reader}, only {_NEWEST_VERSION} is supported")
         shards = numbers.get(1, 0)
-        if not 1 <= shards <= _MOST_SHARDS:
+        if not 1 <= shards <= _MAX_SHARDS:
             raise DamagedData(self.index, f"lists {shards} data files")
         return shards
 

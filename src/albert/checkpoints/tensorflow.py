@@ -145,7 +145,8 @@ def _activation(name: Any, subject: str, of_bert: bool) -> str:
 
 def _refuse_misrounded_groups(config: AlbertConfig, subject: str) -> None:
     """The reference divides by the number of layers first and then rounds down: wrong for 44 layers in 22 groups."""
-    L, G = config.num_hidden_layers, config.num_hidden_groups
+    L = config.num_hidden_layers
+    G = config.num_hidden_groups
     moved = [layer for layer in range(L) if int(layer / L * G) != layer * G // L]
     if moved:
         why = f"{G} groups in {L} layers: the reference's rounding puts layer {moved[0]} into the previous group"
@@ -346,7 +347,8 @@ class MappedVariables:
 def map_variables(names: Iterable[str], where: str) -> MappedVariables:
     """Find the target of every variable."""
     mapped: dict[str, Target] = {}
-    dropped, unexpected = [], {}
+    dropped = []
+    unexpected = {}
     names = list(names)
     of_bert = any(_IN_LAYER.match(_SCOPE.sub("", _HUB.sub("", name))) for name in names)
     for name in names:

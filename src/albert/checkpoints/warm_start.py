@@ -32,7 +32,8 @@ def layer_origins(source: AlbertConfig, target: AlbertConfig, kept_layers: Seque
 
     With `kept_layers` (from 1), these layers of the source, in order.
     """
-    k, n = source.num_hidden_layers, target.num_hidden_layers
+    k = source.num_hidden_layers
+    n = target.num_hidden_layers
     inner = target.inner_group_num
     if kept_layers is not None:
         return [(layer - 1) * inner + j for layer in kept_layers for j in range(inner)]
@@ -84,7 +85,8 @@ def layers_note(source: AlbertConfig, target: AlbertConfig, kept_layers: Sequenc
     if _describe(source) == _describe(target):
         return None
     note = f"{_describe(source)} → {_describe(target)}"
-    k, n = source.num_hidden_layers, target.num_hidden_layers
+    k = source.num_hidden_layers
+    n = target.num_hidden_layers
     return note if k == n else f"{note} (layer i begins as layer ⌊i·{k}/{n}⌋)"
 
 
@@ -165,7 +167,8 @@ def resize_positions(
 
     Without `how` the trained rows are tiled if the table is too short; otherwise its rows are kept.
     """
-    before, change = len(table), f"{len(table):,} → {length:,} positions"
+    before = len(table)
+    change = f"{len(table):,} → {length:,} positions"
     if length <= trained or (how is None and length <= before):
         return table[:length], None if length == before else f"{change}, the first ones"
     note = f"{change}, {trained:,} trained ones extended by {how or 'tile'}"
@@ -239,7 +242,8 @@ def pieces_by_text(old: Tokenizer, old_rows: int, new: Tokenizer) -> PieceOrigin
     rows: list[Sequence[int]] = [()] * new.vocab_size
     for role in _ROLES:
         rows[getattr(new, role)] = (getattr(old, role),)
-    kept, composed = len(_ROLES), 0
+    kept = len(_ROLES)
+    composed = 0
     for (text, begins_word), number in _by_text(new).items():
         if (text, begins_word) in old_pieces:
             rows[number] = (old_pieces[text, begins_word],)
@@ -367,7 +371,8 @@ def warm_start(
 def require_equal_widths(source: AlbertConfig, target: AlbertConfig) -> None:
     """Refuse another embedding, hidden or intermediate size."""
     for name in _WIDTHS:
-        before, after = getattr(source, name), getattr(target, name)
+        before = getattr(source, name)
+        after = getattr(target, name)
         if before != after:
             why = f"is {before} in the trained model and {after} here: its matrices have another shape"
             raise InvalidConfiguration(name, why, f"keep {before}, or train from random weights")
@@ -379,7 +384,8 @@ def _projection(tensors: Mapping[str, Tensor], source: AlbertConfig, target: Alb
     if source.projects_embeddings == target.projects_embeddings:
         return {name: tensors[name] for name in _PROJECTION if name in tensors}
     width = target.hidden_size
-    identity, zero = torch.eye(width, dtype=tensors[_WORDS].dtype), torch.zeros(width, dtype=tensors[_WORDS].dtype)
+    identity = torch.eye(width, dtype=tensors[_WORDS].dtype)
+    zero = torch.zeros(width, dtype=tensors[_WORDS].dtype)
     if target.projects_embeddings:
         return {weight: identity, bias: zero}
     if not (torch.equal(tensors[weight], identity) and torch.equal(tensors[bias], zero)):

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from albert.api.checks import check_model
-from albert.api.keywords import Argument, Positional, flags_set
+from albert.api.keywords import Argument, Positional, changed_flags
 from albert.cli.options import CommandGroup, Subcommand, check_at_least
 from albert.inference.abilities import ABILITIES, ENDINGS
 from albert.inference.server.limits import Limits
@@ -168,7 +168,7 @@ _OF_TASKS = {
 
 def check_predict(options: Predict) -> None:
     """Check the options of `albert predict`: one input, and what belongs to it."""
-    flags = flags_set(options, "fill_mask", "order", "classify", "tag", "choose", "question", "input")
+    flags = changed_flags(options, "fill_mask", "order", "classify", "tag", "choose", "question", "input")
     if "--choose" in flags and "--question" in flags:  # a question about the options
         flags.remove("--question")
     if "--input" in flags and "--question" in flags:  # its column
@@ -182,7 +182,7 @@ def check_predict(options: Predict) -> None:
     required |= {"words": ("--tag", "--input"), "pair": ("--classify", "--input"), "explain": ("--classify", "--input")}
     required |= {"context": ("--question", "--choose", "--input")}
     for name, others in required.items():
-        if flag not in others and (given := flags_set(options, name)):
+        if flag not in others and (given := changed_flags(options, name)):
             raise UsageError(given[0], f"requires {' or '.join(others)}, not {flag}")
     if options.task is not None:
         check_used(options, options.task)
@@ -200,7 +200,7 @@ def check_predict(options: Predict) -> None:
 def check_used(options: Predict, task: str) -> None:
     """Raises UsageError for an option that another task needs."""
     for name, tasks in _OF_TASKS.items():
-        if task not in tasks and (given := flags_set(options, name)):
+        if task not in tasks and (given := changed_flags(options, name)):
             raise UsageError(given[0], f"requires --task {' or '.join(tasks)}, not {task}")
 
 

@@ -6,16 +6,16 @@ from pathlib import Path
 
 import torch
 
-from albert.api.keywords import values_set
+from albert.api.keywords import given_values
 from albert.api.options import Push
 from albert.checkpoints.convert import Conversion, ConversionOptions, convert
 from albert.checkpoints.hub import push_model
 from albert.checkpoints.sentence_transformers import read_sentence_vectors
 from albert.cli.commands import Convert, ExportOnnx, ExportSentenceTransformers, Quantize
-from albert.cli.render import bytes_of, facts, next_line, open_console, say
+from albert.cli.render import bytes_of, key_value_table, next_line, open_console, print_lines
 from albert.inference.int8 import quantize_directory
 from albert.inference.predictor import save_for_sentence_transformers
-from albert.runtime.environment import load_by_name
+from albert.runtime.environment import lazy_import
 
 EXAMPLE_FLAGS = {
     "AlbertForPreTraining": '--fill-mask "It was a [MASK] day."',
@@ -29,7 +29,7 @@ def run_convert(args: Convert) -> None:
     """Run `albert convert`."""
     options = ConversionOptions(
         config_file=args.config,
-        overrides=values_set(args, "hidden_act", "num_attention_heads", "num_hidden_layers"),
+        overrides=given_values(args, "hidden_act", "num_attention_heads", "num_hidden_layers"),
         one_output=args.one_output,
         dtype=getattr(torch, args.dtype) if args.dtype else None,
         revision=args.revision,
@@ -47,7 +47,7 @@ def run_convert(args: Convert) -> None:
 
 
 def _print(title: str, values: Mapping[str, object] | Iterable[Sequence[object]], last_line: str) -> None:
-    say(open_console(), facts(title, values), last_line)
+    print_lines(open_console(), key_value_table(title, values), last_line)
 
 
 def rows(conversion: Conversion, output: Path) -> list[tuple[str, str]]:
@@ -98,7 +98,7 @@ def _some(names: tuple[str, ...] | list[str]) -> str:
 
 def onnx(args: ExportOnnx) -> None:
     """Run `albert export onnx`."""
-    exporting = load_by_name("albert.inference.onnx_export", "onnx")
+    exporting = lazy_import("albert.inference.onnx_export", "onnx")
     settings = {name: getattr(args, name) for name in ("precision", "opset", "depth", "revision", "replace")}
     export = exporting.export_onnx(args.model, args.output, **settings)
     values: dict[str, object] = {
@@ -159,4 +159,4 @@ def run_push(args: Push) -> None:
     lines = [f"{pushed.address} is ready", next_line(f"info {shlex.quote(args.repository)}")]
     if "README.md" not in pushed.files:
         lines.insert(0, "note: the model has no README.md, so it has no card on the Hub")
-    say(open_console(), facts("albert push", rows), *lines)
+    print_lines(open_console(), key_value_table("albert push", rows), *lines)

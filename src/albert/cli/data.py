@@ -13,7 +13,7 @@ from albert.api.keywords import Argument, Positional, check_png
 from albert.api.options import Prepare, TrainTokenizer
 from albert.api.text import preparation_rows, run_prepare, run_train_tokenizer, unknown_remarks
 from albert.cli.options import CommandGroup, Subcommand
-from albert.cli.render import in_bold, next_line, open_console, print_json, say, table
+from albert.cli.render import bold_prefix, next_line, open_console, print_json, print_lines, table
 from albert.runtime.errors import AlbertError, DamagedData, MissingInput, UsageError
 from albert.runtime.files import new_directory
 from albert.runtime.json_files import read_journal
@@ -38,10 +38,10 @@ def prepare(args: Prepare) -> None:
         documents = f"{report.documents_in:,} document" + ("s" if report.documents_in != 1 else "")
         few = f"{args.held_out:.3g} of {documents} is less than one: {what[report.held_out_fallback]} held out"
         lines.append(f"{few}; --held-out 0 holds out nothing")
-    ready = in_bold(args.output, " is ready")
+    ready = bold_prefix(args.output, " is ready")
     corpus = shlex.quote(str(args.output))
     following = next_line(f"pretrain small --data {corpus} --output runs/small --max-minutes 60")
-    say(console, table(None, headings, rows, boxed=True), *lines, ready, following)
+    print_lines(console, table(None, headings, rows, boxed=True), *lines, ready, following)
 
 
 def remarks(report: PreparationReport) -> list[str]:
@@ -173,7 +173,7 @@ def plot(args: Plot) -> None:
         last = run.updates[-1]
         where = f"{last['step']:,} steps, {last['tokens']:,} tokens, {last['seconds'] / 60:,.1f} minutes"
         lines.append(f"{run.name}: {where}")
-    say(open_console(), *lines, " and ".join(str(path) for path in (args.output, args.csv) if path))
+    print_lines(open_console(), *lines, " and ".join(str(path) for path in (args.output, args.csv) if path))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -274,7 +274,9 @@ def encode(args: Encode) -> None:
         unknown = ids.count(tokenizer.unk_id)
         counts = f"{len(text):,} characters, {len(ids):,} tokens" + f", {unknown:,} of them unknown" * bool(unknown)
         print("\n" * bool(number), end="")
-        say(console, table(None, ("token", "id", "start", "end", "text"), rows, words=(0, 4), boxed=True), counts)
+        print_lines(
+            console, table(None, ("token", "id", "start", "end", "text"), rows, words=(0, 4), boxed=True), counts
+        )
 
 
 def decode(args: Decode) -> None:

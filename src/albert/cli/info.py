@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from albert import __version__
-from albert.api.keywords import flags_set
+from albert.api.keywords import changed_flags
 from albert.checkpoints.hub import find_model
 from albert.checkpoints.model_directory import CONFIG_NAME, read_config
 from albert.cli.commands import Info
@@ -21,14 +21,14 @@ from albert.cli.options import check_at_least
 from albert.cli.render import (
     LABELS,
     bold,
+    bold_prefix,
     bytes_of,
-    facts,
-    in_bold,
     in_millions,
     indented,
+    key_value_table,
     open_console,
     print_json,
-    say,
+    print_lines,
     show,
     styled,
     table,
@@ -89,7 +89,7 @@ _WIDEST_LIST = 97
 def show_size(console: Console, report: sizes.SizeReport) -> None:
     """Print all figures of one architecture."""
     settings = {name: value for name, value in asdict(report.configuration).items() if value is not None}
-    show(console, facts(None, settings), _parameters(report), _work(report))
+    show(console, key_value_table(None, settings), _parameters(report), _work(report))
     if report.published:
         rows = [(f"  {size.stated}", size.where, size.exact, size.reason) for size in report.published]
         show(console, table("Published", ("  stated", "where", "exact", "counted"), rows, words=(1, 3)))
@@ -142,7 +142,7 @@ def show_presets(console: Console) -> None:
         rows += [(f"  {name}", *(columns[each](name, config) for each in chosen)) for name, config in presets.items()]
     show(console, table("Presets", ("", *chosen), rows))
     aliases = {preset: ", ".join(names) for preset in PRESETS if (names := aliases_of(preset))}
-    console.print(facts("Other names", aliases))
+    console.print(key_value_table("Other names", aliases))
 
 
 def aliases_of(preset: str) -> list[str]:
@@ -213,9 +213,14 @@ def show_model(console: Console, report: inspection.ModelReport, size: sizes.Siz
         about[f"  {field}"] = f"{own}, {size.preset} has {of_preset}"
     if size.remark:
         about["remark"] = size.remark
-    show(console, facts(size.name, about), facts("Tensors", _tensors(report)), _tokenizer(report.tokenizer))
+    show(
+        console,
+        key_value_table(size.name, about),
+        key_value_table("Tensors", _tensors(report)),
+        _tokenizer(report.tokenizer),
+    )
     if report.other_keys:
-        show(console, facts("Other keys of config.json", report.other_keys))
+        show(console, key_value_table("Other keys of config.json", report.other_keys))
 
 
 def _tensors(report: inspection.ModelReport) -> dict[str, object]:
@@ -233,9 +238,9 @@ def _tensors(report: inspection.ModelReport) -> dict[str, object]:
 
 def _tokenizer(report: inspection.TokenizerReport | None) -> Table:
     if report is None:
-        return facts("Tokenizer", {"none": "the directory contains no vocabulary"})
+        return key_value_table("Tokenizer", {"none": "the directory contains no vocabulary"})
     about = asdict(report) | {"belongs": _BELONGS[report.belongs]}
-    return facts("Tokenizer", {name.replace("_", " "): value for name, value in about.items()})
+    return key_value_table("Tokenizer", {name.replace("_", " "): value for name, value in about.items()})
 
 
 def show_corpus(console: Console, directory: Path) -> dict[str, Any]:
@@ -261,7 +266,7 @@ def show_corpus(console: Console, directory: Path) -> dict[str, Any]:
         for split, counts in description.counts.items()
     ]
     splits = table("Splits", ("", "shards", "documents", "sentences", "tokens"), rows)
-    show(console, facts(str(directory), about), splits, _tokenizer(tokenizer))
+    show(console, key_value_table(str(directory), about), splits, _tokenizer(tokenizer))
     shards = {split: len(shards) for split, shards in description.shards.items()}
     corpus = to_json(description) | {"sources": len(description.sources), "shards": shards}
     return {"directory": str(directory), "verified": verified, "corpus": corpus, "tokenizer": to_json(tokenizer)}
@@ -385,8 +390,8 @@ def _architectures(target: Resolved, reports: list[sizes.SizeReport], console: C
     if target.kind == "preset":
         group = next(title for title, presets in PRESET_GROUPS.items() if report.name in presets)
         aliases = ", ".join(aliases_of(report.name))
-        console.print(in_bold(report.name, f"   {group}"))
-        say(console, *(f"  {line}" for line in (aliases and f"also {aliases}", report.remark) if line), "")
+        console.print(bold_prefix(report.name, f"   {group}"))
+        print_lines(console, *(f"  {line}" for line in (aliases and f"also {aliases}", report.remark) if line), "")
     else:
         model = inspection.model_report(target.directory)
         show_model(console, model, report)
@@ -397,7 +402,7 @@ def _architectures(target: Resolved, reports: list[sizes.SizeReport], console: C
 
 def _machine(console: Console) -> dict[str, Any]:
     machine = {"albert": __version__, **describe_machine()}
-    show(console, facts("This machine", machine))
+    show(console, key_value_table("This machine", machine))
     show_presets(console)
     console.print("\nalbert info NAME shows the details of one, --compare OTHER compares two.")
     presets = {
@@ -460,13 +465,13 @@ def _check(args: Info) -> None:
     if args.memory and args.compare is not None:
         raise UsageError("--memory", "cannot be combined with --compare", "leave out --compare")
     if args.what is None and (
-        flags := flags_set(args, "compare", "measure", "memory", "self_check", "max_length", "revision")
+        flags := changed_flags(args, "compare", "measure", "memory", "self_check", "max_length", "revision")
     ):
         raise UsageError(flags[0], "needs a model or preset before it", "see albert info --help")
 
 
 def _refuse_options(args: Info, target: Resolved, *options: str) -> None:
-    if flags := flags_set(args, *options):
+    if flags := changed_flags(args, *options):
         raise UsageError(flags[0], f"requires a model, {target.name} is a {target.kind}", "see albert info --help")
 
 
@@ -478,7 +483,7 @@ def show_throughput(console: Console, measurement: sizes.Measurement) -> None:
         where += f", {measurement.threads} thread{'s' if measurement.threads > 1 else ''}"
     batch = f"{first.batch_size} × {first.sequence_length} tokens"
     how = f": {where}, {batch}, medians of {first.rounds} rounds, random weights"
-    console.print(in_bold("Measured here", how))
+    console.print(bold_prefix("Measured here", how))
     several = len(measurement.results) > 1
     rows = [
         (

@@ -13,7 +13,7 @@ from rich.text import Text
 from albert.api.keywords import check_png
 from albert.cli.commands import AnalyzeLayers, Quickstart
 from albert.cli.options import check_at_least
-from albert.cli.render import indented, open_console, say, table
+from albert.cli.render import indented, open_console, print_lines, table
 from albert.cli.training import Show
 from albert.experiments.layers import cut_passages, measure_layers, write_layers
 from albert.experiments.quickstart import (
@@ -272,8 +272,8 @@ def show_report(report: QuickstartReport, console: Console) -> None:
     classifier = report.authorship.model_directory
     trained_answer, bundled_answer = report.answers[WHO_WROTE]
     console.print(f"  {WHO_WROTE}")
-    say(console, Text.assemble("    just trained  ", (trained_answer, "bold")))
-    say(console, Text.assemble(f"    {BUNDLED_MODEL:12}  ", (bundled_answer, "bold")))
+    print_lines(console, Text.assemble("    just trained  ", (trained_answer, "bold")))
+    print_lines(console, Text.assemble(f"    {BUNDLED_MODEL:12}  ", (bundled_answer, "bold")))
     albert = command_name()
     lines = (
         "",

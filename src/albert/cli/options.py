@@ -32,7 +32,7 @@ from albert.api.keywords import (
     union_parts,
 )
 from albert.cli.main import COMMANDS, load_command
-from albert.runtime.environment import load_by_name
+from albert.runtime.environment import lazy_import
 from albert.runtime.errors import UsageError, did_you_mean
 from albert.runtime.removed import removed_command, removed_option, removed_value
 
@@ -73,7 +73,7 @@ def parse(shape: type[T], arguments: Sequence[str], program: str, defaults: Valu
 def typed_values(options: Sequence[Option], arguments: Sequence[str], program: str) -> dict[tuple[str, ...], Any]:
     """The values in arguments, by path."""
     index = {name: (option, True) for option in options for name in option.names}
-    index |= {name: (option, False) for option in options for name in option.off_names}
+    index |= {name: (option, False) for option in options for name in option.negations}
     values: dict[tuple[str, ...], Any] = {}
     unnamed: list[str] = []
     rest = list(arguments)
@@ -185,7 +185,7 @@ def _one_from_words(kind: Any, words: Sequence[str], subject: str) -> Any:
 HELP_FLAGS = ("-h", "--help", "--help-all")
 _LEFT = 26
 """Columns of the names."""
-MOST_LINES = 60
+MAX_LINES = 60
 """Of --help, at `_WIDTH` columns."""
 _WIDTH = 80
 _WIDEST = 100
@@ -200,7 +200,7 @@ def help_text(program: str) -> str | None:
     """The description of a command in `help.toml`; None if it is the docstring of the options."""
     text = _TEXTS["text"].get(_without_recipe(program))
     if text is not None and "{tasks}" in text:
-        known = load_by_name("albert.tasks.submission")
+        known = lazy_import("albert.tasks.submission")
         text = text.replace("{tasks}", ", ".join(known.DECLARED)).replace("{benchmarks}", " or ".join(known.BENCHMARKS))
     return text
 
@@ -233,7 +233,7 @@ def show_help(shape: type[Any], options: Sequence[Option], program: str, is_all:
         lines += ["", f"{len(options) - len(chosen)} more options: {program} --help-all"]
     for paragraph in about:
         wrapped = textwrap.wrap(paragraph, width)
-        if not is_all and paragraph != about[0] and len(head) + len(wrapped) + 1 + len(lines) > MOST_LINES:
+        if not is_all and paragraph != about[0] and len(head) + len(wrapped) + 1 + len(lines) > MAX_LINES:
             break
         head += ["", *wrapped]
     print("\n".join(head + lines))
@@ -309,7 +309,7 @@ def _option_lines(option: Option, width: int, is_all: bool) -> list[str]:
     default = default_text(option)
     names = [] if option.marks.positional else [usual]
     if is_all and names:
-        names = [*option.names, *option.off_names[-1:]]
+        names = [*option.names, *option.negations[-1:]]
     elif default == "on":
         names = [f"--[no-]{option.name}"]
     left = "  " + " ".join(part for part in (", ".join(names), metavar(option)) if part)
@@ -435,7 +435,7 @@ completion_main = Subcommand(Completion, "albert completion", completion)
 def first_words() -> dict[str, tuple[str, ...]]:
     """Command -> names that its first argument may be."""
     tasks, recipes, config = map(
-        load_by_name, ("albert.tasks.submission", "albert.pretraining.recipe", "albert.model.config")
+        lazy_import, ("albert.tasks.submission", "albert.pretraining.recipe", "albert.model.config")
     )
     return {
         "pretrain": tuple(recipes.RECIPES),

@@ -10,7 +10,7 @@ from typing import Any
 
 from rich.text import Text
 
-from albert.api.keywords import flags_set, values_set
+from albert.api.keywords import changed_flags, given_values
 from albert.checkpoints.hub import find_model
 from albert.cli.commands import FIELD_OPTIONS, LAYOUT_OPTIONS, OpenedModel, Predict, Serve, check_used
 from albert.cli.render import open_console, print_json, table
@@ -19,7 +19,7 @@ from albert.inference.files import FilePrediction, ability_for, opened_input, pr
 from albert.inference.predictor import Predictor
 from albert.inference.server.limits import allowed_hosts
 from albert.runtime.devices import set_threads
-from albert.runtime.environment import load_by_name
+from albert.runtime.environment import lazy_import
 from albert.runtime.errors import DamagedData, UsageError, did_you_mean
 from albert.tasks.custom import for_other_file
 from albert.tasks.rows import Layout, TableFile
@@ -123,7 +123,7 @@ def run_predict(options: Predict) -> int:
         predictor = _open_with_notes(options)
         ability = ability_for(predictor, options.task)
         check_used(options, ability.name)
-        if file.format == "text" and (given := flags_set(options, *FIELD_OPTIONS)):
+        if file.format == "text" and (given := changed_flags(options, *FIELD_OPTIONS)):
             remedy = "name its columns with --columns, or their --delimiter"
             raise UsageError(given[0], f"{options.input} is one text per line, without columns", remedy)
         if ability.name == "tag":
@@ -256,7 +256,7 @@ def _open(options: OpenedModel, **overrides: Any) -> Predictor:
 
 
 def _open_with_notes(options: Predict) -> Predictor:
-    predictor = _open(options, **values_set(options, "hidden_act", "num_attention_heads"))
+    predictor = _open(options, **given_values(options, "hidden_act", "num_attention_heads"))
     for note in predictor.loading_report.notes:
         _note(note)
     return predictor
@@ -304,7 +304,7 @@ def run_serve(options: Serve) -> int:
     hosts = allowed_hosts(options.host, options.allowed_host)
     if options.threads is not None:
         set_threads(options.threads)
-    serving = load_by_name("albert.inference.server.serving", extra="serve")
+    serving = lazy_import("albert.inference.server.serving", extra="serve")
     listener = serving.listen(options.host, options.port)
     host, port = listener.getsockname()[:2]
     address = f"http://{f'[{host}]' if ':' in host else host}:{port}"

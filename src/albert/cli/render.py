@@ -68,7 +68,7 @@ def next_line(command: str) -> str:
     return f"next: {command_name()} {command}"
 
 
-def say(console: Console, *lines: RenderableType) -> None:
+def print_lines(console: Console, *lines: RenderableType) -> None:
     """Print lines and tables."""
     for line in lines:
         console.print(line)
@@ -81,7 +81,7 @@ def show(console: Console, *parts: RenderableType) -> None:
         console.print()
 
 
-def in_bold(first: object, rest: str) -> Text:
+def bold_prefix(first: object, rest: str) -> Text:
     """A line with a bold beginning."""
     return Text.assemble((str(first), "bold"), rest)
 
@@ -210,7 +210,7 @@ def table_of_rows(rows: Sequence[Sequence[str]]) -> Table:
 _DIM_ROWS = ("majority baseline", "n")
 
 
-def facts(title: str | None, values: Mapping[str, object] | Iterable[Sequence[object]]) -> Table:
+def key_value_table(title: str | None, values: Mapping[str, object] | Iterable[Sequence[object]]) -> Table:
     """A table of names and values; values are wrapped on narrow terminals."""
     result = _Table(
         title=None if title is None else Text(title, "bold"),

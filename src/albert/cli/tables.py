@@ -10,7 +10,7 @@ from rich.measure import Measurement
 from rich.table import Table
 
 from albert.cli.options import check_at_least
-from albert.cli.render import bold, open_console, say, table
+from albert.cli.render import bold, open_console, print_lines, table
 from albert.cli.training import ExportTables, ListTables, TablesArguments, default_root
 from albert.experiments import jobs, report
 from albert.experiments.execution import Execution
@@ -108,7 +108,9 @@ def show_outcome(console: Console, outcome: Outcome) -> None:
         console.print(table(title, head, rows))
     else:
         _show_columns(console, title, *report.side_by_side(outcome, both=True))
-    say(console, report.describe_progress(outcome), *report.comparison_notes(outcome), *report.claim_sentences(outcome))
+    print_lines(
+        console, report.describe_progress(outcome), *report.comparison_notes(outcome), *report.claim_sentences(outcome)
+    )
 
 
 def print_unfolded(console: Console, wide: Table) -> None:
@@ -156,7 +158,9 @@ def run(options: TablesArguments) -> None:
     console = open_console()
     counts = Counter(job.kind for job in listed)
     done = len(jobs.done_jobs(listed, args.folders))
-    say(console, f"{', '.join(f'{n:,} {kind}' for kind, n in counts.items())}; {done:,} of {len(listed):,} are done")
+    print_lines(
+        console, f"{', '.join(f'{n:,} {kind}' for kind, n in counts.items())}; {done:,} of {len(listed):,} are done"
+    )
     save_json(args.folders.root / jobs.STUDY_NAME, study)
     execution = Execution(folders=args.folders, jobs=listed, corpora=args.data, data=data, device=args.device)
     execution.complete()
@@ -181,7 +185,7 @@ def _show(console: Console, args: TablesOptions, study: jobs.Study) -> None:
         hours = (hours_by_arm(args.folders),) if name == "cost" else ()
         text = report.STATIC_TABLES[name](args.declared, *hours)
         print_unfolded(console, table(f"{text.table}: {text.title}", text.head, text.rows))
-        say(console, *text.notes, " and ".join(map(str, report.write_text_table(text, folder))))
+        print_lines(console, *text.notes, " and ".join(map(str, report.write_text_table(text, folder))))
     try:
         from albert.experiments.table_pictures import draw_outcome
     except Unavailable as error:

@@ -25,11 +25,11 @@ from albert.api.tasks import evaluations, run_finetune
 from albert.checkpoints.hub import EXAMPLES_NAME
 from albert.cli.render import (
     LABELS,
-    in_bold,
+    bold_prefix,
     next_line,
     open_console,
     print_json,
-    say,
+    print_lines,
     show,
     styled,
     table,
@@ -65,7 +65,7 @@ def show_data(console: Console, report: DataReport) -> None:
         split, rows = next(iter(read.raw.items()))
         notes = [(name, note) for name, each in read.raw.items() for note in each.notes]
         if notes:
-            say(console, *(f"{name}: {note}" for name, note in notes))
+            print_lines(console, *(f"{name}: {note}" for name, note in notes))
         console.print(_columns_table(f"The columns of {split}", rows, read.table_task))
         if read.inferred:
             inferred = [(item.what, item.value, item.why, item.instead) for item in read.inferred]
@@ -244,12 +244,12 @@ def show_result(console: Console, result: FinetuneResult, found: FinetuningResul
     lines += advice_lines(report)
     page = found.model_directory.parent / REPORT_NAME
     if page.exists():
-        lines.append(in_bold("report: ", str(page)))
+        lines.append(bold_prefix("report: ", str(page)))
     directory = shlex.quote(str(found.model_directory))
     use = f"export sentence-transformers {directory} --output vectors"
     if task is not None:
         use = f"predict {directory} {_example_flags(task, _saved_example(found.model_directory))}"
-    say(console, *lines, in_bold(found.model_directory, " is ready"), next_line(use))
+    print_lines(console, *lines, bold_prefix(found.model_directory, " is ready"), next_line(use))
 
 
 def _analysis(result: Analysed) -> list[RenderableType]:
@@ -268,7 +268,7 @@ def _analysis_of_run(result: Analysed, run: Path, why: str) -> list[RenderableTy
     if not tables:
         return []
     page = run / REPORT_NAME
-    return ["", f"of {run.name}, {why}:", *tables, *([in_bold("report: ", str(page))] if page.exists() else [])]
+    return ["", f"of {run.name}, {why}:", *tables, *([bold_prefix("report: ", str(page))] if page.exists() else [])]
 
 
 def _scores(scores: Mapping[str, float | None]) -> str:
@@ -322,8 +322,8 @@ def show_benchmark(console: Console, result: seeds.BenchmarkResult, output: Path
     shown_average = "-" if average is None else f"{average:.1f}"
     rows.append(("Avg", "", shown_average, "", "", "", "-" if published is None else f"{published.score:g}"))
     columns = ("task", "score", "median", "all runs", "runs", "majority", "paper")
-    say(console, table(None, columns, rows), *_remarks(result), *_sources(result))
-    say(console, in_bold(output / seeds.SUMMARY_NAME, " has all of it"))
+    print_lines(console, table(None, columns, rows), *_remarks(result), *_sources(result))
+    print_lines(console, bold_prefix(output / seeds.SUMMARY_NAME, " has all of it"))
 
 
 def _figures(outcome: seeds.TaskOutcome, score: str) -> tuple[str, ...]:
@@ -410,8 +410,8 @@ def show_seeds(
         lines.append("there is no majority baseline for this task, so failed runs are not detected")
     if hint := advice(result.medians, result.baseline, result.linear_baseline, result.frozen_head):
         lines.append(f"median: {hint}")
-    say(console, *result.notes, result.selection, runs, spreads, *lines, *published_lines(task))
-    say(console, *tables, in_bold(output / seeds.SUMMARY_NAME, " has all of it"))
+    print_lines(console, *result.notes, result.selection, runs, spreads, *lines, *published_lines(task))
+    print_lines(console, *tables, bold_prefix(output / seeds.SUMMARY_NAME, " has all of it"))
 
 
 def finetune(args: Finetune) -> None:
@@ -425,11 +425,11 @@ def finetune(args: Finetune) -> None:
             show_benchmark(console, found, args.output)
         case Comparison() as found, _:
             failures = [f"{run.name}: {run.report['failure']}" for run in found.runs if not run.scores]
-            say(console, table_of_rows(result.rows()), *failures, found.conclusion)
+            print_lines(console, table_of_rows(result.rows()), *failures, found.conclusion)
             why = "the chosen run" if found.by == "rate" else "the fold with the median score"
-            say(console, *_analysis_of_run(result, found.typical.directory, why))
+            print_lines(console, *_analysis_of_run(result, found.typical.directory, why))
             if result.model is not None:
-                say(console, in_bold(result.model, " is ready"))
+                print_lines(console, bold_prefix(result.model, " is ready"))
         case seeds.SeedsResult() as found, Task() as task:
             show_seeds(
                 console, task, found, args.output, _analysis_of_run(result, found.best.directory, "the best run")
@@ -458,7 +458,7 @@ def show_evaluation(console: Console, result: EvaluateResult, scored: ScoredSpli
         lines += [*(f"{TOGETHER}: {note}" for note in evaluation.notes), *result.remarks()]
     if evaluation.scores:
         lines += [table_of_rows(result.rows()), *published_lines(task), *_analysis(result)]
-    say(console, *lines)
+    print_lines(console, *lines)
 
 
 def show_curve(console: Console, result: EvaluateResult, curve: DepthCurve) -> None:
@@ -466,7 +466,7 @@ def show_curve(console: Console, result: EvaluateResult, curve: DepthCurve) -> N
     times = "once" if curve.rounds == 1 else f"the median of {curve.rounds} rounds, taking turns"
     how = f"{curve.examples:,} examples; trained at depth {curve.trained_depth}; timed {times}"
     costs = "layers, GFLOPs and ms are of an example; GFLOPs are the encoder's matrix products"
-    say(console, *curve.notes, how, table_of_rows(result.rows()), costs)
+    print_lines(console, *curve.notes, how, table_of_rows(result.rows()), costs)
 
 
 def remarks(evaluation: CrossEvaluation) -> list[str]:
@@ -503,14 +503,16 @@ def _show(console: Console, args: Evaluate, result: EvaluateResult) -> None:
         case CrossEvaluation() as found:
             notes = (note for model in found.models for note in model.notes)
             computed = f"computed in {result.report['precision']}"
-            say(console, *notes, table_of_rows(result.rows()), computed, *remarks(found))
+            print_lines(console, *notes, table_of_rows(result.rows()), computed, *remarks(found))
         case DepthCurve() as found:
             show_curve(console, result, found)
             if (picture := args.depths.curve) is not None:
-                say(console, in_bold(picture, f", its figures in {picture.with_suffix('.csv').name}"))
+                print_lines(console, bold_prefix(picture, f", its figures in {picture.with_suffix('.csv').name}"))
         case ScoredSplit() as scored:
             show_evaluation(console, result, scored)
-            say(console, *(in_bold(path, f": {count:,} predictions") for path, count in scored.submission.items()))
-            say(console, *([in_bold("report: ", str(args.report))] if args.report is not None else []))
+            print_lines(
+                console, *(bold_prefix(path, f": {count:,} predictions") for path, count in scored.submission.items())
+            )
+            print_lines(console, *([bold_prefix("report: ", str(args.report))] if args.report is not None else []))
         case _:
             console.print(table_of_rows(result.rows()))

@@ -14,7 +14,7 @@ from albert.api.keywords import GROUP, Argument, Positional, options_of, read_op
 from albert.api.options import Evaluate, Finetune, Pretrain, Push
 from albert.cli.main import load_command
 from albert.cli.options import HELP_FLAGS, CommandGroup, Subcommand, parse, typed_values
-from albert.cli.render import facts, next_line, open_console
+from albert.cli.render import key_value_table, next_line, open_console
 from albert.pretraining.masking import MaskingRecipe
 from albert.pretraining.recipe import RECIPES, PretrainingRecipe, read_recipe
 from albert.pretraining.sampling import SequenceRecipe
@@ -88,7 +88,7 @@ def _show_recipe(console: Console, name: str, recipe: PretrainingRecipe) -> None
     for key, value in values.items():
         if isinstance(value, dict):
             values[key] = ", ".join(f"{inner} {item}" for inner, item in value.items() if item is not None)
-    console.print(facts(f"recipe {name}", {key: str(v) for key, v in values.items() if v not in (None, [])}))
+    console.print(key_value_table(f"recipe {name}", {key: str(v) for key, v in values.items() if v not in (None, [])}))
 
 
 def _show_result(console: Console, result: Any) -> None:
@@ -108,7 +108,7 @@ def _show_result(console: Console, result: Any) -> None:
         values["curves"] = result.run / CURVES_NAME
     if (result.run / "tensorboard").is_dir():
         values["live curves"] = f"tensorboard --logdir {result.run / 'tensorboard'}"
-    console.print(facts("pre-trained", values))
+    console.print(key_value_table("pre-trained", values))
     words = shlex.join([str(result.model), "--fill-mask", result.question or "[MASK]"])
     console.print(next_line(f"predict {words}"), soft_wrap=True)
 

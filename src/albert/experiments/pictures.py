@@ -35,7 +35,7 @@ BLUE = "#1f6fb4"
 ORANGE = "#d9731a"
 GREY = "#8a8a8a"
 MARKERS = "os^Dv*P"
-_MOST_POINTS = 150
+_MAX_POINTS = 150
 """Of a training curve; more are averaged."""
 _ALWAYS = ("learning_rate", "gradient_norm")
 
@@ -109,7 +109,7 @@ def _draw(axes: Axes, run: RunCurves, panel: str, number: int, against: Against)
     marker = MARKERS[number % len(MARKERS)]
     x, y = _points(run.updates, panel, against)
     if len(x):  # some figures come from evaluations alone
-        groups = max(1, -(-len(x) // _MOST_POINTS))
+        groups = max(1, -(-len(x) // _MAX_POINTS))
         x, y = (np.array([part.mean() for part in np.split(a, range(groups, len(a), groups))]) for a in (x, y))
         style: dict[str, Any] = {"linewidth": 1.6} if panel in _ALWAYS else {"linewidth": 1.0, "alpha": 0.5}
         axes.plot(x, y, color=color, **style)

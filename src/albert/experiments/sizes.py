@@ -251,13 +251,13 @@ def memory_plan(
 # meaningful on a shared machine; each figure is a median over the turns.
 
 FEWEST_ROUNDS = 3
-MOST_ROUNDS = 15
+MAX_ROUNDS = 15
 MEASURED_TOKENS = 512
 """Tokens of a batch by default: four sequences of 128."""
 Name = TypeVar("Name", bound=Hashable)
 
 
-def time_in_turns(
+def interleaved_timing(
     runs: Mapping[Name, Callable[[], object]],
     device: torch.device,
     seconds: float,
@@ -267,12 +267,12 @@ def time_in_turns(
     """Time several functions in turns, and return the seconds of every call.
 
     Args:
-        seconds: how long to measure, within `FEWEST_ROUNDS` to `MOST_ROUNDS` rounds.
+        seconds: how long to measure, within `FEWEST_ROUNDS` to `MAX_ROUNDS` rounds.
     """
     times: dict[Name, list[float]] = {name: [] for name in runs}
     rounds = 0
     spent = 0.0
-    while rounds < FEWEST_ROUNDS or (spent < seconds and rounds < MOST_ROUNDS):
+    while rounds < FEWEST_ROUNDS or (spent < seconds and rounds < MAX_ROUNDS):
         for name, run in runs.items():
             times[name].append(_seconds(run, device))
             advance(times[name][-1])
@@ -340,7 +340,7 @@ def measure_throughput(
                 run()
             bar.advance()
     with progress("Measuring", seconds, "seconds") as bar:
-        times = time_in_turns(runs, device, seconds, advance=bar.advance)
+        times = interleaved_timing(runs, device, seconds, advance=bar.advance)
     results = {
         name: Throughput(
             batch_size=sequences,

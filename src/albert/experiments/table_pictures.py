@@ -31,7 +31,7 @@ from albert.runtime.errors import MissingInput
 from albert.runtime.json_files import load_json
 
 SCORES = ("intrinsic", "downstream", "average")
-MOST_PANELS = 6
+MAX_PANELS = 6
 DEPTHS_ACROSS = 3
 LEAST_SPAN = 5.0
 """Points that the axis of a panel spans at least, so that differences within the noise do not look large."""
@@ -172,7 +172,7 @@ def draw_depth(outcome: Outcome) -> Figure | None:
 def draw_bars(outcome: Outcome) -> Figure | None:
     """A bar for each score of the paper, with our score on it if there is one."""
     rows = outcome.grid.rows
-    names = [name for name in outcome.grid.names() if sum(name in row.scores for row in rows) > 2][:MOST_PANELS]
+    names = [name for name in outcome.grid.names() if sum(name in row.scores for row in rows) > 2][:MAX_PANELS]
     if not names:
         return None
     columns = {column.published or column.name: column for column in outcome.grid.columns}
@@ -194,7 +194,7 @@ def draw_bars(outcome: Outcome) -> Figure | None:
 def scored_columns(outcome: Outcome) -> list[Column]:
     """The columns in which at least one of our runs has a score."""
     columns = [column for column in outcome.grid.columns if column.kind in SCORES]
-    return [column for column in columns if any(outcome.scores[column.name].values())][:MOST_PANELS]
+    return [column for column in columns if any(outcome.scores[column.name].values())][:MAX_PANELS]
 
 
 def _figure(outcome: Outcome, width: float, height: float) -> Figure:

@@ -15,7 +15,7 @@ from albert.finetuning.options import RecipeLike
 from albert.finetuning.run import finetune
 from albert.finetuning.run_record import FinetuningResult, FinetuningSettings
 from albert.finetuning.seeds import SUMMARY_NAME
-from albert.runtime.environment import load_by_name, world
+from albert.runtime.environment import lazy_import, world
 from albert.runtime.errors import CannotCreate, Diverged, InvalidConfiguration
 from albert.runtime.json_files import save_json
 from albert.tasks.custom import TableSource
@@ -106,7 +106,8 @@ class Comparison:
                 f"chosen: {self.best.name}, by {name} on the development set; a score that is chosen on the set it is "
                 "reported on is somewhat high"
             )
-        mean, deviation = self.means.get(name), self.deviations.get(name)
+        mean = self.means.get(name)
+        deviation = self.deviations.get(name)
         spread = "undefined"
         if mean is not None and deviation is not None:
             spread = f"{mean:.2f} ± {deviation:.2f}"
@@ -198,7 +199,7 @@ def folds_of(task: Task, rows: Rows, n_folds: int, seed: int) -> np.ndarray:
     if not 2 <= n_folds <= len(texts):
         why = f"are {n_folds}, from 2 to {len(texts):,} are possible (different texts)"
         raise InvalidConfiguration("folds", why, "such as --folds 5")
-    model_selection = load_by_name("sklearn.model_selection")
+    model_selection = lazy_import("sklearn.model_selection")
     labels = np.zeros(len(rows.rows), np.int64)
     splitter = model_selection.GroupKFold(n_folds, shuffle=True, random_state=seed)
     if isinstance(task.target, Choice):

@@ -275,7 +275,8 @@ def finetune_contrastive(
     explicit = {name for name, value in vars(changes).items() if value is not None}
     recipe = changes.applied_to(RECIPE)
     recipe.check()
-    run, device = RunFolder(output), pick_device(settings.device, world().local_rank)
+    run = RunFolder(output)
+    device = pick_device(settings.device, world().local_rank)
     precision = settings.precision or finetuning_precision(device)
     compute = ComputeOptions(device, precision, settings.micro_batch_tokens)
     with process_group(device) as ranks:
@@ -339,7 +340,8 @@ def finetune_contrastive(
 
         def report(_: TrainingSetup, training: TrainingResult) -> tuple[dict[str, Any], dict[str, Any]]:
             started_scoring = time.perf_counter()
-            after, n_trained = scores(), training.steps * recipe.batch_size
+            after = scores()
+            n_trained = training.steps * recipe.batch_size
             values = {
                 "scores": after,
                 "before": before,

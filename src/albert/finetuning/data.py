@@ -155,11 +155,13 @@ def balanced_weights(targets: np.ndarray, n_classes: int) -> np.ndarray:
     if targets.ndim == 2:
         true = (targets > 0).sum(axis=0)
         counts = np.stack([len(targets) - true, true])
-        total, parts = len(targets), 2
+        total = len(targets)
+        parts = 2
     else:
         known = targets[targets != IGNORE_INDEX]
         counts = np.bincount(known, minlength=n_classes)
-        total, parts = len(known), int((counts > 0).sum())
+        total = len(known)
+        parts = int((counts > 0).sum())
     weights = total / (parts * np.maximum(counts, 1))
     return np.where(counts > 0, weights, 1.0).astype(np.float32)
 
@@ -190,11 +192,14 @@ def batch_members(n_examples: int, batch_size: int, seed: int, step: int) -> np.
 def split_by_tokens(members: np.ndarray, lengths: np.ndarray, tokens: int) -> list[np.ndarray]:
     """Sort members by length and cut them into pieces of at most `tokens` tokens, with at least one member each."""
     members = members[np.argsort(lengths[members], kind="stable")]
-    pieces, first, total = [], 0, 0
+    pieces = []
+    first = 0
+    total = 0
     for index, length in enumerate(lengths[members]):
         if index > first and total + length > tokens:
             pieces.append(members[first:index])
-            first, total = index, 0
+            first = index
+            total = 0
         total += int(length)
     return [*pieces, members[first:]] if len(members) else []
 
@@ -259,7 +264,8 @@ def encode_split(
         case Option():
             features = option_features(examples, tokenizer, *lengths)
         case Tags(labels):
-            texts, tags = [example.texts for example in examples], [example.target for example in examples]
+            texts = [example.texts for example in examples]
+            tags = [example.target for example in examples]
             features = tag_features(texts, tokenizer, recipe.max_length, tags)
             if has_prefixes(labels):
                 tags = (example.target for example in examples if isinstance(example.target, tuple))

@@ -118,7 +118,8 @@ def answers_predictions(
 ) -> Predictions:
     """The best spans, or no answer by the threshold; without a threshold every question has an answer."""
     open_answers = None if threshold is None else decide(answers, threshold)
-    texts, entries = [], []
+    texts = []
+    entries = []
     for index, (example, answer) in enumerate(zip(examples, answers, strict=True)):
         best = answer.candidates[0] if answer.candidates else None
         texts.append("" if best is None else best.text)
@@ -206,7 +207,9 @@ def score_predictions(
     predictions, threshold = _final_predictions(task, prepared, predicted, threshold)
     identifiers = [example.identifier for example in prepared.examples]
     predictions_in_order(identifiers, {entry["id"]: entry for entry in predictions.entries}, prepared.split)
-    scores, baseline, notes = {}, None, () if threshold is None else (threshold.note,)
+    scores = {}
+    baseline = None
+    notes = () if threshold is None else (threshold.note,)
     if prepared.labelled:
         scores, baseline = _scores(task, prepared, predictions)
         notes += (CHOSEN_ON_THESE,) if isinstance(threshold, NullThreshold) else ()
@@ -305,7 +308,9 @@ def _final_predictions(
     task: Task, prepared: PreparedSplit, predicted: RawPredictions, threshold: Threshold | None
 ) -> tuple[Predictions, Threshold | None]:
     """The predictions for the metrics, and the threshold that was used, if any."""
-    examples, target, features = prepared.examples, task.target, prepared.features
+    examples = prepared.examples
+    target = task.target
+    features = prepared.features
     if isinstance(predicted, list):
         if not (isinstance(target, Span) and target.may_be_absent):
             return answers_predictions(examples, predicted, None), None
@@ -333,8 +338,10 @@ def _scores(
     task: Task, prepared: PreparedSplit, predictions: Predictions
 ) -> tuple[dict[str, float | None], dict[str, float | None]]:
     """Scores, and those of the majority baseline, of the split and of each group if there are several."""
-    gold, predicted = predictions.gold, predictions.predicted
-    scores, baseline = task_scores(task, gold, predicted), baseline_scores(task, gold)
+    gold = predictions.gold
+    predicted = predictions.predicted
+    scores = task_scores(task, gold, predicted)
+    baseline = baseline_scores(task, gold)
     groups: dict[str, list[int]] = {}
     for index, example in enumerate(prepared.examples):
         groups.setdefault(example.group, []).append(index)

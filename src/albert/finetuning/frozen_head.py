@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from albert.finetuning.data import TaskBatches
 from albert.finetuning.evaluation import FROZEN, ComputeOptions, model_outputs
 from albert.model.packing import PackedSequences
-from albert.runtime.environment import load_by_name
+from albert.runtime.environment import lazy_import
 from albert.runtime.random_streams import stream
 from albert.tasks.examples import IGNORE_INDEX
 from albert.tasks.task import Choice, Labels, Option, Score, Tags, Target
@@ -37,7 +37,8 @@ penalty of the ridge regression."""
 CANDIDATES = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3)
 """The values of C among which cross-validation chooses."""
 FOLDS = 5
-MAX_EXAMPLES, MAX_WORDS = 20_000, 60_000
+MAX_EXAMPLES = 20_000
+MAX_WORDS = 60_000
 """A larger training set is sampled."""
 MAX_ITERATIONS = 200
 UNUSED_DEVIATION = 0.05
@@ -103,7 +104,8 @@ def solve_head(
     deviation = features.std(axis=0)
     deviation[deviation < MIN_DEVIATION] = 1.0
     features = (features - mean) / deviation
-    best, scores = INVERSE_REGULARISATION, None
+    best = INVERSE_REGULARISATION
+    scores = None
     balanced = batches.class_weights is not None
     if cross_validate:
         scores = cross_validated_losses(target, features, targets, groups, balanced)
@@ -204,7 +206,7 @@ def fit(
     balanced: bool,
 ) -> tuple[Float[np.ndarray, "outputs features"], Float[np.ndarray, " outputs"]]:
     """Weight and bias of the linear head for standardised features; `balanced` weights classes by inverse frequency."""
-    linear_model = load_by_name("sklearn.linear_model")
+    linear_model = lazy_import("sklearn.linear_model")
     options: dict[str, Any] = {"C": inverse_regularisation, "solver": "lbfgs", "max_iter": MAX_ITERATIONS}
     if balanced:
         options["class_weight"] = "balanced"
@@ -212,7 +214,7 @@ def fit(
         ridge = linear_model.Ridge(alpha=1 / inverse_regularisation, solver="cholesky").fit(features, targets)
         return ridge.coef_[None], np.array([ridge.intercept_])
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", load_by_name("sklearn.exceptions").ConvergenceWarning)
+        warnings.simplefilter("ignore", lazy_import("sklearn.exceptions").ConvergenceWarning)
         if isinstance(target, Option):
             # That the right option has the largest score: each difference to a wrong one, once with either sign.
             differences = option_differences(features, targets, groups)
@@ -228,7 +230,7 @@ def fit(
 
 def fit_labels(features: np.ndarray, targets: np.ndarray, options: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
     """A logistic regression for each label; a label that all or no examples have gets its smoothed log-odds as bias."""
-    logistic_regression = load_by_name("sklearn.linear_model").LogisticRegression
+    logistic_regression = lazy_import("sklearn.linear_model").LogisticRegression
     n_labels = targets.shape[1]
     weight = np.zeros((n_labels, features.shape[1]))
     bias = np.zeros(n_labels)
@@ -254,7 +256,7 @@ def fit_classes(
     if len(present) == 1:
         bias[present] = 1.0
         return weight, bias
-    regression = load_by_name("sklearn.linear_model").LogisticRegression(**options).fit(features, targets)
+    regression = lazy_import("sklearn.linear_model").LogisticRegression(**options).fit(features, targets)
     if len(present) == 2:
         weight[present] = np.concatenate([-regression.coef_, regression.coef_]) / 2
         bias[present] = np.concatenate([-regression.intercept_, regression.intercept_]) / 2

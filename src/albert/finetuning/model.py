@@ -128,7 +128,8 @@ def choose_pairs(
     recorded = None if record is None else record.get("settings", {})
     is_random = isinstance(start, RandomEncoder)
     config, extra = (start.config, {}) if is_random else read_config(find_model(start.model, start.revision))
-    keeps_head, encoding = not is_random and start.keep_head, "together"
+    keeps_head = not is_random and start.keep_head
+    encoding = "together"
     if isinstance(task.inputs, Pair) and isinstance(task.target, Choice | Labels | Score):
         of_head: PairEncoding = "separately" if kind_of(extra) == "pair_classification" else "together"
         if keeps_head and pairs not in (None, of_head):
@@ -171,7 +172,8 @@ def start_model(
         dropouts |= dict.fromkeys(("hidden_dropout_prob", "attention_probs_dropout_prob"), recipe.encoder_dropout)
     kind = head_kind(target, pairs)
     if isinstance(start, RandomEncoder):
-        config, directory = replace(start.config, **dropouts), start.tokenizer_directory
+        config = replace(start.config, **dropouts)
+        directory = start.tokenizer_directory
         config = config.with_match_embedding() if matching else config
         tokenizer = load_tokenizer(directory)
         if tokenizer.vocab_size > config.vocab_size:
@@ -205,7 +207,9 @@ def start_model(
     config = start.changes.applied_to(opened.config)
     config = config.with_match_embedding() if matching else config
     trained = trained_length(opened.extra)
-    model, changed, source = opened.model, (), model_name(start.model, start.revision)
+    model = opened.model
+    changed = ()
+    source = model_name(start.model, start.revision)
     if config != opened.config or start.changes.extend_positions is not None or start.changes.keep_layers is not None:
         model = build_model(kind, config, n_outputs(target))
         prefix = BACKBONE_PREFIX if kind == "encoder" else ""  # an encoder alone has names without one
@@ -219,7 +223,8 @@ def start_model(
             kept_layers=start.changes.keep_layers,
         )
         model.load_state_dict({name.removeprefix(prefix): tensor for name, tensor in result.tensors.items()})
-        changed, trained = result.notes, result.trained_positions
+        changed = result.notes
+        trained = result.trained_positions
     if start.keep_head:
         changed = (*changed, f"the head of {source} is kept")
     notes = (*_loading_notes(opened.loading_report), *changed)
@@ -280,7 +285,8 @@ def head_description(task: Task, recipe: TaskRecipe, trained_positions: int | No
     keys: dict[str, Any] = {"finetuning": {"task": task.name, **{name: getattr(recipe, name) for name in LENGTHS}}}
     if trained_positions is not None:
         keys["trained_positions"] = max(trained_positions, recipe.max_length)
-    target, outputs = task.target, {}
+    target = task.target
+    outputs = {}
     if isinstance(target, Span):
         return keys
     if isinstance(target, Choice | Labels | Tags):
@@ -321,7 +327,8 @@ def open_for_task(
     label_threshold: float | None = None,
 ) -> OpenedForTask:
     """Open a model directory, a run of `albert finetune`, or a Hub id; for the rest see `evaluate_models`."""
-    kind, target = head_kind(task.target), task.target
+    kind = head_kind(task.target)
+    target = task.target
     if isinstance(target, Span | Choice | Labels | Score):
         # Either head of a span, and a head that compares two texts, is used as the model has it.
         saved = kind_of(read_config(find_model(model, revision))[1])
@@ -335,7 +342,8 @@ def open_for_task(
         remedy = "give a model of `albert finetune` for this task"
         raise InvalidConfiguration(model, f"has no head for this task ({', '.join(missing)} would be random)", remedy)
     # A softmax head cannot give several labels at once, nor a sigmoid head a single one.
-    problem, several = opened.extra.get("problem_type"), PROBLEM_TYPES[Labels]
+    problem = opened.extra.get("problem_type")
+    several = PROBLEM_TYPES[Labels]
     if isinstance(target, Labels) and problem != several:
         why = f"was not trained for several labels at once (its problem_type is {problem!r})"
         raise InvalidConfiguration(model, why, _OTHER_MODEL)

@@ -91,7 +91,8 @@ class Teacher:
 
     def logits(self, compute: ComputeOptions) -> Float[np.ndarray, "examples outputs"]:
         """For every training example a logit for each of the task's labels or options, or a number."""
-        features, columns = self.split.features, self.opened.label_columns
+        features = self.split.features
+        columns = self.opened.label_columns
         sequences = features.sequences
         about = f"{self.fingerprint} {compute.precision} {columns}"
         key = arrays_fingerprint(sequences.tokens, sequences.starts, sequences.first_lengths, about=about)
@@ -134,10 +135,12 @@ def soft_loss(
     Cross entropy of the softened probabilities, times the squared temperature so that gradients keep their size (Hinton
     et al., 2015, §2); with several true labels the mean of their binary cross entropies; squared error for numbers.
     """
-    output, teacher = output.float(), teacher.float()
+    output = output.float()
+    teacher = teacher.float()
     if targets.is_floating_point() and targets.dim() == 1:
         return functional.mse_loss(output, teacher, reduction="sum")
-    ours, theirs = output / temperature, teacher / temperature
+    ours = output / temperature
+    theirs = teacher / temperature
     if targets.is_floating_point():
         losses = functional.binary_cross_entropy_with_logits(ours, theirs.sigmoid(), reduction="none")
         return temperature**2 * losses.mean(dim=1).sum()
@@ -259,7 +262,8 @@ def _span(
     starts: Float[Tensor, " tokens"], ends: Float[Tensor, " tokens"], batch: TaskBatch
 ) -> tuple[Float[Tensor, ""], Bool[Tensor, " sequences"]]:
     """The loss, and which spans have the highest logits."""
-    lengths, loss = batch.packed.lengths, torch.zeros((), device=starts.device)
+    lengths = batch.packed.lengths
+    loss = torch.zeros((), device=starts.device)
     right = torch.ones(len(lengths), dtype=torch.bool, device=starts.device)
     for logits, positions in zip((starts, ends), batch.targets.T, strict=True):
         gold = logits[batch.packed.first_positions + positions]
@@ -320,11 +324,14 @@ def training_setup(
     """Choose module, batches and loss; compute a frozen encoder's states and a teacher's logits beforehand."""
     if len(depths) == 1 and not freeze_encoder and teacher is None:
         return TrainingSetup(model, batches, task_loss)
-    module, source, notes = MultiExitModel(model, depths, freeze_encoder), batches, ()
+    module = MultiExitModel(model, depths, freeze_encoder)
+    source = batches
+    notes = ()
     if freeze_encoder:
         precomputed = precompute_states(module, batches, compute)
         how = "computed anew for each update" if precomputed is None else "computed once"
-        source, notes = precomputed or batches, (f"the encoder is frozen, its states are {how}",)
+        source = precomputed or batches
+        notes = (f"the encoder is frozen, its states are {how}",)
     if teacher is not None and distillation is not None:
         source = replace(source, teacher=teacher.logits(compute))
         cut = teacher.split.counts.get("truncated", 0)

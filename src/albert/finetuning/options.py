@@ -18,13 +18,15 @@ from albert.training.run_folder import RunFolder
 
 RecipeLike = TaskRecipe | RecipeChanges | None
 """A complete recipe, changes to the default recipe, or None for the default."""
-RATE_EXPONENT, MAX_RATE_FACTOR = 2.3, 25.0
+RATE_EXPONENT = 2.3
+MAX_RATE_FACTOR = 25.0
 MAX_RATE = 1e-3
 MIN_UPDATES = 750
 """For own tables; the paper has 800 for its smallest tasks (A.4). Measured: "Small tables" in results/finetuning.md."""
 MAX_EPOCHS = 50.0
 """For a user's own table; as many as the paper has for its smallest task, 635 rows."""
-SMALL_TABLE, SMALL_BATCH = 5000, 16
+SMALL_TABLE = 5000
+SMALL_BATCH = 16
 """A table with fewer rows is trained with this batch size."""
 UPDATES_PER_CLASS = 24
 """For own tables: many classes need more updates, as each is seen less often."""
@@ -104,7 +106,8 @@ def requested_recipe(task: Task, recipe: RecipeLike = None, record: dict[str, An
 
     The task's recipe is a default if it is published or of a user's own table; any other was written by the caller.
     """
-    explicit, own_table = _ALL, isinstance(task.source, TableSource)
+    explicit = _ALL
+    own_table = isinstance(task.source, TableSource)
     if isinstance(recipe, TaskRecipe):
         recipe.check()
         return RequestedRecipe(recipe, frozenset(), frozenset(), own_table)
@@ -113,7 +116,9 @@ def requested_recipe(task: Task, recipe: RecipeLike = None, record: dict[str, An
         explicit = _explicit(changes) | _explicit(task.source.table_task.recipe)
     elif any(task.recipe in (declared.recipe, declared.second_recipe) for declared in DECLARED.values()):
         explicit = _explicit(changes)
-    complete, by_default, recorded = changes.applied_to(task.recipe), _ALL - explicit, frozenset()
+    complete = changes.applied_to(task.recipe)
+    by_default = _ALL - explicit
+    recorded = frozenset()
     if record is not None:
         earlier = from_json(TaskRecipe, record["recipe"], "recipe.json: recipe")
         # Older runs did not record which values were defaults; all of theirs count as such.
@@ -133,7 +138,9 @@ def read_run_record(run: RunFolder, task: Task) -> dict[str, Any] | None:
 
 def plan_learning(requested: RequestedRecipe, hidden_size: int, examples: int, n_classes: int = 0) -> LearningPlan:
     """Fit a recipe to the model's width, the number of training examples, and that of classes, labels or tags."""
-    recipe, factor, to_fit = requested.recipe, 1.0, requested.to_fit
+    recipe = requested.recipe
+    factor = 1.0
+    to_fit = requested.to_fit
     if "learning_rate" in to_fit:
         rate = rate_for_width(recipe.learning_rate, hidden_size)
         factor = rate / recipe.learning_rate

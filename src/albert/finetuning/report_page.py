@@ -97,7 +97,8 @@ def _advice(results: Mapping[str, Any]) -> list[str]:
 
 def advice_lines(results: Mapping[str, Any]) -> list[str]:
     """Why something should change, and what to try."""
-    advice, step = results.get("advice"), results.get("next_step")
+    advice = results.get("advice")
+    step = results.get("next_step")
     lines = []
     if step:
         lines.append(step["why"] if advice else f"{step['why']}: try {step['try']}")
@@ -194,7 +195,8 @@ def _confusion(results: Mapping[str, Any]) -> list[str]:
     parts = ["<h2>Largest confusions</h2>", _table(rows[0], rows[1:], words=2)] if rows else []
     if not confusion or not confusion["counts"] or isinstance(confusion["counts"][0][0], list):
         return parts
-    labels, counts = confusion["labels"], confusion["counts"]
+    labels = confusion["labels"]
+    counts = confusion["counts"]
     shown = list(range(len(labels)))
     title = "Confusion matrix"
     if len(labels) > MATRIX_CLASSES:
@@ -308,14 +310,20 @@ def _table(head: Sequence[str], rows: Rows, words: int = 1) -> str:
     return f'<div class="wide"><table>{"".join(lines)}</table></div>'
 
 
-WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 360, 190, 48, 12, 26, 26
+WIDTH = 360
+HEIGHT = 190
+LEFT = 48
+RIGHT = 12
+TOP = 26
+BOTTOM = 26
 
 
 def _curve(title: str, points: Sequence[tuple[float, float]]) -> str:
     """A curve as SVG with the lowest and highest values at its axes; of many points, a part at equal distances."""
     every = math.ceil(len(points) / CURVE_POINTS)
     points = [*points[:-1:every], points[-1]]
-    first, last = points[0][0], points[-1][0]
+    first = points[0][0]
+    last = points[-1][0]
     low = min(y for _, y in points)
     high = max(y for _, y in points)
     across = (WIDTH - LEFT - RIGHT) / (last - first or 1.0)

@@ -74,7 +74,7 @@ from albert.finetuning.options import (
 )
 from albert.finetuning.report_page import REPORT_NAME, write_report
 from albert.finetuning.run_record import (
-    FREE_SETTINGS,
+    NOT_PART_OF_IDENTITY,
     RESULTS_NAME,
     BestModel,
     FinetuningResult,
@@ -95,7 +95,7 @@ from albert.optim.optimizer import build_optimizer
 from albert.optim.recipe import warmup_then_linear
 from albert.runtime.devices import describe_machine, finetuning_precision, pick_device
 from albert.runtime.distributed import process_group, wait_for_all
-from albert.runtime.environment import Ranks, load_by_name, world
+from albert.runtime.environment import Ranks, lazy_import, world
 from albert.runtime.errors import CannotCreate, InvalidConfiguration, MissingInput
 from albert.runtime.files import remove_directory
 from albert.runtime.json_files import common_fields, identity_settings, read_json_object, save_json, to_json
@@ -146,7 +146,9 @@ class TaskRun:
 
     def complete(self) -> FinetuningResult:
         """Train to the end, evaluate and write everything; a finished run is returned as it is."""
-        settings, scale, identity = self.settings, self.scale, self._identity()
+        settings = self.settings
+        scale = self.scale
+        identity = self._identity()
         best = None
         if settings.select == "best":
             best = BestModel(self.run.path / "best", self._save, identity["development set"])
@@ -227,7 +229,8 @@ class TaskRun:
 
     def _record(self) -> dict[str, Any]:
         """The whole run as plain values, saved as `recipe.json`."""
-        started, scale = self.started, self.scale
+        started = self.started
+        scale = self.scale
         return {
             "task": self.task.name,
             "inputs": to_json(self.task.inputs),
@@ -242,7 +245,8 @@ class TaskRun:
 
     def _identity(self) -> dict[str, str]:
         """Fingerprints of everything that decides the result."""
-        sequences, changes = self.batches.sequences, self.started.changes
+        sequences = self.batches.sequences
+        changes = self.started.changes
         return {
             "recipe": recipe_fingerprint(self.task.target, changes, self.plan.recipe, self.settings),
             "training data": arrays_fingerprint(sequences.tokens, sequences.starts, self.batches.targets),
@@ -255,7 +259,9 @@ class TaskRun:
         self, setup: TrainingSetup, training: TrainingResult, evaluation: Evaluation
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         """Write the predictions, and return the report and what the model directory holds beside the model."""
-        batches, split, settings = self.batches, self.train_split, self.settings
+        batches = self.batches
+        split = self.train_split
+        settings = self.settings
         further = self._evaluate_further(evaluation.threshold)
         for name, result in {"dev": evaluation, **further}.items():
             write_predictions(self.run.path / f"predictions-{name}.jsonl", result)
@@ -271,7 +277,8 @@ class TaskRun:
         frozen_scores = frozen["scores"] if frozen is not None and not settings.frozen else None
         training_scores = self._training_scores(evaluation.threshold)
         step = self._next_step(evaluation, training_scores, selection, training)
-        n_trained, n_evaluated = training.steps * batches.batch_size, len(evaluation.predictions)
+        n_trained = training.steps * batches.batch_size
+        n_evaluated = len(evaluation.predictions)
         report = {
             "scores": dict(evaluation.scores),
             "baseline": None if evaluation.baseline is None else dict(evaluation.baseline),
@@ -340,7 +347,8 @@ class TaskRun:
         examples: Sequence[Mapping[str, str]],
     ) -> str:
         """The model card, with every score beside those of the baselines."""
-        task, started = self.task, self.started
+        task = self.task
+        started = self.started
         head = sum(p.numel() for n, p in self.model.named_parameters() if not n.startswith("albert."))
         parts = {k: n for k, n in count_parameters(started.config).by_part().items() if "head" not in k}
         parts.pop("pretraining", None)
@@ -412,7 +420,7 @@ class TaskRun:
         if not self.dev_split.labelled:
             return None
         started = time.perf_counter()
-        fit = load_by_name("albert.tasks.linear_baseline").linear_baseline
+        fit = lazy_import("albert.tasks.linear_baseline").linear_baseline
         further = {split.split: split.examples for split in self.further if split.labelled}
         baseline = fit(self.task, self.train_split.examples, self.dev_split.examples, further)
         return None if baseline is None else {**vars(baseline), "seconds": time.perf_counter() - started}
@@ -508,7 +516,8 @@ def complete_run(
         prepare: called before training, unless the run is finished.
         report: called after training; returns the rest of the results, and the arguments of `save_model_directory`.
     """
-    results, already_complete = run.path / RESULTS_NAME, False
+    results = run.path / RESULTS_NAME
+    already_complete = False
     conflict = None
     if results.is_file():
         recorded = read_json_object(results).get("identity")
@@ -584,7 +593,7 @@ def _changed_part(recorded: Mapping[str, Any], record: Mapping[str, Any]) -> str
     """The first part of a run's record that a resumed run may not change and has changed."""
     for key in ("task", "inputs", "target", "changes", "teacher", "recipe", "settings"):
         before, now = (
-            identity_settings(value, FREE_SETTINGS, {}) if isinstance(value, dict) else value
+            identity_settings(value, NOT_PART_OF_IDENTITY, {}) if isinstance(value, dict) else value
             for value in (recorded.get(key), record.get(key))
         )
         if before != now:
@@ -597,10 +606,13 @@ def _differences(recorded: Mapping[str, Any], record: Mapping[str, Any]) -> str:
     key = _changed_part(recorded, record)
     if key is None:
         return ""
-    before, now = recorded.get(key), record.get(key)
+    before = recorded.get(key)
+    now = record.get(key)
     if not isinstance(before, dict) or not isinstance(now, dict):
         return key
-    names = [name for name in {**before, **now} if name not in FREE_SETTINGS and before.get(name) != now.get(name)]
+    names = [
+        name for name in {**before, **now} if name not in NOT_PART_OF_IDENTITY and before.get(name) != now.get(name)
+    ]
     shown = [f"{name} ({_shown(before.get(name))}, now {_shown(now.get(name))})" for name in names[:3]]
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return ", ".join(shown) + more if shown else key
@@ -624,12 +636,14 @@ def task_batches(
 ) -> TaskBatches:
     """The batches of a run."""
     features = split.features
-    sequences, targets = features.sequences, features.targets
+    sequences = features.sequences
+    targets = features.targets
     if isinstance(task.target, Score):
         check_numbers(task.target, targets)
     if isinstance(features, SpanFeatures):
         windows = training_windows(task, split, features)
-        sequences, targets = sequences.select(windows), np.maximum(targets[windows], 0)
+        sequences = sequences.select(windows)
+        targets = np.maximum(targets[windows], 0)
     if isinstance(features, TagFeatures):
         if not len(features.learnable):
             raise InvalidConfiguration(task.title, "no sentence of the training set has a word")
@@ -695,7 +709,8 @@ def finetune(
         CannotCreate: `output` holds another run.
         Diverged, Stopped: see `training.loop.Training`.
     """
-    settings, run = settings or FinetuningSettings(), RunFolder(output)
+    settings = settings or FinetuningSettings()
+    run = RunFolder(output)
     record = read_run_record(run, task)
     requested = requested_recipe(task, recipe, record)
     if "train" not in task.source.splits:
@@ -709,7 +724,8 @@ def finetune(
         pairs, matching = choose_pairs(task, start, *wanted, record, settings.exits is not None)
         settings = replace(settings, encode_pairs=pairs, match_embedding=matching)
         started = start_model(start, task.target, requested.recipe, settings.seed, pairs, matching)
-        notes, positions = list(started.notes), started.config.max_position_embeddings
+        notes = list(started.notes)
+        positions = started.config.max_position_embeddings
         requested = replace(requested, recipe=fit_length(requested.recipe, positions))
         longest = requested_recipe(task, recipe).recipe.max_length  # the record of a resumed run has the fitted length
         if requested.recipe.max_length == positions < longest:

@@ -106,14 +106,17 @@ def development_curve(metric: str, journal: Path) -> str | None:
 
 def describe_selection(by: SelectedBy, scores: Mapping[str, float | None], journal: Path) -> dict[str, Any]:
     """Which model of a finished run is its result, from the evaluations in its journal; with two lines of text."""
-    metric, step, evaluations = next(iter(scores)), None, 1
+    metric = next(iter(scores))
+    step = None
+    evaluations = 1
     rule = note = "selection: the model after the last step"
     if by == "best":
         records = [record for record in read_journal(journal) if record["event"] == "evaluation"]
         best = records[0]
         for record in records[1:]:
             best = record if is_better(metric, record.get(metric), best.get(metric)) else best
-        step, evaluations = best["step"], len(records)
+        step = best["step"]
+        evaluations = len(records)
         rule = (
             f"selection: the best of {evaluations} evaluations by {metric} on the development set; a score "
             "that is chosen on the set it is reported on is somewhat high"
@@ -126,9 +129,9 @@ def describe_selection(by: SelectedBy, scores: Mapping[str, float | None], journ
 # Settings, and the fingerprints that tell runs apart.
 
 RESULTS_NAME = "results.json"
-FREE_SETTINGS = ("device", "workers", "micro_batch_tokens", "checkpoint_every")
+NOT_PART_OF_IDENTITY = ("device", "workers", "micro_batch_tokens", "checkpoint_every")
 """Settings that a resumed run may change."""
-_LATER_SETTINGS = {
+_ADDED_LATER = {
     "exits": None,
     "freeze_encoder": False,
     "distillation": None,
@@ -242,7 +245,7 @@ def recorded_settings(settings: FinetuningSettings) -> dict[str, Any]:
     if settings.distillation is not None:
         values["distillation"]["teacher"] = settings.distillation.source
         del values["distillation"]["revision"]  # is part of the source
-    return identity_settings(values, (), _LATER_SETTINGS)
+    return identity_settings(values, (), _ADDED_LATER)
 
 
 def settings_for_fingerprint(settings: FinetuningSettings) -> dict[str, Any]:

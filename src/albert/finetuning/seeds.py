@@ -155,7 +155,8 @@ def finetune_seeds(
         except Diverged as error:
             runs.append(SeedRun(seed=seed, directory=directory, scores={}, failure=f"diverged: {error.why}"))
         else:
-            report, scores = finetuned.report, dict(finetuned.scores)
+            report = finetuned.report
+            scores = dict(finetuned.scores)
             for split, further in report.get("further_scores", {}).items():
                 scores |= {f"{name}/{split}": value for name, value in further.items()}
             step = report.get("selection", {}).get("step")
@@ -210,7 +211,8 @@ def diagnose(task: Task, model: str | None, data: Path, output: Path, settings: 
     """
     if model is None:
         return {"model": None, "scores": {}, "missing": ["the model of its task is missing"]}
-    scores, missing = dict[str, Any](), list[str]()
+    scores = dict[str, Any]()
+    missing = list[str]()
     options = {"device": settings.device, "micro_batch_tokens": settings.micro_batch_tokens}
     options |= {"precision": settings.precision or "fp32", "needs_labels": False}
     for split in task.source.splits:

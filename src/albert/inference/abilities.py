@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from albert.runtime.environment import load_by_name
+from albert.runtime.environment import lazy_import
 from albert.runtime.errors import DamagedData, UsageError, did_you_mean
 from albert.text.readers import Record
 
@@ -241,7 +241,8 @@ _DEPTH_AND_CUT: dict[str, Value] = {"depth?": "count", "tokens_cut": "count"}
 
 
 def _paired_inputs(body: Mapping[str, Any]) -> Iterable[Inputs]:
-    texts, pairs = body["texts"], body["pairs"]
+    texts = body["texts"]
+    pairs = body["pairs"]
     if pairs is None:
         return [(text, None) for text in texts]
     if len(pairs) != len(texts):
@@ -492,7 +493,7 @@ def _embed(predictor: Any, inputs: Sequence[Inputs], settings: Settings) -> list
 
 
 def _layers(predictor: Any, inputs: Sequence[Inputs], settings: Settings) -> list[Any]:
-    show_layers = load_by_name("albert.inference.inspection").show_layers
+    show_layers = lazy_import("albert.inference.inspection").show_layers
     return [show_layers(predictor, text, pair, max_tokens) for text, pair, max_tokens in inputs]
 
 

@@ -51,7 +51,9 @@ class EarlyExit:
         if not isinstance(model, AlbertForSequenceClassification | AlbertForMultipleChoice):
             why = "needs a sequence-level head, this model classifies tokens"
             raise InvalidConfiguration("patience", why, "leave it out, or choose a depth")
-        self.packed_model, self.patience, self.tolerance = packed_model, patience, tolerance
+        self.packed_model = packed_model
+        self.patience = patience
+        self.tolerance = tolerance
         self.decision: Decision = "option" if isinstance(model, AlbertForMultipleChoice) else decision
         self._inner = model.config.inner_group_num
         self.depth = len(model.albert.encoder.plan) // self._inner  # Layers that the model is set to run
@@ -87,8 +89,10 @@ class EarlyExit:
 
         packed = pack_active()
         states = model.albert.embeddings(packed)
-        layers, done = model.albert.encoder.each_layer(states, packed), 0
-        previous, agreed = None, np.zeros(len(active), np.int64)
+        layers = model.albert.encoder.each_layer(states, packed)
+        done = 0
+        previous = None
+        agreed = np.zeros(len(active), np.int64)
         for depth in self.exits:
             for _ in range(depth * self._inner - done):
                 states = next(layers)
@@ -103,7 +107,8 @@ class EarlyExit:
                 if is_done:
                     yield from ((member, row.numpy(), depth) for member, row in zip(question, part, strict=True))
             stays = ~exits
-            previous, agreed = current[torch.from_numpy(stays)], agreed[stays]
+            previous = current[torch.from_numpy(stays)]
+            agreed = agreed[stays]
             active = [question for question, stay in zip(active, stays.tolist(), strict=True) if stay]
             if not active:
                 return

@@ -162,7 +162,9 @@ class LinearMap:
     """Whether a kernel is compiled, and kept, for each number of rows."""
 
     def __init__(self, weight: Tensor, bias: Tensor, dtype: torch.dtype, activation: nn.Module | None) -> None:
-        self._weight, self._bias, self._activation = weight.to(dtype), bias.to(dtype), activation
+        self._weight = weight.to(dtype)
+        self._bias = bias.to(dtype)
+        self._activation = activation
 
     def __call__(self, rows: Float[Tensor, "tokens inputs"]) -> Float[Tensor, "tokens outputs"]:
         return functional.linear(rows, self._weight, self._bias)
@@ -185,7 +187,8 @@ class TransposedMap(LinearMap):
     """
 
     def __init__(self, weight: Tensor, bias: Tensor, dtype: torch.dtype, activation: nn.Module | None) -> None:
-        self._weight, self._bias = weight.to(dtype).t().contiguous(), bias.to(dtype)
+        self._weight = weight.to(dtype).t().contiguous()
+        self._bias = bias.to(dtype)
         self._activation = activation
         self._approximation = getattr(activation, "approximate", "none")
 
@@ -211,7 +214,8 @@ class PrepackedMap(LinearMap):
     def __init__(self, weight: Tensor, bias: Tensor, dtype: torch.dtype, activation: nn.Module | None) -> None:
         self._weight = torch.ops.mkldnn._reorder_linear_weight(weight.to(dtype).contiguous())
         self._bias = bias.to(dtype)
-        self._attribute, self._algorithm = "none", ""
+        self._attribute = "none"
+        self._algorithm = ""
         if activation is not None:
             # oneDNN's names: gelu with "tanh" or "none", relu, tanh
             self._attribute = type(activation).__name__.lower()
@@ -240,7 +244,9 @@ class Int8Map(LinearMap):
         values, self._scales = quantize_matrix(weight.float())
         self._weight = torch.ops.onednn.qlinear_prepack(values, None)
         self._zeros = values.new_zeros(len(values), dtype=torch.int64)
-        self._bias, self._rounded_bias, self._dtype = bias.float(), bias.to(dtype), dtype
+        self._bias = bias.float()
+        self._rounded_bias = bias.to(dtype)
+        self._dtype = dtype
         # The tanh form is within 0.0005 of the exact one, below the resolution of int8, and takes three times as long.
         self._activation = nn.GELU() if isinstance(activation, nn.GELU) else activation
 
@@ -315,8 +321,10 @@ class FastEncoder(nn.Module):
         device = next(encoder.parameters()).device
         if precision == "int8":
             check_int8(device)
-        self.plan, self.precision = encoder.plan, precision
-        self.attentions, self.feed_forwards = encoder.attentions, encoder.feed_forwards
+        self.plan = encoder.plan
+        self.precision = precision
+        self.attentions = encoder.attentions
+        self.feed_forwards = encoder.feed_forwards
         self._states = torch.bfloat16 if precision == "bf16" else torch.float32
         with torch.inference_mode(), torch.autocast(device.type, enabled=False):
             self._attentions = [
@@ -367,7 +375,9 @@ def use_fast_encoders(model: nn.Module, precision: InferencePrecision) -> None:
 
 class _FastAttention:
     def __init__(self, block: AttentionBlock, precision: InferencePrecision, states: torch.dtype) -> None:
-        self._heads, self._window, self._norm = block.heads, block.window, _norm_of(block.layer_norm, states)
+        self._heads = block.heads
+        self._window = block.window
+        self._norm = _norm_of(block.layer_norm, states)
         joined = block.matrices()
         width = block.query.out_features
         # The scale 1 / √(head size) of the scores is folded into the queries' weights.
@@ -390,7 +400,8 @@ def _norm_of(layer_norm: nn.LayerNorm, states: torch.dtype) -> Callable[[Tensor]
 
     On a CPU the weights stay in float32; a GPU's kernel needs those of the states' dtype.
     """
-    shape, epsilon = tuple(layer_norm.normalized_shape), layer_norm.eps
+    shape = tuple(layer_norm.normalized_shape)
+    epsilon = layer_norm.eps
     dtype = torch.float32 if layer_norm.weight.device.type == "cpu" else states
     weight = layer_norm.weight.detach().to(dtype, copy=True)
     bias = layer_norm.bias.detach().to(dtype, copy=True)
@@ -481,7 +492,8 @@ class PackedModel:
         self.model: Any = model.eval().to(device)
         use_fast_encoders(model, precision)
         default = _TOKENS_A_THREAD if device.type == "cpu" else _TOKENS_ON_A_GPU
-        self.device, self.micro_batch_tokens = device, micro_batch_tokens or default
+        self.device = device
+        self.micro_batch_tokens = micro_batch_tokens or default
         self._autotuner = Autotuner()
 
     def rows(self, token_ids: Sequence[np.ndarray], token_types: Sequence[np.ndarray]) -> list[Any]:
@@ -565,7 +577,8 @@ class PackedModel:
 
     def _micro_batches(self, lengths: Sequence[int], rows: Sequence[int] | None) -> list[list[int]]:
         """Indices of sequences of similar length, in batches of similar size for all workers."""
-        total, workers = sum(lengths), self._workers
+        total = sum(lengths)
+        workers = self._workers
         count = -(-total // self.micro_batch_tokens)
         if total >= workers * _LEAST_TOKENS_A_WORKER:
             count = -(-count // workers) * workers

@@ -26,7 +26,7 @@ from albert import __version__
 from albert.inference import abilities
 from albert.inference.abilities import ENDINGS
 from albert.inference.predictor import Predictor
-from albert.runtime.environment import load_by_name
+from albert.runtime.environment import lazy_import
 from albert.runtime.errors import CannotCreate, DamagedData, InvalidConfiguration, MissingInput, UsageError, WriteFailed
 from albert.runtime.files import LOCK_NAME, locked, new_file, remove_directory
 from albert.runtime.manifest import file_hash
@@ -147,14 +147,15 @@ def output_format(
 
     `answers` are the predicted fields and their types, `width` is the dimension of a vector.
     """
-    path, vector = args.output, f"{args.prefix}embedding"
+    path = args.output
+    vector = f"{args.prefix}embedding"
     match path.suffix.lower() if path is not None else ".jsonl":
         case ".jsonl":
             return OutputFormat()
         case ".csv":
             return Csv([*checked.columns, *answers])
         case ".parquet":
-            return load_by_name(_TYPED, "data").Parquet(checked.schema, answers)
+            return lazy_import(_TYPED, "data").Parquet(checked.schema, answers)
         case ".npy" if vector in answers:
             return Vectors(vector, checked.rows, width)
         case ".npy":
@@ -229,7 +230,8 @@ def _open_answers(directory: Path, settings: Mapping[str, Any], replace: bool) -
     others = [file for file in directory.iterdir() if file.name not in (ANSWERS_NAME, LOCK_NAME)]
     has_answers = first.endswith(b"\n") or bool(others)  # others: the journal of an earlier version
     if has_answers and not replace:
-        why, remedy = _what_differs(first, settings), "repeat the earlier command, or start over with --replace"
+        why = _what_differs(first, settings)
+        remedy = "repeat the earlier command, or start over with --replace"
         raise CannotCreate(directory, why, remedy)
     for other in others:
         other.unlink()
@@ -338,12 +340,14 @@ class CheckedInput(NamedTuple):
 
 def check_input(args: FilePrediction, answers: Iterable[str]) -> CheckedInput:
     """Validate every row; `answers` are the names of the predicted fields in the output."""
-    file, columns, rows = args.file.file, dict[str, None](), 0
+    file = args.file.file
+    columns = dict[str, None]()
+    rows = 0
     typed = args.output is not None and args.output.suffix.lower() == ".parquet"
     # column types of JSON lines are inferred from the rows; other formats declare them
     is_grouped = args.file.group is not None
     is_inferred = typed and args.file.has_types and (is_grouped or file.kind != "Parquet")
-    types = load_by_name(_TYPED, "data").ColumnTypes() if is_inferred else None
+    types = lazy_import(_TYPED, "data").ColumnTypes() if is_inferred else None
     with progress("Checking the input", total=None, unit="rows") as bar:
         for batch in args.batches():
             for record in batch:
@@ -360,7 +364,7 @@ def check_input(args: FilePrediction, answers: Iterable[str]) -> CheckedInput:
         raise MissingInput(file.name, "holds no rows")
     schema = types.schema if types is not None else None
     if typed and types is None:
-        schema = load_by_name(_TYPED, "data").input_schema(file, tuple(columns))
+        schema = lazy_import(_TYPED, "data").input_schema(file, tuple(columns))
     return CheckedInput(rows, tuple(columns), schema, file_hash(file.path))
 
 
@@ -373,7 +377,8 @@ def batches_of(records: Iterator[Record]) -> Iterator[list[Record]]:
         characters += sum(len(value) for value in record.fields.values() if isinstance(value, str))
         if len(batch) == BATCH_ROWS or characters >= BATCH_CHARACTERS:
             yield batch
-            batch, characters = [], 0
+            batch = []
+            characters = 0
     if batch:
         yield batch
 

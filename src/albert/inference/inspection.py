@@ -63,7 +63,8 @@ def layer_movement(
     The angle is 2 atan2(‖u − v‖, ‖u + v‖) of the unit vectors, which is accurate for small angles, unlike the arc
     cosine of a cosine near 1.
     """
-    before, after = before.double(), after.double()
+    before = before.double()
+    after = after.double()
     distance = (after - before).norm(dim=-1)
     u, v = (state / state.norm(dim=-1, keepdim=True).clamp_min(_SHORTEST) for state in (before, after))
     angle = 2 * torch.atan2((u - v).norm(dim=-1), (u + v).norm(dim=-1))
@@ -87,7 +88,8 @@ def show_layers(predictor: Predictor, text: str, pair: str | None, max_tokens: i
     texts = (text,) if pair is None else (text, pair)
     max_length = min(max_tokens, predictor.max_length)
     encoded = encode_texts(tokenizer, [[part] for part in texts], max_length, masked=True)
-    (ids,), (cut,) = encoded.ids, encoded.cut
+    (ids,) = encoded.ids
+    (cut,) = encoded.cut
     packed = pack(encoded.ids, encoded.token_types).to(predictor.device)
     body: AlbertModel = getattr(model, "albert", model)
     with torch.inference_mode():
@@ -121,7 +123,8 @@ def attention_probabilities(
         if block.window is not None:
             positions = torch.arange(len(hidden), device=hidden.device)
             mask = (positions[:, None] - positions).abs() <= block.window
-            mask[0], mask[:, 0] = True, True
+            mask[0] = True
+            mask[:, 0] = True
             scores = scores.masked_fill(~mask, float("-inf"))
         yield scores.softmax(dim=-1)
 
@@ -162,7 +165,8 @@ def _label_scores(
 # --------------------------------------------------------------------------------------------------------------------
 # Check of the settings a model was trained with, by its masked-token loss on a fixed text.
 
-MASK_EVERY, MASK_OFFSETS = 7, (0, 2, 4)
+MASK_EVERY = 7
+MASK_OFFSETS = (0, 2, 4)
 """One token in seven is masked, as in pre-training; three passes over the text, with other tokens masked each time."""
 MIN_MASKED_TOKENS = 10
 HEAD_SIZE = 64
@@ -251,7 +255,9 @@ def _masked_texts(tokenizer: Tokenizer, text: str, max_length: int) -> list[Mask
 
 
 def _mask_sequences(sequences: Sequence[np.ndarray], offset: int, tokenizer: Tokenizer) -> MaskedText:
-    inputs, positions, labels = [], [], []
+    inputs = []
+    positions = []
+    labels = []
     for ids in sequences:
         chosen = np.arange(1 + offset, len(ids) - 1, MASK_EVERY)
         chosen = chosen[~np.isin(ids[chosen], tokenizer.special_ids)]
@@ -264,7 +270,8 @@ def _mask_sequences(sequences: Sequence[np.ndarray], offset: int, tokenizer: Tok
 
 
 def _compare(opened: OpenedModel, texts: Sequence[MaskedText], device: torch.device) -> SelfCheck:
-    weights, candidates = opened.model.to(device).state_dict(), plausible_settings(opened.config)
+    weights = opened.model.to(device).state_dict()
+    candidates = plausible_settings(opened.config)
     results: list[tuple[AlbertConfig, np.ndarray, float]] = []
     with progress("Checking settings", len(candidates), "settings") as bar:
         for config in candidates:
@@ -292,7 +299,8 @@ def _compare(opened: OpenedModel, texts: Sequence[MaskedText], device: torch.dev
 
 def _evaluate(model: AlbertForMaskedLM, texts: Sequence[MaskedText], device: torch.device) -> tuple[np.ndarray, float]:
     """The loss of each masked token, and the accuracy."""
-    losses, correct = [], []
+    losses = []
+    correct = []
     with torch.inference_mode():
         for packed, positions, labels in texts:
             labels = labels.to(device)

@@ -50,7 +50,8 @@ class SampleBatch(NamedTuple):
 def sample_batches(config: AlbertConfig) -> list[SampleBatch]:
     """Batches of an even number of sequences, from a few tokens up to the model's positions, at most 512."""
     rng = stream("sample outputs", 0)
-    longest, second = min(config.max_position_embeddings, LONGEST), int(config.type_vocab_size > 1)
+    longest = min(config.max_position_embeddings, LONGEST)
+    second = int(config.type_vocab_size > 1)
     batches = []
     for fractions in _LENGTHS:
         lengths = [max(min(SHORTEST, longest), round(fraction * longest)) for fraction in fractions]
@@ -99,7 +100,8 @@ def output_differences(mine: Sequence[Outputs], theirs: Sequence[Outputs]) -> Ou
     Two starts with almost the same logit may come in either order in a beam; starts in only one beam are not compared.
     """
     batches = [_pair_outputs(*outputs) for outputs in zip(mine, theirs, strict=True)]
-    largest, relative = {}, {}
+    largest = {}
+    relative = {}
     for name in batches[0]:
         rows = [pair for batch in batches for pair in batch[name]]
         ours = np.concatenate([row.ravel() for row, _ in rows]).astype(np.float64)
@@ -190,7 +192,8 @@ def quantize_directory(
 
 
 def _sample_outputs(trained: TrainedModel) -> list[Outputs]:
-    model, kind = trained.opened.model, trained.kind
+    model = trained.opened.model
+    kind = trained.kind
     return [model_outputs(model, kind, batch) for batch in sample_batches(trained.opened.config)]
 
 

@@ -39,7 +39,7 @@ from albert.model.albert import BEAM, IMPOSSIBLE, AlbertModel, JointSpanHead, se
 from albert.model.attention import AttentionBlock
 from albert.model.config import Activation
 from albert.model.encoder import FeedForwardBlock
-from albert.runtime.environment import load_by_name
+from albert.runtime.environment import lazy_import
 from albert.runtime.errors import CannotCreate, CheckFailed, InvalidConfiguration
 from albert.runtime.files import new_directory, new_file, write_text
 from albert.runtime.json_files import read_json_object, save_json
@@ -49,7 +49,8 @@ from albert.text.tokenizer_loading import load_tokenizer, vocabulary_file
 # --------------------------------------------------------------------------------------------------------------------
 # Nodes and initialisers of an ONNX graph, products in float32 or int8.
 
-LOWEST_OPSET, HIGHEST_OPSET = 17, 24
+LOWEST_OPSET = 17
+HIGHEST_OPSET = 24
 """LayerNormalization is an operator from 17 on; every runtime of the extra `onnx` supports opsets up to 24."""
 GELU_OPSET = 20
 _AXES_ARE_INPUTS = 18
@@ -79,7 +80,8 @@ class GraphWriter:
     """
 
     def __init__(self, opset: int, precision: OnnxPrecision = "fp32") -> None:
-        self.opset, self._precision = opset, precision
+        self.opset = opset
+        self._precision = precision
         self.ids, self.mask, self.types = INPUTS
         self._nodes: list[onnx.NodeProto] = []
         self._initializers: dict[str, onnx.TensorProto] = {}
@@ -288,7 +290,9 @@ def _attention_bias(graph: GraphWriter, window: int | None) -> str:
 
 
 def _attention(graph: GraphWriter, block: AttentionBlock, name: str, hidden: str, bias: str) -> str:
-    width, heads, matrices = block.query.out_features, block.heads, block.matrices()
+    width = block.query.out_features
+    heads = block.heads
+    matrices = block.matrices()
     size = width // heads
     joined = graph.linear(hidden, f"{name}.joined", matrices.joined, matrices.joined_bias)
     parts = graph.nodes("Split", 3, joined, [width] * 3, axis=-1)
@@ -317,7 +321,9 @@ def _encoder(graph: GraphWriter, model: Any, hidden: str) -> list[Output]:
 
 
 def _masked_lm(graph: GraphWriter, model: Any, hidden: str) -> list[Output]:
-    words, head, config = model.albert.embeddings.word_embeddings.weight, model.predictions, model.config
+    words = model.albert.embeddings.word_embeddings.weight
+    head = model.predictions
+    config = model.config
     dense = graph.activation(graph.layer(hidden, "predictions.dense", head.dense), config.hidden_act)
     normal = graph.layer_norm(dense, "predictions.layer_norm", head.layer_norm)
     rows = graph.node("Reshape", normal, [-1, config.embedding_size])
@@ -352,7 +358,8 @@ def _question_answering(graph: GraphWriter, model: Any, hidden: str) -> list[Out
 def _joint_question_answering(graph: GraphWriter, model: Any, hidden: str) -> list[Output]:
     """The joint head (SQuAD 2.0): the top starts, and for each of them a logit for every end."""
     head: JointSpanHead = model.joint_qa_outputs
-    mask, position = graph.cast(graph.mask, np.bool_), graph.columns()
+    mask = graph.cast(graph.mask, np.bool_)
+    position = graph.columns()
     last = graph.node("Sub", graph.node("ReduceSum", graph.mask, [1], keepdims=1), 1)
     at_cls = graph.node("Equal", position, 0)
     second = graph.node("And", graph.node("Equal", graph.types, 1), graph.node("Less", position, last))
@@ -429,7 +436,7 @@ HEADS: dict[Kind, Callable[[GraphWriter, Any, str], list[Output]]] = {
     "encoder": _encoder,
 }
 """Kind of model -> function from graph, model and encoder output [batch, sequence, H] to outputs."""
-_LARGEST_FILE = 2**31 - 2**20
+_MAX_FILE = 2**31 - 2**20
 """Bytes of one protobuf message; external weights are not used, because their paths can point to other files."""
 
 
@@ -438,9 +445,9 @@ def export_graph(
 ) -> tuple[onnx.ModelProto, dict[str, Axes]]:
     """The ONNX model with its weights, of the layers that it is set to run, and the axes of its outputs."""
     size = sum(parameter.numel() for parameter in model.parameters()) * (4 if precision == "fp32" else 1)
-    if size > _LARGEST_FILE:
+    if size > _MAX_FILE:
         why = f"has {size / 1e9:,.1f} GB of weights in {precision}, one ONNX file holds 2.1 GB"
-        fits_in_int8 = precision == "fp32" and size / 4 < _LARGEST_FILE
+        fits_in_int8 = precision == "fp32" and size / 4 < _MAX_FILE
         raise InvalidConfiguration("model", why, "take --precision int8" if fits_in_int8 else None)
     graph = GraphWriter(opset, precision)
     axes: Axes = ("batch", "sequence")
@@ -549,7 +556,7 @@ def runtimes(file: Path) -> Iterator[tuple[str, Run]]:
         lambda inputs: dict(zip(names, session.run(names, inputs), strict=True)),  # type: ignore[arg-type]
     )
     if importlib.util.find_spec("openvino") is not None:
-        openvino: Any = load_by_name("openvino")
+        openvino: Any = lazy_import("openvino")
         # by default it computes in bfloat16 where the processor can
         compiled = openvino.Core().compile_model(str(file), "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
 
@@ -607,7 +614,8 @@ def export_onnx(
         remedy = "fine-tune with --encode-pairs together, or serve it with albert serve"
         raise InvalidConfiguration(directory, why, remedy)
     tokenizer = load_tokenizer(directory) if vocabulary_file(directory).is_file() else None
-    config, extra = trained.opened.config, trained.opened.extra
+    config = trained.opened.config
+    extra = trained.opened.extra
     if tokenizer is not None:
         require_matching_tokenizer(tokenizer, directory, config, extra)
     depth = config.num_hidden_layers if depth is None else depth
@@ -655,7 +663,8 @@ def export_onnx(
 def _check(
     file: Path, axes: dict[str, Axes], trained: TrainedModel, precision: OnnxPrecision
 ) -> Iterator[RuntimeCheck]:
-    batches, kind = int8.sample_batches(trained.opened.config), trained.kind
+    batches = int8.sample_batches(trained.opened.config)
+    kind = trained.kind
     with progress("Checking", total=None, unit="runtimes") as bar:
         ours = [int8.model_outputs(trained.opened.model, kind, batch) for batch in batches]
         for name, run in runtimes(file):

@@ -118,8 +118,12 @@ class Predictor:
         patience: int | None = None,
         threshold: float | None = None,
     ) -> None:
-        self.name, self.config, self.extra = str(opened.directory), opened.config, opened.extra
-        self.loading_report, self.tokenizer, self.device = opened.loading_report, tokenizer, device
+        self.name = str(opened.directory)
+        self.config = opened.config
+        self.extra = opened.extra
+        self.loading_report = opened.loading_report
+        self.tokenizer = tokenizer
+        self.device = device
         model_directory.require_matching_tokenizer(tokenizer, opened.directory, opened.config, opened.extra)
         self.abilities = tasks.abilities_of(kind, opened)
         """Abilities ("classify texts"); a head that the file lacks, or that was never trained, does not count."""
@@ -477,12 +481,15 @@ class TrainedModel(NamedTuple):
 def open_trained(directory: Path) -> TrainedModel:
     """Open a model directory with the trained part of its head."""
     kind = stated = kind_of(model_directory.read_config(directory)[1])
-    opened, left_out = model_directory.open_model(directory, kind), ""
+    opened = model_directory.open_model(directory, kind)
+    left_out = ""
     can = tasks.abilities_of(kind, opened)
     if kind == "pretraining" and FILLING in can and ORDERING not in can:
-        kind, left_out = "masked_lm", "the order of segments"
+        kind = "masked_lm"
+        left_out = "the order of segments"
     elif kind != "encoder" and not can:
-        kind, left_out = "encoder", f"the head for {stated}"
+        kind = "encoder"
+        left_out = f"the head for {stated}"
     if left_out:
         opened = model_directory.open_model(directory, kind)
     if kind == "encoder" and any(name.startswith("albert.pooler.") for name in opened.loading_report.drawn):

@@ -171,7 +171,8 @@ def lengths_of(kind: Kind, opened: OpenedModel) -> Lengths:
         stated["max_length"] = opened.extra["max_sequence_length"]
     lengths = default._asdict()
     for name in lengths:
-        value, least = stated.get(name, lengths[name]), SHORTEST if name == "max_length" else 1
+        value = stated.get(name, lengths[name])
+        least = SHORTEST if name == "max_length" else 1
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
             key = "max_sequence_length" if name == "max_length" else f"finetuning: {name}"
             subject = f"{opened.directory / 'config.json'}: {key}"
@@ -217,7 +218,8 @@ def find_answers(
     windows, and over no answer if `threshold` is given, which decides whether that comes first; None: every question
     has an answer.
     """
-    tokenizer, (length, question_length, stride) = network.tokenizer, network.lengths
+    tokenizer = network.tokenizer
+    (length, question_length, stride) = network.lengths
     if question_length + stride > length - 3:  # no run accepts these
         question_length = min(question_length, max(1, (length - 3) // 3))
         stride = max(1, min(stride, (length - 3 - question_length) // 2))
@@ -256,7 +258,8 @@ def rank_options(
     """The options of each question, most likely first: `option`, its `index`, and its probability, `score`.
 
     If no run accepts the question length, question and option take at most half of the maximum length."""
-    tokenizer, (max_length, question_length, _) = network.tokenizer, network.lengths
+    tokenizer = network.tokenizer
+    (max_length, question_length, _) = network.lengths
     question_length = question_length if question_length < max_length - 3 else (max_length - 3) // 2
     passages = tokenizer.encode_batch(contexts)
     option_texts = [
@@ -362,7 +365,8 @@ def _around(tokenizer: Tokenizer, ids: Sequence[int], position: int) -> tuple[st
 
 def _piece_text(tokenizer: Tokenizer, piece: int) -> tuple[bool, str, str, str]:
     """Whether a piece is special, and its text alone, at the start of a text, and after other words."""
-    mask_id, mask = tokenizer.mask_id, tokenizer.piece(tokenizer.mask_id)
+    mask_id = tokenizer.mask_id
+    mask = tokenizer.piece(tokenizer.mask_id)
     first = words(tokenizer, [piece, mask_id]).removesuffix(mask).removesuffix(" ")
     later = words(tokenizer, [mask_id, piece, mask_id]).removeprefix(mask).removesuffix(mask).removesuffix(" ")
     return piece in tokenizer.special_ids, words(tokenizer, [piece]), first, later

@@ -193,7 +193,8 @@ class AlbertForPreTraining(nn.Module):
             masked_labels: token ids; with them much less memory is needed.
         """
         hidden = self.albert(packed)
-        masked, words = hidden[masked_positions], self.albert.embeddings.word_embeddings.weight
+        masked = hidden[masked_positions]
+        words = self.albert.embeddings.word_embeddings.weight
         sentence_order = self.sop_classifier(self.albert.pool(hidden, packed))
         if masked_labels is None:
             return PreTrainingLogits(self.predictions(masked, words), sentence_order)
@@ -292,7 +293,8 @@ class AlbertForPairClassification(_TaskModel):
     ) -> Float[Tensor, "sequences labels"]:
         """Logits of every pair, from the states of `split_segments(packed)`."""
         means = mean_states(hidden, split_lengths(packed))
-        u, v = means[0::2], means[1::2]
+        u = means[0::2]
+        v = means[1::2]
         features = self.dropout(torch.cat([u, v, (u - v).abs(), u * v], dim=1))
         with torch.autocast(features.device.type, enabled=False):  # see AlbertForSequenceClassification
             return self.pair_classifier(features)
@@ -500,7 +502,8 @@ def output_rows(output: Tensor | tuple, lengths: tuple[int, ...]) -> list[Output
     """
     if isinstance(output, SpanBeam):
         starts, ends = (logits.float().cpu().split(lengths) for logits in (output.starts, output.ends))
-        beam, unanswerable = output.beam.cpu(), output.unanswerable.float().cpu()
+        beam = output.beam.cpu()
+        unanswerable = output.unanswerable.float().cpu()
         fields = zip(starts, beam, ends, unanswerable, strict=True)
         return [SpanBeamRow(*(tensor.numpy() for tensor in row)) for row in fields]
     stacked = (torch.stack(output, dim=1) if isinstance(output, tuple) else output).float().cpu()

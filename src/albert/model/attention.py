@@ -16,7 +16,7 @@ from torch.nn import functional
 from albert.model.config import AlbertConfig, block_size, covers, dense_is_faster, n_blocks
 from albert.model.packing import AttentionGroup, PackedSequences, from_padded_blocks, to_padded_blocks
 from albert.runtime.devices import Dropout, keep_mask, linear
-from albert.runtime.environment import load_by_name
+from albert.runtime.environment import lazy_import
 
 # --------------------------------------------------------------------------------------------------------------------
 # Attention as matrix products with a handwritten backward pass: on a CPU faster than torch's fused kernel.
@@ -56,7 +56,8 @@ def heads_at_once(heads: int, rows: int, columns: int) -> int:
 class _PlainAttention(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float) -> Tensor:
-        output, saved = torch.empty_like(query), []
+        output = torch.empty_like(query)
+        saved = []
         bias = None if mask is None else query.new_zeros(mask.shape).masked_fill_(~mask, float("-inf"))
         for part in _parts(query, key):
             q, k, v = (operand[part].contiguous() for operand in (query, key, value))
@@ -98,7 +99,8 @@ def _parts(query: Tensor, key: Tensor) -> list[tuple[slice, slice]]:
     """Slices of sequences and of heads that are computed at a time."""
     sequences, heads, rows, _ = query.shape
     matrices = heads_at_once(heads, rows, key.shape[2])
-    n_sequences, n_heads = max(1, matrices // heads), min(matrices, heads)
+    n_sequences = max(1, matrices // heads)
+    n_heads = min(matrices, heads)
     return [
         (slice(first, first + n_sequences), slice(head, head + n_heads))
         for first in range(0, sequences, n_sequences)
@@ -200,7 +202,8 @@ def _neighbourhoods(
 ) -> Shaped[Tensor, "sequences_times_blocks heads columns size"]:
     """For each block: [CLS], the previous block, the block and the next one; missing tokens are zeros."""
     sequences, heads, length, size = cells.shape
-    block, n = block_size(window), n_blocks(length, window)
+    block = block_size(window)
+    n = n_blocks(length, window)
     by_token = functional.pad(cells[:, :, 1:].transpose(1, 2), (0, 0, 0, 0, block, (n + 1) * block - (length - 1)))
     blocks = by_token.view(sequences, n + 2, block, heads, size).transpose(2, 3)
     first = cells[:, None, :, :1].expand(-1, n, -1, -1, -1)
@@ -255,7 +258,7 @@ def varlen_attention(
         [rows heads head_size] and float32 [heads rows].
     """
     if query.device.type == "cuda":
-        load_by_name(_KERNELS)
+        lazy_import(_KERNELS)
         output, normalizers, _ = torch.ops.torch_attn._varlen_attn(
             query, key, value, boundaries, boundaries, longest, longest, False, scale
         )
@@ -285,7 +288,7 @@ def varlen_attention_backward(
     """Gradients of query, key and value."""
     if query.device.type == "cuda":
         unused = torch.zeros(2, dtype=torch.uint64, device=query.device)  # the state of dropout
-        load_by_name(_KERNELS)
+        lazy_import(_KERNELS)
         gradients = torch.ops.torch_attn._varlen_attn_backward(
             grad_output.contiguous(), query, key, value, output, normalizers, boundaries, boundaries, longest, longest,
             False, unused, scale,
@@ -345,13 +348,15 @@ def attend_by_boundaries(
         scale: factor of the scores.
         attend: dense attention, with this scale and dropout, for the cases that the kernel does not support.
     """
-    longest, parts = packed.longest, joined.unflatten(1, (3, heads, -1))
+    longest = packed.longest
+    parts = joined.unflatten(1, (3, heads, -1))
     windowed = window is not None and not covers(window, longest)
     without_kernel = joined.device.type == "cuda" and joined.dtype not in (torch.float16, torch.bfloat16)
     if AttentionKernel.allowed and not (windowed or dropout or without_kernel):
         query, key, value = parts.unbind(1)
         return varlen_attention(query, key, value, packed.boundaries, longest, scale)[0].flatten(1)
-    starts, column = packed.boundaries[:-1, None].long(), torch.arange(longest, device=joined.device)
+    starts = packed.boundaries[:-1, None].long()
+    column = torch.arange(longest, device=joined.device)
     padded = (column >= packed.boundaries.diff()[:, None]) & (column > 0)  # a row without any column would be NaN
     cells = (starts + column.where(~padded, 0)).clamp(max=len(joined) - 1)
     query, key, value = parts[cells].permute(2, 0, 3, 1, 4)
@@ -412,7 +417,8 @@ class AttentionBlock(nn.Module):
             blocks = [self._attend(*pair) for pair in zip(to_padded_blocks(joined, packed), packed.groups, strict=True)]
             attended = from_padded_blocks(blocks, packed, len(hidden))
         else:
-            scale, dropout = (hidden.shape[1] // self.heads) ** -0.5, self._dropout_now
+            scale = (hidden.shape[1] // self.heads) ** -0.5
+            dropout = self._dropout_now
             attended = attend_by_boundaries(joined, packed, self.heads, self.window, scale, self._dense, dropout)
         return self.layer_norm(hidden + self.dropout(linear(attended, matrices.dense, matrices.dense_bias)))
 

@@ -78,7 +78,7 @@ Family = Literal["albert", "bert", "distilbert", "roberta", "xlm-roberta", "came
 """`model_type` in transformers, of the models that are a BERT inside."""
 HeadPooling = Literal["pooler", "mean", "cls", "max"]
 """What a head for a whole text reads."""
-_MOST_LAYERS = 2**10  # far beyond any model; without a limit a damaged number could fill the memory
+_MAX_LAYERS = 2**10  # far beyond any model; without a limit a damaged number could fill the memory
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,15 +155,17 @@ class AlbertConfig:
         for name in ("initializer_range", "layer_norm_eps"):
             if not getattr(self, name) > 0:
                 refuse(name, f"is {getattr(self, name)}, a number above 0 is needed")
-        heads, groups, layers = self.num_attention_heads, self.num_hidden_groups, self.num_hidden_layers
+        heads = self.num_attention_heads
+        groups = self.num_hidden_groups
+        layers = self.num_hidden_layers
         if self.hidden_size % heads:
             refuse("num_attention_heads", f"{heads} heads do not divide hidden_size {self.hidden_size}")
         if groups > layers:
             refuse("num_hidden_groups", f"{groups} groups for {layers} layers")
         if layers % groups:
             refuse("num_hidden_groups", f"{groups} groups do not divide {layers} layers")
-        if (depth := layers * self.inner_group_num) > _MOST_LAYERS:
-            refuse("num_hidden_layers", f"gives {depth} layers, the limit is {_MOST_LAYERS}")
+        if (depth := layers * self.inner_group_num) > _MAX_LAYERS:
+            refuse("num_hidden_layers", f"gives {depth} layers, the limit is {_MAX_LAYERS}")
         if self.sharing != "all" and (groups, self.inner_group_num) != (1, 1):
             refuse("sharing", f"{self.sharing!r} with groups", 'groups go with sharing "all"')
         if self.family != "albert":
@@ -311,7 +313,9 @@ def sharing_plan(config: AlbertConfig) -> tuple[LayerApplication, ...]:
     With sharing "all", layer i applies the inner layers of group ⌊i·G/L⌋ (integer arithmetic: the reference's
     floating-point form skips groups for some L). "attention" and "ffn" share only that block; "none" shares nothing.
     """
-    layers, groups, inner = config.num_hidden_layers, config.num_hidden_groups, config.inner_group_num
+    layers = config.num_hidden_layers
+    groups = config.num_hidden_groups
+    inner = config.inner_group_num
     if config.sharing == "all":
         blocks = [(i * groups // layers) * inner + j for i in range(layers) for j in range(inner)]
         return tuple(LayerApplication(block, block) for block in blocks)

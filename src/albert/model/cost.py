@@ -84,7 +84,10 @@ class FlopsPerToken:
 
 def count_parameters(config: AlbertConfig) -> ParameterCount:
     """Number of parameters by part, equal to `sum(p.numel() for p in model.parameters())`."""
-    v, e, h, f = config.vocab_size, config.embedding_size, config.hidden_size, config.intermediate_size
+    v = config.vocab_size
+    e = config.embedding_size
+    h = config.hidden_size
+    f = config.intermediate_size
     rows = v + config.max_position_embeddings + config.type_vocab_size
     return ParameterCount(
         embeddings=rows * e + 2 * e,
@@ -100,7 +103,9 @@ def count_parameters(config: AlbertConfig) -> ParameterCount:
 def count_flops(config: AlbertConfig, sequence_length: int | None = None) -> FlopsPerToken:
     """FLOPs per token of a sequence of this length; None: the maximum."""
     length = config.max_position_embeddings if sequence_length is None else sequence_length
-    e, h, f = config.embedding_size, config.hidden_size, config.intermediate_size
+    e = config.embedding_size
+    h = config.hidden_size
+    f = config.intermediate_size
     applications = len(sharing_plan(config))
     return FlopsPerToken(
         projection=2 * e * h if config.projects_embeddings else 0,
@@ -187,7 +192,10 @@ def count_training_memory(
         sequence_length: tokens of each sequence, without padding.
         precision: "bf16" for torch.autocast; weights, gradients and moments are float32.
     """
-    e, h, f, v = config.embedding_size, config.hidden_size, config.intermediate_size, config.vocab_size
+    e = config.embedding_size
+    h = config.hidden_size
+    f = config.intermediate_size
+    v = config.vocab_size
     product = BYTES[precision]
     tokens = batch_size * sequence_length
     masked = batch_size * max(1, round(0.15 * sequence_length))

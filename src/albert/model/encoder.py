@@ -100,7 +100,8 @@ class FeedForwardBlock(nn.Module):
 
     def matrices(self) -> FeedForwardMatrices:
         """The current weights."""
-        first, second = self.intermediate, self.output
+        first = self.intermediate
+        second = self.output
         return FeedForwardMatrices(*map(to_matmul_dtype, (first.weight, first.bias, second.weight, second.bias)))
 
     def forward(self, hidden: Float[Tensor, "rows H"], matrices: FeedForwardMatrices) -> Float[Tensor, "rows H"]:

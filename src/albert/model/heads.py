@@ -50,7 +50,8 @@ class _StreamedCrossEntropy(torch.autograd.Function):
         correct = torch.empty_like(labels, dtype=torch.bool)
         for part in _parts(transformed, words, LOGITS_IN_CACHE):
             logits = _logits(operands, part)
-            label_logits, largest = logits.gather(1, labels[part, None]), logits.amax(1, keepdim=True)
+            label_logits = logits.gather(1, labels[part, None])
+            largest = logits.amax(1, keepdim=True)
             correct[part] = _is_argmax(logits, labels[part], label_logits == largest)
             normalizers[part] = (logits.sub_(largest).exp_().sum(1, keepdim=True).log_() + largest)[:, 0]
             losses[part] = normalizers[part] - label_logits[:, 0]
@@ -140,8 +141,10 @@ class MaskedLanguageModelHead(nn.Module):
         self, hidden: Float[Tensor, "items H"], word_embeddings: Float[Tensor, "V E"], labels: Int[Tensor, " items"]
     ) -> tuple[Float[Tensor, " items"], Bool[Tensor, " items"]]:
         """As `losses`, by operations for a compiled graph; a label of -100 has loss 0 and counts as incorrect."""
-        transformed, items = self._transformed(hidden), max(1, LOGITS_AT_ONCE_ON_A_GPU // len(word_embeddings))
-        losses, correct = [], []
+        transformed = self._transformed(hidden)
+        items = max(1, LOGITS_AT_ONCE_ON_A_GPU // len(word_embeddings))
+        losses = []
+        correct = []
         for rows, row_labels in zip(transformed.split(items), labels.split(items), strict=True):
             logits = linear(rows, word_embeddings, self.bias)
             losses.append(functional.cross_entropy(logits.float(), row_labels, reduction="none"))

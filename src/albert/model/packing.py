@@ -174,10 +174,12 @@ def split_lengths(packed: PackedSequences) -> tuple[int, ...]:
 def split_segments(packed: PackedSequences) -> PackedSequences:
     """Split each sequence `[CLS] a [SEP] b [SEP]` into `[CLS] a [SEP]` and `[CLS] b [SEP]`, on the same device."""
     lengths = np.array(split_lengths(packed), np.int64)
-    ids, unsplit = packed.token_ids.cpu().numpy(), lengths.copy()
+    ids = packed.token_ids.cpu().numpy()
+    unsplit = lengths.copy()
     unsplit[1::2] -= 1  # second texts have no [CLS] yet
     with_cls = np.insert(ids, (np.cumsum(unsplit) - unsplit)[1::2], ids[packed.first_positions.cpu().numpy()])
-    split, device = pack_run(with_cls, np.zeros_like(with_cls), lengths), packed.token_ids.device
+    split = pack_run(with_cls, np.zeros_like(with_cls), lengths)
+    device = packed.token_ids.device
     return split.to(device) if packed.has_groups else split.without_groups(device)
 
 
@@ -201,23 +203,28 @@ def _attention_groups(
 ) -> tuple[tuple[AttentionGroup, ...], np.ndarray]:
     order = np.argsort(-lengths, kind="stable")
     descending = lengths[order].tolist()
-    groups, first, offset = [], 0, 0
+    groups = []
+    first = 0
+    offset = 0
     first_cells = np.empty_like(starts)
     while first < len(order):
         last = _end_of_group(descending, first)
-        members, ragged = order[first:last], descending[last - 1] < descending[first]
+        members = order[first:last]
+        ragged = descending[last - 1] < descending[first]
         length = _padded_length(descending[first]) if ragged else descending[first]
         columns = np.arange(length)
         padded = columns >= lengths[members, None]
         positions = np.where(padded, 0, columns) + starts[members, None]
         groups.append(AttentionGroup(torch.from_numpy(positions), torch.from_numpy(padded) if ragged else None))
         first_cells[members] = offset + length * np.arange(len(members))
-        first, offset = last, offset + positions.size
+        first = last
+        offset = offset + positions.size
     return tuple(groups), np.repeat(first_cells - starts, lengths) + np.arange(total)
 
 
 def _end_of_group(descending: list[int], first: int) -> int:
-    longest, real = descending[first], 0
+    longest = descending[first]
+    real = 0
     for last in range(first, len(descending)):
         real += descending[last]
         if descending[last] < longest:
@@ -270,7 +277,8 @@ def _put_back(cells: Sequence[Tensor], packed: PackedSequences, rows: int) -> Te
 class _ToRectangles(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, run: Tensor, packed: PackedSequences) -> tuple[Tensor, ...]:
-        ctx.packed, ctx.rows = packed, len(run)
+        ctx.packed = packed
+        ctx.rows = len(run)
         return _gather(run, packed)
 
     @staticmethod
@@ -300,7 +308,8 @@ class _FromRectangles(torch.autograd.Function):
 # Batches have hundreds of different numbers of tokens. Rows of zeros after the tokens reduce these to fewer than a
 # hundred. They pass through matrix products only; their results are dropped and they have no gradient.
 
-SMALL_BATCH, SMALL_STEP = 64, 4
+SMALL_BATCH = 64
+SMALL_STEP = 4
 """Up to 64 rows, their number is a multiple of 4."""
 STEP = 16
 """Then of 16, and above 512 rows of the largest power of two up to a sixteenth of them."""

@@ -48,7 +48,7 @@ from albert.runtime.devices import (
     seed_torch,
 )
 from albert.runtime.distributed import gather_weights, process_group, sharded_copy, wait_for_all
-from albert.runtime.environment import Ranks, load_by_name, world
+from albert.runtime.environment import Ranks, lazy_import, world
 from albert.runtime.errors import InvalidConfiguration, Unavailable
 from albert.runtime.json_files import common_fields, flatten, read_journal, save_json, to_json
 from albert.runtime.manifest import MANIFEST_NAME, file_hash, read_manifest
@@ -201,7 +201,7 @@ def pretrain(
         DamagedData, MissingInput: the corpus, the trained model or the newest checkpoint is damaged or absent.
         Diverged, Stopped: see `training.loop.Training`.
     """
-    wandb_logger = None if wandb is None else load_by_name("albert.training.wandb_logger", "wandb")
+    wandb_logger = None if wandb is None else lazy_import("albert.training.wandb_logger", "wandb")
     torch_device = pick_device(device, world().local_rank)
     with (
         deterministic_kernels(torch_device, recipe.deterministic),

@@ -85,7 +85,7 @@ def similar_shipped_model(name: str) -> str | None:
     return next(iter(difflib.get_close_matches(name.lower(), sorted(known), n=1, cutoff=0.8)), None)
 
 
-def shipped_model(name: str | Path) -> Path | None:
+def bundled_model(name: str | Path) -> Path | None:
     """The directory of a model that comes with the package, by its name ("tiny"); None if there is no such model."""
     checkout = [_PACKAGE.parents[1] / "models"] if _PACKAGE.parent.name == "src" else []
     if _NAME.fullmatch(str(name)):
@@ -99,7 +99,7 @@ def shipped_model(name: str | Path) -> Path | None:
 # Modules imported on first use, by name: slow ones, and those that need an optional library.
 
 
-def load_by_name(module: str, extra: str | None = None) -> ModuleType:
+def lazy_import(module: str, extra: str | None = None) -> ModuleType:
     """Import a module; `Unavailable` if the library of the package's extra `extra` is not installed."""
     try:
         return importlib.import_module(module)

@@ -15,7 +15,7 @@ from typing import Any, ParamSpec, TypeVar
 P = ParamSpec("P")
 R = TypeVar("R")
 
-MOST_LISTED = 160
+MAX_LISTED = 160
 """Characters of valid names that an error lists; help and docs list all."""
 
 
@@ -141,7 +141,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     if close:
         return f"did you mean {close[0]!r}?"
     lengths = itertools.accumulate(len(each) + 2 for each in known)
-    shown = sum(length <= MOST_LISTED for length in lengths)
+    shown = sum(length <= MAX_LISTED for length in lengths)
     more = f" and {len(known) - shown} more" if shown < len(known) else ""
     return f"known: {', '.join(known[:shown])}{more}" if known else ""
 

@@ -32,7 +32,7 @@ from albert.runtime.manifest import open_input, read_input
 from albert.runtime.removed import WHY, removed_value
 
 T = TypeVar("T")
-LARGEST_JSON = 2**27
+MAX_JSON_BYTES = 2**27
 """Bytes; the tokenizer.json of a million pieces has half as many."""
 
 
@@ -80,10 +80,10 @@ def _suggest_key(cls: type, key: str, known: list[str]) -> str:
 
 
 def read_json_object(path: Path) -> dict[str, Any]:
-    """The object in a JSON file; `DamagedData` if it is not JSON, not an object, or larger than `LARGEST_JSON`."""
+    """The object in a JSON file; `DamagedData` if it is not JSON, not an object, or larger than `MAX_JSON_BYTES`."""
     with open_input(path) as file:
-        if (size := os.fstat(file.fileno()).st_size) > LARGEST_JSON:
-            raise DamagedData(path, f"has {size:,} bytes, {LARGEST_JSON:,} are read at most")
+        if (size := os.fstat(file.fileno()).st_size) > MAX_JSON_BYTES:
+            raise DamagedData(path, f"has {size:,} bytes, {MAX_JSON_BYTES:,} are read at most")
     try:
         data = json.loads(read_input(path), object_pairs_hook=unique_keys)
     except (ValueError, RecursionError) as error:

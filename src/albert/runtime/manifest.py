@@ -62,7 +62,7 @@ def read_input(path: Path) -> bytes:
 # Manifests: size and SHA-256 of every file of a directory.
 
 MANIFEST_NAME = "MANIFEST.json"
-FREE_TO_EDIT = "README.md"
+UNVERIFIED = "README.md"
 """The card of a model may be changed: it is text for people, whom the Hub invites to edit it."""
 
 
@@ -155,7 +155,7 @@ def _verify_file(directory: Path, name: str, listed: Mapping[str, FileSum]) -> N
         status = file.stat()
         if not stat.S_ISREG(status.st_mode):
             raise DamagedData(file, "is not a file")
-        if name == FREE_TO_EDIT:
+        if name == UNVERIFIED:
             return
         if status.st_size != entry.bytes:
             raise DamagedData(file, f"has {status.st_size} bytes, {MANIFEST_NAME} says {entry.bytes}")

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from albert.runtime.environment import load_by_name
+from albert.runtime.environment import lazy_import
 from albert.tasks.answers import normalize_answer
 from albert.tasks.examples import Example
 from albert.tasks.metrics import OUTSIDE, entities_of, has_prefixes, runs_of
@@ -119,7 +119,7 @@ def _labels(target: Labels, examples: Sequence[Example], predictions: Sequence[M
             "probability": float(probabilities[index, worst]),
         }
         errors.append(error)
-    metrics = load_by_name("sklearn.metrics")
+    metrics = lazy_import("sklearn.metrics")
     rows = []
     matrices = []
     confusions = []
@@ -242,7 +242,7 @@ def _per_class(names: Sequence[str], gold: np.ndarray, predicted: np.ndarray) ->
     """A row for each of the first ids; `gold` and `predicted` are ids [examples]."""
     if not len(names) or not len(gold):
         return []
-    precision, recall, f1, counts = load_by_name("sklearn.metrics").precision_recall_fscore_support(
+    precision, recall, f1, counts = lazy_import("sklearn.metrics").precision_recall_fscore_support(
         gold, predicted, labels=list(range(len(names))), average=None, zero_division=0.0
     )
     n_predicted = np.bincount(predicted, minlength=len(names))

@@ -134,7 +134,7 @@ def _label_id(
     return ids[label]
 
 
-LARGEST_NUMBER = 3.4e38
+MAX_NUMBER = 3.4e38
 """Numbers are learned and predicted in float32."""
 
 
@@ -143,7 +143,7 @@ def _number(row: Row, column: str, low: float | None, high: float | None) -> flo
     value = as_number(text.lstrip("0") if text.isdecimal() and text.isascii() and text.strip("0") else text)
     if value is None:
         raise DamagedData(row.where, f"{text!r} in column {column!r} is not a number", "write it as 1164.5")
-    if not abs(value) <= LARGEST_NUMBER:
+    if not abs(value) <= MAX_NUMBER:
         raise DamagedData(row.where, f"{text!r} in column {column!r} is not a finite number of at most 3.4e38")
     if (low is not None and value < low) or (high is not None and value > high):
         raise DamagedData(row.where, f"{value:g} in column {column!r} is not between {low:g} and {high:g}")

@@ -39,7 +39,7 @@ from albert.tasks.task import Choice, Field, Labels, QuestionInContext, Row, Row
 
 MANY_VALUES = 20
 """Up to this number of different numbers may be classes."""
-MOST_CLASSES = 200
+MAX_CLASSES = 200
 """More different whole numbers than this are not ids of classes."""
 
 
@@ -75,7 +75,7 @@ def infer_kind(rows: Rows, text: str, label: str) -> tuple[Kind, str, str]:
     low = min(numbers)
     high = max(numbers)
     without_gaps = low in (0, 1) and high - low + 1 == len(numbers)
-    if without_gaps and repeated and len(numbers) <= MOST_CLASSES:
+    if without_gaps and repeated and len(numbers) <= MAX_CLASSES:
         why = f"holds every whole number from {low:.0f} to {high:.0f}, which may be classes or numbers to predict"
         raise UsageError(f"column {label!r}", why, "say --classes or --regression")
     return "regression", f"{count}, whole numbers from {low:.0f} to {high:.0f}", "--classes"
@@ -200,7 +200,7 @@ def infer_option_labels(
 # The complete task: kind, labels and the meaning of option labels, unless they are set.
 
 MANY_LABELS = 8
-MOST_SHOWN = 60
+MAX_SHOWN = 60
 """At most as many labels, and characters of them, are shown."""
 TARGETS = ("label", "tags", "answer", "answer_start")
 """Columns of targets, which unlabelled tables lack."""
@@ -383,7 +383,7 @@ def _with_labels(
             why = f"every row has the label {labels[0]!r}" if labels else f"no row has a label in column {column!r}"
             raise InvalidConfiguration(source, why, "at least two are needed")
         lengths = accumulate(len(label) + 2 for label in labels)
-        n_shown = max(1, min(MANY_LABELS, sum(length <= MOST_SHOWN for length in lengths)))
+        n_shown = max(1, min(MANY_LABELS, sum(length <= MAX_SHOWN for length in lengths)))
         more = f", and {len(labels) - n_shown} more" if len(labels) > n_shown else ""
         shown = ", ".join(labels[:n_shown]) + more
         inferred.append(Inferred(f"{len(labels)} labels", shown, f"the values in {column!r}", "--labels A B ..."))

@@ -30,13 +30,13 @@ from albert.tasks.metrics import task_scores
 from albert.tasks.task import Choice, Labels, Pair, Score, Single, Tags, Task, Words
 
 WORD = re.compile(r"(?u)\b\w+\b")
-MOST_TRAIN_CHARACTERS = 5_000_000
-MOST_DEV_CHARACTERS = 10_000_000
-MOST_TRAIN_ROWS = 50_000
-MOST_FEATURES = 100_000
-MOST_WEIGHTS = 5_000_000
+MAX_TRAIN_CHARACTERS = 5_000_000
+MAX_DEV_CHARACTERS = 10_000_000
+MAX_TRAIN_ROWS = 50_000
+MAX_FEATURES = 100_000
+MAX_WEIGHTS = 5_000_000
 """Limits of words and pairs of words, and of pieces of words, each; and of these times the classes or labels."""
-MOST_OUTPUTS = 200
+MAX_OUTPUTS = 200
 INVERSE_REGULARISATION = 3.0
 """C of the logistic regression; for vectors of length 1, the default of 1 regularises small sets too much."""
 THRESHOLD_FOLDS = 3
@@ -75,7 +75,7 @@ def linear_baseline(
         return LinearBaseline(method, {}, left_out=why)
     sets = [dev, *(further or {}).values()]
     scored = [example for part in sets for example in part]
-    train_features, dev_features = _features(train, scored, min(MOST_FEATURES, MOST_WEIGHTS // n_outputs))
+    train_features, dev_features = _features(train, scored, min(MAX_FEATURES, MAX_WEIGHTS // n_outputs))
     classifier = LogisticRegression(C=INVERSE_REGULARISATION, solver="liblinear", random_state=0)
     with warnings.catch_warnings():
         # about an unfinished fit, or a label that is always or never present, which the score shows
@@ -127,7 +127,7 @@ def _several_labels(model: Any, features: Any, targets: np.ndarray, dev_features
 # Tags: a logistic regression over the form of each word and of its neighbours, each word on its own.
 
 TAGS_METHOD = "word forms with logistic regression"
-MOST_TAGGED_WORDS = 50_000
+MAX_TAGGED_WORDS = 50_000
 
 
 def tag_baseline(
@@ -137,16 +137,16 @@ def tag_baseline(
     assert isinstance(task.target, Tags)
     order = stream("tasks.linear_baseline", 0).permutation(len(train))
     n_words = np.cumsum([len(train[index].texts) for index in order])
-    within = max(1, int(np.searchsorted(n_words, MOST_TAGGED_WORDS, side="right")))
+    within = max(1, int(np.searchsorted(n_words, MAX_TAGGED_WORDS, side="right")))
     train = [train[index] for index in sorted(order[:within].tolist())]
     tags = [tag for example in train if isinstance(example.target, tuple) for tag in example.target]
     why = None
     if len(set(tags)) < 2:
         why = "the training words have one tag"
-    elif len(task.target.labels) > MOST_OUTPUTS:
-        why = f"{len(task.target.labels):,} tags, above {MOST_OUTPUTS}, take too long"
-    elif sum(len(word) for example in dev for word in example.texts) > MOST_DEV_CHARACTERS:
-        why = f"the development set has more than {MOST_DEV_CHARACTERS:,} characters"
+    elif len(task.target.labels) > MAX_OUTPUTS:
+        why = f"{len(task.target.labels):,} tags, above {MAX_OUTPUTS}, take too long"
+    elif sum(len(word) for example in dev for word in example.texts) > MAX_DEV_CHARACTERS:
+        why = f"the development set has more than {MAX_DEV_CHARACTERS:,} characters"
     if why is not None:
         return LinearBaseline(TAGS_METHOD, {}, left_out=why)
     vectors = DictVectorizer()
@@ -216,17 +216,17 @@ def _sample(train: Sequence[Example]) -> Sequence[Example]:
     """The examples, or a fixed sample of them within the limits."""
     sizes = np.array([sum(map(len, example.texts)) for example in train])
     order = stream("tasks.linear_baseline", 0).permutation(len(train))
-    within_limit = int(np.searchsorted(np.cumsum(sizes[order]), MOST_TRAIN_CHARACTERS, side="right"))
-    chosen = order[: min(within_limit, MOST_TRAIN_ROWS)]
+    within_limit = int(np.searchsorted(np.cumsum(sizes[order]), MAX_TRAIN_CHARACTERS, side="right"))
+    chosen = order[: min(within_limit, MAX_TRAIN_ROWS)]
     return train if len(chosen) == len(train) else [train[index] for index in sorted(chosen.tolist())]
 
 
 def _reason_to_leave_out(task: Task, train: Sequence[Example], dev: Sequence[Example], n_outputs: int) -> str | None:
     """Why no linear model is fitted, None if it is."""
-    if n_outputs > MOST_OUTPUTS:
-        return f"{n_outputs:,} labels, above {MOST_OUTPUTS}, take too long"
-    if sum(len(text) for example in dev for text in example.texts) > MOST_DEV_CHARACTERS:
-        return f"the development set has more than {MOST_DEV_CHARACTERS:,} characters"
+    if n_outputs > MAX_OUTPUTS:
+        return f"{n_outputs:,} labels, above {MAX_OUTPUTS}, take too long"
+    if sum(len(text) for example in dev for text in example.texts) > MAX_DEV_CHARACTERS:
+        return f"the development set has more than {MAX_DEV_CHARACTERS:,} characters"
     if isinstance(task.target, Choice) and len({example.target for example in train}) < 2:
         return "the training rows have one class"
     if not any(WORD.search(text) for example in train for text in example.texts):

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Bool
 
-from albert.runtime.environment import load_by_name
+from albert.runtime.environment import lazy_import
 from albert.runtime.errors import DamagedData, InvalidConfiguration
 from albert.tasks.answers import never_answered, normalize_answer
 from albert.tasks.task import Choice, Labels, Metric, Option, Score, Span, Tags, Target, Task
@@ -25,7 +25,7 @@ def _points(metric: str, gold: Any, predicted: Any, **options: Any) -> float | N
     """A score of scikit-learn in points of 100; None without rows."""
     if len(gold) == 0:
         return None
-    return 100.0 * float(getattr(load_by_name("sklearn.metrics"), metric)(gold, predicted, **options))
+    return 100.0 * float(getattr(lazy_import("sklearn.metrics"), metric)(gold, predicted, **options))
 
 
 def accuracy(gold: Any, predicted: Any) -> float | None:
@@ -66,7 +66,7 @@ def _correlation(name: str, gold: Any, predicted: Any, constant: float = 0.0) ->
         return None
     if any(np.linalg.norm(side - side.mean()) < constant * abs(side.mean()) for side in sides):
         return None
-    value = float(getattr(load_by_name("scipy.stats"), name)(*sides)[0])
+    value = float(getattr(lazy_import("scipy.stats"), name)(*sides)[0])
     return 100.0 * value if math.isfinite(value) else None
 
 
@@ -89,7 +89,7 @@ def multi_label_scores(gold: Any, predicted: Any) -> dict[str, float | None]:
 
 def mean_absolute_error(gold: Any, predicted: Any) -> float | None:
     """Mean distance between gold and predicted numbers, in the target's own unit (not points)."""
-    return float(load_by_name("sklearn.metrics").mean_absolute_error(gold, predicted)) if len(gold) else None
+    return float(lazy_import("sklearn.metrics").mean_absolute_error(gold, predicted)) if len(gold) else None
 
 
 def predictions_in_order(identifiers: Sequence[str], predictions: Mapping[str, Any], where: str) -> list[Any]:

@@ -22,7 +22,7 @@ from itertools import accumulate, chain, islice, pairwise
 from pathlib import Path
 from typing import Any, Literal, get_args, overload
 
-from albert.runtime.environment import load_by_name
+from albert.runtime.environment import lazy_import
 from albert.runtime.errors import DamagedData, MissingInput, UsageError
 from albert.runtime.json_files import unique_keys
 from albert.runtime.manifest import PIPE_REMEDY
@@ -30,7 +30,7 @@ from albert.runtime.progress import Position, progress
 from albert.tasks.task import ColumnRows, Field, Row, Rows
 from albert.text.readers import (
     COMPRESSIONS,
-    LONGEST_RECORD,
+    MAX_RECORD_LENGTH,
     Advance,
     CorpusFile,
     Record,
@@ -416,7 +416,7 @@ def _recognise_encoding(file: CorpusFile, given: str | None) -> tuple[str, tuple
         if sum("\u3041" <= character <= "\u30fa" for character in beyond) > 0.2 * len(beyond) and "\ufffd" not in text:
             return encoding, (_encoding_note(foreign[0].decode(encoding), encoding, first),)  # kana: Japanese
     known = ["cp1252", *_LATIN, *_OTHER_SCRIPTS]
-    matches = load_by_name("charset_normalizer").from_bytes(b"".join(foreign), cp_isolation=known)
+    matches = lazy_import("charset_normalizer").from_bytes(b"".join(foreign), cp_isolation=known)
     encoding = "cp1252"
     best = matches.best()
     if best is not None and best.encoding != "cp1252":
@@ -457,8 +457,8 @@ def _lines_of(file: CorpusFile, encoding: str) -> Iterator[tuple[int, str]]:
     """The lines of a text file with their numbers; only a line feed ends a line, other line breaks are text."""
     with _text_of(file, encoding, "\n") as text:
         for number, line in enumerate(text, start=1):
-            if len(line) > LONGEST_RECORD:
-                raise DamagedData(f"{file.name}:{number}", f"is longer than {LONGEST_RECORD / 1e6:,.0f} MB")
+            if len(line) > MAX_RECORD_LENGTH:
+                raise DamagedData(f"{file.name}:{number}", f"is longer than {MAX_RECORD_LENGTH / 1e6:,.0f} MB")
             yield number, line.removesuffix("\n").removesuffix("\r")
 
 
@@ -487,7 +487,7 @@ def _recognise_format(file: CorpusFile, sample: str, has_task: bool) -> tuple[Fo
     if not has_task and _looks_tagged(lines):
         if any(not line.strip() for line in lines[:-1]):
             return "conll", None
-        if len(filled) > _LONGEST_SENTENCE:
+        if len(filled) > _MAX_SENTENCE_LENGTH:
             why = f"has a word and a tag on each of its {len(filled):,} lines, and no blank line between sentences"
             raise UsageError(file.name, why, "say --format conll, or --columns A B for a table")
         if not any(" " in field for line in filled for field in line.split("\t")) or "\t" not in sample:
@@ -849,8 +849,8 @@ def _blocks(table: TableFile, reached: Advance) -> Iterator[_Block]:
                     yield _Block(data=data[:size], line=line, count=len(rows), rows=rows)
                 line += n_lines
         enough = 2 * len(rest)  # a long row is not tried after every part of it
-        if len(rest) > LONGEST_RECORD:
-            raise DamagedData(f"{table.file.name}:{line}", f"is longer than {LONGEST_RECORD / 1e6:,.0f} MB")
+        if len(rest) > MAX_RECORD_LENGTH:
+            raise DamagedData(f"{table.file.name}:{line}", f"is longer than {MAX_RECORD_LENGTH / 1e6:,.0f} MB")
 
 
 def _without_quoted_fields(data: bytes, delimiter: bytes) -> bytes:
@@ -1007,7 +1007,7 @@ def _fitted(values: list[str], width: int, where: str, table: TableFile) -> list
 _DOCUMENT = "-DOCSTART-"
 _TAGGED_SHARE = 0.95
 """Share of the lines of a tagged text that have the same number of fields; lines of prose differ."""
-_LONGEST_SENTENCE = 300
+_MAX_SENTENCE_LENGTH = 300
 _COMMENT = re.compile(r"#\s*[\w.:-]+(\s+[\w.:-]+)*\s*=|#\s+\S+\s+\S+\s+\S+")
 _NAMES_OF_WORDS = {"word", "words", "token", "tokens", "form", "text"}
 _NAMES_OF_TAGS = {
@@ -1161,7 +1161,7 @@ def _tagged_records(table: TableFile, counts: Counter[str]) -> Iterator[Record]:
     begin = 0
 
     def record() -> Record:
-        if len(sentence) > 100 * _LONGEST_SENTENCE:
+        if len(sentence) > 100 * _MAX_SENTENCE_LENGTH:
             why = f"is a sentence of {len(sentence):,} words: there is no blank line"
             remedy = "a blank line ends a sentence; a table is read with --format csv"
             raise DamagedData(f"{name}:{begin}", why, remedy)
@@ -1382,7 +1382,7 @@ def _squad_records(name: str, articles: Sequence[Any]) -> Iterator[Record]:
 
 def _open_excel(file: CorpusFile, layout: Layout) -> TableFile:
     """The first sheet of an Excel file."""
-    library = load_by_name("openpyxl", "excel")
+    library = lazy_import("openpyxl", "excel")
     with open_corpus_file(file) as (content, _):
         try:
             book = library.load_workbook(io.BytesIO(content.read()), read_only=True, data_only=True)

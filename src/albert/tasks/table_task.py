@@ -243,7 +243,7 @@ SPAN_RECIPE = TaskRecipe(
     learning_rate=3e-5, batch_size=32, epochs=2.0, max_length=384, question_length=64, stride=128, encoder_dropout=0.0
 )
 OPTION_RECIPE = TaskRecipe(learning_rate=2e-5, batch_size=32, epochs=3.0, max_length=512, question_length=128)
-MOST_NAMED = 10
+MAX_NAMED = 10
 """The largest number of labels that a description names."""
 METRICS: dict[Kind, tuple[Metric, ...]] = {
     "classification": (metrics.accuracy, metrics.f1, metrics.macro_f1, metrics.matthews_correlation),
@@ -288,7 +288,7 @@ def declare_task(task: TableTask, source: Source, options: tuple[str, ...] = ())
             else:
                 names = tuple((task.label_names or {}).get(name, name) for name in task.labels or ())
                 target = Choice(task.labels or (), label, names if task.label_names else None)
-                classes = ", ".join(names) if n_labels <= MOST_NAMED else f"one of {n_labels} classes"
+                classes = ", ".join(names) if n_labels <= MAX_NAMED else f"one of {n_labels} classes"
                 what = f"Predicts `{label}` ({classes}) from {texts}"
         case _:
             why = f"lacks labels or columns of a {task.kind}"

@@ -20,7 +20,7 @@ from huggingface_hub.errors import (
     RevisionNotFoundError,
 )
 
-from albert.runtime.environment import load_by_name
+from albert.runtime.environment import lazy_import
 from albert.runtime.errors import AlbertError, DamagedData, MissingInput, OutOfResources, Unavailable, UsageError
 from albert.runtime.json_files import read_json_object
 from albert.runtime.manifest import open_input
@@ -171,7 +171,7 @@ def _hub_batches(file: CorpusFile, reading: Reading, report: CorpusReport) -> It
     try:  # the commit that the revision stands for now, even if it moves while it is read
         commit = HfApi().dataset_info(address["id"], revision=address["revision"]).sha
         report.noted[f"data set read at commit {commit}: {file.name}"] += 1
-        builder = load_by_name("datasets", "data").load_dataset_builder(
+        builder = lazy_import("datasets", "data").load_dataset_builder(
             address["id"], address["config"], revision=commit
         )
         kind = type(builder).__module__.rpartition(".")[2]

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from albert.runtime.environment import load_by_name
+from albert.runtime.environment import lazy_import
 from albert.runtime.errors import DamagedData, MissingInput, UsageError
 from albert.runtime.files import LOCK_NAME
 from albert.runtime.manifest import MANIFEST_NAME, read_manifest
@@ -272,7 +272,7 @@ def read_files(
         before = report.documents_in, report.bytes_in, report.documents, report.bytes
         progress = Position(advance)
         module, _, function = FORMATS[file.kind].reader.partition(":")
-        read: Reader = getattr(load_by_name(module, FORMATS[file.kind].extra), function)
+        read: Reader = getattr(lazy_import(module, FORMATS[file.kind].extra), function)
         texts = (text for text in read(file, reading, report, progress.reached) if text is not None)
         for text in texts:
             for part in split_text(text, reading.max_document_bytes, report):

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Bool, Float32, Int64, UInt16, UInt32, UInt64
 
-from albert.runtime.environment import load_by_name
+from albert.runtime.environment import lazy_import
 from albert.runtime.errors import OutOfResources
 from albert.runtime.manifest import FileSum
 from albert.runtime.progress import progress
@@ -55,7 +55,7 @@ def minhash_signatures(texts: Sequence[str]) -> UInt32[np.ndarray, "documents ha
     runs = [shingle_hashes(text) for text in texts]
     bounds = np.cumsum([0, *map(len, runs)], dtype=np.uint64)
     flat = np.concatenate([*runs, np.zeros(0, dtype=np.uint64)])
-    library = load_by_name("rensa", "duplicates")
+    library = lazy_import("rensa", "duplicates")
     rows = library.RMinHash.digest_matrix_from_flat_token_hashes(flat, bounds, HASHES, SEED).to_rows()
     return np.array(rows, dtype=np.uint32).reshape(len(texts), HASHES)
 
@@ -148,9 +148,9 @@ FINGERPRINTING = Stage(FINGERPRINTS, Fingerprints, fingerprint_batch)
 
 SIMILARITY_THRESHOLD = 0.8
 """Share of equal hashes of the signatures of near duplicates."""
-MOST_DOCUMENTS = 1 << 32
+MAX_DOCUMENTS = 1 << 32
 _PAIRS_AT_ONCE = 1 << 15
-_LOW = np.uint64(MOST_DOCUMENTS - 1)
+_LOW = np.uint64(MAX_DOCUMENTS - 1)
 
 
 def find_duplicates(
@@ -164,7 +164,7 @@ def find_duplicates(
     """
     arrays = [np.load(directory / KEYS_NAME.format(batch.name)) for batch in batches]
     keys = np.concatenate([np.zeros((0, 3), np.uint64), *arrays])
-    if len(keys) >= MOST_DOCUMENTS:
+    if len(keys) >= MAX_DOCUMENTS:
         why = f"cannot be searched among {len(keys):,} documents"
         raise OutOfResources("duplicates", why, "prepare parts, and name them all in albert pretrain --data")
     representative = _first_with_equal_key(keys)

@@ -25,7 +25,7 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 
-from albert.runtime.environment import load_by_name
+from albert.runtime.environment import lazy_import
 from albert.runtime.errors import AlbertError, DamagedData, OutOfResources
 from albert.runtime.json_files import from_json, load_json, save_json
 from albert.runtime.manifest import FileSum
@@ -438,7 +438,7 @@ def run_stage(stage: Stage, jobs: Sequence[UnitJob], options: ExecutorOptions, d
     """Run a stage on all units, with a progress bar; finished work is not repeated."""
     with progress(description, sum(job.size for job in jobs) / 1e6, "MB on disk") as bar:
         if options.engine != "processes":
-            return load_by_name("albert.text.engines", "corpus").run_engine(stage, jobs, options, bar)
+            return lazy_import("albert.text.engines", "corpus").run_engine(stage, jobs, options, bar)
         if len(jobs) < UNITS_PER_WORKER * options.workers:
             return _run_batches(stage, jobs, options.workers, bar)
         results = []

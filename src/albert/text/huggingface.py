@@ -44,10 +44,10 @@ from albert.text.tokenizer import (
 
 # One thread for each worker, as everywhere; the library would otherwise start threads, and warn after a fork.
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-MOST_PIECES = 1 << 21
-LARGEST_FILE = 1 << 26  # bytes
+MAX_PIECES = 1 << 21
+MAX_FILE = 1 << 26  # bytes
 CONTINUATION_MARK = "##"
-LONGEST_WORD = 100
+MAX_WORD_LENGTH = 100
 """Characters; WordPiece takes longer words as unknown."""
 SPECIAL_PIECES = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 ROLES = ("pad", "unk", "cls", "sep", "mask")
@@ -88,8 +88,8 @@ class HuggingFaceTokenizer(Tokenizer):
         self._tokenizer.no_padding()
         self._tokenizer.encode_special_tokens = True  # a literal "[MASK]" is text
         self._vocab_size = 1 + max(self._tokenizer.get_vocab(True).values(), default=0)
-        if self._vocab_size > MOST_PIECES:
-            raise DamagedData(source, f"has {self._vocab_size:,} pieces, no model has more than {MOST_PIECES:,}")
+        if self._vocab_size > MAX_PIECES:
+            raise DamagedData(source, f"has {self._vocab_size:,} pieces, no model has more than {MAX_PIECES:,}")
         unknown = self._content.get("model", {}).get("unk_token")
         if isinstance(unknown, str) and self._tokenizer.token_to_id(unknown) is None:
             raise DamagedData(source, f"has no piece {unknown!r} for what it does not know", _SAVE_AGAIN)
@@ -334,8 +334,8 @@ def read_vocabulary(file: Path) -> list[str]:
     """Read the pieces of `vocab.txt`, in the order of ids. Blank lines at the end are ignored."""
     try:
         with open_input(file) as opened:
-            if (size := os.fstat(opened.fileno()).st_size) > LARGEST_FILE:
-                raise DamagedData(file, f"has {size:,} bytes, a vocabulary has at most {LARGEST_FILE:,}")
+            if (size := os.fstat(opened.fileno()).st_size) > MAX_FILE:
+                raise DamagedData(file, f"has {size:,} bytes, a vocabulary has at most {MAX_FILE:,}")
         text = read_input(file).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise DamagedData(file, f"is not text in UTF-8 (byte {error.start:,})") from error
@@ -344,8 +344,8 @@ def read_vocabulary(file: Path) -> list[str]:
 
 def check_vocabulary(pieces: Sequence[str], source: str) -> None:
     """Raise DamagedData for an invalid WordPiece vocabulary."""
-    if len(pieces) > MOST_PIECES:
-        raise DamagedData(source, f"has {len(pieces):,} pieces, no model has more than {MOST_PIECES:,}")
+    if len(pieces) > MAX_PIECES:
+        raise DamagedData(source, f"has {len(pieces):,} pieces, no model has more than {MAX_PIECES:,}")
     ids: dict[str, int] = {}
     for number, piece in enumerate(pieces):
         if not piece or " " in piece or "\t" in piece or "\n" in piece:
@@ -434,7 +434,7 @@ _WORDPIECE = {
     "type": "WordPiece",
     "unk_token": "[UNK]",
     "continuing_subword_prefix": CONTINUATION_MARK,
-    "max_input_chars_per_word": LONGEST_WORD,
+    "max_input_chars_per_word": MAX_WORD_LENGTH,
 }
 """What older files leave out."""
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Literal
 
 from albert import __version__
-from albert.runtime.environment import load_by_name
+from albert.runtime.environment import lazy_import
 from albert.runtime.errors import CannotCreate, InvalidConfiguration, WriteFailed
 from albert.runtime.files import locked, new_directory, remove_directory, remove_leftovers
 from albert.runtime.json_files import common_fields, flatten, read_json_object, save_json, to_json
@@ -189,7 +189,7 @@ def _write_plan(work: Path, settings: PreparationSettings, tokenizer: Tokenizer,
 def _libraries(settings: PreparationSettings) -> dict[str, str]:
     names = ["sentencepiece", "sentencex"]
     if settings.duplicates == "near":
-        load_by_name("rensa", "duplicates")  # to fail before all work if it is missing
+        lazy_import("rensa", "duplicates")  # to fail before all work if it is missing
         names.append("rensa")
     return {name: version(name) for name in names}
 

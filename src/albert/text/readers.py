@@ -21,7 +21,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from albert.runtime.environment import load_by_name
+from albert.runtime.environment import lazy_import
 from albert.runtime.errors import AlbertError, DamagedData, InvalidConfiguration, MissingInput, did_you_mean
 from albert.runtime.json_files import unique_keys
 from albert.runtime.manifest import PIPE_REMEDY, open_input, refuse_special_file
@@ -304,7 +304,7 @@ def _likely_encoding(data: bytes, position: int) -> str:
     if b"\0" in sample:
         return ""
     around = data[max(position - (1 << 15), 0) : position + (1 << 15)]
-    matches = load_by_name("charset_normalizer").from_bytes(around, cp_isolation=list(_ENCODINGS))
+    matches = lazy_import("charset_normalizer").from_bytes(around, cp_isolation=list(_ENCODINGS))
     best = matches.best()
     if best is None:
         return ""
@@ -377,13 +377,13 @@ def split_text(text: str, limit: int, report: CorpusReport) -> Iterator[str]:
 # end of a cut file for the end of the data. Here every stream must be complete.
 
 CHUNK = 1 << 16
-LARGEST_PART = 1 << 18
-LARGEST_WINDOW = 1 << 31  # `zstd --long=31`, which some published corpora need; memory is used only as data fill it
+MAX_PART = 1 << 18
+MAX_WINDOW = 1 << 31  # `zstd --long=31`, which some published corpora need; memory is used only as data fill it
 
 
 def _zstandard() -> Any:
-    library = load_by_name("zstandard", "data")
-    return library.ZstdDecompressor(max_window_size=LARGEST_WINDOW).decompressobj()
+    library = lazy_import("zstandard", "data")
+    return library.ZstdDecompressor(max_window_size=MAX_WINDOW).decompressobj()
 
 
 class Compression(NamedTuple):
@@ -399,7 +399,7 @@ class Compression(NamedTuple):
     name: str
     decompressor: Callable[[], Any]
     chunk: int = CHUNK
-    limit: tuple[int, ...] = (LARGEST_PART,)
+    limit: tuple[int, ...] = (MAX_PART,)
 
 
 COMPRESSIONS: dict[str, Compression] = {
@@ -465,7 +465,7 @@ def open_corpus_file(file: CorpusFile) -> Iterator[tuple[BufferedIOBase, Buffere
             compression = COMPRESSIONS.get(file.path.suffix.lower())
             content = raw
             if compression is not None:
-                content = io.BufferedReader(DecompressedFile(raw, file.path, compression), LARGEST_PART)
+                content = io.BufferedReader(DecompressedFile(raw, file.path, compression), MAX_PART)
             yield content, raw
             status = os.fstat(raw.fileno())
             check_unchanged(file, status.st_size, status.st_mtime_ns)
@@ -487,7 +487,7 @@ def check_unchanged(file: CorpusFile, size: int, modified: int) -> None:
 
 csv.field_size_limit(2**31 - 1)  # rows have their own limit
 
-LONGEST_RECORD = 128_000_000
+MAX_RECORD_LENGTH = 128_000_000
 """Bytes; a longer record most likely means that the file has another format."""
 JSON_LINES_REMEDY = "JSON lines have one object per line; `jq -c '.[]?' FILE` converts lists and indented objects"
 AFTER_LONE_RETURN = re.compile(rb"(?<=\r)(?!\n|\Z)")
@@ -528,11 +528,11 @@ def read_records(
         Unavailable: Parquet, without pyarrow.
     """
     if file.kind == "Parquet":
-        yield from load_by_name("albert.text.arrow_files", "data").read_parquet_records(file, class_names, reached)
+        yield from lazy_import("albert.text.arrow_files", "data").read_parquet_records(file, class_names, reached)
         return
     with open_corpus_file(file) as (content, raw):
         if file.kind in ("CSV", "TSV"):
-            rows = table_rows(file, content, file.name, LONGEST_RECORD, columns, broken)
+            rows = table_rows(file, content, file.name, MAX_RECORD_LENGTH, columns, broken)
             records = _table_records(file.name, rows, columns)
         else:
             records = _line_records(file, content, text_field)
@@ -631,7 +631,7 @@ def table_rows(
 
 
 def _line_records(file: CorpusFile, content: BufferedIOBase, text_field: str) -> Iterator[Record]:
-    for number, line in numbered_lines(content, file.name, LONGEST_RECORD):
+    for number, line in numbered_lines(content, file.name, MAX_RECORD_LENGTH):
         where = f"{file.name}:{number}"
         text = _decode_field(line, where)
         if file.kind != "JSON lines":

@@ -51,7 +51,7 @@ from albert.text.wrapping import LineCounts, Wrapped
 
 CONTROL_SYMBOLS = ["[CLS]", "[SEP]", "[MASK]"]
 ALWAYS_ALONE = ["(", ")", '"', "-", ".", "–", "£", "€"]
-LONGEST_SENTENCE = 4192  # bytes; SentencePiece silently drops longer ones
+MAX_SENTENCE_LENGTH = 4192  # bytes; SentencePiece silently drops longer ones
 THREADS = 16  # constant, because sums of floats, and so the vocabulary, depend on it
 COUNTED_CHARACTERS = 2_000_000
 _RESERVED = re.compile("[\0▅]")  # SentencePiece rejects sentences with these
@@ -148,7 +148,7 @@ def _sentences(
         text = _RESERVED.sub(" ", document)
         for sentence in split_sentences(text, settings.language, settings.as_lines, settings.wrapped, report.lines):
             normalized = normalize(sentence, settings.lower_case, settings.keep_accents)
-            parts = list(split_bytes(io.BytesIO(normalized.encode("utf-8")).read, LONGEST_SENTENCE))
+            parts = list(split_bytes(io.BytesIO(normalized.encode("utf-8")).read, MAX_SENTENCE_LENGTH))
             parts = [part for each in parts if (part := each.decode("utf-8").strip())]
             report.sentences += len(parts)
             report.sentences_cut += len(parts) > 1
@@ -432,7 +432,7 @@ def train_on_documents(
                 character_coverage=settings.character_coverage,
                 input_sentence_size=settings.maximum_sentences,
                 shuffle_input_sentence=True,
-                max_sentence_length=LONGEST_SENTENCE,
+                max_sentence_length=MAX_SENTENCE_LENGTH,
                 num_threads=THREADS,
                 minloglevel=3,
             )

@@ -35,7 +35,7 @@ def split_paragraphs(text: str, wrapped: Wrapped = "auto", counts: LineCounts | 
 
 WINDOW = 1 << 16
 """Characters given to sentencex at a time: it slows down on very long paragraphs."""
-LONGEST_SENTENCE = 1000
+MAX_SENTENCE_LENGTH = 1000
 """Bytes of UTF-8, about 200 tokens of English; longer sentences are divided.
 
 One sentence in a thousand of English prose is longer. In practice text without full stops is divided: lists,
@@ -113,18 +113,18 @@ def replace_surrogates(text: str) -> str:
 
 
 def divide_sentence(sentence: str) -> list[str]:
-    """Divide a sentence of more than `LONGEST_SENTENCE` bytes into parts of similar length.
+    """Divide a sentence of more than `MAX_SENTENCE_LENGTH` bytes into parts of similar length.
 
     A part ends with a clause, else with a word, else between two characters, within a quarter of its length from
     the end of an equal part.
     """
-    if len(sentence) <= LONGEST_SENTENCE // 4 or len(data := sentence.encode("utf-8")) <= LONGEST_SENTENCE:
+    if len(sentence) <= MAX_SENTENCE_LENGTH // 4 or len(data := sentence.encode("utf-8")) <= MAX_SENTENCE_LENGTH:
         return [sentence]
 
     def characters(size: float) -> int:
         return len(data[: round(size)].decode("utf-8", "ignore"))
 
-    parts = math.ceil(1.5 * len(data) / LONGEST_SENTENCE)  # a part may be longer by a quarter at both ends
+    parts = math.ceil(1.5 * len(data) / MAX_SENTENCE_LENGTH)  # a part may be longer by a quarter at both ends
     length = len(data) / parts
     cuts = [
         _cut_position(sentence, *(characters((part + shift) * length) for shift in (-0.25, 0, 0.25)))

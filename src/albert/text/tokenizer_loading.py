@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from albert.runtime.environment import shipped_model
+from albert.runtime.environment import bundled_model
 from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput
 from albert.runtime.json_files import read_json_object
 from albert.runtime.legacy import PREPROCESSING_KEY, REFERENCE_PREPROCESSING, note_reference_preprocessing
@@ -47,7 +47,7 @@ from albert.text.tokenizer import (
 # map a literal "▁" is a blank here, and a piece there.
 
 ALBERT_CLASSES = ("AlbertTokenizer", "AlbertTokenizerFast")
-LARGEST_SCORE = 1e30  # fits into single precision
+MAX_SCORE = 1e30  # fits into single precision
 ORIGINAL = "put the spiece.model that the model was trained with beside it"
 
 
@@ -81,7 +81,7 @@ def _vocabulary(file: Path, model: dict[str, Any]) -> list[tuple[str, float]]:
     for number, entry in enumerate(entries):
         match entry:
             case [str(piece), int(score) | float(score)] if piece and not isinstance(score, bool):
-                if not abs(score) < LARGEST_SCORE:  # or NaN
+                if not abs(score) < MAX_SCORE:  # or NaN
                     raise DamagedData(file, f"piece {number} has the score {score}")
                 vocabulary.append((piece, float(score)))
             case _:
@@ -135,7 +135,7 @@ def load_tokenizer(path: Path, *, lower_case: bool | None = None, keep_accents: 
         InvalidConfiguration: a setting of `tokenizer_config.json` that is not supported.
     """
     if not os.path.lexists(path):
-        path = shipped_model(path) or path
+        path = bundled_model(path) or path
     file = vocabulary_file(path)
     if path.is_dir() and not file.exists():
         known = (MODEL_NAME, JSON_NAME, VOCABULARY_NAME, BYTE_LEVEL_NAME, BPE_MODEL_NAME)

@@ -18,10 +18,10 @@ from jaxtyping import Int, Int32, Int64
 from albert.text.normalization import align_word, maps_one_to_one, normalize_words
 from albert.text.tokenizer import BLANK
 
-LONGEST_WORD = 48  # characters; longer words rarely recur
-MOST_WORDS = 1 << 17  # of English, 19 MB with their ids and 23 MB with their offsets
-FEW_WORDS = 16  # SentencePiece starts a thread for a list, which takes as long as so many words
-MOST_PARTS = 1 << 12  # parts of one word that are cached while it is encoded
+MAX_WORD_LENGTH = 48  # characters; longer words rarely recur
+MAX_WORDS = 1 << 17  # of English, 19 MB with their ids and 23 MB with their offsets
+MIN_BATCH = 16  # SentencePiece starts a thread for a list, which takes as long as so many words
+MAX_PARTS = 1 << 12  # parts of one word that are cached while it is encoded
 NO_LETTERS = "\n"  # is in no word
 
 
@@ -38,8 +38,8 @@ class WordCache(dict[str, bytes], ABC):
 
     def __missing__(self, word: str) -> bytes:
         (entry,) = self._encode([word])
-        if len(word) <= LONGEST_WORD:
-            if len(self) >= MOST_WORDS:
+        if len(word) <= MAX_WORD_LENGTH:
+            if len(self) >= MAX_WORDS:
                 self.clear()
             self[word] = entry
         return entry
@@ -55,8 +55,8 @@ class WordCache(dict[str, bytes], ABC):
         return entries
 
     def _add_words(self, words: Iterable[str]) -> None:
-        new = [word for word in words if len(word) <= LONGEST_WORD][:MOST_WORDS]
-        if len(self) + len(new) > MOST_WORDS:
+        new = [word for word in words if len(word) <= MAX_WORD_LENGTH][:MAX_WORDS]
+        if len(self) + len(new) > MAX_WORDS:
             self.clear()
         self.update(zip(new, self._encode(new), strict=True))
 
@@ -66,7 +66,7 @@ class WordCache(dict[str, bytes], ABC):
 
     def _ids(self, normalized: Sequence[str]) -> list[list[int]]:
         """Return the ids of each result of `normalize_words`."""
-        if len(normalized) < FEW_WORDS:
+        if len(normalized) < MIN_BATCH:
             ids = [self._processor.encode(word) for word in normalized]
         else:
             ids = self._processor.encode(list(normalized), num_threads=1)
@@ -126,7 +126,7 @@ class WordSpans(WordCache):
 
     def _encode_by_alignment(self, word: str) -> Iterator[int]:
         """Yield id, start and end of each piece, from the alignments of both normalisations."""
-        spans_of = lru_cache(MOST_PARTS)(lambda part: list(self._spans(part)))
+        spans_of = lru_cache(MAX_PARTS)(lambda part: list(self._spans(part)))
         last_end = 0
         for part, starts, ends in align_word(word, *self._normalization):
             for number, (start, end) in spans_of(part):

@@ -36,11 +36,11 @@ from albert.training.state import (
     write_training_state,
 )
 from albert.training.update import (
-    Alarm,
     Batch,
     BatchSource,
     Objective,
     PendingMetrics,
+    Rejection,
     UpdateMetrics,
     diverged,
     non_finite_state,
@@ -241,7 +241,7 @@ class Training:
     loggers: Sequence[Logger] = ()
     """Further loggers, beside journal and TensorBoard."""
     description: str = "Training"
-    """Shown beside the progress bar."""
+    """Displayable beside the progress bar."""
     called: nn.Module | None = None
     """Module that the objective calls, with the parameters of `model`; None: `model` itself."""
     compute_workers: int = 1
@@ -412,7 +412,7 @@ class Training:
             raise Stopped(self.run.path, self.request.number)
         return not ended
 
-    def _roll_back(self, alarm: Alarm) -> bool:
+    def _roll_back(self, alarm: Rejection) -> bool:
         """Restore weights, moments and step from the newest checkpoint; returns False, to reload batches."""
         before = self.state
         newest = self.run.newest_checkpoint()
@@ -433,7 +433,7 @@ class Training:
             raise Stopped(self.run.path, self.request.number)
         return False
 
-    def _skip_update(self, alarm: Alarm) -> None:
+    def _skip_update(self, alarm: Rejection) -> None:
         """Record a skipped update, if the plan allows skipping."""
         if self.plan.on_divergence == "stop":
             raise diverged(alarm)
@@ -496,12 +496,12 @@ class Training:
         records = read_journal(self.run.journal_path)
         return any(record["event"] == event and record.get("step") == self.state.step for record in records)
 
-    def _damage(self) -> Alarm | None:
+    def _damage(self) -> Rejection | None:
         """An alarm if any weight or moment on any rank is not finite."""
         alarm = non_finite_state(self.model, self.optimizer)
         if not self._on_any_rank(alarm is not None):
             return None
-        return alarm or Alarm("the state", "of another process holds numbers that are not finite")
+        return alarm or Rejection("the state", "of another process holds numbers that are not finite")
 
     def _save(self) -> None:
         """Save a checkpoint of this step."""

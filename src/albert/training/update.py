@@ -88,7 +88,7 @@ class Objective(Protocol):
 
 
 @dataclass(frozen=True)
-class Alarm:
+class Rejection:
     """The reason to reject an update."""
 
     subject: str
@@ -113,7 +113,7 @@ class UpdateMetrics:
     """Global norm before clipping."""
     flags: tuple[float, ...]
     """Sums over the ranks; for a decision, the number of ranks on which it was true."""
-    alarm: Alarm | None = None
+    alarm: Rejection | None = None
     """Why the update was skipped; None: it was taken."""
 
     @property
@@ -122,11 +122,11 @@ class UpdateMetrics:
         return sum(total / self.counts[name] for name, total in self.losses.items() if self.counts[name])
 
 
-def non_finite(metrics: UpdateMetrics) -> Alarm | None:
+def non_finite(metrics: UpdateMetrics) -> Rejection | None:
     """An alarm if a loss or the gradient norm is not finite."""
     for name, value in (*metrics.losses.items(), ("gradient norm", metrics.gradient_norm)):
         if not math.isfinite(value):
-            return Alarm(name, f"is {value}")
+            return Rejection(name, f"is {value}")
     return None
 
 
@@ -407,7 +407,7 @@ def _sum_and_clip(
 # data they determine the weights.
 
 Reaction = Literal["stop", "skip", "rollback"]
-MOST_SKIPPED_IN_A_ROW = 10
+MAX_CONSECUTIVE_SKIPS = 10
 
 
 @dataclass(frozen=True)
@@ -433,17 +433,17 @@ class DivergenceHistory:
         """Offset from the number of a step to the number of its batch."""
         return sum(rollback.batches for rollback in self.rollbacks)
 
-    def skip(self, step: int, alarm: Alarm) -> None:
+    def skip(self, step: int, alarm: Rejection) -> None:
         """Record update `step` as skipped.
 
         Raises:
             Diverged: too many updates in a row were skipped.
         """
         self.skipped = (*self.skipped, step)
-        if self.skipped[-MOST_SKIPPED_IN_A_ROW - 1 :] == tuple(range(step - MOST_SKIPPED_IN_A_ROW, step + 1)):
-            raise diverged(alarm, f"{MOST_SKIPPED_IN_A_ROW} updates before it were skipped")
+        if self.skipped[-MAX_CONSECUTIVE_SKIPS - 1 :] == tuple(range(step - MAX_CONSECUTIVE_SKIPS, step + 1)):
+            raise diverged(alarm, f"{MAX_CONSECUTIVE_SKIPS} updates before it were skipped")
 
-    def with_rollback(self, step: int, back_to: int, alarm: Alarm, most: int) -> tuple[Rollback, ...]:
+    def with_rollback(self, step: int, back_to: int, alarm: Rejection, most: int) -> tuple[Rollback, ...]:
         """The rollbacks, with another one from step `step` to the checkpoint of step `back_to`.
 
         Raises:
@@ -454,13 +454,13 @@ class DivergenceHistory:
         return (*self.rollbacks, Rollback(back_to, step - back_to))
 
 
-def diverged(alarm: Alarm, when: str = "nothing of this step entered the weights") -> Diverged:
+def diverged(alarm: Rejection, when: str = "nothing of this step entered the weights") -> Diverged:
     """The error that ends a run."""
     remedy = "lower the learning rate, lengthen the warm-up, or use --precision fp32; the last checkpoint is good"
     return Diverged(alarm.subject, f"{alarm.why}: training diverged, {when}", remedy)
 
 
-def non_finite_state(model: nn.Module, optimizer: Optimizer) -> Alarm | None:
+def non_finite_state(model: nn.Module, optimizer: Optimizer) -> Rejection | None:
     """An alarm if a weight or moment of this rank is not finite (the square of a finite gradient may overflow)."""
     tensors: dict[str, Tensor] = dict(model.named_parameters())
     for name, parameter in model.named_parameters():
@@ -469,5 +469,5 @@ def non_finite_state(model: nn.Module, optimizer: Optimizer) -> Alarm | None:
     for name, tensor in tensors.items():
         local = tensor.to_local() if isinstance(tensor, DTensor) else tensor.detach()
         if not bool(torch.isfinite(local).all()):
-            return Alarm(name, "holds numbers that are not finite")
+            return Rejection(name, "holds numbers that are not finite")
     return None

@@ -42,10 +42,13 @@ class Backlog:
     """Numbers of waiting texts and (estimated) tokens, including tokens being computed, and the recent speed."""
 
     def __init__(self, limits: Limits, batch_tokens: int = BATCH_TOKENS) -> None:
-        self._max_texts, self._batch_tokens = limits.queue_texts, batch_tokens
+        self._max_texts = limits.queue_texts
+        self._batch_tokens = batch_tokens
         self._max_seconds = min(limits.queue_seconds, limits.request_seconds)
-        self.texts, self.tokens = 0, 0
-        self._computed_tokens, self._computing_seconds = 0.0, 0.0
+        self.texts = 0
+        self.tokens = 0
+        self._computed_tokens = 0.0
+        self._computing_seconds = 0.0
 
     @property
     def seconds(self) -> float:
@@ -184,11 +187,14 @@ class Batcher:
         clock: Callable[[], float] = time.perf_counter,
         batch_tokens: int = BATCH_TOKENS,
     ) -> None:
-        self._compute, self._metrics, self._clock = compute, metrics, clock
+        self._compute = compute
+        self._metrics = metrics
+        self._clock = clock
         self._waiting: list[_Item] = []
         self._begun_tokens = 0.0
         self.backlog = Backlog(limits, batch_tokens)
-        self._changed, self._closed = threading.Condition(), False
+        self._changed = threading.Condition()
+        self._closed = False
         self._loop = asyncio.get_running_loop()
         self._worker = threading.Thread(target=self._work, name="albert batches", daemon=True)
         self._worker.start()
@@ -199,14 +205,17 @@ class Batcher:
 
     def submit(self, call: Call, inputs: Sequence[Input]) -> Request:
         """Queue a request; raises QueueFull if there is no room for all of its inputs, or they would wait too long."""
-        now, count = self._clock(), len(inputs)
+        now = self._clock()
+        count = len(inputs)
         request = Request(self._loop.create_future(), [None] * count, count, now)
-        texts, tokens = (sum(entry.text_count for entry in inputs), sum(entry.tokens for entry in inputs))
+        texts = sum(entry.text_count for entry in inputs)
+        tokens = sum(entry.tokens for entry in inputs)
         with self._changed:
             if not self.backlog.has_room(texts, tokens):
                 raise QueueFull(self.backlog.retry_after)
             self.backlog.add(texts, tokens)
-            turn, limit = self._begun_tokens, self.backlog.batch_tokens
+            turn = self._begun_tokens
+            limit = self.backlog.batch_tokens
             for number, entry in enumerate(inputs):
                 self._waiting.append(_Item(call, entry, request, number, entry.tokens > limit, turn))
                 turn += entry.tokens
@@ -247,7 +256,9 @@ class Batcher:
 
     def _run_batch(self, only_short: bool = False) -> float:
         """Compute the next batch and deliver its results; returns the seconds that it took."""
-        batch, started, paused = self._next_batch(only_short), self._clock(), 0.0
+        batch = self._next_batch(only_short)
+        started = self._clock()
+        paused = 0.0
         if not batch:
             return 0.0
 
@@ -274,7 +285,8 @@ class Batcher:
         """The next text, with others of the same call if they are short."""
         with self._changed:
             batch: list[_Item] = []
-            tokens, limit = 0, self.backlog.batch_tokens
+            tokens = 0
+            limit = self.backlog.batch_tokens
             for item in self._waiting:
                 joins = not batch or (tokens + item.input.tokens <= limit and item.call == batch[0].call)
                 if joins and not (only_short and item.is_long):
@@ -412,7 +424,9 @@ class Service:
     batcher: Batcher
 
     def __init__(self, limits: Limits, hosts: Hosts = LOOPBACK) -> None:
-        self.limits, self.hosts, self.metrics = limits, hosts, Metrics()
+        self.limits = limits
+        self.hosts = hosts
+        self.metrics = Metrics()
         self.in_progress = 0
         self.unanswered = 0
         self._requests_to_check = REQUESTS_TO_CHECK

@@ -92,13 +92,16 @@ class RequestMiddleware:
     model."""
 
     def __init__(self, inner: ASGIApp, service: batching.Service, addresses: frozenset[str]) -> None:
-        self._inner, self._service, self._addresses = inner, service, addresses
+        self._inner = inner
+        self._service = service
+        self._addresses = addresses
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._inner(scope, receive, send)
             return
-        started, status = time.perf_counter(), 0
+        started = time.perf_counter()
+        status = 0
 
         async def send_with_headers(message: Message) -> None:
             nonlocal status
@@ -125,7 +128,8 @@ class RequestMiddleware:
 
     def _check(self, scope: Message) -> None:
         """Raises Refused by a request's header."""
-        limits, headers = self._service.limits, Headers(raw=scope["headers"])
+        limits = self._service.limits
+        headers = Headers(raw=scope["headers"])
         length = headers.get("content-length")
         if length is not None and "transfer-encoding" in headers:
             raise Refused("protocol", "Content-Length and Transfer-Encoding contradict each other", connection="close")
@@ -211,7 +215,8 @@ async def respond(
     service.in_progress += 1
     results = await _wait(service, request, accepted)
     assert accepted.started is not None and accepted.ended is not None
-    queued, computed = accepted.started - accepted.arrived, accepted.ended - accepted.started
+    queued = accepted.started - accepted.arrived
+    computed = accepted.ended - accepted.started
     timing = f"queue;dur={1000 * queued:.2f}, model;dur={1000 * computed:.2f}"
     return Response(await _body(results), media_type="application/json", headers={"server-timing": timing})
 
@@ -355,7 +360,8 @@ def _reply_kind(value: Any, name: str) -> Any:
 
 
 def _reply_field(key: str, value: Any, name: str) -> Any:
-    kind, about = _reply_kind(value, f"{name}{key.title()}"), ABOUT_FIELDS.get(key.removesuffix("?"))
+    kind = _reply_kind(value, f"{name}{key.title()}")
+    about = ABOUT_FIELDS.get(key.removesuffix("?"))
     return (kind | None, Field(None, description=about)) if key.endswith("?") else (kind, Field(description=about))
 
 
@@ -402,7 +408,8 @@ def ability_routes(service: batching.Service) -> APIRouter:
 
 
 def _add_ability(router: APIRouter, service: batching.Service, ability: Ability) -> None:
-    name, examples = f"{_name(ability)}Request", {"examples": [dict(ability.example)]}
+    name = f"{_name(ability)}Request"
+    examples = {"examples": [dict(ability.example)]}
     shape: Any = _request_model(name, ability.request, ability.request_about, json_schema_extra=examples)
 
     async def answer(request: Request, body: shape) -> Response:  # type: ignore[valid-type]

@@ -87,7 +87,8 @@ class ModelServer(uvicorn.Server):
         except BaseException as error:
             if isinstance(error, asyncio.CancelledError):  # by a signal
                 raise
-            self._failure, self.should_exit = error, True
+            self._failure = error
+            self.should_exit = True
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """First signal: end when the accepted requests are answered. Second signal: end.

@@ -185,7 +185,7 @@ def test_a_missing_keyword_is_described(call, line):
 
 def test_a_recipe_may_be_a_file_or_a_dict(reviews, tmp_path, monkeypatch):
     calls = []
-    monkeypatch.setattr("albert.api.tasks.run_finetune", lambda args: calls.append(args))
+    monkeypatch.setattr("albert.api.tasks.run_finetune", lambda args, **_: calls.append(args))
     monkeypatch.setattr(
         "albert.api.functions.run_pretrain", lambda args: calls.append(args) or object.__new__(PretrainResult)
     )
@@ -197,9 +197,9 @@ def test_a_recipe_may_be_a_file_or_a_dict(reviews, tmp_path, monkeypatch):
         words = ["--recipe", str(tmp_path / "mine.toml"), "--lr", "0.25", "--output", str(tmp_path / "out")]
         by_command = parse(options.Finetune, words[2:], "", read_options(options.Finetune, tmp_path / "mine.toml"))
         assert vars(calls.pop()) == vars(by_command)
-    albert.finetune(recipe={**recipe, "epochs": 1}, steps=3)
+    albert.finetune(recipe={**recipe, "epochs": 1}, steps=3, output=tmp_path / "out")
     (tmp_path / "epochs.toml").write_text("model = 'tiny'\nepochs = 1\n")
-    albert.finetune(recipe=tmp_path / "epochs.toml", steps=3)
+    albert.finetune(recipe=tmp_path / "epochs.toml", steps=3, output=tmp_path / "out")
     assert [(each.steps, each.epochs) for each in calls] == [(3, None)] * 2
     assert read_options(options.Finetune, tmp_path / "epochs.toml", {("steps",): 3}) == {("model",): "tiny"}
     (tmp_path / "pre.toml").write_text("batch_size = 64\n[optimizer]\nlearning_rate = 1\n")

@@ -172,8 +172,11 @@ def test_rows_with_the_same_text_are_in_one_fold_and_classes_are_even(table):
 
 @pytest.mark.parametrize(
     "keywords",
-    [{"folds": 2, "seeds": 2}, {"folds": 2, "try_rates": [1e-4, 2e-4]}, {"folds": 2, "dev": "dev.csv"}],
+    [{"folds": 2, "seeds": 2}, {"folds": 2, "try_rates": [1e-4, 2e-4]}, {"folds": 2, "dev": "rows"}],
 )
 def test_comparisons_are_not_combined(keywords, table, pretrained, tmp_path):
+    files = {"dev": table} if "dev" in keywords else {}
     with refusal(UsageError):
-        albert.finetune(train=table, text="text", label="label", model=pretrained, output=tmp_path / "run", **keywords)
+        albert.finetune(
+            train=table, text="text", label="label", model=pretrained, output=tmp_path / "run", **keywords | files
+        )

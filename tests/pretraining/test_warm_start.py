@@ -142,7 +142,7 @@ def test_another_tokenizer_needs_resize_vocabulary(start, other_corpus, tmp_path
     assert not (tmp_path / "run").exists()
     result = start(corpus=other_corpus, resize_vocabulary=True)
     (note,) = result.start.notes
-    assert note.startswith("300 → 220 pieces: ") and "keep their embedding" in note
+    assert note.startswith("300 → 220 pieces: ") and "reuse their embedding" in note
     assert note in capsys.readouterr().err
     initial = initial_weights(result.run)
     assert initial[WORDS].shape == (220, 16) and initial["predictions.bias"].shape == (220,)

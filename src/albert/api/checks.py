@@ -5,11 +5,16 @@ The functions behind the commands check more, when they open the inputs."""
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from albert.api.options import PRETRAINING, Evaluate, Finetune
 from albert.runtime.environment import lazy_import
 from albert.runtime.errors import CannotCreate, MissingInput, UsageError
-from albert.text.shards import read_description
+
+if TYPE_CHECKING:
+    from albert.api.options import Evaluate, Finetune
+
+PRETRAINING = "pretraining"
+"""The task of `albert evaluate` that has a corpus in the place of a table."""
 
 _FILES = ("train", "dev", "test", "input", "runs")
 _MODELS = {
@@ -22,8 +27,11 @@ _MODELS = {
 """Options that name models, and those of their revisions."""
 
 
-def check_options(options: object) -> None:
+def check_options(options: object, resumes: bool = False) -> None:
     """Check the inputs and the output of any command.
+
+    Args:
+        resumes: whether the command goes on with what is in an existing output.
 
     Raises:
         MissingInput: a file, a folder or a local model does not exist.
@@ -39,20 +47,16 @@ def check_options(options: object) -> None:
         if not path.exists():
             raise MissingInput(path, "No such file or directory")
     for corpus in corpora:
-        read_description(corpus)
+        _check_corpus(corpus)
     for name, of_revision in _MODELS.items():
         models = getattr(options, name, None)
         for model in models if isinstance(models, tuple) else [models]:
             if isinstance(model, str) and model:
                 check_model(model, getattr(options, of_revision, None) if of_revision else None)
     output = getattr(options, "output", None)
-    is_new = getattr(options, "replace", True) is False and not isinstance(options, Finetune)  # which resumes
+    is_new = getattr(options, "replace", True) is False and not resumes
     if is_new and isinstance(output, Path) and os.path.lexists(output):
         raise CannotCreate(output, "exists already", "choose another name, or add --replace")
-    if isinstance(options, Finetune):
-        _check_finetune(options)
-    if isinstance(options, Evaluate):
-        _check_evaluate(options)
 
 
 def _paths(values: Iterable[object]) -> Iterator[Path]:
@@ -73,7 +77,9 @@ def check_model(model: str, revision: str | None = None) -> None:
     raise MissingInput(directory, "is not a model: it has no config.json", "name a model directory, a run or a Hub id")
 
 
-def _check_finetune(options: Finetune) -> None:
+def check_finetune(options: "Finetune") -> None:
+    """Check the inputs of `albert finetune`; raises as `check_options`, and UsageError for an unknown task."""
+    check_options(options, resumes=True)
     if options.objective is not None:
         return
     if options.output is None and not options.statistics_only:
@@ -84,13 +90,19 @@ def _check_finetune(options: Finetune) -> None:
         _check_data(options.task, options.data, has_files=both_given)
 
 
-def _check_evaluate(options: Evaluate) -> None:
+def check_evaluate(options: "Evaluate") -> None:
+    """Check the inputs of `albert evaluate`; raises as `check_options`, and UsageError for an unknown task."""
+    check_options(options)
     if options.task == PRETRAINING:
         if options.data is None:
             raise UsageError("--data", "is missing", "give a corpus from `albert prepare`")
-        read_description(options.data)
+        _check_corpus(options.data)
     elif options.task is not None:
         _check_data(options.task, options.data, has_files=options.dev is not None)
+
+
+def _check_corpus(directory: Path) -> None:
+    lazy_import("albert.text.shards").read_description(directory)
 
 
 def _is_benchmark(task: str) -> bool:

@@ -13,7 +13,7 @@ from dataclasses import MISSING, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from albert.api.checks import check_model, check_options
+from albert.api.checks import check_evaluate, check_finetune, check_model, check_options
 from albert.api.keywords import (
     Call,
     Option,
@@ -301,7 +301,7 @@ def finetune(call: Call) -> "FinetuneResult":
         call.rows_in(Path(folder) if run is None else run / ROWS_FOLDER, keep=run is not None),
     ):
         options = call.options()
-        check_options(options)
+        check_finetune(options)
         return lazy_import("albert.api.tasks").run_finetune(options, on_rows=_say_what_was_read)
 
 
@@ -326,7 +326,7 @@ def evaluate(call: Call) -> "EvaluateResult":
     """
     with tempfile.TemporaryDirectory() as folder, call.rows_in(Path(folder)):
         options = call.options()
-        check_options(options)
+        check_evaluate(options)
         *_, last = lazy_import("albert.api.tasks").evaluations(options)
         return last
 

@@ -303,8 +303,6 @@ class Pretrain:
 
 NO_CHANGES = ArchitectureChanges()
 ALL_LAYERS = DepthOptions()
-PRETRAINING = "pretraining"
-"""The task of `albert evaluate` for pre-trained models."""
 
 
 @dataclass(frozen=True, kw_only=True)

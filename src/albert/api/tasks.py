@@ -6,9 +6,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from albert.api.checks import PRETRAINING
 from albert.api.functions import draw_curves
 from albert.api.keywords import changed_flags, check_png, given_values
-from albert.api.options import PRETRAINING, Evaluate, Finetune, TableOptions
+from albert.api.options import Evaluate, Finetune, TableOptions
 from albert.api.results import DataReport, EvaluateResult, FinetuneResult, ScoredSplit
 from albert.checkpoints.hub import find_model, model_name
 from albert.checkpoints.huggingface import kind_of

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from rich.console import Console
 
-from albert.api.checks import check_options
+from albert.api.checks import check_evaluate, check_finetune, check_options
 from albert.api.functions import CONTINUE, CURVES_NAME, fit_warmup, init_of, recipe_of, run_pretrain, scale_recipe
 from albert.api.keywords import GROUP, Argument, Positional, options_of, read_options
 from albert.api.options import Evaluate, Finetune, Pretrain, Push
@@ -135,7 +135,7 @@ def finetune(arguments: list[str]) -> None:
         print(to_toml(options, inline=groups, leave_out=("recipe_file", "print_recipe")), end="")
     else:
         options = parse(FinetuneCommand, arguments, "albert finetune", defaults)
-        check_options(options)
+        check_finetune(options)
         load_command("albert.cli.tasks").finetune(options)
 
 
@@ -233,7 +233,7 @@ def default_root(scale: ScaleName) -> Path:
 
 pretrain_main = Subcommand(PretrainCommand, "albert pretrain", pretrain, parses=False)
 finetune_main = Subcommand(FinetuneCommand, "albert finetune", finetune, parses=False)
-evaluate_main = Subcommand(Evaluate, "albert evaluate", "tasks:evaluate")
+evaluate_main = Subcommand(Evaluate, "albert evaluate", "tasks:evaluate", check=check_evaluate)
 push_main = Subcommand(Push, "albert push", "convert:run_push")
 show_main = Subcommand(Show, "albert show", "inspect:run_show", check=check_show)
 _TABLES_COMMANDS = {

@@ -20,8 +20,8 @@ from albert.runtime.environment import Precision, Ranks
 from albert.runtime.errors import AlbertError
 from albert.training.update import Batch, Objective, Sums
 
-LOSS_TOLERANCES = {"fp32": 1e-4, "bf16": 1e-2, "fp16": 1e-2}
-GRADIENT_TOLERANCES = {"fp32": 1e-3, "bf16": 1e-1, "fp16": 1e-1}
+LOSS_TOLERANCES: Mapping[Precision, float] = {"fp32": 1e-4, "bf16": 1e-2}
+GRADIENT_TOLERANCES: Mapping[Precision, float] = {"fp32": 1e-3, "bf16": 1e-1}
 """Largest relative differences that rounding may cause."""
 ATTENTION_KERNEL = "attention kernel"
 FIXED_SHAPE = "fixed shape"

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from albert.experiments.grids import GRIDS, SCALES
-from albert.experiments.report import STATIC_TABLES
+from albert.paper.grids import GRIDS, SCALES
+from albert.paper.report import STATIC_TABLES
 from albert.pretraining.recipe import PretrainingRecipe
 
 ROOT = Path(__file__).parent.parent

@@ -23,10 +23,10 @@ from typing import Any, Literal, NamedTuple
 
 import harness
 
-from albert.experiments.quickstart import labelled_passages
 from albert.finetuning.model import PretrainedEncoder
 from albert.finetuning.run import finetune
 from albert.finetuning.run_record import FinetuningSettings
+from albert.paper.quickstart import labelled_passages
 from albert.runtime.errors import Diverged
 from albert.runtime.random_streams import stream
 from albert.tasks.custom import read_task

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from albert.experiments.jobs import parse_file_options, with_files
+from albert.paper.jobs import parse_file_options, with_files
 from albert.runtime.errors import MissingInput, UsageError
 from albert.tasks.examples import Example, to_examples
 from albert.tasks.submission import find_task

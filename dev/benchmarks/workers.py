@@ -24,13 +24,13 @@ from pictures import draw
 from torch import nn
 
 from albert.checkpoints.model_directory import open_model
-from albert.experiments.sizes import random_batch
 from albert.finetuning.data import TaskBatches
 from albert.finetuning.objective import task_loss
 from albert.inference.engine import PackedModel
 from albert.model.albert import AlbertForPreTraining
 from albert.optim.optimizer import build_optimizer
 from albert.optim.recipe import OptimizerRecipe
+from albert.paper.sizes import random_batch
 from albert.pretraining.batches import pretraining_objective
 from albert.pretraining.recipe import PAPER_BASE
 from albert.runtime.devices import default_precision

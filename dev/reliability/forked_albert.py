@@ -25,7 +25,7 @@ WORK = (
     *("albert.cli.tasks", "albert.cli.predict", "albert.inference.files", "albert.pretraining.run_identity"),
     *("torch._dynamo", "torch.profiler"),  # imported late by torch's optimisers
     *("sklearn.metrics", "rich._emoji_codes"),  # imported late for scores and tables
-    *("albert.experiments.pictures", "torch.utils.tensorboard"),  # imported late by runs
+    *("albert.paper.pictures", "torch.utils.tensorboard"),  # imported late by runs
 )
 """Modules that commands import late; imported before the first fork."""
 PHASES = (

@@ -19,8 +19,8 @@ from typing import Any
 
 from albert.cli.main import run
 from albert.cli.options import parse
-from albert.experiments.curves import read_runs
-from albert.experiments.pictures import draw_runs
+from albert.paper.curves import read_runs
+from albert.paper.pictures import draw_runs
 from albert.runtime.devices import describe_machine
 from albert.runtime.errors import MissingInput
 from albert.runtime.files import new_directory, write_text

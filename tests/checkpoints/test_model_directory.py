@@ -28,10 +28,10 @@ from albert.checkpoints.huggingface import MODELS, Kind, kind_of
 from albert.checkpoints.model_directory import model_card, open_model, read_config, save_model_directory, write_model
 from albert.checkpoints.warm_start import warm_start
 from albert.cli.main import run
-from albert.experiments.quickstart import load_chapters
 from albert.model.albert import AlbertForMaskedLM, AlbertForPreTraining, AlbertForSequenceClassification, AlbertModel
 from albert.model.config import PRESETS, AlbertConfig
 from albert.model.packing import PackedSequences, pack
+from albert.paper.quickstart import load_chapters
 from albert.runtime.errors import CannotCreate, InvalidConfiguration, MissingInput
 from albert.text.sentencepiece import train_tokenizer
 

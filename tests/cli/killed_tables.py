@@ -13,7 +13,7 @@ import torch._dynamo  # noqa: F401 (imported before the fork, because torch's op
 from tests.experiments.tables.toy_scale import TOY
 
 from albert.cli.main import run
-from albert.experiments import grids
+from albert.paper import grids
 
 
 def main(root: Path, words: list[str]) -> int:

@@ -18,10 +18,10 @@ from albert.api.tasks import check_precisions
 from albert.checkpoints.model_directory import open_model, write_model
 from albert.cli.main import run
 from albert.cli.render import table_of_rows
-from albert.experiments.layers import PrecisionScore
 from albert.finetuning.evaluation import Evaluation
 from albert.inference.engine import check_int8
 from albert.model.albert import AlbertForPreTraining
+from albert.paper.layers import PrecisionScore
 from albert.runtime.errors import CheckFailed, Unavailable
 
 try:

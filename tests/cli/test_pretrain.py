@@ -7,7 +7,7 @@ import shlex
 import pytest
 
 from albert.cli.main import run
-from albert.experiments.quickstart import load_chapters
+from albert.paper.quickstart import load_chapters
 from albert.pretraining.recipe import PretrainingRecipe
 from albert.runtime.json_files import load_json, read_journal
 from albert.text.shards import TokenCorpus

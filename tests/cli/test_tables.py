@@ -13,9 +13,9 @@ import pytest
 from tests.experiments.tables.toy_scale import TOY
 
 from albert.cli.main import run
-from albert.experiments import grids
-from albert.experiments.grids import GRIDS
-from albert.experiments.layers import SMOOTHNESS
+from albert.paper import grids
+from albert.paper.grids import GRIDS
+from albert.paper.layers import SMOOTHNESS
 from albert.runtime.files import locked
 from albert.runtime.manifest import file_hash
 
@@ -176,5 +176,5 @@ def test_figure_1_is_run_and_its_claims_are_checked(scene, tmp_path, monkeypatch
     assert "do not converge" in report and "not tested" not in report
     assert (root / "tables" / "figure-1.png").is_file() and (root / "tables" / "figure-1-layers.csv").is_file()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("albert.experiments.layers.measure_layers", None)  # it is not measured again
+        patch.setattr("albert.paper.layers.measure_layers", None)  # it is not measured again
         assert run(["tables", "show", *words]) == 0

@@ -16,7 +16,6 @@ from torch.nn import functional
 import albert
 from albert.checkpoints.model_directory import open_model
 from albert.cli.main import run
-from albert.experiments.grids import TABLE_14
 from albert.finetuning.data import TaskBatch, TaskBatches, batch_members, prepare_split
 from albert.finetuning.evaluation import ComputeOptions, evaluate_directory, evaluate_model
 from albert.finetuning.model import PretrainedEncoder, RandomEncoder, head_kind, random_encoder_like, start_model
@@ -28,6 +27,7 @@ from albert.finetuning.seeds import finetune_seeds
 from albert.model.albert import SpanFromStart
 from albert.model.config import PRESETS
 from albert.model.packing import pack
+from albert.paper.grids import TABLE_14
 from albert.runtime.errors import AlbertError, CannotCreate, DamagedData, InvalidConfiguration, MissingInput
 from albert.runtime.json_files import read_journal, read_json_object
 from albert.runtime.manifest import verify_directory

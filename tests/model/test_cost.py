@@ -9,7 +9,6 @@ from tests.model.conftest import CPU, LiveTensors, pretraining_batch
 from tests.tiny import tiny_config
 from torch.utils.flop_counter import FlopCounterMode
 
-from albert.experiments.sizes import random_batch
 from albert.model import cost, packing
 from albert.model.albert import AlbertForPreTraining, AlbertModel
 from albert.model.config import PRESETS, AlbertConfig, seen_pairs
@@ -24,6 +23,7 @@ from albert.model.cost import (
 from albert.model.packing import pack
 from albert.optim import lamb
 from albert.optim.optimizer import OptimizerRecipe, build_optimizer
+from albert.paper.sizes import random_batch
 from albert.pretraining.batches import pretraining_objective
 from albert.runtime.devices import autocast
 

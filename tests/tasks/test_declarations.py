@@ -20,7 +20,7 @@ from albert.tasks.submission import DECLARED, find_task, submission_files
 from albert.tasks.task import Score, Span, TaskRecipe
 
 # --------------------------------------------------------------------------------------------------------------------
-# Declarations; the recipes of Table 14 are compared in tests/experiments.
+# Declarations; the recipes of Table 14 are compared in tests/paper.
 
 METRICS = {  # as the papers of GLUE, SQuAD and RACE score them, the main metric first
     "matthews_correlation": "cola ax",

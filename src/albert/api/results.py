@@ -7,7 +7,6 @@ from typing import Any
 
 from albert.api.functions import Displayable, Points, journal_curves
 from albert.api.keywords import options_as_keywords
-from albert.experiments.layers import EXACT, DepthCurve, PrecisionScore
 from albert.finetuning.comparisons import Comparison
 from albert.finetuning.evaluation import FROZEN, MAJORITY, EvaluatedModels, data_warnings, format_score
 from albert.finetuning.report_page import (
@@ -21,6 +20,7 @@ from albert.finetuning.report_page import (
 )
 from albert.finetuning.run_record import RESULTS_NAME, FinetuningResult
 from albert.finetuning.seeds import BenchmarkResult, SeedsResult
+from albert.paper.layers import EXACT, DepthCurve, PrecisionScore
 from albert.pretraining.evaluation import CrossEvaluation, Score
 from albert.runtime.environment import Precision
 from albert.runtime.json_files import read_json_object

@@ -15,13 +15,6 @@ from albert.checkpoints.hub import find_model, model_name
 from albert.checkpoints.huggingface import kind_of
 from albert.checkpoints.model_directory import read_config, weights_fingerprint
 from albert.checkpoints.sentence_transformers import open_dense
-from albert.experiments.layers import (
-    CURVE_COLUMNS,
-    PrecisionScore,
-    depth_curve,
-    precision_scores,
-    write_curve,
-)
 from albert.finetuning.comparisons import Comparison, compare_folds, compare_rates
 from albert.finetuning.contrastive import TEMPERATURE, finetune_contrastive, hold_out_pairs, read_text_pairs
 from albert.finetuning.evaluation import evaluate_models, write_predictions
@@ -36,6 +29,13 @@ from albert.finetuning.vectors import VectorTeacher, finetune_vectors, hold_out_
 from albert.inference.engine import InferencePrecision, choose_precision, use_fast_encoders
 from albert.inference.predictor import Predictor
 from albert.model.config import AlbertConfig
+from albert.paper.layers import (
+    CURVE_COLUMNS,
+    PrecisionScore,
+    depth_curve,
+    precision_scores,
+    write_curve,
+)
 from albert.pretraining.evaluation import evaluate_pretraining
 from albert.pretraining.masking import MaskingRecipe
 from albert.runtime.devices import finetuning_precision, pick_device
@@ -575,7 +575,7 @@ def _compare_depths(options: Evaluate) -> Iterator[EvaluateResult]:
     curve = options.depths.curve
     draw = None
     if curve is not None:
-        from albert.experiments.layer_pictures import draw_curve as draw
+        from albert.paper.layer_pictures import draw_curve as draw
 
         check_png("--curve", curve)
         figures = curve.with_suffix(".csv")

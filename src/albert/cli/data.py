@@ -161,8 +161,8 @@ def plot(args: Plot) -> None:
     if len({run.resolve() for run in args.runs}) < len(args.runs):
         raise UsageError("albert plot", "a run is named twice")
     check_png("--output", args.output, args.csv)
-    from albert.experiments.curves import read_runs, write_table
-    from albert.experiments.pictures import draw_runs
+    from albert.paper.curves import read_runs, write_table
+    from albert.paper.pictures import draw_runs
 
     runs = read_runs(args.runs)
     draw_runs(runs, args.output, args.against)

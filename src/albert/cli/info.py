@@ -33,10 +33,10 @@ from albert.cli.render import (
     styled,
     table,
 )
-from albert.experiments import sizes
 from albert.inference import inspection
 from albert.model.config import PRESET_ALIASES, PRESET_GROUPS, PRESETS, AlbertConfig, preset_name, sharing_plan
 from albert.model.cost import count_flops, count_parameters
+from albert.paper import sizes
 from albert.runtime.devices import default_precision, describe_machine, free_memory, pick_device
 from albert.runtime.errors import AlbertError, UsageError, did_you_mean
 from albert.runtime.json_files import to_json

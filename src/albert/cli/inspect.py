@@ -15,8 +15,8 @@ from albert.cli.commands import AnalyzeLayers, Quickstart
 from albert.cli.options import check_at_least
 from albert.cli.render import indented, open_console, print_lines, table
 from albert.cli.training import Show
-from albert.experiments.layers import cut_passages, measure_layers, write_layers
-from albert.experiments.quickstart import (
+from albert.paper.layers import cut_passages, measure_layers, write_layers
+from albert.paper.quickstart import (
     BUNDLED_MODEL,
     WHO_WROTE,
     QuickstartReport,
@@ -225,7 +225,7 @@ def _score(figure: Figure) -> str | Text:
 
 def layers(args: AnalyzeLayers) -> None:
     """Run `albert analyze layers`."""
-    from albert.experiments.layer_pictures import draw_layers
+    from albert.paper.layer_pictures import draw_layers
 
     check_png("--output", args.output, args.csv)
     check_at_least(args, 1, "passages", "words")

@@ -12,10 +12,10 @@ from rich.table import Table
 from albert.cli.options import check_at_least
 from albert.cli.render import bold, open_console, print_lines, table
 from albert.cli.training import ExportTables, ListTables, TablesArguments, default_root
-from albert.experiments import jobs, report
-from albert.experiments.execution import Execution
-from albert.experiments.grids import GRIDS, SCALES, Grid, Scale, grid_of
-from albert.experiments.results import Outcome, export_results, hours_by_arm, read_outcome
+from albert.paper import jobs, report
+from albert.paper.execution import Execution
+from albert.paper.grids import GRIDS, SCALES, Grid, Scale, grid_of
+from albert.paper.results import Outcome, export_results, hours_by_arm, read_outcome
 from albert.runtime.devices import set_threads
 from albert.runtime.errors import MissingInput, Unavailable, UsageError, did_you_mean
 from albert.runtime.json_files import save_json
@@ -187,7 +187,7 @@ def _show(console: Console, args: TablesOptions, study: jobs.Study) -> None:
         print_unfolded(console, table(f"{text.table}: {text.title}", text.head, text.rows))
         print_lines(console, *text.notes, " and ".join(map(str, report.write_text_table(text, folder))))
     try:
-        from albert.experiments.table_pictures import draw_outcome
+        from albert.paper.table_pictures import draw_outcome
     except Unavailable as error:
         print(f"albert: note: no pictures of tables: {error}", file=sys.stderr)
         draw_outcome = None

@@ -35,13 +35,13 @@ from albert.cli.render import (
     table,
     table_of_rows,
 )
-from albert.experiments.layers import DepthCurve
 from albert.finetuning import seeds
 from albert.finetuning.comparisons import Comparison
 from albert.finetuning.evaluation import FROZEN, advice, data_warnings, format_score, published_lines
 from albert.finetuning.options import FULL_WIDTH
 from albert.finetuning.report_page import REPORT_NAME, advice_lines
 from albert.finetuning.run_record import FinetuningResult
+from albert.paper.layers import DepthCurve
 from albert.pretraining.evaluation import CrossEvaluation
 from albert.runtime.devices import default_precision, pick_device
 from albert.runtime.environment import world

@@ -2,8 +2,8 @@
 
 import pytest
 
-from albert.experiments.grids import DOWNSTREAM, GRIDS, PAPER, grid_of
-from albert.experiments.results import paper_average
+from albert.paper.grids import DOWNSTREAM, GRIDS, PAPER, grid_of
+from albert.paper.results import paper_average
 
 TABLES = {name: grid_of(name, PAPER) for name in GRIDS}
 ROWS = [

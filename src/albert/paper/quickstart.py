@@ -14,11 +14,11 @@ from typing import Any, Generic, TypeVar
 
 from rich.console import Console
 
-from albert.experiments.curves import read_runs
 from albert.finetuning.model import PretrainedEncoder
 from albert.finetuning.run import finetune
 from albert.finetuning.run_record import FinetuningResult, FinetuningSettings
 from albert.inference.predictor import Predictor
+from albert.paper.curves import read_runs
 from albert.pretraining.recipe import RECIPES
 from albert.pretraining.run import PretrainingResult, pretrain
 from albert.runtime.devices import describe_machine
@@ -80,7 +80,7 @@ class Parts(Generic[Text]):
 @cache
 def load_chapters() -> tuple[Chapter, ...]:
     """All chapters of the sample, author by author and book by book."""
-    packed = (files("albert.experiments") / "sample" / "prose.jsonl.gz").read_bytes()
+    packed = (files("albert.paper") / "sample" / "prose.jsonl.gz").read_bytes()
     return tuple(Chapter(**json.loads(line)) for line in gzip.decompress(packed).splitlines())
 
 
@@ -230,7 +230,7 @@ def quickstart(directory: Path, console: Console) -> QuickstartReport:
 
 def _draw_curves(directory: Path, console: Console) -> Path | None:
     try:
-        from albert.experiments.pictures import draw_runs
+        from albert.paper.pictures import draw_runs
     except Unavailable as error:
         console.print(f"No picture of the curves: {error}", highlight=False)
         return None

@@ -6,7 +6,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from albert.experiments.results import export_results, thin_journal
+from albert.paper.results import export_results, thin_journal
 from albert.runtime.json_files import read_journal
 
 

@@ -11,10 +11,10 @@ from tests.tiny import tiny_config
 
 from albert.checkpoints.model_directory import save_model_directory
 from albert.cli.main import run
-from albert.experiments.layers import SMOOTHNESS, cached_layers, cut_passages, last_movement, measure_layers, unevenness
-from albert.experiments.quickstart import load_chapters
 from albert.model.albert import AlbertForMaskedLM, AlbertForPreTraining
 from albert.model.config import AlbertConfig
+from albert.paper.layers import SMOOTHNESS, cached_layers, cut_passages, last_movement, measure_layers, unevenness
+from albert.paper.quickstart import load_chapters
 from albert.runtime.errors import MissingInput
 from albert.text.sentencepiece import train_tokenizer
 
@@ -76,7 +76,7 @@ def test_unevenness_and_last_movement_by_hand():
 
 
 def test_layer_movement_is_cached(models, tmp_path, monkeypatch):
-    monkeypatch.setattr("albert.experiments.layers.PASSAGES", 3)
+    monkeypatch.setattr("albert.paper.layers.PASSAGES", 3)
     layers = cached_layers(models["shared"], tmp_path / "layers.json", 64)
     assert len(layers.distance) == len(layers.angle) == 3 and layers.tokens > 0
     assert all(measure(layers) >= 0 for measure in SMOOTHNESS.values())

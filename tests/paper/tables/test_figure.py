@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from albert.experiments.grids import grid_of
-from albert.experiments.jobs import Folders, open_study
-from albert.experiments.results import Cell, RunScore, read_outcome
-from albert.experiments.table_pictures import draw_arms, draw_depth
+from albert.paper.grids import grid_of
+from albert.paper.jobs import Folders, open_study
+from albert.paper.results import Cell, RunScore, read_outcome
+from albert.paper.table_pictures import draw_arms, draw_depth
 
 
 @pytest.fixture

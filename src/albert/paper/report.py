@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from albert.experiments.grids import COSTS, SCALES, SIZE_NAMES, TABLE_14, TEXT_TABLES, Column, Grid, Row, Scale
-from albert.experiments.results import Cell, Outcome, count_as_paper, judge
-from albert.experiments.sizes import PUBLISHED_SIZES
 from albert.model.config import PRESETS, AlbertConfig, bert_control
+from albert.paper.grids import COSTS, SCALES, SIZE_NAMES, TABLE_14, TEXT_TABLES, Column, Grid, Row, Scale
+from albert.paper.results import Cell, Outcome, count_as_paper, judge
+from albert.paper.sizes import PUBLISHED_SIZES
 from albert.runtime.files import write_csv, write_text
 from albert.tasks.task import TaskRecipe
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from albert.experiments.grids import COSTS, PAPER, SCALES, TABLE_14, TINY
-from albert.experiments.report import STATIC_TABLES, costs, finetuning, sizes
 from albert.model.config import PRESETS
 from albert.model.cost import count_parameters
+from albert.paper.grids import COSTS, PAPER, SCALES, TABLE_14, TINY
+from albert.paper.report import STATIC_TABLES, costs, finetuning, sizes
 from albert.tasks.submission import DECLARED
 
 

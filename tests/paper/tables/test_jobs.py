@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 import torch
 
-from albert.experiments.grids import PAPER, SCALES, TINY, grid_of
-from albert.experiments.jobs import STUDY_NAME, Folders, Job, has_corpora, list_jobs, open_study, parse_file_options
-from albert.experiments.report import csv_rows, describe_progress, markdown, side_by_side
-from albert.experiments.results import read_outcome
+from albert.paper.grids import PAPER, SCALES, TINY, grid_of
+from albert.paper.jobs import STUDY_NAME, Folders, Job, has_corpora, list_jobs, open_study, parse_file_options
+from albert.paper.report import csv_rows, describe_progress, markdown, side_by_side
+from albert.paper.results import read_outcome
 from albert.runtime.errors import UsageError
 from albert.runtime.json_files import save_json
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from albert.experiments.grids import SCALES, Arm, Downstream, Grid, Scale, ScaleName, arm_key
 from albert.finetuning.run_record import RESULTS_NAME
+from albert.paper.grids import SCALES, Arm, Downstream, Grid, Scale, ScaleName, arm_key
 from albert.pretraining.run_identity import CorpusRecord, corpus_records
 from albert.runtime.devices import default_precision, pick_device
 from albert.runtime.environment import Precision

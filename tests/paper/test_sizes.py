@@ -10,16 +10,16 @@ import transformers
 from tests.tiny import tiny_config
 
 from albert.cli.main import run
-from albert.experiments import sizes
-from albert.experiments.sizes import (
+from albert.model.config import PRESETS, AlbertConfig
+from albert.model.cost import count_parameters
+from albert.paper import sizes
+from albert.paper.sizes import (
     FEWEST_ROUNDS,
     PUBLISHED_SIZES,
     differences,
     measure_throughput,
     preset_of_shape,
 )
-from albert.model.config import PRESETS, AlbertConfig
-from albert.model.cost import count_parameters
 from albert.runtime.errors import OutOfResources
 
 CPU = torch.device("cpu")

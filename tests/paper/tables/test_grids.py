@@ -6,14 +6,14 @@ from dataclasses import replace
 import pytest
 
 from albert.cli.main import run
-from albert.experiments import grids
-from albert.experiments.grids import BASE, GRIDS, PAPER, SCALES, TINY, Grid, arm, arm_key, grid_of
-from albert.experiments.jobs import Folders, open_study
-from albert.experiments.report import STATIC_TABLES, comparison_notes, write_report
-from albert.experiments.results import read_outcome
-from albert.experiments.sizes import PUBLISHED_SIZES
 from albert.model.config import PRESETS
 from albert.model.cost import count_parameters
+from albert.paper import grids
+from albert.paper.grids import BASE, GRIDS, PAPER, SCALES, TINY, Grid, arm, arm_key, grid_of
+from albert.paper.jobs import Folders, open_study
+from albert.paper.report import STATIC_TABLES, comparison_notes, write_report
+from albert.paper.results import read_outcome
+from albert.paper.sizes import PUBLISHED_SIZES
 from albert.pretraining.recipe import PretrainingRecipe
 from albert.runtime.json_files import from_json, to_json
 

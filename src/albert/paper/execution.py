@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from albert.experiments.jobs import Folders, Job, done_jobs
-from albert.experiments.sizes import measure_throughput
 from albert.finetuning.model import PretrainedEncoder
 from albert.finetuning.run import finetune
+from albert.paper.jobs import Folders, Job, done_jobs
+from albert.paper.sizes import measure_throughput
 from albert.pretraining.evaluation import evaluate_pretraining
 from albert.pretraining.run import pretrain
 from albert.pretraining.run_identity import Init

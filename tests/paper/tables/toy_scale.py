@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from tests.tiny import tiny_config
 
-from albert.experiments.grids import TINY, Downstream
 from albert.optim.recipe import ScheduleRecipe
+from albert.paper.grids import TINY, Downstream
 from albert.tasks.task import TaskRecipe
 
 _SHAPE = tiny_config(180, intermediate_size=32, max_position_embeddings=32)

@@ -12,8 +12,11 @@ from typing import Any, Literal
 import numpy as np
 from scipy.stats import t
 
-from albert.experiments.grids import DOWNSTREAM, Arm, Claim, Column, Contrast, Grid, Relation, Row, Scale, arm_key
-from albert.experiments.jobs import (
+from albert.finetuning.run_record import RESULTS_NAME
+from albert.model.config import AlbertConfig
+from albert.model.cost import count_parameters
+from albert.paper.grids import DOWNSTREAM, Arm, Claim, Column, Contrast, Grid, Relation, Row, Scale, arm_key
+from albert.paper.jobs import (
     INTRINSIC_NAME,
     LAYERS_NAME,
     STUDY_NAME,
@@ -23,10 +26,7 @@ from albert.experiments.jobs import (
     task_seeds,
     training_hours,
 )
-from albert.experiments.layers import SMOOTHNESS, cached_layers
-from albert.finetuning.run_record import RESULTS_NAME
-from albert.model.config import AlbertConfig
-from albert.model.cost import count_parameters
+from albert.paper.layers import SMOOTHNESS, cached_layers
 from albert.pretraining.evaluation import NORMAL_95
 from albert.pretraining.recipe import saved_recipe
 from albert.pretraining.run_identity import RECORD_NAME

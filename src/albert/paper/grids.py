@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from importlib.resources import files
 from typing import Any, Literal
 
-from albert.experiments.layers import SMOOTHNESS
 from albert.finetuning.run_record import FinetuningSettings, SelectedBy
 from albert.model.config import ALBERT_BASE, PRESETS, AlbertConfig, Sharing, bert_control
+from albert.paper.layers import SMOOTHNESS
 from albert.pretraining.evaluation import MASKED_TOKENS, SENTENCE_TESTS
 from albert.pretraining.recipe import PAPER_BASE, PretrainingRecipe, scaled_recipe
 from albert.pretraining.run_identity import recipe_fingerprint
@@ -149,13 +149,13 @@ def _scale(declared: Mapping[str, Any]) -> Scale:
     return Scale(sizes=sizes, recipe=recipe, tasks=tasks, **fields)
 
 
-_DECLARED_SCALES = tomllib.loads((files("albert.experiments") / "scales.toml").read_text(encoding="utf-8"))
+_DECLARED_SCALES = tomllib.loads((files("albert.paper") / "scales.toml").read_text(encoding="utf-8"))
 SCALES: dict[ScaleName, Scale] = {declared["name"]: _scale(declared) for declared in _DECLARED_SCALES["scale"]}
 TINY, SMALL, BASE, PAPER = SCALES.values()
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Claims as contrasts between rows. `albert.experiments.results` tests them on the first of their columns that a scale
+# Claims as contrasts between rows. `albert.paper.results` tests them on the first of their columns that a scale
 # has: the paper's average if all five tasks are run, else held-out scores or a related task.
 
 Relation = Literal["higher", "not higher", "alike"]
@@ -193,7 +193,7 @@ class Claim:
         return next((name for name in self.columns if name in available), None)
 
 
-_DECLARED = tomllib.loads((files("albert.experiments") / "paper.toml").read_text(encoding="utf-8"))
+_DECLARED = tomllib.loads((files("albert.paper") / "paper.toml").read_text(encoding="utf-8"))
 GRIDS: dict[str, dict[str, Any]] = {table["name"]: table for table in _DECLARED["table"]}
 """Declared tables by name."""
 GROUPS: dict[str, tuple[str, ...]] = {name: tuple(columns) for name, columns in _DECLARED["groups"].items()}

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from albert.experiments.layers import DepthCurve, DepthPoint, LayerSimilarity
-from albert.experiments.pictures import (
+from albert.paper.layers import DepthCurve, DepthPoint, LayerSimilarity
+from albert.paper.pictures import (
     BLUE,
     COLORS,
     GREY,

@@ -84,7 +84,7 @@ class PublishedSize:
         return {name: getattr(self, name) for name in ("stated", "where", "exact", "reason")}
 
 
-_PUBLISHED = tomllib.loads((files("albert.experiments") / "published_sizes.toml").read_text(encoding="utf-8"))
+_PUBLISHED = tomllib.loads((files("albert.paper") / "published_sizes.toml").read_text(encoding="utf-8"))
 PUBLISHED_SIZES: dict[str, list[PublishedSize]] = {}
 """Published sizes by preset."""
 for _size in _PUBLISHED["size"]:

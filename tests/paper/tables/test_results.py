@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from albert.experiments.grids import Claim, Contrast
-from albert.experiments.results import Difference, RunScore, contrast_verdict, difference, held_out_error, judge
+from albert.paper.grids import Claim, Contrast
+from albert.paper.results import Difference, RunScore, contrast_verdict, difference, held_out_error, judge
 
 
 def scores(error=0.0, constant=None, **rows):

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from albert.experiments.curves import RunCurves, figures_of
+from albert.paper.curves import RunCurves, figures_of
 from albert.runtime.environment import install_command
 from albert.runtime.errors import Unavailable
 from albert.runtime.files import new_file

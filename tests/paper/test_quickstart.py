@@ -13,8 +13,8 @@ PNG = b"\x89PNG\r\n\x1a\n"
 
 @pytest.fixture
 def shortened(monkeypatch):
-    from albert.experiments import quickstart as module
     from albert.optim.recipe import ScheduleRecipe
+    from albert.paper import quickstart as module
 
     short = replace(module.QUICKSTART, schedule=ScheduleRecipe(total_steps=4, warmup_steps=1), evaluation_sequences=20)
     passages = module.labelled_passages()

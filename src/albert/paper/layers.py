@@ -20,7 +20,6 @@ import torch
 from albert.checkpoints.hub import find_model
 from albert.checkpoints.huggingface import kind_of
 from albert.checkpoints.model_directory import open_model, read_config, tokenizer_of
-from albert.experiments.quickstart import split_chapters
 from albert.finetuning.data import PreparedSplit, encode_split, read_examples
 from albert.finetuning.evaluation import Evaluation, evaluate_directory, predictions_from_outputs, score_predictions
 from albert.finetuning.model import open_for_task
@@ -31,6 +30,7 @@ from albert.model.albert import AlbertModel, check_depth, set_depth
 from albert.model.config import AlbertConfig
 from albert.model.cost import count_flops
 from albert.model.packing import pack
+from albert.paper.quickstart import split_chapters
 from albert.runtime.devices import pick_device
 from albert.runtime.errors import InvalidConfiguration, MissingInput
 from albert.runtime.files import write_csv

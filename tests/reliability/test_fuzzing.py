@@ -1,4 +1,4 @@
-"""Mutated inputs of every parser, a few of each, and all that ever failed, from tests/museum."""
+"""Mutated inputs of every parser, a few of each, and all that ever failed, from tests/regressions."""
 
 import os
 import pickle
@@ -14,8 +14,8 @@ from dev.reliability.fuzzing import BY_NAME, PARSERS, Parser, mutated
 from dev.reliability.material import Material
 from dev.reliability.trials import Tries
 
-MUSEUM = Path(__file__).resolve().parents[1] / "museum"
-KEPT = sorted(path for path in MUSEUM.glob("*/*") if path.is_file())
+REGRESSIONS = Path(__file__).resolve().parents[1] / "regressions"
+KEPT = sorted(path for path in REGRESSIONS.glob("*/*") if path.is_file())
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +42,7 @@ def test_what_once_failed_is_one_error_of_ours_or_an_answer(kept, material, tmp_
     assert [verdict.failure for verdict in confined(lambda _: fuzzing.read_watched(parser, path), 1, limits)] == [""]
 
 
-def test_the_museum_is_not_empty_and_knows_its_parsers():
+def test_there_are_regressions_of_known_parsers():
     assert KEPT
     assert {path.parent.name for path in KEPT} <= set(BY_NAME)
 

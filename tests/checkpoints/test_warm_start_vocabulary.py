@@ -37,19 +37,19 @@ def test_old_pieces_keep_their_rows_and_new_ones_get_the_mean_of_their_parts(tok
     bias, new_bias = trained.predictions.bias, result.tensors["predictions.bias"]
     ids = {old.piece(number): number for number in range(300)}
     shared = [number for number in range(500) if new.piece(number) in ids]
-    assert len(shared) == origins.kept > 100
+    assert len(shared) == origins.reused > 100
     for number in shared:
         assert torch.equal(after[number], before[ids[new.piece(number)]])
         assert torch.equal(new_bias[number], bias[ids[new.piece(number)]])
     composed = [n for n in range(500) if n not in shared and origins.rows[n]]
-    assert len(composed) == origins.composed > 100
+    assert len(composed) == origins.averaged > 100
     word = next(n for n in composed if new.piece(n).startswith("▁") and len(new.piece(n)) > 4)
     parts = old.encode(new.piece(word).removeprefix("▁"))
     assert len(parts) > 1
     torch.testing.assert_close(after[word], before[parts].mean(0))
     torch.testing.assert_close(new_bias[word], bias[parts].mean())
     assert result.notes == (origins.note(300),)
-    assert origins.left_out == 300 - origins.kept
+    assert origins.dropped == 300 - origins.reused
 
 
 def test_unknown_text_keeps_its_initial_value(tokenizers):
@@ -58,7 +58,7 @@ def test_unknown_text_keeps_its_initial_value(tokenizers):
     origins = pieces_by_text(old, 300, foreign)
     unknown = [n for n in range(foreign.vocab_size) if foreign.piece(n).removeprefix("▁") in ("ж", "щ", "ю")]
     assert unknown and all(not origins.rows[number] for number in unknown)
-    assert origins.drawn >= len(unknown)
+    assert origins.random >= len(unknown)
     initial = torch.randn(foreign.vocab_size, 4)
     rows = rows_of_pieces(torch.randn(300, 4), initial, origins)
     assert torch.equal(rows[unknown], initial[unknown])
@@ -96,7 +96,7 @@ def test_pieces_of_sentencepiece_and_wordpiece_are_matched(tokenizers):
 def test_same_tokenizer_keeps_every_row_with_a_piece():
     assert same_pieces(300, 300).note(300) is None
     origins = same_pieces(304, 300)
-    assert (origins.kept, origins.left_out, origins.drawn) == (300, 4, 0)
+    assert (origins.reused, origins.dropped, origins.random) == (300, 4, 0)
     table = torch.randn(304, 4)
     assert torch.equal(rows_of_pieces(table, torch.zeros(300, 4), origins), table[:300])
 

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import torch._dynamo  # noqa: F401 (imported before the fork, because torch's optimisers import it at their first use)
-from tests.experiments.tables.toy_scale import TOY
+from tests.paper.tables.toy_scale import TOY
 
 from albert.cli.main import run
 from albert.paper import grids

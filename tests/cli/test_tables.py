@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.experiments.tables.toy_scale import TOY
+from tests.paper.tables.toy_scale import TOY
 
 from albert.cli.main import run
 from albert.paper import grids
@@ -95,10 +95,10 @@ def test_exported_results_are_shown_and_missing_weights_are_trained_again(finish
     assert "9 of 9 are done" in capsys.readouterr().out and not weights(root)
     for name in ("5.md", "5.csv"):
         assert (root / "tables" / name).read_text() == (finished / "tables" / name).read_text()
-    arm = next(path.parent for path in root.glob("scores/*/arm.json") if "nsp" in path.read_text(encoding="utf-8"))
-    (arm / "intrinsic.json").unlink()
+    variant = next(path.parent for path in root.glob("scores/*/arm.json") if "nsp" in path.read_text(encoding="utf-8"))
+    (variant / "intrinsic.json").unlink()
     assert run(words("run", scene, sentences, root)) == 0
-    assert weights(root) == {arm.name: weights(finished)[arm.name]}
+    assert weights(root) == {variant.name: weights(finished)[variant.name]}
     for name in ("5.md", "5.csv"):
         assert (root / "tables" / name).read_text() == (finished / "tables" / name).read_text()
 

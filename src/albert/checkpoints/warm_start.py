@@ -206,34 +206,34 @@ class PieceOrigins:
 
     Args:
         rows: for each piece the rows of the old table whose mean it gets; none: a random row.
-        left_out: number of rows of the old table that no piece keeps.
+        dropped: number of rows of the old table that no piece reuses.
     """
 
     rows: Sequence[Sequence[int]]
-    kept: int
-    composed: int
-    left_out: int
+    reused: int
+    averaged: int
+    dropped: int
 
     @property
-    def drawn(self) -> int:
-        return len(self.rows) - self.kept - self.composed
+    def random(self) -> int:
+        return len(self.rows) - self.reused - self.averaged
 
     def note(self, before: int) -> str | None:
-        """A note on the change of vocabulary; None if every row is kept."""
-        if self.kept == len(self.rows) and not self.left_out:
+        """A note on the change of vocabulary; None if every row is reused."""
+        if self.reused == len(self.rows) and not self.dropped:
             return None
         return (
-            f"{before:,} → {len(self.rows):,} pieces: {self.kept:,} reuse their embedding, "
-            f"{self.composed:,} get the mean of the old pieces of their text, "
-            f"{self.drawn:,} are newly initialised; {self.left_out:,} old ones are dropped"
+            f"{before:,} → {len(self.rows):,} pieces: {self.reused:,} reuse their embedding, "
+            f"{self.averaged:,} get the mean of the old pieces of their text, "
+            f"{self.random:,} are newly initialised; {self.dropped:,} old ones are dropped"
         )
 
 
 def same_pieces(old_rows: int, pieces: int) -> PieceOrigins:
     """The origins for the same tokenizer: row by row."""
-    kept = min(old_rows, pieces)
+    reused = min(old_rows, pieces)
     rows = [(row,) if row < old_rows else () for row in range(pieces)]
-    return PieceOrigins(rows, kept, 0, old_rows - kept)
+    return PieceOrigins(rows, reused, 0, old_rows - reused)
 
 
 def pieces_by_text(old: Tokenizer, old_rows: int, new: Tokenizer) -> PieceOrigins:
@@ -242,16 +242,16 @@ def pieces_by_text(old: Tokenizer, old_rows: int, new: Tokenizer) -> PieceOrigin
     rows: list[Sequence[int]] = [()] * new.vocab_size
     for role in _ROLES:
         rows[getattr(new, role)] = (getattr(old, role),)
-    kept = len(_ROLES)
-    composed = 0
+    reused = len(_ROLES)
+    averaged = 0
     for (text, begins_word), number in _by_text(new).items():
         if (text, begins_word) in old_pieces:
             rows[number] = (old_pieces[text, begins_word],)
-            kept += 1
+            reused += 1
         else:
             rows[number] = _split(text, begins_word, old, old_pieces)
-            composed += bool(rows[number])
-    return PieceOrigins(rows, kept, composed, old_rows - kept)
+            averaged += bool(rows[number])
+    return PieceOrigins(rows, reused, averaged, old_rows - reused)
 
 
 def rows_of_pieces(

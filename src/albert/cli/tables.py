@@ -15,7 +15,7 @@ from albert.cli.training import ExportTables, ListTables, TablesArguments, defau
 from albert.paper import jobs, report
 from albert.paper.execution import Execution
 from albert.paper.grids import GRIDS, SCALES, Grid, Scale, grid_of
-from albert.paper.results import Outcome, export_results, hours_by_arm, read_outcome
+from albert.paper.results import Outcome, export_results, hours_by_variant, read_outcome
 from albert.runtime.devices import set_threads
 from albert.runtime.errors import MissingInput, Unavailable, UsageError, did_you_mean
 from albert.runtime.json_files import save_json
@@ -150,7 +150,7 @@ def run(options: TablesArguments) -> None:
     study = args.study()
     data, missing = args.task_data(grids)
     for grid in grids:
-        if not all(jobs.has_corpora(arm, study.fingerprints) for arm in grid.arms()):
+        if not all(jobs.has_corpora(variant, study.fingerprints) for variant in grid.variants()):
             missing.append(f"{grid.table}: additional text is left out: it needs a second --data")
     for line in missing:
         print(f"albert: note: {line}", file=sys.stderr)
@@ -182,7 +182,7 @@ def export(args: ExportTables) -> None:
 def _show(console: Console, args: TablesOptions, study: jobs.Study) -> None:
     folder = args.folders.root / "tables"
     for name in (name for name in args.names() if name in report.STATIC_TABLES):
-        hours = (hours_by_arm(args.folders),) if name == "cost" else ()
+        hours = (hours_by_variant(args.folders),) if name == "cost" else ()
         text = report.STATIC_TABLES[name](args.declared, *hours)
         print_unfolded(console, table(f"{text.table}: {text.title}", text.head, text.rows))
         print_lines(console, *text.notes, " and ".join(map(str, report.write_text_table(text, folder))))

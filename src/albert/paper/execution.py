@@ -29,7 +29,7 @@ class Execution:
     """Runs jobs.
 
     Args:
-        corpora: prepared corpora; arms read the first, those with additional text all of them.
+        corpora: prepared corpora; variants read the first, those with additional text all of them.
         data: tasks by name, with the folders of their files.
     """
 
@@ -79,16 +79,18 @@ class Execution:
             self.report(f"given up: {error}")
 
     def _pretrain(self, job: Job, output: Path, model: Path) -> None:
-        arm = job.arm
+        variant = job.variant
         start = None if job.model is None else job.model.parent.name
-        save_json(self.folders.score(job.key, "arm.json"), {"name": arm.name, "seed": arm.recipe.seed, "start": start})
-        corpora = list(self.corpora) if arm.additional_text else [self.corpora[0]]
+        save_json(
+            self.folders.score(job.key, "arm.json"), {"name": variant.name, "seed": variant.recipe.seed, "start": start}
+        )
+        corpora = list(self.corpora) if variant.additional_text else [self.corpora[0]]
         init = None if job.model is None else Init(model=str(model))
-        pretrain(arm.recipe, corpora, output, self.device, init=init)
+        pretrain(variant.recipe, corpora, output, self.device, init=init)
         gc.collect()  # frees the model, which is part of a reference cycle, before the next one is built
 
     def _evaluate(self, job: Job, output: Path, model: Path) -> None:
-        recipe = job.arm.recipe
+        recipe = job.variant.recipe
         evaluation = evaluate_pretraining(
             [model],
             self.corpora[0],
@@ -111,8 +113,8 @@ class Execution:
     def _measure_speed(self, job: Job, output: Path, _: Path) -> None:
         device = pick_device(self.device)
         measured = measure_throughput(
-            {row: arm.recipe.model for row, arm in job.arms.items()},
-            sequence_length=job.arm.recipe.sequences.max_length,
+            {row: variant.recipe.model for row, variant in job.variants.items()},
+            sequence_length=job.variant.recipe.sequences.max_length,
             device=device,
             precision=default_precision(device),
         )

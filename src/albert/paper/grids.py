@@ -1,7 +1,7 @@
 """The paper's tables and figures as experiments: the run of each row, the columns and the claims.
 
-`paper.toml` declares them; `grid_of("5", scale)` is Table 5 at a scale. `arm` makes the runs as variants of the scale's
-ALBERT, so tables that need the same run have equal arms with equal keys, and it is trained once.
+`paper.toml` declares them; `grid_of("5", scale)` is Table 5 at a scale. `variant` makes the runs as
+variants of the scale's ALBERT. Tables that need the same run have equal variants with equal keys; it is trained once.
 """
 
 import hashlib
@@ -208,39 +208,39 @@ INTRINSIC = GROUPS["intrinsic"]
 """The columns of the paper's ablations, and the scores before fine-tuning."""
 
 # --------------------------------------------------------------------------------------------------------------------
-# An arm of an experiment: one pre-training run with its name and key.
+# A variant of an experiment: one pre-training run with its name and key.
 
 KEY_LENGTH = 12
 
 
 @dataclass(frozen=True, kw_only=True)
-class Arm:
+class Variant:
     """A pre-training run.
 
     Args:
         recipe: with its seed; the vocabulary size is set when it begins.
-        start: the arm that initialises its weights (warm start in depth); None for random weights.
+        start: the variant that initialises its weights (warm start in depth); None for random weights.
         additional_text: whether it reads all corpora instead of the first (Table 7).
     """
 
     name: str
     recipe: PretrainingRecipe
-    start: "Arm | None" = None
+    start: "Variant | None" = None
     additional_text: bool = False
 
-    def seeded(self, seed: int) -> "Arm":
+    def seeded(self, seed: int) -> "Variant":
         """The same run and its starts with another seed."""
         start = None if self.start is None else self.start.seeded(seed)
         return replace(self, recipe=replace(self.recipe, seed=seed), start=start)
 
-    def chain(self) -> Iterator["Arm"]:
-        """The arms that it starts from, in the order of training, and itself."""
+    def chain(self) -> Iterator["Variant"]:
+        """The variants that it starts from, in the order of training, and itself."""
         if self.start is not None:
             yield from self.start.chain()
         yield self
 
 
-def arm(
+def variant(
     scale: Scale,
     size: Size = "base",
     *,
@@ -253,9 +253,9 @@ def arm(
     steps: int | None = None,
     dropout: float | None = None,
     dropout_off_at: int | None = None,
-    start: Arm | None = None,
+    start: Variant | None = None,
     additional_text: bool = False,
-) -> Arm:
+) -> Variant:
     """A variant of a scale's ALBERT; defaults are those of the scale's recipe.
 
     Args:
@@ -282,7 +282,7 @@ def arm(
     name = _name(recipe, size, default, scale)
     name += "-additional-text" if additional_text else ""
     name += "" if start is None else f"-from-L{start.recipe.model.num_hidden_layers}"
-    return Arm(name=name, recipe=recipe, start=start, additional_text=additional_text)
+    return Variant(name=name, recipe=recipe, start=start, additional_text=additional_text)
 
 
 def _name(recipe: PretrainingRecipe, size: Size, default: AlbertConfig, scale: Scale) -> str:
@@ -304,19 +304,19 @@ def _name(recipe: PretrainingRecipe, size: Size, default: AlbertConfig, scale: S
     return "-".join(part for part, differs in parts.items() if differs)
 
 
-def arm_key(arm: Arm, corpora: Sequence[str]) -> str:
+def variant_key(variant: Variant, corpora: Sequence[str]) -> str:
     """The key of a run: a hash of its recipe, its start and its corpora, without checkpointing, processes and workers.
 
     Args:
         corpora: fingerprints of all prepared corpora.
     """
-    recipe = arm.recipe
+    recipe = variant.recipe
     identity = {
         "recipe": recipe_fingerprint(recipe),
         "limits": [recipe.max_tokens, recipe.max_minutes],
         "dropout_changes": to_json(recipe.dropout_changes),
-        "start": None if arm.start is None else arm_key(arm.start, corpora),
-        "corpora": list(corpora) if arm.additional_text else list(corpora[:1]),
+        "start": None if variant.start is None else variant_key(variant.start, corpora),
+        "corpora": list(corpora) if variant.additional_text else list(corpora[:1]),
     }
     return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:KEY_LENGTH]
 
@@ -326,11 +326,11 @@ def arm_key(arm: Arm, corpora: Sequence[str]) -> str:
 
 ColumnKind = Literal["intrinsic", "downstream", "average", "parameters", "speed-up", "hours", "layers"]
 Compute = Literal["equal updates", "equal time", "as published", "none"]
-"""What the arms of a table have in common: updates, batch and length; training time on the intended machine; nothing,
-as each was published; or there is nothing to train."""
-FigureKind = Literal["layers", "curves", "bars", "depth", "arms"]
+"""What the variants of a table have in common: updates, batch and length; training time on the
+intended machine; nothing, as each was published; or there is nothing to train."""
+FigureKind = Literal["layers", "curves", "bars", "depth", "variants"]
 """Movement of every layer (Fig. 1), curves of runs (Fig. 2), a bar for each row, scores against depth or width, scores
-of the arms side by side."""
+of the variants side by side."""
 
 
 @dataclass(frozen=True)
@@ -358,14 +358,14 @@ class Row:
     Args:
         name: the paper's, which claims use.
         label: the name at this scale.
-        arm: None if this scale has no counterpart, or the row is a model of others.
+        variant: None if this scale has no counterpart, or the row is a model of others.
         preset: the architecture of the paper's row; None if it is no ALBERT or BERT of the paper.
         scores: the paper's, by column, as printed.
     """
 
     name: str
     label: str
-    arm: Arm | None
+    variant: Variant | None
     preset: str | None
     scores: Mapping[str, float]
 
@@ -388,9 +388,9 @@ class Grid:
         """The row with this name; KeyError if there is none."""
         return {row.name: row for row in self.rows}[name]
 
-    def arms(self) -> Iterator[Arm]:
-        """The arms of the rows, each once."""
-        yield from dict.fromkeys(row.arm for row in self.rows if row.arm is not None)
+    def variants(self) -> Iterator[Variant]:
+        """The variants of the rows, each once."""
+        yield from dict.fromkeys(row.variant for row in self.rows if row.variant is not None)
 
     def names(self) -> dict[str, None]:
         """The names of all scores of the paper's table, in its order."""
@@ -410,10 +410,10 @@ def grid_of(table: str, scale: Scale) -> Grid:
     printed = declared.get("printed", {})
     lacking = [] if columns else [name.removeprefix("only ") for name in declared["columns"]]
     rows: list[Row] = []
-    above: Arm | None = None
+    above: Variant | None = None
     for row in declared["rows"]:
         rows.append(_row(row, declared.get("paper", ()), scale, above, run=None if lacking else row.get("run")))
-        above = rows[-1].arm or above
+        above = rows[-1].variant or above
     as_published = scale.name == "paper" and declared["compute"] == "equal time"
     return Grid(
         table=table,
@@ -458,24 +458,30 @@ def _columns(name: str, scale: Scale) -> list[Column]:
 
 
 def _row(
-    declared: Mapping[str, Any], paper: Sequence[str], scale: Scale, above: Arm | None, run: Mapping[str, Any] | None
+    declared: Mapping[str, Any],
+    paper: Sequence[str],
+    scale: Scale,
+    above: Variant | None,
+    run: Mapping[str, Any] | None,
 ) -> Row:
-    """A declared row; `paper` names its figures, `above` is the arm of the row above, `run` the settings of its arm."""
-    row_arm, settings = _arm(run, scale, above)
+    """A declared row; `paper` names its figures, `above` is the variant of the row above, `run` has its settings."""
+    row_variant, settings = _variant_of(run, scale, above)
     label = declared.get("label", declared["name"])
-    label = "not run" if row_arm is None and "{" in label else label.format_map(vars(scale) | settings)
+    label = "not run" if row_variant is None and "{" in label else label.format_map(vars(scale) | settings)
     names = [name for group in paper for name in GROUPS.get(group, (group,))]
     return Row(
         name=declared["name"],
         label="1 layer" if label == "1 layers" else label,
-        arm=row_arm,
+        variant=row_variant,
         preset=declared["preset"].format_map(vars(scale)) if "preset" in declared else None,
         scores={name: score for name, score in zip(names, declared.get("figures", ()), strict=True) if score != ""},
     )
 
 
-def _arm(run: Mapping[str, Any] | None, scale: Scale, above: Arm | None) -> tuple[Arm | None, dict[str, Any]]:
-    """The arm of a row's `run` at a scale (None if it has none), and its settings with the scale's numbers."""
+def _variant_of(
+    run: Mapping[str, Any] | None, scale: Scale, above: Variant | None
+) -> tuple[Variant | None, dict[str, Any]]:
+    """The variant of a row's `run` at a scale (None if it has none), and its settings with the scale's numbers."""
     if run is None or run.get("only", scale.flagship) != scale.flagship:
         return None, {}
     settings = {name: value for name, value in run.items() if name != "only"}
@@ -491,8 +497,8 @@ def _arm(run: Mapping[str, Any] | None, scale: Scale, above: Arm | None) -> tupl
         case "row above":
             settings["start"] = above
         case "shallower" if settings["size"] == "xxlarge" and scale.start_of_xxlarge is not None:
-            settings["start"] = arm(scale, "xxlarge", layers=scale.start_of_xxlarge)
-    return arm(scale, **settings), settings
+            settings["start"] = variant(scale, "xxlarge", layers=scale.start_of_xxlarge)
+    return variant(scale, **settings), settings
 
 
 def _field(scale: Scale, path: str) -> int | None:

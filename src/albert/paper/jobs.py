@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from albert.finetuning.run_record import RESULTS_NAME
-from albert.paper.grids import SCALES, Arm, Downstream, Grid, Scale, ScaleName, arm_key
+from albert.paper.grids import SCALES, Downstream, Grid, Scale, ScaleName, Variant, variant_key
 from albert.pretraining.run_identity import CorpusRecord, corpus_records
 from albert.runtime.devices import default_precision, pick_device
 from albert.runtime.environment import Precision
@@ -26,7 +26,7 @@ from albert.training.run_folder import RunFolder
 # Layout of the folders below the root of a study.
 #
 # ROOT/runs/KEY/                       a pre-training, as `albert pretrain` writes it
-#     scores/KEY/arm.json              name, seed and start of the arm with this key
+#     scores/KEY/arm.json              name, seed and start of the variant with this key
 #                intrinsic.json        masked tokens, next sentences, sentence order, on held-out text
 #                layers.json           how far each layer moves its input (Figure 1), measured when first shown
 #                TASK-seedN/           a fine-tuning, as `albert finetune` writes it
@@ -44,7 +44,7 @@ class Folders:
         return RunFolder(self.root / "runs" / key)
 
     def score(self, key: str, name: str) -> Path:
-        """A file with scores of the arm with this key."""
+        """A file with scores of the variant with this key."""
         return self.root / "scores" / key / name
 
     def finetuning(self, key: str, task: str, seed: int) -> RunFolder:
@@ -75,7 +75,7 @@ def training_hours(run: RunFolder) -> float | None:
 
 
 JobKind = Literal["pre-trainings", "evaluations on held-out text", "fine-tunings", "timings"]
-"""Pre-training of an arm; evaluation of its model on held-out text (paper §4.6); fine-tuning of its model on a task;
+"""Pre-training of a variant; evaluation of its model on held-out text (paper §4.6); fine-tuning of its model on a task;
 timing of the training steps of a table's architectures (Table 2)."""
 
 
@@ -89,8 +89,8 @@ class Job:
         result: the file below the root that it writes.
         run: the folder of its run below the root; None if it takes no training steps.
         model: the model below the root that it starts from or evaluates; None for random weights.
-        arms: its arm, or for a timing those of the table, by row.
-        key: of its arm.
+        variants: its variant, or for a timing those of the table, by row.
+        key: of its variant.
         sequences: of an evaluation.
         task, seed: of a fine-tuning.
     """
@@ -102,16 +102,16 @@ class Job:
     result: Path
     run: Path | None = None
     model: Path | None = None
-    arms: Mapping[str, Arm]
+    variants: Mapping[str, Variant]
     key: str = ""
     sequences: int = 0
     task: Downstream | None = None
     seed: int = 0
 
     @property
-    def arm(self) -> Arm:
-        """The arm; the first one of a timing."""
-        return next(iter(self.arms.values()))
+    def variant(self) -> Variant:
+        """The variant; the first one of a timing."""
+        return next(iter(self.variants.values()))
 
     def is_done(self, folders: Folders) -> bool:
         """Whether there is a result, or, for a pre-training, its journal has an end; weights may be missing."""
@@ -134,7 +134,7 @@ def done_jobs(jobs: Sequence[Job], folders: Folders) -> set[str]:
 
 
 def list_jobs(grids: Sequence[Grid], scale: Scale, corpora: Sequence[str], tasks: Sequence[str]) -> tuple[Job, ...]:
-    """All jobs of tables in the order to run them: seed by seed, and for each seed arm by arm.
+    """All jobs of tables in the order to run them: seed by seed, and for each seed variant by variant.
 
     Args:
         corpora: fingerprints of the prepared corpora.
@@ -143,8 +143,8 @@ def list_jobs(grids: Sequence[Grid], scale: Scale, corpora: Sequence[str], tasks
     jobs: dict[str, Job] = {}
     for seed in scale.seeds:
         for grid in grids:
-            for arm in (arm for arm in grid.arms() if has_corpora(arm, corpora)):
-                for job in _jobs_of_arm(grid, arm.seeded(seed), scale, corpora, tasks):
+            for variant in (variant for variant in grid.variants() if has_corpora(variant, corpora)):
+                for job in _jobs_of_variant(grid, variant.seeded(seed), scale, corpora, tasks):
                     jobs.setdefault(job.name, job)
     for grid in grids:
         if any(column.kind == "speed-up" for column in grid.columns):
@@ -153,21 +153,23 @@ def list_jobs(grids: Sequence[Grid], scale: Scale, corpora: Sequence[str], tasks
                 name=f"speed-{grid.table}",
                 title=f"Table {grid.table}: training speed",
                 result=_RELATIVE.speed(grid.table),
-                arms={row.name: row.arm for row in grid.rows if row.arm is not None},
+                variants={row.name: row.variant for row in grid.rows if row.variant is not None},
             )
     return tuple(jobs.values())
 
 
-def has_corpora(arm: Arm, corpora: Sequence[str]) -> bool:
-    """Whether there are enough corpora to train an arm: additional text needs a second one."""
-    return len(corpora) > 1 or not any(part.additional_text for part in arm.chain())
+def has_corpora(variant: Variant, corpora: Sequence[str]) -> bool:
+    """Whether there are enough corpora to train a variant: additional text needs a second one."""
+    return len(corpora) > 1 or not any(part.additional_text for part in variant.chain())
 
 
-def _jobs_of_arm(grid: Grid, arm: Arm, scale: Scale, corpora: Sequence[str], tasks: Sequence[str]) -> Iterator[Job]:
+def _jobs_of_variant(
+    grid: Grid, variant: Variant, scale: Scale, corpora: Sequence[str], tasks: Sequence[str]
+) -> Iterator[Job]:
     needs = tuple[str, ...]()
     model = None
-    for part in arm.chain():
-        key = arm_key(part, corpora)
+    for part in variant.chain():
+        key = variant_key(part, corpora)
         run = _RELATIVE.pretraining(key)
         yield Job(
             kind="pre-trainings",
@@ -177,14 +179,14 @@ def _jobs_of_arm(grid: Grid, arm: Arm, scale: Scale, corpora: Sequence[str], tas
             result=run.model_path / MANIFEST_NAME,
             run=run.path,
             model=model,
-            arms={part.name: part},
+            variants={part.name: part},
             key=key,
         )
         needs = (f"{key}-pretraining",)
         model = run.model_path
-    key = arm_key(arm, corpora)
-    title = f"{arm.name}, seed {arm.recipe.seed}"
-    of_arm = {"arms": {arm.name: arm}, "key": key}
+    key = variant_key(variant, corpora)
+    title = f"{variant.name}, seed {variant.recipe.seed}"
+    of_variant = {"variants": {variant.name: variant}, "key": key}
     yield Job(
         kind="evaluations on held-out text",
         name=f"{key}-held-out",
@@ -193,12 +195,12 @@ def _jobs_of_arm(grid: Grid, arm: Arm, scale: Scale, corpora: Sequence[str], tas
         result=_RELATIVE.score(key, INTRINSIC_NAME),
         model=model,
         sequences=scale.held_out_sequences,
-        **of_arm,
+        **of_variant,
     )
     names = [task.task for task in scale.tasks if task.task in tasks]
     for task in tasks_of_grid(grid, scale, tasks):
         before = task.declared.intermediate if task.declared.intermediate in names else None
-        for seed in task_seeds(scale, arm):
+        for seed in task_seeds(scale, variant):
             run = _RELATIVE.finetuning(key, task.task, seed).path
             yield Job(
                 kind="fine-tunings",
@@ -210,7 +212,7 @@ def _jobs_of_arm(grid: Grid, arm: Arm, scale: Scale, corpora: Sequence[str], tas
                 model=model if before is None else _RELATIVE.finetuning(key, before, seed).model_path,
                 task=task,
                 seed=seed,
-                **of_arm,
+                **of_variant,
             )
 
 
@@ -222,9 +224,9 @@ def tasks_of_grid(grid: Grid, scale: Scale, available: Sequence[str]) -> tuple[D
     return tuple(sorted(chosen, key=lambda task: task.declared.intermediate is not None))
 
 
-def task_seeds(scale: Scale, arm: Arm) -> Sequence[int]:
-    """The seeds with which an arm is fine-tuned on each task."""
-    return scale.task_seeds or (arm.recipe.seed,)
+def task_seeds(scale: Scale, variant: Variant) -> Sequence[int]:
+    """The seeds with which a variant is fine-tuned on each task."""
+    return scale.task_seeds or (variant.recipe.seed,)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -238,10 +240,10 @@ class Study:
     """Settings that all runs below a root share.
 
     Attributes:
-        corpora: the first is read by all arms; arms with additional text (Table 7) read all of them.
+        corpora: the first is read by all variants; variants with additional text (Table 7) read all of them.
         precision: of all pre-trainings whose recipe leaves it open, on any machine; part of their keys. None for a
             study from before it was saved, whose keys contain "auto".
-        seeds: pre-trainings of every arm, with the seeds from 0 on; None: the scale's.
+        seeds: pre-trainings of every variant, with the seeds from 0 on; None: the scale's.
     """
 
     scale: ScaleName

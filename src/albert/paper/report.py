@@ -7,7 +7,7 @@ from typing import Any
 
 from albert.model.config import PRESETS, AlbertConfig, bert_control
 from albert.paper.grids import COSTS, SCALES, SIZE_NAMES, TABLE_14, TEXT_TABLES, Column, Grid, Row, Scale
-from albert.paper.results import Cell, Outcome, count_as_paper, judge
+from albert.paper.results import Cell, Outcome, check_claim, count_as_paper
 from albert.paper.sizes import PUBLISHED_SIZES
 from albert.runtime.files import write_csv, write_text
 from albert.tasks.task import TaskRecipe
@@ -100,7 +100,7 @@ DECIMALS = {"speed-up": 2, "hours": 2}
 UNITS = {"parameters": "parameters, million", "speed-up": "speed of training", "hours": "hours of training"}
 CONSTANT = "majority baseline"
 CSV_COLUMNS: tuple[str, ...] = (
-    "table", "scale", "row", "label", "arm", "column", "paper", "median", "lowest", "highest", "seeds", "wanted",
+    "table", "scale", "row", "label", "variant", "column", "paper", "median", "lowest", "highest", "seeds", "wanted",
     "constant",
 )  # fmt: skip
 
@@ -148,12 +148,12 @@ def comparison_notes(outcome: Outcome) -> Iterator[str]:
     yield f"Scale {scale.name}: {scale.decides}."
     if outcome.wanted:
         seeds = ", ".join(map(str, range(max(map(len, outcome.keys.values())))))
-        yield f"Arms have in common: {grid.compute}. Ours: median over seeds ({seeds}), with lowest and highest."
+        yield f"Variants have in common: {grid.compute}. Ours: median over seeds ({seeds}), with lowest and highest."
     yield from grid.notes
-    rates = {row.label: row.arm.recipe.optimizer.learning_rate for row in grid.rows if row.arm}
+    rates = {row.label: row.variant.recipe.optimizer.learning_rate for row in grid.rows if row.variant}
     if len(set(rates.values())) > 1:
         yield f"Peak rates differ: {', '.join(f'{label} {rate:g}' for label, rate in rates.items())}."
-    yield from (f"Given up: {line}." for line in outcome.given_up)
+    yield from (f"Failed: {line}." for line in outcome.failed)
 
 
 def claim_sentences(outcome: Outcome) -> list[str]:
@@ -162,7 +162,7 @@ def claim_sentences(outcome: Outcome) -> list[str]:
     labels = {row.name: row.label for row in outcome.grid.rows}
     sentences = []
     for claim in outcome.grid.claims:
-        result = judge(claim, outcome.scores)
+        result = check_claim(claim, outcome.scores)
         if result.verdict == "not tested" and outcome.is_partial and score_columns.intersection(claim.columns):
             sentences.append(f"{claim.sentence} — not known yet: its runs are not done.")
             continue
@@ -229,7 +229,7 @@ def csv_rows(outcome: Outcome) -> list[Sequence[str]]:
     for row in grid.rows:
         for column in grid.columns:
             cell = outcome.cells[row.name, column.name]
-            record = {"row": row.name, "label": row.label, "arm": row.arm.name if row.arm else ""}
+            record = {"row": row.name, "label": row.label, "variant": row.variant.name if row.variant else ""}
             record |= {"column": heading(column), "paper": paper_figure(row, column)}
             record |= {"seeds": str(len(cell.values)), "wanted": str(cell.wanted)}
             if cell.median is not None:

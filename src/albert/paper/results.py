@@ -15,7 +15,7 @@ from scipy.stats import t
 from albert.finetuning.run_record import RESULTS_NAME
 from albert.model.config import AlbertConfig
 from albert.model.cost import count_parameters
-from albert.paper.grids import DOWNSTREAM, Arm, Claim, Column, Contrast, Grid, Relation, Row, Scale, arm_key
+from albert.paper.grids import DOWNSTREAM, Claim, Column, Contrast, Grid, Relation, Row, Scale, Variant, variant_key
 from albert.paper.jobs import (
     INTRINSIC_NAME,
     LAYERS_NAME,
@@ -37,14 +37,14 @@ from albert.runtime.manifest import MANIFEST_NAME
 from albert.training.run_folder import RunFolder
 
 # --------------------------------------------------------------------------------------------------------------------
-# The difference between two arms, with an interval from the spread between seeds and the error of held-out items.
+# The difference between two variants, with an interval from the spread between seeds and the error of held-out items.
 #
-# Seeds: arms with the same seed see their data in the same order, so the effect of a seed on all arms is removed first.
-# The rest, pooled over all arms of the table (a two-way layout of arms and seeds without interaction), is the spread.
-# With two arms this is the paired t test; more arms give enough degrees of freedom even with few seeds. Items: the arms
-# answer the same held-out items for every seed, so more seeds do not reduce that error. It is added as if the answers
-# of two models were independent, which is too wide where they agree, and as if items were independent, which is not
-# quite true of items from one document.
+# Seeds: variants with the same seed see their data in the same order, so the effect of a seed on all variants is
+# removed first. The rest, pooled over all variants of the table (a two-way layout of variants and seeds without
+# interaction), is the spread. With two variants this is the paired t test; more variants give enough degrees of freedom
+# even with few seeds. Items: the variants answer the same held-out items for every seed, so more seeds do not reduce
+# that error. It is added as if the answers of two models were independent, which is too wide where they agree, and as
+# if items were independent, which is not quite true of items from one document.
 
 TWO_SIDED_95 = 0.975
 
@@ -105,7 +105,7 @@ def difference(scores: Scores, first: str, second: str | None) -> Difference | N
     gaps = [firsts[seed].score - seconds[seed].score for seed in seeds]
     errors = [math.hypot(firsts[seed].error, seconds[seed].error) for seed in seeds]
     table = np.array([[row[seed].score for seed in seeds] for row in scores.values() if row.keys() >= set(seeds)])
-    # residuals: scores of arms (rows) by seeds without the arm's mean and, between two arms, without the seed's
+    # residuals: scores of variants (rows) by seeds without the variant's mean and, of two variants, without the seed's
     residuals = table - table.mean(1, keepdims=True)
     degrees = len(table) * (len(seeds) - 1)
     if second:
@@ -186,7 +186,7 @@ class ClaimResult:
         return self.verdict + where + (f": {self.why}" if self.why else "")
 
 
-def judge(claim: Claim, columns: Mapping[str, Scores]) -> ClaimResult:
+def check_claim(claim: Claim, columns: Mapping[str, Scores]) -> ClaimResult:
     """Test a claim on the scores of a table: column -> row -> seed -> score."""
     column = claim.column({name for name, scores in columns.items() if any(scores.values())})
     if column is None:
@@ -270,7 +270,7 @@ class Outcome:
         keys: keys of the runs of each row, by the row's name.
         cells: by the names of row and column.
         done, wanted: number of jobs of each kind.
-        given_up: failed jobs that are not tried again, each with its reason.
+        failed: failed jobs that are not tried again, each with its reason.
     """
 
     grid: Grid
@@ -278,7 +278,7 @@ class Outcome:
     cells: Mapping[tuple[str, str], Cell]
     done: Mapping[str, int]
     wanted: Mapping[str, int]
-    given_up: tuple[str, ...]
+    failed: tuple[str, ...]
 
     @property
     def is_partial(self) -> bool:
@@ -310,19 +310,23 @@ def read_outcome(grid: Grid, scale: Scale, corpora: Sequence[str], folders: Fold
     done = {kind: sum(job.is_done(folders) for job in jobs if job.kind == kind) for kind in wanted}
     all_keys = {}
     cells = {}
-    given_up = []
+    failed = []
     for row in grid.rows:
-        can_train = row.arm is not None and has_corpora(row.arm, corpora)
-        arms = {seed: row.arm.seeded(seed) for seed in scale.seeds} if row.arm is not None and can_train else {}
-        keys = {seed: arm_key(arm, corpora) for seed, arm in arms.items()}
+        can_train = row.variant is not None and has_corpora(row.variant, corpora)
+        variants = (
+            {seed: row.variant.seeded(seed) for seed in scale.seeds} if row.variant is not None and can_train else {}
+        )
+        keys = {seed: variant_key(variant, corpora) for seed, variant in variants.items()}
         for column in grid.columns:
-            values = {s: _figure(grid, scale, folders, column, row, arm, keys[s]) for s, arm in arms.items()}
+            values = {
+                s: _figure(grid, scale, folders, column, row, variant, keys[s]) for s, variant in variants.items()
+            }
             measured = {seed: value for seed, value in values.items() if value is not None}
-            cells[row.name, column.name] = Cell(measured, len(arms))
+            cells[row.name, column.name] = Cell(measured, len(variants))
         all_keys[row.name] = list(keys.values())
         failures = [read_json_object(path) for key in keys.values() for path in folders.failures(key)]
-        given_up += [f"{failure['job']}: {failure['why']}" for failure in failures]
-    return Outcome(grid=grid, keys=all_keys, cells=cells, done=done, wanted=wanted, given_up=tuple(given_up))
+        failed += [f"{failure['job']}: {failure['why']}" for failure in failures]
+    return Outcome(grid=grid, keys=all_keys, cells=cells, done=done, wanted=wanted, failed=tuple(failed))
 
 
 def paper_average(scores: Mapping[str, float]) -> float:
@@ -337,25 +341,25 @@ def count_as_paper(config: AlbertConfig) -> int:
     return counted.encoder if config.sharing == "none" else counted.model
 
 
-def hours_by_arm(folders: Folders) -> dict[str, float]:
-    """Hours of training of every finished run, by its arm and seed."""
+def hours_by_variant(folders: Folders) -> dict[str, float]:
+    """Hours of training of every finished run, by its variant and seed."""
     found = {}
     for path in sorted(folders.root.glob("scores/*/arm.json")):
-        arm = read_json_object(path)
+        variant = read_json_object(path)
         hours = training_hours(folders.pretraining(path.parent.name))
         if hours is not None:
-            found[f"{arm['name']}, seed {arm['seed']}"] = hours
+            found[f"{variant['name']}, seed {variant['seed']}"] = hours
     return dict(sorted(found.items()))
 
 
 def _figure(
-    grid: Grid, scale: Scale, folders: Folders, column: Column, row: Row, arm: Arm, key: str
+    grid: Grid, scale: Scale, folders: Folders, column: Column, row: Row, variant: Variant, key: str
 ) -> RunScore | None:
-    """A figure from the folders of an arm's runs; None if there is none yet."""
+    """A figure from the folders of a variant's runs; None if there is none yet."""
     match column.kind:
         case "parameters":  # in millions, with the vocabulary of the corpus if the run has begun
             run = folders.pretraining(key)
-            model = saved_recipe(run).model if run.recipe_path.is_file() else arm.recipe.model
+            model = saved_recipe(run).model if run.recipe_path.is_file() else variant.recipe.model
             return RunScore(count_as_paper(model) / 1e6)
         case "intrinsic":
             report = _read_if_present(folders.score(key, INTRINSIC_NAME))
@@ -366,7 +370,7 @@ def _figure(
             return RunScore(accuracy, held_out_error(accuracy, score["count"]), 100 * score["baseline"])
         case "downstream":  # the median over the finished seeds of fine-tuning
             runs = []
-            for seed in task_seeds(scale, arm):
+            for seed in task_seeds(scale, variant):
                 report = _read_if_present(folders.finetuning(key, column.source, seed).path / RESULTS_NAME)
                 value = report["scores"].get(column.score) if report else None
                 if report and value is not None:
@@ -375,7 +379,7 @@ def _figure(
             return replace(runs[0], score=statistics.median(run.score for run in runs)) if runs else None
         case "average":
             of_tasks = [column for column in grid.columns if column.name in DOWNSTREAM]
-            found = {each.name: _figure(grid, scale, folders, each, row, arm, key) for each in of_tasks}
+            found = {each.name: _figure(grid, scale, folders, each, row, variant, key) for each in of_tasks}
             scores = {name: run for name, run in found.items() if run is not None}
             if len(scores) < len(DOWNSTREAM):
                 return None
@@ -394,7 +398,7 @@ def _figure(
             cache = folders.score(key, LAYERS_NAME)
             if not cache.is_file() and not (model / MANIFEST_NAME).is_file():
                 return None
-            layers = cached_layers(model, cache, arm.recipe.sequences.max_length)
+            layers = cached_layers(model, cache, variant.recipe.sequences.max_length)
             return RunScore(SMOOTHNESS[column.name](layers), constant=0.0)
 
 

@@ -49,7 +49,7 @@ def draw_outcome(outcome: Outcome, folders: Folders, folder: Path) -> Path | Non
     if outcome.grid.figure == "layers":
         return picture if draw_layer_movement(outcome, folders, picture) else None
     curves = partial(draw_curves, folders=folders)
-    draw = {"curves": curves, "depth": draw_depth, "bars": draw_bars, "arms": draw_arms}
+    draw = {"curves": curves, "depth": draw_depth, "bars": draw_bars, "variants": draw_variants}
     figure = draw[outcome.grid.figure](outcome) if outcome.grid.figure else None
     if figure is None:
         return None
@@ -100,12 +100,12 @@ def draw_layer_movement(outcome: Outcome, folders: Folders, picture: Path) -> bo
     return bool(measured)
 
 
-def draw_arms(outcome: Outcome) -> Figure | None:
+def draw_variants(outcome: Outcome) -> Figure | None:
     """A panel for each of our scores above, the paper's panels with the same rows and their own axes below."""
     columns = scored_columns(outcome)
     if not columns:
         return None
-    rows = [row for row in outcome.grid.rows if row.arm is not None]
+    rows = [row for row in outcome.grid.rows if row.variant is not None]
     names = outcome.grid.names()
     below = [name for column in columns if (name := column.published or column.name) in names]
     below += ["average"] if "average" in names and "average" not in below else []
@@ -140,7 +140,7 @@ def draw_depth(outcome: Outcome) -> Figure | None:
     columns = scored_columns(outcome)
     if not columns:
         return None
-    rows = [row for row in outcome.grid.rows if row.arm is not None]
+    rows = [row for row in outcome.grid.rows if row.variant is not None]
     panels = len(columns) + 1
     across = min(len(columns) + 1, DEPTHS_ACROSS)
     down = math.ceil(panels / across)

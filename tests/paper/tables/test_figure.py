@@ -7,7 +7,7 @@ import pytest
 from albert.paper.grids import grid_of
 from albert.paper.jobs import Folders, open_study
 from albert.paper.results import Cell, RunScore, read_outcome
-from albert.paper.table_pictures import draw_arms, draw_depth
+from albert.paper.table_pictures import draw_depth, draw_variants
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def outcome(tmp_path):
         cells = dict(empty.cells)
         for number, row in enumerate(grid.rows):
             for column in grid.columns:
-                if row.arm is not None and column.kind in ("intrinsic", "downstream"):
+                if row.variant is not None and column.kind in ("intrinsic", "downstream"):
                     values = {seed: RunScore(50.0 + number + seed / 10, constant=40.0) for seed in (0, 1)}
                     cells[row.name, column.name] = Cell(values, 2)
         return replace(empty, cells=cells)
@@ -30,14 +30,14 @@ def outcome(tmp_path):
 
 
 def test_figure_labels_rows_of_paper_and_scale(outcome):
-    panels = {axes.get_title(): axes for axes in draw_arms(outcome("4")).axes}
+    panels = {axes.get_title(): axes for axes in draw_variants(outcome("4")).axes}
     for title, sizes in (("ours: masked tokens", (128, 64)), ("paper: sst-2", (768, 128))):
         labels = [label.get_text() for label in panels[title].get_yticklabels()]
         sharing = ("all", "attention", "ffn", "none")
         assert labels == [f"E = {size}, {shared}" for size in sizes for shared in sharing]
 
 
-@pytest.mark.parametrize(("table", "draw"), [("4", draw_arms), ("11", draw_depth)])
+@pytest.mark.parametrize(("table", "draw"), [("4", draw_variants), ("11", draw_depth)])
 def test_figure_has_one_legend_for_the_constant_answer(table, draw, outcome):
     figure = draw(outcome(table))
     (legend,) = figure.legends

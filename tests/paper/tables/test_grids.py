@@ -1,4 +1,4 @@
-"""The declared experiments: tables, columns, claims, arms and scales."""
+"""The declared experiments: tables, columns, claims, variants and scales."""
 
 import tomllib
 from dataclasses import replace
@@ -9,7 +9,7 @@ from albert.cli.main import run
 from albert.model.config import PRESETS
 from albert.model.cost import count_parameters
 from albert.paper import grids
-from albert.paper.grids import BASE, GRIDS, PAPER, SCALES, TINY, Grid, arm, arm_key, grid_of
+from albert.paper.grids import BASE, GRIDS, PAPER, SCALES, TINY, Grid, grid_of, variant, variant_key
 from albert.paper.jobs import Folders, open_study
 from albert.paper.report import STATIC_TABLES, comparison_notes, write_report
 from albert.paper.results import read_outcome
@@ -35,7 +35,7 @@ def test_all_tables_and_figures_are_declared():
 def test_grids_are_consistent(grid: Grid):
     assert grid.title and len({row.name for row in grid.rows}) == len(grid.rows) > 0
     assert len({column.name for column in grid.columns}) == len(grid.columns)
-    assert (grid.compute == "none") == (not list(grid.arms()))
+    assert (grid.compute == "none") == (not list(grid.variants()))
     assert all(row.scores for row in grid.rows) or grid.table.startswith("figure")
     tasks = {task.task: task for task in SCALES[grid.scale].tasks}
     for column in grid.columns:
@@ -47,7 +47,7 @@ def test_grids_are_consistent(grid: Grid):
 
 @GRID
 def test_arms_of_a_table_have_equal_compute(grid: Grid):
-    recipes = [own.recipe for own in grid.arms()]
+    recipes = [own.recipe for own in grid.variants()]
     assert len({(recipe.batch_size, recipe.sequences.max_length) for recipe in recipes}) <= 1
     if grid.compute == "equal updates":
         assert len({(recipe.schedule, recipe.max_tokens, recipe.max_minutes) for recipe in recipes}) == 1
@@ -57,13 +57,13 @@ def test_parameters_at_paper_scale_equal_the_tables():
     counted = 0
     for table in GRIDS:
         for row in grid_of(table, PAPER).rows:
-            if row.arm is None or row.preset is None:
+            if row.variant is None or row.preset is None:
                 continue
-            ours, theirs = count_parameters(row.arm.recipe.model), count_parameters(PRESETS[row.preset])
+            ours, theirs = count_parameters(row.variant.recipe.model), count_parameters(PRESETS[row.preset])
             assert ours == theirs, (table, row.name)
             for size in PUBLISHED_SIZES[row.preset]:
                 if size.counted is not None:
-                    assert round(size.count(row.arm.recipe.model) / 1e6) == int(size.stated.removesuffix("M"))
+                    assert round(size.count(row.variant.recipe.model) / 1e6) == int(size.stated.removesuffix("M"))
                     counted += 1
     assert counted > 40
 
@@ -79,7 +79,7 @@ def test_new_table_needs_one_entry(monkeypatch, tmp_path, capsys):
         columns = ["parameters", "scores"]
         paper = ["sst-2"]
         compute = "equal updates"
-        figure = "arms"
+        figure = "variants"
         rows = [{name = "one", label = "{layers} layers", run = {layers = "depths.1"}, figures = [80.8]},
                 {name = "all", run = {}, preset = "albert-base", figures = [90.3]}]
         claims = [{sentence = "More layers are better.", contrasts = [["all", "higher", "one"]]}]
@@ -87,7 +87,10 @@ def test_new_table_needs_one_entry(monkeypatch, tmp_path, capsys):
     monkeypatch.setitem(grids.GRIDS, "A", tomllib.loads(declared))
     grid = grid_of("A", TINY)
     assert grid.title == "One layer, and base"
-    assert [(row.label, row.arm.name) for row in grid.rows] == [("1 layer", "albert-base-L1"), ("all", "albert-base")]
+    assert [(row.label, row.variant.name) for row in grid.rows] == [
+        ("1 layer", "albert-base-L1"),
+        ("all", "albert-base"),
+    ]
     assert run(["tables", "show", "A", "--output", str(tmp_path)]) == 0
     shown = capsys.readouterr().out
     assert "80.8" in shown and "More layers are better. — not known yet" in shown and "0 of 4 pre-trainings" in shown
@@ -136,54 +139,60 @@ def test_claims_hold_for_the_papers_figures(table):
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Arms: names, keys and recipes
+# Variants: names, keys and recipes
 
 
-def arms_of(scale):
-    """The arms of all tables of a scale, with their starts."""
-    return list(dict.fromkeys(part for table in GRIDS for own in grid_of(table, scale).arms() for part in own.chain()))
+def variants_of(scale):
+    """The variants of all tables of a scale, with their starts."""
+    return list(
+        dict.fromkeys(part for table in GRIDS for own in grid_of(table, scale).variants() for part in own.chain())
+    )
 
 
 @pytest.mark.parametrize("scale", SCALES.values(), ids=list(SCALES))
 def test_keys_are_unique_and_shared_runs_are_equal(scale):
-    arms = arms_of(scale)
-    assert len({arm_key(own, CORPORA) for own in arms}) == len(arms) > 30
-    base = arm(scale)
+    variants = variants_of(scale)
+    assert len({variant_key(own, CORPORA) for own in variants}) == len(variants) > 30
+    base = variant(scale)
     for table, row in (("2", "albert-base"), ("3", "all shared, E = 128"), ("4", "E = 128, all"), ("5", "sop")):
-        assert grid_of(table, scale).row(row).arm == base
-    bert = grid_of("2", scale).row("bert-base").arm
-    assert grid_of("3", scale).row("not shared, E = 768").arm == bert == grid_of("4", scale).row("E = 768, none").arm
+        assert grid_of(table, scale).row(row).variant == base
+    bert = grid_of("2", scale).row("bert-base").variant
+    assert (
+        grid_of("3", scale).row("not shared, E = 768").variant
+        == bert
+        == grid_of("4", scale).row("E = 768, none").variant
+    )
 
 
 def test_key_depends_on_recipe_start_and_corpora_only():
-    base = arm(TINY)
-    key = arm_key(base, CORPORA)
+    base = variant(TINY)
+    key = variant_key(base, CORPORA)
     others = [
         base.seeded(1),
-        arm(TINY, objective="nsp"),
-        arm(TINY, dropout_off_at=5),
-        arm(TINY, steps=7_000),
-        arm(TINY, additional_text=True),
-        arm(TINY, start=arm(TINY, layers=2)),
-        arm(TINY, start=arm(TINY, layers=2).seeded(1)),
+        variant(TINY, objective="nsp"),
+        variant(TINY, dropout_off_at=5),
+        variant(TINY, steps=7_000),
+        variant(TINY, additional_text=True),
+        variant(TINY, start=variant(TINY, layers=2)),
+        variant(TINY, start=variant(TINY, layers=2).seeded(1)),
         replace(base, recipe=replace(base.recipe, max_minutes=1.0)),
     ]
-    assert len({key, *(arm_key(other, CORPORA) for other in others)}) == len(others) + 1
+    assert len({key, *(variant_key(other, CORPORA) for other in others)}) == len(others) + 1
     same = replace(base.recipe, workers=3, checkpoint_minutes=1.0, keep_checkpoints=9)
-    assert arm_key(replace(base, recipe=same, name="another"), CORPORA) == key
-    assert arm_key(base, ("first",)) == key != arm_key(base, ("second",))
-    assert arm_key(others[4], ("first",)) == key  # with one corpus there is no additional text
+    assert variant_key(replace(base, recipe=same, name="another"), CORPORA) == key
+    assert variant_key(base, ("first",)) == key != variant_key(base, ("second",))
+    assert variant_key(others[4], ("first",)) == key  # with one corpus there is no additional text
 
 
 def test_seed_applies_to_starts():
-    deepest = grid_of("11", TINY).row("48").arm.seeded(4)
+    deepest = grid_of("11", TINY).row("48").variant.seeded(4)
     assert [part.recipe.model.num_hidden_layers for part in deepest.chain()] == [1, 2, 4, 8, 16]
     assert {part.recipe.seed for part in deepest.chain()} == {4}
 
 
 @pytest.mark.parametrize("scale", SCALES.values(), ids=list(SCALES))
 def test_recipes_are_valid(scale):
-    for own in arms_of(scale):
+    for own in variants_of(scale):
         recipe = own.recipe
         assert from_json(PretrainingRecipe, to_json(recipe), "recipe.json") == recipe
         assert recipe.schedule.warmup_steps < recipe.schedule.total_steps
@@ -199,7 +208,7 @@ def test_recipes_are_valid(scale):
 
 
 def test_paper_scale_has_the_papers_recipe():
-    for own in arms_of(PAPER):
+    for own in variants_of(PAPER):
         recipe = own.recipe
         optimizer = recipe.optimizer
         assert (optimizer.kind, optimizer.learning_rate, optimizer.weight_decay) == ("lamb", 0.00176, 0.01)
@@ -209,13 +218,13 @@ def test_paper_scale_has_the_papers_recipe():
         assert (recipe.sequences.short_probability, recipe.sequences.keep_pairs) == (0.1, False)
         assert recipe.sinusoidal_positions is None and recipe.model.vocab_size == 30_000
         assert recipe.model.hidden_dropout_prob == recipe.model.attention_probs_dropout_prob
-    base = arm(PAPER).recipe
+    base = variant(PAPER).recipe
     assert (base.schedule.total_steps, base.model.hidden_dropout_prob) == (125_000, 0.1)
-    dropped = grid_of("8", PAPER).row("without dropout").arm
+    dropped = grid_of("8", PAPER).row("without dropout").variant
     assert dropped.recipe.schedule.total_steps == 1_000_000 and dropped.recipe.dropout_changes == ((900_000, 0.0),)
-    assert grid_of("9", PAPER).row("albert-xxlarge, 1M steps").arm == dropped
-    assert grid_of("v2", PAPER).row("albert-base-v2").arm.recipe.schedule.total_steps == 10_000_000
-    chain = grid_of("2", PAPER).row("albert-xxlarge").arm.chain()
+    assert grid_of("9", PAPER).row("albert-xxlarge, 1M steps").variant == dropped
+    assert grid_of("v2", PAPER).row("albert-base-v2").variant.recipe.schedule.total_steps == 10_000_000
+    chain = grid_of("2", PAPER).row("albert-xxlarge").variant.chain()
     assert [part.recipe.model.num_hidden_layers for part in chain] == [6, 12]
 
 

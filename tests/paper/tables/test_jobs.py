@@ -33,7 +33,7 @@ def test_jobs_are_ordered_by_start_and_seed():
     names = [job.name for job in jobs]
     assert sum(bool(job.needs) for job in jobs) == 2 * (len(TINY.depths) - 1)
     assert all(names.index(need) < names.index(job.name) for job in jobs for need in job.needs)
-    seeds = [job.arm.recipe.seed for job in pretrainings("3", "5")]
+    seeds = [job.variant.recipe.seed for job in pretrainings("3", "5")]
     assert seeds == sorted(seeds) and set(seeds) == set(TINY.seeds)
 
 
@@ -49,7 +49,7 @@ def test_intermediate_tasks_come_first():
 
 
 def test_additional_text_needs_a_second_corpus():
-    assert [has_corpora(arm, CORPORA[:1]) for arm in grid_of("7", TINY).arms()] == [True, False]
+    assert [has_corpora(variant, CORPORA[:1]) for variant in grid_of("7", TINY).variants()] == [True, False]
     assert len(pretrainings("7", corpora=CORPORA[:1])) == len(TINY.seeds)
 
 
@@ -60,7 +60,7 @@ def outcome(tmp_path):
     def read(table: str, accuracies: dict[int, float]):
         folders = Folders(tmp_path)
         for job in pretrainings("5"):
-            if (accuracy := accuracies.get(job.arm.recipe.seed)) is not None:
+            if (accuracy := accuracies.get(job.variant.recipe.seed)) is not None:
                 score = {"accuracy": accuracy, "count": 400, "baseline": 0.065}
                 path = folders.score(job.key, "intrinsic.json")
                 path.parent.mkdir(parents=True)
@@ -113,7 +113,7 @@ def test_keys_contain_the_precision_of_the_study(monkeypatch, tmp_path, capabili
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities)
     study = open_study(tmp_path, "tiny", (), "cpu")
     assert study.declared.recipe.precision == study.precision == precision
-    assert {job.arm.recipe.precision for job in pretrainings("4", scale=study.declared)} == {precision}
+    assert {job.variant.recipe.precision for job in pretrainings("4", scale=study.declared)} == {precision}
     save_json(tmp_path / STUDY_NAME, study)
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": precision == "fp32"})
     assert open_study(tmp_path, "tiny", (), "cpu") == study  # on another machine it continues with its precision
@@ -125,7 +125,7 @@ def test_keys_contain_the_precision_of_the_study(monkeypatch, tmp_path, capabili
 def test_a_study_keeps_its_number_of_seeds(tmp_path):
     save_json(tmp_path / STUDY_NAME, open_study(tmp_path, "tiny", (), "cpu", seeds=3))
     jobs = pretrainings("5", scale=open_study(tmp_path, "tiny", (), "cpu").declared)
-    assert [job.arm.recipe.seed for job in jobs] == [0, 0, 0, 1, 1, 1, 2, 2, 2]
+    assert [job.variant.recipe.seed for job in jobs] == [0, 0, 0, 1, 1, 1, 2, 2, 2]
 
 
 def test_studies_without_precision_are_read(tmp_path):

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from albert.paper.grids import Claim, Contrast
-from albert.paper.results import Difference, RunScore, contrast_verdict, difference, held_out_error, judge
+from albert.paper.results import Difference, RunScore, check_claim, contrast_verdict, difference, held_out_error
 
 
 def scores(error=0.0, constant=None, **rows):
@@ -41,12 +41,12 @@ def test_degrees_of_freedom_come_from_complete_arms():
 
 
 def test_intervals_have_their_nominal_coverage():
-    """1,000 tables of four arms and two seeds; 95 % of 1,000 lie within 3 standard deviations: 929 to 971."""
+    """1,000 tables of four variants and two seeds; 95 % of 1,000 lie within 3 standard deviations: 929 to 971."""
     random = np.random.default_rng(5)
     covered = 0
     for _ in range(1000):
-        seeds, arms = random.normal(0, 2, 2), np.array([0.0, 1.5, 3.0, 10.0])
-        table = arms[:, None] + seeds + random.normal(0, 1, (4, 2))
+        seeds, variants = random.normal(0, 2, 2), np.array([0.0, 1.5, 3.0, 10.0])
+        table = variants[:, None] + seeds + random.normal(0, 1, (4, 2))
         found = difference(scores(**{f"r{i}": row.tolist() for i, row in enumerate(table)}), "r1", "r0")
         covered += found.low <= 1.5 <= found.high
     assert 929 <= covered <= 971
@@ -95,7 +95,7 @@ GAIN = {"old": [50.0, 51.0, 50.5], "new": [55.1, 55.9, 55.6]}
     ],
 )
 def test_verdict_of_a_claim(claim, error, rows, verdict):
-    assert judge(claim, {"score": scores(error, **rows)}).verdict == verdict
+    assert check_claim(claim, {"score": scores(error, **rows)}).verdict == verdict
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_verdict_of_an_interval(low, high, higher, not_higher, alike):
 
 
 def test_one_seed_is_inconclusive():
-    result = judge(BETTER, {"score": scores(old=[20.0], new=[90.0])})
+    result = check_claim(BETTER, {"score": scores(old=[20.0], new=[90.0])})
     assert result.verdict == "inconclusive" and "one seed" in result.words
     assert "one seed" in result.contrasts[0].figures()
 
@@ -128,36 +128,36 @@ def test_contrast_with_the_constant_answer():
     )
     others = [90.0, 90.5, 89.9]
     chance = scores(constant=50.0, it=[50.4, 49.8, 50.3], other=others)
-    assert judge(claim, {"score": chance}).verdict == "reproduced"
-    result = judge(claim, {"score": scores(constant=50.0, it=[58.0, 57.5, 58.3], other=others)})
+    assert check_claim(claim, {"score": chance}).verdict == "reproduced"
+    result = check_claim(claim, {"score": scores(constant=50.0, it=[58.0, 57.5, 58.3], other=others)})
     assert result.verdict == "not reproduced" and "the majority baseline" in result.contrasts[0].figures()
 
 
 def test_figures_use_labels_of_the_scale():
-    [contrast] = judge(BETTER, {"score": scores(old=[20.0, 21.0], new=[90.0, 91.0])}).contrasts
+    [contrast] = check_claim(BETTER, {"score": scores(old=[20.0, 21.0], new=[90.0, 91.0])}).contrasts
     assert contrast.figures().startswith("new against old: +70.00 points")
     assert contrast.figures({"new": "E = 128"}).startswith("E = 128 against old: +70.00 points")
 
 
 def test_missing_columns_and_rows_are_not_tested():
-    assert judge(BETTER, {"another": scores(old=[1.0], new=[2.0])}).verdict == "not tested"
-    result = judge(BETTER, {"score": scores(old=[1.0, 2.0])})
+    assert check_claim(BETTER, {"another": scores(old=[1.0], new=[2.0])}).verdict == "not tested"
+    result = check_claim(BETTER, {"score": scores(old=[1.0, 2.0])})
     assert result.verdict == "not tested" and "new against old: not run" in result.words
 
 
 def test_first_measured_column_is_used():
     claim = Claim(sentence="x", contrasts=BETTER.contrasts, columns=("average", "score"))
     good, bad = scores(old=[1.0, 1.1], new=[9.0, 9.1]), scores(old=[9.0, 9.1], new=[1.0, 1.1])
-    assert judge(claim, {"score": good}).verdict == "reproduced"
-    result = judge(claim, {"score": good, "average": bad})
+    assert check_claim(claim, {"score": good}).verdict == "reproduced"
+    result = check_claim(claim, {"score": good, "average": bad})
     assert (result.verdict, result.column) == ("not reproduced", "average")
-    assert judge(claim, {"score": good, "average": {"old": {}, "new": {}}}).column == "score"
+    assert check_claim(claim, {"score": good, "average": {"old": {}, "new": {}}}).column == "score"
 
 
 def test_claims_at_equal_time_check_the_time():
     claim = Claim(sentence="x", contrasts=BETTER.contrasts, columns=("score",), equal="hours")
     gain = scores(**GAIN)
-    assert judge(claim, {"score": gain, "hours": scores(old=[10.0], new=[10.9])}).verdict == "reproduced"
-    result = judge(claim, {"score": gain, "hours": scores(old=[10.0], new=[13.0])})
+    assert check_claim(claim, {"score": gain, "hours": scores(old=[10.0], new=[10.9])}).verdict == "reproduced"
+    result = check_claim(claim, {"score": gain, "hours": scores(old=[10.0], new=[13.0])})
     assert result.verdict == "inconclusive" and "hours are not equal: new 13, old 10" in result.words
-    assert "not known" in judge(claim, {"score": gain}).words
+    assert "not known" in check_claim(claim, {"score": gain}).words

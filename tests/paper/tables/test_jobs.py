@@ -98,7 +98,7 @@ def test_unfinished_rows_show_the_number_of_seeds(outcome):
 def test_failed_jobs_are_reported(outcome, tmp_path):
     folders, job = Folders(tmp_path), pretrainings("5")[0]
     save_json(folders.failure(job.name), {"job": job.title, "why": "the loss is nan"})
-    assert f"Given up: {job.title}: the loss is nan." in markdown(outcome("5", {}))
+    assert f"Failed: {job.title}: the loss is nan." in markdown(outcome("5", {}))
 
 
 def test_file_options_are_parsed():

@@ -151,8 +151,15 @@ def seeds():
 
 
 @pytest.fixture
-def undrawn_pictures(monkeypatch):
-    """Pictures are files of one byte more than a PNG's signature, to save time: for tests that do not look at them."""
+def drawn_pictures():
+    """For tests that look at a picture; see `undrawn_pictures`."""
+
+
+@pytest.fixture(autouse=True)
+def undrawn_pictures(request, monkeypatch):
+    """Pictures are files of one byte more than a PNG's signature, to save time: runs draw one, and few tests look."""
+    if "drawn_pictures" in request.fixturenames:
+        return
     from matplotlib.figure import Figure
 
     def save(figure: Figure, target: Path, **_: object) -> None:

@@ -65,11 +65,6 @@ def make_documents(count: int) -> list[str]:
     return [" ".join(sentence() for _ in range(numbers.randint(4, 12))) for _ in range(count)]
 
 
-@pytest.fixture(autouse=True)
-def pictures(undrawn_pictures):
-    """Commands draw a picture of each run; no test of this folder looks at one."""
-
-
 @pytest.fixture(scope="session")
 def scene(tmp_path_factory) -> Scene:
     from albert.checkpoints.model_directory import save_model_directory

@@ -25,11 +25,6 @@ SMALL = ["--steps", "4", "--batch-size", "4", "--max-length", "32", "--device", 
 PLAIN_WORDS = (*NOUNS, "river", "stone", "candle", "garden", "horse", "mountain", "silver", "winter")
 
 
-@pytest.fixture(autouse=True)
-def pictures(undrawn_pictures):
-    """Commands draw a picture of each run; no test of this folder looks at one."""
-
-
 @pytest.fixture(scope="session")
 def config(tokenizer) -> AlbertConfig:
     return tiny_config(

@@ -96,6 +96,7 @@ def test_unsupported_depths_are_refused(options, exits, subject, tokenizer_direc
     refused(["evaluate", "sst-2", "--model", tmp_path / "m", "--data", data, "--device", "cpu", *options], 78, subject)
 
 
+@pytest.mark.usefixtures("drawn_pictures")
 def test_command_line_writes_table_and_curve(early_exit_model, data, tmp_path, refused, capsys):
     evaluate = ["evaluate", "sst-2", "--model", early_exit_model, "--data", str(data), "--device", "cpu"]
     picture, results = tmp_path / "curve.png", tmp_path / "curve.json"

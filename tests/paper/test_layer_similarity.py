@@ -57,6 +57,7 @@ def test_movement_equals_hidden_states_of_transformers(models):
     assert ours.layers == "3 layers, shared"
 
 
+@pytest.mark.usefixtures("drawn_pictures")
 def test_command_writes_picture_and_table(models, tmp_path, capsys):
     picture, table = tmp_path / "layers.png", tmp_path / "layers.csv"
     args = ["analyze", "layers", *map(str, models.values()), "--passages", "5", "--words", "20", "--device", "cpu"]

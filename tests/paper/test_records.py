@@ -26,6 +26,7 @@ def finished_run(tmp_path):
     return run
 
 
+@pytest.mark.usefixtures("drawn_pictures")
 def test_pretraining_run_is_recorded(finished_run, tmp_path):
     results = tmp_path / "results"
     record_pretraining(finished_run, results, "tiny", "abc1234", "a machine", "albert pretrain tiny")

@@ -45,6 +45,7 @@ def plotted(tmp_path):
     return plot
 
 
+@pytest.mark.usefixtures("drawn_pictures")
 def test_plot_writes_picture_and_table(make_run, tmp_path, capsys):
     runs = [make_run("one"), make_run("two", 3, more='{"event": "tra')]  # as while a line is being written
     table, picture = tmp_path / "figures.csv", tmp_path / "out" / "curves.png"
@@ -60,6 +61,7 @@ def test_plot_writes_picture_and_table(make_run, tmp_path, capsys):
     assert (baseline["tokens"], float(baseline["minutes"])) == ("1500", pytest.approx(7.5 / 60, abs=1e-4))
 
 
+@pytest.mark.usefixtures("drawn_pictures")
 @pytest.mark.parametrize("against", ["steps", "tokens", "minutes"])
 def test_more_runs_than_colours(make_run, plotted, tmp_path, against):
     runs = [make_run(f"run-{number}", 1 + number, evaluated=number % 2 == 0) for number in range(9)]

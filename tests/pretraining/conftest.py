@@ -34,11 +34,6 @@ def model_bytes(run):
     return (run / "model" / "model.safetensors").read_bytes()
 
 
-@pytest.fixture(autouse=True)
-def pictures(undrawn_pictures):
-    """Commands draw a picture of each run; no test of this folder looks at one."""
-
-
 @pytest.fixture
 def killed_at(monkeypatch):
     """A block in which pre-training ends without saving, as if killed, at a given call of the objective."""

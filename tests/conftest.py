@@ -9,7 +9,6 @@ import importlib.util
 import inspect
 import os
 import random
-import stat
 import sys
 import typing
 import zipfile
@@ -30,6 +29,7 @@ import numpy as np
 import pytest
 import torch
 from hypothesis import HealthCheck, settings
+from tests.savings import fsync_without_disk, save_undrawn
 
 torch.set_num_threads(1)
 
@@ -87,15 +87,6 @@ def has_shape(annotation: object) -> bool:
 
 
 jaxtyping.jaxtyped = lambda typechecker: functools.partial(check_annotations, typechecker=typechecker)
-
-
-real_fsync = os.fsync
-
-
-def fsync_without_disk(descriptor: int) -> None:
-    """Skip files and directories, to save time: tests cannot observe a flush."""
-    if not (stat.S_ISREG(mode := os.fstat(descriptor).st_mode) or stat.S_ISDIR(mode)):
-        real_fsync(descriptor)
 
 
 os.fsync = fsync_without_disk
@@ -157,15 +148,9 @@ def drawn_pictures():
 
 @pytest.fixture(autouse=True)
 def undrawn_pictures(request, monkeypatch):
-    """Pictures are files of one byte more than a PNG's signature, to save time: runs draw one, and few tests look."""
-    if "drawn_pictures" in request.fixturenames:
-        return
-    from matplotlib.figure import Figure
-
-    def save(figure: Figure, target: Path, **_: object) -> None:
-        Path(target).write_bytes(b"\x89PNG\r\n\x1a\n.")
-
-    monkeypatch.setattr(Figure, "savefig", save)
+    """Pictures are not drawn, to save time: every run draws one, and few tests look at it."""
+    if "drawn_pictures" not in request.fixturenames:
+        monkeypatch.setattr("matplotlib.figure.Figure.savefig", save_undrawn)
 
 
 @pytest.fixture
@@ -184,11 +169,13 @@ def outside_a_launcher(monkeypatch):
 
 
 @pytest.fixture(scope="session", autouse=True)
-def end_of_forks():
-    """End the fork server, which the first test that needs it starts."""
+def forks_save_time():
+    """The fork server, which the first test that needs it starts, leaves out what tests do; it is ended here."""
+    from dev.reliability import runs
+
+    runs.BEFORE_FORKS.append("tests.savings:in_forked_processes")
     yield
-    if runs := sys.modules.get("dev.reliability.runs"):
-        runs.close_fork_server()
+    runs.close_fork_server()
 
 
 @pytest.fixture(scope="session")

@@ -32,6 +32,10 @@ DEADLINE = 120.0
 EMPTY: Mapping[Any, Any] = MappingProxyType({})
 
 
+BEFORE_FORKS = ["dev.reliability.forked_albert:warm_up"]
+"""What fork servers import, or call where a function is named, before their first fork."""
+
+
 class Run:
     """A call in its own process."""
 
@@ -94,13 +98,12 @@ class ForkServer:
         self,
         output: Path,  # for the output of the calls
         below: Sequence[str] = (),  # a command that runs the server, such as `unshare`
-        imported: Sequence[str] = ("dev.reliability.forked_albert:warm_up",),
         directory: Path = CHECKOUT,  # the working directory, from which packages are imported
         environment: Mapping[str, str] = EMPTY,
     ) -> None:
         self._output = output
         self._process = subprocess.Popen(
-            [*below, sys.executable, "-m", "dev.reliability.fork_server", *imported],
+            [*below, sys.executable, "-m", "dev.reliability.fork_server", *BEFORE_FORKS],
             cwd=directory,
             env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "default", **environment},
             stdin=subprocess.PIPE,

@@ -3,52 +3,50 @@
 import subprocess
 import sys
 
-import pytest
-
 UNUSED = ("sklearn", "scipy", "pandas", "transformers", "tensorboard", "sympy", "torch._dynamo")
-PREDICTOR = """
-import albert, albert.cli.predict
-model = albert.load(sys.argv[1])
-assert model.fill_mask("The sea is [MASK].")[0]["score"] > 0
-assert len(model.embed(["one", "two sentences"])) == 2
-"""
-COMMAND = """
-from albert.cli.main import run
-assert run(["predict", sys.argv[1], "--fill-mask", "The sea is [MASK].", "--json"]) == 0
-"""
 UNUSED_BY_THE_COMMAND = (
     *("albert.pretraining", "albert.finetuning", "albert.api.options", "albert.text.shards"),
     *("httpx", "httpx2", "huggingface_hub.hf_api", "matplotlib", "torch.distributed.tensor"),
 )
-
-
-@pytest.mark.parametrize(
-    ("code", "unused"),
-    [
-        (PREDICTOR, UNUSED),
-        (PREDICTOR + "import albert.cli.convert", UNUSED[:5]),
-        (COMMAND, UNUSED + UNUSED_BY_THE_COMMAND),
-    ],
-    ids=["predictor", "convert", "command"],
-)
-def test_unused_libraries_are_not_imported(code, unused, checkout):
-    """Each of them takes at least as long to import as a small model to open."""
-    code = f"import sys\n{code}\nprint('imported:', *(name for name in {unused} if name in sys.modules))"
-    command = [sys.executable, "-c", code, str(checkout / "models" / "tiny")]
-    process = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (process.returncode, process.stdout.splitlines()[-1].strip()) == (0, "imported:"), process.stderr
-    assert code.count(COMMAND) or process.stderr == ""
-
-
-def test_garbage_is_collected_again_once_a_command_is_imported():
-    code = """
+IN_ONE_PROCESS = f"""
 import gc
-from albert.cli.main import load_command
-load_command("albert.cli.predict")
+import sys
+
+from albert.cli.main import load_command, run
+
+def report(stage, names):
+    print(stage, *(name for name in names if name in sys.modules))
+
+assert run(["predict", sys.argv[1], "--fill-mask", "The sea is [MASK].", "--json"]) == 0
+report("command:", {UNUSED + UNUSED_BY_THE_COMMAND})
 assert gc.isenabled() and gc.get_freeze_count() > 10_000
 try:
     load_command("albert.cli.absent")
 except ModuleNotFoundError:
     assert gc.isenabled()
+print("---", file=sys.stderr, flush=True)
+
+import albert, albert.cli.predict
+
+model = albert.load(sys.argv[1])
+assert model.fill_mask("The sea is [MASK].")[0]["score"] > 0
+assert len(model.embed(["one", "two sentences"])) == 2
+report("predictor:", {UNUSED})
+
+import albert.cli.convert
+
+report("convert:", {UNUSED[:5]})
 """
-    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_unused_libraries_are_not_imported_and_garbage_is_collected_again(checkout):
+    """Each of them takes at least as long to import as a small model to open.
+
+    While a command is imported, no garbage is collected.
+    """
+    command = [sys.executable, "-c", IN_ONE_PROCESS, str(checkout / "models" / "tiny")]
+    process = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert process.returncode == 0, process.stderr
+    reports = [line.strip() for line in process.stdout.splitlines() if line.startswith(("command", "pred", "convert"))]
+    assert reports == ["command:", "predictor:", "convert:"]
+    assert process.stderr.partition("---\n")[2] == ""

@@ -112,29 +112,23 @@ def test_several_processes_train_what_one_trains(
     assert_same_training(tmp_path / "run", reference[0])
 
 
-@pytest.mark.parametrize(
-    "worlds",
-    [
-        [(2, "sharded"), (1, "sharded"), (4, "data")],
-        [(2, "data"), (4, "sharded"), (2, "sharded")],
-    ],
-    ids=str,
-)
-def test_a_run_is_resumed_by_another_number_of_processes(fork_server, command, recipe, tmp_path, reference, worlds):
-    """Each is killed after four updates."""
+def test_a_run_is_resumed_by_another_number_of_processes(fork_server, command, recipe, tmp_path, reference):
+    """Each number of processes takes two or four updates, with a checkpoint after each second one, and is killed."""
     samples = {}
-    for number, (size, parallelism) in enumerate(worlds):
+    done = 0
+    for size, parallelism, saves in ((2, "data", 1), (4, "sharded", 2), (2, "sharded", 2), (1, "data", 0)):
         words = command(recipe, tmp_path / "run", "--parallelism", parallelism)
-        last = number == len(worlds) - 1
-        runs = fork_server.start_world([words] * size, {} if last else {0: "after-save 2"}, tell_samples=True)
-        if not last:
-            runs[0].wait_for("after-save", 2)
+        moments = {0: f"after-save {saves}"} if saves else {}
+        runs = fork_server.start_world([words] * size, moments, tell_samples=True)
+        if saves:
+            runs[0].wait_for("after-save", saves)
             for run in runs:
                 run.kill()
-        assert last == all(run.finish() == 0 for run in runs), [run.printed for run in runs]
+        assert all(run.finish() == 0 for run in runs) == (saves == 0), [run.printed for run in runs]
         own = samples_of(runs)
-        assert set(own) >= set(range(4 * number, 4 * number + 4))
+        assert set(own) >= set(range(done, done + 2 * max(saves, 1)))
         samples |= own
+        done += 2 * saves
     assert samples == reference[1]
     assert_same_training(tmp_path / "run", reference[0])
     assert "not be bit-identical" in runs[0].printed
@@ -148,25 +142,24 @@ def test_objective_none_trains_the_same_in_two_processes(recipe, train, tmp_path
     assert_same_training(tmp_path / "2", tmp_path / "1")
 
 
-@pytest.mark.parametrize("parallelism", ["data", "sharded"])
-def test_warm_start_and_dropout_change_are_the_same_in_two_processes(
-    recipe, train, tiny_corpus, tmp_path, reference, parallelism
-):
+def test_warm_start_and_dropout_change_are_the_same_in_two_processes(recipe, train, tiny_corpus, tmp_path, reference):
     """Only the first rank opens the model; the others get its weights from the checkpoint of step 0."""
     source = reference[0] / "model"
     schedule, model = replace(recipe.schedule, total_steps=4), replace(recipe.model, num_hidden_layers=3)
     changes = {"schedule": schedule, "model": model, "seed": 1, "dropout_changes": ((2, 0.0),)}
-    recipe = replace(recipe, parallelism=parallelism, **changes)
+    recipe = replace(recipe, parallelism="sharded", **changes)
     pretrain(recipe, tiny_corpus, tmp_path / "one", "cpu", init=Init(model=str(source)))
     train(recipe, tmp_path / "two", 2, "--init", source)
     assert_same_training(tmp_path / "two", tmp_path / "one")
     assert [(record["step"], record["dropout"]) for record in events(tmp_path / "two", "change")] == [(2, 0.0)]
 
 
-def test_sharded_processes_draw_the_same_dropout(recipe, train, tmp_path):
+def test_sharded_processes_start_from_the_same_model_and_draw_the_same_dropout(recipe, train, tmp_path, reference):
     model = replace(recipe.model, hidden_dropout_prob=0.2, attention_probs_dropout_prob=0.2)
+    recipe = replace(recipe, model=model, schedule=replace(recipe.schedule, total_steps=6))
     for parallelism in ("data", "sharded"):
-        train(replace(recipe, model=model, parallelism=parallelism), tmp_path / parallelism, 2)
+        run = tmp_path / parallelism
+        train(replace(recipe, parallelism=parallelism), run, 2, "--init", reference[0] / "model")
     assert_same_training(tmp_path / "sharded", tmp_path / "data")
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from dev.reliability.durable_calls import NOT_COUNTED, Fault, Moment
 from dev.reliability.material import SAVES, Material, differences, sums
 from dev.reliability.report import FULL_DISKS, KILL_IT_ANY_TIME
-from dev.reliability.runs import ForkServer, Run, find_damage, fork_server, output_of
+from dev.reliability.runs import BEFORE_FORKS, ForkServer, Run, find_damage, fork_server, output_of
 from dev.reliability.trials import Tries, trial
 
 FINISHED = "out.unfinished"
@@ -174,7 +174,8 @@ def fill_small_disks(tries: Tries, material: Material, count: int, rng: random.R
     mounted = subprocess.run([*small, "true"], capture_output=True, text=True, check=False)
     if mounted.returncode != 0:
         return f"not tried: {(mounted.stderr.strip().splitlines() or ['no reason was given'])[-1][:200]}"
-    server = ForkServer(folder, small)
+    # Its own server, which imports no more than pre-training needs, because that takes longer than a run.
+    server = ForkServer(folder, small, ["albert.cli.training", "torch._dynamo", *BEFORE_FORKS[1:]])
     words = material.pretrain(folder / "out", SAVES)  # the recipe file is not on the small disk
     words[words.index(str(output_of(words)))] = str(disk / "out")
     server.run_to_end(words, folder / "out")

@@ -98,12 +98,13 @@ class ForkServer:
         self,
         output: Path,  # for the output of the calls
         below: Sequence[str] = (),  # a command that runs the server, such as `unshare`
+        before_forks: Sequence[str] | None = None,  # None: BEFORE_FORKS
         directory: Path = CHECKOUT,  # the working directory, from which packages are imported
         environment: Mapping[str, str] = EMPTY,
     ) -> None:
         self._output = output
         self._process = subprocess.Popen(
-            [*below, sys.executable, "-m", "dev.reliability.fork_server", *BEFORE_FORKS],
+            [*below, sys.executable, "-m", "dev.reliability.fork_server", *(before_forks or BEFORE_FORKS)],
             cwd=directory,
             env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "default", **environment},
             stdin=subprocess.PIPE,

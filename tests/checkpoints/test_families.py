@@ -49,7 +49,8 @@ HEADS = (
     "ForQuestionAnswering",
     "ForMultipleChoice",
 )
-CASES = [(family, head) for family in FAMILIES for head in HEADS] + [("Bert", "ForPreTraining")]
+CASES = [(family, head) for family in ("Bert", "DistilBert", "Roberta") for head in HEADS]
+CASES += [("Bert", "ForPreTraining"), ("XLMRoberta", "ForMaskedLM"), ("Camembert", "ForMaskedLM")]
 IDS = [np.arange(5, 37), np.array([7, 8, 9, 10, 3])]
 TYPES = [np.repeat([0, 1], [10, 22]), np.array([0, 0, 1, 1, 1])]
 
@@ -239,7 +240,7 @@ def test_pretraining_models_keep_their_sentence_head(family, objective, tmp_path
 @pytest.mark.parametrize("family", FAMILIES)
 def test_conversion_keeps_every_head(family, tmp_path):
     """`albert convert` reads the head from the tensors, and writes the same family."""
-    for head in HEADS:
+    for head in HEADS if family == "Bert" else ("ForMaskedLM", "ForSequenceClassification"):
         model = make(family, head)
         model.save_pretrained(tmp_path / head)
         output = tmp_path / f"{head}-converted"

@@ -2,10 +2,7 @@
 
 import csv
 import json
-import os
 import shutil
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,7 +16,7 @@ from albert.paper.layers import SMOOTHNESS
 from albert.runtime.files import locked
 from albert.runtime.manifest import file_hash
 
-KILLED = Path(__file__).with_name("killed_tables.py")
+AT_TOY_SCALE = Path(__file__).with_name("tables_at_toy_scale.py")
 
 
 @pytest.fixture(autouse=True)
@@ -103,11 +100,19 @@ def test_exported_results_are_shown_and_missing_weights_are_trained_again(finish
         assert (root / "tables" / name).read_text() == (finished / "tables" / name).read_text()
 
 
-def test_a_killed_table_is_continued_to_the_same_bytes(finished, scene, sentences, checkout, tmp_path):
-    environment = {**os.environ, "PYTHONPATH": str(checkout)}
-    command = [sys.executable, str(KILLED), str(tmp_path), *words("run", scene, sentences, tmp_path)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
+def test_a_killed_table_is_continued_to_the_same_bytes(fork_server, finished, scene, sentences, tmp_path):
+    """It is killed at a checkpoint of its second run."""
+    command = ["python", str(AT_TOY_SCALE), *words("run", scene, sentences, tmp_path)]
+
+    def in_second_run() -> bool:
+        return all(list(tmp_path.glob(f"runs/*/{made}")) for made in ("model", "checkpoints/step-00000002"))
+
+    process = fork_server.start(command)
+    process.wait_until(in_second_run)
+    assert process.kill(), process.printed
+    assert len(list(tmp_path.glob("runs/*/model"))) < 3, "it was killed too late"
+    again = fork_server.start(command)
+    assert again.finish() == 0, again.printed
     assert weights(tmp_path) == weights(finished) and len(weights(tmp_path)) == 3
     for name in ("5.md", "5.csv"):
         assert (tmp_path / "tables" / name).read_text() == (finished / "tables" / name).read_text()

@@ -21,7 +21,7 @@ from albert.training.run_folder import RunFolder
 def command(tiny_recipe, tiny_corpus, tmp_path_factory):
     """The arguments of the command for a run."""
     model = replace(tiny_recipe.model, hidden_dropout_prob=0.1, attention_probs_dropout_prob=0.1)
-    schedule = replace(tiny_recipe.schedule, total_steps=24)
+    schedule = replace(tiny_recipe.schedule, total_steps=12)
     recipe = replace(tiny_recipe, model=model, schedule=schedule, checkpoint_every=2, evaluate_every=3)
     path = tmp_path_factory.mktemp("recipe") / "recipe.json"
     save_json(path, recipe)

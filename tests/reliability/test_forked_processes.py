@@ -12,8 +12,12 @@ import multiprocessing
 import os
 import sys
 
+import torch
+from tests.savings import in_forked_processes
+
 import albert
 
+in_forked_processes()
 model = albert.load("tiny", device="cpu")
 TEXTS = ["The cat sat on the mat, and looked at the dog."] * 40
 ROWS = [{"text": f"{word} film", "label": word} for word in ("good", "bad") * 8]
@@ -44,9 +48,12 @@ def prefork(folder):
 
 if __name__ == "__main__":
     folder = sys.argv[1]
-    work(folder)
-    with multiprocessing.get_context("fork").Pool(2) as pool:
-        print("pool", pool.map(work, [folder] * 2), flush=True)
+    all_threads = torch.get_num_threads()
+    for name, threads in (("one thread", 1), ("all threads", all_threads)):
+        torch.set_num_threads(threads)
+        work(f"{folder}/{name}")
+        with multiprocessing.get_context("fork").Pool(2) as pool:
+            print(name, pool.map(work, [f"{folder}/{name}"] * 2, chunksize=1), flush=True)
     print("prefork", prefork(folder), flush=True)
     from torch.utils.data import DataLoader
 
@@ -55,16 +62,16 @@ if __name__ == "__main__":
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-@pytest.mark.parametrize("threads", ["1", None])
-def test_a_forked_process_predicts_and_trains(threads, tmp_path):
+def test_a_forked_process_predicts_and_trains(tmp_path, checkout):
+    """With one thread, before the first thread of another library starts, and with all."""
     script = tmp_path / "forked.py"
     script.write_text(SCRIPT, encoding="utf-8")
     environment = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
-    if threads is not None:
-        environment["OMP_NUM_THREADS"] = threads
+    environment["PYTHONPATH"] = str(checkout)
     command = [sys.executable, str(script), str(tmp_path)]
     ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240, check=False)
     assert ended.returncode == 0, ended.stderr[-2000:]
-    assert "pool [(40, 1), (40, 1)]" in ended.stdout
+    for threads in ("one thread", "all threads"):
+        assert f"{threads} [(40, 1), (40, 1)]" in ended.stdout
+        assert len(list(Path(tmp_path, threads).glob("*/model"))) >= 2
     assert "prefork 0" in ended.stdout and "loader 4" in ended.stdout
-    assert len(list(Path(tmp_path).glob("*/model"))) >= 3

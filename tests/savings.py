@@ -3,6 +3,7 @@
 import os
 import stat
 from pathlib import Path
+from typing import Any
 
 real_fsync = os.fsync
 
@@ -14,9 +15,12 @@ def fsync_without_disk(descriptor: int) -> None:
         real_fsync(descriptor)
 
 
-def save_undrawn(figure: object, target: Path, **_: object) -> None:
-    """Instead of `Figure.savefig`: a file of one byte more than a PNG's signature."""
-    Path(target).write_bytes(b"\x89PNG\r\n\x1a\n.")
+def save_undrawn(figure: Any, target: Any, **options: Any) -> None:
+    """Instead of `Figure.savefig`: a file of one byte more than a PNG's signature. Pictures in memory are drawn."""
+    if isinstance(target, str | Path):
+        Path(target).write_bytes(b"\x89PNG\r\n\x1a\n.")
+    else:
+        figure.canvas.print_figure(target, **options)
 
 
 def in_forked_processes() -> None:

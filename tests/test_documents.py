@@ -56,9 +56,10 @@ SHORTER = {
     "tokenizer encode": [],
     "pretrain": shlex.split(
         "--schedule.total-steps 3 --schedule.warmup-steps 1 --batch-size 4 --evaluation-sequences 8 --precision fp32 "
-        "--model.num-hidden-layers 2"
+        "--model.num-hidden-layers 2 --model.hidden-size 64 --model.embedding-size 32 --model.num-attention-heads 1 "
+        "--model.intermediate-size 128"
     ),
-    "finetune": ["--steps", "3"],
+    "finetune": ["--steps", "3", "--max-length", "48"],
     "analyze": [],
     "evaluate": [],
     "quantize": [],
@@ -151,8 +152,9 @@ def test_the_commands_of_the_documents_run(a_users_folder, capsys, monkeypatch):
         assert not run([*kept, *arguments, *extra]), line
     assert "11,683,584" in capsys.readouterr().out  # of `albert info albert-base`
     shorter = {"steps": 3, "warmup_steps": 1, "batch_size": 4, "evaluation_sequences": 8}
-    shorter |= {"precision": "fp32", "model": {"num_hidden_layers": 2}}
-    monkeypatch.setattr(albert, "finetune", partial(albert.finetune, steps=3), raising=False)
+    shape = {"hidden_size": 64, "embedding_size": 32, "num_attention_heads": 1, "intermediate_size": 128}
+    shorter |= {"precision": "fp32", "model": {"num_hidden_layers": 2, **shape}}
+    monkeypatch.setattr(albert, "finetune", partial(albert.finetune, steps=3, max_length=48), raising=False)
     monkeypatch.setattr(albert, "prepare", partial(albert.prepare, held_out=0.2), raising=False)
     pretrain = albert.pretrain
     monkeypatch.setattr(albert, "pretrain", lambda *a, **k: pretrain(*a, **{**k, **shorter}), raising=False)

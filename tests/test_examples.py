@@ -1,10 +1,13 @@
-"""The notebooks run as they stand, and hold the outputs of a run."""
+"""The notebooks run, only shorter, and hold the outputs of a run; `make notebooks` runs them as they stand."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from dev.scripts.run_notebooks import run_notebook
+
+import albert
 
 NOTEBOOKS = sorted((Path(__file__).parents[1] / "examples").glob("*.ipynb"))
 
@@ -15,6 +18,31 @@ def kinds(notebook: dict) -> list[list[tuple]]:
     return [[(one["output_type"], *sorted(one.get("data", ()))) for one in cell["outputs"]] for cell in cells]
 
 
+@pytest.fixture
+def shorter(monkeypatch):
+    """Fewer updates, on less text."""
+    from albert.paper import quickstart
+
+    finetune, pretrain = albert.finetune, albert.pretrain
+    passages, chapters = quickstart.labelled_passages(), quickstart.load_chapters()[::6]
+    fewer = replace(passages, train=passages.train[::4], dev=passages.dev[::2])
+    monkeypatch.setattr(quickstart, "labelled_passages", lambda: fewer)
+    monkeypatch.setattr(quickstart, "load_chapters", lambda: chapters)
+
+    def few_updates(*arguments, **keywords):
+        keywords.pop("epochs", None)
+        if not keywords.get("statistics_only"):
+            keywords |= {"steps": 4, "evaluate_every": 2}
+        return finetune(*arguments, **keywords)
+
+    def few_sequences(*arguments, **keywords):
+        return pretrain(*arguments, **keywords | {"steps": 4, "evaluate_every": 2, "evaluation_sequences": 20})
+
+    monkeypatch.setattr(albert, "finetune", few_updates, raising=False)
+    monkeypatch.setattr(albert, "pretrain", few_sequences, raising=False)
+
+
+@pytest.mark.usefixtures("shorter")
 @pytest.mark.parametrize("place", NOTEBOOKS, ids=lambda place: place.stem)
 def test_a_notebook_runs_and_holds_its_outputs(place, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

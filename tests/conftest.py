@@ -127,6 +127,11 @@ def refused(request) -> Callable[..., str]:
     return check
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin long tests first."""
+    items.sort(key=lambda item: item.get_closest_marker("long") is None)
+
+
 def pytest_runtest_setup() -> None:
     """Begin to count the checked calls of functions again."""
     global TESTS_BEGUN

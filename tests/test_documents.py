@@ -136,6 +136,7 @@ def command_of(line: str) -> list[str]:
     return words[:2] if words[0] == "tokenizer" else words[:1]
 
 
+@pytest.mark.long
 def test_the_commands_of_the_documents_run(a_users_folder, capsys, monkeypatch):
     from albert.cli.main import run
 

@@ -42,6 +42,7 @@ def shorter(monkeypatch):
     monkeypatch.setattr(albert, "pretrain", few_sequences, raising=False)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("shorter")
 @pytest.mark.parametrize("place", NOTEBOOKS, ids=lambda place: place.stem)
 def test_a_notebook_runs_and_holds_its_outputs(place, tmp_path, monkeypatch):

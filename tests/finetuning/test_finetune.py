@@ -160,7 +160,7 @@ def test_labels_are_matched_by_name_whatever_their_order(data, start, tmp_path):
         evaluate(("0", "1"), ("bad", "good"))
 
 
-@pytest.mark.parametrize("tokens", [1, 40, 10_000])
+@pytest.mark.parametrize("tokens", [1, 10_000])
 def test_the_size_of_evaluation_batches_changes_no_answer(task, task_data, config, tokenizer_directory, tokens):
     started = start_model(RandomEncoder(config, tokenizer_directory), task.target, task.recipe, seed=3)
     prepared = prepare_split(task, task_data, "dev", started.tokenizer, task.recipe)

@@ -19,7 +19,7 @@ from albert.model.packing import pack, split_segments, tokens_in_other_segment
 from albert.runtime.json_files import read_json_object
 from albert.tasks.submission import DECLARED
 
-LONG = ["--steps", "120", "--batch-size", "16", "--learning-rate", "3e-3", "--max-length", "32", "--device", "cpu"]
+LONG = ["--steps", "90", "--batch-size", "16", "--learning-rate", "3e-3", "--max-length", "32", "--device", "cpu"]
 SHORT = ["--steps", "3", "--batch-size", "4", "--max-length", "32", "--device", "cpu"]
 
 

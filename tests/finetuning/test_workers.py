@@ -16,7 +16,7 @@ from albert.finetuning.run_record import FinetuningSettings
 from albert.runtime.json_files import read_json_object
 from albert.tasks.task import Option
 
-SENTENCES = short_task(steps=6, batch_size=5)
+SENTENCES = short_task(steps=4, batch_size=5)
 
 SETTINGS = FinetuningSettings(device="cpu", encode_pairs="together")
 
@@ -46,7 +46,7 @@ def learn(start, tmp_path, workers):
 
 @pytest.mark.parametrize("task", ["sst-2", "squad-2.0", "race", "tags"], indirect=True)
 def test_two_workers_give_the_result_of_one(task, task_data, learn):
-    short = replace(task, recipe=replace(task.recipe, steps=6, encoder_dropout=0.0))
+    short = replace(task, recipe=replace(task.recipe, steps=3, encoder_dropout=0.0))
     one, two = (learn(short, task_data, number) for number in (1, 2))
     assert_same_weights(task, one.model_directory, two.model_directory)
     assert two.scores == pytest.approx(one.scores, abs=10.0)  # two of sixteen predictions may differ
@@ -72,7 +72,7 @@ def test_two_workers_with_other_options(data, learn, option):
 def test_runs_with_dropout_are_reproducible_and_resumed_exactly(data, learn, interrupted):
     task = replace(SENTENCES, recipe=replace(SENTENCES.recipe, head_dropout=0.3, encoder_dropout=0.2))
     first, second = (learn(task, data / "choice", 2, name) for name in ("first", "second"))
-    with interrupted(7):
+    with interrupted(5):
         learn(task, data / "choice", 2, "stopped", checkpoint_every=2)
     resumed = learn(task, data / "choice", 2, "stopped", checkpoint_every=2)
     assert weights_of(first) == weights_of(second) == weights_of(resumed)

@@ -25,6 +25,7 @@ def shortened(monkeypatch):
     return module
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("drawn_pictures")
 def test_quickstart_runs_and_resumes(shortened, tmp_path):
     directory = tmp_path / "quickstart"

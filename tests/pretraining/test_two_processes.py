@@ -200,6 +200,7 @@ def test_ranks_with_other_arguments_or_files_are_refused(fork_server, command, r
         assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.long
 def test_torchrun_restarts_a_run_whose_process_was_killed(command, recipe, train, tmp_path):
     """All processes resume from the newest checkpoint."""
     recipe = replace(recipe, schedule=replace(recipe.schedule, total_steps=30), checkpoint_every=5, evaluate_every=15)

@@ -1,10 +1,12 @@
 """The trial of other environments, and that it detects differences."""
 
+import pytest
 from dev.reliability.determinism import determinism, is_a_result
 from dev.reliability.material import differences
 from dev.reliability.trials import run_trial
 
 
+@pytest.mark.long
 def test_results_do_not_depend_on_the_environment(tmp_path):
     entry = run_trial(determinism, "quick", seed=0, scratch=tmp_path)
     assert (entry.tried, entry.failures) == (determinism.counts["quick"], ())

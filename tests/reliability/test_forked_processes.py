@@ -61,6 +61,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_forked_process_predicts_and_trains(tmp_path, checkout):
     """With one thread, before the first thread of another library starts, and with all."""

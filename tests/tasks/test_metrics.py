@@ -273,7 +273,7 @@ def test_averaging_copies_changes_nothing(spans, copies, no_answer, threshold):
 # --------------------------------------------------------------------------------------------------------------------
 # Multi-label scores
 
-SETS = st.integers(1, 5).flatmap(
+SETS = st.integers(1, 3).flatmap(
     lambda n: st.lists(
         st.tuples(*(st.lists(st.booleans(), min_size=n, max_size=n) for _ in range(2))), min_size=1, max_size=20
     )

@@ -21,8 +21,6 @@ OTHERS = {  # in the layout of a task
     ("squad-1.1", "squad/train-v1.1-subset.json.gz"): 8180,
     ("squad-2.0", "squad/train-v2.0-subset.json.gz"): 4719,
     ("squad-1.1", "qa_extra/squadshifts_new_wiki_v1.0.json.gz"): 7938,
-    ("qnli", "glue/QNLI/train-derived.tsv.gz"): 29356,
-    ("race", "race/train.middle.jsonl.gz"): 25421,
     ("race", "race/dev.middle.jsonl.gz"): 1436,
     ("race", "race/dev.high.jsonl.gz"): 3451,
 }

@@ -200,7 +200,7 @@ def test_counts_add_up(tmp_path):
     assert sum(source.bytes_used for source in report.sources) == report.bytes
     assert report.remarks() == [
         "2 documents dropped: empty",
-        "1 documents dropped: null",
+        "1 document dropped: null",
         "1 files without a document",
         "1 half surrogates replaced by U+FFFD",
     ]

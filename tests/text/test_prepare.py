@@ -466,7 +466,7 @@ def test_every_source_is_counted(mixed, documents, tokenizer_directory, tmp_path
     args = [str(mixed), "--tokenizer", str(tokenizer_directory), "--output", str(tmp_path / "data"), *OPTIONS]
     assert run(["prepare", *args, "--workers", workers, "--held-out", "0.3"]) == 0
     output = capsys.readouterr().out
-    assert "1 documents dropped: not UTF-8" in output and "1 documents dropped: null" in output
+    assert "1 document dropped: not UTF-8" in output and "1 document dropped: null" in output
     description = read_description(tmp_path / "data")
     assert [(source.name, source.documents_in, source.documents_used) for source in description.sources] == [
         ("a.txt", 11, 10),
@@ -485,7 +485,7 @@ def test_tokenizer_train_takes_the_same_options_and_prints_the_next_command(mixe
     args = ["tokenizer", "train", str(mixed), "--output", str(tmp_path / "words"), "--vocab-size", "300", *OPTIONS]
     assert run([*args, "--sentences-as-lines", "--max-document-megabytes", "1"]) == 0
     output = capsys.readouterr().out
-    assert "1 documents dropped: not UTF-8" in output
+    assert "1 document dropped: not UTF-8" in output
     flags = "--text-field body --documents blank-line --sentences-as-lines --bad-utf8 skip --max-document-megabytes 1.0"
     assert f"next: albert prepare '{mixed}' {flags} --tokenizer" in output
 

@@ -40,6 +40,8 @@ PAGES = {
         ("[[Image:A.jpg|thumb|The barn]][[Archivo:B.svg|200px|Otra]]The barn.", "The barn."),
         ("{{Infobox barn\n| name = {{lang|fr|x}}\n}}\nThe barn.", "The barn."),
         ("{{coord|5|N|6|E}} The barn stands.", "The barn stands."),
+        ("It lies at {{coord|5|N|6|E}}. It is old. {{coord|5|N|6|E|display=title}}", "It is old."),
+        ("Let <math>x</math> be a barn. It holds {{val|5|ul=degC}} well.", "It holds 5 °C well."),
     ],
     "de": [
         (
@@ -54,6 +56,7 @@ PAGES = {
             "Man sagt: {{Zitat|Es regnet.}} Das stimmt.<ref>{{Literatur|Titel=x}}</ref>",
             "Man sagt: Es regnet. Das stimmt.",
         ),
+        ("Er wurde am {{Datum|5|3|1920}} gebaut. Er steht in {{JPN}}. Er ist alt.", "Er ist alt."),
         ("Im 19. Jahrhundert hatte er {{EWZ|DE|1}} Einwohner. Er ist alt.", "Er ist alt."),
     ],
     "fr": [
@@ -150,8 +153,8 @@ def test_dropped_sentences_and_shown_templates_are_counted(tmp_path):
     report = CorpusReport()
     assert list(read_corpus([path], report=report)) == ["It is 3 m high. End."]
     said = " ".join(report.remarks())
-    assert "1 sentences dropped: a template" in said
-    assert "1 templates within sentences replaced" in said
+    assert "1 sentence dropped: a formula, or a template" in said
+    assert "1 template shown" in said
 
 
 DOCUMENTS = """<doc id="12" url="https://example.org/?curid=12" title="The barn">

@@ -168,7 +168,7 @@ class CorpusReport:
         self.dropped_bytes[reason] += size
 
     def remarks(self) -> list[str]:
-        lines = [f"{count:,} documents dropped: {reason}" for reason, count in self.dropped.items()]
+        lines = [counted(count, f"documents dropped: {reason}") for reason, count in self.dropped.items()]
         for count, what in (
             (self.files_ignored, "files of other formats, hidden files, and folders that albert wrote, ignored"),
             (self.files_repeated, "files or folders found by two paths, read once"),
@@ -177,8 +177,14 @@ class CorpusReport:
         ):
             if count:
                 lines.append(f"{count:,} {what}")
-        lines += [f"{count:,} {what}" for what, count in self.noted.items()]
+        lines += [counted(count, what) for what, count in self.noted.items()]
         return lines + self.lines.remarks()
+
+
+def counted(count: int, what: str) -> str:
+    """A count and what is counted, whose first word is in the plural: `1 sentence dropped`, `2 sentences dropped`."""
+    first, blank, rest = what.partition(" ")
+    return f"{count:,} {first.removesuffix('s') if count == 1 else first}{blank}{rest}"
 
 
 def sum_counts(counts: Sequence[Any]) -> Any:

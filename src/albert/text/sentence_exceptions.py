@@ -119,7 +119,10 @@ EXCEPTIONS: dict[str, Exceptions] = {
             env éd tél n no N No Vve Mal Gal Col Cap Lt Cdt bd Bd bld boul pl sq fg dép arr hab t liv ms mss sc
             réf chr trad coll dir illus conf ibid op cit suiv ap ca m.à"""
         ),
-        before_lower=_words("art vol col tom etc J.-C JC C suiv s sq qq env min sec h inv ann app"),
+        before_lower=_words(
+            """art vol col tom etc J.-C JC C suiv s sq qq env min sec h inv ann app janv févr avr juil sept oct nov
+            déc"""
+        ),
         starters=_words(
             """Il Elle Ils Elles On Le La Les Un Une Des Ce Cet Cette Ces Je Tu Nous Vous Mais Et Ou Puis Alors En
             Dans À A Au Aux Par Pour Sur Sous Avec Sans Après Avant Depuis Son Sa Ses Leur Leurs Mon Ma Mes Qui
@@ -154,6 +157,7 @@ EXCEPTIONS: dict[str, Exceptions] = {
         before_lower=_words(
             """osv o.s.v m.m m.fl etc o.d e.d f.Kr e.Kr Kr milj mdkr jan febr mars apr aug sept okt nov dec"""
         ),
+        ordinals=True,
         starters=_NORDIC_STARTERS,
     ),
     "fi": Exceptions(
@@ -318,6 +322,7 @@ EXCEPTIONS: dict[str, Exceptions] = {
             """Ο Η Το Οι Τα Ένας Μια Μία Αυτός Αυτή Αυτό Και Αλλά Στο Στη Με Για Από Όταν Αν Ναι Όχι"""
         ),
     ),
+    "ar": Exceptions(always=_words("د أ ص ج")),
     "hi": Exceptions(
         always=_words(
             """श्री श्रीमती सुश्री कु डॉ डा पं प्रो प्रा स्व सं पृ क्र रु मि मा ले कर्नल जन इं एड ए बी सी डी एफ जी

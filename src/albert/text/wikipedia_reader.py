@@ -35,13 +35,15 @@ from albert.text.wikipedia_templates import choose_variants, is_file_or_category
 # languages and headings of empty sections. Each paragraph, heading and list item is a line.
 
 NON_PROSE_TAGS = re.compile(
-    "categorytree|ce|chem|gallery|graph|hiero|imagemap|inputbox|mapframe|maplink|math|ref|references|score|section|"
+    "categorytree|gallery|graph|imagemap|inputbox|mapframe|maplink|ref|references|section|"
     "source|syntaxhighlight|table|templatedata|templatestyles|timeline"
 )
 BLOCK_TAGS = re.compile("blockquote|br|center|dd|div|dl|dt|hr|li|ol|p|poem|ul")
+FORMULA_TAGS = re.compile("ce|chem|hiero|math|score")
+"""A sentence with a formula in its middle is not used."""
 _OTHER_WIKI = re.compile(r"([a-z]{2,3}(-[a-z-]+)?|simple):\S")
 """As editors write links to other languages; "CSI: Miami" is an article."""
-_GAP = "\x03"  # an unknown template; no character of XML
+_GAP = "\x03"  # an unknown template or a formula; no character of XML
 _TABLE = ("{|", "|")
 _HEADING = "\x02"  # begins the line of a heading, before its level; no character of XML
 _LEFT_OVER = re.compile(
@@ -99,6 +101,8 @@ def _render_node(node: Node, wiki: Wiki) -> str:
         return _render(node.title, wiki) if node.brackets else str(node.url)
     if isinstance(node, Tag):
         name = str(node.tag).strip().lower()
+        if FORMULA_TAGS.fullmatch(name):
+            return _GAP
         is_hidden = NON_PROSE_TAGS.fullmatch(name) or node.wiki_markup in ("*", "#", ":", ";")
         text = "" if is_hidden else _render(node.contents, wiki)
         return f"\n{text}\n" if BLOCK_TAGS.fullmatch(name) and not node.wiki_markup else text
@@ -127,7 +131,8 @@ def _render_template(template: Template, wiki: Wiki) -> str:
 _MARK = rf" ?{_GAP}(?:\s*{_GAP})*"
 _HARMLESS_GAPS = re.compile(
     rf"^\s*{_MARK}\s*(?=$|[^\W\d_a-z]|[*#:;'])"  # alone, or before the beginning of a sentence
-    rf"|(?<=[.!?…。！？।]){_MARK}(?=\s|$|[^\x00-\u024f])"  # after the end of a sentence, as a note is
+    # after the end of a sentence and not before a small letter, as a note is
+    rf"|(?<=[.!?…。！？।]){_MARK}(?=\s|$|[^\x00-\u024f])(?!\s*[a-zß-öø-ÿα-ωа-џ])"
     rf"|(?<=[^\s({_GAP}\u2e80-\u9fff]){_GAP}(?=[\s.,;:!?)]|$)"  # attached to a word, as a note is
     rf"|(?<=[\u2e80-\u9fff]){_GAP}(?=[。、，；：！？）]|$)"
     rf"|(?<=[(（])\s*{_MARK}\s*(?=[)）;,，；])|(?<=[(（;,:，；：])\s*{_MARK}\s*(?=[)）])"  # between brackets
@@ -182,8 +187,8 @@ MARKUP = "markup"
 _FILE = "6"
 _CATEGORY = "14"
 _MEDIA = "-2"
-TEMPLATES_SHOWN = "templates within sentences replaced by their text"
-SENTENCES_DROPPED = "sentences dropped: a template that is not known stands in their middle"
+TEMPLATES_SHOWN = "templates shown as text within a sentence"
+SENTENCES_DROPPED = "sentences dropped: a formula, or a template that is not known, stands in their middle"
 
 
 def read(file: CorpusFile, reading: Reading, report: CorpusReport, reached: Advance) -> RawDocuments:

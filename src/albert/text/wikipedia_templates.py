@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 Arguments = Mapping[str, str]
 """The arguments of a template as text, by their names; those without a name are "1", "2", ..."""
-Rule = Callable[[Sequence[str], Arguments], str]
-"""Returns the text of a template from its unnamed arguments and from all of them."""
+Rule = Callable[[Sequence[str], Arguments], str | None]
+"""Returns the text of a template from its unnamed arguments and from all of them; None if that is not known."""
 
 # ---- Rules ---------------------------------------------------------------------------------------------------------
 
@@ -33,6 +33,12 @@ def _last(unnamed: Sequence[str], named: Arguments) -> str:
 
 def _words(unnamed: Sequence[str], named: Arguments) -> str:
     return " ".join(part for part in unnamed if part)
+
+
+def _date(unnamed: Sequence[str], named: Arguments) -> str | None:
+    """The words of a date, {{date|3|mai|1920}}; not known for a month that is written as a number."""
+    parts = [part.strip() for part in unnamed if part.strip()]
+    return None if sum(part.isdigit() for part in parts) > 2 else " ".join(parts)
 
 
 def _glued(unnamed: Sequence[str], named: Arguments) -> str:
@@ -88,7 +94,8 @@ def _fraction(unnamed: Sequence[str], named: Arguments) -> str:
 
 _UNITS = {
     "sqmi": "sq mi", "sqft": "sq ft", "sqkm": "km²", "km2": "km²", "m2": "m²", "cm2": "cm²", "m3": "m³", "km3": "km³",
-    "cuft": "cu ft", "C": "°C", "F": "°F", "K": "K", "acre": "acres", "kn": "knots", "lb": "lb", "ft/s": "ft/s",
+    "cuft": "cu ft", "C": "°C", "F": "°F", "degC": "°C", "degF": "°F", "K": "K", "acre": "acres", "kn": "knots",
+    "lb": "lb", "ft/s": "ft/s",
     "mph": "mph", "km/h": "km/h", "kmh": "km/h", "m3/s": "m³/s", "/sqkm": "/km²", "/km2": "/km²", "/sqmi": "/sq mi",
 }  # fmt: skip
 _BETWEEN = {"to", "-", "–", "and", "or", "x", "by", "×", "+/-", "±", "to(-)", "a", "e", "y", "et", "ou", "bis", "até"}
@@ -219,7 +226,8 @@ _NAMES: list[tuple[Rule, str]] = [
         citation needed span, référence nécessaire, abréviation discrète, référence souhaitée,
         pertinence détachée, passage non neutre, petites capitales, petite capitale, passage évasif,
         mise en forme, coloured text, dubious span, clarify span, nowrap begin, texte coloré,
-        proper name, colour text, color texto, not a typo, as written, font color, fact span""",
+        proper name, colour text, color texto, not a typo, as written, font color, fact span,
+        versalita, versalitas, versaletes, nf""",
     ),
     (
         _second,
@@ -231,11 +239,8 @@ _NAMES: list[tuple[Rule, str]] = [
         """transl, transliteration, translit, romanization, romanisation, script, style, стиль, шрифт,
         rtl-lang, 旧字体""",
     ),
-    (
-        _words,
-        """date, date-, datum, data, fecha, dato, дата, ship, barco, navire, nave, schip, 年月日, jour,
-        mois, date rép.""",
-    ),
+    (_date, "date, date-, datum, data, fecha, dato, дата, jour, mois, date rép."),
+    (_words, "ship, barco, navire, nave, schip, 年月日"),
     (_glued, "chem, linktext, chimie, chem-, радикал, formule chimique"),
     (
         _measure,
@@ -338,7 +343,7 @@ _FRENCH_ORDINAL = re.compile(r"(-?)([IVXLC]+|\d+)(er?|re|ère|ème)?( siècle)?(
 _WITHOUT_TEXT = re.compile(
     r"""(?:cite|citation|cita|citar|citeer|citer|cytuj|cit|internetquelle|literatur|ouvrage|article|lien\ web|harv|sfn
     |efn|refn|ref|r|rp|note|notetag|ref-|reflist|references|referencias|références|przypisy|anchor|ancre|anker|kotwica
-    |âncora|ancora|якорь|coord|coor|coordinate|coordonnées|koordynaty|clear|clr|clearleft|toc|main|see|seealso|further
+    |âncora|ancora|якорь|clear|clr|clearleft|toc|main|see|seealso|further
     |hauptartikel|siehe|article\ détaillé|ap|principal|vedi|artigo|osobny|основная|main\ article|infobox|navbox|portal
     |stub|short|use|ipa-[a-z]+|ipac|respell|pronunciation|api|api-|afi|mfa|уточнить|нет\ аи
     |источник|cn|fact|source|when|who
@@ -354,7 +359,7 @@ _WITHOUT_TEXT = re.compile(
     (?:[\ /|:-].*)?""",
     re.VERBOSE,
 )
-"""Sources, notes, coordinates, pronunciations, boxes: they show nothing within a sentence that is read aloud."""
+"""Sources, notes, pronunciations, boxes: they show nothing within a sentence that is read aloud."""
 
 
 def template_text(name: str, unnamed: Sequence[str], named: Arguments, language: str) -> str | None:
@@ -378,7 +383,8 @@ def template_text(name: str, unnamed: Sequence[str], named: Arguments, language:
         if ordinal is not None:
             before = " av. J.-C." if ordinal[1] or ordinal[5] else ""
             return f"{ordinal[2]}{ordinal[3] or ''}{ordinal[4] or ''}{before}"
-    return "" if _WITHOUT_TEXT.fullmatch(exact.lower()) else None
+    is_country = re.fullmatch("[A-Z]{3}", name) is not None  # {{JPN}}: its flag and its name
+    return "" if _WITHOUT_TEXT.fullmatch(exact.lower()) and not is_country else None
 
 
 _TEMPLATE_NAMESPACES = frozenset(

@@ -109,6 +109,8 @@ WITHIN_SHARE = 0.05
 """Share of the line breaks of a wrapped document that are not at the end of a sentence, at least."""
 BLANK_SHARE = 0.05
 """With so many blank lines, paragraphs and headings are taken to stand between them."""
+JUSTIFIED_SHARE = 0.8
+"""So many of the lines that end at the margin have exactly its width in text that is set to both margins."""
 
 
 class _Break(NamedTuple):
@@ -299,9 +301,13 @@ def _joined(lines: Sequence[str], breaks: dict[int, _Break], wrapping: Wrapping,
     """Join the lines at the breaks that are only the margin."""
     joins = {at for at, each in breaks.items() if each.longest > wrapping.width - wrapping.slack}
     full = frozenset(joins)
+    # In justified text the lines are equally long, and blanks between words are no columns.
+    is_justified = sum(breaks[at].shortest == wrapping.width for at in joins) >= JUSTIFIED_SHARE * len(joins)
     apart = set[int]() if always else _lines_of_verses(lines, breaks, full)
     between_blanks = sum(not line for line in lines) >= BLANK_SHARE * len(lines)
-    rows = {at for at, line in enumerate(lines) if _is_row(line)}
+    rows: set[int] = set()
+    if not is_justified:
+        rows = {at for at, line in enumerate(lines) if _is_row(line)}
     for at, each in breaks.items():
         is_row = at in rows or at + 1 in rows
         continues = each.within and (each.case == "lower" or always)

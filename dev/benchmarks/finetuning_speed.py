@@ -25,6 +25,7 @@ import numpy as np
 import torch
 from harness import ModelSize
 from task_files import find_files
+from torch import nn
 from transformers import (
     AutoModelForQuestionAnswering,
     AutoModelForSequenceClassification,
@@ -45,7 +46,6 @@ from albert.finetuning.model import head_description
 from albert.finetuning.objective import task_loss
 from albert.model.albert import AlbertForQuestionAnswering, AlbertForSequenceClassification
 from albert.optim.optimizer import OptimizerRecipe, build_optimizer
-from albert.optim.recipe import warmup_then_linear
 from albert.runtime.devices import seed_torch
 from albert.runtime.environment import Precision
 from albert.runtime.errors import CheckFailed
@@ -53,8 +53,11 @@ from albert.tasks.examples import Example, Sequences, span_features, text_featur
 from albert.text.tokenizer import Tokenizer
 from albert.text.tokenizer_loading import load_tokenizer
 from albert.training.logging import TrainingPlan
-from albert.training.loop import Training
+from albert.training.loop import train
+from albert.training.record import Run
 from albert.training.run_folder import RunFolder
+from albert.training.update import Batch, Sums
+from albert.training.work import Work
 
 OURS, TRAINER, GROUPED = "albert", "trainer", "trainer, grouped by length"
 RECIPE = OptimizerRecipe(kind="adamw", learning_rate=2e-5, weight_decay=0.01)
@@ -233,6 +236,19 @@ class _Clocked(NamedTuple):
         return self.batches.micro_batches(step, rank, world_size)
 
 
+class _OneEpoch(Work):
+    """Training at a constant rate, without evaluation; nothing is saved."""
+
+    def learning_rate(self, step: int, budget_used: float) -> float:
+        return RECIPE.learning_rate
+
+    def loss(self, model: nn.Module, batch: Batch) -> Sums:
+        return task_loss(model, batch)
+
+    def save(self, directory: Path) -> None:
+        pass
+
+
 def our_steps(setting: Setting, data: Lengths) -> float:
     """Seconds of all steps but the first, on each sequence once."""
     model = open_model(setting.directory, data.kind).model
@@ -242,11 +258,10 @@ def our_steps(setting: Setting, data: Lengths) -> float:
     clocked = _Clocked(batches, [])
     plan = TrainingPlan(total_steps=steps + 1, precision=setting.precision, log_every=10**6, checkpoint_minutes=1e6)
     with tempfile.TemporaryDirectory() as folder:
-        Training(
-            model, build_optimizer(RECIPE, model),
-            lambda step, _: warmup_then_linear(step, RECIPE.learning_rate, 0, steps + 1), clocked, task_loss, plan,
-            RunFolder(Path(folder) / "run"), device=CPU, identity={}, save_model=lambda directory: None,
-        ).complete()  # fmt: skip
+        work = _OneEpoch(
+            module=model, optimizer=build_optimizer(RECIPE, model), source=clocked, device=CPU, evaluates=False
+        )
+        train(work, plan, Run(folder=RunFolder(Path(folder) / "run"), record={}, identity={}))
     return clocked.requested[steps] - clocked.requested[1]
 
 

@@ -24,12 +24,13 @@ from albert.checkpoints.hub import find_model
 from albert.checkpoints.model_directory import read_config
 from albert.finetuning.model import PretrainedEncoder, random_encoder_like
 from albert.finetuning.options import LearningPlan, plan_learning, requested_recipe
-from albert.finetuning.run_record import RESULTS_NAME, FinetuningSettings
+from albert.finetuning.run_record import FinetuningSettings
 from albert.finetuning.seeds import SeedsResult, finetune_seeds
 from albert.runtime.environment import Precision
 from albert.runtime.errors import Diverged
 from albert.runtime.json_files import read_json_object
 from albert.tasks.table_task import RecipeChanges
+from albert.training.run_folder import RESULTS_NAME
 
 Init = Literal["pretrained", "random"]
 COLUMNS = (

@@ -16,7 +16,8 @@ from albert.finetuning.comparisons import folds_of
 from albert.finetuning.data import balanced_weights
 from albert.finetuning.options import evaluation_interval, plan_learning, requested_recipe
 from albert.finetuning.run import finetune
-from albert.finetuning.run_record import FinetuningSettings, evaluations_without_gain
+from albert.finetuning.run_record import FinetuningSettings
+from albert.finetuning.selection import evaluations_without_gain
 from albert.runtime.errors import InvalidConfiguration, UsageError
 from albert.runtime.json_files import read_journal, read_json_object
 from albert.tasks.custom import read_task

@@ -13,8 +13,10 @@ from tests.tiny import short_task
 from albert.cli.main import run
 from albert.finetuning.evaluation import FROZEN, advice, evaluate_directory
 from albert.finetuning.run import finetune
-from albert.finetuning.run_record import BestModel, FinetuningSettings
+from albert.finetuning.run_record import FinetuningSettings
+from albert.finetuning.selection import BestModel
 from albert.runtime.errors import CannotCreate, DamagedData, InvalidConfiguration
+from albert.runtime.files import new_directory
 from albert.runtime.json_files import read_journal, read_json_object
 from albert.runtime.manifest import MANIFEST_NAME, FileSum, file_hash, manifest_bytes, verify_directory
 from albert.tasks.metrics import mean_absolute_error, pearson
@@ -132,16 +134,16 @@ def test_best_model_on_another_development_set_does_not_count(stopped, tmp_path)
 
 
 def test_undefined_score_is_worst_and_a_changed_file_is_refused(tmp_path):
+    best = BestModel(tmp_path / "best")
     saved = []
-
-    def save(directory):
-        saved.append(len(saved))
-        (directory / "weights").write_text(str(len(saved)))
-
-    best = BestModel(tmp_path / "best", save)
     for score in (None, None, 1.0, 1.0, None, 0.5, 2.0):
-        best.consider({"pearson": score, "spearman": 99.0})
-    assert (tmp_path / "best/weights").read_text() == "3"
+        scores = {"pearson": score, "spearman": 99.0}
+        if best.is_improved_by(scores):
+            saved.append(score)
+            with new_directory(best.directory, replace=True) as directory:
+                (directory / "weights").write_text(str(score))
+                best.write_score(directory, scores)
+    assert saved == [None, 1.0, 2.0]
     (tmp_path / "best/weights").write_text("changed")
     with pytest.raises(DamagedData):
         best.tensors(DECLARED["sts-b"].target)

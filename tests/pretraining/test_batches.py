@@ -12,7 +12,7 @@ from albert.model.albert import AlbertForPreTraining
 from albert.pretraining.batches import PretrainingBatches, collate, pretraining_objective
 from albert.pretraining.segments import NO_LABEL
 from albert.runtime.environment import world
-from albert.training.loop import load_batches
+from albert.training.loading import load_batches
 
 
 def rows(*batches):

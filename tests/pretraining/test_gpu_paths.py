@@ -10,7 +10,7 @@ from albert.model import attention
 from albert.model.albert import AlbertForPreTraining
 from albert.model.attention import AttentionKernel
 from albert.model.packing import PackedSequences
-from albert.pretraining import run
+from albert.pretraining import gpu_paths, run
 from albert.pretraining.fixed_shape import FixedBatches, FixedShape, PretrainingLoss, choose_shape
 from albert.pretraining.gpu_paths import check_gpu_paths
 from albert.pretraining.masking import MaskingRecipe
@@ -115,16 +115,20 @@ def test_a_compiled_loss_that_differs_or_fails_is_left_out(checked, monkeypatch,
 def checked_run(tiny_corpus, tiny_recipe, tmp_path, monkeypatch):
     """A function that pre-trains on a CPU and checks the paths as on a GPU."""
 
-    decide = run._Run._trained_model
+    decide = gpu_paths.trained_form
+    check = gpu_paths.paths_of_recipe
 
-    def decide_as_on_a_gpu(self, ranks):
+    def check_on_cpu(*arguments):
+        *values, _, ranks = arguments
+        return check(*values, CPU, ranks)
+
+    def decide_as_on_a_gpu(model, recipe, samples, device, ranks, checked):
         with pytest.MonkeyPatch.context() as patch:
-            check = self._check_gpu_paths
-            patch.setattr(run._Run, "_check_gpu_paths", lambda _, *args: check(*args))
+            patch.setattr(gpu_paths, "paths_of_recipe", check_on_cpu)
             patch.setattr(torch.nn.Module, "to", lambda module, *_: module)
-            return decide(replace(self, device=torch.device("cuda")), ranks)
+            return decide(model, recipe, samples, torch.device("cuda"), ranks, checked)
 
-    monkeypatch.setattr(run._Run, "_trained_model", decide_as_on_a_gpu)
+    monkeypatch.setattr(run, "trained_form", decide_as_on_a_gpu)
 
     def pretrain_with(**changes):
         return pretrain(replace(tiny_recipe, **changes), tiny_corpus, tmp_path / "run", "cpu").run
@@ -134,10 +138,13 @@ def checked_run(tiny_corpus, tiny_recipe, tmp_path, monkeypatch):
 
 def test_a_run_records_its_checks_and_trains_without_what_failed(checked_run, monkeypatch):
     monkeypatch.setattr(torch, "compile", no_compiler)
-    (event,) = events(checked_run(), "self_check")
+    run_directory = checked_run()
+    (event,) = events(run_directory, "self_check")
     checks = event["checks"]
     assert [check["path"] for check in checks] == [ATTENTION_KERNEL, FIXED_SHAPE, COMPILED_LOSS]
     assert [check["why_left_out"] is None for check in checks] == [True, True, False]
+    checked_run()  # it is finished: nothing is computed, and no path is needed
+    assert len(events(run_directory, "self_check")) == 1
 
 
 @pytest.mark.parametrize("option", ["compile", "fixed_shape"])

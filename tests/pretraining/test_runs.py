@@ -13,12 +13,12 @@ from tests.refusals import refusal
 from albert.model.config import PRESETS
 from albert.pretraining.recipe import PAPER_BASE, RECIPES, PretrainingRecipe, scaled_recipe
 from albert.pretraining.run import pretrain
-from albert.pretraining.run_identity import recipe_fingerprint
 from albert.runtime import environment
 from albert.runtime.errors import InvalidConfiguration, Unavailable
 from albert.runtime.json_files import flatten, load_json, read_json_object, save_json, to_json
 from albert.runtime.legacy import RECIPE_FIELDS_ADDED
 from albert.text.sentencepiece import train_tokenizer
+from albert.training.record import pretraining_fingerprint
 from albert.training.run_folder import RunFolder
 
 
@@ -73,8 +73,8 @@ def test_total_steps_may_not_change(tiny_recipe, tiny_corpus, tmp_path):
 
 def test_limits_and_guards_are_not_part_of_the_fingerprint(tiny_recipe):
     guarded = replace(tiny_recipe, on_divergence="rollback", max_rollbacks=3, max_minutes=5.0)
-    assert recipe_fingerprint(guarded) == recipe_fingerprint(tiny_recipe)
-    assert recipe_fingerprint(replace(tiny_recipe, clip_norm=2.0)) != recipe_fingerprint(tiny_recipe)
+    assert pretraining_fingerprint(guarded) == pretraining_fingerprint(tiny_recipe)
+    assert pretraining_fingerprint(replace(tiny_recipe, clip_norm=2.0)) != pretraining_fingerprint(tiny_recipe)
 
 
 def test_recipes_without_newer_fields_are_read_and_resumed(tiny_recipe, tmp_path):
@@ -83,7 +83,7 @@ def test_recipes_without_newer_fields_are_read_and_resumed(tiny_recipe, tmp_path
     for name, value in RECIPE_FIELDS_ADDED.items():
         assert flatten(tree)[name] == value, name
     windowed = replace(tiny_recipe, model=replace(tiny_recipe.model, attention_window=8))
-    assert recipe_fingerprint(windowed) != recipe_fingerprint(tiny_recipe)
+    assert pretraining_fingerprint(windowed) != pretraining_fingerprint(tiny_recipe)
     for name in ("max_tokens", "max_minutes", "on_divergence", "max_rollbacks"):
         del tree[name]
     save_json(tmp_path / "old.json", tree)

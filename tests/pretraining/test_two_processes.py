@@ -16,7 +16,7 @@ from tests.pretraining.conftest import events
 
 from albert.checkpoints.model_directory import open_model
 from albert.pretraining.run import pretrain, untrained_model
-from albert.pretraining.run_identity import Init
+from albert.pretraining.start import Init
 from albert.runtime.json_files import save_json
 from albert.training.logging import MACHINE_METRICS
 from albert.training.run_folder import RunFolder

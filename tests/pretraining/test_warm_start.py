@@ -14,7 +14,7 @@ from albert.checkpoints.model_directory import open_model, save_model_directory
 from albert.model.albert import AlbertForPreTraining, AlbertForSequenceClassification
 from albert.pretraining.evaluation import HeldOutSamples
 from albert.pretraining.run import pretrain
-from albert.pretraining.run_identity import Init, recipe_for_model
+from albert.pretraining.start import Init, recipe_for_model
 from albert.runtime.errors import InvalidConfiguration, MissingInput
 from albert.runtime.json_files import load_json
 from albert.text.sentencepiece import train_tokenizer

@@ -9,7 +9,7 @@ from safetensors.torch import load_file
 from tests.pretraining.conftest import events
 
 from albert.cli.main import run
-from albert.pretraining import run as pretraining_run
+from albert.pretraining import work as pretraining_work
 from albert.pretraining.batches import pretraining_objective
 from albert.runtime.json_files import save_json
 from albert.training.run_folder import RunFolder
@@ -43,7 +43,7 @@ def in_worker(monkeypatch):
                 function(len(calls))
             return pretraining_objective(model, batch)
 
-        monkeypatch.setattr(pretraining_run, "pretraining_objective", objective)
+        monkeypatch.setattr(pretraining_work, "pretraining_objective", objective)
 
     return patch
 

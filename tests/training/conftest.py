@@ -147,38 +147,41 @@ def make_model():
     return make
 
 
+def point_work(model, optimizer, objective=point_objective, source=None, **changes):
+    """The work of a run on points; `changes` replace attributes and methods."""
+    from albert.training.work import Work
+
+    work = Work(module=model, optimizer=optimizer, source=source or PointSource(), device=torch.device("cpu"))
+    work.loss = objective
+    work.evaluates = changes.get("evaluate") is not None
+    work.learning_rate = lambda step, used: 0.01 / (step + 1)
+    work.save = lambda directory: (directory / "model.bin").write_bytes(bytes(10)) and None
+    for name, value in changes.items():
+        setattr(work, name, value)
+    return work
+
+
 @pytest.fixture
 def train(make_model, tmp_path):
     """Start or resume a run, as a new process would; returns the model and the result."""
     from albert.optim.optimizer import OptimizerRecipe, build_optimizer
+    from albert.training import loop
     from albert.training.logging import TrainingPlan
-    from albert.training.loop import Training
+    from albert.training.record import Run
     from albert.training.run_folder import RunFolder
 
     def train(name="run", *, source=None, objective=point_objective, dropout=0.0, kind="lamb", **changes):
         train.model = model = make_model(dropout)
-        settings = {
-            "identity": {"recipe": "r1", "corpus": "c1"},
-            "evaluate": None,
-            "before_step": None,
-            "meter": None,
-            "compute_workers": 1,
-        }
-        settings |= {key: changes.pop(key) for key in settings.keys() & changes.keys()}
-        run = RunFolder(tmp_path / name)
-        with run.locked():
-            result = Training(
-                model,
-                build_optimizer(OptimizerRecipe(kind=kind, learning_rate=0.01), model),
-                lambda step, used: 0.01 / (step + 1),
-                source or PointSource(),
-                objective,
-                TrainingPlan(**({"total_steps": 10, "precision": "fp32", "log_every": 4} | changes)),
-                run,
-                device=torch.device("cpu"),
-                save_model=lambda directory: (directory / "model.bin").write_bytes(bytes(10)) and None,
-                **settings,
-            ).complete()
+        identity = changes.pop("identity", {"recipe": "r1", "corpus": "c1"})
+        of_work = {"evaluate", "before_step", "flops", "matmul_rate"} & changes.keys()
+        attributes = {name: changes.pop(name) for name in of_work}
+        attributes["workers"] = changes.pop("compute_workers", 1)
+        optimizer = build_optimizer(OptimizerRecipe(kind=kind, learning_rate=0.01), model)
+        work = point_work(model, optimizer, objective, source, **attributes)
+        plan = TrainingPlan(**({"total_steps": 10, "precision": "fp32", "log_every": 4} | changes))
+        run = Run(folder=RunFolder(tmp_path / name), record={}, identity=identity)
+        with run.folder.locked():
+            result = loop.train(work, plan, run)
         return model, result
 
     return train

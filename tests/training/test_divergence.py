@@ -18,6 +18,7 @@ from tests.training.conftest import (
     events,
     final_bytes,
     point_objective,
+    point_work,
     scaled,
     weights_of,
 )
@@ -27,7 +28,8 @@ from albert.runtime.distributed import process_group, wait_for_all
 from albert.runtime.errors import Diverged
 from albert.runtime.json_files import read_json_object
 from albert.training.logging import TrainingPlan
-from albert.training.loop import Training
+from albert.training.loop import train
+from albert.training.record import Run
 from albert.training.run_folder import RunFolder, Stopped
 from albert.training.update import Sums
 
@@ -190,18 +192,9 @@ def run_one_rank(directory: Path) -> None:
             reaction = delayed if name == "delayed" else {"on_divergence": name}
             plan = TrainingPlan(total_steps=8, precision="fp32", checkpoint_every=3, log_every=20, **reaction)
             try:
-                result = Training(
-                    model,
-                    build_optimizer(OptimizerRecipe(kind="adamw", learning_rate=0.05), model),
-                    lambda step, used: 0.05,
-                    PointSource(),
-                    nan_at({5 * 8 + 1}),
-                    plan,
-                    RunFolder(directory / name),
-                    device=CPU,
-                    identity={},
-                    save_model=lambda directory: None,
-                ).complete()
+                optimizer = build_optimizer(OptimizerRecipe(kind="adamw", learning_rate=0.05), model)
+                work = point_work(model, optimizer, nan_at({5 * 8 + 1}), learning_rate=lambda step, used: 0.05)
+                result = train(work, plan, Run(folder=RunFolder(directory / name), record={}, identity={}))
                 outcome = f"{result.steps} {result.skipped} {result.rollbacks}"
             except Diverged as error:
                 outcome = f"Diverged {error.subject}"

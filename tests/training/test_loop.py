@@ -6,7 +6,7 @@ import pytest
 import torch
 from tests.training.conftest import checkpoint_steps, events, final_bytes
 
-from albert.training.logging import Meter, TrainingPlan
+from albert.training.logging import TrainingPlan
 from albert.training.state import TrainingState
 
 TOKENS_PER_STEP = 48
@@ -23,7 +23,7 @@ def slow_clock(monkeypatch):
 
 
 def test_the_journal_has_means_memory_and_utilisation(train, run):
-    train(meter=Meter(flops=lambda batch: 1e6, matmul_rate=lambda: 1e9))
+    train(flops=lambda batch: 1e6, matmul_rate=lambda: 1e9)
     lines = events(run, "train")
     assert [(line["step"], line["tokens"]) for line in lines] == [(4, 192), (8, 384), (10, 480)]
     for line in lines:

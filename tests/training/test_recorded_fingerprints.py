@@ -5,13 +5,18 @@ from dataclasses import replace
 import pytest
 
 from albert.finetuning.objective import Distillation
-from albert.finetuning.run_record import FinetuningSettings, examples_fingerprint
-from albert.finetuning.run_record import recipe_fingerprint as task_recipe_fingerprint
+from albert.finetuning.run_record import (
+    FinetuningSettings,
+    examples_fingerprint,
+    recorded_settings,
+    task_fingerprint,
+)
 from albert.pretraining.recipe import RECIPES
-from albert.pretraining.run_identity import recipe_fingerprint
+from albert.runtime.json_files import to_json
 from albert.tasks.examples import Example
 from albert.tasks.glue import SST2
 from albert.tasks.task import Answer
+from albert.training.record import pretraining_fingerprint
 
 EARLIER_SMALL = replace(
     RECIPES["base"],
@@ -38,7 +43,7 @@ EARLIER_SMALL = replace(
     ],
 )
 def test_fingerprints_of_pretraining_recipes(recipe, recorded):
-    assert recipe_fingerprint(recipe) == recorded
+    assert pretraining_fingerprint(recipe) == recorded
 
 
 CHANGED = FinetuningSettings(seed=3, optimizer="lamb", workers=2, device="cpu", checkpoint_every=7)
@@ -56,7 +61,8 @@ DISTILLED = FinetuningSettings(
     ],
 )
 def test_fingerprints_of_finetuning_recipes_and_settings(settings, changes, recorded):
-    assert task_recipe_fingerprint(SST2.target, changes, SST2.recipe, settings) == recorded
+    record = {"recipe": to_json(SST2.recipe), "settings": recorded_settings(settings), "target": to_json(SST2.target)}
+    assert task_fingerprint(record | ({"changes": changes} if changes else {}), SST2.target) == recorded
 
 
 def test_the_fingerprint_of_examples():

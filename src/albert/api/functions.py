@@ -29,7 +29,6 @@ from albert.api.options import Evaluate, Finetune, Prepare, Pretrain, Push, Trai
 from albert.pretraining.recipe import (
     PretrainingRecipe,
     find_recipe,
-    recorded_start,
     saved_recipe,
     scaled_recipe,
     with_steps,
@@ -37,6 +36,7 @@ from albert.pretraining.recipe import (
 from albert.runtime.environment import lazy_import, world
 from albert.runtime.errors import MissingInput, Unavailable, UsageError, without_inner_frames
 from albert.runtime.json_files import read_journal
+from albert.training.record import recorded_start
 from albert.training.run_folder import ROWS_FOLDER, RunFolder
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def journal_curves(run: Path, evaluations: Sequence[str] = ()) -> dict[str, Poin
 # --------------------------------------------------------------------------------------------------------------------
 # Pre-training.
 
-_WARM_START = "albert.pretraining.run_identity"
+_WARM_START = "albert.pretraining.start"
 CONTINUE = "continue"
 _INIT_OPTIONS = ("revision", "resize_vocabulary", "extend_positions", "drop_heads")
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from albert.api.keywords import GROUP, Argument, Positional, option_name
 from albert.model.config import Activation, ArchitectureChanges, Extension
-from albert.pretraining.recipe import RECIPES, Head, PretrainingRecipe
+from albert.pretraining.recipe import RECIPES, PretrainingRecipe
 from albert.pretraining.segments import SentenceObjective
 from albert.runtime.environment import Precision
 from albert.runtime.errors import UsageError
@@ -20,6 +20,7 @@ from albert.tasks.task import PairEncoding, SpanHeadKind, ThresholdFrom
 from albert.text.executors import SHARD_BYTES, Duplicates, Engine, SlurmSettings
 from albert.text.readers import BadUtf8, DocumentBoundary, Reading
 from albert.text.wrapping import Wrapped
+from albert.training.record import Head
 
 # --------------------------------------------------------------------------------------------------------------------
 # The options of every command that reads a corpus.

@@ -18,7 +18,7 @@ from albert.finetuning.report_page import (
     confusion_rows,
     error_cells,
 )
-from albert.finetuning.run_record import RESULTS_NAME, FinetuningResult
+from albert.finetuning.run_record import FinetuningResult
 from albert.finetuning.seeds import BenchmarkResult, SeedsResult
 from albert.paper.layers import EXACT, DepthCurve, PrecisionScore
 from albert.pretraining.evaluation import CrossEvaluation, Score
@@ -27,6 +27,7 @@ from albert.runtime.json_files import read_json_object
 from albert.tasks.custom import ReadTask
 from albert.tasks.table_task import SplitStatistics
 from albert.tasks.task import Task
+from albert.training.run_folder import RESULTS_NAME
 
 
 @dataclass(frozen=True)

@@ -8,46 +8,45 @@ batch."""
 
 import re
 import time
-from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Float, Float32, Int
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
-from albert.checkpoints.model_directory import model_card, weights_fingerprint, write_model
-from albert.checkpoints.sentence_transformers import SENTENCE_KEY, open_dense
+from albert.checkpoints.model_directory import model_card
+from albert.checkpoints.sentence_transformers import open_dense
 from albert.finetuning.data import TaskBatch, arrays_fingerprint, batch_members, pack_members
-from albert.finetuning.evaluation import ComputeOptions, model_outputs
-from albert.finetuning.model import Start, fit_length, start_model
-from albert.finetuning.objective import TrainingSetup
-from albert.finetuning.options import RequestedRecipe, plan_learning
-from albert.finetuning.run import complete_run
-from albert.finetuning.run_record import (
-    FinetuningResult,
-    FinetuningSettings,
-    recorded_settings,
-    settings_for_fingerprint,
-    start_identity,
+from albert.finetuning.embedding import (
+    MAX_SCORED,
+    POOLED,
+    EmbeddingWork,
+    encoder_identity,
+    pooled_encoder,
+    start_encoder,
 )
-from albert.model.albert import PooledEncoder
+from albert.finetuning.evaluation import ComputeOptions
+from albert.finetuning.model import Start
+from albert.finetuning.run_record import FinetuningResult, FinetuningSettings, optimizer_of, recorded_settings
+from albert.finetuning.work import Announce, finished
+from albert.optim.optimizer import build_optimizer
 from albert.runtime.devices import finetuning_precision, pick_device
 from albert.runtime.distributed import process_group
 from albert.runtime.environment import world
 from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput, UsageError, did_you_mean
-from albert.runtime.json_files import fingerprint_of, to_json
+from albert.runtime.json_files import save_json, to_json
 from albert.runtime.random_streams import stream
 from albert.tasks.examples import Example, Sequences, text_features
 from albert.tasks.rows import read_table
 from albert.tasks.table_task import RecipeChanges
 from albert.tasks.task import TaskRecipe
 from albert.text.tokenizer import Tokenizer
-from albert.training.logging import TrainingResult
+from albert.training.loop import train
+from albert.training.record import Run, finetuning_fingerprint
 from albert.training.run_folder import RunFolder
 from albert.training.update import Batch, Sums
 
@@ -56,15 +55,6 @@ TEMPERATURE = 0.05
 RECIPE = TaskRecipe(learning_rate=2e-5, batch_size=64, epochs=1.0, max_length=128)
 ACCURACY = "retrieval_accuracy"
 _TERM = "pairs"
-_MAX_SCORED = 1000
-"""Development pairs."""
-
-
-POOLED = {
-    "mean": "the mean over the last layer's tokens",
-    "cls": "the last layer's state of [CLS]",
-    "max": "the maximum over the last layer's tokens",
-}
 
 
 @dataclass(frozen=True)
@@ -127,7 +117,7 @@ def hold_out_pairs(pairs: TextPairs, share: float, seed: int) -> tuple[TextPairs
     They have no first or second text in common; a negative may occur in both.
     """
     n_pairs = len(pairs.texts)
-    n_held = min(_MAX_SCORED, max(2, round(share * n_pairs)))
+    n_held = min(MAX_SCORED, max(2, round(share * n_pairs)))
     held = [pairs.texts[i] for i in sorted(stream("contrastive.held_out", seed).permutation(n_pairs)[:n_held])]
     held_texts = {text for row in held for text in row[:2]}
     train = [row for row in pairs.texts if not held_texts & {*row[:2]}]
@@ -256,6 +246,22 @@ def retrieval_accuracy(vectors: Float32[np.ndarray, "texts D"], texts: np.ndarra
 # A run, with the files of every run of `albert finetune`; the result is an encoder without a head.
 
 
+@dataclass(kw_only=True)
+class ContrastiveWork(EmbeddingWork):
+    """Training on pairs of texts, scored on the pairs `scored`."""
+
+    scored: EncodedPairs
+    temperature: float
+
+    def loss(self, model: nn.Module, batch: Batch) -> Sums:
+        assert isinstance(batch, TaskBatch)
+        return contrastive_loss(model(batch.packed), batch.targets, self.temperature)
+
+    def evaluate(self) -> dict[str, float]:
+        vectors = self.vectors_of(self.scored.sequences, "Embedding")
+        return {ACCURACY: retrieval_accuracy(vectors, self.scored.texts)}
+
+
 def finetune_contrastive(
     pairs: TextPairs,
     scored: TextPairs,
@@ -264,7 +270,7 @@ def finetune_contrastive(
     changes: RecipeChanges,
     settings: FinetuningSettings,
     temperature: float = TEMPERATURE,
-    announce: Callable[[Mapping[str, Any]], None] | None = None,
+    announce: Announce | None = None,
 ) -> FinetuningResult:
     """Train an encoder on pairs of texts, and score it before and after on other pairs, at most 1,000 of `scored`.
 
@@ -272,19 +278,13 @@ def finetune_contrastive(
     """
     if not temperature > 0:
         raise InvalidConfiguration("temperature", f"is {temperature}, it must be above 0")
-    explicit = {name for name, value in vars(changes).items() if value is not None}
-    recipe = changes.applied_to(RECIPE)
-    recipe.check()
-    run = RunFolder(output)
+    folder = RunFolder(output)
     device = pick_device(settings.device, world().local_rank)
     precision = settings.precision or finetuning_precision(device)
     compute = ComputeOptions(device, precision, settings.micro_batch_tokens)
     with process_group(device) as ranks:
-        started = start_model(start, None, recipe, settings.seed)
-        recipe = fit_length(recipe, started.config.max_position_embeddings)
-        to_fit = frozenset({"learning_rate"}) - explicit
-        requested = RequestedRecipe(recipe, frozenset(vars(recipe)) - explicit, to_fit, False)
-        plan = plan_learning(requested, started.config.hidden_size, len(pairs.texts))
+        # The encoder, and everything that is read: bad input leaves no directory behind.
+        started, plan = start_encoder(start, RECIPE, changes, settings, len(pairs.texts))
         recipe = plan.recipe
         if recipe.batch_size < 2 * ranks.size:
             raise InvalidConfiguration("batch_size", f"{recipe.batch_size} leaves a process fewer than 2 pairs")
@@ -293,7 +293,9 @@ def finetune_contrastive(
         lower_case = vectors is not None and vectors.lower_case
         encoding = (started.tokenizer, recipe.max_length, recipe.batch_size, settings.seed, lower_case)
         data = encode_pairs(pairs.texts, *encoding)
-        dev = encode_pairs(scored.texts[:_MAX_SCORED], *encoding)
+        dev = encode_pairs(scored.texts[:MAX_SCORED], *encoding)
+
+        # The run: a new one, one that goes on, or a complete one; another run is refused.
         record = {
             "task": "contrastive",
             "start": started.source,
@@ -303,93 +305,79 @@ def finetune_contrastive(
             "settings": recorded_settings(settings),
         }
         identity = {
-            "recipe": fingerprint_of({**record, "settings": settings_for_fingerprint(settings)}),
+            "recipe": finetuning_fingerprint(record),
             "training data": data.fingerprint,
             "development set": dev.fingerprint,
-            **start_identity(started),
+            **encoder_identity(started, dense),
         }
-        if dense is not None:
-            identity["Dense modules"] = weights_fingerprint(dense.state_dict())
-        encoder: Any = started.model
-        if encoder.pooler is not None:
-            encoder.pooler.requires_grad_(False)  # is not used
-        pooling = "mean" if vectors is None else vectors.pooling
-        model = PooledEncoder(encoder, pooling, dense=dense).to(device).train()
-        extra: dict[str, Any] = {
-            "finetuning": {"task": "contrastive", "max_length": recipe.max_length},
-            "max_sequence_length": recipe.max_length,
-        }
-        if vectors is not None:
-            extra[SENTENCE_KEY] = to_json(replace(vectors, max_length=recipe.max_length))
-        before: dict[str, float] = {}
-        notes = [f"hard negatives: {', '.join(pairs.negatives)}"] if pairs.negatives else []
-        if dense is not None:
-            notes.append("the Dense modules after the pooling stay as they are")
-
-        def scores() -> dict[str, float]:
-            vectors = np.stack(model_outputs(model, dev.sequences, compute, "Embedding"))
-            return {ACCURACY: retrieval_accuracy(vectors, dev.texts)}
-
-        def loss(model: torch.nn.Module, batch: Batch) -> Sums:
-            assert isinstance(batch, TaskBatch)
-            return contrastive_loss(model(batch.packed), batch.targets, temperature)
-
-        def prepare() -> TrainingSetup:
-            before.update(scores())
-            return TrainingSetup(model, data, loss, tuple(notes))
-
-        def report(_: TrainingSetup, training: TrainingResult) -> tuple[dict[str, Any], dict[str, Any]]:
-            started_scoring = time.perf_counter()
-            after = scores()
-            n_trained = training.steps * recipe.batch_size
-            values = {
-                "scores": after,
-                "before": before,
-                "baseline": {ACCURACY: 100.0 / dev.candidates},
-                "training": {
-                    **pairs.counts,
-                    "examples": len(data),
-                    **data.counts,
-                    "steps": training.steps,
-                    "epochs": n_trained / len(data),
-                    "seconds": training.seconds,
-                    "tokens_per_second": training.tokens_per_second,
-                },
-                "evaluation": {
-                    **scored.counts,
-                    "rows_not_scored": len(scored.texts) - len(dev),
-                    "examples": len(dev),
-                    **dev.counts,
-                    "seconds": time.perf_counter() - started_scoring,
-                },
-                "notes": [*started.notes, *notes],
-            }
-            what = "pairs of texts and hard negatives" if pairs.negatives else "pairs of texts"
-            card = model_card(
-                name=output.name,
-                location="path/to/this/directory",
-                architecture="AlbertModel",
-                description=f"Vectors of texts: {POOLED[pooling]}, compared by cosine "
-                f"(`albert.load(...).embed`), trained on {len(data):,} {what}, starting from {started.source}.",
-                recipe={**to_json(recipe), "temperature": temperature},
-                scores={f"{ACCURACY} among {len(dev):,} pairs": after[ACCURACY], "the same before": before[ACCURACY]},
-            )
-            return values, {"model": encoder, "extra": extra, "card": card}
-
-        with run.locked() if ranks.is_first else nullcontext():  # after all input was read: bad input leaves no folder
-            return complete_run(
-                run,
-                ranks,
-                started,
-                plan,
-                settings,
-                compute,
-                record,
-                identity,
-                prepare=prepare,
-                evaluate=scores,
-                save_model=lambda path: write_model(path, encoder, started.tokenizer_directory, extra=extra),
-                report=report,
-                announce=announce,
-                description="Contrastive learning",
-            )
+        run = Run(folder=folder, record=record, identity=identity)
+        with folder.locked(ranks.is_first):
+            already_complete = run.is_complete()
+            if not already_complete:
+                if ranks.is_first:
+                    save_json(folder.recipe_path, record)
+                notes = []
+                if pairs.negatives:
+                    notes.append(f"hard negatives: {', '.join(pairs.negatives)}")
+                if dense is not None:
+                    notes.append("the Dense modules after the pooling stay as they are")
+                model = pooled_encoder(started, dense).to(device).train()
+                optimizer_recipe = optimizer_of(settings, recipe)
+                work = ContrastiveWork(
+                    description="Contrastive learning",
+                    module=model,
+                    optimizer=build_optimizer(optimizer_recipe, model),
+                    source=data,
+                    device=device,
+                    evaluates=settings.evaluation_interval is not None,
+                    plan=plan,
+                    settings=settings,
+                    optimizer_recipe=optimizer_recipe,
+                    compute=compute,
+                    kind="contrastive",
+                    started=started,
+                    folder=folder,
+                    sentence_vectors=None if vectors is None else replace(vectors, max_length=recipe.max_length),
+                    scored=dev,
+                    temperature=temperature,
+                )
+                before = work.evaluate()
+                work.start(ranks, announce)
+                training = train(work, work.training_plan, run)
+                if ranks.is_first:
+                    started_scoring = time.perf_counter()
+                    after = work.evaluate()
+                    report = {
+                        "scores": after,
+                        "before": before,
+                        "baseline": {ACCURACY: 100.0 / dev.candidates},
+                        "training": {
+                            **pairs.counts,
+                            "examples": len(data),
+                            **data.counts,
+                            **work.training_figures(training),
+                        },
+                        "evaluation": {
+                            **scored.counts,
+                            "rows_not_scored": len(scored.texts) - len(dev),
+                            "examples": len(dev),
+                            **dev.counts,
+                            "seconds": time.perf_counter() - started_scoring,
+                        },
+                        "notes": [*started.notes, *notes],
+                    }
+                    what = "pairs of texts and hard negatives" if pairs.negatives else "pairs of texts"
+                    card = model_card(
+                        name=output.name,
+                        location="path/to/this/directory",
+                        architecture="AlbertModel",
+                        description=f"Vectors of texts: {POOLED[model.pooling]}, compared by cosine "
+                        f"(`albert.load(...).embed`), trained on {len(data):,} {what}, starting from {started.source}.",
+                        recipe={**to_json(recipe), "temperature": temperature},
+                        scores={
+                            f"{ACCURACY} among {len(dev):,} pairs": after[ACCURACY],
+                            "the same before": before[ACCURACY],
+                        },
+                    )
+                    work.finish(run, report, card)
+            return finished(folder, ranks, already_complete)

@@ -9,12 +9,11 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from albert.model.config import FULL_WIDTH
-from albert.runtime.json_files import from_json, read_json_object
+from albert.runtime.json_files import from_json
 from albert.tasks.custom import TableSource
 from albert.tasks.submission import DECLARED
 from albert.tasks.table_task import RecipeChanges
 from albert.tasks.task import Task, TaskRecipe
-from albert.training.run_folder import RunFolder
 
 RecipeLike = TaskRecipe | RecipeChanges | None
 """A complete recipe, changes to the default recipe, or None for the default."""
@@ -126,14 +125,6 @@ def requested_recipe(task: Task, recipe: RecipeLike = None, record: dict[str, An
         complete = replace(complete, **{name: getattr(earlier, name) for name in recorded})
     complete.check()
     return RequestedRecipe(complete, by_default, by_default - recorded, own_table)
-
-
-def read_run_record(run: RunFolder, task: Task) -> dict[str, Any] | None:
-    """The recipe.json of a run of this task in the folder; None if there is none."""
-    if not run.recipe_path.exists():
-        return None
-    record = read_json_object(run.recipe_path)
-    return record if record.get("task") == task.name and isinstance(record.get("recipe"), dict) else None
 
 
 def plan_learning(requested: RequestedRecipe, hidden_size: int, examples: int, n_classes: int = 0) -> LearningPlan:

@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from albert.finetuning.evaluation import FROZEN, MAJORITY, format_score
-from albert.finetuning.run_record import RESULTS_NAME
 from albert.runtime.files import write_text
 from albert.runtime.json_files import read_journal, read_json_object
 from albert.tasks.task import UNNAMED
-from albert.training.run_folder import RunFolder
+from albert.training.run_folder import RESULTS_NAME, RunFolder
 
 REPORT_NAME = "report.html"
 MATRIX_CLASSES = 30

@@ -1,31 +1,24 @@
-"""Settings, identity and files of a fine-tuning run, and the choice between its last and its best model."""
+"""The settings of a fine-tuning run, what they become by default, and what of a run is saved and compared."""
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, zip_longest
 from pathlib import Path
 from typing import Any, Literal
 
-import torch
-
-from albert.checkpoints.model_directory import open_model, weights_fingerprint
-from albert.finetuning.model import Exits, StartedModel, head_kind, n_outputs
+from albert.checkpoints.model_directory import weights_fingerprint
+from albert.finetuning.frozen_head import can_be_solved
+from albert.finetuning.model import Exits, PretrainedEncoder, Start, StartedModel, choose_pairs
 from albert.finetuning.objective import Distillation
+from albert.finetuning.options import MIN_SELECTING_ROWS, PATIENCE, LearningPlan, evaluation_interval
+from albert.finetuning.selection import EVALUATION_INTERVAL, SelectedBy
 from albert.optim.recipe import OptimizerRecipe
 from albert.runtime.environment import Precision
 from albert.runtime.errors import InvalidConfiguration
-from albert.runtime.files import new_directory
-from albert.runtime.json_files import (
-    fingerprint_of,
-    identity_settings,
-    read_journal,
-    read_json_object,
-    save_json,
-    to_json,
-)
+from albert.runtime.json_files import to_json
+from albert.tasks.custom import TableSource
 from albert.tasks.examples import Example
-from albert.tasks.metrics import is_better
 from albert.tasks.task import (
     Labels,
     PairEncoding,
@@ -38,99 +31,8 @@ from albert.tasks.task import (
     ThresholdFrom,
     Words,
 )
+from albert.training.record import finetuning_fingerprint, without_defaults
 
-# --------------------------------------------------------------------------------------------------------------------
-# Which model of a run is its result: the last one, or the one with the best development score.
-#
-# The paper stops early: it takes the best of evaluations every 100 steps (section 4.9). A score chosen on the set it is
-# reported on is optimistic, so the last model is the default, and reports say which model was taken.
-
-SelectedBy = Literal["last", "best"]
-EVALUATION_INTERVAL = 100
-"""Steps between evaluations, as in the paper."""
-_SCORE_NAME = "score.json"
-
-
-@dataclass(frozen=True)
-class BestModel:
-    """The best model so far, kept in a directory while the run goes on; the first one among equals.
-
-    A resumed run finds it there. A model that was scored on another development set (by fingerprint) does not count.
-    """
-
-    directory: Path
-    save: Callable[[Path], None]
-    scored_on: str = ""
-
-    def consider(self, scores: Mapping[str, float | None]) -> None:
-        """Keep the current model if its first score is better than the best so far; undefined scores are worst."""
-        name, score = next(iter(scores.items()))
-        if self.directory.is_dir():
-            best = read_json_object(self.directory / _SCORE_NAME)
-            same_rows = best.get("scored_on", self.scored_on) == self.scored_on
-            if same_rows and not is_better(name, score, best["score"]):
-                return
-        with new_directory(self.directory, replace=True) as directory:
-            self.save(directory)
-            save_json(directory / _SCORE_NAME, {"metric": name, "score": score, "scored_on": self.scored_on})
-
-    @property
-    def metric(self) -> str:
-        """The name of the score, once a model was kept."""
-        return read_json_object(self.directory / _SCORE_NAME)["metric"]
-
-    def tensors(self, target: Target, pairs: PairEncoding = "together") -> dict[str, torch.Tensor]:
-        """Its weights."""
-        return open_model(self.directory, head_kind(target, pairs), n_outputs(target)).model.state_dict()
-
-
-def evaluations_without_gain(metric: str, journal: Path) -> int:
-    """The number of evaluations in a journal since the best one, the first one among equals."""
-    scores = [record.get(metric) for record in read_journal(journal) if record["event"] == "evaluation"]
-    best = 0
-    for index, score in enumerate(scores):
-        best = index if is_better(metric, score, scores[best]) else best
-    return max(0, len(scores) - 1 - best)
-
-
-def development_curve(metric: str, journal: Path) -> str | None:
-    """The development scores of a run with their steps, as one line; None for fewer than two."""
-    records = [record for record in read_journal(journal) if record["event"] == "evaluation"]
-    if len(records) < 2:
-        return None
-    points = (
-        f"{record['step']:,}: " + ("-" if metric not in record else f"{record[metric]:.1f}") for record in records
-    )
-    return f"{metric} on the development set by step: {', '.join(points)}"
-
-
-def describe_selection(by: SelectedBy, scores: Mapping[str, float | None], journal: Path) -> dict[str, Any]:
-    """Which model of a finished run is its result, from the evaluations in its journal; with two lines of text."""
-    metric = next(iter(scores))
-    step = None
-    evaluations = 1
-    rule = note = "selection: the model after the last step"
-    if by == "best":
-        records = [record for record in read_journal(journal) if record["event"] == "evaluation"]
-        best = records[0]
-        for record in records[1:]:
-            best = record if is_better(metric, record.get(metric), best.get(metric)) else best
-        step = best["step"]
-        evaluations = len(records)
-        rule = (
-            f"selection: the best of {evaluations} evaluations by {metric} on the development set; a score "
-            "that is chosen on the set it is reported on is somewhat high"
-        )
-        note = f"{rule} (step {step:,})"
-    return {"by": by, "metric": metric, "step": step, "evaluations": evaluations, "rule": rule, "note": note}
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# Settings, and the fingerprints that tell runs apart.
-
-RESULTS_NAME = "results.json"
-NOT_PART_OF_IDENTITY = ("device", "workers", "micro_batch_tokens", "checkpoint_every")
-"""Settings that a resumed run may change."""
 _ADDED_LATER = {
     "exits": None,
     "freeze_encoder": False,
@@ -226,6 +128,102 @@ class FinetuningResult:
     already_complete: bool = False
 
 
+# --------------------------------------------------------------------------------------------------------------------
+# What the settings leave open is filled in once: as requested, as recorded by the run to resume, or by default.
+
+
+def resolve_settings(
+    task: Task, start: Start, settings: FinetuningSettings, record: Mapping[str, Any] | None
+) -> FinetuningSettings:
+    """Fill in the encoding of pairs, the threshold of several labels, and whether the head is solved first.
+
+    Args:
+        record: of the run to resume; None: the run is new.
+    """
+    pairs, matching = choose_pairs(
+        task, start, settings.encode_pairs, settings.match_embedding, record, settings.exits is not None
+    )
+    return replace(
+        settings,
+        encode_pairs=pairs,
+        match_embedding=matching,
+        threshold=_threshold_of(task, settings, record),
+        solve_head=_solves_head(task, start, settings, record),
+    )
+
+
+def _threshold_of(
+    task: Task, settings: FinetuningSettings, record: Mapping[str, Any] | None
+) -> float | Literal["train"] | None:
+    """The threshold of several labels: as requested, as recorded, or chosen on rows held out of training."""
+    if not isinstance(task.target, Labels):
+        if settings.threshold is not None:
+            why = f"needs several labels per example, {task.title} has none"
+            raise InvalidConfiguration("threshold", why, "leave it out")
+        return None
+    if settings.threshold is not None or record is None:
+        return settings.threshold or "train"
+    return record.get("settings", {}).get("threshold")
+
+
+def _solves_head(task: Task, start: Start, settings: FinetuningSettings, record: Mapping[str, Any] | None) -> bool:
+    """Whether the head is solved on frozen features first: as requested, as recorded, or for a user's own table."""
+    keeps_head = isinstance(start, PretrainedEncoder) and start.keep_head
+    reason = None
+    if not can_be_solved(task.target):
+        reason = f"{task.title} has spans as answers, whose head is not solved"
+    elif keeps_head:
+        reason = "the model's own head is kept"
+    if reason is not None:
+        for name in ("frozen", "solve_head"):
+            if getattr(settings, name):
+                raise InvalidConfiguration(name, reason, "leave it out")
+        return False
+    if settings.solve_head is not None or settings.frozen:
+        return settings.solve_head is not False
+    if record is not None:
+        return bool(record.get("settings", {}).get("solve_head", False))
+    return isinstance(task.source, TableSource)
+
+
+def resolve_plan_settings(
+    task: Task,
+    settings: FinetuningSettings,
+    plan: LearningPlan,
+    dev_examples: int,
+    record: Mapping[str, Any] | None,
+) -> FinetuningSettings:
+    """Fill in what depends on the plan: the optimizer, and which model is the result, when it is evaluated and when the
+    run ends early. For a user's own table the best evaluation is the result, unless the development set is too small.
+    """
+    recorded = None if record is None else record.get("settings", {})
+    recorded_without = recorded is not None and recorded.get("optimizer", "") is None  # by an earlier version
+    if settings.optimizer in (None, "adamw") and recorded_without:
+        settings = replace(settings, optimizer=None)
+    else:
+        settings = replace(settings, optimizer=optimizer_of(settings, plan.recipe))
+    if settings.frozen:
+        return replace(settings, select="last", evaluate_every=None, patience=None)
+    if settings.patience is not None and settings.select == "last":
+        raise InvalidConfiguration("patience", "keeps the best evaluation, not the last", "leave --select last out")
+    if settings.patience is not None:
+        return replace(settings, select="best")
+    if settings.select is not None:
+        return settings
+    if recorded is not None:
+        every = settings.evaluate_every or recorded.get("evaluate_every")
+        select = recorded.get("select", "last")
+        return replace(settings, select=select, patience=recorded.get("patience"), evaluate_every=every)
+    if not isinstance(task.source, TableSource) or dev_examples < MIN_SELECTING_ROWS:
+        return replace(settings, select="last")
+    every = settings.evaluate_every or evaluation_interval(plan, dev_examples)
+    return replace(settings, select="best", patience=PATIENCE, evaluate_every=every)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The record and the fingerprints of a run.
+
+
 def optimizer_of(settings: FinetuningSettings, recipe: TaskRecipe) -> OptimizerRecipe:
     """The complete optimizer."""
     if isinstance(settings.optimizer, OptimizerRecipe):
@@ -245,12 +243,7 @@ def recorded_settings(settings: FinetuningSettings) -> dict[str, Any]:
     if settings.distillation is not None:
         values["distillation"]["teacher"] = settings.distillation.source
         del values["distillation"]["revision"]  # is part of the source
-    return identity_settings(values, (), _ADDED_LATER)
-
-
-def settings_for_fingerprint(settings: FinetuningSettings) -> dict[str, Any]:
-    """Settings as plain values, with fixed values for those that do not affect the result."""
-    return recorded_settings(replace(settings, device="auto", workers=0, micro_batch_tokens=1, checkpoint_every=None))
+    return without_defaults(values, _ADDED_LATER)
 
 
 def start_identity(started: StartedModel) -> dict[str, str]:
@@ -259,14 +252,12 @@ def start_identity(started: StartedModel) -> dict[str, str]:
     return {"initial weights": weights, "tokenizer": started.tokenizer.fingerprint}
 
 
-def recipe_fingerprint(
-    target: Target, changes: Mapping[str, Any], recipe: TaskRecipe, settings: FinetuningSettings
-) -> str:
+def task_fingerprint(record: Mapping[str, Any], target: Target) -> str:
     """A hash of recipe, settings, target and changes of the architecture, the same on every machine."""
-    values = {"recipe": to_json(recipe), "settings": settings_for_fingerprint(settings), "target": to_json(target)}
+    parts = {name: record[name] for name in ("recipe", "settings", "target", "changes") if name in record}
     if isinstance(target, Labels | Tags) and target.names is None:
-        values["target"].pop("names")  # earlier versions had none
-    return fingerprint_of(values | ({"changes": dict(changes)} if changes else {}))
+        parts["target"] = {name: value for name, value in record["target"].items() if name != "names"}
+    return finetuning_fingerprint(parts)
 
 
 def examples_fingerprint(examples: Sequence[Example]) -> str:

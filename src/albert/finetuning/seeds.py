@@ -13,7 +13,7 @@ import numpy as np
 from albert.finetuning.evaluation import evaluate_directory, write_predictions
 from albert.finetuning.model import PretrainedEncoder, Start
 from albert.finetuning.objective import TeacherLogits
-from albert.finetuning.options import RecipeLike, read_run_record
+from albert.finetuning.options import RecipeLike
 from albert.finetuning.run import finetune, save_custom_task
 from albert.finetuning.run_record import FinetuningSettings
 from albert.runtime.environment import world
@@ -23,6 +23,7 @@ from albert.runtime.progress import progress
 from albert.tasks.metrics import is_beaten, is_better
 from albert.tasks.submission import DECLARED, Average
 from albert.tasks.task import Task, TaskRecipe
+from albert.training.record import read_record
 from albert.training.run_folder import RunFolder
 
 SUMMARY_NAME = "summary.json"
@@ -162,7 +163,7 @@ def finetune_seeds(
             step = report.get("selection", {}).get("step")
             failure = failure_reason(finetuned.scores, report.get("baseline"))
             runs.append(SeedRun(seed=seed, directory=directory, scores=scores, step=step, failure=failure))
-        record = read_run_record(RunFolder(directory), task)
+        record = read_record(RunFolder(directory), task.name)
         if record is not None:
             recipe = from_json(TaskRecipe, record["recipe"], str(directory))
             if world().is_first:

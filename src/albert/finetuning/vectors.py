@@ -12,40 +12,36 @@ import hashlib
 import time
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import torch
 from jaxtyping import Float, Float16, Float32, Int
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
-from albert.checkpoints.model_directory import model_card, weights_fingerprint, write_model
-from albert.checkpoints.sentence_transformers import SENTENCE_KEY, open_dense
-from albert.finetuning.contrastive import POOLED
+from albert.checkpoints.model_directory import model_card
+from albert.checkpoints.sentence_transformers import open_dense
 from albert.finetuning.data import TaskBatch, TaskBatches
-from albert.finetuning.evaluation import ComputeOptions, model_outputs
-from albert.finetuning.model import Start, StartedModel, fit_length, start_model
-from albert.finetuning.objective import TrainingSetup
-from albert.finetuning.options import RequestedRecipe, plan_learning
-from albert.finetuning.run import complete_run
-from albert.finetuning.run_record import (
-    FinetuningResult,
-    FinetuningSettings,
-    recorded_settings,
-    settings_for_fingerprint,
-    start_identity,
+from albert.finetuning.embedding import (
+    MAX_SCORED,
+    POOLED,
+    EmbeddingWork,
+    encoder_identity,
+    pooled_encoder,
+    start_encoder,
 )
-from albert.model.albert import PooledEncoder
+from albert.finetuning.evaluation import ComputeOptions, model_outputs
+from albert.finetuning.model import Start, StartedModel
+from albert.finetuning.run_record import FinetuningResult, FinetuningSettings, optimizer_of, recorded_settings
+from albert.finetuning.work import Announce, finished
+from albert.optim.optimizer import build_optimizer
 from albert.runtime.devices import finetuning_precision, pick_device
 from albert.runtime.distributed import process_group, wait_for_all
 from albert.runtime.environment import Ranks, world
 from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput, UsageError, did_you_mean
 from albert.runtime.files import make_directory, new_file
-from albert.runtime.json_files import fingerprint_of, to_json
+from albert.runtime.json_files import fingerprint_of, save_json, to_json
 from albert.runtime.progress import progress
 from albert.runtime.random_streams import stream
 from albert.tasks.custom import read_table
@@ -53,7 +49,8 @@ from albert.tasks.examples import Example, Sequences, text_features
 from albert.tasks.metrics import spearman
 from albert.tasks.table_task import RecipeChanges
 from albert.tasks.task import TaskRecipe
-from albert.training.logging import TrainingResult
+from albert.training.loop import train
+from albert.training.record import Run, finetuning_fingerprint
 from albert.training.run_folder import RunFolder
 from albert.training.update import Batch, Sums, training_workers
 
@@ -68,8 +65,6 @@ MAP_NAME = "teacher-map.npy"
 BLOCK = 2048
 """Texts whose vectors are one file."""
 _TERM = "vectors"
-_MAX_SCORED = 1000
-"""Development texts."""
 _ALIGNED = 4096
 """Training texts that decide the matrix."""
 
@@ -111,7 +106,7 @@ def read_texts(path: Path, column: str | None) -> Texts:
 def hold_out_texts(texts: Texts, share: float, seed: int) -> tuple[Texts, Texts]:
     """Split texts into training and development texts, the latter at least 3 and at most 1,000."""
     n_texts = len(texts.texts)
-    n_held = min(_MAX_SCORED, max(3, round(share * n_texts)))
+    n_held = min(MAX_SCORED, max(3, round(share * n_texts)))
     if n_texts - n_held < 2:
         why = f"{n_texts} texts are too few to hold some out for scoring"
         raise InvalidConfiguration("development set", why, "give more rows, or --dev")
@@ -276,6 +271,24 @@ def encode_texts(texts: list[str], started: StartedModel, max_length: int) -> tu
 # A run, with the files of every run of `albert finetune`; the result is an encoder without a head.
 
 
+@dataclass(kw_only=True)
+class VectorWork(EmbeddingWork):
+    """Learning a teacher's vectors, scored on other texts."""
+
+    scored: Sequences
+    scored_targets: Float32[np.ndarray, "texts H"]
+    """What the student should give for the scored texts."""
+    scored_teacher: Float32[np.ndarray, "texts D"]
+    """The teacher's vectors of the scored texts."""
+
+    def loss(self, model: nn.Module, batch: Batch) -> Sums:
+        assert isinstance(batch, TaskBatch)
+        return Sums({_TERM: vector_loss(model(batch.packed), batch.targets)})
+
+    def evaluate(self) -> dict[str, float]:
+        return vector_scores(self.vectors_of(self.scored, "Embedding"), self.scored_targets, self.scored_teacher)
+
+
 def finetune_vectors(
     texts: Texts,
     scored: Texts,
@@ -285,7 +298,7 @@ def finetune_vectors(
     changes: RecipeChanges,
     settings: FinetuningSettings,
     vectors_directory: Path | None = None,
-    announce: Callable[[Mapping[str, Any]], None] | None = None,
+    announce: Announce | None = None,
 ) -> FinetuningResult:
     """Train an encoder to give texts the teacher's vectors, and score it before and after on other texts.
 
@@ -296,31 +309,26 @@ def finetune_vectors(
         vectors_directory: where the teacher's vectors are kept; None: in the run directory.
         announce: see `finetune`.
     """
-    explicit = {name for name, value in vars(changes).items() if value is not None}
-    recipe = changes.applied_to(RECIPE)
-    recipe.check()
-    run = RunFolder(output)
+    folder = RunFolder(output)
     device = pick_device(settings.device, world().local_rank)
     precision = settings.precision or finetuning_precision(device)
     compute = ComputeOptions(device, precision, settings.micro_batch_tokens)
     with process_group(device) as ranks:
-        # Everything is read before anything is written: bad input leaves no directory behind.
-        started = start_model(start, None, recipe, settings.seed)
-        recipe = fit_length(recipe, started.config.max_position_embeddings)
-        to_fit = frozenset({"learning_rate"}) - explicit
-        requested = RequestedRecipe(recipe, frozenset(vars(recipe)) - explicit, to_fit, False)
-        plan = plan_learning(requested, started.config.hidden_size, len(texts.texts))
+        # The encoder, and everything that is read: bad input leaves no directory behind.
+        started, plan = start_encoder(start, RECIPE, changes, settings, len(texts.texts))
         recipe = plan.recipe
         if recipe.batch_size < ranks.size:
             why = f"{recipe.batch_size} texts are fewer than {ranks.size} processes"
             raise InvalidConfiguration("batch_size", why, "choose a larger batch")
         own = started.sentence_vectors
-        pooling = "mean" if own is None else own.pooling
         dense = open_dense(own)
-        width = started.config.hidden_size if own is None else own.width(started.config.hidden_size)
-        scored_texts = scored.texts[:_MAX_SCORED]
+        hidden_size = started.config.hidden_size
+        width = hidden_size if own is None else own.width(hidden_size)
+        scored_texts = scored.texts[:MAX_SCORED]
         sequences, cut = encode_texts(texts.texts, started, recipe.max_length)
         dev_sequences, dev_cut = encode_texts(scored_texts, started, recipe.max_length)
+
+        # The run: a new one, one that goes on, or a complete one; another run is refused.
         record = {
             "task": "vectors",
             "start": started.source,
@@ -329,143 +337,123 @@ def finetune_vectors(
             "recipe": to_json(recipe),
             "settings": recorded_settings(settings),
         }
+        parts = {name: record[name] for name in ("task", "recipe", "settings")}
         identity = {
-            "recipe": fingerprint_of(
-                {"task": "vectors", "changes": dict(started.changes), "recipe": to_json(recipe)}
-                | {"settings": settings_for_fingerprint(settings)}
-            ),
+            "recipe": finetuning_fingerprint({**parts, "changes": dict(started.changes)}),
             "training data": fingerprint_of(texts.texts),
             "development set": fingerprint_of(scored_texts),
-            **start_identity(started),
+            **encoder_identity(started, dense),
             "teacher": teacher.fingerprint,
         }
-        if dense is not None:
-            identity["Dense modules"] = weights_fingerprint(dense.state_dict())
-        encoder: Any = started.model
-        if encoder.pooler is not None:
-            encoder.pooler.requires_grad_(False)  # is not used
-        model = PooledEncoder(encoder, pooling, dense=dense).to(device).train()
-        directory = run.path / VECTORS_NAME if vectors_directory is None else vectors_directory
-        workers = training_workers(device, ranks)
-        extra: dict[str, Any] = {
-            "finetuning": {"task": "vectors", "max_length": recipe.max_length},
-            "max_sequence_length": recipe.max_length,
-        }
-        if own is not None:  # the texts have no prompts here; those of the teacher are in its vectors
-            learned = replace(own, max_length=recipe.max_length, prompts={}, default_prompt=None)
-            extra[SENTENCE_KEY] = to_json(learned)
-        before: dict[str, float] = {}
-        teacher_counts: dict[str, int] = {}
-        dev_teacher = np.zeros((0, 0), np.float32)
-        dev_targets = dev_teacher
+        run = Run(folder=folder, record=record, identity=identity)
+        with folder.locked(ranks.is_first):
+            already_complete = run.is_complete()
+            if not already_complete:
+                if ranks.is_first:
+                    save_json(folder.recipe_path, record)
+                model = pooled_encoder(started, dense).to(device).train()
 
-        def student_vectors(of: Sequences, description: str) -> Float32[np.ndarray, "texts H"]:
-            return np.stack(model_outputs(model, of, compute, description))
+                # The teacher's vectors, and what the student learns of them.
+                directory = folder.path / VECTORS_NAME if vectors_directory is None else vectors_directory
+                targets, tokens_cut = teacher_vectors(teacher, texts.texts, directory, ranks)
+                dev_vectors, dev_tokens_cut = teacher_vectors(teacher, scored_texts, directory, ranks)
+                dev_teacher = dev_vectors.astype(np.float32)
+                dev_targets = dev_teacher
+                notes = [f"learns the vectors of {teacher.name}, computed once in {directory}"]
+                if targets.shape[1] != width:
+                    path = folder.path / MAP_NAME
+                    if not folder.checkpoints():  # a resumed run has its matrix, and does not depend on rounding
+                        first = np.arange(min(_ALIGNED, len(texts.texts)))
+                        what = "Fitting the teacher's vectors to the model"
+                        student = np.stack(model_outputs(model, sequences.select(first), compute, what))
+                        fitted = fit_map(targets[first].astype(np.float32), student)
+                        if ranks.is_first:
+                            with new_file(path) as temporary, temporary.open("wb") as file:
+                                np.save(file, fitted)
+                    wait_for_all(ranks)
+                    matrix = np.load(path, allow_pickle=False)
+                    dev_targets = dev_teacher @ matrix
+                    share = float(np.square(dev_targets).sum() / np.square(dev_teacher).sum())
+                    targets = (targets.astype(np.float32) @ matrix).astype(np.float16)
+                    notes.append(
+                        f"the teacher's {matrix.shape[0]} dimensions are mapped to {width} by a fixed matrix "
+                        f"({MAP_NAME}), which keeps {share:.1%} of their squared length"
+                    )
 
-        def scores() -> dict[str, float]:
-            return vector_scores(student_vectors(dev_sequences, "Embedding"), dev_targets, dev_teacher)
-
-        def loss(model: torch.nn.Module, batch: Batch) -> Sums:
-            assert isinstance(batch, TaskBatch)
-            return Sums({_TERM: vector_loss(model(batch.packed), batch.targets)})
-
-        def prepare() -> TrainingSetup:
-            nonlocal dev_teacher, dev_targets
-            targets, tokens_cut = teacher_vectors(teacher, texts.texts, directory, ranks)
-            dev_vectors, dev_tokens_cut = teacher_vectors(teacher, scored_texts, directory, ranks)
-            for name, tokens in (("training", tokens_cut), ("evaluation", dev_tokens_cut)):
-                teacher_counts[name] = int((tokens > 0).sum())
-            dev_teacher = dev_vectors.astype(np.float32)
-            dev_targets = dev_teacher
-            notes = [f"learns the vectors of {teacher.name}, computed once in {directory}"]
-            if targets.shape[1] != width:
-                path = run.path / MAP_NAME
-                if not run.checkpoints():  # a resumed run has its matrix, and does not depend on rounding
-                    first = np.arange(min(_ALIGNED, len(texts.texts)))
-                    student = student_vectors(sequences.select(first), "Fitting the teacher's vectors to the model")
-                    fitted = fit_map(targets[first].astype(np.float32), student)
-                    if ranks.is_first:
-                        with new_file(path) as temporary, temporary.open("wb") as file:
-                            np.save(file, fitted)
-                wait_for_all(ranks)
-                matrix = np.load(path, allow_pickle=False)
-                dev_targets = dev_teacher @ matrix
-                kept = float(np.square(dev_targets).sum() / np.square(dev_teacher).sum())
-                targets = (targets.astype(np.float32) @ matrix).astype(np.float16)
-                notes.append(
-                    f"the teacher's {matrix.shape[0]} dimensions are mapped to {width} by a fixed matrix ({MAP_NAME}), "
-                    f"which keeps {kept:.1%} of their squared length"
+                # Training.
+                workers = training_workers(device, ranks)
+                batches = TaskBatches(
+                    sequences,
+                    targets,
+                    _TERM,
+                    recipe.batch_size,
+                    settings.seed,
+                    settings.micro_batch_tokens,
+                    workers=workers,
                 )
-            before.update(scores())
-            source = TaskBatches(
-                sequences,
-                targets,
-                _TERM,
-                recipe.batch_size,
-                settings.seed,
-                settings.micro_batch_tokens,
-                workers=workers,
-            )
-            return TrainingSetup(model, source, loss, tuple(notes))
-
-        def report(setup: TrainingSetup, training: TrainingResult) -> tuple[dict[str, Any], dict[str, Any]]:
-            started_scoring = time.perf_counter()
-            after = scores()
-            n_trained = training.steps * recipe.batch_size
-            values = {
-                "scores": after,
-                "before": before,
-                "baseline": None,
-                "training": {
-                    **texts.counts,
-                    "examples": len(texts.texts),
-                    **cut,
-                    "truncated_for_teacher": teacher_counts["training"],
-                    "steps": training.steps,
-                    "epochs": n_trained / len(texts.texts),
-                    "seconds": training.seconds,
-                    "tokens_per_second": training.tokens_per_second,
-                },
-                "evaluation": {
-                    **scored.counts,
-                    "rows_not_scored": len(scored.texts) - len(scored_texts),
-                    "examples": len(scored_texts),
-                    **dev_cut,
-                    "truncated_for_teacher": teacher_counts["evaluation"],
-                    "seconds": time.perf_counter() - started_scoring,
-                },
-                "notes": [*started.notes, *setup.notes],
-            }
-            shown = {f"{name} (times 100) on {len(scored_texts):,} texts": score for name, score in after.items()}
-            shown |= {f"{name}, before training": score for name, score in before.items()}
-            card = model_card(
-                name=output.name,
-                location="path/to/this/directory",
-                architecture="AlbertModel",
-                description=f"Vectors of texts: {POOLED[pooling]}, compared by cosine "
-                f"(`albert.load(...).embed`), learned from {teacher.name} on {len(texts.texts):,} texts, starting from "
-                f"{started.source}.",
-                recipe=to_json(recipe),
-                scores=shown,
-                data=[*started.changed, *setup.notes, "no layer beside the encoder was trained or is needed"],
-            )
-            return values, {"model": encoder, "extra": extra, "card": card}
-
-        with run.locked() if ranks.is_first else nullcontext():
-            return complete_run(
-                run,
-                ranks,
-                started,
-                plan,
-                settings,
-                compute,
-                record,
-                identity,
-                prepare=prepare,
-                evaluate=scores,
-                save_model=lambda path: write_model(path, encoder, started.tokenizer_directory, extra=extra),
-                report=report,
-                announce=announce,
-                description="Learning vectors",
-                workers=workers,
-            )
+                learned = None
+                if own is not None:  # the texts have no prompts here; those of the teacher are in its vectors
+                    learned = replace(own, max_length=recipe.max_length, prompts={}, default_prompt=None)
+                optimizer_recipe = optimizer_of(settings, recipe)
+                work = VectorWork(
+                    description="Learning vectors",
+                    module=model,
+                    optimizer=build_optimizer(optimizer_recipe, model),
+                    source=batches,
+                    device=device,
+                    workers=workers,
+                    evaluates=settings.evaluation_interval is not None,
+                    plan=plan,
+                    settings=settings,
+                    optimizer_recipe=optimizer_recipe,
+                    compute=compute,
+                    kind="vectors",
+                    started=started,
+                    folder=folder,
+                    sentence_vectors=learned,
+                    scored=dev_sequences,
+                    scored_targets=dev_targets,
+                    scored_teacher=dev_teacher,
+                )
+                before = work.evaluate()
+                work.start(ranks, announce)
+                training = train(work, work.training_plan, run)
+                if ranks.is_first:
+                    started_scoring = time.perf_counter()
+                    after = work.evaluate()
+                    report = {
+                        "scores": after,
+                        "before": before,
+                        "baseline": None,
+                        "training": {
+                            **texts.counts,
+                            "examples": len(texts.texts),
+                            **cut,
+                            "truncated_for_teacher": int((tokens_cut > 0).sum()),
+                            **work.training_figures(training),
+                        },
+                        "evaluation": {
+                            **scored.counts,
+                            "rows_not_scored": len(scored.texts) - len(scored_texts),
+                            "examples": len(scored_texts),
+                            **dev_cut,
+                            "truncated_for_teacher": int((dev_tokens_cut > 0).sum()),
+                            "seconds": time.perf_counter() - started_scoring,
+                        },
+                        "notes": [*started.notes, *notes],
+                    }
+                    shown = {f"{name} (times 100) on {len(scored_texts):,} texts": x for name, x in after.items()}
+                    shown |= {f"{name}, before training": score for name, score in before.items()}
+                    card = model_card(
+                        name=output.name,
+                        location="path/to/this/directory",
+                        architecture="AlbertModel",
+                        description=f"Vectors of texts: {POOLED[model.pooling]}, compared by cosine "
+                        f"(`albert.load(...).embed`), learned from {teacher.name} on {len(texts.texts):,} texts, "
+                        f"starting from {started.source}.",
+                        recipe=to_json(recipe),
+                        scores=shown,
+                        data=[*started.changed, *notes, "no layer beside the encoder was trained or is needed"],
+                    )
+                    work.finish(run, report, card)
+            return finished(folder, ranks, already_complete)

@@ -16,7 +16,7 @@ from albert.paper.jobs import Folders, Job, done_jobs
 from albert.paper.sizes import measure_throughput
 from albert.pretraining.evaluation import evaluate_pretraining
 from albert.pretraining.run import pretrain
-from albert.pretraining.run_identity import Init
+from albert.pretraining.start import Init
 from albert.runtime.devices import default_precision, pick_device
 from albert.runtime.errors import Diverged
 from albert.runtime.files import LOCK_NAME, try_locked

@@ -12,17 +12,18 @@ from dataclasses import dataclass, replace
 from importlib.resources import files
 from typing import Any, Literal
 
-from albert.finetuning.run_record import FinetuningSettings, SelectedBy
+from albert.finetuning.run_record import FinetuningSettings
+from albert.finetuning.selection import SelectedBy
 from albert.model.config import ALBERT_BASE, PRESETS, AlbertConfig, Sharing, bert_control
 from albert.paper.layers import SMOOTHNESS
 from albert.pretraining.evaluation import MASKED_TOKENS, SENTENCE_TESTS
 from albert.pretraining.recipe import PAPER_BASE, PretrainingRecipe, scaled_recipe
-from albert.pretraining.run_identity import recipe_fingerprint
 from albert.pretraining.segments import SentenceObjective
 from albert.runtime.errors import UsageError, did_you_mean
 from albert.runtime.json_files import from_json, to_json
 from albert.tasks.submission import find_task
 from albert.tasks.task import Task, TaskRecipe
+from albert.training.record import pretraining_fingerprint
 
 # --------------------------------------------------------------------------------------------------------------------
 # Scales of the experiments (tiny, small, base, paper): model sizes, steps and fine-tuning tasks.
@@ -312,7 +313,7 @@ def variant_key(variant: Variant, corpora: Sequence[str]) -> str:
     """
     recipe = variant.recipe
     identity = {
-        "recipe": recipe_fingerprint(recipe),
+        "recipe": pretraining_fingerprint(recipe),
         "limits": [recipe.max_tokens, recipe.max_minutes],
         "dropout_changes": to_json(recipe.dropout_changes),
         "start": None if variant.start is None else variant_key(variant.start, corpora),

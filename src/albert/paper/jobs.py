@@ -9,9 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from albert.finetuning.run_record import RESULTS_NAME
 from albert.paper.grids import SCALES, Downstream, Grid, Scale, ScaleName, Variant, variant_key
-from albert.pretraining.run_identity import CorpusRecord, corpus_records
 from albert.runtime.devices import default_precision, pick_device
 from albert.runtime.environment import Precision
 from albert.runtime.errors import InvalidConfiguration, UsageError
@@ -20,7 +18,8 @@ from albert.runtime.manifest import MANIFEST_NAME
 from albert.tasks.submission import find_task
 from albert.tasks.task import Task
 from albert.text.shards import TokenCorpus
-from albert.training.run_folder import RunFolder
+from albert.training.record import CorpusRecord, corpus_records
+from albert.training.run_folder import RESULTS_NAME, RunFolder
 
 # --------------------------------------------------------------------------------------------------------------------
 # Layout of the folders below the root of a study.

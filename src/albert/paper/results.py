@@ -12,7 +12,6 @@ from typing import Any, Literal
 import numpy as np
 from scipy.stats import t
 
-from albert.finetuning.run_record import RESULTS_NAME
 from albert.model.config import AlbertConfig
 from albert.model.cost import count_parameters
 from albert.paper.grids import DOWNSTREAM, Claim, Column, Contrast, Grid, Relation, Row, Scale, Variant, variant_key
@@ -29,12 +28,12 @@ from albert.paper.jobs import (
 from albert.paper.layers import SMOOTHNESS, cached_layers
 from albert.pretraining.evaluation import NORMAL_95
 from albert.pretraining.recipe import saved_recipe
-from albert.pretraining.run_identity import RECORD_NAME
 from albert.runtime.errors import CannotCreate, MissingInput
 from albert.runtime.files import write_bytes
 from albert.runtime.json_files import read_journal, read_json_object
 from albert.runtime.manifest import MANIFEST_NAME
-from albert.training.run_folder import RunFolder
+from albert.training.record import CORPORA_NAME
+from albert.training.run_folder import RESULTS_NAME, RunFolder
 
 # --------------------------------------------------------------------------------------------------------------------
 # The difference between two variants, with an interval from the spread between seeds and the error of held-out items.
@@ -452,7 +451,7 @@ def _exported(folders: Folders) -> Iterator[tuple[Path, bytes]]:
         yield run.journal_path, "".join(json.dumps(record) + "\n" for record in records).encode()
         scores = root / "scores" / path.name
         results = [*sorted(scores.glob("*.json")), *sorted(scores.glob(f"*/{RESULTS_NAME}"))]
-        for file in (run.recipe_path, run.start_path, path / RECORD_NAME, *results):
+        for file in (run.recipe_path, run.start_path, path / CORPORA_NAME, *results):
             if file.is_file():
                 yield file, file.read_bytes()
 

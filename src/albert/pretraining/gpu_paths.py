@@ -1,4 +1,5 @@
-"""Which of the faster paths a run uses on its GPU: those that give the losses and gradients of the plain one.
+"""The form in which a model is pre-trained: sharded or not, and on a GPU with the faster paths that give the losses and
+gradients of the plain one.
 
 See `albert.training.self_check`.
 """
@@ -6,14 +7,18 @@ See `albert.training.self_check`.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 
 from albert.model.albert import AlbertForPreTraining
-from albert.pretraining.batches import batch_of, pretraining_objective
-from albert.pretraining.fixed_shape import PretrainingLoss, fixed_objective
+from albert.pretraining.batches import SampleSource, batch_of, pretraining_objective
+from albert.pretraining.fixed_shape import FixedBatches, PretrainingLoss, fixed_objective, shape_of
+from albert.pretraining.recipe import PretrainingRecipe
 from albert.pretraining.sampling import Samples
 from albert.runtime.devices import Dropout, autocast
+from albert.runtime.distributed import sharded_copy
 from albert.runtime.environment import Precision, Ranks
+from albert.runtime.errors import Unavailable
 from albert.training.self_check import (
     COMPILED_LOSS,
     FIXED_SHAPE,
@@ -27,6 +32,92 @@ from albert.training.update import Sums
 
 PLAIN_SEQUENCES = 16
 """Sequences of a micro-batch of the plain path, which needs more memory than the others."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainedForm:
+    """What of a model is trained."""
+
+    module: AlbertForPreTraining
+    """On the device: the model itself, or a copy that is sharded over all ranks."""
+    loss: PretrainingLoss | None
+    """The module's loss for micro-batches of a fixed shape; None: they are packed."""
+    checks: tuple[SelfCheck, ...]
+    """What the paths of a GPU gave on the first micro-batch."""
+
+
+def trained_form(
+    model: AlbertForPreTraining,
+    recipe: PretrainingRecipe,
+    samples: SampleSource,
+    device: torch.device,
+    ranks: Ranks,
+    checked: bool,
+) -> TrainedForm:
+    """Choose the form in which a model is trained; on a GPU its paths are checked first.
+
+    Args:
+        model: unsharded; all ranks get the first one's weights.
+        checked: whether to check the paths; a run that takes no further update needs none.
+
+    Raises:
+        Unavailable: the recipe asks for a path that fails or gives other numbers.
+    """
+    on_gpu = device.type == "cuda"
+    compiled = recipe.compile if recipe.compile is not None else on_gpu and recipe.fixed_shape is not False
+    fixed = recipe.fixed_shape if recipe.fixed_shape is not None else on_gpu or compiled
+    loss = PretrainingLoss(model, shape_of(recipe, samples, ranks.size)) if fixed else None
+    checks: tuple[SelfCheck, ...] = ()
+    if on_gpu and checked:
+        paths = paths_of_recipe(model, loss, compiled, recipe, samples, device, ranks)
+        checks = paths.checks
+        compiled = paths.compiled
+        if not paths.fixed_shape:
+            loss = None
+    if recipe.parallelism == "data" or ranks.size == 1:
+        model.to(device)
+        if loss is not None and compiled and not on_gpu:
+            loss.compile_graph()
+        return TrainedForm(module=model, loss=loss, checks=checks)
+    model.to("cpu")
+    if loss is None:
+        module = sharded_copy(model, ranks, device)
+    else:
+        loss.remove_graph()
+        loss = sharded_copy(loss, ranks, device)
+        module = loss.model
+        if compiled:
+            loss.compile_graph()
+    model.eval()
+    return TrainedForm(module=module, loss=loss, checks=checks)
+
+
+def paths_of_recipe(
+    model: AlbertForPreTraining,
+    loss: PretrainingLoss | None,
+    compiled: bool,
+    recipe: PretrainingRecipe,
+    samples: SampleSource,
+    device: torch.device,
+    ranks: Ranks,
+) -> "GpuPaths":
+    """Compare the paths of a GPU with the plain one, on the first micro-batch.
+
+    Raises:
+        Unavailable: the recipe asks for one that fails or gives other numbers.
+    """
+    model.to(device)
+    if loss is None:
+        first = samples.batch(np.arange(min(recipe.micro_batch_size, PLAIN_SEQUENCES)))
+    else:
+        first = FixedBatches(samples, recipe.batch_size, loss.shape).samples_of(0, ranks.rank, ranks.size)[0]
+    paths = check_gpu_paths(model, loss, compiled, first, recipe.resolved_precision, device, ranks)
+    asked = {FIXED_SHAPE: ("fixed_shape", recipe.fixed_shape), COMPILED_LOSS: ("compile", recipe.compile)}
+    for check in paths.checks:
+        option, value = asked.get(check.path, ("", None))
+        if value and check.why_left_out is not None:
+            raise Unavailable(option, check.why_left_out, "leave this option out")
+    return paths
 
 
 @dataclass(frozen=True, kw_only=True)

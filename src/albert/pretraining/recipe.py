@@ -1,23 +1,24 @@
-"""Pre-training recipes: all settings of a run as a value, the named recipes, and the record of a run's start."""
+"""Pre-training recipes: all settings of a run as a value, the named recipes, and the recipe of a run in its folder."""
 
-import hashlib
-import json
 import math
+import sys
 import tomllib
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
 
-from albert.model.config import PRESETS, AlbertConfig, Extension
+from albert.model.config import PRESETS, AlbertConfig
 from albert.optim.recipe import OptimizerRecipe, ScheduleRecipe
 from albert.pretraining.masking import MaskingRecipe
 from albert.pretraining.sampling import SequenceRecipe
 from albert.pretraining.segments import SentenceObjective
 from albert.runtime.environment import PEER_TIMEOUT_MINUTES, Precision, PrecisionChoice
-from albert.runtime.errors import InvalidConfiguration, MissingInput, UsageError, did_you_mean, require_range
-from albert.runtime.json_files import deep_merge, from_json, load_json, read_json_object, read_toml_or_json, to_json
+from albert.runtime.errors import InvalidConfiguration, UsageError, did_you_mean, require_range
+from albert.runtime.json_files import deep_merge, from_json, read_json_object, read_toml_or_json, save_json, to_json
 from albert.runtime.legacy import RECIPE_NAMES, removed_settings
+from albert.runtime.removed import WHY
+from albert.training.record import PRETRAINING_MAY_CHANGE_LATER_UPDATES, require_same_recipe
 from albert.training.run_folder import RunFolder
 
 DropoutChanges = tuple[tuple[int, float], ...]
@@ -283,68 +284,23 @@ def find_recipe(name: str) -> PretrainingRecipe:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The trained model that a run started from, recorded in its `start.json` and compared on resuming.
-
-Head = Literal["masked_tokens", "sentence_order"]
+# The recipe of a run, saved in its folder.
 
 
-@dataclass(frozen=True, kw_only=True)
-class StartRecord:
-    """The trained model that a run started from."""
-
-    source: str
-    """The model's name: a Hub id, or the end of a path."""
-    weights: str
-    """SHA-256 of its weights."""
-    tokenizer: str | None
-    """The fingerprint of its tokenizer; None if the corpus has the same."""
-    extend_positions: Extension | None
-    drop_heads: tuple[Head, ...]
-    trained_positions: int
-    """Positions that were trained before this run."""
-    notes: tuple[str, ...]
-    """Which weights were changed, initialised or unused."""
-
-    @property
-    def fingerprint(self) -> str:
-        """A hash of what determines the initial weights, besides recipe and corpus."""
-        kept = to_json(self)
-        settings = {key: kept[key] for key in ("weights", "tokenizer", "extend_positions", "drop_heads")}
-        return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
-
-    def __str__(self) -> str:
-        return f"{self.source} (weights {self.weights[:12]})"
-
-    def lines(self) -> list[str]:
-        """The start as text, for logs and the model card."""
-        return [f"started from {self}", *self.notes]
-
-
-def recorded_start(run: RunFolder) -> StartRecord | None:
-    """The record of a run's start; None if it started from random weights, or has not started."""
-    return load_json(StartRecord, run.start_path) if run.start_path.exists() else None
-
-
-def check_start(run: RunFolder, start: StartRecord | None) -> None:
-    """Check that a run is resumed from the model it was started from.
-
-    Args:
-        start: the requested start; None: the run's own.
+def check_and_save_recipe(folder: RunFolder, recipe: PretrainingRecipe) -> None:
+    """Save the recipe of a new run; for a resumed run, compare the recipe and save what may change.
 
     Raises:
-        InvalidConfiguration: it was started from another model, or from random weights.
-        MissingInput: no start is requested, and the run has no weights yet.
+        InvalidConfiguration: the run has another recipe.
     """
-    recorded = recorded_start(run)
-    if start is None:
-        if recorded is not None and not run.checkpoints():
-            why = f"was to start from {recorded} and has no checkpoint yet"
-            raise MissingInput(run.path, why, "give --init again, or choose another output")
-        return
-    remedy = "choose another output, or leave --init out to continue"
-    if recorded is None and run.recipe_path.exists():
-        raise InvalidConfiguration(run.path, f"this run was started from random weights, not from {start}", remedy)
-    if recorded is not None and recorded.fingerprint != start.fingerprint:
-        options = "" if recorded.weights != start.weights else " with other options"
-        why = f"this run was started from {recorded}{options}, now it is {start}"
-        raise InvalidConfiguration(run.path, why, remedy)
+    if folder.recipe_path.exists():
+        saved = saved_recipe(folder)
+        removed = removed_settings(PretrainingRecipe.__name__, read_json_object(folder.recipe_path))
+        for name, value in removed.items():
+            print(f"albert: note: {folder.path} continues without {name} {value}, which {WHY}", file=sys.stderr)
+        require_same_recipe(folder, to_json(saved), to_json(recipe))
+        changeable = (*PRETRAINING_MAY_CHANGE_LATER_UPDATES, "dropout_changes")
+        recipe = replace(saved, **{name: getattr(recipe, name) for name in changeable})
+        if recipe == saved and not removed:
+            return
+    save_json(folder.recipe_path, recipe)

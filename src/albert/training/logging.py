@@ -5,7 +5,7 @@ import logging
 import math
 import resource
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -19,7 +19,7 @@ from albert.runtime.files import writing
 from albert.runtime.json_files import Journal
 from albert.training.run_folder import RunFolder
 from albert.training.state import TrainingState
-from albert.training.update import Batch, Reaction
+from albert.training.update import Reaction
 
 # --------------------------------------------------------------------------------------------------------------------
 # Metrics of a run: the journal, TensorBoard and other loggers.
@@ -128,17 +128,7 @@ class Curves:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Utilisation: matrix-multiply throughput against the measured peak, and memory.
-
-
-@dataclass(frozen=True)
-class Meter:
-    """Measures utilisation from floating-point operations and time."""
-
-    flops: Callable[[Batch], float]
-    """Floating-point operations of the matrix products that a micro-batch needs, forwards and backwards."""
-    matmul_rate: Callable[[], float]
-    """Operations a second of a large matrix product alone, on this device at this precision; measured once."""
+# Memory.
 
 
 def peak_memory_bytes(device: torch.device) -> int:

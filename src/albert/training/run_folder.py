@@ -5,7 +5,9 @@ RUN/recipe.json            the complete recipe
     journal.jsonl          one event per line
     tensorboard/           its metrics as curves
     checkpoints/step-00000100/   complete or absent
-    model/                 the result, a Hugging Face model directory"""
+    best/                  the best model so far, of a fine-tuning run that selects it
+    model/                 the result, a Hugging Face model directory
+    results.json           of a fine-tuning run; written last"""
 
 import re
 import signal
@@ -19,6 +21,7 @@ from albert.runtime.errors import AlbertError, CannotCreate, DamagedData
 from albert.runtime.files import LOCK_NAME, locked, new_directory, remove_directory, remove_leftovers
 from albert.runtime.manifest import MANIFEST_NAME, is_intact, verify_directory
 
+RESULTS_NAME = "results.json"
 _CHECKPOINT = re.compile(r"^step-(\d{8,})$")
 
 
@@ -32,15 +35,23 @@ class RunFolder:
         self.journal_path = path / "journal.jsonl"
         self.tensorboard_path = path / "tensorboard"
         self.checkpoints_path = path / "checkpoints"
+        self.best_path = path / "best"
         self.model_path = path / "model"
+        self.results_path = path / RESULTS_NAME
 
     @contextmanager
-    def locked(self) -> Iterator[None]:
+    def locked(self, first_rank: bool = True) -> Iterator[None]:
         """Lock the run against other processes; the lock is released when its owner ends.
+
+        Args:
+            first_rank: whether this process is the first of the run; the lock is that of all of them.
 
         Raises:
             CannotCreate: the run is locked by another process, or the directory cannot be created or is not a run.
         """
+        if not first_rank:
+            yield
+            return
         if (self.path / MANIFEST_NAME).exists():
             why = "is a finished directory with a manifest, not a run"
             raise CannotCreate(self.path, why, "choose another output")
@@ -93,7 +104,7 @@ class RunFolder:
         return step, path
 
 
-_OF_RUNS = ("recipe.json", "results.json", "journal.jsonl", "*/recipe.json", "*/*/recipe.json")
+_OF_RUNS = ("recipe.json", RESULTS_NAME, "journal.jsonl", "*/recipe.json", "*/*/recipe.json")
 """Files of a run, or of a directory of runs."""
 ROWS_FOLDER = "data"
 """Folder in a run's directory for rows that were given in memory."""

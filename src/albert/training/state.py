@@ -18,10 +18,11 @@ from torch.optim import Optimizer
 from albert.runtime.devices import fp32_library, processor_capabilities, processor_name
 from albert.runtime.distributed import gather_full, is_sharded, shard_like
 from albert.runtime.environment import Precision, Ranks
-from albert.runtime.errors import DamagedData, InvalidConfiguration
+from albert.runtime.errors import DamagedData
 from albert.runtime.files import library_writes
 from albert.runtime.json_files import from_json, read_json_object, save_json
-from albert.runtime.legacy import FINGERPRINTS_ADDED, present_training_state
+from albert.runtime.legacy import present_training_state
+from albert.training.record import require_same_identity
 from albert.training.update import DivergenceHistory, UpdateMetrics
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -135,12 +136,21 @@ def write_training_state(directory: Path, tensors: dict[str, Tensor], state: Tra
     save_json(directory / STATE_NAME, state)
 
 
-def first_difference(saved: Mapping[str, str], identity: Mapping[str, str]) -> str | None:
-    """Name of the first fingerprint that differs from the saved one; None if all agree."""
-    for key, value in identity.items():
-        if saved.get(key) != value and (key in saved or key not in FINGERPRINTS_ADDED):
-            return key
-    return None
+def read_progress(directory: Path, step: int | None = None) -> TrainingState:
+    """The progress of the run in a checkpoint, without its tensors.
+
+    Args:
+        step: expected step of the checkpoint; None: any.
+
+    Raises:
+        DamagedData: the checkpoint is of another step.
+    """
+    file = directory / STATE_NAME
+    state = from_json(TrainingState, present_training_state(read_json_object(file)), str(file))
+    if step is not None and state.step != step:
+        why = f"holds the state after step {state.step}, its name says {step}"
+        raise DamagedData(directory, why, "remove it to continue from the checkpoint before it")
+    return state
 
 
 def read_training_state(
@@ -156,14 +166,8 @@ def read_training_state(
         InvalidConfiguration: the run was trained with another recipe, corpus or tokenizer.
         DamagedData: the tensors do not match this model, or the checkpoint is of another step.
     """
-    file = directory / STATE_NAME
-    state = from_json(TrainingState, present_training_state(read_json_object(file)), str(file))
-    if step is not None and state.step != step:
-        why = f"holds the state after step {state.step}, its name says {step}"
-        raise DamagedData(directory, why, "remove it to continue from the checkpoint before it")
-    if (key := first_difference(state.identity, identity)) is not None:
-        remedy = f"give the run's own {key} to resume it, or choose another output"
-        raise InvalidConfiguration(directory, f"was trained with another {key}", remedy)
+    state = read_progress(directory, step)
+    require_same_identity(directory, state.identity, identity)
     path = directory / TENSORS_NAME
     try:
         with safe_open(path, "pt") as file:  # type: ignore[no-untyped-call]

@@ -1,0 +1,98 @@
+"""Which model of a run is its result: the last one, or the one with the best development score.
+
+The paper stops early: it takes the best of evaluations every 100 steps (section 4.9). A score chosen on the set it is
+reported on is optimistic, so the last model is the default, and reports say which model was taken."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+from albert.checkpoints.model_directory import open_model
+from albert.finetuning.model import head_kind, n_outputs
+from albert.runtime.json_files import read_journal, read_json_object, save_json
+from albert.tasks.metrics import is_better
+from albert.tasks.task import PairEncoding, Target
+
+SelectedBy = Literal["last", "best"]
+EVALUATION_INTERVAL = 100
+"""Steps between evaluations, as in the paper."""
+_SCORE_NAME = "score.json"
+
+
+@dataclass(frozen=True)
+class BestModel:
+    """The best model so far, kept in a directory while the run goes on; the first one among equals.
+
+    A resumed run finds it there. A model that was scored on another development set (by fingerprint) does not count.
+    """
+
+    directory: Path
+    scored_on: str = ""
+
+    def is_improved_by(self, scores: Mapping[str, float | None]) -> bool:
+        """Whether the first of the scores is better than the best so far; undefined scores are worst."""
+        if not self.directory.is_dir():
+            return True
+        best = read_json_object(self.directory / _SCORE_NAME)
+        if best.get("scored_on", self.scored_on) != self.scored_on:
+            return True
+        name, score = next(iter(scores.items()))
+        return is_better(name, score, best["score"])
+
+    def write_score(self, directory: Path, scores: Mapping[str, float | None]) -> None:
+        """Write the score of the model in a directory, which becomes the best."""
+        name, score = next(iter(scores.items()))
+        save_json(directory / _SCORE_NAME, {"metric": name, "score": score, "scored_on": self.scored_on})
+
+    @property
+    def metric(self) -> str:
+        """The name of the score, once a model was kept."""
+        return read_json_object(self.directory / _SCORE_NAME)["metric"]
+
+    def tensors(self, target: Target, pairs: PairEncoding = "together") -> dict[str, torch.Tensor]:
+        """Its weights."""
+        return open_model(self.directory, head_kind(target, pairs), n_outputs(target)).model.state_dict()
+
+
+def evaluations_without_gain(metric: str, journal: Path) -> int:
+    """The number of evaluations in a journal since the best one, the first one among equals."""
+    scores = [record.get(metric) for record in read_journal(journal) if record["event"] == "evaluation"]
+    best = 0
+    for index, score in enumerate(scores):
+        best = index if is_better(metric, score, scores[best]) else best
+    return max(0, len(scores) - 1 - best)
+
+
+def development_curve(metric: str, journal: Path) -> str | None:
+    """The development scores of a run with their steps, as one line; None for fewer than two."""
+    records = [record for record in read_journal(journal) if record["event"] == "evaluation"]
+    if len(records) < 2:
+        return None
+    points = (
+        f"{record['step']:,}: " + ("-" if metric not in record else f"{record[metric]:.1f}") for record in records
+    )
+    return f"{metric} on the development set by step: {', '.join(points)}"
+
+
+def describe_selection(by: SelectedBy, scores: Mapping[str, float | None], journal: Path) -> dict[str, Any]:
+    """Which model of a finished run is its result, from the evaluations in its journal; with two lines of text."""
+    metric = next(iter(scores))
+    step = None
+    evaluations = 1
+    rule = note = "selection: the model after the last step"
+    if by == "best":
+        records = [record for record in read_journal(journal) if record["event"] == "evaluation"]
+        best = records[0]
+        for record in records[1:]:
+            best = record if is_better(metric, record.get(metric), best.get(metric)) else best
+        step = best["step"]
+        evaluations = len(records)
+        rule = (
+            f"selection: the best of {evaluations} evaluations by {metric} on the development set; a score "
+            "that is chosen on the set it is reported on is somewhat high"
+        )
+        note = f"{rule} (step {step:,})"
+    return {"by": by, "metric": metric, "step": step, "evaluations": evaluations, "rule": rule, "note": note}

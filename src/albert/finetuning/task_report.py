@@ -1,0 +1,181 @@
+"""The report of a fine-tuning run on a task, and the card of its model."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from albert.checkpoints.huggingface import ARCHITECTURES
+from albert.checkpoints.model_directory import model_card
+from albert.finetuning.evaluation import (
+    FROZEN,
+    MAJORITY,
+    Evaluation,
+    advice,
+    analysis_of,
+    next_step,
+)
+from albert.finetuning.selection import describe_selection, development_curve
+from albert.finetuning.task_work import TaskWork
+from albert.model.cost import count_parameters
+from albert.runtime.json_files import to_json
+from albert.tasks.task import UNNAMED
+from albert.training.logging import TrainingResult
+
+FEW_ROWS = 30
+
+
+def task_report(
+    work: TaskWork, training: TrainingResult, evaluation: Evaluation, further: Mapping[str, Evaluation]
+) -> dict[str, Any]:
+    """What `results.json` says of a run besides its record: scores, baselines, counts, advice."""
+    batches = work.batches
+    split = work.scorer.train_split
+    settings = work.settings
+    selection = describe_selection(settings.select or "last", evaluation.scores, work.folder.journal_path)
+    if settings.frozen:
+        selection["rule"] = "selection: none, the encoder is frozen and its head was solved"
+        selection["note"] = selection["rule"]
+    curve = development_curve(selection["metric"], work.folder.journal_path)
+    ended = [training.ending] if training.ended_by == "patience" else []
+    linear = work.scorer.linear_baseline()
+    frozen = work.frozen_head()
+    frozen_scores = frozen["scores"] if frozen is not None and not settings.frozen else None
+    training_scores = work.scorer.training_scores(evaluation.threshold, work.started.tokenizer, work.plan.recipe)
+    step = _next_step(work, evaluation, training_scores, selection, training)
+    n_trained = training.steps * batches.batch_size
+    n_evaluated = len(evaluation.predictions)
+    report = {
+        "scores": dict(evaluation.scores),
+        "baseline": None if evaluation.baseline is None else dict(evaluation.baseline),
+        "published": to_json(work.task.published),
+        "training": {
+            **split.counts,
+            "examples": len(split.examples),
+            "sequences": len(batches.sequences),
+            "windows_left_out": len(split.features.sequences) - len(batches.sequences),
+            "steps": training.steps,
+            "epochs": n_trained / batches.n_examples,
+            "seconds": training.seconds,
+            "sequences_per_second": (
+                n_trained * len(batches.sequences) / batches.n_examples / training.seconds if training.seconds else None
+            ),
+            "tokens_per_second": training.tokens_per_second,
+        },
+        "evaluation": {
+            **evaluation.counts,
+            "examples": n_evaluated,
+            "seconds": evaluation.seconds,
+            "examples_per_second": n_evaluated / evaluation.seconds,
+        },
+        "notes": [
+            *_notes(work),
+            *evaluation.notes,
+            *_few_rows(n_evaluated),
+            *ended,
+            *([curve] if curve else []),
+        ],
+        "frozen_head": frozen,
+        "linear_baseline": linear,
+        "advice": advice(evaluation.scores, evaluation.baseline, linear, frozen_scores, settings.frozen, step),
+        "training_scores": training_scores,
+        "next_step": step,
+        "selection": selection,
+        "workers": batches.workers,
+        "further_scores": {name: dict(result.scores) for name, result in further.items()},
+        **analysis_of(work.task, work.scorer.dev_split, evaluation),
+    }
+    if further:
+        report["further_baselines"] = {
+            name: {
+                MAJORITY: result.baseline,
+                **({} if linear is None else {linear["method"]: linear["further_scores"].get(name)}),
+                **({} if frozen is None or settings.frozen else {FROZEN: frozen["further_scores"].get(name)}),
+            }
+            for name, result in further.items()
+        }
+    return report
+
+
+def task_card(
+    work: TaskWork, evaluation: Evaluation, report: Mapping[str, Any], examples: Sequence[Mapping[str, str]]
+) -> str:
+    """The model card, with every score beside those of the baselines."""
+    task = work.task
+    started = work.started
+    linear = report["linear_baseline"]
+    frozen = None if report["frozen_head"] is None or work.settings.frozen else report["frozen_head"]["scores"]
+    data_lines = [report["selection"]["note"]]
+    if examples:
+        data_lines.append(f"examples.json holds {len(examples)} rows of the development set, without labels")
+    head = sum(p.numel() for n, p in work.model.named_parameters() if not n.startswith("albert."))
+    parts = {k: n for k, n in count_parameters(started.config).by_part().items() if "head" not in k}
+    parts.pop("pretraining", None)
+    scores: dict[str, float] = {}
+    for metric, score in evaluation.defined_scores.items():
+        scores[f"{metric}, development set"] = score
+        compared = {MAJORITY: (evaluation.baseline or {}).get(metric), FROZEN: (frozen or {}).get(metric)}
+        if linear is not None:
+            compared[linear["method"]] = linear["scores"].get(metric)
+        for name, value in compared.items():
+            if value is not None and "thresh" not in metric:
+                scores[f"{metric}, {name}"] = value
+    own_table = task.name == UNNAMED
+    source = f"fine-tuned on {'a table' if own_table else task.name}, starting from {started.source}"
+    return model_card(
+        name=work.folder.path.name,
+        location="path/to/this/directory",
+        architecture=ARCHITECTURES[type(work.model)],
+        attention_window=started.config.effective_window,
+        match_embedding=started.config.match_embedding,
+        description=task.description if own_table else f"{task.name}. {task.description}".strip(),
+        parameters=parts | {"task head": head},
+        recipe=to_json(work.plan.recipe),
+        scores=scores,
+        data=[source, *started.changed, *data_lines],
+        versions={"torch": torch.__version__},
+        example=examples[0] if examples else None,
+    )
+
+
+def _next_step(
+    work: TaskWork,
+    evaluation: Evaluation,
+    training_scores: Mapping[str, Any],
+    selection: Mapping[str, Any],
+    training: TrainingResult,
+) -> dict[str, str] | None:
+    """What to change next; None without scores, and for a model whose encoder is not trained."""
+    if work.settings.frozen or work.settings.freeze_encoder or not evaluation.scores:
+        return None
+    metric = next(iter(evaluation.scores))
+    return next_step(
+        metric,
+        training_scores["scores"].get(metric),
+        evaluation.scores[metric],
+        (evaluation.baseline or {}).get(metric),
+        hidden_size=work.started.config.hidden_size,
+        learning_rate=work.optimizer_recipe.learning_rate,
+        epochs=work.plan.epochs,
+        still_rising=selection["step"] in (None, training.steps) and training.ended_by != "patience",
+    )
+
+
+def _notes(work: TaskWork) -> list[str]:
+    notes = [*work.started.notes, *work.notes]
+    if len(work.depths) > 1:
+        notes.append(f"the head was trained after layers {', '.join(map(str, work.depths))}")
+    if work.scorer.scale is not None:
+        notes.append(
+            f"numbers were trained as standard scores: training mean {work.scorer.scale.mean:.4g}, "
+            f"deviation {work.scorer.scale.deviation:.4g}, both in the saved head"
+        )
+    return notes
+
+
+def _few_rows(number: int) -> list[str]:
+    """A line on a development set that is too small for its scores to mean anything."""
+    if number >= FEW_ROWS:
+        return []
+    rows = "row" if number == 1 else "rows"
+    return [f"the development set has {number} {rows}: scores on it prove nothing; some hundred rows are needed"]

@@ -1,0 +1,93 @@
+"""The model card of a pre-training run."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from albert.checkpoints.model_directory import model_card
+from albert.model.cost import count_parameters
+from albert.pretraining.masking import MaskingRecipe
+from albert.pretraining.recipe import PretrainingRecipe
+from albert.runtime.devices import describe_machine
+from albert.runtime.json_files import flatten, to_json
+from albert.text.shards import TokenCorpus
+from albert.training.logging import TrainingResult
+from albert.training.record import StartRecord
+
+
+def run_card(
+    name: str,
+    recipe: PretrainingRecipe,
+    corpora: Sequence[TokenCorpus],
+    result: TrainingResult,
+    evaluation: Mapping[str, float],
+    start: StartRecord | None,
+    question: str,
+) -> str:
+    """The model card of a finished run."""
+    labels = {
+        "masked_tokens_accuracy": "masked-token accuracy, held out",
+        "masked_tokens_baseline": "baseline: always the most frequent token",
+        "masked_tokens_repeated_accuracy": "accuracy on rare masked tokens that occur elsewhere in their sequence",
+        "masked_tokens_unrepeated_accuracy": "accuracy on rare masked tokens that do not",
+        "sentence_order_accuracy": f"sentence-task ({recipe.sequences.objective}) accuracy, held out",
+        "sentence_order_baseline": "baseline: always the more frequent order",
+    }
+    unit = recipe.masking.unit
+    max_ngram = recipe.masking.max_ngram
+    ngrams = f"one {unit}" if max_ngram == 1 else f"one to {max_ngram} {unit}s"
+    machine = ", ".join(f"{key} {value}" for key, value in describe_machine().items())
+    data = [f"{c.n_documents:,} documents, {c.n_tokens:,} tokens of {c.vocab_size:,} pieces" for c in corpora]
+    return model_card(
+        name=name,
+        architecture="AlbertForPreTraining",
+        attention_window=recipe.model.effective_window,
+        description=f"An ALBERT encoder pre-trained with {recipe.masking.share:.0%} of the tokens masked, {ngrams} "
+        f'at a time, and the sentence objective "{recipe.sequences.objective}" for '
+        f"{result.steps:,} steps, {result.tokens:,} tokens ({result.ending}).",
+        parameters=count_parameters(recipe.model).by_part(),
+        recipe=flatten(to_json(recipe)) | {"machine": machine},
+        data=data if start is None else [*data, *start.lines()],
+        scores={label: evaluation[key] for key, label in labels.items() if key in evaluation},
+        scores_note=_evaluation_command(recipe),
+        question=question,
+    )
+
+
+QUESTION_CANDIDATES = 10_000
+
+
+def masked_question(corpus: TokenCorpus) -> str:
+    """An example sentence with one word masked, in the language of the corpus.
+
+    The first sentence of 8 to 24 tokens, held out if possible, that has a word of one piece and at least four letters
+    after its first four tokens. Empty if none of the first QUESTION_CANDIDATES sentences has one.
+    """
+    if corpus.description.shards.get("held_out"):
+        corpus = TokenCorpus(corpus.directory, "held_out", corpus.description)
+    tokenizer = corpus.tokenizer()
+    starts_word = tokenizer.word_starts()
+    end = 0
+    for length in corpus.lengths(0).sentences[:QUESTION_CANDIDATES].tolist():
+        begin = end
+        end = end + length
+        if not 8 <= length <= 24:
+            continue
+        ids = corpus.read(begin, end).tolist()
+        for i in range(4, len(ids) - 1):
+            word = tokenizer.decode(ids[i : i + 1])
+            if starts_word[ids[i]] and starts_word[ids[i + 1]] and word.isalpha() and len(word) >= 4:
+                return f"{tokenizer.decode(ids[:i])} [MASK] {tokenizer.decode(ids[i + 1 :])}"
+    return ""
+
+
+def _evaluation_command(recipe: PretrainingRecipe) -> str:
+    """The command that evaluates any models on the same masked tokens; empty if it lacks an option for the masks."""
+    masking = recipe.masking
+    if masking != replace(MaskingRecipe(), share=masking.share, max_ngram=masking.max_ngram):
+        return ""
+    command = (
+        f"albert evaluate pretraining --model MODEL... --data CORPUS --max-ngram {masking.max_ngram} "
+        f"--max-length {recipe.sequences.max_length} --sequences {recipe.evaluation_sequences}"
+    )
+    note = "Measured during the run, on its own segment pairs. To evaluate other models on the same texts:"
+    return f"{note}\n\n```bash\n{command}\n```"

@@ -1,0 +1,131 @@
+"""Pre-training from the weights of a trained model (`Init`), in the recipe's architecture and the corpus's vocabulary.
+
+Optimiser and schedule start from zero. The run's `start.json` has a hash of the weights, and its checkpoint of step 0
+the weights themselves, so the run no longer needs the model."""
+
+from dataclasses import dataclass, replace
+
+from albert.checkpoints.hub import find_model, model_name
+from albert.checkpoints.huggingface import sentence_objective
+from albert.checkpoints.model_directory import (
+    FINGERPRINT_KEY,
+    OpenedModel,
+    open_model,
+    read_config,
+    tokenizer_of,
+    weights_fingerprint,
+)
+from albert.checkpoints.warm_start import (
+    PieceOrigins,
+    pieces_by_text,
+    require_equal_widths,
+    same_pieces,
+    trained_length,
+    warm_start,
+)
+from albert.model.albert import AlbertForPreTraining
+from albert.model.config import Extension
+from albert.pretraining.recipe import RECIPES, PretrainingRecipe
+from albert.runtime.devices import seed_torch
+from albert.runtime.errors import InvalidConfiguration, MissingInput
+from albert.text.shards import TokenCorpus
+from albert.text.tokenizer_loading import vocabulary_file
+from albert.training.record import Head, StartRecord
+
+_HEADS: dict[Head, str] = {"masked_tokens": "predictions.", "sentence_order": "sop_classifier."}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Init:
+    """A trained model to start from, and how its weights may be changed."""
+
+    model: str
+    """A model directory, a pre-training run, or a Hub id."""
+    revision: str | None = None
+    """Of the Hub repository."""
+    resize_vocabulary: bool = False
+    """Whether the corpus may have another tokenizer than the model."""
+    extend_positions: Extension | None = None
+    """How to initialise positions beyond the trained ones; None: tile them where the model has none."""
+    drop_heads: tuple[Head, ...] = ()
+    """Heads to initialise randomly."""
+
+
+def warm_start_for_pretraining(
+    init: Init, recipe: PretrainingRecipe, model: AlbertForPreTraining, corpus: TokenCorpus
+) -> StartRecord:
+    """Load the weights of a trained model into a randomly initialised one.
+
+    Raises:
+        MissingInput, Unavailable, DamagedData: the trained model cannot be opened.
+        InvalidConfiguration: its widths, its layers or its tokenizer are not those of the recipe and the corpus.
+    """
+    directory = find_model(init.model, init.revision)
+    require_equal_widths(read_config(directory)[0], recipe.model)
+    seed_torch("warm start", recipe.seed)  # for heads missing in the file
+    opened = open_model(directory, "pretraining")
+    origins, tokenizer = _match_pieces(opened, corpus, init)
+    tensors = opened.model.state_dict()
+    weights = weights_fingerprint(tensors)
+    dropped = {head: _HEADS[head] for head in init.drop_heads}
+    objective = recipe.sequences.objective
+    trained_objective = sentence_objective(opened.extra)
+    notes = []
+    if objective != trained_objective and "none" not in (objective, trained_objective):
+        dropped["sentence_order"] = _HEADS["sentence_order"]
+        notes.append(f"the sentence head was trained for {trained_objective}, this run trains {objective}")
+    result = warm_start(
+        {name: tensor for name, tensor in tensors.items() if not name.startswith(tuple(dropped.values()))},
+        opened.config,
+        model.state_dict(),
+        recipe.model,
+        origins=origins,
+        extend_positions=init.extend_positions,
+        trained_positions=trained_length(opened.extra),
+    )
+    model.load_state_dict(result.tensors)
+    report = opened.loading_report
+    initialised = [*report.newly_initialised, *result.drawn]
+    notes += [*result.notes, *([f"newly initialised: {', '.join(initialised)}"] if initialised else [])]
+    notes += filter(None, [report.not_used])
+    return StartRecord(
+        source=model_name(init.model, init.revision),
+        weights=weights,
+        tokenizer=tokenizer,
+        extend_positions=init.extend_positions,
+        drop_heads=init.drop_heads,
+        trained_positions=result.trained_positions,
+        notes=tuple(notes),
+    )
+
+
+def recipe_for_model(init: Init) -> PretrainingRecipe:
+    """The recipe `continue` with a model's architecture, sentence objective and maximum length, if known.
+
+    Raises:
+        MissingInput, Unavailable, DamagedData, InvalidConfiguration: its `config.json` cannot be read.
+    """
+    config, extra = read_config(find_model(init.model, init.revision))
+    length = min(trained_length(extra) or 512, config.max_position_embeddings)
+    recipe = RECIPES["continue"]
+    sequences = replace(recipe.sequences, max_length=length, objective=sentence_objective(extra))
+    return replace(recipe, model=config, sequences=sequences)
+
+
+def _match_pieces(opened: OpenedModel, corpus: TokenCorpus, init: Init) -> tuple[PieceOrigins, str | None]:
+    """The model's piece for each piece of the corpus; and the model's tokenizer fingerprint if it is another."""
+    new = corpus.tokenizer()
+    recorded = opened.extra.get(FINGERPRINT_KEY)
+    if recorded is not None and new.matches_fingerprint(str(recorded)):
+        return same_pieces(opened.config.vocab_size, new.vocab_size), None
+    if not vocabulary_file(opened.directory).is_file():
+        why = "has no tokenizer, so its embeddings cannot be matched to the corpus's pieces"
+        raise MissingInput(init.model, why, "put the model's tokenizer beside its weights")
+    old = tokenizer_of(opened)
+    if old.fingerprint == new.fingerprint:
+        return same_pieces(opened.config.vocab_size, new.vocab_size), None
+    if not init.resize_vocabulary:
+        why = f"has tokenizer {old.fingerprint[:12]}, {corpus.directory} was prepared with {new.fingerprint[:12]}"
+        remedy = "prepare the corpus with the model's tokenizer, or match the pieces with --resize-vocabulary"
+        raise InvalidConfiguration(init.model, why, remedy)
+    return pieces_by_text(old, opened.config.vocab_size, new), old.fingerprint

@@ -21,12 +21,13 @@ def shortened(monkeypatch):
     fewer = replace(passages, train=passages.train[:48], dev=passages.dev[:24])
     monkeypatch.setattr(module, "QUICKSTART", short)
     monkeypatch.setattr(module, "labelled_passages", lambda: fewer)
+    chapters = module.load_chapters()[::4]
+    monkeypatch.setattr(module, "load_chapters", lambda: chapters)
     monkeypatch.setattr(module, "AUTHORSHIP", replace(module.AUTHORSHIP, epochs=1.0))
     return module
 
 
 @pytest.mark.long
-@pytest.mark.usefixtures("drawn_pictures")
 def test_quickstart_runs_and_resumes(shortened, tmp_path):
     directory = tmp_path / "quickstart"
     with open(tmp_path / "shown.txt", "w", encoding="utf-8") as screen:

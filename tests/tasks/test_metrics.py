@@ -6,7 +6,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.refusals import refusal
 
@@ -291,6 +291,7 @@ def by_definition(gold, predicted):
     }
 
 
+@settings(max_examples=settings().max_examples // 4)
 @given(SETS)
 def test_multi_label_scores_and_baseline_follow_the_definition(pairs):
     gold, predicted = (np.array([pair[side] for pair in pairs], bool) for side in (0, 1))

@@ -27,9 +27,8 @@ from task_files import FoundTask, find_files
 from albert.runtime.errors import InvalidConfiguration
 from albert.tasks.answers import OpenAnswer, choose_threshold
 from albert.tasks.examples import Example
-from albert.tasks.linear_baseline import linear_baseline
-from albert.tasks.metrics import baseline_scores, task_scores
-from albert.tasks.task import Option, Span
+from albert.tasks.kinds.choice import Option
+from albert.tasks.kinds.span import Span
 from albert.text.sentences import split_sentences
 
 COLUMNS = ("task", "metric", "score", "constant", "method", "train_examples", "dev_examples", "seconds")
@@ -84,11 +83,11 @@ def baseline_of(inputs: FoundTask, dev: Sequence[Example]) -> Baseline:
         gold = _texts(dev)
         predicted, method = find_answers(train, dev, task.target.may_be_absent)
     else:
-        linear = linear_baseline(task, train, dev)
+        linear = task.target.linear_baseline(task.metrics, train, dev, {})
         if linear is None or linear.left_out:
             raise InvalidConfiguration(task.name, (linear and linear.left_out) or "has another kind of target")
-        return Baseline(linear.scores, baseline_scores(task, gold) or {}, linear.method, linear.train_examples)
-    return Baseline(task_scores(task, gold, predicted), baseline_scores(task, gold) or {}, method, len(train))
+        return Baseline(linear.scores, task.baseline_scores(gold) or {}, linear.method, linear.train_examples)
+    return Baseline(task.scores(gold, predicted), task.baseline_scores(gold) or {}, method, len(train))
 
 
 def find_answers(train: Sequence[Example], dev: Sequence[Example], may_be_absent: bool) -> tuple[Any, str]:

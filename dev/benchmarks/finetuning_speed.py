@@ -43,13 +43,15 @@ from albert.checkpoints.model_directory import open_model, save_model_directory
 from albert.finetuning.data import TaskBatch, TaskBatches
 from albert.finetuning.evaluation import ComputeOptions, model_outputs
 from albert.finetuning.model import head_description
-from albert.finetuning.objective import task_loss
+from albert.finetuning.objective import TaskLoss
 from albert.model.albert import AlbertForQuestionAnswering, AlbertForSequenceClassification
 from albert.optim.optimizer import OptimizerRecipe, build_optimizer
 from albert.runtime.devices import seed_torch
 from albert.runtime.environment import Precision
 from albert.runtime.errors import CheckFailed
-from albert.tasks.examples import Example, Sequences, span_features, text_features
+from albert.tasks.examples import Example, Sequences, text_features
+from albert.tasks.kinds.classification import Choice
+from albert.tasks.kinds.span import Span, span_features
 from albert.text.tokenizer import Tokenizer
 from albert.text.tokenizer_loading import load_tokenizer
 from albert.training.logging import TrainingPlan
@@ -243,7 +245,9 @@ class _OneEpoch(Work):
         return RECIPE.learning_rate
 
     def loss(self, model: nn.Module, batch: Batch) -> Sums:
-        return task_loss(model, batch)
+        assert isinstance(batch, TaskBatch)
+        target = Span() if batch.term == "span" else Choice(("0", "1"), "label")
+        return TaskLoss(target)(model, batch)
 
     def save(self, directory: Path) -> None:
         pass

@@ -6,9 +6,10 @@ from pathlib import Path
 
 from albert.paper.jobs import parse_file_options, with_files
 from albert.runtime.errors import MissingInput, UsageError
-from albert.tasks.examples import Example, to_examples
+from albert.tasks.examples import Example
+from albert.tasks.source import Rows
 from albert.tasks.submission import find_task
-from albert.tasks.task import Rows, Task
+from albert.tasks.task import Task
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,7 @@ class FoundTask:
     def examples(self, split: str) -> list[Example]:
         """All labelled examples of a split."""
         rows = self.dev if split == "dev" else self.task.source.read(self.data, split)
-        return to_examples(self.task, rows.rows)
+        return self.task.examples(rows.rows)
 
 
 def find_files(name: str, folders: Sequence[Path], files: Sequence[str]) -> FoundTask:

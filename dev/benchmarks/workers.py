@@ -25,7 +25,7 @@ from torch import nn
 
 from albert.checkpoints.model_directory import open_model
 from albert.finetuning.data import TaskBatches
-from albert.finetuning.objective import task_loss
+from albert.finetuning.objective import TaskLoss
 from albert.inference.engine import PackedModel
 from albert.model.albert import AlbertForPreTraining
 from albert.optim.optimizer import build_optimizer
@@ -36,6 +36,7 @@ from albert.pretraining.recipe import PAPER_BASE
 from albert.runtime.devices import default_precision
 from albert.runtime.environment import Precision, Ranks
 from albert.tasks.examples import Sequences
+from albert.tasks.kinds.classification import Choice
 from albert.training.update import Batch, Objective, update
 
 CPU = torch.device("cpu")
@@ -125,7 +126,7 @@ def _finetuning(directory: Path, numbers: list[int]) -> Case:
 
     model = open_model(directory, "classification", num_labels=2, new_head=True).model
     optimizer = OptimizerRecipe(kind="adamw", learning_rate=2e-5)
-    systems = _updates(model, optimizer, batches, task_loss, "fp32", numbers)
+    systems = _updates(model, optimizer, batches, TaskLoss(Choice(("0", "1"), "label")), "fp32", numbers)
     return Case("fine-tuning, H 128, 4 layers, 32 of 16 to 128", "fp32", int(lengths.sum()), systems)
 
 

@@ -38,7 +38,6 @@ from albert.pretraining.recipe import PretrainingRecipe
 from albert.runtime.errors import AlbertError
 from albert.runtime.json_files import load_json, read_journal
 from albert.runtime.manifest import MANIFEST_NAME, verify_directory
-from albert.tasks.examples import to_examples
 from albert.tasks.rows import read_table
 from albert.tasks.submission import DECLARED
 from albert.tasks.table_task import load_table_task
@@ -199,7 +198,7 @@ def _documents(path: Path, **reading: Any) -> int:
 def _rows(path: Path, task: str) -> int:
     declared = DECLARED[task]
     rows = declared.source.with_files({"dev": path}).read(path.parent, "dev").rows
-    return len(to_examples(declared, rows))
+    return len(declared.examples(rows))
 
 
 def _tokens(path: Path) -> list[int]:

@@ -16,9 +16,14 @@ from albert.finetuning.model import PretrainedEncoder
 from albert.finetuning.run import finetune
 from albert.model.albert import AlbertForPreTraining
 from albert.model.config import AlbertConfig
+from albert.tasks.inputs import Single, Words
+from albert.tasks.kinds.multi_label import Labels
+from albert.tasks.kinds.tagging import Tags
 from albert.tasks.metrics import multi_label_scores, tag_metrics
+from albert.tasks.recipe import TaskRecipe
+from albert.tasks.source import Row, Rows
 from albert.tasks.submission import DECLARED
-from albert.tasks.task import Labels, Row, Rows, Single, Tags, Task, TaskRecipe, Words
+from albert.tasks.task import Task
 
 NOUNS = ("ship", "sailor", "storm", "island", "captain", "window", "doctor", "letter")
 SMALL = ["--steps", "4", "--batch-size", "4", "--max-length", "32", "--device", "cpu"]
@@ -163,7 +168,7 @@ def interrupted(monkeypatch):
 
     @contextmanager
     def interrupted(after: int, distilled: bool = False):
-        owner, name = (objective.DistillationLoss, "__call__") if distilled else (objective, "task_loss")
+        owner, name = objective.DistillationLoss if distilled else objective.TaskLoss, "__call__"
         inner, calls = getattr(owner, name), []
 
         def loss(*arguments):

@@ -13,15 +13,18 @@ from albert.checkpoints.model_directory import save_model_directory
 from albert.cli.main import run
 from albert.finetuning.data import read_examples
 from albert.finetuning.evaluation import evaluate_directory, evaluate_models
-from albert.finetuning.model import head_description, head_kind, n_outputs
+from albert.finetuning.model import head_description
 from albert.runtime.errors import DamagedData
+from albert.tasks.kinds.multi_label import Labels
+from albert.tasks.kinds.regression import Score
+from albert.tasks.kinds.span import Span
+from albert.tasks.kinds.tagging import Tags
 from albert.tasks.submission import DECLARED
-from albert.tasks.task import Labels, Score, Span, Tags
 
 
 def random_model(task, config, seed):
     torch.manual_seed(seed)
-    model = build_model(head_kind(task.target), config, n_outputs(task.target))
+    model = build_model(task.target.model_kind(), config, task.target.n_outputs)
     for parameter in model.parameters():
         parameter.data.normal_(std=0.3)
     return model

@@ -22,9 +22,8 @@ from albert.finetuning.model import MultiExitModel, PretrainedEncoder
 from albert.finetuning.objective import (
     Distillation,
     DistillationLoss,
+    TaskLoss,
     open_teacher,
-    soft_loss,
-    task_loss,
     training_setup,
 )
 from albert.finetuning.run import finetune
@@ -42,10 +41,16 @@ from albert.model.packing import pack
 from albert.runtime.errors import CannotCreate, InvalidConfiguration, UsageError
 from albert.runtime.json_files import read_json_object
 from albert.tasks.examples import join_sequences
+from albert.tasks.kinds.choice import Option
+from albert.tasks.kinds.classification import Choice
+from albert.tasks.kinds.multi_label import Labels
+from albert.tasks.kinds.regression import Score
+from albert.tasks.kinds.span import Span
 from albert.tasks.submission import DECLARED
 
 SHORT = short_task(steps=6)
 
+CLASSES = Choice(("a", "b"), "y")
 CPU = ComputeOptions(torch.device("cpu"))
 PLAIN = FinetuningSettings(device="cpu")
 EVERY_EXIT = replace(PLAIN, exits="every")
@@ -83,13 +88,13 @@ def pretrained_deep(deep, tokenizer_directory, tmp_path):
 def test_loss_is_the_mean_over_depths_weighted_by_depth(deep, batches_of):
     torch.manual_seed(0)
     model = AlbertForSequenceClassification(replace(deep, classifier_dropout_prob=0.0), 2)
-    setup = training_setup(model, batches_of(np.array([0, 1, 1]), "choice"), (1, 2, 4), CPU)
+    setup = training_setup(model, CLASSES, batches_of(np.array([0, 1, 1]), "choice"), (1, 2, 4), CPU)
     (batch,) = setup.source.micro_batches(0, 0, 1)
     result = setup.objective(setup.module, batch)
     sums = []
     for depth in (1, 2, 4):
         set_depth(model, depth)
-        sums.append(task_loss(model, batch))
+        sums.append(TaskLoss(CLASSES)(model, batch))
     expected = sum(weight * each.losses["choice"] for weight, each in zip((1 / 7, 2 / 7, 4 / 7), sums, strict=True))
     torch.testing.assert_close(result.losses["choice"], expected)
     assert result.correct["choice"] == sums[-1].correct["choice"]
@@ -155,13 +160,12 @@ def test_soft_losses_by_their_formulas():
     draws = torch.Generator().manual_seed(0)
     ours, theirs = (torch.randn(5, 3, generator=draws) for _ in range(2))
     p, q = (theirs / 3).softmax(1), (ours / 3).softmax(1)
-    classes = torch.zeros(5, dtype=torch.int64)
-    torch.testing.assert_close(soft_loss(ours, theirs, classes, 3.0), 9 * -(p * q.log()).sum())
+    torch.testing.assert_close(CLASSES.soft_loss(ours, theirs, 3.0), 9 * -(p * q.log()).sum())
     p, q = (theirs / 3).sigmoid(), (ours / 3).sigmoid()
     binary = -(p * q.log() + (1 - p) * (1 - q).log())
-    torch.testing.assert_close(soft_loss(ours, theirs, torch.zeros(5, 3), 3.0), 9 * binary.mean(1).sum())
+    torch.testing.assert_close(Labels(("a", "b", "c"), "y").soft_loss(ours, theirs, 3.0), 9 * binary.mean(1).sum())
     squares = (ours[:, 0] - theirs[:, 0]).square().sum()
-    torch.testing.assert_close(soft_loss(ours[:, :1], theirs[:, :1], torch.zeros(5), 3.0), squares)
+    torch.testing.assert_close(Score("y").soft_loss(ours[:, :1], theirs[:, :1], 3.0), squares)
 
 
 def test_teacher_uses_its_own_tokenizer_and_the_order_of_the_task(data, teacher):
@@ -184,7 +188,7 @@ def test_loss_weighs_labels_and_teacher(data, taught, start, tmp_path, monkeypat
     def record(self, output, batch):
         sums = exit_loss(self, output, batch)
         hard = functional.cross_entropy(output, batch.targets, reduction="sum")
-        soft = soft_loss(output, batch.teacher, batch.targets, 4.0)
+        soft = CLASSES.soft_loss(output, batch.teacher, 4.0)
         losses.append((sums.losses["choice"].item(), (0.25 * hard + 0.75 * soft).item()))
         return sums
 
@@ -264,11 +268,12 @@ def test_frozen_encoder_gives_the_loss_and_gradients_of_one_without_dropout(
     reference.load_state_dict(model.state_dict())
     if not kept:
         monkeypatch.setattr(objective, "MAX_STATE_BYTES", 0)
-    batches = batches_of(targets, "span" if targets.ndim == 2 else "choice", n_options)
-    setup = training_setup(model, batches, (2,), CPU, freeze_encoder=True)
+    target = {"question_answering": Span(), "multiple_choice": Option(("A", "B"), "y")}.get(kind, CLASSES)
+    batches = batches_of(targets, target.term, n_options)
+    setup = training_setup(model, target, batches, (2,), CPU, freeze_encoder=True)
     assert ("computed once" in setup.notes[0]) == kept
     (frozen_batch,), (batch,) = setup.source.micro_batches(0, 0, 1), batches.micro_batches(0, 0, 1)
-    result, expected = setup.objective(setup.module.train(), frozen_batch), task_loss(reference, batch)
+    result, expected = setup.objective(setup.module.train(), frozen_batch), TaskLoss(target)(reference, batch)
     for sums in (result, expected):
         sum(sums.losses.values()).backward()
     torch.testing.assert_close(result.losses, expected.losses)

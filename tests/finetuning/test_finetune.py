@@ -18,8 +18,8 @@ from albert.checkpoints.model_directory import open_model
 from albert.cli.main import run
 from albert.finetuning.data import TaskBatch, TaskBatches, batch_members, prepare_split
 from albert.finetuning.evaluation import ComputeOptions, evaluate_directory, evaluate_model
-from albert.finetuning.model import PretrainedEncoder, RandomEncoder, head_kind, random_encoder_like, start_model
-from albert.finetuning.objective import task_loss
+from albert.finetuning.model import PretrainedEncoder, RandomEncoder, random_encoder_like, start_model
+from albert.finetuning.objective import TaskLoss
 from albert.finetuning.options import MAX_EPOCHS, MIN_UPDATES, plan_learning, rate_for_width, requested_recipe
 from albert.finetuning.run import finetune
 from albert.finetuning.run_record import FinetuningSettings
@@ -33,9 +33,15 @@ from albert.runtime.json_files import read_journal, read_json_object
 from albert.runtime.manifest import verify_directory
 from albert.tasks.custom import declare_custom_task
 from albert.tasks.examples import join_sequences
+from albert.tasks.kinds.choice import Option
+from albert.tasks.kinds.classification import Choice
+from albert.tasks.kinds.multi_label import Labels
+from albert.tasks.kinds.regression import Score
+from albert.tasks.kinds.span import Span
+from albert.tasks.kinds.tagging import Tags
+from albert.tasks.recipe import TaskRecipe
 from albert.tasks.submission import DECLARED
 from albert.tasks.table_task import RecipeChanges
-from albert.tasks.task import Choice, Labels, Option, Score, Span, Tags, TaskRecipe
 from albert.text.tokenizer_loading import load_tokenizer
 
 SHORT = short_task(steps=6, encoder_dropout=0.1)
@@ -82,7 +88,7 @@ PROBLEM_TYPES = {Choice: "single_label_classification", Score: "regression", Lab
 
 def assert_transformers_computes_the_same(task, task_data, directory):
     """The same logits; of a joint head, which transformers lacks, the same states of the encoder."""
-    kind = head_kind(task.target)
+    kind = task.target.model_kind()
     ours = open_model(directory, kind).model
     sequences = prepare_split(task, task_data, "dev", load_tokenizer(directory), task.recipe).features.sequences
     ids, types = sequences.token_ids(3), sequences.token_type_ids(3)
@@ -245,7 +251,7 @@ def test_options_of_a_question_stay_together_and_in_order(n, options, world, tok
 LENGTHS = (3, 5, 2)
 
 
-def loss_of(output, targets, term):
+def loss_of(output, targets, target):
     """The loss of a model with this output for three sequences, and the arguments that the model got."""
     calls = []
 
@@ -255,8 +261,8 @@ def loss_of(output, targets, term):
             return output
 
     ids = [np.zeros(length, np.int64) for length in LENGTHS]
-    sums = task_loss(Model(), TaskBatch(pack(ids, ids), targets, term))
-    return sums.losses[term].item(), sums.correct, calls[0]
+    sums = TaskLoss(target)(Model(), TaskBatch(pack(ids, ids), targets, target.term))
+    return sums.losses[target.term].item(), sums.correct, calls[0]
 
 
 def test_span_loss_is_the_mean_of_two_cross_entropies_within_each_sequence():
@@ -266,11 +272,11 @@ def test_span_loss_is_the_mean_of_two_cross_entropies_within_each_sequence():
     for logits, positions in zip((starts, ends), targets.T, strict=True):
         pieces = zip(logits.split(LENGTHS), positions, strict=True)
         expected += sum(functional.cross_entropy(piece, position) / 2 for piece, position in pieces).item()
-    span, _, _ = loss_of((starts, ends), targets, "span")
+    span, _, _ = loss_of((starts, ends), targets, Span())
     assert span == pytest.approx(expected, rel=1e-6)
     # A joint head adds half the cross entropy of "no answer", and reads the gold starts, counted over all tokens.
     decision = functional.binary_cross_entropy_with_logits(unanswerable, torch.tensor([1.0, 0.0, 1.0]), reduction="sum")
-    joint, _, (gold_starts,) = loss_of(SpanFromStart(starts, ends, unanswerable), targets, "joint_span")
+    joint, _, (gold_starts,) = loss_of(SpanFromStart(starts, ends, unanswerable), targets, Span(head="joint"))
     assert joint == pytest.approx(span + decision.item() / 2, rel=1e-6)
     assert gold_starts.tolist() == [0, 3 + 1, 8]
 

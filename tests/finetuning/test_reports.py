@@ -15,10 +15,13 @@ from albert.finetuning.report_page import report_page
 from albert.finetuning.run import finetune
 from albert.finetuning.run_record import FinetuningSettings
 from albert.runtime.json_files import read_json_object
-from albert.tasks.error_analysis import MAX_MATRIX, analyse, calibration
+from albert.tasks.error_analysis import MAX_MATRIX, calibration
 from albert.tasks.examples import Example
+from albert.tasks.kinds.classification import Choice
+from albert.tasks.kinds.multi_label import Labels
+from albert.tasks.kinds.tagging import Tags
+from albert.tasks.source import Answer
 from albert.tasks.submission import DECLARED
-from albert.tasks.task import Answer, Choice, Labels, Tags
 
 CPU = FinetuningSettings(device="cpu")
 
@@ -185,7 +188,7 @@ def classified(gold, predicted, probability=0.9, labels=("a", "b", "c")):
         probabilities = {label: probability if label == found else 0.0 for label in labels}
         entries.append({"gold": right, "prediction": found, "probabilities": probabilities})
     task = replace(DECLARED["sst-2"], target=Choice(tuple(labels), "y"))
-    return analyse(task, examples, entries)
+    return task.target.analysis(examples, entries)
 
 
 def test_largest_confusions_come_first():
@@ -212,7 +215,7 @@ def test_entities_are_confused_with_types_or_with_nothing():
         "prediction": ["B-LOC", "O", "B-LOC", "O"],
         "probabilities": [0.9, 0.9, 0.6, 0.4],
     }
-    found = analyse(UNDECLARED["tags"], [Example("0", "f:0", words, (1, 0, 3, 4))], [entry])
+    found = UNDECLARED["tags"].target.analysis([Example("0", "f:0", words, (1, 0, 3, 4))], [entry])
     pairs = {(each["gold"], each["predicted"]) for each in found["confusion"]["largest"]}
     assert pairs == {("PER", "LOC"), ("LOC", ""), ("", "LOC")}
     assert found["errors"][0]["words"] == "Anna"
@@ -227,7 +230,7 @@ def test_a_single_label_and_names_are_shown():
         {"gold": ["1"], "prediction": ["1"], "probabilities": {"1": 0.8}},
         {"gold": [], "prediction": ["1"], "probabilities": {"1": 0.7}},
     ]
-    found = analyse(task, examples, entries)
+    found = task.target.analysis(examples, entries)
     row = {"class": "toxic", "precision": 50.0, "recall": 100.0, "count": 1, "predicted": 2}
     assert row.items() <= found["per_class"][0].items()
     assert len(found["errors"]) == 1
@@ -237,7 +240,7 @@ def test_a_single_label_and_names_are_shown():
 def test_words_without_entities_are_classes():
     task = replace(UNDECLARED["tags"], target=Tags(("NN", "VB"), "tags"))
     entry = {"gold": ["NN", "VB"], "prediction": ["NN", "NN"], "probabilities": [0.9, 0.8]}
-    found = analyse(task, [Example("0", "f", ("dogs", "run"), (0, 1))], [entry])
+    found = task.target.analysis([Example("0", "f", ("dogs", "run"), (0, 1))], [entry])
     assert [row["class"] for row in found["per_class"]] == ["NN", "VB"]
     assert found["confusion"]["counts"] == [[1, 0], [1, 0]]
 
@@ -249,7 +252,7 @@ def test_answers_are_compared_as_squad_does():
         {"prediction": "Ship.", "gold": ["the ship"], "best": best},
         {"prediction": "", "gold": ["the ship"], "best": best, "no_answer_probability": 0.7},
     ]
-    found = analyse(DECLARED["squad-2.0"], [example, example], entries)
+    found = DECLARED["squad-2.0"].target.analysis([example, example], entries)
     assert [error["probability"] for error in found["errors"]] == [0.7]
 
 

@@ -9,18 +9,22 @@ import transformers
 from tests.refusals import refusal
 
 from albert.checkpoints.model_directory import open_model, read_config, save_model_directory
-from albert.finetuning.data import PreparedSplit, prepare_split, read_examples
-from albert.finetuning.evaluation import CHOSEN_ON_THESE, evaluate_directory, hold_out
+from albert.finetuning.data import prepare_split, read_examples
+from albert.finetuning.evaluation import CHOSEN_ON_THESE, evaluate_directory
 from albert.finetuning.model import RandomEncoder, head_description, start_model
-from albert.finetuning.objective import task_loss
-from albert.finetuning.run import finetune, task_batches, training_windows
+from albert.finetuning.objective import TaskLoss
+from albert.finetuning.run import finetune, task_batches
 from albert.finetuning.run_record import FinetuningSettings
 from albert.inference.predictor import Predictor
 from albert.model.albert import AlbertForQuestionAnswering
 from albert.runtime.errors import DamagedData, InvalidConfiguration
-from albert.tasks.examples import IGNORE_INDEX, Example, span_features
+from albert.tasks.examples import IGNORE_INDEX, Example
+from albert.tasks.kinds.classification import Choice
+from albert.tasks.kinds.multi_label import Labels
+from albert.tasks.kinds.span import hold_out_questions, span_features
+from albert.tasks.kinds.tagging import Tags
+from albert.tasks.source import Answer
 from albert.tasks.submission import DECLARED
-from albert.tasks.task import Answer, Choice, Labels, Tags
 
 # --------------------------------------------------------------------------------------------------------------------
 # Questions that may have no answer: held-out questions, training windows, and the threshold.
@@ -100,22 +104,22 @@ def questions(n_contexts, answered=lambda context, question: question == 1):
 
 def test_whole_contexts_are_held_out_by_the_seed():
     examples = questions(100)
-    train, held = hold_out(examples, seed=1)
+    train, held = hold_out_questions(examples, seed=1)
     assert len(held) == 10
     assert sorted(row.identifier for row in train + held) == sorted(row.identifier for row in examples)
     assert not {row.texts[1] for row in train} & {row.texts[1] for row in held}
-    assert hold_out(examples, seed=1) == (train, held)
-    assert hold_out(examples, seed=2)[1] != held
+    assert hold_out_questions(examples, seed=1) == (train, held)
+    assert hold_out_questions(examples, seed=2)[1] != held
     with refusal(InvalidConfiguration, "--null-threshold dev"):
-        hold_out(questions(1), seed=1)
+        hold_out_questions(questions(1), seed=1)
     with refusal(InvalidConfiguration, "dev"):
-        hold_out(questions(100, lambda context, question: True), seed=1)
+        hold_out_questions(questions(100, lambda context, question: True), seed=1)
 
 
 def test_held_out_questions_are_of_both_kinds():
     examples = questions(100, lambda context, question: context < 99)
     for seed in range(3):
-        assert {bool(row.answers) for row in hold_out(examples, seed)[1]} == {True, False}
+        assert {bool(row.answers) for row in hold_out_questions(examples, seed)[1]} == {True, False}
 
 
 def test_training_windows(open_task, tokenizer):
@@ -129,14 +133,13 @@ def test_training_windows(open_task, tokenizer):
 
     def windows(task, examples):
         features = span_features(examples, tokenizer, 32, 8, 8)
-        return features, training_windows(task, PreparedSplit("train", examples, features, {}), features)
+        return features, *task.target.training_part(examples, features, task.title)
 
-    features, indices = windows(open_task, examples)
-    assert {features.windows[index].example for index in indices} == {0, 1}
-    assert len(indices) == sum(window.example < 2 for window in features.windows)
+    features, sequences, _ = windows(open_task, examples)
+    assert len(sequences) == sum(window.example < 2 for window in features.windows)
     always_answered = replace(open_task, target=replace(open_task.target, may_be_absent=False))
-    _, with_answer = windows(always_answered, examples)
-    assert (features.targets[with_answer, 0] >= 0).all() and len(with_answer) < len(indices)
+    _, with_answer, targets = windows(always_answered, examples)
+    assert (targets > 0).all() and len(with_answer) < len(sequences)
     with refusal(InvalidConfiguration, "window"):
         windows(open_task, examples[1:2])
 
@@ -168,7 +171,7 @@ def test_loss_is_that_of_transformers(task, saved, tmp_path):
     started, directory = saved
     prepared = prepare_split(task, tmp_path, "train", started.tokenizer, task.recipe)
     (batch,) = task_batches(task, prepared, task.recipe, FinetuningSettings()).micro_batches(0, 0, 1)
-    (loss,), (count,) = task_loss(started.model, batch).losses.values(), batch.counts.values()
+    (loss,), (count,) = TaskLoss(task.target)(started.model, batch).losses.values(), batch.counts.values()
     lengths = batch.packed.lengths
     ids, mask = (torch.zeros(len(lengths), max(lengths), dtype=torch.int64) for _ in range(2))
     labels = torch.full_like(ids, IGNORE_INDEX) if isinstance(task.target, Tags) else batch.targets

@@ -18,8 +18,10 @@ from albert.model.config import ArchitectureChanges
 from albert.model.packing import pack
 from albert.runtime.errors import CannotCreate, InvalidConfiguration
 from albert.runtime.json_files import read_json_object
+from albert.tasks.kinds.classification import Choice
+from albert.tasks.kinds.regression import Score
+from albert.tasks.kinds.span import Span
 from albert.tasks.submission import DECLARED
-from albert.tasks.task import Choice, Score, Span
 
 SHORT = short_task(steps=4)
 

@@ -9,12 +9,11 @@ from tests.tiny import short_task
 
 from albert.checkpoints.model_directory import open_model
 from albert.cli.main import run
-from albert.finetuning.model import head_kind
 from albert.finetuning.objective import Distillation
 from albert.finetuning.run import finetune
 from albert.finetuning.run_record import FinetuningSettings
 from albert.runtime.json_files import read_json_object
-from albert.tasks.task import Option
+from albert.tasks.kinds.choice import Option
 
 SENTENCES = short_task(steps=4, batch_size=5)
 
@@ -22,7 +21,7 @@ SETTINGS = FinetuningSettings(device="cpu", encode_pairs="together")
 
 
 def weights(task, directory):
-    return open_model(directory, head_kind(task.target)).model.state_dict()
+    return open_model(directory, task.target.model_kind()).model.state_dict()
 
 
 def assert_same_weights(task, one, other):

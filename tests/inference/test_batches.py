@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 import albert
 from albert.inference.engine import Autotuner, PackedModel
 from albert.inference.tasks import check_texts
-from albert.tasks.examples import Example, span_features
-from albert.tasks.race import option_features
+from albert.tasks.examples import Example
+from albert.tasks.kinds.choice import option_features
+from albert.tasks.kinds.span import span_features
 
 WORDS = ["the", "Cat", "saw", "café", "…", "猫", "dog.", " ", "\n", "1,000", "it's", "\u200b", "🐈", "[MASK]"]
 texts = st.lists(

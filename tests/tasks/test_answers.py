@@ -13,26 +13,17 @@ from tests.refusals import refusal
 
 from albert.runtime.errors import InvalidConfiguration
 from albert.tasks.answers import (
-    NO_CANDIDATE_SCORE,
     OpenAnswer,
     answer_exact_match,
     answer_f1,
-    best_answers,
     choose_threshold,
     open_question_scores,
     span_exact_match,
 )
-from albert.tasks.examples import (
-    Example,
-    SpanFeatures,
-    Window,
-    best_windows,
-    cut_windows,
-    join_sequences,
-    span_features,
-    token_span,
-)
-from albert.tasks.task import Answer
+from albert.tasks.examples import Example, join_sequences
+from albert.tasks.kinds.span import NO_CANDIDATE_SCORE, SpanFeatures, Window, best_answers, span_features, token_span
+from albert.tasks.source import Answer
+from albert.tasks.windows import best_windows, cut_windows
 from albert.text.tokenizer import Tokenizer
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -8,11 +8,15 @@ import torch
 
 from albert.tasks import linear_baseline as linear
 from albert.tasks.custom import declare_custom_task
-from albert.tasks.examples import Example, to_examples
-from albert.tasks.linear_baseline import linear_baseline, word_shape
+from albert.tasks.examples import Example
+from albert.tasks.inputs import Pair, Single, Words
+from albert.tasks.kinds.classification import Choice
+from albert.tasks.kinds.multi_label import Labels
+from albert.tasks.kinds.regression import Score
+from albert.tasks.kinds.tagging import Tags
+from albert.tasks.linear_baseline import word_shape
 from albert.tasks.metrics import accuracy, mean_absolute_error, multi_label_scores, pearson, tag_metrics
 from albert.tasks.submission import DECLARED
-from albert.tasks.task import Choice, Labels, Pair, Score, Single, Tags, Words
 
 
 def test_declare_custom_task(tmp_path):
@@ -22,7 +26,7 @@ def test_declare_custom_task(tmp_path):
     task = declare_custom_task(files, "q", "ok", pair="a")
     assert task.target == Choice(("no", "yes"), "ok")
     assert task.inputs == Pair("q", "a")
-    examples = to_examples(task, task.source.read(tmp_path, "dev").rows)
+    examples = task.examples(task.source.read(tmp_path, "dev").rows)
     assert (examples[0].texts, examples[0].target) == (("who", "me"), 1)
 
 
@@ -62,11 +66,11 @@ def examples(target, n=60, pair=False):
 def test_linear_model_learns_from_words(inputs, target, metrics, function, score):
     task, rows = declared(target, metrics, inputs), examples(function, pair=inputs == PAIR)
     torch_state, numpy_state = torch.random.get_rng_state(), np.random.get_state()[1].tolist()
-    result = linear_baseline(task, rows[:45], rows[45:])
+    result = task.target.linear_baseline(task.metrics, rows[:45], rows[45:], {})
     assert next(iter(result.scores.values())) >= score and result.train_examples == 45 and result.left_out is None
     if isinstance(target, Score):
         assert result.scores["mean_absolute_error"] < 2
-    assert result == linear_baseline(task, rows[:45], rows[45:])
+    assert result == task.target.linear_baseline(task.metrics, rows[:45], rows[45:], {})
     assert np.random.get_state()[1].tolist() == numpy_state
     assert torch.equal(torch.random.get_rng_state(), torch_state)
 
@@ -79,7 +83,7 @@ def test_tags_are_learnt_from_the_form_of_words_and_several_sets_are_scored():
     sentences.append(Example("empty", "file:31", (), ()))
     labels = ("O", "B-PER", "B-NUM")
     task = declared(Tags(labels, "tags"), tag_metrics(labels), Words("words"))
-    result = linear_baseline(task, sentences[:20], sentences[20:], {"test": sentences[:5]})
+    result = task.target.linear_baseline(task.metrics, sentences[:20], sentences[20:], {"test": sentences[:5]})
     assert result.scores["entity_f1"] == 100.0
     assert result.further_scores["test"]["entity_f1"] == 100.0
     assert [word_shape(word) for word in ("McDonald", "U.N.", "1,234", "")] == ["XxXxx", "X.X.", "0,00", ""]
@@ -94,19 +98,19 @@ def test_several_labels_have_a_tuned_threshold():
         for n in range(90)
     ]
     task = declared(Labels(tuple("abcdef"), "y"), (multi_label_scores,))
-    assert linear_baseline(task, rows[:60], rows[60:]).scores["micro_f1"] > 10
+    assert task.target.linear_baseline(task.metrics, rows[:60], rows[60:], {}).scores["micro_f1"] > 10
 
 
 def test_large_sets_are_sampled_or_left_out(monkeypatch):
     task = declared(Choice(("a", "b"), "y"), (accuracy,))
     rows = examples(lambda colour, thing: int(colour == 1))
     monkeypatch.setattr(linear, "MAX_TRAIN_CHARACTERS", sum(len(row.texts[0]) for row in rows) // 2)
-    result = linear_baseline(task, rows, rows)
+    result = task.target.linear_baseline(task.metrics, rows, rows, {})
     assert result.scores["accuracy"] == 100.0 and 25 < result.train_examples < 35
     monkeypatch.setattr(linear, "MAX_TRAIN_ROWS", 20)
-    assert linear_baseline(task, rows, rows).train_examples == 20
+    assert task.target.linear_baseline(task.metrics, rows, rows, {}).train_examples == 20
     monkeypatch.setattr(linear, "MAX_DEV_CHARACTERS", 100)
-    result = linear_baseline(task, rows, rows)
+    result = task.target.linear_baseline(task.metrics, rows, rows, {})
     assert result.scores == {} and result.left_out == "the development set has more than 100 characters"
 
 
@@ -114,5 +118,5 @@ def test_reasons_for_leaving_out():
     two, many = Choice(("a", "b"), "y"), Choice(tuple(map(str, range(300))), "y")
     same, blank = examples(lambda colour, thing: 0), [Example(str(n), "", ("?!",), n % 2) for n in range(6)]
     for target, rows, reason in ((two, same, "one class"), (many, same, "300 labels"), (two, blank, "no words")):
-        assert reason in linear_baseline(declared(target, (accuracy,)), rows, rows).left_out
-    assert linear_baseline(DECLARED["race"], [], []) is None
+        assert reason in target.linear_baseline((accuracy,), rows, rows, {}).left_out
+    assert DECLARED["race"].target.linear_baseline((accuracy,), [], [], {}) is None

@@ -11,13 +11,14 @@ from hypothesis import strategies as st
 from tests.refusals import refusal
 
 from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput, UsageError
-from albert.tasks.examples import is_labelled, read_rows, text_columns, to_examples
+from albert.tasks.examples import read_rows
 from albert.tasks.glue import AX, COLA, QQP, RTE, SST2, STSB
-from albert.tasks.metrics import baseline_scores
+from albert.tasks.kinds.regression import Score
+from albert.tasks.kinds.span import Span
 from albert.tasks.race import RACE
+from albert.tasks.recipe import TaskRecipe
 from albert.tasks.squad import SQUAD_1, SQUAD_2, read_questions
 from albert.tasks.submission import DECLARED, find_task, submission_files
-from albert.tasks.task import Score, Span, TaskRecipe
 
 # --------------------------------------------------------------------------------------------------------------------
 # Declarations; the recipes of Table 14 are compared in tests/paper.
@@ -48,7 +49,7 @@ def test_recipes_keep_the_number_of_epochs():
 def test_published_scores_are_of_the_tasks_metrics():
     for task in DECLARED.values():
         gold = [("a",), ()] if isinstance(task.target, Span) else np.array([0, 1])
-        names = baseline_scores(task, gold) or [metric.__name__ for metric in task.metrics]
+        names = task.baseline_scores(gold) or [metric.__name__ for metric in task.metrics]
         assert {published.metric for published in task.published} <= set(names)
 
 
@@ -118,7 +119,7 @@ def test_files_are_found_in_both_folders_and_gzipped(tmp_path):
         (tmp_path / file).parent.mkdir(parents=True)
         (tmp_path / file).write_bytes(content)
         rows = COLA.source.read(tmp_path / file[0], "dev").rows
-        assert to_examples(COLA, rows)[0].texts == ("A sentence.",)
+        assert COLA.examples(rows)[0].texts == ("A sentence.",)
 
 
 def test_missing_files_and_splits_are_refused(tmp_path):
@@ -146,7 +147,7 @@ def test_answers_are_located_and_counted(tmp_path):
     read = SQUAD_1.source.read(tmp_path, "dev")
     assert [answer.start for answer in read.rows[0].answers] == [0, 8, 4, None, 14]
     assert read.counts == {"rows": 1, "answers": 5, "answers_relocated": 2, "answers_not_found": 1}
-    assert to_examples(SQUAD_1, read.rows)[0].texts == ("which?", "one two three two")
+    assert SQUAD_1.examples(read.rows)[0].texts == ("which?", "one two three two")
 
 
 def test_context_keeps_its_whitespace(tmp_path):
@@ -162,7 +163,7 @@ def test_broken_lines_of_the_official_qqp_files_are_left_out_and_counted(tmp_pat
     header = "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n"
     (tmp_path / "train.tsv").write_text(header + '0\t1\t2\ta\tb\t1\n3\t4\t5\tc "\n"\td\t0\n6\t7\t8\te\tf\t0\n')
     rows = QQP.source.read(tmp_path, "train")
-    assert [example.texts for example in to_examples(QQP, rows.rows)] == [("a", "b"), ("e", "f")]
+    assert [example.texts for example in QQP.examples(rows.rows)] == [("a", "b"), ("e", "f")]
     assert rows.counts == {"rows": 2, "broken_lines": 2}
     (tmp_path / "test.tsv").write_text("id\tquestion1\tquestion2\n0\ta\n")
     with refusal(DamagedData, ":2:"):
@@ -206,14 +207,14 @@ def test_glue_test_files_and_submissions(name, split, tmp_path):
     lines = ["\t".join([number, *(f"{column} of {number}" for column in columns[1:])]) for number in ("0", "1", "17")]
     (tmp_path / file).write_text("\n".join(["\t".join(columns), *lines]) + "\n")
     rows = task.source.read(tmp_path, split).rows
-    assert not is_labelled(task, rows)
-    examples = to_examples(task, rows, labelled=False)
+    assert not task.target.is_labelled(rows)
+    examples = task.examples(rows, labelled=False)
     assert [example.identifier for example in examples] == ["0", "1", "17"]
     in_file = {"Premise": "sentence1", "Hypothesis": "sentence2"} if task is AX else {}
-    assert examples[2].texts == tuple(f"{in_file.get(column, column)} of 17" for column in text_columns(task))
+    assert examples[2].texts == tuple(f"{in_file.get(column, column)} of 17" for column in task.inputs.columns)
     assert all(example.target is None for example in examples)
     with refusal(DamagedData, "column"):
-        to_examples(task, rows)
+        task.examples(rows)
     labels = [1.0, 2.0, 3.0] if isinstance(task.target, Score) else (*task.target.labels, *task.target.labels)[:3]
     entries = [{"id": e.identifier, "prediction": label} for e, label in zip(examples, labels, strict=True)]
     ((file_name, content),) = submission_files(task, split, entries).items()
@@ -228,7 +229,7 @@ def test_glue_test_files_and_submissions(name, split, tmp_path):
 def test_numbers_are_within_their_range(tmp_path, value):
     (tmp_path / "dev.tsv").write_text(f"sentence1\tsentence2\tscore\na\tb\t5.0\na\tb\t{value}\n")
     with refusal(DamagedData, "dev.tsv:3"):
-        to_examples(STSB, STSB.source.read(tmp_path, "dev").rows)
+        STSB.examples(STSB.source.read(tmp_path, "dev").rows)
     entries = [{"id": str(i), "prediction": value} for i, value in enumerate((-0.2, 2.5, 5.7))]
     clipped = "index\tprediction\n0\t0.000000\n1\t2.500000\n2\t5.000000\n"
     assert submission_files(STSB, "test", entries) == {"STS-B.tsv": clipped}
@@ -271,13 +272,13 @@ def test_unlabelled_questions_are_refused_for_training(tmp_path):
     content = {"data": [{"paragraphs": [{"context": "a ship", "qas": qas}]}]}
     (tmp_path / "dev-v2.0.json").write_text(json.dumps(content))
     rows = SQUAD_2.source.read(tmp_path, "dev").rows
-    assert not is_labelled(SQUAD_2, rows)
-    assert to_examples(SQUAD_2, rows, labelled=False)[0].answers == ()
+    assert not SQUAD_2.target.is_labelled(rows)
+    assert SQUAD_2.examples(rows, labelled=False)[0].answers == ()
     with refusal(DamagedData, "'answers'"):
-        to_examples(SQUAD_2, rows)
+        SQUAD_2.examples(rows)
     qas.append({"id": "r", "question": "when?", "answers": []})
     (tmp_path / "dev-v2.0.json").write_text(json.dumps(content))
     rows = SQUAD_2.source.read(tmp_path, "dev").rows
-    assert is_labelled(SQUAD_2, rows)  # a single question without answers is an error
+    assert SQUAD_2.target.is_labelled(rows)  # a single question without answers is an error
     with refusal(DamagedData, "qas[0]", "'answers'"):
-        to_examples(SQUAD_2, rows)
+        SQUAD_2.examples(rows)

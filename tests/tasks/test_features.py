@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from tests.refusals import refusal
 
 from albert.runtime.errors import InvalidConfiguration
-from albert.tasks.examples import IGNORE_INDEX, Example, join_sequences, keep_longest_first, tag_features, text_features
+from albert.tasks.examples import IGNORE_INDEX, Example, join_sequences, keep_longest_first, text_features
+from albert.tasks.kinds.tagging import tag_features
 from albert.text.huggingface import wordpiece_tokenizer
 
 

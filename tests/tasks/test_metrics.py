@@ -11,11 +11,14 @@ from hypothesis import strategies as st
 from tests.refusals import refusal
 
 from albert.runtime.errors import DamagedData
-from albert.tasks.answers import Answers, Candidate, NullThreshold, decide
+from albert.tasks.answers import NullThreshold
+from albert.tasks.inputs import Words
+from albert.tasks.kinds.multi_label import Labels
+from albert.tasks.kinds.span import OWN_THRESHOLDS, Answers, Candidate, average_answers, decide
+from albert.tasks.kinds.tagging import Tags
 from albert.tasks.metrics import (
     Entity,
     accuracy,
-    baseline_scores,
     count_invalid_continuations,
     entities_of,
     entity_scores,
@@ -34,8 +37,7 @@ from albert.tasks.metrics import (
     tag_metrics,
     word_scores,
 )
-from albert.tasks.submission import DECLARED, GLUE_AVERAGE, OWN_THRESHOLDS, average_answers
-from albert.tasks.task import Labels, Tags, Words
+from albert.tasks.submission import DECLARED, GLUE_AVERAGE
 
 # --------------------------------------------------------------------------------------------------------------------
 # Scores of scikit-learn and SciPy
@@ -187,7 +189,7 @@ ANSWERS = [("the two", "two", "Two."), ("red",), ("red ships", "red"), ("old shi
     ],
 )
 def test_baseline_scores(task, gold, scores):
-    assert baseline_scores(task, gold) == pytest.approx(scores)
+    assert task.baseline_scores(gold) == pytest.approx(scores)
 
 
 def test_is_better():
@@ -303,4 +305,4 @@ def test_multi_label_scores_and_baseline_follow_the_definition(pairs):
     constants = [by_definition(gold, np.tile(chosen, (len(gold), 1))) for chosen in sets]
     best = {name: max(scores[name] for scores in constants) for name in ("micro_f1", "macro_f1", "exact_match")}
     best["hamming_loss"] = min(scores["hamming_loss"] for scores in constants)
-    assert baseline_scores(task, gold) == pytest.approx(best, abs=1e-9)
+    assert task.baseline_scores(gold) == pytest.approx(best, abs=1e-9)

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from tests.refusals import refusal
 
 from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput
-from albert.tasks.examples import Example, to_examples
-from albert.tasks.race import join_option, option_features
+from albert.tasks.examples import Example
+from albert.tasks.kinds.choice import join_option, option_features
 from albert.tasks.submission import DECLARED
 
 RACE = DECLARED["race"]
@@ -43,7 +43,7 @@ def folder(tmp_path):
 @pytest.mark.parametrize("inside", [False, True])
 def test_published_folders_are_read(folder, inside):
     rows = RACE.source.read(folder / "RACE" if inside else folder, "dev")
-    examples = to_examples(RACE, rows.rows)
+    examples = RACE.examples(rows.rows)
     assert [example.identifier for example in examples][:3] == ["middle1.txt-0", "middle1.txt-1", "middle2.txt-0"]
     assert [example.group for example in examples] == ["middle"] * 4 + ["high"] * 2
     assert examples[1].texts == ("They sang of _ .", "Old sailors sang of storms.")
@@ -86,7 +86,7 @@ def test_missing_folders_and_splits_are_refused(folder):
 def test_damaged_passages_are_refused(tmp_path, changes, subjects):
     write(tmp_path / "dev/high", [passage("high1.txt", **changes)])
     with refusal(DamagedData, *subjects.split()) as error:
-        to_examples(RACE, DECLARED["race-high"].source.read(tmp_path, "dev").rows)
+        RACE.examples(DECLARED["race-high"].source.read(tmp_path, "dev").rows)
     assert "high1.txt:1" in str(error.value)
 
 

@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 
 from albert.tasks.answers import OpenAnswer, answer_exact_match, span_exact_match, span_f1
-from albert.tasks.examples import span_features, to_examples, token_span
-from albert.tasks.metrics import task_scores
+from albert.tasks.kinds.regression import Score
+from albert.tasks.kinds.span import Span, span_features, token_span
 from albert.tasks.submission import DECLARED
-from albert.tasks.task import Score, Span
 from albert.text.tokenizer_loading import load_tokenizer
 
 TRAIN = {"cola": 8551, "sst-2": 67349, "mrpc": 3668, "sts-b": 5749, "rte": 2490, "wnli": 635}
@@ -34,7 +33,7 @@ def read(data: Path, name: str, file: str):
         rows = task.source.with_files({"train": data / file}).read(data, "train")
     else:
         rows = task.source.read(data / ("squad" if isinstance(task.target, Span) else "glue"), file)
-    return to_examples(task, rows.rows), rows.counts
+    return task.examples(rows.rows), rows.counts
 
 
 @pytest.mark.parametrize(("name", "file"), [*OFFICIAL, *OTHERS])
@@ -57,7 +56,7 @@ def test_all_rows_are_examples_and_gold_scores_100(shared, name, file):
         assert {example.group for example in examples} == {file.split(".")[1]}
     if (name, file) == ("squad-1.1", "dev"):
         assert (counts["answers"], counts["answers_not_found"]) == (34726, 0)
-    scores = task_scores(task, gold, predicted)
+    scores = task.scores(gold, predicted)
     assert all(score == pytest.approx(100) for name, score in scores.items() if not name.endswith("thresh"))
 
 

@@ -15,7 +15,7 @@ from albert.pretraining.recipe import RECIPES
 from albert.runtime.json_files import to_json
 from albert.tasks.examples import Example
 from albert.tasks.glue import SST2
-from albert.tasks.task import Answer
+from albert.tasks.source import Answer
 from albert.training.record import pretraining_fingerprint
 
 EARLIER_SMALL = replace(

@@ -14,9 +14,11 @@ from albert.pretraining.segments import SentenceObjective
 from albert.runtime.environment import Precision
 from albert.runtime.errors import UsageError
 from albert.runtime.json_files import common_fields
+from albert.tasks.inputs import PairEncoding
+from albert.tasks.kinds.span import SpanHeadKind
 from albert.tasks.rows import Format
 from albert.tasks.table_task import Kind, OptionLabels, RecipeChanges, TableTask, load_table_task, read_label_names
-from albert.tasks.task import PairEncoding, SpanHeadKind, ThresholdFrom
+from albert.tasks.task import ThresholdFrom
 from albert.text.executors import SHARD_BYTES, Duplicates, Engine, SlurmSettings
 from albert.text.readers import BadUtf8, DocumentBoundary, Reading
 from albert.text.wrapping import Wrapped

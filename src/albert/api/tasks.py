@@ -44,10 +44,13 @@ from albert.runtime.errors import CannotCreate, CheckFailed, InvalidConfiguratio
 from albert.runtime.files import write_text
 from albert.runtime.json_files import common_fields, fingerprint_of, save_json, to_json
 from albert.tasks.custom import ReadTask, TableSource, for_other_file, read_task
-from albert.tasks.examples import text_columns
+from albert.tasks.inputs import QuestionInContext
+from albert.tasks.kinds.base import Target
+from albert.tasks.kinds.span import Span
+from albert.tasks.source import Rows
 from albert.tasks.submission import BENCHMARKS, find_task, submission_files
 from albert.tasks.table_task import TASK_FILE, HeldOut, TableTask, table_statistics, table_task_of
-from albert.tasks.task import Option, QuestionInContext, Rows, Span, Target, Task
+from albert.tasks.task import Task
 from albert.text.tokenizer import Tokenizer
 from albert.text.tokenizer_loading import load_tokenizer
 from albert.text.unknown import MAX_TEXTS, unknown_warning
@@ -343,7 +346,7 @@ def _data_report(options: Finetune, task: Task, read: ReadTask | None, max_lengt
 
 def unknown_texts(task: Task, tables: Mapping[str, Rows], tokenizer: Tokenizer, model: str) -> tuple[str, ...]:
     """A line for each split of which the model's vocabulary does not know the text."""
-    columns = (*text_columns(task), *(task.target.options if isinstance(task.target, Option) else ()))
+    columns = (*task.inputs.columns, *task.target.option_columns)
     lines = []
     for split, rows in tables.items():
         values = (row.fields.get(column, "") for row in rows.rows[:MAX_TEXTS] for column in columns)

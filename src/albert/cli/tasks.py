@@ -46,9 +46,12 @@ from albert.pretraining.evaluation import CrossEvaluation
 from albert.runtime.devices import default_precision, pick_device
 from albert.runtime.environment import world
 from albert.runtime.json_files import read_json_object
+from albert.tasks.inputs import Pair, QuestionInContext, Single, Words
+from albert.tasks.kinds.choice import Option
 from albert.tasks.rows import as_number
+from albert.tasks.source import Field, Rows
 from albert.tasks.table_task import COLUMNS, SplitStatistics, TableTask
-from albert.tasks.task import Field, Option, Pair, Published, QuestionInContext, Rows, Single, Task, Words
+from albert.tasks.task import Published, Task
 
 # --------------------------------------------------------------------------------------------------------------------
 # How a table is read, and statistics of its rows, shown before training.

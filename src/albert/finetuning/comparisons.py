@@ -19,10 +19,11 @@ from albert.runtime.environment import lazy_import, world
 from albert.runtime.errors import CannotCreate, Diverged, InvalidConfiguration
 from albert.runtime.json_files import save_json
 from albert.tasks.custom import TableSource
-from albert.tasks.examples import text_columns
 from albert.tasks.metrics import is_better
+from albert.tasks.recipe import TaskRecipe
+from albert.tasks.source import Rows
 from albert.tasks.table_task import RecipeChanges
-from albert.tasks.task import Choice, QuestionInContext, Rows, Task, TaskRecipe
+from albert.tasks.task import Task
 from albert.training.run_folder import RunFolder
 
 Announce = Callable[[Mapping[str, Any]], None]
@@ -189,12 +190,10 @@ def compare_folds(
 
 def folds_of(task: Task, rows: Rows, n_folds: int, seed: int) -> np.ndarray:
     """The number of the fold of each row; InvalidConfiguration if there are fewer texts than folds."""
-    columns = text_columns(task)
     texts: dict[tuple[Any, ...], int] = {}
     groups = []
     for row in rows.rows:
-        context = row.fields.get(columns[-1]) if isinstance(task.inputs, QuestionInContext) else None
-        text = (context,) if context else tuple(row.fields.get(column) for column in columns)
+        text = task.inputs.group(row)
         groups.append(texts.setdefault(text, len(texts)))
     if not 2 <= n_folds <= len(texts):
         why = f"are {n_folds}, from 2 to {len(texts):,} are possible (different texts)"
@@ -202,9 +201,8 @@ def folds_of(task: Task, rows: Rows, n_folds: int, seed: int) -> np.ndarray:
     model_selection = lazy_import("sklearn.model_selection")
     labels = np.zeros(len(rows.rows), np.int64)
     splitter = model_selection.GroupKFold(n_folds, shuffle=True, random_state=seed)
-    if isinstance(task.target, Choice):
-        names = {label: index for index, label in enumerate(task.target.labels)}
-        labels = np.array([names[row.text(task.target.column)] for row in rows.rows])
+    if task.target.strata:
+        labels = np.array([task.target.gold(row, ()) for row in rows.rows])
         if np.bincount(labels).max() >= n_folds:
             splitter = model_selection.StratifiedGroupKFold(n_folds, shuffle=True, random_state=seed)
     fold = np.zeros(len(rows.rows), np.int64)

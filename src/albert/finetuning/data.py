@@ -17,20 +17,9 @@ from torch import Tensor
 
 from albert.model.packing import PackedSequences, pack
 from albert.runtime.random_streams import stream
-from albert.tasks.examples import (
-    IGNORE_INDEX,
-    Example,
-    Features,
-    Sequences,
-    is_labelled,
-    span_features,
-    tag_features,
-    text_features,
-    to_examples,
-)
-from albert.tasks.metrics import count_invalid_continuations, has_prefixes
-from albert.tasks.race import option_features
-from albert.tasks.task import Labels, Option, Span, Tags, Task, TaskRecipe
+from albert.tasks.examples import IGNORE_INDEX, Example, Features, Sequences
+from albert.tasks.recipe import TaskRecipe
+from albert.tasks.task import Task
 from albert.text.tokenizer import Tokenizer
 from albert.training.update import equal_parts
 
@@ -248,30 +237,14 @@ def read_examples(
         drawn = stream("finetuning.subset", seed).permutation(len(rows.rows))[:limit]
         selected = [rows.rows[i] for i in sorted(drawn.tolist())]
     counts = {**rows.counts, "left_out_by_choice": len(rows.rows) - len(selected)}
-    if needs_labels or is_labelled(task, rows.rows):
-        return to_examples(task, selected), counts
-    return to_examples(task, selected, labelled=False), {**counts, UNLABELLED: len(rows.rows)}
+    if needs_labels or task.target.is_labelled(rows.rows):
+        return task.examples(selected), counts
+    return task.examples(selected, labelled=False), {**counts, UNLABELLED: len(rows.rows)}
 
 
 def encode_split(
     task: Task, split: str, examples: list[Example], counts: Mapping[str, int], tokenizer: Tokenizer, recipe: TaskRecipe
 ) -> PreparedSplit:
     """Encode examples; `counts` are extended by what was cut."""
-    lengths = (recipe.max_length, recipe.question_length)
-    match task.target:
-        case Span():
-            features = span_features(examples, tokenizer, *lengths, recipe.stride)
-        case Option():
-            features = option_features(examples, tokenizer, *lengths)
-        case Tags(labels):
-            texts = [example.texts for example in examples]
-            tags = [example.target for example in examples]
-            features = tag_features(texts, tokenizer, recipe.max_length, tags)
-            if has_prefixes(labels):
-                tags = (example.target for example in examples if isinstance(example.target, tuple))
-                invalid = sum(count_invalid_continuations([labels[tag] for tag in sentence]) for sentence in tags)
-                counts = {**counts, "tags_that_continue_nothing": invalid}
-        case target:
-            n_labels = len(target.labels) if isinstance(target, Labels) else None
-            features = text_features(examples, tokenizer, recipe.max_length, n_labels)
+    features = task.target.features(examples, tokenizer, recipe)
     return PreparedSplit(split, examples, features, {**counts, **features.counts})

@@ -20,8 +20,8 @@ from albert.model.albert import PooledEncoder
 from albert.runtime.devices import describe_machine
 from albert.runtime.json_files import to_json
 from albert.tasks.examples import Sequences
+from albert.tasks.recipe import TaskRecipe
 from albert.tasks.table_task import RecipeChanges
-from albert.tasks.task import TaskRecipe
 from albert.training.logging import TrainingResult
 from albert.training.record import Run
 from albert.training.run_folder import RunFolder

@@ -24,120 +24,19 @@ from albert.runtime.environment import Precision
 from albert.runtime.errors import Diverged, InvalidConfiguration
 from albert.runtime.files import write_text
 from albert.runtime.progress import progress
-from albert.runtime.random_streams import stream
-from albert.tasks.answers import Answers, NullThreshold, best_answers, choose_threshold, decide
-from albert.tasks.error_analysis import analyse
-from albert.tasks.examples import Example, Sequences, SpanFeatures, TagFeatures
-from albert.tasks.label_threshold import LabelThreshold, choose_label_threshold
+from albert.tasks.answers import NullThreshold
+from albert.tasks.error_analysis import ANALYSIS_KEYS
+from albert.tasks.examples import Sequences
+from albert.tasks.kinds.base import Predictions, Target
+from albert.tasks.kinds.span import Answers
+from albert.tasks.label_threshold import LabelThreshold
 from albert.tasks.metrics import (
     LOWER_IS_BETTER,
-    OUTSIDE,
-    baseline_scores,
-    entities_of,
-    has_prefixes,
     is_beaten,
     is_better,
     predictions_in_order,
-    runs_of,
-    task_scores,
 )
-from albert.tasks.submission import OWN_THRESHOLDS, average_answers
-from albert.tasks.task import Choice, Labels, Option, Score, Span, Tags, Target, Task
-
-# --------------------------------------------------------------------------------------------------------------------
-# From a model's outputs to predictions.
-
-SHOWN_ANSWERS = 5
-
-
-@dataclass(frozen=True)
-class Predictions:
-    """Gold and predicted values for the metrics, and a JSON object for each example, all in file order."""
-
-    gold: Any
-    predicted: Any
-    entries: list[dict[str, Any]]
-
-
-def labels_predictions(
-    examples: Sequence[Example],
-    target: Choice | Option | Labels,
-    gold: np.ndarray,
-    probabilities: np.ndarray,
-    threshold: LabelThreshold | None = None,
-) -> Predictions:
-    """The most probable label or option; with several labels per example, those that the threshold selects.
-
-    `gold` is [examples], or which labels are true [examples, labels]; `probabilities` [examples, labels].
-    """
-    names = np.array(target.options if isinstance(target, Option) else target.labels, object)
-    several = isinstance(target, Labels)
-    predicted = (threshold or LabelThreshold()).predicted(probabilities) if several else probabilities.argmax(axis=1)
-    gold = gold > 0 if several else gold
-
-    def named(labels: Any) -> Any:
-        return names[labels].tolist() if several else names[int(labels)]
-
-    entries = [
-        {
-            "id": example.identifier,
-            "prediction": named(labels),
-            "gold": None if example.target is None else named(true),
-            "probabilities": dict(zip(names, map(float, row), strict=True)),
-        }
-        for example, labels, true, row in zip(examples, predicted, gold, probabilities, strict=True)
-    ]
-    return Predictions(gold, predicted, entries)
-
-
-def tags_predictions(examples: Sequence[Example], target: Tags, probabilities: Sequence[np.ndarray]) -> Predictions:
-    """The most probable tag of every word, its probability, and the entities that the tags form.
-
-    `probabilities` are [words, labels] for each example, in the task's order.
-    """
-    labels = target.labels
-    read = entities_of if has_prefixes(labels) else runs_of
-    result = Predictions([], [], [])
-    for example, rows in zip(examples, probabilities, strict=True):
-        gold = tuple(labels[tag] for tag in example.target) if isinstance(example.target, tuple) else ()
-        predicted = tuple(labels[tag] for tag in rows.argmax(axis=1)) if len(rows) else ()
-        entry: dict[str, Any] = {"id": example.identifier, "words": list(example.texts), "prediction": list(predicted)}
-        entry["gold"] = None if example.target is None else list(gold)
-        entry["probabilities"] = rows.max(axis=1).tolist() if len(rows) else []
-        if read is entities_of or OUTSIDE in labels:
-            entities = read(predicted)
-            entry["entities"] = [entity._asdict() for entity in entities]
-        result.gold.append(gold)
-        result.predicted.append(predicted)
-        result.entries.append(entry)
-    return result
-
-
-def answers_predictions(
-    examples: Sequence[Example], answers: Sequence[Answers], threshold: NullThreshold | None
-) -> Predictions:
-    """The best spans, or no answer by the threshold; without a threshold every question has an answer."""
-    open_answers = None if threshold is None else decide(answers, threshold)
-    texts = []
-    entries = []
-    for index, (example, answer) in enumerate(zip(examples, answers, strict=True)):
-        best = answer.candidates[0] if answer.candidates else None
-        texts.append("" if best is None else best.text)
-        entry: dict[str, Any] = {"id": example.identifier, "prediction": texts[-1]}
-        entry["gold"] = [gold.text for gold in example.answers]
-        if best is not None:
-            entry |= {"start": best.start, "end": best.end, "score": best.score}
-        if open_answers is not None:
-            entry |= {"prediction": texts[-1] if open_answers[index].answered else "", "no_answer": answer.no_answer}
-            entry |= {"no_answer_probability": answer.no_answer_probability}
-        entry["best"] = [
-            {"answer": span.text, "start": span.start, "end": span.end, "probability": span.probability}
-            for span in answer.candidates[:SHOWN_ANSWERS]
-        ]
-        entries.append(entry)
-    gold = [tuple(answer.text for answer in example.answers) for example in examples]
-    return Predictions(gold, texts if open_answers is None else open_answers, entries)
-
+from albert.tasks.task import Task
 
 Threshold = NullThreshold | LabelThreshold
 RawPredictions = np.ndarray | list[Answers]
@@ -204,7 +103,7 @@ def score_predictions(
 
     `started` is the start of the work on the split, by `time.perf_counter`.
     """
-    predictions, threshold = _final_predictions(task, prepared, predicted, threshold)
+    predictions, threshold = task.target.predictions(prepared.examples, prepared.features, predicted, threshold)
     identifiers = [example.identifier for example in prepared.examples]
     predictions_in_order(identifiers, {entry["id"]: entry for entry in predictions.entries}, prepared.split)
     scores = {}
@@ -242,29 +141,7 @@ def predictions_from_outputs(
     target: Target, prepared: PreparedSplit, outputs: Sequence[OutputRow], label_columns: Sequence[int] | None = None
 ) -> RawPredictions:
     """Convert the outputs for the sequences of a split, in order; see `predict_split`."""
-    features = prepared.features
-    if isinstance(target, Span):
-        assert isinstance(features, SpanFeatures)
-        return best_answers(
-            prepared.examples, features, outputs, target.max_answer_tokens, may_be_absent=target.may_be_absent
-        )
-    arrays = [np.asarray(row) for row in outputs]
-    stacked = features.word_outputs(arrays) if isinstance(features, TagFeatures) else np.stack(arrays)
-    logits = stacked.astype(np.float64)
-    if isinstance(target, Score):
-        return logits[:, 0]
-    if isinstance(target, Option) and features.options is not None:
-        scores = np.full((len(features.options), len(target.options)), -np.inf)
-        scores[:, : features.options.shape[1]][features.options] = logits.reshape(-1)
-        logits = scores
-    elif isinstance(target, Option):
-        logits = logits.reshape(-1, features.n_options)
-    elif label_columns is not None:
-        logits = logits[:, list(label_columns)]
-    if isinstance(target, Labels):
-        return torch.from_numpy(logits).sigmoid().numpy()
-    exponentials = np.exp(logits - logits.max(axis=1, keepdims=True))
-    return exponentials / exponentials.sum(axis=1, keepdims=True)
+    return target.decode(outputs, prepared.examples, prepared.features, label_columns)
 
 
 def model_outputs(
@@ -304,51 +181,21 @@ def model_outputs(
     return outputs
 
 
-def _final_predictions(
-    task: Task, prepared: PreparedSplit, predicted: RawPredictions, threshold: Threshold | None
-) -> tuple[Predictions, Threshold | None]:
-    """The predictions for the metrics, and the threshold that was used, if any."""
-    examples = prepared.examples
-    target = task.target
-    features = prepared.features
-    if isinstance(predicted, list):
-        if not (isinstance(target, Span) and target.may_be_absent):
-            return answers_predictions(examples, predicted, None), None
-        if not isinstance(threshold, NullThreshold):
-            threshold = best_threshold(examples, predicted, "the very questions that are scored")
-        return answers_predictions(examples, predicted, threshold), threshold
-    match target:
-        case Tags():
-            assert isinstance(features, TagFeatures)
-            return tags_predictions(examples, target, features.split_by_sentence(predicted)), None
-        case Score():
-            pairs = zip(examples, map(float, predicted), strict=True)
-            entries = [{"id": row.identifier, "prediction": number, "gold": row.target} for row, number in pairs]
-            return Predictions(features.targets.astype(np.float64), predicted, entries), None
-        case Labels():
-            chosen = threshold if isinstance(threshold, LabelThreshold) else LabelThreshold()
-            return labels_predictions(examples, target, features.targets, predicted, chosen), chosen
-        case Choice() | Option():
-            return labels_predictions(examples, target, features.targets, predicted), None
-        case Span():
-            raise TypeError("spans are predicted as answers")
-
-
 def _scores(
     task: Task, prepared: PreparedSplit, predictions: Predictions
 ) -> tuple[dict[str, float | None], dict[str, float | None]]:
     """Scores, and those of the majority baseline, of the split and of each group if there are several."""
     gold = predictions.gold
     predicted = predictions.predicted
-    scores = task_scores(task, gold, predicted)
-    baseline = baseline_scores(task, gold)
+    scores = task.scores(gold, predicted)
+    baseline = task.baseline_scores(gold)
     groups: dict[str, list[int]] = {}
     for index, example in enumerate(prepared.examples):
         groups.setdefault(example.group, []).append(index)
     for group, members in groups.items() if len(groups) > 1 else ():
         some_gold, some_predicted = ([values[index] for index in members] for values in (gold, predicted))
-        scores |= {f"{name}_{group}": value for name, value in task_scores(task, some_gold, some_predicted).items()}
-        baseline |= {f"{name}_{group}": value for name, value in baseline_scores(task, some_gold).items()}
+        scores |= {f"{name}_{group}": value for name, value in task.scores(some_gold, some_predicted).items()}
+        baseline |= {f"{name}_{group}": value for name, value in task.baseline_scores(some_gold).items()}
     return scores, baseline
 
 
@@ -402,7 +249,7 @@ def evaluate_models(
             model's own, and their mean for all together.
         prepare: called with each model, on its device, before it is used.
     """
-    if threshold is not None and not isinstance(task.target, Labels):
+    if threshold is not None and not task.target.takes_threshold:
         raise InvalidConfiguration(
             "threshold", f"needs several labels per example, {task.title} has one", "leave it out"
         )
@@ -413,7 +260,7 @@ def evaluate_models(
     compute = ComputeOptions(pick_device(device), precision, micro_batch_tokens)
     examples, counts = read_examples(task, data, split, needs_labels=needs_labels)
     members: list[Evaluation] = []
-    results: list[tuple[PreparedSplit, RawPredictions, Threshold]] = []
+    results: list[tuple[PreparedSplit, RawPredictions, Threshold | None]] = []
     all_started = time.perf_counter()
     for index, model in enumerate(models):
         opened = opened if index == 0 else open_for_task(task, model, *opening)
@@ -428,102 +275,24 @@ def evaluate_models(
         results.append((prepared, predicted, opened.threshold))
     if len(members) == 1:
         return EvaluatedModels(members[0], tuple(members), analysis_of(task, results[0][0], members[0]))
-    answers = [
-        (predicted, own)
-        for _, predicted, own in results
-        if isinstance(predicted, list) and isinstance(own, NullThreshold)
-    ]
-    own_thresholds = [own for _, _, own in results if isinstance(own, LabelThreshold)]
-    if answers:
-        mean = average_answers(answers)
-        used = OWN_THRESHOLDS
-    else:
-        mean = np.mean([predicted for _, predicted, _ in results if not isinstance(predicted, list)], axis=0)
-        used = None
-    if own_thresholds:
-        value = float(np.mean([own.value for own in own_thresholds]))
-        may_be_empty = all(own.may_be_empty for own in own_thresholds)
-        used = LabelThreshold(value, may_be_empty, "nothing: the mean of the models' own")
+    mean, used = task.target.average([(predicted, own) for _, predicted, own in results])
     together = score_predictions(task, results[0][0], mean, used, all_started)
     return EvaluatedModels(together, tuple(members), analysis_of(task, results[0][0], together))
 
 
 def analysis_of(task: Task, prepared: PreparedSplit, evaluation: Evaluation) -> dict[str, Any]:
     """Where a model is right and wrong on a split; empty without labels."""
-    return analyse(task, prepared.examples, evaluation.predictions) if prepared.labelled else {}
+    if not prepared.labelled:
+        return {}
+    if not prepared.examples:
+        return dict.fromkeys(ANALYSIS_KEYS)
+    return task.target.analysis(prepared.examples, evaluation.predictions)
 
 
 def write_predictions(path: Path, evaluation: Evaluation) -> None:
     """Write one JSON object per line: `id`, `prediction`, `gold`, and probabilities or the answer's offsets."""
     lines = [json.dumps(entry, ensure_ascii=False, allow_nan=False) for entry in evaluation.predictions]
     write_text(path, "".join(line + "\n" for line in lines))
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# The no-answer threshold. By default it is chosen on questions held out of training; the reference chooses it on the
-# questions that it then reports.
-
-HELD_OUT_SHARE = 0.05
-
-
-def hold_out(examples: Sequence[Example], seed: int) -> tuple[list[Example], list[Example]]:
-    """Split off a twentieth of the examples, by whole contexts, to choose the threshold on.
-
-    More are held out until there are questions with and without an answer.
-    """
-    by_context: dict[str, list[Example]] = {}
-    for example in examples:
-        by_context.setdefault(example.texts[1], []).append(example)
-    contexts = list(by_context)
-    held: set[str] = set()
-    kinds: set[bool] = set()
-    questions = 0
-    for index in stream("finetuning.held_out", seed).permutation(len(contexts)).tolist():
-        held.add(contexts[index])
-        questions += len(by_context[contexts[index]])
-        kinds |= {bool(example.answers) for example in by_context[contexts[index]]}
-        if questions >= HELD_OUT_SHARE * len(examples) and len(kinds) == 2:
-            break
-    train = [example for example in examples if example.texts[1] not in held]
-    remedy = "give more data, or --null-threshold dev"
-    if len(kinds) < 2:
-        why = f"{'every question has an answer' if True in kinds else 'no question has an answer'} in the training set"
-        raise InvalidConfiguration("null threshold", why, remedy)
-    if not train:
-        raise InvalidConfiguration("null threshold", "too few contexts to hold some out of training for it", remedy)
-    return train, [example for example in examples if example.texts[1] in held]
-
-
-LABEL_HELD_OUT_SHARE = 0.05
-MIN_LABEL_HELD_OUT = 100
-"""Rows; fewer than five times as many hold out a fifth."""
-MIN_LABELLED_ROWS = 100
-"""With fewer rows none is held out, and the threshold is 0.5."""
-
-
-def hold_out_labelled(examples: Sequence[Example], seed: int) -> tuple[list[Example], list[Example]]:
-    """Split off a twentieth of the rows, at least 100 or a fifth, to choose the threshold of several labels on.
-
-    None are split off from fewer than `MIN_LABELLED_ROWS`.
-    """
-    if len(examples) < MIN_LABELLED_ROWS:
-        return list(examples), []
-    n_held = max(round(LABEL_HELD_OUT_SHARE * len(examples)), min(MIN_LABEL_HELD_OUT, len(examples) // 5))
-    held = set(stream("finetuning.held_out", seed).permutation(len(examples))[:n_held].tolist())
-    train = [example for index, example in enumerate(examples) if index not in held]
-    return train, [example for index, example in enumerate(examples) if index in held]
-
-
-def best_label_threshold(held_out: PreparedSplit, probabilities: np.ndarray) -> LabelThreshold:
-    """The threshold with the best micro F1 on held-out rows."""
-    about = f"{len(held_out.examples):,} rows held out of the training set"
-    return choose_label_threshold(held_out.features.targets > 0, probabilities, about)
-
-
-def best_threshold(examples: Sequence[Example], answers: Sequence[Answers], chosen_on: str) -> NullThreshold:
-    """The threshold with the best F1 on these questions."""
-    gold = [[answer.text for answer in example.answers] for example in examples]
-    return NullThreshold(choose_threshold(gold, decide(answers, NullThreshold())), chosen_on)
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -28,8 +28,7 @@ from albert.finetuning.evaluation import FROZEN, ComputeOptions, model_outputs
 from albert.model.packing import PackedSequences
 from albert.runtime.environment import lazy_import
 from albert.runtime.random_streams import stream
-from albert.tasks.examples import IGNORE_INDEX
-from albert.tasks.task import Choice, Labels, Option, Score, Tags, Target
+from albert.tasks.kinds.base import Target
 
 INVERSE_REGULARISATION = 0.01
 """C of the logistic regression on standardised features, whose penalty is half the squared weights over C; 1 / C is the
@@ -65,11 +64,6 @@ class SolvedHead:
     """The median deviation of the outputs of a pooler that was replaced."""
 
 
-def can_be_solved(target: Target | None) -> bool:
-    """Whether the head of a target is one linear map."""
-    return isinstance(target, Choice | Labels | Score | Option | Tags)
-
-
 def solve_head(
     model: nn.Module, target: Target, batches: TaskBatches, compute: ComputeOptions, cross_validate: bool = False
 ) -> SolvedHead | None:
@@ -83,7 +77,7 @@ def solve_head(
             `INVERSE_REGULARISATION`, and nothing is changed and None is returned if the states hardly depend on the
             text, see `UNTRAINED_DEVIATION`.
     """
-    assert can_be_solved(target)
+    assert target.is_linear
     started = time.perf_counter()
     classifier: Any = model.classifier
     pooler: Any = getattr(getattr(model, "albert", None), "pooler", None)
@@ -153,7 +147,7 @@ def training_features(
     members = np.arange(n_examples)
     if n_examples > MAX_EXAMPLES:
         members = np.sort(stream("finetuning.frozen_head", 0).permutation(n_examples)[:MAX_EXAMPLES])
-    if isinstance(target, Tags):
+    if target.per_token:
         lengths = batches.sequences.lengths
         order = stream("finetuning.frozen_head", 0).permutation(len(members))
         within = np.cumsum(lengths[members[order]]) <= max(MAX_WORDS, int(lengths.max()))
@@ -162,19 +156,7 @@ def training_features(
     with recorded_inputs(model, reader) as forward:
         selected = batches.sequences.select(chosen)
         outputs = model_outputs(model, selected, compute, "Features of the frozen model", forward)
-    if isinstance(target, Tags):
-        rows = np.concatenate([np.asarray(row) for row in outputs])
-        targets = batches.targets[batches.sequences.token_indices(chosen)]
-        groups = np.repeat(np.arange(len(chosen)), batches.sequences.lengths[chosen])
-        labelled = targets != IGNORE_INDEX
-        return rows[labelled].astype(np.float64), targets[labelled], groups[labelled]
-    rows = np.stack([np.asarray(row) for row in outputs]).astype(np.float64)
-    targets = batches.targets[members]
-    if not isinstance(target, Option):
-        return rows, targets, np.arange(len(members))
-    present = np.ones((n_examples, batches.n_options), np.bool_) if batches.options is None else batches.options
-    groups, columns = np.nonzero(present[members])
-    return rows, columns == targets[groups], groups
+    return target.head_rows(outputs, batches, members)
 
 
 @contextmanager
@@ -206,73 +188,12 @@ def fit(
     balanced: bool,
 ) -> tuple[Float[np.ndarray, "outputs features"], Float[np.ndarray, " outputs"]]:
     """Weight and bias of the linear head for standardised features; `balanced` weights classes by inverse frequency."""
-    linear_model = lazy_import("sklearn.linear_model")
     options: dict[str, Any] = {"C": inverse_regularisation, "solver": "lbfgs", "max_iter": MAX_ITERATIONS}
     if balanced:
         options["class_weight"] = "balanced"
-    if isinstance(target, Score):
-        ridge = linear_model.Ridge(alpha=1 / inverse_regularisation, solver="cholesky").fit(features, targets)
-        return ridge.coef_[None], np.array([ridge.intercept_])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", lazy_import("sklearn.exceptions").ConvergenceWarning)
-        if isinstance(target, Option):
-            # That the right option has the largest score: each difference to a wrong one, once with either sign.
-            differences = option_differences(features, targets, groups)
-            both = np.concatenate([differences, -differences])
-            signs = np.repeat([1, 0], len(differences))
-            regression = linear_model.LogisticRegression(fit_intercept=False, **options).fit(both, signs)
-            return regression.coef_, np.zeros(1)
-        if isinstance(target, Labels):
-            return fit_labels(features, targets, options)
-        assert isinstance(target, Choice | Tags)
-        return fit_classes(features, targets, len(target.labels), options)
-
-
-def fit_labels(features: np.ndarray, targets: np.ndarray, options: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
-    """A logistic regression for each label; a label that all or no examples have gets its smoothed log-odds as bias."""
-    logistic_regression = lazy_import("sklearn.linear_model").LogisticRegression
-    n_labels = targets.shape[1]
-    weight = np.zeros((n_labels, features.shape[1]))
-    bias = np.zeros(n_labels)
-    for label in range(n_labels):
-        present = (targets[:, label] > 0).astype(np.int64)
-        if 0 < present.sum() < len(present):
-            regression = logistic_regression(**options).fit(features, present)
-            weight[label] = regression.coef_[0]
-            bias[label] = regression.intercept_[0]
-        else:
-            share = (present.sum() + 0.5) / (len(present) + 1)
-            bias[label] = np.log(share / (1 - share))
-    return weight, bias
-
-
-def fit_classes(
-    features: np.ndarray, targets: np.ndarray, n_classes: int, options: Mapping[str, Any]
-) -> tuple[np.ndarray, np.ndarray]:
-    """A multinomial logistic regression; a class without an example gets a bias below all others."""
-    weight = np.zeros((n_classes, features.shape[1]))
-    bias = np.zeros(n_classes)
-    present = np.unique(targets)
-    if len(present) == 1:
-        bias[present] = 1.0
-        return weight, bias
-    regression = lazy_import("sklearn.linear_model").LogisticRegression(**options).fit(features, targets)
-    if len(present) == 2:
-        weight[present] = np.concatenate([-regression.coef_, regression.coef_]) / 2
-        bias[present] = np.concatenate([-regression.intercept_, regression.intercept_]) / 2
-    else:
-        weight[present] = regression.coef_
-        bias[present] = regression.intercept_
-    absent = np.setdiff1d(np.arange(n_classes), present)
-    bias[absent] = bias[present].min() - np.log(len(features))
-    return weight, bias
-
-
-def option_differences(features: np.ndarray, is_right: np.ndarray, groups: np.ndarray) -> np.ndarray:
-    """The features of each right option less those of each wrong option of its question."""
-    _, question = np.unique(groups, return_inverse=True)
-    right = features[is_right]
-    return right[question[~is_right]] - features[~is_right]
+        return target.solve(features, targets, groups, options)
 
 
 def cross_validated_losses(
@@ -289,27 +210,13 @@ def cross_validated_losses(
     losses = dict.fromkeys(CANDIDATES, 0.0)
     for number in range(n_folds):
         train = fold != number
-        if isinstance(target, Choice | Tags) and len(np.unique(targets[train])) < 2:
+        if not target.can_be_solved(targets[train]):
             continue
         for value in CANDIDATES:
             weight, bias = fit(target, features[train], targets[train], groups[train], value, balanced)
             outputs = features[~train] @ weight.T + bias
-            losses[value] += held_out_loss(target, outputs, targets[~train], groups[~train])
+            losses[value] += target.held_out_loss(outputs, targets[~train], groups[~train])
     return {value: loss / len(names) for value, loss in losses.items()}
-
-
-def held_out_loss(target: Target, outputs: np.ndarray, targets: np.ndarray, groups: np.ndarray) -> float:
-    """The sum of squared errors, binary cross entropies or cross entropies."""
-    if isinstance(target, Score):
-        return float(np.square(outputs[:, 0] - targets).sum())
-    if isinstance(target, Labels):
-        return float((np.logaddexp(0, outputs) - outputs * targets).sum() / targets.shape[1])
-    if isinstance(target, Option):
-        starts = np.flatnonzero(np.diff(groups, prepend=-1))
-        return float(np.logaddexp.reduceat(outputs[:, 0], starts).sum() - outputs[targets, 0].sum())
-    largest = outputs.max(axis=1, keepdims=True)
-    normalizers = largest[:, 0] + np.log(np.exp(outputs - largest).sum(axis=1))
-    return float((normalizers - outputs[np.arange(len(targets)), targets]).sum())
 
 
 def describe(solved: SolvedHead, scores: Mapping[str, float | None], alone: bool = False) -> str:

@@ -23,9 +23,12 @@ from albert.model.config import FULL_WIDTH, AlbertConfig, ArchitectureChanges
 from albert.model.packing import PackedSequences, split_segments
 from albert.runtime.devices import seed_torch
 from albert.runtime.errors import InvalidConfiguration
-from albert.tasks.answers import NullThreshold, saved_threshold
-from albert.tasks.label_threshold import LabelThreshold, saved_label_threshold
-from albert.tasks.task import Choice, Labels, Option, Pair, PairEncoding, Score, Span, Tags, Target, Task, TaskRecipe
+from albert.tasks.answers import NullThreshold
+from albert.tasks.inputs import PairEncoding
+from albert.tasks.kinds.base import Target
+from albert.tasks.label_threshold import LabelThreshold
+from albert.tasks.recipe import TaskRecipe
+from albert.tasks.task import Task
 from albert.text.tokenizer import Tokenizer
 from albert.text.tokenizer_loading import load_tokenizer
 
@@ -39,8 +42,8 @@ def order_kept_head(opened: OpenedModel, target: Target, model: str) -> None:
     missing = [name for name in opened.loading_report.drawn if not name.startswith("albert.")]
     if missing:
         raise InvalidConfiguration(model, f"has no head to keep ({', '.join(missing)} are missing)", _NEW_HEAD)
-    head: Any = None if isinstance(target, Span | Option) else opened.model.classifier
-    if isinstance(target, Score) and head.out_features != 1:
+    head: Any = getattr(opened.model, "classifier", None)
+    if target.n_outputs is not None and not target.class_names and head.out_features != target.n_outputs:
         raise InvalidConfiguration(model, f"has a head with {head.out_features} outputs, a number needs 1", _NEW_HEAD)
     order = label_columns(target, opened.extra.get("id2label"), model, _NEW_HEAD, may_be_unnamed=False)
     if order is not None:
@@ -49,12 +52,6 @@ def order_kept_head(opened: OpenedModel, target: Target, model: str) -> None:
             head.bias.copy_(head.bias[order].clone())
 
 
-PROBLEM_TYPES: dict[type[Target], str] = {
-    Choice: "single_label_classification",
-    Labels: "multi_label_classification",
-    Score: "regression",
-}
-"""`problem_type` in transformers."""
 LENGTHS = ("max_length", "question_length", "stride")
 """Recipe fields that evaluation needs too."""
 
@@ -130,7 +127,7 @@ def choose_pairs(
     config, extra = (start.config, {}) if is_random else read_config(find_model(start.model, start.revision))
     keeps_head = not is_random and start.keep_head
     encoding = "together"
-    if isinstance(task.inputs, Pair) and isinstance(task.target, Choice | Labels | Score):
+    if len(task.inputs.columns) == 2 and task.target.encodes_pairs:
         of_head: PairEncoding = "separately" if kind_of(extra) == "pair_classification" else "together"
         if keeps_head and pairs not in (None, of_head):
             raise InvalidConfiguration("encode_pairs", f"{pairs}: the kept head reads pairs {of_head}", _LEAVE_OUT)
@@ -142,8 +139,7 @@ def choose_pairs(
     elif pairs == "separately":
         why = f"separately needs pairs of texts, {task.title} has none"
         raise InvalidConfiguration("encode_pairs", why, _LEAVE_OUT)
-    together = isinstance(task.inputs, Pair) and encoding == "together"
-    two_segments = isinstance(task.target, Span | Option) or together
+    two_segments = len(task.inputs.columns) == 2 and encoding == "together"
     if matching and not two_segments:
         why = f"needs two texts in one sequence, {task.title} has none"
         raise InvalidConfiguration("match_embedding", why, _LEAVE_OUT)
@@ -170,7 +166,8 @@ def start_model(
     dropouts = {"classifier_dropout_prob": recipe.head_dropout}
     if recipe.encoder_dropout is not None:
         dropouts |= dict.fromkeys(("hidden_dropout_prob", "attention_probs_dropout_prob"), recipe.encoder_dropout)
-    kind = head_kind(target, pairs)
+    kind = "encoder" if target is None else target.model_kind(pairs)
+    n_outputs = None if target is None else target.n_outputs
     if isinstance(start, RandomEncoder):
         config = replace(start.config, **dropouts)
         directory = start.tokenizer_directory
@@ -180,7 +177,7 @@ def start_model(
             why = f"has {tokenizer.vocab_size} pieces, the model has {config.vocab_size} embeddings"
             raise InvalidConfiguration(directory, why, "use the tokenizer that the model was trained with")
         return StartedModel(
-            model=build_model(kind, config, n_outputs(target)).train(),
+            model=build_model(kind, config, n_outputs).train(),
             config=config,
             tokenizer=tokenizer,
             tokenizer_directory=directory,
@@ -196,7 +193,7 @@ def start_model(
     opened = open_model(
         start.model,
         kind,
-        None if start.keep_head else n_outputs(target),
+        None if start.keep_head else n_outputs,
         revision=start.revision,
         new_head=not start.keep_head,
         overrides=overrides,
@@ -211,7 +208,7 @@ def start_model(
     changed = ()
     source = model_name(start.model, start.revision)
     if config != opened.config or start.changes.extend_positions is not None or start.changes.keep_layers is not None:
-        model = build_model(kind, config, n_outputs(target))
+        model = build_model(kind, config, n_outputs)
         prefix = BACKBONE_PREFIX if kind == "encoder" else ""  # an encoder alone has names without one
         result = warm_start(
             {prefix + name: tensor for name, tensor in opened.model.state_dict().items()},
@@ -252,50 +249,20 @@ def _loading_notes(report: LoadingReport) -> tuple[str, ...]:
     return (f"{report.source}: {state}", *filter(None, (new, report.not_used)), *report.notes)
 
 
-def head_kind(target: Target | None, pairs: PairEncoding = "together") -> Kind:
-    """The kind of model for a target; None needs an encoder alone."""
-    match target:
-        case None:
-            return "encoder"
-        case Choice() | Labels() | Score():
-            return "classification" if pairs == "together" else "pair_classification"
-        case Tags():
-            return "token_classification"
-        case Option():
-            return "multiple_choice"
-        case Span(head="joint"):
-            return "joint_question_answering"
-        case Span():
-            return "question_answering"
-
-
-def n_outputs(target: Target | None) -> int | None:
-    """Outputs of the head per sequence or token; None if its kind determines them."""
-    match target:
-        case Choice(labels) | Labels(labels) | Tags(labels):
-            return len(labels)
-        case Score():
-            return 1
-        case _:
-            return None
-
-
 def head_description(task: Task, recipe: TaskRecipe, trained_positions: int | None) -> dict[str, Any]:
     """Keys of `config.json`: the meaning of the head's outputs, and the lengths it was trained with."""
     keys: dict[str, Any] = {"finetuning": {"task": task.name, **{name: getattr(recipe, name) for name in LENGTHS}}}
     if trained_positions is not None:
         keys["trained_positions"] = max(trained_positions, recipe.max_length)
     target = task.target
-    outputs = {}
-    if isinstance(target, Span):
-        return keys
-    if isinstance(target, Choice | Labels | Tags):
-        outputs["id2label"] = dict(enumerate(target.shown))
-    elif isinstance(target, Score):
-        outputs["id2label"] = {0: target.column}
-    if type(target) in PROBLEM_TYPES:
-        outputs["problem_type"] = PROBLEM_TYPES[type(target)]
-    return {**outputs, **keys, "max_sequence_length": recipe.max_length}
+    if target.is_linear:
+        keys["max_sequence_length"] = recipe.max_length
+    outputs: dict[str, Any] = {}
+    if target.output_names is not None:
+        outputs["id2label"] = dict(enumerate(target.output_names))
+    if target.problem_type is not None:
+        outputs["problem_type"] = target.problem_type
+    return {**outputs, **keys}
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -312,7 +279,7 @@ class OpenedForTask:
     tokenizer: Tokenizer
     recipe: TaskRecipe
     label_columns: list[int] | None
-    threshold: NullThreshold | LabelThreshold
+    threshold: NullThreshold | LabelThreshold | None
     directory: Path
     notes: tuple[str, ...]
 
@@ -327,13 +294,9 @@ def open_for_task(
     label_threshold: float | None = None,
 ) -> OpenedForTask:
     """Open a model directory, a run of `albert finetune`, or a Hub id; for the rest see `evaluate_models`."""
-    kind = head_kind(task.target)
     target = task.target
-    if isinstance(target, Span | Choice | Labels | Score):
-        # Either head of a span, and a head that compares two texts, is used as the model has it.
-        saved = kind_of(read_config(find_model(model, revision))[1])
-        kind = saved if saved in (_ANSWERING if isinstance(target, Span) else ("pair_classification",)) else kind
-    if kind == "pair_classification" and not isinstance(task.inputs, Pair):
+    kind = target.model_kind_of(kind_of(read_config(find_model(model, revision))[1]))
+    if kind == "pair_classification" and not len(task.inputs.columns) == 2:
         raise InvalidConfiguration(model, f"compares two texts, {task.title} has one", _OTHER_MODEL)
     opened = open_model(model, kind, revision=revision, overrides=overrides)
     opened.loading_report.warn_if_unverified()
@@ -341,14 +304,7 @@ def open_for_task(
     if missing:
         remedy = "give a model of `albert finetune` for this task"
         raise InvalidConfiguration(model, f"has no head for this task ({', '.join(missing)} would be random)", remedy)
-    # A softmax head cannot give several labels at once, nor a sigmoid head a single one.
-    problem = opened.extra.get("problem_type")
-    several = PROBLEM_TYPES[Labels]
-    if isinstance(target, Labels) and problem != several:
-        why = f"was not trained for several labels at once (its problem_type is {problem!r})"
-        raise InvalidConfiguration(model, why, _OTHER_MODEL)
-    if isinstance(target, Choice) and problem == several:
-        raise InvalidConfiguration(model, "was trained for several labels at once, the task has one", _OTHER_MODEL)
+    target.check_head(opened.extra.get("problem_type"), model)
     columns = label_columns(target, opened.extra.get("id2label"), model)
     tokenizer = tokenizer_of(opened)
     recipe = _recipe_of_model(task, opened.extra, model)
@@ -356,9 +312,7 @@ def open_for_task(
         recipe = replace(recipe, max_length=max_length)
     recipe.check()
     recipe = fit_length(recipe, opened.config.max_position_embeddings)
-    threshold = saved_threshold(opened.extra, model)
-    if isinstance(target, Labels):
-        threshold = saved_label_threshold(opened.extra, model, label_threshold)
+    threshold = target.saved_threshold(opened.extra, model, label_threshold)
     notes = tuple(opened.loading_report.lines())
     if depth is not None:
         set_depth(opened.model, depth)
@@ -391,17 +345,17 @@ def label_columns(
     Labels are matched by name, as in the data or in words. A model with the default names `LABEL_0`, ... is taken to
     have the task's order, if it may be unnamed.
     """
-    if not isinstance(target, Choice | Labels | Tags):
-        if id2label is not None and isinstance(target, Score) and len(id2label) != 1:
+    if not target.class_names:
+        if id2label is not None and target.n_outputs is not None and len(id2label) != target.n_outputs:
             raise InvalidConfiguration(model, f"has {len(id2label)} outputs, a score needs 1", remedy)
         return None
     names = [id2label[index] for index in sorted(id2label)] if id2label else []
-    for labels in (target.labels, target.shown):
+    for labels in (target.class_names, target.output_names or ()):
         if sorted(names) == sorted(labels):
             return [names.index(label) for label in labels]
-    if may_be_unnamed and names == [f"LABEL_{index}" for index in range(len(target.labels))]:
+    if may_be_unnamed and names == [f"LABEL_{index}" for index in range(len(target.class_names))]:
         return list(range(len(names)))
-    why = f"has the labels {', '.join(names)}; the task has {', '.join(target.shown)}"
+    why = f"has the labels {', '.join(names)}; the task has {', '.join(target.output_names or ())}"
     raise InvalidConfiguration(model, why, remedy)
 
 

@@ -1,12 +1,11 @@
-"""What a fine-tuned model is trained on: the loss of each kind of task, a teacher (distillation), a frozen encoder."""
+"""What a fine-tuned model is trained on: the loss of its task, a teacher (distillation), a frozen encoder."""
 
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
-from torch.nn import functional
 
 from albert.checkpoints.hub import model_name
 from albert.checkpoints.model_directory import weights_fingerprint
@@ -25,14 +24,14 @@ from albert.model.albert import (
     AlbertForMultipleChoice,
     AlbertForPairClassification,
     AlbertForSequenceClassification,
-    SpanFromStart,
 )
 from albert.runtime.devices import autocast
 from albert.runtime.errors import InvalidConfiguration
 from albert.runtime.progress import progress
 from albert.tasks.examples import Example, Sequences
+from albert.tasks.kinds.base import Target
 from albert.tasks.metrics import NumberScale
-from albert.tasks.task import Span, Tags, Target, Task
+from albert.tasks.task import Task
 from albert.training.update import Batch, BatchSource, Objective, Sums
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -116,36 +115,12 @@ def open_teacher(
     task: Task, distillation: Distillation, examples: list[Example], logits: TeacherLogits | None = None
 ) -> Teacher:
     """Open a teacher and encode the training examples with its own tokenizer and length."""
-    if isinstance(task.target, Span | Tags):
+    if not task.target.per_sequence:
         why = "must produce one output per sequence; this task has answers or tags inside it"
         raise InvalidConfiguration("teacher", why, "leave it out")
     opened = open_for_task(task, distillation.teacher, revision=distillation.revision)
     split = encode_split(task, "train", examples, {}, opened.tokenizer, opened.recipe)
     return Teacher(opened, split, {} if logits is None else logits)
-
-
-def soft_loss(
-    output: Float[Tensor, "examples outputs"],
-    teacher: Float[Tensor, "examples outputs"],
-    targets: Tensor,
-    temperature: float,
-) -> Float[Tensor, ""]:
-    """The distillation loss, summed over examples.
-
-    Cross entropy of the softened probabilities, times the squared temperature so that gradients keep their size (Hinton
-    et al., 2015, §2); with several true labels the mean of their binary cross entropies; squared error for numbers.
-    """
-    output = output.float()
-    teacher = teacher.float()
-    if targets.is_floating_point() and targets.dim() == 1:
-        return functional.mse_loss(output, teacher, reduction="sum")
-    ours = output / temperature
-    theirs = teacher / temperature
-    if targets.is_floating_point():
-        losses = functional.binary_cross_entropy_with_logits(ours, theirs.sigmoid(), reduction="none")
-        return temperature**2 * losses.mean(dim=1).sum()
-    present = torch.isfinite(ours)
-    return temperature**2 * -(theirs.softmax(dim=1) * ours.log_softmax(dim=1).masked_fill(~present, 0.0)).sum()
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -186,91 +161,23 @@ def precompute_states(frozen: MultiExitModel, batches: TaskBatches, compute: Com
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Loss sums for each kind of target; the training loop divides them by the number of examples.
-
-JOINT_SPAN = "joint_span"
+# Loss sums; the training loop divides them by the number of examples.
 
 
-def term_of(target: Target) -> str:
-    """The name of the loss term in the journal: choice, labels, tags, score, option, span or joint_span."""
-    return JOINT_SPAN if isinstance(target, Span) and target.head == "joint" else type(target).__name__.lower()
+@dataclass(frozen=True)
+class TaskLoss:
+    """The loss of a task, summed over the examples of a micro-batch."""
 
+    target: Target
 
-def task_loss(model: nn.Module, batch: Batch) -> Sums:
-    """The loss of a micro-batch, summed over its examples."""
-    assert isinstance(batch, TaskBatch)
-    return output_loss(model(batch.packed, *head_inputs(batch)), batch)
+    def __call__(self, model: nn.Module, batch: Batch) -> Sums:
+        assert isinstance(batch, TaskBatch)
+        return self.of_output(model(batch.packed, *self.target.head_inputs(batch)), batch)
 
-
-def head_inputs(batch: TaskBatch) -> tuple[Int[Tensor, " sequences"], ...]:
-    """Inputs of the head besides the states, while training: a joint span needs the start of the answer."""
-    return (batch.packed.first_positions + batch.targets[:, 0],) if batch.term == JOINT_SPAN else ()
-
-
-def output_loss(output: Tensor | tuple, batch: TaskBatch) -> Sums:
-    """The loss of a head's output for a micro-batch, summed over its examples.
-
-    Cross entropy for a choice, for the tag of each word at its first piece, and for an option over the sequences of its
-    question; the mean of the labels' binary cross entropies with several true labels; squared error of the standard
-    score for a number (of the number itself in the reference). For a span, the mean of the cross entropies of start
-    and end over the tokens of its own sequence; a window without an answer points at its [CLS]. A joint span adds half
-    the cross entropy of "no answer", as the reference does.
-    """
-    if isinstance(output, SpanFromStart):
-        return _joint_span(output, batch)
-    if isinstance(output, tuple):
-        loss, right = _span(output[0].float(), output[1].float(), batch)
-        return Sums({batch.term: loss}, {batch.term: right.sum()})
-    if batch.targets.is_floating_point() and batch.targets.dim() == 2:
-        return _labels(output, batch)
-    if batch.targets.is_floating_point():
-        errors = functional.mse_loss(output.float().squeeze(1), batch.targets.float(), reduction="sum")
-        return Sums({batch.term: errors})
-    output = option_logits(output, batch) if batch.options is not None else output.reshape(len(batch.targets), -1)
-    loss = functional.cross_entropy(output.float(), batch.targets, weight=batch.class_weights, reduction="sum")
-    return Sums({batch.term: loss}, {batch.term: (output.argmax(1) == batch.targets).sum()})
-
-
-def option_logits(output: Tensor, batch: TaskBatch) -> Float[Tensor, "examples options"]:
-    """The scores of the options of each example; minus infinity for options that it does not have."""
-    assert batch.options is not None
-    logits = output.new_full(batch.options.shape, -torch.inf)
-    logits[batch.options] = output.reshape(-1)
-    return logits
-
-
-def _labels(logits: Float[Tensor, "sequences labels"], batch: TaskBatch) -> Sums:
-    weights = None
-    if batch.class_weights is not None:
-        weights = torch.where(batch.targets > 0, batch.class_weights[1], batch.class_weights[0])
-    targets = batch.targets.float()
-    losses = functional.binary_cross_entropy_with_logits(logits.float(), targets, weight=weights, reduction="none")
-    right = ((logits > 0) == batch.targets.bool()).all(dim=1)
-    return Sums({batch.term: losses.mean(dim=1).sum()}, {batch.term: right.sum()})
-
-
-def _joint_span(output: SpanFromStart, batch: TaskBatch) -> Sums:
-    absent = batch.targets[:, 0] == 0
-    loss, right = _span(output.starts, output.ends, batch)
-    logits = output.unanswerable
-    decision = functional.binary_cross_entropy_with_logits(logits.float(), absent.float(), reduction="sum")
-    right &= (logits > 0) == absent
-    return Sums({batch.term: loss + decision / 2}, {batch.term: right.sum()})
-
-
-def _span(
-    starts: Float[Tensor, " tokens"], ends: Float[Tensor, " tokens"], batch: TaskBatch
-) -> tuple[Float[Tensor, ""], Bool[Tensor, " sequences"]]:
-    """The loss, and which spans have the highest logits."""
-    lengths = batch.packed.lengths
-    loss = torch.zeros((), device=starts.device)
-    right = torch.ones(len(lengths), dtype=torch.bool, device=starts.device)
-    for logits, positions in zip((starts, ends), batch.targets.T, strict=True):
-        gold = logits[batch.packed.first_positions + positions]
-        pieces = logits.split(lengths)
-        loss = loss + (torch.stack([piece.logsumexp(0) for piece in pieces]) - gold).sum()
-        right &= gold.detach() >= torch.stack([piece.detach().max() for piece in pieces])
-    return loss / 2, right
+    def of_output(self, output: Tensor | tuple, batch: TaskBatch) -> Sums:
+        """The loss of a head's output."""
+        loss, right = self.target.loss(output, batch)
+        return Sums({batch.term: loss}, {} if right is None else {batch.term: right})
 
 
 @dataclass(frozen=True)
@@ -280,23 +187,24 @@ class DistillationLoss:
     Examples that the deepest exit gets right count as correct.
     """
 
+    task_loss: TaskLoss
     weights: tuple[float, ...]
     distillation: Distillation | None = None
 
     def __call__(self, model: nn.Module, batch: Batch) -> Sums:
         assert isinstance(batch, TaskBatch)
-        outputs = model(batch.packed, head_inputs(batch), batch.states)
-        exits = [self._exit_loss(output, batch) for output in outputs]
+        head_inputs = self.task_loss.target.head_inputs(batch)
+        exits = [self._exit_loss(output, batch) for output in model(batch.packed, head_inputs, batch.states)]
         losses = [weight * sums.losses[batch.term] for weight, sums in zip(self.weights, exits, strict=True)]
         return Sums({batch.term: sum(losses[1:], losses[0])}, exits[-1].correct)
 
     def _exit_loss(self, output: Tensor | tuple, batch: TaskBatch) -> Sums:
-        sums = output_loss(output, batch)
-        if self.distillation is None or batch.teacher is None or isinstance(output, tuple):
+        sums = self.task_loss.of_output(output, batch)
+        if self.distillation is None or batch.teacher is None:
             return sums
+        target = self.task_loss.target
         weight = self.distillation.weight
-        logits = output.reshape(batch.teacher.shape) if batch.options is None else option_logits(output, batch)
-        soft = soft_loss(logits, batch.teacher, batch.targets, self.distillation.temperature)
+        soft = target.soft_loss(target.logits(output, batch), batch.teacher, self.distillation.temperature)
         return Sums({batch.term: (1 - weight) * sums.losses[batch.term] + weight * soft}, sums.correct)
 
 
@@ -313,6 +221,7 @@ class TrainingSetup:
 
 def training_setup(
     model: nn.Module,
+    target: Target,
     batches: TaskBatches,
     depths: tuple[int, ...],
     compute: ComputeOptions,
@@ -323,7 +232,7 @@ def training_setup(
 ) -> TrainingSetup:
     """Choose module, batches and loss; compute a frozen encoder's states and a teacher's logits beforehand."""
     if len(depths) == 1 and not freeze_encoder and teacher is None:
-        return TrainingSetup(model, batches, task_loss)
+        return TrainingSetup(model, batches, TaskLoss(target))
     module = MultiExitModel(model, depths, freeze_encoder)
     source = batches
     notes = ()
@@ -337,6 +246,5 @@ def training_setup(
         cut = teacher.split.counts.get("truncated", 0)
         truncated = f"; {cut:,} examples are truncated for it" if cut else ""
         notes += (f"learns from {distillation.source}, run once per example{truncated}",)
-    return TrainingSetup(
-        module, source, DistillationLoss(tuple(depth / sum(depths) for depth in depths), distillation), notes
-    )
+    weights = tuple(depth / sum(depths) for depth in depths)
+    return TrainingSetup(module, source, DistillationLoss(TaskLoss(target), weights, distillation), notes)

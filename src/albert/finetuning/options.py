@@ -11,9 +11,10 @@ from typing import Any
 from albert.model.config import FULL_WIDTH
 from albert.runtime.json_files import from_json
 from albert.tasks.custom import TableSource
+from albert.tasks.recipe import TaskRecipe
 from albert.tasks.submission import DECLARED
 from albert.tasks.table_task import RecipeChanges
-from albert.tasks.task import Task, TaskRecipe
+from albert.tasks.task import Task
 
 RecipeLike = TaskRecipe | RecipeChanges | None
 """A complete recipe, changes to the default recipe, or None for the default."""

@@ -12,8 +12,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from albert.checkpoints.model_directory import save_model_directory
 from albert.finetuning.data import (
     PreparedSplit,
@@ -24,10 +22,10 @@ from albert.finetuning.data import (
     prepare_split,
     read_examples,
 )
-from albert.finetuning.evaluation import ComputeOptions, hold_out, hold_out_labelled, write_predictions
+from albert.finetuning.evaluation import ComputeOptions, write_predictions
 from albert.finetuning.frozen_head import describe, solve_head
-from albert.finetuning.model import Start, exit_depths, fit_length, n_outputs, start_model
-from albert.finetuning.objective import TeacherLogits, open_teacher, term_of, training_setup
+from albert.finetuning.model import Start, exit_depths, fit_length, start_model
+from albert.finetuning.objective import TeacherLogits, open_teacher, training_setup
 from albert.finetuning.options import BY_DEFAULT, RecipeLike, plan_learning, requested_recipe
 from albert.finetuning.report_page import REPORT_NAME, write_report
 from albert.finetuning.run_record import (
@@ -54,10 +52,10 @@ from albert.runtime.environment import Ranks, world
 from albert.runtime.errors import InvalidConfiguration, MissingInput
 from albert.runtime.json_files import common_fields, read_json_object, save_json, to_json
 from albert.tasks.custom import TableSource
-from albert.tasks.examples import SpanFeatures, TagFeatures
-from albert.tasks.metrics import TARGET_SCALE_KEY, NumberScale, check_numbers
+from albert.tasks.metrics import TARGET_SCALE_KEY, NumberScale
+from albert.tasks.recipe import TaskRecipe
 from albert.tasks.table_task import RecipeChanges, save_table_task
-from albert.tasks.task import Choice, Labels, Score, Span, Tags, Task, TaskRecipe
+from albert.tasks.task import Task
 from albert.training.loop import train
 from albert.training.record import Run, read_record
 from albert.training.run_folder import RunFolder
@@ -121,16 +119,16 @@ def finetune(
         # Rows to features. Everything is read before anything is written: bad input leaves no directory behind.
         examples, counts = read_examples(task, data, "train", settings.max_train_examples, settings.seed)
         held_out = None
-        if isinstance(task.target, Span) and task.target.may_be_absent and settings.null_threshold == "train":
-            examples, held = hold_out(examples, settings.seed)
+        if task.target.may_be_absent and settings.null_threshold == "train":
+            examples, held = task.target.hold_out(examples, settings.seed)
             counts["held_out"] = len(held)
             held_out = encode_split(task, "held-out questions", held, {}, started.tokenizer, requested.recipe)
         if settings.threshold == "train":
-            examples, held = hold_out_labelled(examples, settings.seed)
+            examples, held = task.target.hold_out(examples, settings.seed)
             if held:
                 counts["held_out"] = len(held)
                 held_out = encode_split(task, "held-out rows", held, {}, started.tokenizer, requested.recipe)
-        n_classes = n_outputs(task.target) or 0
+        n_classes = task.target.n_outputs or 0
         plan = plan_learning(requested, started.config.hidden_size, len(examples), n_classes)
         if plan.recipe.batch_size < ranks.size:
             why = f"{plan.recipe.batch_size} sequences are fewer than {ranks.size} processes"
@@ -152,7 +150,7 @@ def finetune(
                 notes.append(f"{split} is not scored: {error}")
         batches = task_batches(task, train_split, plan.recipe, settings, training_workers(device, ranks))
         if settings.class_weights is not None:
-            if not isinstance(task.target, Choice | Labels | Tags):
+            if not task.target.class_names:
                 why = f"need classes, labels or tags, {task.title} has none"
                 raise InvalidConfiguration("class_weights", why, "leave them out")
             batches = replace(batches, class_weights=balanced_weights(batches.targets, n_classes))
@@ -212,6 +210,7 @@ def finetune(
                 # Training.
                 setup = training_setup(
                     model,
+                    task.target,
                     batches,
                     depths,
                     compute,
@@ -314,55 +313,25 @@ def task_batches(
 ) -> TaskBatches:
     """The batches of a run."""
     features = split.features
-    sequences = features.sequences
-    targets = features.targets
-    if isinstance(task.target, Score):
-        check_numbers(task.target, targets)
-    if isinstance(features, SpanFeatures):
-        windows = training_windows(task, split, features)
-        sequences = sequences.select(windows)
-        targets = np.maximum(targets[windows], 0)
-    if isinstance(features, TagFeatures):
-        if not len(features.learnable):
-            raise InvalidConfiguration(task.title, "no sentence of the training set has a word")
-        sequences = features.sequences.select(features.learnable)
-        targets = targets[features.sequences.token_indices(features.learnable)]
+    sequences, targets = task.target.training_part(split.examples, features, task.title)
     return TaskBatches(
         sequences,
         targets,
-        term_of(task.target),
+        task.target.term,
         recipe.batch_size,
         settings.seed,
         settings.micro_batch_tokens,
         features.n_options,
-        isinstance(features, TagFeatures),
+        task.target.per_token,
         workers,
         options=features.options,
     )
 
 
-def training_windows(task: Task, split: PreparedSplit, features: SpanFeatures) -> np.ndarray:
-    """Indices of the windows to train on.
-
-    If every question has an answer: the windows that contain it. If answers may be absent: all windows, with [CLS] as
-    the target of those without an answer, except windows of a question whose answer is in none of them.
-    """
-    has_answer = features.targets[:, 0] >= 0
-    if not has_answer.any():
-        raise InvalidConfiguration(task.title, "no window of the training set holds an answer")
-    if not (isinstance(task.target, Span) and task.target.may_be_absent):
-        return np.flatnonzero(has_answer)
-    of_example = np.array([window.example for window in features.windows])
-    usable = np.array([not example.answers for example in split.examples])
-    usable[of_example[has_answer]] = True
-    return np.flatnonzero(usable[of_example])
-
-
 def number_scale(task: Task, batches: TaskBatches, record: Mapping[str, Any] | None) -> NumberScale | None:
     """The scale of the numbers to predict; None for a resumed run of an earlier version, which has none."""
-    if not isinstance(task.target, Score) or (record is not None and TARGET_SCALE_KEY not in record):
-        return None
-    return NumberScale.of(batches.targets)
+    scale = task.target.number_scale(batches.targets)
+    return None if record is not None and TARGET_SCALE_KEY not in record else scale
 
 
 def save_custom_task(task: Task, recipe: TaskRecipe, directory: Path) -> None:

@@ -19,18 +19,12 @@ from albert.runtime.errors import InvalidConfiguration
 from albert.runtime.json_files import to_json
 from albert.tasks.custom import TableSource
 from albert.tasks.examples import Example
-from albert.tasks.task import (
-    Labels,
-    PairEncoding,
-    QuestionInContext,
-    Score,
-    Tags,
-    Target,
-    Task,
-    TaskRecipe,
-    ThresholdFrom,
-    Words,
-)
+from albert.tasks.inputs import PairEncoding, QuestionInContext, Words
+from albert.tasks.kinds.base import Target
+from albert.tasks.kinds.multi_label import Labels
+from albert.tasks.kinds.regression import Score
+from albert.tasks.recipe import TaskRecipe
+from albert.tasks.task import Task, ThresholdFrom
 from albert.training.record import finetuning_fingerprint, without_defaults
 
 _ADDED_LATER = {
@@ -255,7 +249,7 @@ def start_identity(started: StartedModel) -> dict[str, str]:
 def task_fingerprint(record: Mapping[str, Any], target: Target) -> str:
     """A hash of recipe, settings, target and changes of the architecture, the same on every machine."""
     parts = {name: record[name] for name in ("recipe", "settings", "target", "changes") if name in record}
-    if isinstance(target, Labels | Tags) and target.names is None:
+    if target.kind in ("multi-label", "token-classification") and values["target"]["names"] is None:
         parts["target"] = {name: value for name, value in record["target"].items() if name != "names"}
     return finetuning_fingerprint(parts)
 

@@ -12,16 +12,14 @@ from albert.finetuning.evaluation import (
     ComputeOptions,
     Evaluation,
     Threshold,
-    best_label_threshold,
-    best_threshold,
     evaluate_model,
     predict_split,
 )
-from albert.runtime.environment import lazy_import
 from albert.runtime.random_streams import stream
 from albert.tasks.label_threshold import LabelThreshold
 from albert.tasks.metrics import NumberScale
-from albert.tasks.task import Labels, Task, TaskRecipe
+from albert.tasks.recipe import TaskRecipe
+from albert.tasks.task import Task
 from albert.text.tokenizer import Tokenizer
 
 SCORED_TRAINING_ROWS = 300
@@ -54,18 +52,14 @@ class Scorer:
         """Evaluate the current model on the development set; its head gives numbers in the unit of the data."""
         threshold: Threshold | None = None
         fixed = self.threshold
-        if isinstance(self.task.target, Labels) and fixed is not None and self.held_out is None:
+        target = self.task.target
+        if target.takes_threshold and fixed is not None and self.held_out is None:
             may_be_empty = any(not example.target for example in self.train_split.examples)
             why = "it was given" if isinstance(fixed, float) else "there are too few rows to hold some out"
             threshold = LabelThreshold(fixed if isinstance(fixed, float) else 0.5, may_be_empty, f"nothing: {why}")
         elif self.held_out is not None:
-            answers = predict_split(self.model, self.task.target, self.held_out, self.compute)
-            examples = self.held_out.examples
-            if isinstance(answers, list):
-                about = f"{len(examples):,} questions held out of the training set"
-                threshold = best_threshold(examples, answers, about)
-            else:
-                threshold = best_label_threshold(self.held_out, answers)
+            answers = predict_split(self.model, target, self.held_out, self.compute)
+            threshold = target.best_threshold(self.held_out.examples, self.held_out.features, answers)
         return evaluate_model(self.model, self.task, self.dev_split, self.compute, threshold=threshold)
 
     def evaluate_further(self, threshold: Threshold | None) -> dict[str, Evaluation]:
@@ -88,7 +82,7 @@ class Scorer:
         if not self.dev_split.labelled:
             return None
         started = time.perf_counter()
-        fit = lazy_import("albert.tasks.linear_baseline").linear_baseline
         further = {split.split: split.examples for split in self.further if split.labelled}
-        baseline = fit(self.task, self.train_split.examples, self.dev_split.examples, further)
+        rows = (self.train_split.examples, self.dev_split.examples, further)
+        baseline = self.task.target.linear_baseline(self.task.metrics, *rows)
         return None if baseline is None else {**vars(baseline), "seconds": time.perf_counter() - started}

@@ -21,8 +21,9 @@ from albert.runtime.errors import CannotCreate, Diverged, InvalidConfiguration, 
 from albert.runtime.json_files import from_json, save_json, to_json
 from albert.runtime.progress import progress
 from albert.tasks.metrics import is_beaten, is_better
+from albert.tasks.recipe import TaskRecipe
 from albert.tasks.submission import DECLARED, Average
-from albert.tasks.task import Task, TaskRecipe
+from albert.tasks.task import Task
 from albert.training.record import read_record
 from albert.training.run_folder import RunFolder
 

@@ -11,10 +11,10 @@ from typing import Any, Literal
 import torch
 
 from albert.checkpoints.model_directory import open_model
-from albert.finetuning.model import head_kind, n_outputs
 from albert.runtime.json_files import read_journal, read_json_object, save_json
+from albert.tasks.inputs import PairEncoding
+from albert.tasks.kinds.base import Target
 from albert.tasks.metrics import is_better
-from albert.tasks.task import PairEncoding, Target
 
 SelectedBy = Literal["last", "best"]
 EVALUATION_INTERVAL = 100
@@ -54,7 +54,7 @@ class BestModel:
 
     def tensors(self, target: Target, pairs: PairEncoding = "together") -> dict[str, torch.Tensor]:
         """Its weights."""
-        return open_model(self.directory, head_kind(target, pairs), n_outputs(target)).model.state_dict()
+        return open_model(self.directory, target.model_kind(pairs), target.n_outputs).model.state_dict()
 
 
 def evaluations_without_gain(metric: str, journal: Path) -> int:

@@ -47,8 +47,8 @@ from albert.runtime.random_streams import stream
 from albert.tasks.custom import read_table
 from albert.tasks.examples import Example, Sequences, text_features
 from albert.tasks.metrics import spearman
+from albert.tasks.recipe import TaskRecipe
 from albert.tasks.table_task import RecipeChanges
-from albert.tasks.task import TaskRecipe
 from albert.training.loop import train
 from albert.training.record import Run, finetuning_fingerprint
 from albert.training.run_folder import RunFolder

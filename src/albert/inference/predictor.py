@@ -37,10 +37,10 @@ from albert.runtime.errors import InvalidConfiguration, UsageError
 from albert.runtime.files import new_directory
 from albert.runtime.manifest import MANIFEST_NAME
 from albert.tasks.answers import THRESHOLD_KEY, saved_threshold
+from albert.tasks.inputs import Pair
 from albert.tasks.label_threshold import LabelThreshold, saved_label_threshold
 from albert.tasks.submission import DECLARED
 from albert.tasks.table_task import table_task_of
-from albert.tasks.task import Pair
 from albert.text.tokenizer import Tokenizer
 from albert.text.tokenizer_loading import load_tokenizer
 

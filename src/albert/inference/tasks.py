@@ -26,10 +26,12 @@ from albert.inference.abilities import (
 from albert.inference.early_exit import EarlyExit
 from albert.inference.engine import PackedModel
 from albert.runtime.errors import InvalidConfiguration, UsageError
-from albert.tasks.answers import Answers, NullThreshold, best_answers, decide
-from albert.tasks.examples import Example, keep_longest_first, span_features, tag_features
+from albert.tasks.answers import NullThreshold
+from albert.tasks.examples import Example, keep_longest_first
+from albert.tasks.kinds.choice import join_option, question_with_option
+from albert.tasks.kinds.span import Answers, best_answers, decide, span_features
+from albert.tasks.kinds.tagging import tag_features
 from albert.tasks.label_threshold import LabelThreshold
-from albert.tasks.race import join_option, question_with_option
 from albert.text.tokenizer import Tokenizer
 from albert.text.word_split import word_spans
 

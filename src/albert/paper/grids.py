@@ -21,8 +21,9 @@ from albert.pretraining.recipe import PAPER_BASE, PretrainingRecipe, scaled_reci
 from albert.pretraining.segments import SentenceObjective
 from albert.runtime.errors import UsageError, did_you_mean
 from albert.runtime.json_files import from_json, to_json
+from albert.tasks.recipe import TaskRecipe
 from albert.tasks.submission import find_task
-from albert.tasks.task import Task, TaskRecipe
+from albert.tasks.task import Task
 from albert.training.record import pretraining_fingerprint
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ from albert.runtime.files import new_directory, write_text
 from albert.runtime.json_files import save_json
 from albert.runtime.random_streams import stream
 from albert.tasks.custom import declare_custom_task
-from albert.tasks.task import TaskRecipe
+from albert.tasks.recipe import TaskRecipe
 from albert.text.corpus import read_corpus
 from albert.text.executors import PreparationSettings
 from albert.text.prepare import prepare

@@ -10,7 +10,7 @@ from albert.paper.grids import COSTS, SCALES, SIZE_NAMES, TABLE_14, TEXT_TABLES,
 from albert.paper.results import Cell, Outcome, check_claim, count_as_paper
 from albert.paper.sizes import PUBLISHED_SIZES
 from albert.runtime.files import write_csv, write_text
-from albert.tasks.task import TaskRecipe
+from albert.tasks.recipe import TaskRecipe
 
 # --------------------------------------------------------------------------------------------------------------------
 # Tables that need no run: model sizes (Table 1), fine-tuning recipes (Table 14) and the cost of pre-training.

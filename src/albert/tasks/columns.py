@@ -15,8 +15,8 @@ from typing import Any
 
 from albert.runtime.errors import DamagedData, UsageError, did_you_mean
 from albert.tasks.rows import TAGS, WORDS, as_number
+from albert.tasks.source import Field, Row, Rows
 from albert.tasks.table_task import COLUMNS, TableTask
-from albert.tasks.task import Field, Row, Rows
 from albert.text.word_split import word_spans
 
 

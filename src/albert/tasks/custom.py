@@ -10,12 +10,13 @@ from albert.runtime.errors import DamagedData, InvalidConfiguration, UsageError,
 from albert.runtime.json_files import common_fields
 from albert.runtime.manifest import file_hash
 from albert.tasks.columns import Inferred
-from albert.tasks.examples import example_of, is_labelled
 from albert.tasks.infer import expand_options, hold_out_rows, infer_task, listed_labels, option_index
+from albert.tasks.recipe import TaskRecipe
 from albert.tasks.rows import ending_of, read_table, without_collection
+from albert.tasks.source import Answer, Row, Rows
 from albert.tasks.squad import locate_answer
 from albert.tasks.table_task import NO_QUESTION, NO_TEXT, RecipeChanges, TableTask, declare_task
-from albert.tasks.task import Answer, Choice, Option, Row, Rows, Score, Task, TaskRecipe
+from albert.tasks.task import Task
 
 # --------------------------------------------------------------------------------------------------------------------
 # Answers in columns: a text or a list of texts, and optionally their positions in the context.
@@ -162,14 +163,12 @@ def convert_rows(rows: Sequence[Row], convert: Callable[[Row], Any]) -> list[Any
 
 def check_rows(task: Task, rows: Sequence[Row]) -> None:
     """Raise DamagedData if a row cannot be trained on or scored."""
-    labelled = is_labelled(task, rows)
-    column = task.target.column if labelled and isinstance(task.target, Choice | Score | Option) else None
-    convert = example_of(task, labelled)
+    labelled = task.target.is_labelled(rows)
 
     def check(row: Row) -> None:
-        if column is not None and isinstance(label := row.fields.get(column, ""), str) and not label.strip():
-            raise DamagedData(row.where, f"empty label in column {column!r}", "--drop-unlabelled leaves such rows out")
-        convert(row)
+        if labelled:
+            task.target.refuse_empty(row)
+        task.target.example(row, task.inputs, labelled)
 
     convert_rows(rows, check)
 

@@ -3,8 +3,6 @@
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -12,23 +10,8 @@ import numpy as np
 
 from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput, did_you_mean
 from albert.runtime.progress import Position, progress
-from albert.tasks.rows import as_number, fields_of
-from albert.tasks.task import (
-    Answer,
-    Choice,
-    Labels,
-    Option,
-    Pair,
-    QuestionInContext,
-    Row,
-    Rows,
-    Score,
-    Single,
-    Span,
-    Tags,
-    Task,
-    Words,
-)
+from albert.tasks.rows import fields_of
+from albert.tasks.source import Answer, Row, Rows
 from albert.text.readers import Kind, input_file, open_corpus_file, read_records
 from albert.text.tokenizer import Tokenizer
 
@@ -52,102 +35,6 @@ class Example:
     answers: tuple[Answer, ...] = ()
     options: tuple[str, ...] = ()
     group: str = ""
-
-
-def is_labelled(task: Task, rows: Sequence[Row]) -> bool:
-    """Whether at least one row has a gold answer."""
-    if isinstance(task.target, Span):
-        return any(row.answers is not None for row in rows)
-    return any(task.target.column in row.fields for row in rows)
-
-
-def to_examples(task: Task, rows: Sequence[Row], labelled: bool = True) -> list[Example]:
-    """One example per row, in order; without target and answers if not `labelled`."""
-    return list(map(example_of(task, labelled), rows))
-
-
-def example_of(task: Task, labelled: bool = True) -> Callable[[Row], Example]:
-    """The function that makes the example of a row; see `to_examples`."""
-    columns = text_columns(task)
-    label_column = (task.target.column,) if labelled and not isinstance(task.target, Span) else ()
-    options = task.target.options if isinstance(task.target, Option) else ()
-    labels = task.target.labels if isinstance(task.target, Choice | Labels | Tags) else options
-    label_ids = {label: index for index, label in enumerate(labels)}
-
-    def convert(row: Row) -> Example:
-        for column in (*columns, *label_column):
-            if column not in row.fields:
-                raise DamagedData(row.where, f"has no column {column!r}", did_you_mean(column, row.fields))
-        if options and sum(option in row.fields for option in options) < 2:
-            why = f"has fewer than two options in the columns {', '.join(options[:8])}"
-            raise DamagedData(row.where, why, "a question needs at least two")
-        if labelled and row.answers is None:
-            remedy = "expected the SQuAD JSON layout, or the column --answer of your own table"
-            raise DamagedData(row.where, "has no 'answers'", remedy)
-        words = isinstance(task.inputs, Words)
-        texts = row.texts(*columns) if words else tuple(row.text(column) for column in columns)
-        target = _target(task, row, label_ids, len(texts)) if labelled else None
-        option_texts = tuple(row.text(option) if option in row.fields else "" for option in options)
-        return Example(row.identifier, row.where, texts, target, row.answers or (), option_texts, row.group)
-
-    return convert
-
-
-def text_columns(task: Task) -> tuple[str, ...]:
-    """The columns that hold the task's text or texts."""
-    match task.inputs:
-        case Single(column) | Words(column):
-            return (column,)
-        case Pair(first, second):
-            return first, second
-        case QuestionInContext(question, context):
-            return question, context
-
-
-def _target(task: Task, row: Row, label_ids: dict[str, int], n_words: int) -> int | float | tuple[int, ...] | None:
-    match task.target:
-        case Choice(column=column):
-            return _label_id(row, row.text(column), column, label_ids)
-        case Labels(column=column, separator=separator):
-            return tuple(sorted({_label_id(row, label, column, label_ids) for label in row.texts(column, separator)}))
-        case Tags(column=column):
-            tags = row.texts(column)
-            if len(tags) != n_words:
-                why = f"has {len(tags)} tags in column {column!r} for {n_words} words"
-                raise DamagedData(row.where, why, "every word needs one")
-            why = "unknown tag {!r} in column {!r}, at word {}"
-            return tuple(_label_id(row, tag, column, label_ids, why, at) for at, tag in enumerate(tags, start=1))
-        case Option(column=column):
-            return _label_id(row, row.text(column), column, label_ids, "{!r} in column {!r} names no option")
-        case Score(column, low, high):
-            return _number(row, column, low, high)
-        case Span():
-            return None
-
-
-def _label_id(
-    row: Row, label: str, column: str, ids: dict[str, int], why: str = "unknown label {!r} in column {!r}", at: int = 0
-) -> int:
-    if label not in ids:
-        known = ", ".join(map(repr, list(ids)[:8])) + (", ..." if len(ids) > 8 else "")
-        raise DamagedData(row.where, why.format(label, column, at), f"known: {known}")
-    return ids[label]
-
-
-MAX_NUMBER = 3.4e38
-"""Numbers are learned and predicted in float32."""
-
-
-def _number(row: Row, column: str, low: float | None, high: float | None) -> float:
-    text = row.text(column).strip()
-    value = as_number(text.lstrip("0") if text.isdecimal() and text.isascii() and text.strip("0") else text)
-    if value is None:
-        raise DamagedData(row.where, f"{text!r} in column {column!r} is not a number", "write it as 1164.5")
-    if not abs(value) <= MAX_NUMBER:
-        raise DamagedData(row.where, f"{text!r} in column {column!r} is not a finite number of at most 3.4e38")
-    if (low is not None and value < low) or (high is not None and value > high):
-        raise DamagedData(row.where, f"{value:g} in column {column!r} is not between {low:g} and {high:g}")
-    return value
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -237,6 +124,8 @@ def read_rows(path: Path, kind: Kind, columns: Sequence[str] | None = None, drop
 # Examples to token ids: sequences of one or two texts.
 
 ENCODING_CHUNK = 2048
+IGNORE_INDEX = -100
+"""The target of tokens without a label, which torch and transformers leave out of the loss."""
 
 
 @dataclass(frozen=True)
@@ -307,13 +196,11 @@ def join_sequences(parts: Sequence[tuple[Sequence[int], int]]) -> Sequences:
     return Sequences(tokens, starts, np.fromiter((first for _, first in parts), np.int32, len(parts)))
 
 
-def text_features(
-    examples: Sequence[Example], tokenizer: Tokenizer, max_length: int, n_labels: int | None = None
-) -> Features:
+def text_features(examples: Sequence[Example], tokenizer: Tokenizer, max_length: int) -> Features:
     """One sequence per example, at most `max_length` tokens with `[CLS]` and `[SEP]`.
 
     Two texts are truncated longest-first from their ends, as in the reference: one token at a time from the longer one,
-    from the second if they are equally long. `n_labels` is the number of labels for multi-label classification.
+    from the second if they are equally long. Targets are label ids, or numbers.
     """
     n_texts = len(examples[0].texts) if examples else 1
     between = 1 if n_texts == 1 else tokenizer.separators
@@ -333,11 +220,8 @@ def text_features(
         if n_texts > 1:
             ids += [*texts[1][: kept[1]], tokenizer.sep_id]
         parts.append((ids, kept[0] + 1 + between))
-    if n_labels is None:
-        values = [0 if example.target is None else example.target for example in examples]
-        targets = np.asarray(values, np.float32 if any(isinstance(value, float) for value in values) else np.int64)
-    else:
-        targets = label_sets(examples, n_labels)
+    values = [example.target if isinstance(example.target, int | float) else 0 for example in examples]
+    targets = np.asarray(values, np.float32 if any(isinstance(value, float) for value in values) else np.int64)
     return Features(join_sequences(parts), targets, {"truncated": truncated, "tokens_cut": tokens_cut})
 
 
@@ -377,212 +261,3 @@ def encode_all(texts: Sequence[str], tokenizer: Tokenizer, unit: str = "texts") 
             encoded += tokenizer.encode_words(chunk) if unit == "words" else tokenizer.encode_batch(chunk)
             bar.advance(len(chunk))
     return encoded
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# Questions and contexts to windows: long contexts are cut into overlapping pieces.
-#
-# `[CLS] question [SEP] context piece [SEP]`, at most `max_length` tokens. A token in several windows is predicted from
-# the one with the most context around it (Devlin et al. 2019).
-
-COUNTED = (
-    "windows",
-    "windows_without_answer",
-    "questions_truncated",
-    "contexts_in_several_windows",
-    "answers_not_aligned",
-)
-
-
-@dataclass(frozen=True)
-class Window:
-    """The part of a context in one sequence.
-
-    Attributes:
-        example: index of the example.
-        offset: position in the sequence of the context token `first_token`, the first of `n_tokens`.
-        best: bool [n_tokens], the tokens that have their most context in this window.
-    """
-
-    example: int
-    offset: int
-    first_token: int
-    n_tokens: int
-    best: np.ndarray
-
-
-@dataclass(frozen=True, kw_only=True)
-class SpanFeatures(Features):
-    """Windows of all examples in order.
-
-    `character_spans[example]` (int [context tokens, 2]) are start and end of the tokens in the context. `targets`
-    (int64 [windows, 2]) are first and last position of the answer in the sequence, -1 if it is not in the window.
-    """
-
-    windows: list[Window]
-    character_spans: list[np.ndarray]
-
-
-def span_features(
-    examples: Sequence[Example], tokenizer: Tokenizer, max_length: int, question_length: int, stride: int
-) -> SpanFeatures:
-    """The windows of every example; the target is the first gold answer."""
-    special = 2 + tokenizer.separators
-    room = max_length - question_length - special
-    if room < stride:
-        raise InvalidConfiguration(
-            "stride",
-            f"{stride} exceeds the {room} context tokens that fit beside a question of {question_length}",
-            "use a smaller stride or question length, or a larger maximum length",
-        )
-    counts: dict[str, int] = dict.fromkeys(COUNTED, 0)
-    encode = lru_cache(maxsize=1)(tokenizer.encode_with_offsets)  # questions on the same context are consecutive
-    parts = []
-    windows = []
-    spans = []
-    targets = []
-    with progress("Encoding", total=len(examples), unit="questions") as bar:
-        for index, example in enumerate(examples):
-            question, context = example.texts
-            question_ids = tokenizer.encode(question)
-            counts["questions_truncated"] += len(question_ids) > question_length
-            question_ids = question_ids[:question_length]
-            context_ids, offsets = encode(context)
-            context_spans = np.asarray(offsets, np.int64).reshape(-1, 2)
-            answer = token_span(context_spans, example.answers[0]) if example.answers else None
-            counts["answers_not_aligned"] += bool(example.answers) and answer is None
-            pieces = cut_windows(len(context_ids), max_length - len(question_ids) - special, stride)
-            counts["contexts_in_several_windows"] += len(pieces) > 1
-            offset = len(question_ids) + 1 + tokenizer.separators
-            for (start, stop), best in zip(pieces, best_windows(pieces, len(context_ids)), strict=True):
-                first = [tokenizer.cls_id, *question_ids, *[tokenizer.sep_id] * tokenizer.separators]
-                parts.append(([*first, *context_ids[start:stop], tokenizer.sep_id], offset))
-                windows.append(Window(index, offset, start, stop - start, best))
-                inside = answer is not None and start <= answer[0] and answer[1] < stop
-                target = (answer[0] - start + offset, answer[1] - start + offset) if answer and inside else (-1, -1)
-                counts["windows_without_answer"] += not inside
-                targets.append(target)
-            spans.append(context_spans)
-            bar.advance()
-    counts["windows"] = len(windows)
-    positions = np.asarray(targets, np.int64).reshape(-1, 2)
-    return SpanFeatures(join_sequences(parts), positions, counts, windows=windows, character_spans=spans)
-
-
-def cut_windows(n_tokens: int, room: int, stride: int) -> list[tuple[int, int]]:
-    """`(start, stop)` of pieces of at most `room` tokens, `stride` apart, that cover all tokens; at least one piece."""
-    pieces = []
-    start = 0
-    while True:
-        stop = min(start + room, n_tokens)
-        pieces.append((start, stop))
-        if stop == n_tokens:
-            return pieces
-        start += min(stride, room)
-
-
-def best_windows(pieces: Sequence[tuple[int, int]], n_tokens: int) -> list[np.ndarray]:
-    """For each piece, a bool mask of its tokens that have the most context there; each token is in exactly one mask.
-
-    Context is the smaller number of tokens to the left or right, plus 0.01 x the length of the piece, as in the
-    reference; the first piece wins a tie.
-    """
-    most = np.full(n_tokens, -1.0)
-    winner = np.zeros(n_tokens, np.int64)
-    for row, (start, stop) in enumerate(pieces):
-        left = np.arange(stop - start)
-        context = np.minimum(left, left[::-1]) + 0.01 * (stop - start)
-        more = np.flatnonzero(context > most[start:stop])
-        most[start + more] = context[more]
-        winner[start + more] = row
-    return [winner[start:stop] == row for row, (start, stop) in enumerate(pieces)]
-
-
-def token_span(character_spans: np.ndarray, answer: Answer) -> tuple[int, int] | None:
-    """First and last token that overlap the answer; None if its position is unknown or has no token."""
-    if answer.start is None:
-        return None
-    end = answer.start + len(answer.text)
-    tokens = np.flatnonzero((character_spans[:, 0] < end) & (character_spans[:, 1] > answer.start))
-    return (int(tokens[0]), int(tokens[-1])) if len(tokens) else None
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# Words to pieces, in overlapping windows in which every word is predicted once.
-#
-# Each word is encoded by itself, so that its pieces do not depend on its neighbours, and predicted at its first piece
-# (Devlin et al. 2019, §5.3). A word without pieces, such as a single combining mark, becomes the unknown piece. A long
-# sentence is read in windows that overlap by half; a word is predicted where its first piece has most context.
-
-IGNORE_INDEX = -100
-"""The target of tokens without a label, which torch and transformers leave out of the loss."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class TagFeatures(Features):
-    """The windows of all sentences in order; an empty sentence is `[CLS] [SEP]`.
-
-    `targets` has a label id for every token (int64 [tokens]): `IGNORE_INDEX` except at `first_pieces`.
-
-    Attributes:
-        first_pieces: for every word of all sentences, the index into `sequences.tokens` at which it is predicted
-            (int64 [words]).
-        n_words: words of each sentence (int64 [sentences]).
-    """
-
-    first_pieces: np.ndarray
-    n_words: np.ndarray
-
-    @property
-    def learnable(self) -> np.ndarray:
-        """Indices of the sequences in which a word is predicted."""
-        labelled = np.concatenate([[0], np.cumsum(self.targets != IGNORE_INDEX)])
-        return np.flatnonzero(np.diff(labelled[self.sequences.starts]))
-
-    def word_outputs(self, rows: Sequence[np.ndarray]) -> np.ndarray:
-        """Outputs by word [words, labels], from those of each sequence [length, labels]."""
-        return np.concatenate(rows)[self.first_pieces] if rows else np.zeros((0, 0))
-
-    def split_by_sentence(self, words: np.ndarray) -> list[np.ndarray]:
-        """An array over all words, split into sentences."""
-        return np.split(words, np.cumsum(self.n_words)[:-1]) if len(self.n_words) else []
-
-
-def tag_features(
-    sentences: Sequence[Sequence[str]], tokenizer: Tokenizer, max_length: int, tags: Sequence[Any] | None = None
-) -> TagFeatures:
-    """Sentences of words as sequences of at most `max_length` tokens with `[CLS]` and `[SEP]`.
-
-    Args:
-        tags: label ids of the words of each sentence; None, also for a single sentence, if they are unknown.
-    """
-    room = max_length - 2
-    if room < 1:
-        raise InvalidConfiguration("max_length", f"{max_length} leaves no room for text", "use a larger value")
-    vocabulary = list(dict.fromkeys(chain.from_iterable(sentences)))
-    pieces = dict(zip(vocabulary, encode_all(vocabulary, tokenizer, "words"), strict=True))
-    parts: list[tuple[list[int], int]] = []
-    positions: list[np.ndarray] = [np.zeros(0, np.int64)]
-    counts = dict.fromkeys(("words_without_pieces", "sentences_without_words", "sentences_in_several_windows"), 0)
-    end = 0
-    for words in sentences:
-        word_pieces = [pieces[word] or [tokenizer.unk_id] for word in words]
-        ids = [*chain.from_iterable(word_pieces)]
-        windows = cut_windows(len(ids), room, max(1, room // 2))
-        best_positions = np.zeros(len(ids), np.int64)  # of each piece among all tokens, in the window with most context
-        for (start, stop), best in zip(windows, best_windows(windows, len(ids)), strict=True):
-            parts.append(([tokenizer.cls_id, *ids[start:stop], tokenizer.sep_id], stop - start + 2))
-            best_positions[start:stop][best] = end + 1 + np.flatnonzero(best)
-            end += stop - start + 2
-        positions.append(best_positions[np.cumsum([0, *map(len, word_pieces)])[:-1]])
-        counts["words_without_pieces"] += sum(not pieces[word] for word in words)
-        counts["sentences_without_words"] += len(words) == 0
-        counts["sentences_in_several_windows"] += len(windows) > 1
-    n_words = np.fromiter(map(len, sentences), np.int64, len(sentences))
-    first_pieces = np.concatenate(positions)
-    sequences = join_sequences(parts)
-    counts = {"words": len(first_pieces), **counts}
-    targets = np.full(len(sequences.tokens), IGNORE_INDEX, np.int64)
-    for words, own in zip(np.split(first_pieces, np.cumsum(n_words)[:-1]), tags or (), strict=False):
-        targets[words] = IGNORE_INDEX if own is None else own
-    return TagFeatures(sequences, targets, counts, first_pieces=first_pieces, n_words=n_words)

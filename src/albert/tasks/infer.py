@@ -21,8 +21,11 @@ from albert.tasks.columns import (
     looks_like_a_written_number,
     read_columns,
 )
-from albert.tasks.examples import text_columns
+from albert.tasks.kinds.classification import Choice
+from albert.tasks.kinds.multi_label import Labels
+from albert.tasks.kinds.tagging import Tags
 from albert.tasks.rows import TAGS, WORDS, as_number
+from albert.tasks.source import Field, Row, Rows
 from albert.tasks.table_task import (
     COLUMNS_OF_KIND,
     KINDS_WITH,
@@ -30,9 +33,8 @@ from albert.tasks.table_task import (
     Kind,
     OptionLabels,
     TableTask,
-    labels_of,
 )
-from albert.tasks.task import Choice, Field, Labels, QuestionInContext, Row, Rows, Tags, Task
+from albert.tasks.task import Task
 
 # --------------------------------------------------------------------------------------------------------------------
 # The kind of a column of labels: classes, numbers, several labels at once, or a tag for each word.
@@ -372,7 +374,7 @@ def _with_labels(
     if kind == "classification":
         counts = Counter(value for value in rows.values(column) if isinstance(value, str) and value.strip())
     else:
-        counts = Counter(label for row in rows.rows for label in labels_of(target, row) if label)
+        counts = Counter(label for row in rows.rows for label in target.written_labels(row) if label)
     if task.labels is None:
         spelling = equal_labels(counts) if kind != "token-classification" else {label: label for label in counts}
         labels = sort_labels(set(spelling.values()))
@@ -477,15 +479,11 @@ def hold_out_rows(task: Task, rows: Rows, held_out: HeldOut) -> tuple[Rows, Rows
     from all rows. Rows with the same text belong to the class of the first.
     """
     target = task.target
-    columns = text_columns(task)
-    classes: dict[str, dict[tuple, list[int]]] = {}
-    if isinstance(target, Choice):
-        classes = {label: {} for label in target.labels}
+    classes: dict[str, dict[tuple, list[int]]] = {label: {} for label in target.strata}
     first: dict[tuple, str] = {}
     for index, row in enumerate(rows.rows):
-        context = row.fields.get(columns[-1]) if isinstance(task.inputs, QuestionInContext) else None
-        text = (context,) if context else tuple(row.fields.get(column) for column in columns)
-        label = first.setdefault(text, str(row.fields.get(target.column)) if isinstance(target, Choice) else "")
+        text = task.inputs.group(row)
+        label = first.setdefault(text, str(row.fields.get(target.gold_column or "")) if target.strata else "")
         classes.setdefault(label, {}).setdefault(text, []).append(index)
     chosen: set[int] = set()
     for number, same_text in enumerate(classes.values()):
@@ -500,8 +498,8 @@ def hold_out_rows(task: Task, rows: Rows, held_out: HeldOut) -> tuple[Rows, Rows
     if not chosen:
         why = f"{len(rows.rows)} rows are too few to keep some back for scoring"
         remedy = "give more rows, or --dev"
-        if isinstance(target, Choice):
-            why = f"none can be kept back, every label in column {target.column!r} occurs in one text only"
+        if target.strata:
+            why = f"none can be kept back, every label in column {target.gold_column!r} occurs in one text only"
             remedy += "; or is it a number (--regression, with decimal points), or the wrong column?"
         raise InvalidConfiguration("development set", why, remedy)
     train = [row for index, row in enumerate(rows.rows) if index not in chosen]

@@ -7,7 +7,7 @@ run are not changed. Slow to import (scikit-learn): load it by name where it is 
 
 import re
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -26,8 +26,7 @@ from sklearn.preprocessing import StandardScaler
 from albert.runtime.random_streams import stream
 from albert.tasks.examples import Example, label_sets
 from albert.tasks.label_threshold import LabelThreshold, choose_label_threshold
-from albert.tasks.metrics import task_scores
-from albert.tasks.task import Choice, Labels, Pair, Score, Single, Tags, Task, Words
+from albert.tasks.metrics import Metric, task_scores
 
 WORD = re.compile(r"(?u)\b\w+\b")
 MAX_TRAIN_CHARACTERS = 5_000_000
@@ -54,63 +53,77 @@ class LinearBaseline:
     further_scores: Mapping[str, Mapping[str, float | None]] = field(default_factory=dict)
 
 
-def linear_baseline(
-    task: Task,
+def texts_baseline(
+    metrics: Sequence[Metric],
     train: Sequence[Example],
     dev: Sequence[Example],
-    further: Mapping[str, Sequence[Example]] | None = None,
-) -> LinearBaseline | None:
-    """Fit a linear model to the training examples and score it on the development set; None for other kinds of task.
+    further: Mapping[str, Sequence[Example]],
+    *,
+    method: str,
+    n_outputs: int,
+    fit: Callable[[Any, Sequence[Example], Any, Sequence[Example]], tuple[Any, Any]],
+    left_out: str | None = None,
+) -> LinearBaseline:
+    """Fit a linear model to TF-IDF features of the training examples and score it on the development set.
 
-    `further` sets of examples are scored, too, by name.
+    Args:
+        train: a `sample`.
+        further: sets of examples by name, which are scored, too.
+        fit: from features and examples of the training rows, and of the rows to score, to gold and predicted values of
+            these.
+        left_out: a reason for which no model is fitted.
     """
-    if isinstance(task.target, Tags) and isinstance(task.inputs, Words):
-        return tag_baseline(task, train, dev, further or {})
-    if not isinstance(task.target, Choice | Score | Labels) or not isinstance(task.inputs, Single | Pair):
-        return None
-    method = f"TF-IDF with {'ridge' if isinstance(task.target, Score) else 'logistic'} regression"
-    n_outputs = 1 if isinstance(task.target, Score) else len(task.target.labels)
-    train = _sample(train)
-    if why := _reason_to_leave_out(task, train, dev, n_outputs):
-        return LinearBaseline(method, {}, left_out=why)
-    sets = [dev, *(further or {}).values()]
+    if n_outputs > MAX_OUTPUTS:
+        left_out = f"{n_outputs:,} labels, above {MAX_OUTPUTS}, take too long"
+    elif sum(len(text) for example in dev for text in example.texts) > MAX_DEV_CHARACTERS:
+        left_out = f"the development set has more than {MAX_DEV_CHARACTERS:,} characters"
+    elif left_out is None and not any(WORD.search(text) for example in train for text in example.texts):
+        left_out = "the training rows have no words" if train else "the texts are too long"
+    if left_out is not None:
+        return LinearBaseline(method, {}, left_out=left_out)
+    sets = [dev, *further.values()]
     scored = [example for part in sets for example in part]
-    train_features, dev_features = _features(train, scored, min(MAX_FEATURES, MAX_WEIGHTS // n_outputs))
-    classifier = LogisticRegression(C=INVERSE_REGULARISATION, solver="liblinear", random_state=0)
+    train_features, scored_features = _features(train, scored, min(MAX_FEATURES, MAX_WEIGHTS // n_outputs))
     with warnings.catch_warnings():
         # about an unfinished fit, or a label that is always or never present, which the score shows
         warnings.simplefilter("ignore", ConvergenceWarning)
         warnings.simplefilter("ignore", UserWarning)
-        if isinstance(task.target, Labels):
-            targets = label_sets(train, len(task.target.labels)).astype(np.int64)
-            gold = label_sets(scored, len(task.target.labels)).astype(np.int64)
-            predicted = _several_labels(OneVsRestClassifier(classifier), train_features, targets, dev_features)
-        else:
-            model: Any = classifier if n_outputs == 2 else OneVsRestClassifier(classifier)
-            if isinstance(task.target, Score):
-                model = TransformedTargetRegressor(Ridge(random_state=0), transformer=StandardScaler())
-            gold = np.array([example.target for example in scored])
-            model.fit(train_features, np.array([example.target for example in train]))
-            predicted = model.predict(dev_features)
-    own, *others = _scores_of_sets(task, sets, gold, predicted)
-    return LinearBaseline(method, own, len(train), further_scores=dict(zip(further or {}, others, strict=True)))
+        gold, predicted = fit(train_features, train, scored_features, scored)
+    own, *others = _scores_of_sets(metrics, sets, gold, predicted)
+    return LinearBaseline(method, own, len(train), further_scores=dict(zip(further, others, strict=True)))
 
 
-def _scores_of_sets(
-    task: Task, sets: Sequence[Sequence[Example]], gold: Any, predicted: Any
-) -> list[dict[str, float | None]]:
-    """The scores of each of several sets, whose predictions follow each other."""
-    scores = []
-    start = 0
-    for part in sets:
-        stop = start + len(part)
-        scores.append(task_scores(task, gold[start:stop], predicted[start:stop]))
-        start = stop
-    return scores
+def _logistic_regression() -> LogisticRegression:
+    return LogisticRegression(C=INVERSE_REGULARISATION, solver="liblinear", random_state=0)
 
 
-def _several_labels(model: Any, features: Any, targets: np.ndarray, dev_features: Any) -> np.ndarray:
-    """Which labels are predicted, with a threshold that is chosen on the training rows by cross-validation."""
+def fit_classes(
+    features: Any, train: Sequence[Example], scored_features: Any, scored: Sequence[Example], n_classes: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Gold and predicted class ids of the scored examples."""
+    classifier = _logistic_regression()
+    model: Any = classifier if n_classes == 2 else OneVsRestClassifier(classifier)
+    model.fit(features, np.array([example.target for example in train]))
+    return np.array([example.target for example in scored]), model.predict(scored_features)
+
+
+def fit_numbers(
+    features: Any, train: Sequence[Example], scored_features: Any, scored: Sequence[Example]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Gold and predicted numbers of the scored examples."""
+    model: Any = TransformedTargetRegressor(Ridge(random_state=0), transformer=StandardScaler())
+    model.fit(features, np.array([example.target for example in train]))
+    return np.array([example.target for example in scored]), model.predict(scored_features)
+
+
+def fit_labels(
+    features: Any, train: Sequence[Example], scored_features: Any, scored: Sequence[Example], n_labels: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Gold and predicted label sets of the scored examples, with a threshold that is chosen on the training rows by
+    cross-validation."""
+    targets = label_sets(train, n_labels).astype(np.int64)
+    gold = label_sets(scored, n_labels).astype(np.int64)
+    model = OneVsRestClassifier(_logistic_regression())
     threshold = LabelThreshold()
     if len(targets) >= 2 * THRESHOLD_FOLDS:
         fold = stream("tasks.linear_baseline.folds", 0).permutation(len(targets)) % THRESHOLD_FOLDS
@@ -120,7 +133,20 @@ def _several_labels(model: Any, features: Any, targets: np.ndarray, dev_features
             probabilities[fold == number] = model.predict_proba(features[fold == number])
         threshold = choose_label_threshold(targets > 0, probabilities, "the training rows")
     model.fit(features, targets)
-    return threshold.predicted(model.predict_proba(dev_features))
+    return gold, threshold.predicted(model.predict_proba(scored_features))
+
+
+def _scores_of_sets(
+    metrics: Sequence[Metric], sets: Sequence[Sequence[Example]], gold: Any, predicted: Any
+) -> list[dict[str, float | None]]:
+    """The scores of each of several sets, whose predictions follow each other."""
+    scores = []
+    start = 0
+    for part in sets:
+        stop = start + len(part)
+        scores.append(task_scores(metrics, gold[start:stop], predicted[start:stop]))
+        start = stop
+    return scores
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -130,11 +156,14 @@ TAGS_METHOD = "word forms with logistic regression"
 MAX_TAGGED_WORDS = 50_000
 
 
-def tag_baseline(
-    task: Task, train: Sequence[Example], dev: Sequence[Example], further: Mapping[str, Sequence[Example]]
+def words_baseline(
+    metrics: Sequence[Metric],
+    labels: Sequence[str],
+    train: Sequence[Example],
+    dev: Sequence[Example],
+    further: Mapping[str, Sequence[Example]],
 ) -> LinearBaseline:
     """Fit a logistic regression to the words of the training sentences and score it on the development set."""
-    assert isinstance(task.target, Tags)
     order = stream("tasks.linear_baseline", 0).permutation(len(train))
     n_words = np.cumsum([len(train[index].texts) for index in order])
     within = max(1, int(np.searchsorted(n_words, MAX_TAGGED_WORDS, side="right")))
@@ -143,8 +172,8 @@ def tag_baseline(
     why = None
     if len(set(tags)) < 2:
         why = "the training words have one tag"
-    elif len(task.target.labels) > MAX_OUTPUTS:
-        why = f"{len(task.target.labels):,} tags, above {MAX_OUTPUTS}, take too long"
+    elif len(labels) > MAX_OUTPUTS:
+        why = f"{len(labels):,} tags, above {MAX_OUTPUTS}, take too long"
     elif sum(len(word) for example in dev for word in example.texts) > MAX_DEV_CHARACTERS:
         why = f"the development set has more than {MAX_DEV_CHARACTERS:,} characters"
     if why is not None:
@@ -158,7 +187,6 @@ def tag_baseline(
         features.indices = features.indices.astype(np.int32)  # what liblinear takes
         features.indptr = features.indptr.astype(np.int32)
         model.fit(features, tags)
-    labels = task.target.labels
     sets = [dev, *further.values()]
     scored = [example for part in sets for example in part]
     rows = [row for example in scored for row in word_features(example.texts)]
@@ -166,7 +194,7 @@ def tag_baseline(
     found = (labels[tag] for tag in tag_ids)
     gold = [tuple(labels[tag] for tag in example.target) for example in scored if isinstance(example.target, tuple)]
     predicted = [tuple(islice(found, len(example.texts))) for example in scored]
-    own, *others = _scores_of_sets(task, sets, gold, predicted)
+    own, *others = _scores_of_sets(metrics, sets, gold, predicted)
     return LinearBaseline(TAGS_METHOD, own, len(train), further_scores=dict(zip(further, others, strict=True)))
 
 
@@ -212,26 +240,13 @@ def pair_features(examples: Sequence[Example], left: Any, right: Any) -> Float[n
     return np.column_stack([cosine, np.asarray(rows, np.float64)])
 
 
-def _sample(train: Sequence[Example]) -> Sequence[Example]:
+def sample(train: Sequence[Example]) -> Sequence[Example]:
     """The examples, or a fixed sample of them within the limits."""
     sizes = np.array([sum(map(len, example.texts)) for example in train])
     order = stream("tasks.linear_baseline", 0).permutation(len(train))
     within_limit = int(np.searchsorted(np.cumsum(sizes[order]), MAX_TRAIN_CHARACTERS, side="right"))
     chosen = order[: min(within_limit, MAX_TRAIN_ROWS)]
     return train if len(chosen) == len(train) else [train[index] for index in sorted(chosen.tolist())]
-
-
-def _reason_to_leave_out(task: Task, train: Sequence[Example], dev: Sequence[Example], n_outputs: int) -> str | None:
-    """Why no linear model is fitted, None if it is."""
-    if n_outputs > MAX_OUTPUTS:
-        return f"{n_outputs:,} labels, above {MAX_OUTPUTS}, take too long"
-    if sum(len(text) for example in dev for text in example.texts) > MAX_DEV_CHARACTERS:
-        return f"the development set has more than {MAX_DEV_CHARACTERS:,} characters"
-    if isinstance(task.target, Choice) and len({example.target for example in train}) < 2:
-        return "the training rows have one class"
-    if not any(WORD.search(text) for example in train for text in example.texts):
-        return "the training rows have no words" if train else "the texts are too long"
-    return None
 
 
 def _features(train: Sequence[Example], dev: Sequence[Example], most: int) -> tuple[Any, Any]:

@@ -13,12 +13,12 @@ from itertools import chain, groupby
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Bool
 
 from albert.runtime.environment import lazy_import
 from albert.runtime.errors import DamagedData, InvalidConfiguration
-from albert.tasks.answers import never_answered, normalize_answer
-from albert.tasks.task import Choice, Labels, Metric, Option, Score, Span, Tags, Target, Task
+
+Metric = Callable[[Any, Any], float | dict[str, float | None] | None]
+"""From gold and predicted values to a score, or several by name; None if it is undefined."""
 
 
 def _points(metric: str, gold: Any, predicted: Any, **options: Any) -> float | None:
@@ -252,67 +252,10 @@ def is_beaten(metric: str, score: float | None, other: float | None) -> bool:
     return is_better(metric, score, other) or score == perfect
 
 
-def baseline_scores(task: Task, gold: Any) -> dict[str, float | None]:
-    """The task's scores for a constant prediction, for each metric the best one on the scored rows.
-
-    Args:
-        gold: label ids, indices of options, sets of labels, tags, numbers, or answers of the rows.
-    """
-    best: dict[str, float | None] = {}
-    for predicted in _constants(task.target, gold):
-        scores = task_scores(task, gold, predicted)
-        best |= {
-            name: value for name, value in scores.items() if name not in best or is_better(name, value, best[name])
-        }
-    return best
-
-
-def _constants(target: Target, gold: Any) -> Iterator[Any]:
-    """Constant predictions, one of them best for each metric; the most frequent first."""
-    match target:
-        case Choice(names) | Option(names):
-            most_frequent = int(np.bincount(gold, minlength=len(names)).argmax())
-            # F1 of one of two classes is best for that class, all other metrics for the most frequent
-            for label in dict.fromkeys((most_frequent, 0, 1) if len(names) == 2 else (most_frequent,)):
-                yield np.full(len(gold), label)
-        case Labels():
-            for labels in _label_sets(np.asarray(gold, np.bool_)):
-                yield np.tile(labels, (len(gold), 1))
-        case Tags(labels):
-            counts = Counter(tag for tags in gold for tag in tags)
-            most_frequent = max(sorted(labels), key=lambda label: counts[label])
-            for tag in dict.fromkeys((most_frequent, OUTSIDE) if OUTSIDE in labels else (most_frequent,)):
-                yield [(tag,) * len(tags) for tags in gold]
-        case Span(may_be_absent):
-            # the answer that is right for most questions, the first of equals; "" if there are no answers
-            counts = Counter(normal for answers in gold for normal in dict.fromkeys(map(normalize_answer, answers)))
-            most_frequent = max(counts, key=lambda normal: counts[normal], default="")
-            yield never_answered(gold) if may_be_absent else [most_frequent] * len(gold)
-        case Score():
-            yield np.full(len(gold), np.median(gold) if len(gold) else 0.0)  # the smallest absolute error
-
-
-def _label_sets(gold: Bool[np.ndarray, "examples labels"]) -> Iterator[Bool[np.ndarray, " labels"]]:
-    """The sets that are best for micro F1 (some of the most frequent labels), hamming loss (the labels of most rows),
-    macro F1 (all labels), and exact match (the most frequent set)."""
-    counts = gold.sum(axis=0)
-    order = np.argsort(-counts, kind="stable")
-    right = np.cumsum(counts[order])
-    scores = 2 * right / (counts.sum() + len(gold) * np.arange(1, len(counts) + 1))
-    frequent = np.zeros(len(counts), np.bool_)
-    frequent[order[: scores.argmax() + 1]] = counts.any()
-    yield frequent
-    yield counts > len(gold) / 2
-    yield np.ones(len(counts), np.bool_)
-    if len(gold):
-        sets, set_counts = np.unique(gold, axis=0, return_counts=True)
-        yield sets[set_counts.argmax()]
-
-
-def task_scores(task: Task, gold: object, predicted: object) -> dict[str, float | None]:
-    """The task's scores by name, in the order declared."""
+def task_scores(metrics: Sequence[Metric], gold: object, predicted: object) -> dict[str, float | None]:
+    """The scores of some metrics by name, in their order."""
     scores: dict[str, float | None] = {}
-    for metric in task.metrics:
+    for metric in metrics:
         value = metric(gold, predicted)
         scores |= value if isinstance(value, dict) else {metric.__name__: value}
     return scores
@@ -366,13 +309,6 @@ class NumberScale:
         finally:
             for parameter, values in zip(classifier.parameters(), saved, strict=True):
                 parameter.data.copy_(values)
-
-
-def check_numbers(target: Score, numbers: np.ndarray) -> None:
-    """Raise InvalidConfiguration if targets are all equal."""
-    if np.ptp(numbers) == 0:
-        why = f"holds the number {numbers[0]:g} in all {len(numbers):,} training rows, there is nothing to learn"
-        raise InvalidConfiguration(f"column {target.column!r}", why, "name another column with --label")
 
 
 def saved_deviation(extra: Mapping[str, Any], model: str) -> float:

@@ -5,19 +5,18 @@ if the files of a folder were merged as in the reference."""
 
 from collections import Counter
 from collections.abc import Sequence
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput
-from albert.runtime.progress import progress
-from albert.tasks.examples import Example, Features, SplitFiles, join_sequences, json_entry
+from albert.runtime.errors import DamagedData, MissingInput
+from albert.tasks.examples import SplitFiles, json_entry
+from albert.tasks.inputs import QuestionInContext
+from albert.tasks.kinds.choice import Option
 from albert.tasks.metrics import accuracy
-from albert.tasks.task import Option, QuestionInContext, Row, Rows, load_tasks
+from albert.tasks.source import Row, Rows
+from albert.tasks.task import load_tasks
 from albert.text.readers import input_file, read_records
-from albert.text.tokenizer import Tokenizer
 
 _OPTIONS = ("A", "B", "C", "D")
 _LEVELS = ("middle", "high")
@@ -91,69 +90,3 @@ TASKS = RACE, RACE_MIDDLE, RACE_HIGH = load_tasks(
         Option(_OPTIONS, "answer"),
     ),
 )
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# Questions with options to sequences, one for each option: `[CLS] passage [SEP] question option [SEP]`.
-#
-# As in the reference (Lai et al. 2017), an option replaces every `_` in the question, or follows it; question and
-# option are cut at the start, the passage at its end.
-
-
-def question_with_option(question: str, option: str) -> str:
-    """The question with every blank `_` replaced by the option, or followed by it."""
-    return question.replace("_", option) if "_" in question else f"{question} {option}".strip()
-
-
-def join_option(
-    passage: Sequence[int], question: Sequence[int], tokenizer: Tokenizer, max_length: int, question_length: int
-) -> tuple[list[int], int, int, int]:
-    """One option's sequence.
-
-    Args:
-        passage, question: token ids; the question includes the option.
-
-    Returns:
-        ids, their number up to the second text, tokens cut from the passage, tokens cut from the question.
-    """
-    special = 2 + tokenizer.separators
-    room = max_length - question_length - special
-    if room < 1:
-        why = f"{max_length} leaves no room for a passage beside {question_length} tokens of question and option"
-        raise InvalidConfiguration("max_length", why, "use a larger value, or a smaller question length")
-    kept_question = question[-question_length:]
-    kept_passage = passage[: max_length - special - len(kept_question)]
-    between = [tokenizer.sep_id] * tokenizer.separators
-    ids = [tokenizer.cls_id, *kept_passage, *between, *kept_question, tokenizer.sep_id]
-    cut = (len(passage) - len(kept_passage), len(question) - len(kept_question))
-    return ids, len(kept_passage) + 1 + len(between), *cut
-
-
-def option_features(
-    examples: Sequence[Example], tokenizer: Tokenizer, max_length: int, question_length: int
-) -> Features:
-    """A sequence for each option of each example; targets are the indices of the right ones. Empty options are absent.
-
-    `passages_truncated` and `questions_truncated` count questions, `tokens_cut` tokens over all sequences.
-    """
-    n_options = max((len(example.options) for example in examples), default=1)
-    present = np.zeros((len(examples), n_options), np.bool_)
-    counts: dict[str, int] = dict.fromkeys(("passages_truncated", "questions_truncated", "tokens_cut"), 0)
-    parts: list[tuple[list[int], int]] = []
-    encode = lru_cache(maxsize=1)(tokenizer.encode)  # questions on the same passage are consecutive
-    with progress("Encoding", total=len(examples), unit="questions") as bar:
-        for number, example in enumerate(examples):
-            question, passage = example.texts
-            texts = [option for option in example.options if option]
-            present[number, : len(example.options)] = [bool(option) for option in example.options]
-            options = [tokenizer.encode(question_with_option(question, option)) for option in texts]
-            joined = [join_option(encode(passage), ids, tokenizer, max_length, question_length) for ids in options]
-            parts += [(ids, first) for ids, first, _, _ in joined]
-            counts["passages_truncated"] += any(cut for _, _, cut, _ in joined)
-            counts["questions_truncated"] += any(cut for _, _, _, cut in joined)
-            counts["tokens_cut"] += sum(sum(cuts) for _, _, *cuts in joined)
-            bar.advance()
-    targets = np.array([0 if example.target is None else example.target for example in examples], np.int64)
-    if present.all():
-        return Features(join_sequences(parts), targets, counts, n_options)
-    return Features(join_sequences(parts), targets, counts, options=present)

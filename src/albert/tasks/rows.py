@@ -27,7 +27,7 @@ from albert.runtime.errors import DamagedData, MissingInput, UsageError
 from albert.runtime.json_files import unique_keys
 from albert.runtime.manifest import PIPE_REMEDY
 from albert.runtime.progress import Position, progress
-from albert.tasks.task import ColumnRows, Field, Row, Rows
+from albert.tasks.source import ColumnRows, Field, Row, Rows
 from albert.text.readers import (
     COMPRESSIONS,
     MAX_RECORD_LENGTH,

@@ -6,84 +6,13 @@ the probability of no answer, which the official script takes as `--na-prob-file
 threshold of 1, so it changes no decision). RACE: an object of question to letter. Labels and tags: an object of example
 to list."""
 
-import json
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import Any
-
-import numpy as np
 
 from albert.runtime.errors import UsageError, did_you_mean
 from albert.tasks import glue, race, squad
-from albert.tasks.answers import Answers, Candidate, NullThreshold
-from albert.tasks.task import Choice, Labels, Option, Published, Score, Span, Tags, Task
-
-
-def submission_files(task: Task, split: str, entries: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """The files to submit for a split: name to content. Splits that are not submitted are named after task and split.
-
-    Args:
-        entries: one object per example with `id` and `prediction`, as `albert evaluate --predictions` writes them.
-    """
-    name = task.submission.get(split, f"{task.name}-{split}")
-    match task.target:
-        case Choice():
-            return {f"{name}.tsv": _tsv(entries, str)}
-        case Score(_, low, high):
-            low = -math.inf if low is None else low
-            high = math.inf if high is None else high
-            return {f"{name}.tsv": _tsv(entries, lambda number: f"{min(max(number, low), high):.6f}")}
-        case Option() | Labels() | Tags() | Span(may_be_absent=False):
-            return {f"{name}.json": _json(entries, "prediction")}
-        case Span():
-            odds = _json(entries, "no_answer_probability")
-            return {f"{name}.json": _json(entries, "prediction"), f"{name}-null-odds.json": odds}
-
-
-def _tsv(entries: Sequence[Mapping[str, Any]], write: Callable[[Any], str]) -> str:
-    rows = [f"{entry['id']}\t{write(entry['prediction'])}\n" for entry in entries]
-    return "index\tprediction\n" + "".join(rows)
-
-
-def _json(entries: Sequence[Mapping[str, Any]], key: str) -> str:
-    return json.dumps({entry["id"]: entry[key] for entry in entries}, allow_nan=False, indent=1) + "\n"
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# Ensembles, averaged as in the paper (section 4.9).
-#
-# Labels, options and numbers: the mean of the predictions. Spans: the mean over the models that proposed the span, so
-# that a span of a single confident model may win; and the mean no-answer score over all models.
-
-OWN_THRESHOLDS = NullThreshold(0.0, "nothing: each model's own was subtracted before the mean")
-
-
-def average_answers(models: Sequence[tuple[Sequence[Answers], NullThreshold]]) -> list[Answers]:
-    """The averaged answers of several models to the same questions, for the threshold `OWN_THRESHOLDS`.
-
-    Each model's threshold is subtracted from its no-answer scores. Probabilities are means over models, scaled so that
-    they sum to 1 with the mean no-answer probability.
-    """
-    averaged = []
-    for answers in zip(*(own for own, _ in models), strict=True):
-        proposed: dict[tuple[int, int], list[Candidate]] = {}
-        for candidate in chain.from_iterable(each.candidates for each in answers):
-            proposed.setdefault((candidate.start, candidate.end), []).append(candidate)
-        means = {span: float(np.mean([candidate.probability for candidate in own])) for span, own in proposed.items()}
-        none = float(np.mean([each.no_answer_probability for each in answers]))
-        scale = (1 - none) / (sum(means.values()) or 1.0)
-        ranked = sorted(proposed, key=lambda span: (-means[span], -len(proposed[span]), span))
-        candidates = [Candidate(proposed[s][0].text, *s, score=means[s], probability=means[s] * scale) for s in ranked]
-        scores = [
-            each.no_answer - threshold.value
-            for each, (_, threshold) in zip(answers, models, strict=True)
-            if each.no_answer is not None
-        ]
-        averaged.append(Answers(candidates, float(np.mean(scores)) if scores else None, none))
-    return averaged
-
+from albert.tasks.task import Published, Task
 
 # --------------------------------------------------------------------------------------------------------------------
 # Averages over the tasks of a benchmark.
@@ -139,6 +68,15 @@ BENCHMARKS = {"glue": GLUE_AVERAGE}
 
 
 DECLARED: dict[str, Task] = {task.name: task for task in (*glue.TASKS, *squad.TASKS, *race.TASKS)}
+
+
+def submission_files(task: Task, split: str, entries: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """The files to submit for a split: name to content. Splits that are not submitted are named after task and split.
+
+    Args:
+        entries: one object per example with `id` and `prediction`, as `albert evaluate --predictions` writes them.
+    """
+    return task.target.submission_files(task.submission.get(split, f"{task.name}-{split}"), entries)
 
 
 def find_task(name: str) -> Task:

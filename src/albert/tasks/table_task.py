@@ -17,30 +17,19 @@ from albert.runtime.json_files import load_json, save_json, to_json
 from albert.runtime.random_streams import stream
 from albert.tasks import metrics
 from albert.tasks.answers import open_question_scores, span_exact_match, span_f1
-from albert.tasks.examples import encode_all, text_columns
-from albert.tasks.race import question_with_option
-from albert.tasks.rows import Format, Layout, as_number
-from albert.tasks.task import (
-    UNNAMED,
-    Choice,
-    Field,
-    Labels,
-    Metric,
-    Option,
-    Pair,
-    QuestionInContext,
-    Row,
-    Rows,
-    Score,
-    Single,
-    Source,
-    Span,
-    Tags,
-    Target,
-    Task,
-    TaskRecipe,
-    Words,
-)
+from albert.tasks.examples import encode_all
+from albert.tasks.inputs import Pair, QuestionInContext, Single, Words
+from albert.tasks.kinds.choice import Option, question_with_option
+from albert.tasks.kinds.classification import Choice
+from albert.tasks.kinds.multi_label import Labels
+from albert.tasks.kinds.regression import Score
+from albert.tasks.kinds.span import Span
+from albert.tasks.kinds.tagging import Tags
+from albert.tasks.metrics import Metric
+from albert.tasks.recipe import TaskRecipe
+from albert.tasks.rows import Format, Layout
+from albert.tasks.source import Field, Row, Rows, Source
+from albert.tasks.task import UNNAMED, Task
 from albert.text.tokenizer import Tokenizer
 
 TASK_FILE = "task.json"
@@ -391,32 +380,34 @@ def table_statistics(
     task: Task, tables: Mapping[str, Rows], tokenizer: Tokenizer | None = None, max_length: int = 512
 ) -> dict[str, SplitStatistics]:
     """The statistics of every split, including rows that cannot be used."""
-    columns = (*text_columns(task), *(task.target.options if isinstance(task.target, Option) else ()))
+    target = task.target
+    columns = (*task.inputs.columns, *target.option_columns)
     train = tables.get("train")
     train_texts = set()
     train_labels = set()
     if train is not None:
         train_texts = {_values(row, *columns) for row in train.rows}
-        train_labels = {label for row in train.rows for label in labels_of(task.target, row)}
+        train_labels = {label for row in train.rows for label in target.written_labels(row)}
     statistics = {}
     for split, rows in tables.items():
         texts = [_values(row, *columns) for row in rows.rows]
-        labels = [labels_of(task.target, row) for row in rows.rows]
+        labels = [target.written_labels(row) for row in rows.rows]
         counts = _count_defects(task, rows.rows, texts, labels)
         counts |= {name.replace("_", " "): n for name, n in rows.counts.items() if name != "rows" and n}
         if split != "train" and train is not None:
             counts["in train"] = sum(values in train_texts for values in texts)
-            if not isinstance(task.target, Score | Span):
+            if target.class_names or target.option_columns:
                 counts["labels unknown to train"] = sum(not train_labels.issuperset(own) for own in labels)
         lengths = None if tokenizer is None else sequence_lengths(task, rows.rows, tokenizer, max_length)
         frequencies = Counter(label for own in labels for label in own)
+        values = target.written_numbers(frequencies.elements())
         numbers = None
-        if isinstance(task.target, Score):
-            values = np.array([as_number(label) for own in labels for label in own], np.float64)  # None becomes NaN
-            values = values[np.isfinite(values)]
+        if values is None:
+            examples = label_examples(task, rows.rows, labels)
+        else:
             numbers = (float(values.min()), float(values.mean()), float(values.max())) if len(values) else None
             frequencies.clear()
-        examples = {} if isinstance(task.target, Score) else label_examples(task, rows.rows, labels)
+            examples = {}
         unlabelled = None
         if counts["missing labels"]:
             unlabelled = next(row.where for row, own in zip(rows.rows, labels, strict=True) if not own)
@@ -435,29 +426,19 @@ def table_statistics(
 def label_examples(task: Task, rows: Sequence[Row], labels: Sequence[tuple[str, ...]]) -> dict[str, str]:
     """For each label the text of the first row that has it; for tags the first word with it."""
     examples: dict[str, str] = {}
-    columns = text_columns(task)
+    columns = task.inputs.columns
     for row, own in zip(rows, labels, strict=True):
         for at, label in enumerate(own):
             if label in examples:
                 continue
             texts = _values(row, *columns)
             first = texts[0]
-            if isinstance(task.target, Tags) and isinstance(first, tuple):
+            if task.target.per_token and isinstance(first, tuple):
                 examples[label] = first[at] if at < len(first) else ""
             else:
                 parts = [text if isinstance(text, str) else " ".join(text or ()) for text in texts]
                 examples[label] = " / ".join(" ".join(part.split()) for part in parts if part)
     return examples
-
-
-def labels_of(target: Target, row: Row) -> tuple[str, ...]:
-    """The labels of a row as written: none, one, several, or one for each word."""
-    if isinstance(target, Span) or target.column not in row.fields:
-        return ()
-    if isinstance(target, Labels | Tags):
-        return row.texts(target.column, target.separator if isinstance(target, Labels) else None)
-    value = row.fields[target.column]
-    return (value,) if isinstance(value, str) and value.strip() else ()
 
 
 def sequence_lengths(task: Task, rows: Sequence[Row], tokenizer: Tokenizer, max_length: int) -> Lengths:
@@ -469,7 +450,7 @@ def sequence_lengths(task: Task, rows: Sequence[Row], tokenizer: Tokenizer, max_
     encoded = encode_all([text for own, options in texts for text in (*own, *options)], tokenizer)
     counts = map(len, encoded)
     sizes = [sum(islice(counts, len(own))) + max(islice(counts, len(options)), default=0) for own, options in texts]
-    tokens = np.array(sizes, np.int64) + 2 + isinstance(task.inputs, Pair | QuestionInContext)
+    tokens = np.array(sizes, np.int64) + 2 + (len(task.inputs.columns) == 2)
     cut = float((tokens > max_length).mean())
     return Lengths(len(rows), float(np.median(tokens)), float(np.quantile(tokens, 0.95)), int(tokens.max()), cut)
 
@@ -482,15 +463,15 @@ def _count_defects(
     task: Task, rows: Sequence[Row], texts: Sequence[tuple[Field | None, ...]], labels: Sequence[tuple[str, ...]]
 ) -> dict[str, int]:
     """Counts of bad rows; `texts` are the texts and options of each row."""
-    columns = [column for column in text_columns(task) if any(row.fields.get(column) for row in rows)]
+    columns = [column for column in task.inputs.columns if any(row.fields.get(column) for row in rows)]
     counts = {"empty texts": 0, "missing labels": 0, "duplicates": 0, "contradictions": 0}
     first_labels: dict[tuple[Field | None, ...], object] = {}
     for row, own_texts, own_labels in zip(rows, texts, labels, strict=True):
         values = _values(row, *columns)
         counts["empty texts"] += not all(value.strip() if isinstance(value, str) else value for value in values)
-        if not isinstance(task.target, Span | Labels):
+        if not task.target.may_be_unlabelled:
             counts["missing labels"] += not own_labels
-        target = row.answers if isinstance(task.target, Span) else own_labels
+        target = row.answers if task.target.gold_column is None else own_labels
         counts["duplicates"] += own_texts in first_labels
         counts["contradictions"] += first_labels.setdefault(own_texts, target) != target
     return counts
@@ -498,10 +479,10 @@ def _count_defects(
 
 def _texts_and_options(task: Task, row: Row) -> tuple[list[str], list[str]]:
     """The texts that are read in one sequence, and the options, each of which is read in its own."""
-    values = _values(row, *text_columns(task))
+    values = _values(row, *task.inputs.columns)
     texts = [value if isinstance(value, str) else " ".join(value or ()) for value in values]
-    if not isinstance(task.target, Option):
+    if not task.target.option_columns:
         return texts, []
     question, context = texts
-    options = _values(row, *task.target.options)
+    options = _values(row, *task.target.option_columns)
     return [context], [question_with_option(question, option) for option in options if isinstance(option, str)]

@@ -6,7 +6,7 @@ from tests.tiny import tiny_config
 
 from albert.optim.recipe import ScheduleRecipe
 from albert.paper.grids import TINY, Downstream
-from albert.tasks.task import TaskRecipe
+from albert.tasks.recipe import TaskRecipe
 
 _SHAPE = tiny_config(180, intermediate_size=32, max_position_embeddings=32)
 _TASK = TaskRecipe(learning_rate=1e-3, batch_size=8, epochs=1, max_length=16)

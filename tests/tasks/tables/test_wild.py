@@ -6,7 +6,12 @@ from pathlib import Path
 import pytest
 
 import albert
-from albert.tasks.task import Choice, Labels, Option, Score, Span, Tags
+from albert.tasks.kinds.choice import Option
+from albert.tasks.kinds.classification import Choice
+from albert.tasks.kinds.multi_label import Labels
+from albert.tasks.kinds.regression import Score
+from albert.tasks.kinds.span import Span
+from albert.tasks.kinds.tagging import Tags
 
 MODEL = Path(__file__).parents[3] / "models" / "tiny"
 WORDS = ["good film", "bad film", "long film", "dull book", "fine book", "poor song"]

@@ -1,0 +1,84 @@
+"""What a model reads of a row: one text, two texts, a question in a context, or words."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from albert.tasks.source import Row
+
+
+class Inputs:
+    """The columns of a row that a model reads."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns, in the order in which they are read."""
+        raise NotImplementedError
+
+    def texts(self, row: Row) -> tuple[str, ...]:
+        """The texts of a row, or the words of its only text; DamagedData without a column."""
+        return tuple(row.text(column) for column in self.columns)
+
+    def group(self, row: Row) -> tuple[Any, ...]:
+        """What rows have in common that a split keeps together: their texts, or their context."""
+        return tuple(row.fields.get(column) for column in self.columns)
+
+
+@dataclass(frozen=True)
+class Single(Inputs):
+    """One text: `[CLS] text [SEP]`."""
+
+    text: str
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return (self.text,)
+
+
+@dataclass(frozen=True)
+class Pair(Inputs):
+    """Two texts: `[CLS] first [SEP] second [SEP]`; the fields are column names."""
+
+    first: str
+    second: str
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return self.first, self.second
+
+
+@dataclass(frozen=True)
+class QuestionInContext(Inputs):
+    """A question and the text that contains its answer: `[CLS] question [SEP] context [SEP]`."""
+
+    question: str
+    context: str
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return self.question, self.context
+
+    def group(self, row: Row) -> tuple[Any, ...]:
+        context = row.fields.get(self.context)
+        return (context,) if context else super().group(row)
+
+
+@dataclass(frozen=True)
+class Words(Inputs):
+    """A text split into words: `[CLS] words [SEP]`, in overlapping windows if it is long.
+
+    The column holds a list of words, or a text with whitespace between them.
+    """
+
+    words: str
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return (self.words,)
+
+    def texts(self, row: Row) -> tuple[str, ...]:
+        return row.texts(self.words)
+
+
+PairEncoding = Literal["together", "separately"]
+"""together: both texts in one sequence (a cross-encoder); separately: one sequence each, whose mean states the head
+compares (a bi-encoder)."""

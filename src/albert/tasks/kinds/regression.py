@@ -1,0 +1,180 @@
+"""Regression: a number for each text or pair of texts.
+
+During training the head predicts standard scores (`NumberScale` in `albert.tasks.metrics`); a saved model predicts
+numbers in the unit of the data."""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from albert.runtime.errors import DamagedData, InvalidConfiguration
+from albert.tasks.error_analysis import MAX_ERRORS, text_of
+from albert.tasks.examples import Example, Features, text_features
+from albert.tasks.inputs import PairEncoding
+from albert.tasks.kinds.base import Predictions, Target, table_file
+from albert.tasks.metrics import Metric, NumberScale
+from albert.tasks.recipe import TaskRecipe
+from albert.tasks.rows import as_number
+from albert.tasks.source import Row
+from albert.text.tokenizer import Tokenizer
+
+MAX_NUMBER = 3.4e38
+"""Numbers are learned and predicted in float32."""
+
+
+@dataclass(frozen=True)
+class Score(Target):
+    """A number (regression); values outside `low`..`high` are errors in the data, None is no limit."""
+
+    column: str
+    low: float | None = None
+    high: float | None = None
+
+    kind: ClassVar[str] = "regression"
+    loss_name: ClassVar[str] = "score"
+    encodes_pairs: ClassVar[bool] = True
+    problem_type: ClassVar[str | None] = "regression"
+
+    # ---- From a row to an example, and to token ids -----------------------------------------------------------------
+
+    @property
+    def gold_column(self) -> str:
+        return self.column
+
+    def gold(self, row: Row, texts: Sequence[str]) -> float:
+        """The number of a row, which is finite and within the limits."""
+        text = row.text(self.column).strip()
+        value = as_number(text.lstrip("0") if text.isdecimal() and text.isascii() and text.strip("0") else text)
+        if value is None:
+            raise DamagedData(row.where, f"{text!r} in column {self.column!r} is not a number", "write it as 1164.5")
+        if not abs(value) <= MAX_NUMBER:
+            why = f"{text!r} in column {self.column!r} is not a finite number of at most 3.4e38"
+            raise DamagedData(row.where, why)
+        low = -math.inf if self.low is None else self.low
+        high = math.inf if self.high is None else self.high
+        if not low <= value <= high:
+            why = f"{value:g} in column {self.column!r} is not between {low:g} and {high:g}"
+            raise DamagedData(row.where, why)
+        return value
+
+    def written_numbers(self, labels: Iterable[str]) -> np.ndarray:
+        values = np.array([as_number(label) for label in labels], np.float64)  # None becomes NaN
+        return values[np.isfinite(values)]
+
+    def features(self, examples: Sequence[Example], tokenizer: Tokenizer, recipe: TaskRecipe) -> Features:
+        """One sequence for each example; targets are the numbers, float32 [examples]."""
+        return text_features(examples, tokenizer, recipe.max_length)
+
+    def number_scale(self, targets: np.ndarray) -> NumberScale:
+        """Mean and deviation of the training targets; InvalidConfiguration if they are all equal."""
+        if np.ptp(targets) == 0:
+            why = f"holds the number {targets[0]:g} in all {len(targets):,} training rows, there is nothing to learn"
+            raise InvalidConfiguration(f"column {self.column!r}", why, "name another column with --label")
+        return NumberScale.of(targets)
+
+    # ---- The head and its loss --------------------------------------------------------------------------------------
+
+    @property
+    def n_outputs(self) -> int:
+        return 1
+
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        return (self.column,)
+
+    def model_kind(self, pairs: PairEncoding = "together") -> Any:
+        return "classification" if pairs == "together" else "pair_classification"
+
+    def model_kind_of(self, saved: str) -> Any:
+        return saved if saved == "pair_classification" else "classification"
+
+    def loss(self, output: Any, batch: Any) -> tuple[Any, None]:
+        """Squared error of the standard score (of the number itself in the reference)."""
+        from torch.nn import functional
+
+        return functional.mse_loss(output.float().squeeze(1), batch.targets.float(), reduction="sum"), None
+
+    def soft_loss(self, logits: Any, teacher: Any, temperature: float) -> Any:
+        """Squared error."""
+        from torch.nn import functional
+
+        return functional.mse_loss(logits.float(), teacher.float(), reduction="sum")
+
+    # ---- The head solved on frozen features -------------------------------------------------------------------------
+
+    def solve(
+        self, features: np.ndarray, targets: np.ndarray, groups: np.ndarray, options: Mapping[str, Any]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """A ridge regression, whose penalty is 1 / C."""
+        from sklearn.linear_model import Ridge
+
+        ridge = Ridge(alpha=1 / options["C"], solver="cholesky").fit(features, targets)
+        return ridge.coef_[None], np.array([ridge.intercept_])
+
+    def held_out_loss(self, outputs: np.ndarray, targets: np.ndarray, groups: np.ndarray) -> float:
+        """Squared error."""
+        return float(np.square(outputs[:, 0] - targets).sum())
+
+    # ---- From outputs to predictions and scores ---------------------------------------------------------------------
+
+    def decode(
+        self, outputs: Sequence[Any], examples: Sequence[Example], features: Features, columns: Sequence[int] | None
+    ) -> np.ndarray:
+        """Numbers [examples]."""
+        return np.stack([np.asarray(row) for row in outputs]).astype(np.float64)[:, 0]
+
+    def predictions(
+        self, examples: Sequence[Example], features: Features, decoded: np.ndarray, threshold: Any
+    ) -> tuple[Predictions, None]:
+        """The numbers."""
+        pairs = zip(examples, map(float, decoded), strict=True)
+        entries = [{"id": row.identifier, "prediction": number, "gold": row.target} for row, number in pairs]
+        return Predictions(features.targets.astype(np.float64), decoded, entries), None
+
+    def constants(self, gold: Any) -> Iterator[np.ndarray]:
+        """The median, which has the smallest absolute error."""
+        yield np.full(len(gold), np.median(gold) if len(gold) else 0.0)
+
+    def linear_baseline(
+        self,
+        metrics: Sequence[Metric],
+        train: Sequence[Example],
+        dev: Sequence[Example],
+        further: Mapping[str, Sequence[Example]],
+    ) -> Any:
+        """TF-IDF with ridge regression."""
+        from albert.tasks import linear_baseline as linear
+
+        return linear.texts_baseline(
+            metrics,
+            linear.sample(train),
+            dev,
+            further,
+            method="TF-IDF with ridge regression",
+            n_outputs=1,
+            fit=linear.fit_numbers,
+        )
+
+    def analysis(self, examples: Sequence[Example], predictions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """The largest differences; there are no classes and no calibration."""
+        errors = []
+        for example, entry in zip(examples, predictions, strict=True):
+            error = {
+                "id": example.identifier,
+                "text": text_of(example),
+                "gold": float(entry["gold"]),
+                "predicted": float(entry["prediction"]),
+                "difference": float(entry["prediction"]) - float(entry["gold"]),
+            }
+            errors.append(error)
+        errors.sort(key=lambda error: -abs(error["difference"]))
+        return {"per_class": None, "confusion": None, "errors": errors[:MAX_ERRORS], "calibration": None}
+
+    def submission_files(self, name: str, entries: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+        """GLUE's: a table of the numbers, within the range of the scores."""
+        low = -math.inf if self.low is None else self.low
+        high = math.inf if self.high is None else self.high
+        return {f"{name}.tsv": table_file(entries, lambda number: f"{min(max(number, low), high):.6f}")}

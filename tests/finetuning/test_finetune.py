@@ -283,13 +283,13 @@ def test_span_loss_is_the_mean_of_two_cross_entropies_within_each_sequence():
 
 def test_other_losses_are_sums():
     logits, labels = torch.randn(3, 4), torch.tensor([0, 3, 1])
-    loss, _, _ = loss_of(logits, labels, "choice")
+    loss, _, _ = loss_of(logits, labels, Choice(("a", "b", "c", "d"), "y"))
     assert loss == pytest.approx(functional.cross_entropy(logits, labels).item() * 3, rel=1e-6)
     numbers, gold = torch.randn(3, 1), torch.tensor([0.5, 5.0, 2.0])
-    loss, correct, _ = loss_of(numbers, gold, "score")
+    loss, correct, _ = loss_of(numbers, gold, Score("y"))
     assert loss == pytest.approx(((numbers[:, 0] - gold) ** 2).sum().item(), rel=1e-6) and correct == {}
     options = torch.randn(3)  # the options of one question compete with each other
-    loss, _, _ = loss_of(options, torch.tensor([2]), "option")
+    loss, _, _ = loss_of(options, torch.tensor([2]), Option(("A", "B", "C"), "y"))
     assert loss == pytest.approx(functional.cross_entropy(options[None], torch.tensor([2])).item(), rel=1e-6)
 
 

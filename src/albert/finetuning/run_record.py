@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from albert.checkpoints.model_directory import weights_fingerprint
-from albert.finetuning.frozen_head import can_be_solved
 from albert.finetuning.model import Exits, PretrainedEncoder, Start, StartedModel, choose_pairs
 from albert.finetuning.objective import Distillation
 from albert.finetuning.options import MIN_SELECTING_ROWS, PATIENCE, LearningPlan, evaluation_interval
@@ -150,7 +149,7 @@ def _threshold_of(
     task: Task, settings: FinetuningSettings, record: Mapping[str, Any] | None
 ) -> float | Literal["train"] | None:
     """The threshold of several labels: as requested, as recorded, or chosen on rows held out of training."""
-    if not isinstance(task.target, Labels):
+    if not task.target.takes_threshold:
         if settings.threshold is not None:
             why = f"needs several labels per example, {task.title} has none"
             raise InvalidConfiguration("threshold", why, "leave it out")
@@ -164,7 +163,7 @@ def _solves_head(task: Task, start: Start, settings: FinetuningSettings, record:
     """Whether the head is solved on frozen features first: as requested, as recorded, or for a user's own table."""
     keeps_head = isinstance(start, PretrainedEncoder) and start.keep_head
     reason = None
-    if not can_be_solved(task.target):
+    if not task.target.is_linear:
         reason = f"{task.title} has spans as answers, whose head is not solved"
     elif keeps_head:
         reason = "the model's own head is kept"
@@ -249,7 +248,7 @@ def start_identity(started: StartedModel) -> dict[str, str]:
 def task_fingerprint(record: Mapping[str, Any], target: Target) -> str:
     """A hash of recipe, settings, target and changes of the architecture, the same on every machine."""
     parts = {name: record[name] for name in ("recipe", "settings", "target", "changes") if name in record}
-    if target.kind in ("multi-label", "token-classification") and values["target"]["names"] is None:
+    if target.kind in ("multi-label", "token-classification") and record["target"]["names"] is None:
         parts["target"] = {name: value for name, value in record["target"].items() if name != "names"}
     return finetuning_fingerprint(parts)
 

@@ -20,7 +20,6 @@ from albert.tasks.custom import TableSource
 from albert.tasks.examples import Example
 from albert.tasks.inputs import PairEncoding, QuestionInContext, Words
 from albert.tasks.kinds.base import Target
-from albert.tasks.kinds.multi_label import Labels
 from albert.tasks.kinds.regression import Score
 from albert.tasks.recipe import TaskRecipe
 from albert.tasks.task import Task, ThresholdFrom

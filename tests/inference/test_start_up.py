@@ -33,7 +33,7 @@ assert model.fill_mask("The sea is [MASK].")[0]["score"] > 0
 assert len(model.embed(["one", "two sentences"])) == 2
 report("predictor:", {UNUSED})
 
-import albert.cli.convert
+import albert.cli.push
 
 report("convert:", {UNUSED[:5]})
 """

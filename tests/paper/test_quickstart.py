@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from albert.cli.inspect import show_report
+from albert.commands.quickstart import show_report
 
 PNG = b"\x89PNG\r\n\x1a\n"
 

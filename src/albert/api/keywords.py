@@ -63,11 +63,13 @@ class Argument:
         name: the name, if it is not that of the field; "" for a group whose fields need no name of the group.
         metavar: the placeholder in the help, if it does not follow from the type.
         positional: the value is given without a name.
+        text: the help, if it is not the docstring of the field.
     """
 
     name: str | None = None
     metavar: str = ""
     positional: bool = False
+    text: str = ""
 
 
 GROUP = Argument(name="")
@@ -154,7 +156,7 @@ def _walk(shape: Any, values: Values, path: tuple[str, ...] = (), prefix: str = 
         long = ".".join(filter(None, (prefix, name))).replace("_", "-")
         here = (*path, field.name)
         default = values.get(here, field.default if shape is cls else getattr(shape, field.name))
-        text = texts.get(field.name) or USUAL_TEXTS.get(field.name, "")
+        text = marks[0].text or texts.get(field.name) or USUAL_TEXTS.get(field.name, "")
         if name:
             yield Option(path=here, names=(f"--{long}",), hint=hint, default=default, text=text, marks=marks[0])
         if dataclasses.is_dataclass(hint):

@@ -1,4 +1,4 @@
-"""Options of `albert predict`, `serve`, `convert`, `export`, `quantize`, `info`, `analyze` and `quickstart`.
+"""Options of `albert predict`, `serve` and `info`.
 
 They are parsed without importing torch or modules of training; the modules that do the work are imported afterwards."""
 
@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from albert.api.checks import check_model
 from albert.api.keywords import Argument, Positional, changed_flags
-from albert.cli.options import CommandGroup, Subcommand, check_at_least
+from albert.cli.options import Subcommand, check_at_least
 from albert.inference.abilities import ABILITIES, ENDINGS
 from albert.inference.server.limits import Limits
 from albert.model.config import Activation, preset_name
 from albert.runtime.environment import PrecisionChoice
-from albert.runtime.errors import InvalidConfiguration, MissingInput, UsageError
+from albert.runtime.errors import InvalidConfiguration, UsageError
 from albert.tasks.rows import Format
 
 TASKS = tuple(ability.name for ability in ABILITIES.values() if ability.row)
@@ -240,134 +240,6 @@ def check_serve(options: Serve) -> None:
         raise InvalidConfiguration("drain-timeout, threads", "are numbers above zero")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Convert:
-    """Make a model directory from a TensorFlow checkpoint of google-research/albert, or from a Hugging Face model.
-
-    SOURCE may be the directory of a release or a training run, a TF-Hub module, one file or the prefix of a
-    checkpoint, a Hugging Face directory, or a Hub id; unpack an archive first. TensorFlow is not needed. Every checksum
-    is verified, and every variable is accounted for.
-
-    The output is a Hugging Face model directory for transformers and everything that reads safetensors. There is no
-    --to tensorflow, because no current program needs TensorFlow 1 checkpoints.
-
-    Example: albert convert albert_base --output models/albert-base-v2
-    """
-
-    source: Positional[str]
-    """A directory, a checkpoint's file or prefix, or a Hub id."""
-    output: Path
-    """The model directory to write."""
-    config: Path | None = None
-    """The albert_config.json, if it is not beside the checkpoint."""
-    tokenizer: Path | None = None
-    """A SentencePiece model, a WordPiece vocabulary, or a directory with one, if it is not beside SOURCE."""
-    without_tokenizer: bool = False
-    """Write the model alone."""
-    lower_case: bool = True
-    """For a vocabulary without settings: whether the model was trained on lower-cased text."""
-    keep_accents: bool = False
-    """For a vocabulary without settings: whether accents were kept."""
-    hidden_act: Activation | None = None
-    """The activation, instead of SOURCE's: gelu_new is the tanh form, gelu the exact one."""
-    num_attention_heads: int | None = None
-    """The number of heads, instead of SOURCE's; the shapes of the weights do not show it."""
-    num_hidden_layers: int | None = None
-    """The number of layers, instead of SOURCE's; the weights of shared layers do not show it."""
-    one_output: Literal["regression", "multiple_choice"] | None = None
-    """The meaning of a TensorFlow classifier's single output: a score as in STS-B, or that of an option as in RACE."""
-    labels: Annotated[tuple[str, ...], Argument(metavar="NAME...")] = ()
-    """The names of a classifier's outputs, in order."""
-    dtype: Literal["float32", "bfloat16", "float16"] | None = None
-    """Data type of the weights; that of SOURCE by default."""
-    revision: str | None = None
-    replace: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class DerivedModel:
-    """The model to start from, and the output."""
-
-    model: Positional[str]
-    """A model directory, a run, or a Hub id."""
-    output: Path
-    """The directory to write."""
-    revision: str | None = None
-    replace: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class ExportOnnx(DerivedModel):
-    """Write a model as one ONNX file; weights of shared layers are stored once.
-
-    Inputs are input_ids, attention_mask and token_type_ids, of any batch and length, padded on the right. The file is
-    checked in ONNX Runtime, and in OpenVINO if it is installed: it is written only if outputs in float32 differ from
-    albert's by at most 1e-4 on random batches of mixed lengths.
-
-    Example: albert export onnx runs/stars/model --output models/stars-onnx --precision int8
-    """
-
-    output: Path
-    """A directory for the file, tokenizer, config.json and card; or a name in .onnx for the file alone."""
-    precision: Literal["fp32", "int8"] = "fp32"
-    """Of products with weights. int8 stores each shared matrix once, as integers with a scale for each output."""
-    opset: int = 20
-    """The version of ONNX's operators, 17 to 24."""
-    depth: int | None = None
-    """Number of layers to apply; all by default. With one shared layer it may exceed the depth used in training."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ExportSentenceTransformers(DerivedModel):
-    """Copy a model to a directory for sentence-transformers; albert and transformers open it as well.
-
-    Its `encode` returns the embeddings of `albert.load(PATH).embed`.
-
-    Example: albert export sentence-transformers runs/mine/model --output models/vectors --normalize
-    """
-
-    pooling: Literal["mean", "cls", "max"] | None = None
-    """How tokens become the embedding of a text: the mean of all, including [CLS] and [SEP], the state of [CLS], or the
-    maximum of all. When not set: as the model's files say, else mean."""
-    normalize: bool | None = None
-    """Scale embeddings to length 1; when not set: as the model's files say, else no."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Quantize(DerivedModel):
-    """Write a model with matrices as 8-bit integers, one scale for each row: about a quarter of the size.
-
-    All commands of albert open the result; transformers does not. The change of the outputs is printed; `albert
-    evaluate` shows the change of a score.
-
-    Example: albert quantize runs/stars/model --output models/stars-int8
-    """
-
-
-@dataclass(frozen=True, kw_only=True)
-class AnalyzeLayers:
-    """Draw L2 distance and angle between input and output of every layer (the paper's Figure 1), for any models.
-
-    All models read the same passages, each with its own tokenizer; figures are means over all tokens.
-
-    Example: albert analyze layers albert/albert-base-v2 runs/mine --text my_text/
-    """
-
-    models: Annotated[tuple[str, ...], Argument(positional=True, metavar="MODEL...")]
-    """Model directories, runs, or Hub ids."""
-    text: tuple[str, ...] = ()
-    """Files or folders with text; the held-out chapters of the embedded sample by default."""
-    passages: int = 200
-    """Number of passages, from the beginning of the text."""
-    words: int = 100
-    """Words of a passage."""
-    output: Path = Path("layers.png")
-    """The picture, a PNG; an existing one is replaced."""
-    csv: Path | None = None
-    """Also write the figures to this file, a row for each model and layer."""
-    device: Literal["auto", "cpu", "cuda"] = "auto"
-
-
 @dataclass(frozen=True)
 class Info:
     """What to describe."""
@@ -397,13 +269,6 @@ class Info:
     """Print one JSON object instead of tables."""
 
 
-def check_analyze(options: AnalyzeLayers) -> None:
-    """Check that the texts exist."""
-    for path in options.text:
-        if not Path(path).exists():
-            raise MissingInput(path, "No such file or directory")
-
-
 def check_info(options: Info) -> None:
     """Refuse a name that is neither a preset nor anything on this machine, and cannot be a Hub id."""
     what = options.what
@@ -411,28 +276,6 @@ def check_info(options: Info) -> None:
         check_model(what, options.revision)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Quickstart:
-    """The output."""
-
-    output: Path = Path("quickstart-run")
-    """The directory for all files of the quickstart."""
-
-
 predict_main = Subcommand(Predict, "albert predict", "predict:run_predict", check=check_predict)
 serve_main = Subcommand(Serve, "albert serve", "predict:run_serve", check=check_serve)
-convert_main = Subcommand(Convert, "albert convert", "convert:run_convert")
-_EXPORT_FORMATS = {
-    "onnx": Subcommand(ExportOnnx, "albert export onnx", "convert:onnx"),
-    "sentence-transformers": Subcommand(
-        ExportSentenceTransformers, "albert export sentence-transformers", "convert:sentence_transformers"
-    ),
-}
-export_main = CommandGroup("albert export", _EXPORT_FORMATS, "format")
-quantize_main = Subcommand(Quantize, "albert quantize", "convert:run_quantize")
-analyze_main = CommandGroup(
-    "albert analyze",
-    {"layers": Subcommand(AnalyzeLayers, "albert analyze layers", "inspect:layers", check=check_analyze)},
-)
 info_main = Subcommand(Info, "albert info", "info:run", check=check_info)
-quickstart_main = Subcommand(Quickstart, "albert quickstart", "inspect:run_quickstart")

@@ -1,4 +1,4 @@
-"""`albert tokenizer`, `albert prepare`, `albert verify` and `albert plot`."""
+"""`albert tokenizer` and `albert prepare`."""
 
 import shlex
 import sys
@@ -7,22 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-from rich.text import Text
-
-from albert.api.keywords import Argument, Positional, check_png
+from albert.api.keywords import Argument, Positional
 from albert.api.options import Prepare, TrainTokenizer
 from albert.api.text import preparation_rows, run_prepare, run_train_tokenizer, unknown_remarks
 from albert.cli.options import CommandGroup, Subcommand
 from albert.cli.render import bold_prefix, next_line, open_console, print_json, print_lines, table
-from albert.runtime.errors import AlbertError, DamagedData, MissingInput, UsageError
+from albert.runtime.errors import DamagedData, MissingInput, UsageError
 from albert.runtime.files import new_directory
-from albert.runtime.json_files import read_journal
-from albert.runtime.manifest import MANIFEST_NAME, read_manifest, verify_directory
-from albert.runtime.progress import progress
 from albert.text.prepare import PreparationReport
-from albert.text.shards import DESCRIPTION_NAME, TokenCorpus, read_description
 from albert.text.tokenizer_loading import load_tokenizer
-from albert.training.run_folder import RunFolder
 
 
 def prepare(args: Prepare) -> None:
@@ -61,119 +54,6 @@ def remarks(report: PreparationReport) -> list[str]:
 
 # --------------------------------------------------------------------------------------------------------------------
 # `albert verify`: files checked against their manifest.
-
-
-@dataclass(frozen=True)
-class Verify:
-    """Check every file of models, corpora, tokenizers and runs against the SHA-256 sums in their manifests.
-
-    Of a run, the model, every checkpoint and the journal are checked. The exit code is 65 if anything is damaged.
-
-    Example: albert verify runs/mine corpus
-    """
-
-    paths: Annotated[tuple[Path, ...], Argument(positional=True, metavar="PATH...")]
-    """Directories that albert wrote."""
-
-
-def verify(args: Verify) -> None:
-    """Run `albert verify`."""
-    directories = [directory for path in args.paths for directory in manifest_directories(path)]
-    total = sum(file.bytes for directory in directories for file in _listed_files(directory).values())
-    rows: list[tuple[object, ...]] = []
-    errors: list[AlbertError] = []
-    sizes: list[int] = []
-    with progress("Checking", total=total / 1e6, unit="MB") as bar:
-
-        def count(name: str, size: int) -> None:
-            sizes.append(size)
-            bar.advance(size / 1e6)
-
-        for directory in directories:
-            sizes.clear()
-            try:
-                verify_directory(directory, count)
-                _open_corpus(directory)
-                finding = Text("intact")
-            except (DamagedData, MissingInput) as error:
-                errors.append(error)
-                finding = Text(str(error), "bold red")
-            rows.append((directory, len(sizes), f"{sum(sizes) / 1e6:,.2f}", finding))
-    for path in args.paths:
-        if (journal := RunFolder(path).journal_path).is_file():
-            rows.append((journal, 1, "", f"{len(read_journal(journal)):,} records"))
-    columns = ("directory", "files", "MB", "finding")
-    open_console().print(table("albert verify", columns, rows, words=(0, 3), boxed=True))
-    if errors:
-        remedy = f"{len(errors)} of {len(directories)} directories are damaged"
-        raise DamagedData(errors[0].subject, errors[0].why, remedy)
-
-
-def manifest_directories(path: Path) -> list[Path]:
-    """The directory itself if it has a manifest; otherwise the model and checkpoints of a run."""
-    if (path / MANIFEST_NAME).is_file():
-        return [path]
-    run = RunFolder(path)
-    inside = [run.model_path, *(checkpoint for _, checkpoint in run.checkpoints())]
-    directories = [directory for directory in inside if directory.is_dir()]
-    if not directories:
-        why = f"has no {MANIFEST_NAME} and is not a run" if path.is_dir() else "no such directory"
-        raise MissingInput(path, why, "name a directory that albert wrote")
-    return directories
-
-
-def _listed_files(directory: Path) -> dict:
-    """The files in the manifest; none if it is damaged, which `verify_directory` reports."""
-    try:
-        return read_manifest(directory)
-    except (DamagedData, MissingInput):
-        return {}
-
-
-def _open_corpus(directory: Path) -> None:
-    """Check that the files of a corpus belong together, by opening it."""
-    if (directory / DESCRIPTION_NAME).is_file():
-        for split in ("train", "held_out"):
-            if read_description(directory).shards.get(split):
-                TokenCorpus.open(directory, split, verify=False)
-
-
-@dataclass(frozen=True)
-class Plot:
-    """Draw the curves of one or several runs of pretrain or finetune into one PNG: losses, accuracies beside those of
-    the majority baseline, learning rate, gradient norm. A run may still be in progress.
-
-    Example: albert plot runs/small runs/deep --against minutes
-    """
-
-    runs: Annotated[tuple[Path, ...], Argument(positional=True, metavar="RUN...")]
-    """Output directories of `albert pretrain` or `albert finetune`."""
-    against: Literal["steps", "tokens", "minutes"] = "steps"
-    """The horizontal axis; minutes count updates, without evaluations and saves."""
-    output: Path = Path("curves.png")
-    """The picture, a PNG; an existing one is replaced."""
-    csv: Path | None = None
-    """Also write the figures to this file."""
-
-
-def plot(args: Plot) -> None:
-    """Run `albert plot`."""
-    if len({run.resolve() for run in args.runs}) < len(args.runs):
-        raise UsageError("albert plot", "a run is named twice")
-    check_png("--output", args.output, args.csv)
-    from albert.paper.curves import read_runs, write_table
-    from albert.paper.pictures import draw_runs
-
-    runs = read_runs(args.runs)
-    draw_runs(runs, args.output, args.against)
-    if args.csv is not None:
-        write_table(runs, args.csv)
-    lines = []
-    for run in runs:
-        last = run.updates[-1]
-        where = f"{last['step']:,} steps, {last['tokens']:,} tokens, {last['seconds'] / 60:,.1f} minutes"
-        lines.append(f"{run.name}: {where}")
-    print_lines(open_console(), *lines, " and ".join(str(path) for path in (args.output, args.csv) if path))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -350,8 +230,6 @@ def _note_accents(per_million: int) -> None:
 
 
 prepare_main = Subcommand(Prepare, "albert prepare", prepare)
-verify_main = Subcommand(Verify, "albert verify", verify)
-plot_main = Subcommand(Plot, "albert plot", plot)
 _TOKENIZER_COMMANDS = {
     "train": Subcommand(TrainTokenizer, "albert tokenizer train", train),
     "encode": Subcommand(Encode, "albert tokenizer encode", encode),

@@ -2,36 +2,20 @@
 
 from collections.abc import Collection, Iterator
 from itertools import groupby
-from pathlib import Path
 
 import numpy as np
-from rich.console import Console, Group
+from rich.console import Group
 from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from albert.api.keywords import check_png
-from albert.cli.commands import AnalyzeLayers, Quickstart
 from albert.cli.options import check_at_least
-from albert.cli.render import indented, open_console, print_lines, table
+from albert.cli.render import indented, open_console, table
 from albert.cli.training import Show
-from albert.paper.layers import cut_passages, measure_layers, write_layers
-from albert.paper.quickstart import (
-    BUNDLED_MODEL,
-    WHO_WROTE,
-    QuickstartReport,
-    accuracies,
-    quickstart,
-    split_chapters,
-)
 from albert.pretraining.sampling import PretrainingSamples
 from albert.pretraining.segments import IN_ORDER, NO_LABEL, SentenceObjective
 from albert.pretraining.statistics import Figure, measure, tokens_cut
-from albert.runtime.devices import pick_device
-from albert.runtime.environment import command_name
 from albert.runtime.errors import UsageError
-from albert.runtime.progress import progress
-from albert.text.corpus import read_corpus
 from albert.text.shards import TokenCorpus
 from albert.text.tokenizer import BLANK, Tokenizer
 
@@ -221,78 +205,3 @@ def _score(figure: Figure) -> str | Text:
         return "exact" if figure.score == 0 else Text("differs", "bold red")
     score = figure.score or 0.0
     return Text(f"{score:+.1f}", "" if abs(score) < 4 else "bold red")
-
-
-def layers(args: AnalyzeLayers) -> None:
-    """Run `albert analyze layers`."""
-    from albert.paper.layer_pictures import draw_layers
-
-    check_png("--output", args.output, args.csv)
-    check_at_least(args, 1, "passages", "words")
-    texts = (
-        read_corpus([Path(path) for path in args.text])
-        if args.text
-        else (chapter.text for chapter in split_chapters().dev)
-    )
-    passages = cut_passages(texts, args.passages, args.words)
-    device = pick_device(args.device)
-    results = []
-    for model in args.models:
-        with progress(f"Reading with {model}", len(passages), "passages") as bar:
-            results.append(measure_layers(model, passages, device=device, advance=bar.advance))
-    draw_layers(results, args.output)
-    if args.csv is not None:
-        write_layers(results, args.csv)
-    console = open_console()
-    for title, name in (("L2 distance", "distance"), ("angle, degrees", "angle")):
-        rows = []
-        for result in results:
-            values = getattr(result, name)
-            ranked = sorted(values)
-            figures = (values[0], ranked[0], ranked[len(ranked) // 2], ranked[-1], values[-1])
-            rows.append((f"{result.model}: {result.layers}", *(f"{value:,.2f}" for value in figures)))
-        columns = ("", "first", "least", "median", "most", "last")
-        console.print(table(f"{title} of a layer's input and output", columns, rows))
-    console.print(" and ".join(str(path) for path in (args.output, args.csv) if path))
-
-
-def show_report(report: QuickstartReport, console: Console) -> None:
-    """Print figures beside their baselines, the outputs, and the next commands."""
-    figures = report.pretraining.evaluation
-    masked, constant = (f"{figures[f'masked_tokens_{name}']:.1%}" for name in ("accuracy", "baseline"))
-    (authors, constant_author), (shipped, _) = map(accuracies, (report.authorship, report.shipped_authorship))
-    rows = [
-        ("masked tokens, held-out text", masked, "", constant),
-        ("authors, unseen chapters", f"{authors:.1%}", f"{shipped:.1%}", f"{constant_author:.1%}"),
-    ]
-    console.print()
-    console.print(table("What came out", ("", "just trained", BUNDLED_MODEL, "majority baseline"), rows))
-    training = report.pretraining.training
-    model = report.pretraining.model
-    classifier = report.authorship.model_directory
-    trained_answer, bundled_answer = report.answers[WHO_WROTE]
-    console.print(f"  {WHO_WROTE}")
-    print_lines(console, Text.assemble("    just trained  ", (trained_answer, "bold")))
-    print_lines(console, Text.assemble(f"    {BUNDLED_MODEL:12}  ", (bundled_answer, "bold")))
-    albert = command_name()
-    lines = (
-        "",
-        f"{training.tokens:,} tokens at {training.tokens_per_second:,.0f} a second; {report.seconds:.0f} s in all",
-        f"{BUNDLED_MODEL} was trained on 30 times as many tokens, including these books without their authors;",
-        "neither model predicts the order of sentences better than chance",
-        *([f"curves      {report.curves}"] if report.curves else []),
-        f"encoder     {model}",
-        f"classifier  {classifier}",
-        "",
-        "Next: the classifier on a sentence of yours, as a server, and a model for a table of your own",
-        f'  {albert} predict {classifier} --classify "It was the season of plenty, and of parties."',
-        f"  {albert} serve {classifier}",
-        f"  {albert} finetune --train TABLE.csv --text COLUMN --label COLUMN --model small --output runs/mine",
-    )
-    console.print("\n".join(lines), highlight=False, soft_wrap=True)  # not wrapped, so that it can be copied
-
-
-def run_quickstart(args: Quickstart) -> None:
-    """Run `albert quickstart`."""
-    console = open_console(soft_wrap=False, highlight=True)
-    show_report(quickstart(args.output, console), console)

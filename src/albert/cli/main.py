@@ -1,8 +1,8 @@
 """The table of commands, and the handler of errors: one line and an exit code.
 
 A command NAME is a function ``NAME_main(arguments: list[str]) -> int | None``. Its module is imported when the command
-is called, so that ``albert --help`` is fast. It parses the options without torch and then calls `load_command` for the
-module that does the work, so that ``albert COMMAND --help`` is fast too.
+is called, so that ``albert --help`` is fast. It parses the options without torch; torch is imported afterwards, by the
+body of a command in `albert.commands` or by `load_command`, so that ``albert COMMAND --help`` is fast too.
 """
 
 import gc
@@ -11,7 +11,8 @@ import io
 import os
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import ModuleType
 
@@ -38,24 +39,26 @@ class Command:
 
 
 COMMANDS = {
-    "quickstart": Command("albert.cli.commands", "every step on the embedded sample, in a few minutes"),
+    "quickstart": Command("albert.commands.quickstart", "every step on the embedded sample, in a few minutes"),
     "tokenizer": Command("albert.cli.data", "train a vocabulary, encode and decode text"),
     "prepare": Command("albert.cli.data", "text and a tokenizer to token shards, in parallel"),
     "show": Command("albert.cli.training", "training samples from a prepared corpus: segments, masks, counts"),
     "pretrain": Command("albert.cli.training", "masked language model and sentence order, from shards to a model"),
-    "plot": Command("albert.cli.data", "the curves of runs side by side, as a picture and a table"),
-    "analyze": Command("albert.cli.commands", "similarity of input and output of each layer, as a picture (Figure 1)"),
+    "plot": Command("albert.commands.plot", "the curves of runs side by side, as a picture and a table"),
+    "analyze": Command(
+        "albert.commands.analyze", "similarity of each layer's input and output, as a picture (Figure 1)"
+    ),
     "finetune": Command("albert.cli.training", "train a model on GLUE, SQuAD or your own table"),
     "evaluate": Command("albert.cli.training", "score a model on a task with the task's own metrics"),
     "predict": Command("albert.cli.commands", "text in, answers out"),
     "serve": Command("albert.cli.commands", "a model behind HTTP, and a page to try it in the browser"),
-    "convert": Command("albert.cli.commands", "a TensorFlow checkpoint or a Hugging Face model to a model directory"),
-    "export": Command("albert.cli.commands", "a model as one ONNX file, or for sentence-transformers"),
-    "quantize": Command("albert.cli.commands", "a model with 8-bit integers for matrices, a quarter of the size"),
+    "convert": Command("albert.commands.convert", "a TensorFlow checkpoint or Hugging Face model to a model directory"),
+    "export": Command("albert.commands.export", "a model as one ONNX file, or for sentence-transformers"),
+    "quantize": Command("albert.commands.quantize", "a model with 8-bit integers for matrices, a quarter of the size"),
     "push": Command("albert.cli.training", "a model to the Hugging Face Hub"),
     "tables": Command("albert.cli.training", "reproduce the paper's tables and figures, ours beside theirs"),
     "info": Command("albert.cli.commands", "describe a model, a corpus or this machine"),
-    "verify": Command("albert.cli.data", "check every file against its manifest"),
+    "verify": Command("albert.commands.verify", "check every file against its manifest"),
     "completion": Command("albert.cli.options", "completion of commands and options in bash, zsh or fish"),
 }
 """Name -> the module that parses the options of a command in its function NAME_main."""
@@ -101,17 +104,24 @@ def dispatch(arguments: list[str]) -> int:
     return int(code or 0)
 
 
-def load_command(module: str) -> ModuleType:
-    """Import a module of commands."""
-    is_new = module not in sys.modules
+@contextmanager
+def imports() -> Iterator[None]:
+    """A block of imports that may take seconds: no garbage is collected, and SIGINT ends the process."""
+    known = len(sys.modules)
     gc.disable()  # importing torch makes a million objects that stay; searching them for garbage takes 0.1 s
     try:
         with exit_on_sigint():  # libraries mistake KeyboardInterrupt for a failed import
-            return importlib.import_module(module)
+            yield
     finally:
-        if is_new:
+        if len(sys.modules) > known:
             gc.freeze()
         gc.enable()
+
+
+def load_command(module: str) -> ModuleType:
+    """Import a module of commands."""
+    with imports():
+        return importlib.import_module(module)
 
 
 def run(arguments: list[str] | None = None, command: Callable[[list[str]], int | None] = dispatch) -> int:

@@ -11,7 +11,7 @@ import textwrap
 import tomllib
 import typing
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, field, make_dataclass, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
@@ -343,7 +343,8 @@ class Subcommand:
     """A command with options.
 
     Attributes:
-        work: called with the options; a function, or "module:function" of `albert.cli`, imported late.
+        work: called with the options; a function, or "module:function" of `albert.cli`, imported late (`command` makes
+            both from one function).
         parses: whether the arguments are parsed before; otherwise the function gets them as they are.
         check: called before the module of `work`, and torch, are imported.
     """
@@ -363,6 +364,31 @@ class Subcommand:
             return self.work(options) or 0
         module, _, function = self.work.partition(":")
         return getattr(load_command(f"albert.cli.{module}"), function)(options) or 0
+
+
+def command(function: Callable[..., int | None], program: str) -> Subcommand:
+    """A command whose options are the parameters of a function.
+
+    Parameters before the `*` are given without a name. The docstring is the help: that of an option is in its `Args:`.
+    """
+    about, _, texts = (inspect.getdoc(function) or "").partition("\n\nArgs:\n")
+    helps = {name: " ".join(text.split()) for name, text in _ARGS.findall(texts)}
+    hints = typing.get_type_hints(function, include_extras=True)
+    members: list[tuple[str, Any, Any]] = []
+    for name, parameter in inspect.signature(function).parameters.items():
+        hint, *marks = hints[name], Argument()
+        if typing.get_origin(hint) is Annotated:
+            hint, *marks = typing.get_args(hint)
+        is_positional = parameter.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD
+        mark = replace(marks[0], positional=is_positional, text=helps.get(name, ""))
+        default = MISSING if parameter.default is inspect.Parameter.empty else parameter.default
+        members.append((name, Annotated[hint, mark], field(default=default)))
+    shape = make_dataclass(function.__name__, members, frozen=True, kw_only=True, namespace={"__doc__": about})
+    return Subcommand(shape, program, lambda options: function(**vars(options)))
+
+
+_ARGS = re.compile(r"^    (\w+): (.*(?:\n {8}.*)*)", re.MULTILINE)
+"""A parameter in the `Args:` of a docstring, and its text."""
 
 
 @dataclass(frozen=True)

@@ -234,7 +234,7 @@ def default_root(scale: ScaleName) -> Path:
 pretrain_main = Subcommand(PretrainCommand, "albert pretrain", pretrain, parses=False)
 finetune_main = Subcommand(FinetuneCommand, "albert finetune", finetune, parses=False)
 evaluate_main = Subcommand(Evaluate, "albert evaluate", "tasks:evaluate", check=check_evaluate)
-push_main = Subcommand(Push, "albert push", "convert:run_push")
+push_main = Subcommand(Push, "albert push", "push:run_push")
 show_main = Subcommand(Show, "albert show", "inspect:run_show", check=check_show)
 _TABLES_COMMANDS = {
     "list": Subcommand(ListTables, "albert tables list", "tables:list_tables"),

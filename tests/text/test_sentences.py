@@ -155,6 +155,16 @@ def test_sentencex_gets_windows_of_long_text(unit, monkeypatch):
         ("qqq", ["Ένα.", "二。", "तीन।", "Four!"]),  # unknown: the punctuation of all scripts
         ("zh", ["他说：“你好。我走了。”", "然后离开了。", "今天是星期一！", "你呢？"]),
         ("ja", ["「こんにちは。元気ですか？」", "と彼は言った。", "今日は晴れです。"]),
+        ("pl", ["— Gdzie? — zapytał Jan.", "— Tu!", "— Tak."]),
+        ("es", ["—¿Vienes? —preguntó él.", "—Sí."]),
+        ("ru", ["— Где? — спросил он.", "— Тут!"]),
+        ("nl", ["Hij sprak.", "'s Avonds ging hij.", "Ja.", "'t Is laat."]),
+        ("en", ["He left.", "'Good,' she said.", "'Twas so.", "'Tis late."]),
+        ("fr", ["J.-J. Rousseau vit l’av. Roux.", "C’est de l’art.", "Bien."]),
+        ("it", ["L'art. 3 è dell'avv. Rossi.", "Bene."]),
+        ("hu", ["Kb. 3 km volt.", "Igen."]),
+        ("sl", ["Npr. tako.", "Da."]),
+        ("id", ["Jl. Sudirman No. 5, dll.", "Ia datang."]),
     ],
 )
 def test_sentences_of_many_languages(language, parts):

@@ -41,6 +41,9 @@ PAGES = {
         ("{{Infobox barn\n| name = {{lang|fr|x}}\n}}\nThe barn.", "The barn."),
         ("{{coord|5|N|6|E}} The barn stands.", "The barn stands."),
         ("It lies at {{coord|5|N|6|E}}. It is old. {{coord|5|N|6|E|display=title}}", "It is old."),
+        ("__NOTOC__A barn. <includeonly>x</includeonly>Then [[fire. It ended.", "A barn. Then fire. It ended."),
+        ("A barn. An open {{box stands. It is old.", "A barn. An open box stands. It is old."),
+        ("It stood {{as of|2015|lc=y}} {{--}} alone.", "It stood as of 2015 – alone."),
         ("Let <math>x</math> be a barn. It holds {{val|5|ul=degC}} well.", "It holds 5 °C well."),
     ],
     "de": [
@@ -81,6 +84,7 @@ PAGES = {
         ("Es {{esd|{{formatnum:4200}} m}} alto.{{cita requerida}} Fin.", "Es 4200 m alto. Fin."),
     ],
     "it": [
+        ("{{Bandiera|ITA}} Roma misura {{M|3|ul=km}}. {{Cn|È antica.}}", "Roma misura 3 km. È antica."),
         (
             "Dista {{M|12|u=km|ul=km}}{{Senza fonte}} e {{nowrap|3 ore}}, {{lang|en|barn}}.",
             "Dista 12 km e 3 ore, barn.",
@@ -103,6 +107,7 @@ PAGES = {
         ),
     ],
     "ru": [
+        ("__БЕЗ_ОГЛ__Башня стоит.", "Башня стоит."),
         ("Он весит {{nobr|12 кг}} ({{lang-en|barn}}), {{число|4200}} человек.", "Он весит 12 кг (barn), 4200 человек."),
         ("[[Изображение:A.jpg|мини|Башня]][[Файл:B.jpg|thumb|x]]Башня стоит.[[Категория:Башни]]", "Башня стоит."),
         ("Это {{нп5|Берг, Ида|Ида Берг|de|Ida Berg}}.{{нет АИ|1|2|2020}}", "Это Берг, Ида."),
@@ -119,6 +124,7 @@ PAGES = {
             "{{読み仮名|塔|とう}}は{{仮リンク|伊田|de|Ida Berg}}が{{ルビ|建|た}}てた。{{要出典|date=2020}}",
             "塔（とう）は伊田が建てた。",
         ),
+        ("__目次非表示__塔である。{{要出典|範囲=塔は古い|date=2020年}}。", "塔である。塔は古い。"),
         ("[[画像:A.jpg|サムネイル|塔]][[ファイル:B.jpg|thumb|塔]]塔は高い。[[カテゴリ:塔]]", "塔は高い。"),
     ],
     "sv": [

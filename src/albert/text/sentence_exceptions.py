@@ -99,8 +99,8 @@ _NORWEGIAN = Exceptions(
 )
 _SOUTH_SLAVIC = Exceptions(
     always=_words(
-        """npr tj tzv dr Dr mr Mr prof Prof sv Sv g gđa gosp str br čl ul tel odn usp cca ing Ing akad doc dipl gen
-        puk ibid op cit t.i t.j tzn ml st"""
+        """npr Npr tj Tj tzv dr Dr mr Mr prof Prof sv Sv g gđa gosp str br čl ul tel odn usp cca ing Ing akad doc dipl
+        gen puk ibid op cit t.i t.j tzn ml st"""
     ),
     before_lower=_words("itd sl itn dr god g st stoljeća pr.Kr Kr n.e pr n mil mlrd tis ipd idr"),
     ordinals=True,
@@ -195,7 +195,8 @@ EXCEPTIONS: dict[str, Exceptions] = {
     ),
     "hu": Exceptions(
         always=_words(
-            """pl Pl ld Ld dr Dr ifj Ifj id Id özv Özv prof Prof sz Szt szt ún kb vö Vö tkp old ford szerk ui uo St"""
+            """pl Pl ld Ld dr Dr ifj Ifj id Id özv Özv prof Prof sz Szt szt ún kb Kb vö Vö tkp old ford szerk ui
+            uo St"""
         ),
         before_lower=_words("stb ill évf u köv jan febr márc ápr aug szept okt nov dec e n"),
         ordinals=True,
@@ -343,9 +344,15 @@ EXCEPTIONS: dict[str, Exceptions] = {
     "ta": Exceptions(always=_words(
         """திரு திருமதி செல்வி டாக்டர் பேரா எண் பக் கி மு பி சி எம் கே ஆர் எஸ் ஜி வி டி என்"""
     )),
+    "id": Exceptions(
+        always=_words("Jl Jln jl Dr dr Drs Prof Ir Tn Ny Nn Sdr Sdri Bpk Hj H Yth No hlm hal a.n u.p d.a s.d"),
+        before_lower=_words("dll dsb dst dkk tgl ttd M SM"),
+        starters=_words("Ia Dia Mereka Kami Kita Saya Ini Itu Dan Tetapi Namun Di Pada Dari Setelah Ketika Ya"),
+    ),
     "vi": Exceptions(always=_words("TP Tp TS ThS GS PGS Ths BS KS Th.S P Q TT Ts"),
     starters=_words("Ông Bà Anh Chị Họ Nó Và Nhưng Khi Tại Trong")),
 }  # fmt: skip
+EXCEPTIONS["ms"] = EXCEPTIONS["id"]
 for _code in ("hr", "sr", "bs", "sh", "sl", "mk"):
     EXCEPTIONS[_code] = _SOUTH_SLAVIC
 
@@ -353,6 +360,14 @@ _OPENING = "([{„“”\"'«»‘’‹›—–-"
 _NUMBER = re.compile(r"\d+")
 _GLUED = re.compile(r"-[^\W\d_]\.|[^\W\d_]\.|[^\W\d_A-Z]")
 """What follows the first full stop of J.-C., a.C. and f.eks without a blank."""
+_JOINED_INITIALS = re.compile(r"[^\W\d_]\.-[^\W\d_]")
+"""J.-J, before the last full stop of "J.-J. Rousseau"."""
+_ELISION = re.compile(r"[^\W\d_]{1,5}['’](?=[^\W\d_])")
+"""The article before an abbreviation, as in "l'art. 3" and "dell'avv. Rossi"."""
+_QUOTE_LEFT = re.compile(r"(?<=\s)['’‘]$")
+"""An apostrophe or a quote that begins the next sentence, as in "'t Is laat"."""
+_WHO_SPEAKS = re.compile(r"[—–―-]\s?[^\W\d_]")
+"""A dash and the words that name the speaker: "— Gdzie? — zapytał Jan."."""
 _ROMAN = re.compile(r"[IVXLC]+")
 _LIST_NUMBER = re.compile(r"(?:\d{1,3}|[A-Za-z]|[IVXLCivxlc]{1,6})[.)]")
 _STOPS_LEFT = re.compile('[។៕᙮᠃᠉꧉꘎꛳꯫᪨᭞᭟᱾༎།](?:["”»’)]*\\s*)')
@@ -373,6 +388,26 @@ def join_at_exceptions(pieces: Iterable[str], exceptions: Exceptions) -> Iterato
         sentence += piece
     if sentence:
         yield sentence
+
+
+def join_speech(pieces: Iterable[str]) -> Iterator[str]:
+    """Join a question or an exclamation with who speaks it, and an apostrophe with the word that it begins."""
+    sentence = ""
+    for piece in pieces:
+        if sentence and _QUOTE_LEFT.search(sentence) and piece[:1].isalpha():
+            piece = sentence[-1] + piece
+            sentence = sentence[:-1]
+        if sentence and not _names_the_speaker(sentence, piece):
+            yield sentence
+            sentence = ""
+        sentence += piece
+    if sentence:
+        yield sentence
+
+
+def _names_the_speaker(sentence: str, following: str) -> bool:
+    found = _WHO_SPEAKS.match(following)
+    return found is not None and found.group()[-1].islower() and sentence.rstrip().endswith(("?", "!", "…", "..."))
 
 
 def split_at_other_stops(piece: str) -> list[str]:
@@ -401,7 +436,7 @@ def _goes_on(sentence: str, following: str, exceptions: Exceptions) -> bool:
     small = next_text[0].islower()
     figure = next_text[0].isdigit()
     begin = max(before.rfind(" "), before.rfind("\u00a0"), before.rfind("\u202f")) + 1
-    word = before[begin:-1].lstrip(_OPENING)
+    word = _ELISION.sub("", before[begin:-1].lstrip(_OPENING), count=1)
     if not word:
         return False
     if len(before) == len(sentence) and len(word) <= 3 and _GLUED.match(following):
@@ -417,7 +452,7 @@ def _goes_on(sentence: str, following: str, exceptions: Exceptions) -> bool:
         return exceptions.ordinals and (small or _is_ordinal_before_noun(before[:begin], word, next_word, exceptions))
     if exceptions.roman and len(word) > 1 and _ROMAN.fullmatch(word):
         return small or next_word not in exceptions.starters
-    if exceptions.initials and len(word) == 1 and word.isupper():
+    if exceptions.initials and word.isupper() and (len(word) == 1 or _JOINED_INITIALS.fullmatch(word)):
         return next_word not in exceptions.starters
     if word in exceptions.date_marks:
         words = before.split()

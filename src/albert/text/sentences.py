@@ -14,6 +14,7 @@ from albert.text.sentence_exceptions import (
     EXCEPTIONS,
     has_other_stops,
     join_at_exceptions,
+    join_speech,
     split_at_other_stops,
 )
 from albert.text.wrapping import LineCounts, Wrapped, join_wrapped_lines
@@ -55,6 +56,8 @@ _SHORT_CODES = dict(
 _REGION = re.compile(r"[-_][A-Z].*")
 _BLANK_BEFORE_STOP = re.compile(r"[^\S\x00-\x7f](?=\.)")
 """sentencex panics at a capital, a blank beyond ASCII and a full stop, as in "plan B\u00a0."."""
+_SPEECH = re.compile(r"[?!….]\s+(?:[—–―-]|['’‘]\w)")
+"""Where a dash or an apostrophe follows the end of a sentence (see `join_speech`)."""
 _END_OF_CLAUSE = re.compile(r"[;:,]\s+|[—–،؛、，；：]\s*")
 _BLANKS = re.compile(r"\s+")
 
@@ -147,6 +150,8 @@ def split_paragraph(paragraph: str, language: str) -> Iterator[str]:
     pieces = _segments(paragraph, language)
     if not paragraph.isascii() and has_other_stops(paragraph):
         pieces = (part for piece in pieces for part in split_at_other_stops(piece))
+    if _SPEECH.search(paragraph):
+        pieces = join_speech(pieces)
     exceptions = EXCEPTIONS.get(language.partition("-")[0])
     return pieces if exceptions is None else join_at_exceptions(pieces, exceptions)
 

@@ -35,7 +35,7 @@ from albert.text.wikipedia_templates import choose_variants, is_file_or_category
 # languages and headings of empty sections. Each paragraph, heading and list item is a line.
 
 NON_PROSE_TAGS = re.compile(
-    "categorytree|gallery|graph|imagemap|inputbox|mapframe|maplink|ref|references|section|"
+    "categorytree|gallery|graph|imagemap|includeonly|inputbox|mapframe|maplink|ref|references|section|"
     "source|syntaxhighlight|table|templatedata|templatestyles|timeline"
 )
 BLOCK_TAGS = re.compile("blockquote|br|center|dd|div|dl|dt|hr|li|ol|p|poem|ul")
@@ -47,9 +47,9 @@ _GAP = "\x03"  # an unknown template or a formula; no character of XML
 _TABLE = ("{|", "|")
 _HEADING = "\x02"  # begins the line of a heading, before its level; no character of XML
 _LEFT_OVER = re.compile(
-    r"__[A-Z]+__|'{2,}|</?(?:b|big|br|center|div|font|i|li|nowiki|p|ref|small|span|su[bp]|t[dhr]|u|ul)\b[^<>]*>"
+    r"__[^\W\d_a-z]+(?:_[^\W\d_a-z]+)*__|\[\[(?![^\[\]]*\]\])|\{\{(?![^{}]*\}\})|'{2,}|</?(?:b|big|br|center|div|font|i|li|nowiki|p|ref|small|span|su[bp]|t[dhr]|u|ul)\b[^<>]*>"
 )
-"""Switches, and quotes and tags without an end."""
+"""Switches in any language, and links, templates, quotes and tags without an end."""
 _REMNANTS = (
     (re.compile(r"\(\s*[;,:][;,:\s]*"), "("),
     (re.compile(r"[\s;,:]*[;,:]\s*\)"), ")"),
@@ -160,7 +160,7 @@ def _tidy(line: str) -> str:
     line = _LEFT_OVER.sub("", line)
     for pattern, replacement in _REMNANTS:
         line = pattern.sub(replacement, line)
-    return line.strip()
+    return " ".join(line.split())
 
 
 def _without_empty_sections(lines: list[str]) -> list[str]:

@@ -134,7 +134,8 @@ def _measure(unnamed: Sequence[str], named: Arguments) -> str:
 def _number_and_unit(unnamed: Sequence[str], named: Arguments) -> str:
     """{{unité|12|km}}, {{M|12|u=km}}, {{fmtn|12|km}}: all that is given; an exponent is glued to its unit."""
     parts = [part.strip() for part in unnamed if part.strip()]
-    parts += [named[name] for name in ("u", "um", "unité") if named.get(name)]
+    units = [named[name] for name in ("u", "ul", "um", "unité") if named.get(name)]
+    parts += units[:1]  # those of a unit and of its link are the same
     text = parts[0] if parts else ""
     for part in parts[1:]:
         text += part if re.fullmatch(r"[-−]?[23]", part) else f" {part}"
@@ -201,7 +202,15 @@ def _english_date(unnamed: Sequence[str], named: Arguments) -> str:
 
 
 def _as_of(unnamed: Sequence[str], named: Arguments) -> str:
-    return f"As of {_english_date(unnamed, named)}" if not named.get("alt") else named["alt"]
+    if named.get("alt"):
+        return named["alt"]
+    begin = "as" if named.get("lc") else "As"
+    return f"{begin} of {_english_date(unnamed, named)}"
+
+
+def _doubted(unnamed: Sequence[str], named: Arguments) -> str:
+    """Japanese {{要出典|範囲=文}} and {{要出典範囲|文}} mark a text; without one they are a note."""
+    return named.get("範囲") or named.get("1") or ""
 
 
 def _hours(unnamed: Sequence[str], named: Arguments) -> str:
@@ -302,7 +311,8 @@ _NAMES: list[tuple[Rule, str]] = [
     (_reading, "読み仮名, 読み仮名 ruby不使用"),
 ]
 _SYMBOLS = {
-    "ndash": "–", "mdash": "—", "mdashb": "—", "spaced mdash": " — ",
+    "ndash": "–", "mdash": "—", "en dash": "–", "em dash": "—", "--": "–", "---": "—",
+    "mdashb": "—", "spaced mdash": " — ",
     "–": "–", "—": "—", "snd": " – ", "snds": " – ", "spaced ndash": " – ", "spnd": " – ",
     "spaced en dash": " – ", "nbsp": " ", "space": " ", "spaces": " ", "thinsp": " ", "!": "|", "=": "=", "'": "'",
     "'s": "'s", '"': '"', "·": " · ", "•": " • ", "dot": " · ", "pi": "π", "degree": "°", "ell": "…", "...": "…",
@@ -331,8 +341,8 @@ OF_LANGUAGE: dict[str, dict[str, Rule]] = {
         "m.": _after("M. "), "mme": _after("Mme "), "mlle": _after("Mlle "), "mgr": _after("Mgr "),
         "n°": _after("no "), "nº": _after("no "), "numéro": _after("no "), "p.": _after("p. "), "heure": _hours,
     },
-    "it": {"m": _number_and_unit},
-    "ja": {"quotation": _paragraph, "lang-en-short": _first},
+    "it": {"m": _number_and_unit, "cn": _first, "bandiera": _shown("")},
+    "ja": {"要出典": _doubted, "要出典範囲": _doubted, "quotation": _paragraph, "lang-en-short": _first},
     "ru": {"км": _shown("км"), "год": _first},
     "sv": {"talrad": _first},
 }  # fmt: skip

@@ -84,6 +84,7 @@ def pretrain(
     *,
     data: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     output: str | os.PathLike[str],
+    replace: bool = False,
     init: str | os.PathLike[str] | None = None,
     revision: str | None = None,
     resize_vocabulary: bool = False,

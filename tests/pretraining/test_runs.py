@@ -10,6 +10,7 @@ import pytest
 from tests.pretraining.conftest import events, model_bytes, prepare_texts
 from tests.refusals import refusal
 
+from albert.cli.main import run as cli
 from albert.model.config import PRESETS
 from albert.pretraining.recipe import PAPER_BASE, RECIPES, PretrainingRecipe, scaled_recipe
 from albert.pretraining.run import pretrain
@@ -20,6 +21,28 @@ from albert.runtime.legacy import RECIPE_FIELDS_ADDED
 from albert.text.sentencepiece import train_tokenizer
 from albert.training.record import pretraining_fingerprint
 from albert.training.run_folder import RunFolder
+
+
+def test_a_run_is_replaced_after_all_checks(tiny_recipe, tiny_corpus, tmp_path, capsys):
+    recipe = tmp_path / "recipe.json"
+    run = tmp_path / "run"
+    save_json(recipe, tiny_recipe)
+    command = ["pretrain", str(recipe), "--data", str(tiny_corpus), "--output", str(run), "--device", "cpu"]
+    assert cli([*command, "--steps", "2", "--replace"]) == 0
+    assert cli([*command, "--steps", "2", "--seed", "7"]) == 78
+    assert "--replace" in capsys.readouterr().err
+    first = model_bytes(run)
+    assert cli([*command, "--seed", "7", "--replace", "--mixture", "1", "2"]) != 0
+    assert cli([*command, "--replace", "--init", str(run)]) == 73
+    assert cli([*command, "--replace", "--change-dropout", "0.2"]) == 2
+    assert model_bytes(run) == first
+    assert cli([*command, "--steps", "2", "--seed", "7", "--replace"]) == 0
+    assert load_json(PretrainingRecipe, run / "recipe.json").seed == 7
+    (tmp_path / "letters").mkdir()
+    (tmp_path / "letters" / "letter.txt").touch()
+    command[command.index(str(run))] = str(tmp_path / "letters")
+    assert cli([*command, "--replace"]) == 73
+    assert (tmp_path / "letters" / "letter.txt").exists()
 
 
 def test_a_finished_run_continues_when_given_more_tokens(tiny_recipe, tiny_corpus, tmp_path):

@@ -173,14 +173,20 @@ class PretrainResult(Displayable):
 
 def run_pretrain(options: Pretrain) -> PretrainResult:
     """Run `albert.pretrain` or `albert pretrain`; for the errors see `albert.pretraining.run.pretrain`."""
+    init = init_of(options)
+    if options.replace and options.change_dropout is not None:
+        raise UsageError(
+            option_name("change_dropout"), "continues a run, which --replace removes", "leave one of them out"
+        )
     result = lazy_import("albert.pretraining.run").pretrain(
         options.recipe,
         options.data,
         options.output,
         options.device,
-        init=init_of(options),
+        init=init,
         change_dropout=options.change_dropout,
         wandb=options.wandb,
+        replace=options.replace,
     )
     if world().is_first:
         draw_curves(result.run)
@@ -350,15 +356,16 @@ def pretrain(call: Call) -> "PretrainResult":
     `schedule={"total_steps": 2000}, model={"hidden_size": 192}`.
     """
     recipe = call.pop("recipe")
+    earlier = None if call.get("replace") else call.get("output")
     if recipe is None:
         raise UsageError("albert.pretrain: recipe", "is missing", "it is a name such as small, a file or a dict")
     if isinstance(recipe, Path):
-        recipe = recipe_of(str(recipe), call.get("output"), call.get("init"), call.get("revision"))
+        recipe = recipe_of(str(recipe), earlier, call.get("init"), call.get("revision"))
     if call.get("scale_batch") is not None:
         recipe, _ = scale_recipe(recipe, call.get("scale_batch"))
-    recipe = fit_warmup(recipe, call.values, call.get("output"))
+    recipe = fit_warmup(recipe, call.values, earlier)
     options = call.options(recipe=recipe)
-    check_options(options)
+    check_options(options, resumes=True)
     return run_pretrain(options)
 
 

@@ -278,6 +278,8 @@ class Pretrain:
     """A corpus from `albert prepare`; several are mixed (--mixture 0.7 0.3)."""
     output: Path
     """The run's directory, resumed if it exists."""
+    replace: bool = False
+    """Remove an earlier run in OUTPUT, and begin anew."""
     init: str | None = None
     """Start from a trained model instead of random weights: a model directory, a run, or a Hub id. A resumed run does
     not need it."""

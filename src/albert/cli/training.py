@@ -48,11 +48,12 @@ def pretrain(arguments: list[str]) -> None:
         raise UsageError("albert pretrain", "the first word is a recipe", f"one of {', '.join(RECIPES)}, or a file")
     if name in RECIPE_NAMES:
         print(f"albert: note: the recipe {name} is now called {RECIPE_NAMES[name]}", file=sys.stderr)
+    earlier = None if given.get("replace") else given.get("output")
     is_help = any(word in arguments for word in HELP_FLAGS)
     if name is None or (name == CONTINUE and is_help and "init" not in given):
         recipe = RECIPES["base" if name is None else name]
     else:
-        recipe = recipe_of(name, given.get("output"), given.get("init"), given.get("revision"))
+        recipe = recipe_of(name, earlier, given.get("init"), given.get("revision"))
     if "recipe_file" in given:
         recipe = read_recipe(given["recipe_file"], recipe)
     prints = given.get("print_recipe", False)
@@ -60,7 +61,7 @@ def pretrain(arguments: list[str]) -> None:
     if "scale_batch" in given:
         recipe, lines = scale_recipe(recipe, given["scale_batch"])
         console.print("\n".join(lines), highlight=False, soft_wrap=True)  # not wrapped, so that it can be copied
-    recipe = fit_warmup(recipe, typed, given.get("output"))
+    recipe = fit_warmup(recipe, typed, earlier)
     defaults: dict[tuple[str, ...], Any] = {("recipe",): recipe}
     defaults |= {("data",): (), ("output",): Path()} if prints else {}
     options = parse(PretrainCommand, words, program, defaults)
@@ -68,12 +69,12 @@ def pretrain(arguments: list[str]) -> None:
         print(f"# A recipe of `albert pretrain`, from: {shlex.join(['albert', 'pretrain', *arguments])}\n")
         print(to_toml(options.recipe), end="")
         return
-    check_options(options)
+    check_options(options, resumes=True)
     init_of(options)  # raises an error before anything is shown
     title = " with ".join(filter(None, (name, str(given.get("recipe_file", "")))))
     _show_recipe(console, title, options.recipe)
     run = RunFolder(options.output)
-    last_step = run.checkpoints()[-1][0] if run.checkpoints() else None
+    last_step = run.checkpoints()[-1][0] if run.checkpoints() and not options.replace else None
     if last_step is not None:
         console.print(f"resuming {run.path} after step {last_step:,}")
     result = run_pretrain(options).found

@@ -50,7 +50,7 @@ from albert.training.record import (
     recorded_start,
     require_same_start,
 )
-from albert.training.run_folder import RunFolder
+from albert.training.run_folder import RunFolder, remove_run
 from albert.training.update import BatchSource, training_workers
 
 
@@ -96,6 +96,7 @@ def pretrain(
     init: Init | None = None,
     change_dropout: float | None = None,
     wandb: str | None = None,
+    replace: bool = False,
 ) -> PretrainingResult:
     """Pre-train a model, or resume the run in `output`; a finished run continues if the recipe now allows more.
 
@@ -105,8 +106,10 @@ def pretrain(
             model that the run was started from.
         change_dropout: resume with this dropout from the newest checkpoint on; the run's recipe records the change.
         wandb: a project at Weights & Biases to send the curves to.
+        replace: remove an earlier run in `output` after all checks, and begin anew.
 
     Raises:
+        CannotCreate: with `replace`, `output` is not a run, is in use, or contains the corpus or the model.
         Unavailable: wandb is requested and not installed.
         InvalidConfiguration: `output` holds a run of another recipe, corpus or start, or the weights of `init` do not
             fit the recipe.
@@ -132,7 +135,9 @@ def pretrain(
             "newest checkpoint": repr([step for step, _ in folder.checkpoints()[-1:]]),
         }
         require_same_on_ranks(facts, ranks, torch_device)
-        recipe = resolve_recipe(recipe, corpora[0], folder, torch_device, ranks, change_dropout)
+        # A run that is replaced is not resumed: the checks look into a folder that does not exist.
+        resumed = RunFolder(output / "replaced") if replace else folder
+        recipe = resolve_recipe(recipe, corpora[0], resumed, torch_device, ranks, change_dropout)
         # All checks come before the first file is written.
         if recipe.batch_size % ranks.size:
             why = f"{recipe.batch_size} sequences cannot be divided evenly among {ranks.size} processes"
@@ -144,7 +149,13 @@ def pretrain(
         if ranks.is_first:
             held_out = held_out_samples(recipe, corpora)
             start = None if init is None else warm_start_for_pretraining(init, recipe, model, corpora[0])
-            require_same_start(folder, start)
+            require_same_start(resumed, start)
+        if replace:
+            if ranks.is_first:
+                models = [] if init is None else [Path(init.model)]
+                inputs = [*(corpus.directory for corpus in corpora), *models]
+                remove_run(output, [path for path in inputs if path.exists()])
+            wait_for_all(ranks)
         with folder.locked(ranks.is_first):
             loggers = []
             if ranks.is_first:

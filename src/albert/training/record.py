@@ -213,7 +213,9 @@ def require_same_recipe(folder: RunFolder, before: Mapping[str, Any], now: Mappi
     may_change = (*PRETRAINING_MAY_CHANGE, *PRETRAINING_MAY_CHANGE_LATER_UPDATES, "dropout_changes")
     for name, old, new in changed_settings(flatten(before), flatten(now), may_change):
         why = f"this run was started with {name} {old}, now it is {new}"
-        raise InvalidConfiguration(folder.path, why, "choose another output, or the run's own recipe.json")
+        raise InvalidConfiguration(
+            folder.path, why, "choose another --output, add --replace, or use the run's own recipe.json"
+        )
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -279,7 +281,9 @@ def check_and_save_corpora(folder: RunFolder, corpora: Sequence[TokenCorpus]) ->
         saved = load_json(CorpusRecords, path)
         if [corpus.manifest for corpus in saved.corpora] != [corpus.manifest for corpus in now.corpora]:
             why = f"this run was started with the corpus {saved}, now it is {now}"
-            raise InvalidConfiguration(folder.path, why, "give the run's own corpus, or choose another output")
+            raise InvalidConfiguration(
+                folder.path, why, "give the run's own corpus, choose another --output, or add --replace"
+            )
     elif not folder.checkpoints():
         save_json(path, now)
 
@@ -343,7 +347,7 @@ def require_same_start(folder: RunFolder, start: StartRecord | None) -> None:
             why = f"was to start from {recorded} and has no checkpoint yet"
             raise MissingInput(folder.path, why, "give --init again, or choose another output")
         return
-    remedy = "choose another output, or leave --init out to continue"
+    remedy = "choose another --output, add --replace, or leave --init out to continue"
     if recorded is None and folder.recipe_path.exists():
         raise InvalidConfiguration(folder.path, f"this run was started from random weights, not from {start}", remedy)
     if recorded is not None and recorded.fingerprint != start.fingerprint:

@@ -14,6 +14,7 @@ from albert.cli.main import run
         ("finetune --model tiny --train none.csv --output out", "none.csv"),
         ("finetune --model tiny --train table.csv --dev none.csv --output out", "none.csv"),
         ("pretrain small --data nowhere --output out", "nowhere"),
+        ("pretrain --recipe smal --data . --output out", "albert pretrain small"),
         ("evaluate --model tiny --dev none.csv", "none.csv"),
         ("predict tiny --input none.csv", "none.csv"),
         ("predict smal --fill-mask [MASK]", "small"),
@@ -40,6 +41,16 @@ def test_what_is_missing_is_said_before_any_output(command, subject, tmp_path, m
     out, error = capsys.readouterr()
     assert out == "" and error.count("\n") == 1 and subject in error
     assert [path.name for path in tmp_path.iterdir()] == ["table.csv"]
+
+
+def test_an_output_that_is_a_file_is_refused_first(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    table = tmp_path / "table.csv"
+    table.write_text("text,label\na,b\n")
+    assert run(["finetune", "--model", "tiny", "--train", "table.csv", "--output", "table.csv"]) == 73
+    out, error = capsys.readouterr()
+    assert out == "" and "table.csv" in error
+    assert table.read_text() == "text,label\na,b\n"
 
 
 def test_refusals_need_no_torch(tmp_path):

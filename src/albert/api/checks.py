@@ -36,7 +36,7 @@ def check_options(options: object, resumes: bool = False) -> None:
     Raises:
         MissingInput: a file, a folder or a local model does not exist.
         UsageError: a revision of a local model.
-        CannotCreate: the output exists, and is not replaced.
+        CannotCreate: the output exists, and is not replaced; or it is a file where a run's folder is expected.
     """
     values: dict[str, object] = {name: getattr(options, name, None) for name in _FILES}
     values["task_file"] = getattr(getattr(options, "table", None), "task_file", None)
@@ -55,6 +55,8 @@ def check_options(options: object, resumes: bool = False) -> None:
                 check_model(model, getattr(options, of_revision, None) if of_revision else None)
     output = getattr(options, "output", None)
     is_new = getattr(options, "replace", True) is False and not resumes
+    if resumes and isinstance(output, Path) and os.path.lexists(output) and not output.is_dir():
+        raise CannotCreate(output, "is a file, a folder is expected", "choose another --output")
     if is_new and isinstance(output, Path) and os.path.lexists(output):
         raise CannotCreate(output, "exists already", "choose another name, or add --replace")
 

@@ -1,5 +1,6 @@
 """`albert pretrain`, and options of `albert finetune`, `evaluate`, `push`, `show` and `tables`."""
 
+import difflib
 import shlex
 import sys
 from dataclasses import dataclass, fields, is_dataclass
@@ -19,7 +20,7 @@ from albert.pretraining.masking import MaskingRecipe
 from albert.pretraining.recipe import RECIPES, PretrainingRecipe, read_recipe
 from albert.pretraining.sampling import SequenceRecipe
 from albert.runtime.environment import world
-from albert.runtime.errors import UsageError
+from albert.runtime.errors import MissingInput, UsageError
 from albert.runtime.json_files import to_json, to_toml
 from albert.runtime.legacy import RECIPE_NAMES
 from albert.text.shards import read_description
@@ -55,7 +56,12 @@ def pretrain(arguments: list[str]) -> None:
     else:
         recipe = recipe_of(name, earlier, given.get("init"), given.get("revision"))
     if "recipe_file" in given:
-        recipe = read_recipe(given["recipe_file"], recipe)
+        file = given["recipe_file"]
+        similar = difflib.get_close_matches(str(file), RECIPES, 1)
+        if similar and not file.exists():
+            remedy = f"a recipe of the package is the first word: albert pretrain {similar[0]}"
+            raise MissingInput(file, "No such file or directory", remedy)
+        recipe = read_recipe(file, recipe)
     prints = given.get("print_recipe", False)
     console = open_console(soft_wrap=False, highlight=True, quiet=prints or not world().is_first)
     if "scale_batch" in given:

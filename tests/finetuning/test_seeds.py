@@ -11,7 +11,7 @@ from tests.refusals import refusal
 from tests.tiny import short_task
 
 from albert.cli.main import run
-from albert.finetuning import seeds
+from albert.finetuning import several
 from albert.finetuning.run import finetune
 from albert.finetuning.run_record import FinetuningSettings
 from albert.finetuning.seeds import (
@@ -44,7 +44,7 @@ def diverging(monkeypatch):
                 raise Diverged("step 3", "the loss is nan")
             return finetune(task, start, data, output, recipe, settings, *more)
 
-        monkeypatch.setattr(seeds, "finetune", finetune_or_diverge)
+        monkeypatch.setattr(several, "finetune", finetune_or_diverge)
 
     return diverge_if
 

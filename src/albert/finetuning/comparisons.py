@@ -3,7 +3,7 @@
 OUTPUT/rate-0.0001, … or fold-1, …   the runs; finished ones are kept
     summary.json                      the scores of each, updated after each run"""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -12,11 +12,11 @@ import numpy as np
 
 from albert.finetuning.model import Start
 from albert.finetuning.options import RecipeLike
-from albert.finetuning.run import finetune
-from albert.finetuning.run_record import FinetuningResult, FinetuningSettings
-from albert.finetuning.seeds import SUMMARY_NAME
+from albert.finetuning.run_record import FinetuningSettings
+from albert.finetuning.several import SUMMARY_NAME, OneOfSeveral, finetune_one, require_one_that_ended
+from albert.finetuning.work import Announce
 from albert.runtime.environment import lazy_import, world
-from albert.runtime.errors import CannotCreate, Diverged, InvalidConfiguration
+from albert.runtime.errors import InvalidConfiguration
 from albert.runtime.json_files import save_json
 from albert.tasks.custom import TableSource
 from albert.tasks.metrics import is_better
@@ -24,19 +24,17 @@ from albert.tasks.recipe import TaskRecipe
 from albert.tasks.source import Rows
 from albert.tasks.table_task import RecipeChanges
 from albert.tasks.task import Task
-from albert.training.run_folder import RunFolder
+from albert.training.record import refuse_single_run
 
-Announce = Callable[[Mapping[str, Any]], None]
+OTHER_RUNS = "holds other runs, not those that are compared here"
 
 
 @dataclass(frozen=True, kw_only=True)
-class ComparedRun:
-    """A run; `scores` are empty if it diverged. Scores of a test set are named `score/test`."""
+class ComparedRun(OneOfSeveral):
+    """A run of a comparison."""
 
     name: str
     directory: Path
-    scores: Mapping[str, float | None]
-    report: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -47,6 +45,11 @@ class Comparison:
     task: str
     by: Literal["rate", "fold"]
     runs: tuple[ComparedRun, ...]
+
+    def with_run(self, name: str, directory: Path, run: OneOfSeveral) -> "Comparison":
+        """The comparison with another run."""
+        compared = ComparedRun(name=name, directory=directory, **vars(run))
+        return replace(self, runs=(*self.runs, compared))
 
     @property
     def first_metric(self) -> str:
@@ -143,17 +146,20 @@ def compare_rates(
     """Fine-tune with each learning rate; a test set is scored by every run and chooses nothing."""
     if len(set(rates)) < 2:
         raise InvalidConfiguration("try", "needs two different learning rates at least", "such as --try 1e-4 2.5e-4")
-    _check_output(output)
-    runs: list[ComparedRun] = []
+    refuse_single_run(output, OTHER_RUNS, others="seed-*/recipe.json")
+    comparison = Comparison(task.name, "rate", ())
     for rate in rates:
         if isinstance(recipe, TaskRecipe):
             changed: RecipeLike = replace(recipe, learning_rate=rate)
         else:
             changed = replace(recipe or RecipeChanges(), learning_rate=rate)
         directory = output / f"rate-{rate:g}"
-        runs.append(_run(f"rate {rate:g}", directory, task, start, data, changed, settings, announce))
-        _save(output, Comparison(task.name, "rate", tuple(runs)))
-    return _finished(output, Comparison(task.name, "rate", tuple(runs)))
+        run = finetune_one(task, start, data, directory, changed, settings, announce=announce)
+        comparison = comparison.with_run(f"rate {rate:g}", directory, run)
+        if world().is_first:
+            save_json(output / SUMMARY_NAME, comparison.to_json())
+    require_one_that_ended(output, [run.divergence for run in comparison.runs])
+    return comparison
 
 
 def compare_folds(
@@ -170,12 +176,12 @@ def compare_folds(
 
     Rows with the same text are in the same fold; classes are divided evenly.
     """
-    _check_output(output)
+    refuse_single_run(output, OTHER_RUNS, others="seed-*/recipe.json")
     assert isinstance(task.source, TableSource)
     rows = task.source.read(data, "train")
     fold = folds_of(task, rows, n_folds, settings.seed)
     settings = replace(settings, select=settings.select or "last")  # choosing on a fold would make its score too good
-    runs: list[ComparedRun] = []
+    comparison = Comparison(task.name, "fold", ())
     for number in range(n_folds):
         others = [row for row, own in zip(rows.rows, fold, strict=True) if own != number]
         held = [row for row, own in zip(rows.rows, fold, strict=True) if own == number]
@@ -183,9 +189,12 @@ def compare_folds(
         part = replace(task, source=replace(task.source, tables={**task.source.tables, **tables}))
         directory = output / f"fold-{number + 1}"
         shown = announce if number == 0 else None
-        runs.append(_run(f"fold {number + 1}", directory, part, start, data, recipe, settings, shown))
-        _save(output, Comparison(task.name, "fold", tuple(runs)))
-    return _finished(output, Comparison(task.name, "fold", tuple(runs)))
+        run = finetune_one(part, start, data, directory, recipe, settings, announce=shown)
+        comparison = comparison.with_run(f"fold {number + 1}", directory, run)
+        if world().is_first:
+            save_json(output / SUMMARY_NAME, comparison.to_json())
+    require_one_that_ended(output, [run.divergence for run in comparison.runs])
+    return comparison
 
 
 def folds_of(task: Task, rows: Rows, n_folds: int, seed: int) -> np.ndarray:
@@ -209,42 +218,3 @@ def folds_of(task: Task, rows: Rows, n_folds: int, seed: int) -> np.ndarray:
     for number, (_, held) in enumerate(splitter.split(labels, labels, groups)):
         fold[held] = number
     return fold
-
-
-def _run(
-    name: str,
-    directory: Path,
-    task: Task,
-    start: Start,
-    data: Path,
-    recipe: RecipeLike,
-    settings: FinetuningSettings,
-    announce: Announce | None,
-) -> ComparedRun:
-    try:
-        result: FinetuningResult = finetune(task, start, data, directory, recipe, settings, announce=announce)
-    except Diverged as error:
-        return ComparedRun(name=name, directory=directory, scores={}, report={"failure": f"diverged: {error.why}"})
-    scores = dict(result.scores)
-    for split, further in result.report.get("further_scores", {}).items():
-        scores |= {f"{metric}/{split}": value for metric, value in further.items()}
-    return ComparedRun(name=name, directory=directory, scores=scores, report=result.report)
-
-
-def _check_output(output: Path) -> None:
-    if RunFolder(output).recipe_path.exists() or any(output.glob("seed-*/recipe.json")):
-        raise CannotCreate(
-            output, "holds other runs, not those that are compared here", "choose another --output, or add --replace"
-        )
-
-
-def _save(output: Path, comparison: Comparison) -> None:
-    if world().is_first:
-        save_json(output / SUMMARY_NAME, comparison.to_json())
-
-
-def _finished(output: Path, comparison: Comparison) -> Comparison:
-    if all(not run.scores for run in comparison.runs):
-        why = f"all {len(comparison.runs)} runs diverged ({comparison.runs[0].report['failure']})"
-        raise Diverged(output, why, "use a smaller learning rate")
-    return comparison

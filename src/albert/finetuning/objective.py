@@ -210,13 +210,12 @@ class DistillationLoss:
 
 @dataclass(frozen=True)
 class TrainingSetup:
-    """What the training loop needs, notes for the report, and what is said before the first update."""
+    """The form of a model that is trained, its batches and its loss, and notes for the report."""
 
     module: nn.Module
     source: BatchSource
     objective: Objective
     notes: tuple[str, ...] = ()
-    before_training: tuple[str, ...] = ()
 
 
 def training_setup(

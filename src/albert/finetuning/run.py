@@ -50,7 +50,7 @@ from albert.runtime.devices import describe_machine, finetuning_precision, pick_
 from albert.runtime.distributed import process_group
 from albert.runtime.environment import Ranks, world
 from albert.runtime.errors import InvalidConfiguration, MissingInput
-from albert.runtime.json_files import common_fields, read_json_object, save_json, to_json
+from albert.runtime.json_files import read_json_object, save_json, to_json
 from albert.tasks.custom import TableSource
 from albert.tasks.metrics import TARGET_SCALE_KEY, NumberScale
 from albert.tasks.recipe import TaskRecipe
@@ -339,6 +339,6 @@ def save_custom_task(task: Task, recipe: TaskRecipe, directory: Path) -> None:
     if isinstance(task.source, TableSource):
         table = task.source.table_task
         files = {name: path.absolute() for name in ("train", "dev") if (path := getattr(table, name)) is not None}
-        save_table_task(
-            directory, replace(table, **files, recipe=RecipeChanges(**common_fields(RecipeChanges, recipe)))
-        )
+        values = to_json(recipe)
+        del values["examples"]  # of the task's own training set; a user's table has epochs or steps alone
+        save_table_task(directory, replace(table, **files, recipe=RecipeChanges(**values)))

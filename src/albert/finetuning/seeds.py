@@ -3,7 +3,7 @@
 OUTPUT/seed-0, seed-1, …   the runs; finished ones are kept
     summary.json           every run and the spread of every score, updated after each run"""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -14,20 +14,20 @@ from albert.finetuning.evaluation import evaluate_directory, write_predictions
 from albert.finetuning.model import PretrainedEncoder, Start
 from albert.finetuning.objective import TeacherLogits
 from albert.finetuning.options import RecipeLike
-from albert.finetuning.run import finetune, save_custom_task
+from albert.finetuning.run import save_custom_task
 from albert.finetuning.run_record import FinetuningSettings
+from albert.finetuning.several import SUMMARY_NAME, finetune_one, require_one_that_ended
+from albert.finetuning.work import Announce
 from albert.runtime.environment import world
-from albert.runtime.errors import CannotCreate, Diverged, InvalidConfiguration, MissingInput
+from albert.runtime.errors import Diverged, InvalidConfiguration, MissingInput
 from albert.runtime.json_files import from_json, save_json, to_json
 from albert.runtime.progress import progress
 from albert.tasks.metrics import is_beaten, is_better
 from albert.tasks.recipe import TaskRecipe
 from albert.tasks.submission import DECLARED, Average
 from albert.tasks.task import Task
-from albert.training.record import read_record
+from albert.training.record import read_record, refuse_single_run
 from albert.training.run_folder import RunFolder
-
-SUMMARY_NAME = "summary.json"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,7 +120,7 @@ def finetune_seeds(
     recipe: RecipeLike,
     settings: FinetuningSettings,
     n_seeds: int,
-    announce: Callable[[Mapping[str, Any]], None] | None = None,
+    announce: Announce | None = None,
 ) -> SeedsResult:
     """Fine-tune with the seeds `settings.seed`, `settings.seed + 1`, …; after a diverged run the next one starts.
 
@@ -129,51 +129,50 @@ def finetune_seeds(
     """
     if n_seeds < 1:
         raise InvalidConfiguration("seeds", f"are {n_seeds}, at least 1 is needed")
-    if RunFolder(output).recipe_path.exists():
-        raise CannotCreate(
-            output, "holds one run, not those of several seeds", "choose another --output, or add --replace"
-        )
+    refuse_single_run(output, "holds one run, not those of several seeds")
     runs: list[SeedRun] = []
+    divergences: list[str | None] = []
     report: Mapping[str, Any] = {}  # of the last run that did not diverge
     teacher_logits: TeacherLogits = {}
-
-    def result() -> SeedsResult:
-        return SeedsResult(
-            task=task.name,
-            runs=tuple(runs),
-            baseline=report.get("baseline"),
-            selection=report.get("selection", {}).get("rule", "selection: no run was completed"),
-            notes=tuple(report.get("notes", ())),
-            linear_baseline=report.get("linear_baseline"),
-            frozen_head=None if settings.frozen else (report.get("frozen_head") or {}).get("scores"),
-        )
-
     for seed in range(settings.seed, settings.seed + n_seeds):
         directory = output / f"seed-{seed}"
-        try:
-            options = {} if announce is None or seed != settings.seed else {"announce": announce}
-            seeded = replace(settings, seed=seed)
-            finetuned = finetune(task, start, data, directory, recipe, seeded, teacher_logits, **options)
-        except Diverged as error:
-            runs.append(SeedRun(seed=seed, directory=directory, scores={}, failure=f"diverged: {error.why}"))
-        else:
-            report = finetuned.report
-            scores = dict(finetuned.scores)
-            for split, further in report.get("further_scores", {}).items():
-                scores |= {f"{name}/{split}": value for name, value in further.items()}
-            step = report.get("selection", {}).get("step")
-            failure = failure_reason(finetuned.scores, report.get("baseline"))
-            runs.append(SeedRun(seed=seed, directory=directory, scores=scores, step=step, failure=failure))
+        shown = announce if seed == settings.seed else None
+        run = finetune_one(task, start, data, directory, recipe, replace(settings, seed=seed), teacher_logits, shown)
+        report = run.report or report
+        divergences.append(run.divergence)
+        runs.append(
+            SeedRun(
+                seed=seed,
+                directory=directory,
+                scores=run.scores,
+                step=run.report.get("selection", {}).get("step"),
+                failure=run.divergence or failure_reason(run.report.get("scores", {}), run.report.get("baseline")),
+            )
+        )
         record = read_record(RunFolder(directory), task.name)
         if record is not None:
             recipe = from_json(TaskRecipe, record["recipe"], str(directory))
             if world().is_first:
                 save_custom_task(task, recipe, output)
         if world().is_first:
-            save_json(output / SUMMARY_NAME, result().to_json())
-    if all(run.failure and not run.scores for run in runs):
-        raise Diverged(output, f"all {n_seeds} runs diverged ({runs[0].failure})", "use a smaller learning rate")
-    return result()
+            save_json(output / SUMMARY_NAME, _seeds_result(task, runs, report, settings).to_json())
+    require_one_that_ended(output, divergences)
+    return _seeds_result(task, runs, report, settings)
+
+
+def _seeds_result(
+    task: Task, runs: Sequence[SeedRun], report: Mapping[str, Any], settings: FinetuningSettings
+) -> SeedsResult:
+    """The result of the runs so far, with what the report of the last one says of all."""
+    return SeedsResult(
+        task=task.name,
+        runs=tuple(runs),
+        baseline=report.get("baseline"),
+        selection=report.get("selection", {}).get("rule", "selection: no run was completed"),
+        notes=tuple(report.get("notes", ())),
+        linear_baseline=report.get("linear_baseline"),
+        frozen_head=None if settings.frozen else (report.get("frozen_head") or {}).get("scores"),
+    )
 
 
 def failure_reason(scores: Mapping[str, float | None], baseline: Mapping[str, float | None] | None) -> str | None:
@@ -315,12 +314,6 @@ def finetune_benchmark(
         raise MissingInput(data, f"has no task of {name} with training and development files", missing_files[0])
     outcomes = {task.name: TaskOutcome(task=task, missing=missing.get(task.name)) for task in tasks}
 
-    def save(**diagnostics: Mapping[str, Any]) -> BenchmarkResult:
-        result = BenchmarkResult(name, average, tuple(outcomes.values()), missing_files, diagnostics)
-        if world().is_first:
-            save_json(output / SUMMARY_NAME, result.to_json())
-        return result
-
     needed_first = {task.intermediate for task in tasks}
     for task in sorted(tasks, key=lambda task: task.name not in needed_first):
         if task.name in missing:
@@ -328,18 +321,22 @@ def finetune_benchmark(
         model = None if task.intermediate is None else intermediate or outcomes[task.intermediate].best_model
         task_start = start if model is None else PretrainedEncoder(model)
         try:
-            result = finetune_seeds(task, task_start, data, output / task.name, recipe, settings, n_seeds)
-            outcomes[task.name] = TaskOutcome(task=task, result=result, started_from=model)
+            found = finetune_seeds(task, task_start, data, output / task.name, recipe, settings, n_seeds)
+            outcomes[task.name] = TaskOutcome(task=task, result=found, started_from=model)
         except Diverged as error:
             outcomes[task.name] = TaskOutcome(task=task, missing=str(error))
-        save()
-    if not world().is_first:
-        return save()
-    diagnostics = {
-        diagnostic: diagnose(DECLARED[diagnostic], outcomes[task].best_model, data, output / diagnostic, settings)
-        for diagnostic, task in average.diagnostics.items()
-    }
-    return save(**diagnostics)
+        result = BenchmarkResult(name, average, tuple(outcomes.values()), missing_files)
+        if world().is_first:
+            save_json(output / SUMMARY_NAME, result.to_json())
+    diagnostics = {}
+    if world().is_first:
+        for diagnostic, task in average.diagnostics.items():
+            best = outcomes[task].best_model
+            diagnostics[diagnostic] = diagnose(DECLARED[diagnostic], best, data, output / diagnostic, settings)
+    result = BenchmarkResult(name, average, tuple(outcomes.values()), missing_files, diagnostics)
+    if world().is_first:
+        save_json(output / SUMMARY_NAME, result.to_json())
+    return result
 
 
 def _missing(tasks: Sequence[Task], data: Path) -> tuple[Mapping[str, str], tuple[str, ...]]:

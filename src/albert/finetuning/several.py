@@ -1,0 +1,61 @@
+"""What several runs on one task share, whether they differ in their seed, their learning rate or their fold."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from albert.finetuning.model import Start
+from albert.finetuning.objective import TeacherLogits
+from albert.finetuning.options import RecipeLike
+from albert.finetuning.run import finetune
+from albert.finetuning.run_record import FinetuningSettings
+from albert.finetuning.work import Announce
+from albert.runtime.errors import Diverged
+from albert.tasks.task import Task
+
+SUMMARY_NAME = "summary.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class OneOfSeveral:
+    """A run that ended, or diverged."""
+
+    scores: Mapping[str, float | None]
+    """Empty if it diverged. Scores of a further split are named `score/split`."""
+    report: Mapping[str, Any]
+    """The content of its `results.json`; empty if it diverged."""
+    divergence: str | None = None
+    """Why it diverged."""
+
+
+def finetune_one(
+    task: Task,
+    start: Start,
+    data: Path,
+    directory: Path,
+    recipe: RecipeLike,
+    settings: FinetuningSettings,
+    teacher_logits: TeacherLogits | None = None,
+    announce: Announce | None = None,
+) -> OneOfSeveral:
+    """`finetune`, whose divergence is a result: the next run starts."""
+    try:
+        result = finetune(task, start, data, directory, recipe, settings, teacher_logits, announce)
+    except Diverged as error:
+        return OneOfSeveral(scores={}, report={}, divergence=f"diverged: {error.why}")
+    scores = dict(result.scores)
+    for split, further in result.report.get("further_scores", {}).items():
+        scores |= {f"{name}/{split}": value for name, value in further.items()}
+    return OneOfSeveral(scores=scores, report=result.report)
+
+
+def require_one_that_ended(output: Path, divergences: Sequence[str | None]) -> None:
+    """Raise Diverged if all runs diverged.
+
+    Args:
+        divergences: why each run diverged; None: it did not.
+    """
+    if all(divergence is not None for divergence in divergences):
+        why = f"all {len(divergences)} runs diverged ({divergences[0]})"
+        raise Diverged(output, why, "use a smaller learning rate")

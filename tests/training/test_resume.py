@@ -155,7 +155,7 @@ def test_loading_processes_ignore_signals(train, run):
 # ---- other machines --------------------------------------------------------------------------------------------------
 
 
-def test_a_resume_in_another_environment_prints_a_note_and_is_recorded(train, run, monkeypatch, capsys):
+def test_a_resume_in_another_environment_prints_a_note_and_is_recorded(train, run, monkeypatch, capsys, workers):
     train(total_steps=2)
     train(total_steps=3)
     assert "note" not in capsys.readouterr().err
@@ -164,7 +164,7 @@ def test_a_resume_in_another_environment_prints_a_note_and_is_recorded(train, ru
                         ("fp32_library", "Another library")):  # fmt: skip
         monkeypatch.setattr(state, name, lambda value=value: value)
     threads = torch.get_num_threads()
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 7)
+    workers(7)
     train(total_steps=4)
     note = capsys.readouterr().err
     assert f"processor {processor} → Another 9000, capabilities {capabilities} → AVX1, fp32_products" in note

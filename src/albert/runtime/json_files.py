@@ -186,7 +186,7 @@ def _kind(value: Any) -> str:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The settings that identify a run, which must be equal to resume it, and their hash.
+# Settings as flat values, and their hash.
 
 
 def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -195,21 +195,6 @@ def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     for key, value in tree.items():
         values |= flatten(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
     return values
-
-
-def identity_settings(
-    settings: Mapping[str, Any], excluded: Collection[str], defaults: Mapping[str, Any]
-) -> dict[str, Any]:
-    """The settings that must be equal in two calls of one run, without the keys `excluded`, which may differ.
-
-    Values equal to `defaults` are left out, because the records of older versions lack these keys.
-    """
-    return {k: v for k, v in settings.items() if k not in excluded and (k not in defaults or v != defaults[k])}
-
-
-def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
-    """Every key of `new` whose value differs, with the old and the new value."""
-    return [(key, old.get(key), value) for key, value in new.items() if old.get(key) != value]
 
 
 def fingerprint_of(values: Any) -> str:

@@ -46,7 +46,7 @@ from albert.pretraining.evaluation import CrossEvaluation
 from albert.runtime.devices import default_precision, pick_device
 from albert.runtime.environment import world
 from albert.runtime.json_files import read_json_object
-from albert.tasks.inputs import Pair, QuestionInContext, Single, Words
+from albert.tasks.inputs import Pair, QuestionInContext, Words
 from albert.tasks.kinds.choice import Option
 from albert.tasks.rows import as_number
 from albert.tasks.source import Field, Rows
@@ -306,7 +306,7 @@ def _example_flags(task: Task, row: Mapping[str, str]) -> str:
             return f"--classify {quoted('text')} --pair {quoted('pair')}"
         case Words():
             return f"--tag {quoted('text')}"
-        case Single():
+        case _:
             return f"--classify {quoted('text')}"
 
 

@@ -189,7 +189,7 @@ def test_a_recipe_may_be_a_file_or_a_dict(reviews, tmp_path, monkeypatch):
     monkeypatch.setattr(
         "albert.api.functions.run_pretrain", lambda args: calls.append(args) or object.__new__(PretrainResult)
     )
-    monkeypatch.setattr("albert.api.functions.check_options", lambda _: None)  # there is no corpus
+    monkeypatch.setattr("albert.api.functions.check_options", lambda *_, **__: None)  # there is no corpus
     recipe = {"train": str(reviews), "text": "review", "model": "tiny", "learning_rate": 0.5, "depth": 1}
     (tmp_path / "mine.json").write_text(json.dumps(recipe))
     (tmp_path / "mine.toml").write_text("".join(f"{name} = {json.dumps(value)}\n" for name, value in recipe.items()))

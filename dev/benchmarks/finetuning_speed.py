@@ -249,6 +249,9 @@ class _OneEpoch(Work):
         target = Span() if batch.term == "span" else Choice(("0", "1"), "label")
         return TaskLoss(target)(model, batch)
 
+    def evaluate(self) -> dict[str, float]:
+        return {}
+
     def save(self, directory: Path) -> None:
         pass
 

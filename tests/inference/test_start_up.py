@@ -33,7 +33,7 @@ assert model.fill_mask("The sea is [MASK].")[0]["score"] > 0
 assert len(model.embed(["one", "two sentences"])) == 2
 report("predictor:", {UNUSED})
 
-import albert.cli.push
+import albert.checkpoints.convert, albert.checkpoints.hub
 
 report("convert:", {UNUSED[:5]})
 """

@@ -220,7 +220,7 @@ def test_torchrun_restarts_a_run_whose_process_was_killed(command, recipe, train
         _, printed = process.communicate(timeout=240)
     assert process.returncode == 0, printed
     assert killed_at < 30
-    assert "lost another process" in printed, printed
+    assert printed.count("training tokens are few") == 2, f"started once: {printed}"
     assert final_files(run.path) == final_files(tmp_path / "reference")
 
 

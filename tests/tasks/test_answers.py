@@ -20,10 +20,9 @@ from albert.tasks.answers import (
     open_question_scores,
     span_exact_match,
 )
-from albert.tasks.examples import Example, join_sequences
+from albert.tasks.examples import Example, best_windows, cut_windows, join_sequences
 from albert.tasks.kinds.span import NO_CANDIDATE_SCORE, SpanFeatures, Window, best_answers, span_features, token_span
 from albert.tasks.source import Answer
-from albert.tasks.windows import best_windows, cut_windows
 from albert.text.tokenizer import Tokenizer
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -151,11 +151,21 @@ def point_work(model, optimizer, objective=point_objective, source=None, **chang
     """The work of a run on points; `changes` replace attributes and methods."""
     from albert.training.work import Work
 
-    work = Work(module=model, optimizer=optimizer, source=source or PointSource(), device=torch.device("cpu"))
-    work.loss = objective
+    class PointWork(Work):
+        def learning_rate(self, step, budget_used):
+            return 0.01 / (step + 1)
+
+        def loss(self, model, batch):
+            return objective(model, batch)
+
+        def evaluate(self):
+            raise AssertionError("a run that does not evaluate was evaluated")
+
+        def save(self, directory):
+            (directory / "model.bin").write_bytes(bytes(10))
+
+    work = PointWork(module=model, optimizer=optimizer, source=source or PointSource(), device=torch.device("cpu"))
     work.evaluates = changes.get("evaluate") is not None
-    work.learning_rate = lambda step, used: 0.01 / (step + 1)
-    work.save = lambda directory: (directory / "model.bin").write_bytes(bytes(10)) and None
     for name, value in changes.items():
         setattr(work, name, value)
     return work

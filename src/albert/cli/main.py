@@ -55,7 +55,7 @@ COMMANDS = {
     "convert": Command("albert.commands.convert", "a TensorFlow checkpoint or Hugging Face model to a model directory"),
     "export": Command("albert.commands.export", "a model as one ONNX file, or for sentence-transformers"),
     "quantize": Command("albert.commands.quantize", "a model with 8-bit integers for matrices, a quarter of the size"),
-    "push": Command("albert.cli.training", "a model to the Hugging Face Hub"),
+    "push": Command("albert.commands.push", "a model to the Hugging Face Hub"),
     "tables": Command("albert.cli.training", "reproduce the paper's tables and figures, ours beside theirs"),
     "info": Command("albert.cli.commands", "describe a model, a corpus or this machine"),
     "verify": Command("albert.commands.verify", "check every file against its manifest"),

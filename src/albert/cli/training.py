@@ -1,4 +1,4 @@
-"""`albert pretrain`, and options of `albert finetune`, `evaluate`, `push`, `show` and `tables`."""
+"""`albert pretrain`, and options of `albert finetune`, `evaluate`, `show` and `tables`."""
 
 import difflib
 import shlex
@@ -12,7 +12,7 @@ from rich.console import Console
 from albert.api.checks import check_evaluate, check_finetune, check_options
 from albert.api.functions import CONTINUE, CURVES_NAME, fit_warmup, init_of, recipe_of, run_pretrain, scale_recipe
 from albert.api.keywords import GROUP, Argument, Positional, options_of, read_options
-from albert.api.options import Evaluate, Finetune, Pretrain, Push
+from albert.api.options import Evaluate, Finetune, Pretrain
 from albert.cli.main import load_command
 from albert.cli.options import HELP_FLAGS, CommandGroup, Subcommand, parse, typed_values
 from albert.cli.render import key_value_table, next_line, open_console
@@ -241,7 +241,6 @@ def default_root(scale: ScaleName) -> Path:
 pretrain_main = Subcommand(PretrainCommand, "albert pretrain", pretrain, parses=False)
 finetune_main = Subcommand(FinetuneCommand, "albert finetune", finetune, parses=False)
 evaluate_main = Subcommand(Evaluate, "albert evaluate", "tasks:evaluate", check=check_evaluate)
-push_main = Subcommand(Push, "albert push", "push:run_push")
 show_main = Subcommand(Show, "albert show", "inspect:run_show", check=check_show)
 _TABLES_COMMANDS = {
     "list": Subcommand(ListTables, "albert tables list", "tables:list_tables"),

@@ -31,9 +31,8 @@ from albert.finetuning.embedding import (
 )
 from albert.finetuning.evaluation import ComputeOptions
 from albert.finetuning.model import Start
-from albert.finetuning.run_record import FinetuningResult, FinetuningSettings, optimizer_of, recorded_settings
+from albert.finetuning.run_record import FinetuningResult, FinetuningSettings, recorded_settings
 from albert.finetuning.work import Announce, finished
-from albert.optim.optimizer import build_optimizer
 from albert.runtime.devices import finetuning_precision, pick_device
 from albert.runtime.distributed import process_group
 from albert.runtime.environment import world
@@ -322,17 +321,13 @@ def finetune_contrastive(
                 if dense is not None:
                     notes.append("the Dense modules after the pooling stay as they are")
                 model = pooled_encoder(started, dense).to(device).train()
-                optimizer_recipe = optimizer_of(settings, recipe)
                 work = ContrastiveWork(
                     description="Contrastive learning",
                     module=model,
-                    optimizer=build_optimizer(optimizer_recipe, model),
                     source=data,
                     device=device,
-                    evaluates=settings.evaluation_interval is not None,
                     plan=plan,
                     settings=settings,
-                    optimizer_recipe=optimizer_recipe,
                     compute=compute,
                     kind="contrastive",
                     started=started,

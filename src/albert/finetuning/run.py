@@ -32,7 +32,6 @@ from albert.finetuning.run_record import (
     FinetuningResult,
     FinetuningSettings,
     examples_fingerprint,
-    optimizer_of,
     page_examples,
     recorded_settings,
     resolve_plan_settings,
@@ -45,7 +44,6 @@ from albert.finetuning.selection import BestModel
 from albert.finetuning.task_report import task_card, task_report
 from albert.finetuning.task_work import FROZEN_HEAD_NAME, TaskWork
 from albert.finetuning.work import Announce, finished
-from albert.optim.optimizer import build_optimizer
 from albert.runtime.devices import describe_machine, finetuning_precision, pick_device
 from albert.runtime.distributed import process_group
 from albert.runtime.environment import Ranks, world
@@ -218,7 +216,6 @@ def finetune(
                     teacher=teacher,
                     distillation=settings.distillation,
                 )
-                optimizer_recipe = optimizer_of(settings, plan.recipe)
                 best = None
                 if settings.select == "best":
                     best = BestModel(folder.best_path, identity["development set"])
@@ -226,14 +223,11 @@ def finetune(
                 work = TaskWork(
                     description=f"Fine-tuning on {task.title}",
                     module=setup.module,
-                    optimizer=build_optimizer(optimizer_recipe, setup.module),
                     source=setup.source,
                     device=device,
                     workers=batches.workers,
-                    evaluates=settings.evaluation_interval is not None,
                     plan=plan,
                     settings=settings,
-                    optimizer_recipe=optimizer_recipe,
                     compute=compute,
                     task=task,
                     started=started,

@@ -33,9 +33,8 @@ from albert.finetuning.embedding import (
 )
 from albert.finetuning.evaluation import ComputeOptions, model_outputs
 from albert.finetuning.model import Start, StartedModel
-from albert.finetuning.run_record import FinetuningResult, FinetuningSettings, optimizer_of, recorded_settings
+from albert.finetuning.run_record import FinetuningResult, FinetuningSettings, recorded_settings
 from albert.finetuning.work import Announce, finished
-from albert.optim.optimizer import build_optimizer
 from albert.runtime.devices import finetuning_precision, pick_device
 from albert.runtime.distributed import process_group, wait_for_all
 from albert.runtime.environment import Ranks, world
@@ -394,18 +393,14 @@ def finetune_vectors(
                 learned = None
                 if own is not None:  # the texts have no prompts here; those of the teacher are in its vectors
                     learned = replace(own, max_length=recipe.max_length, prompts={}, default_prompt=None)
-                optimizer_recipe = optimizer_of(settings, recipe)
                 work = VectorWork(
                     description="Learning vectors",
                     module=model,
-                    optimizer=build_optimizer(optimizer_recipe, model),
                     source=batches,
                     device=device,
                     workers=workers,
-                    evaluates=settings.evaluation_interval is not None,
                     plan=plan,
                     settings=settings,
-                    optimizer_recipe=optimizer_recipe,
                     compute=compute,
                     kind="vectors",
                     started=started,

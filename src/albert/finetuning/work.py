@@ -1,12 +1,15 @@
 """What every fine-tuning run trains with: a rate that rises and falls linearly, and a model that is written once."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
+
+from torch.optim import Optimizer
 
 from albert.finetuning.evaluation import ComputeOptions
 from albert.finetuning.options import LearningPlan
-from albert.finetuning.run_record import FinetuningResult, FinetuningSettings
+from albert.finetuning.run_record import FinetuningResult, FinetuningSettings, optimizer_of
+from albert.optim.optimizer import build_optimizer
 from albert.optim.recipe import OptimizerRecipe, warmup_then_linear
 from albert.runtime.distributed import wait_for_all
 from albert.runtime.environment import Ranks
@@ -28,8 +31,15 @@ class FinetuningWork(Work):
 
     plan: LearningPlan
     settings: FinetuningSettings
-    optimizer_recipe: OptimizerRecipe
     compute: ComputeOptions
+    optimizer_recipe: OptimizerRecipe = field(init=False)
+    optimizer: Optimizer = field(init=False)
+    evaluates: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.optimizer_recipe = optimizer_of(self.settings, self.plan.recipe)
+        self.optimizer = build_optimizer(self.optimizer_recipe, self.module)
+        self.evaluates = self.settings.evaluation_interval is not None
 
     @property
     def training_plan(self) -> TrainingPlan:

@@ -1,18 +1,19 @@
 """What a model reads of a row: one text, two texts, a question in a context, or words."""
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from albert.tasks.source import Row
 
 
-class Inputs:
+class Inputs(ABC):
     """The columns of a row that a model reads."""
 
     @property
+    @abstractmethod
     def columns(self) -> tuple[str, ...]:
         """The columns, in the order in which they are read."""
-        raise NotImplementedError
 
     def texts(self, row: Row) -> tuple[str, ...]:
         """The texts of a row, or the words of its only text; DamagedData without a column."""

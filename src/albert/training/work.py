@@ -1,5 +1,6 @@
 """What a run trains: `Work`, which the training loop asks for batches, losses, scores and files."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ from albert.training.update import Batch, BatchSource, Sums
 
 
 @dataclass(kw_only=True)
-class Work:
+class Work(ABC):
     """Everything of a run that depends on what is trained: pre-training, fine-tuning and the others are subclasses.
 
     The loop (`albert.training.loop.train`) calls `evaluate`, `is_enough` and `save` on the first rank, the other
@@ -40,26 +41,26 @@ class Work:
     loggers: Sequence[Logger] = ()
     """Beside journal and TensorBoard."""
 
+    @abstractmethod
     def learning_rate(self, step: int, budget_used: float) -> float:
         """The rate of update `step`, counted from 0.
 
         Args:
             budget_used: share of the token or time budget that is used; 0 without a budget.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def loss(self, model: nn.Module, batch: Batch) -> Sums:
         """Run the model once and sum up. `model` may be wrapped for data parallelism: only call it."""
-        raise NotImplementedError
 
+    @abstractmethod
     def evaluate(self) -> dict[str, float]:
         """Held-out metrics of the present model. A signal interrupts it: partial results are dropped, and the resumed
         run evaluates first."""
-        raise NotImplementedError
 
+    @abstractmethod
     def save(self, directory: Path) -> None:
         """Write the present model into a directory; called for each checkpoint."""
-        raise NotImplementedError
 
     def is_enough(self) -> bool:
         """Whether the evaluations so far, in the journal, end the run; called after each."""
@@ -71,6 +72,7 @@ class Work:
 
     def gather(self) -> None:
         """Update the model that `evaluate` and `save` see, if another form of it is trained."""
+        return None
 
     def flops(self, batch: Batch) -> float:
         """Floating-point operations of the matrix products that a micro-batch needs, forwards and backwards."""

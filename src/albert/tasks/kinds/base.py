@@ -5,8 +5,10 @@ the rest of the program needs to know about it. Methods that compute with torch 
 checks and a command's help load none."""
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -30,7 +32,7 @@ class Predictions:
     entries: list[dict[str, Any]]
 
 
-class Target:
+class Target(ABC):
     """What a task predicts: one kind of task with its columns and labels."""
 
     kind: ClassVar[str]
@@ -57,9 +59,9 @@ class Target:
     # ---- From a row to an example -----------------------------------------------------------------------------------
 
     @property
+    @abstractmethod
     def gold_column(self) -> str | None:
         """The column that holds what is to be predicted; None if that is not in a column."""
-        raise NotImplementedError
 
     @property
     def option_columns(self) -> tuple[str, ...]:
@@ -84,9 +86,9 @@ class Target:
         """Whether at least one row has a gold answer."""
         return any(self.gold_column in row.fields for row in rows)
 
+    @abstractmethod
     def gold(self, row: Row, texts: Sequence[str]) -> Any:
         """What is to be predicted for a row, the `target` of its example; DamagedData if it has none."""
-        raise NotImplementedError
 
     def example(self, row: Row, inputs: Inputs, labelled: bool = True) -> Example:
         """The example of a row; without a gold answer if not `labelled`."""
@@ -103,9 +105,9 @@ class Target:
 
     # ---- From examples to token ids ---------------------------------------------------------------------------------
 
+    @abstractmethod
     def features(self, examples: Sequence[Example], tokenizer: Tokenizer, recipe: TaskRecipe) -> Features:
         """Token ids and targets, with counts of what was cut."""
-        raise NotImplementedError
 
     def training_part(
         self, examples: Sequence[Example], features: Features, title: str
@@ -136,14 +138,15 @@ class Target:
 
     def model_kind(self, pairs: PairEncoding = "together") -> Any:
         """The kind of model, a `Kind` of `albert.checkpoints.huggingface`."""
-        raise NotImplementedError
+        return "classification" if pairs == "together" else "pair_classification"
 
     def model_kind_of(self, saved: str) -> Any:
         """The kind of model of a fine-tuned one, whose files say `saved`."""
-        return self.model_kind()
+        return saved if self.encodes_pairs and saved == "pair_classification" else self.model_kind()
 
     def check_head(self, problem_type: Any, model: str) -> None:
         """Raise InvalidConfiguration if the `problem_type` of a fine-tuned model is that of another kind."""
+        return None
 
     # ---- The loss ---------------------------------------------------------------------------------------------------
 
@@ -160,6 +163,7 @@ class Target:
         """The head's output as a Tensor [examples, outputs]."""
         return output.reshape(len(batch.targets), -1)
 
+    @abstractmethod
     def loss(self, output: Any, batch: Any) -> tuple[Any, Any]:
         """The loss of a micro-batch and the number of examples that are right.
 
@@ -170,7 +174,6 @@ class Target:
         Returns:
             The sum over the examples, and how many are predicted rightly; None if that cannot be said.
         """
-        raise NotImplementedError
 
     def soft_loss(self, logits: Any, teacher: Any, temperature: float) -> Any:
         """The distillation loss of Tensors [examples, outputs], summed over examples.
@@ -207,13 +210,13 @@ class Target:
     def solve(
         self, features: np.ndarray, targets: np.ndarray, groups: np.ndarray, options: Mapping[str, Any]
     ) -> tuple[Float[np.ndarray, "outputs features"], Float[np.ndarray, " outputs"]]:
-        """Weight and bias of the best linear head.
+        """Weight and bias of the best linear head, of kinds with `is_linear`.
 
         Args:
             features, targets, groups: of `head_rows`, features standardised.
             options: of scikit-learn's `LogisticRegression`; `C` is the inverse of the regularisation.
         """
-        raise NotImplementedError
+        raise AssertionError(f"the head of {self.kind} is not one linear map")
 
     def can_be_solved(self, targets: np.ndarray) -> bool:
         """Whether some rows suffice to solve a head; they need two classes where there are classes."""
@@ -221,10 +224,11 @@ class Target:
 
     def held_out_loss(self, outputs: np.ndarray, targets: np.ndarray, groups: np.ndarray) -> float:
         """The loss of rows that a head was not solved on, summed over them."""
-        raise NotImplementedError
+        raise AssertionError(f"the head of {self.kind} is not one linear map")
 
     # ---- From outputs to predictions --------------------------------------------------------------------------------
 
+    @abstractmethod
     def decode(
         self, outputs: Sequence[Any], examples: Sequence[Example], features: Features, columns: Sequence[int] | None
     ) -> Any:
@@ -234,21 +238,20 @@ class Target:
             outputs: the head's outputs for each sequence.
             columns: for each label the index of the output; None: in order.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def predictions(
         self, examples: Sequence[Example], features: Features, decoded: Any, threshold: Any
     ) -> tuple[Predictions, Any]:
         """What is predicted, and the threshold that was used; None if the kind has none."""
-        raise NotImplementedError
 
     def hold_out(self, examples: Sequence[Example], seed: int) -> tuple[list[Example], list[Example]]:
-        """Examples to train on, and others to choose the threshold on."""
-        raise NotImplementedError
+        """Examples to train on, and others to choose the threshold on; a kind without a threshold needs no others."""
+        return list(examples), []
 
     def best_threshold(self, examples: Sequence[Example], features: Features, decoded: Any) -> Any:
-        """The best threshold for examples that were held out of training."""
-        raise NotImplementedError
+        """The best threshold for examples that were held out of training; None if the kind has none."""
+        return None
 
     def average(self, models: Sequence[tuple[Any, Any]]) -> tuple[Any, Any]:
         """The mean of what several models decoded, and its threshold, from what each decoded and its threshold."""
@@ -260,9 +263,9 @@ class Target:
 
     # ---- Scores -----------------------------------------------------------------------------------------------------
 
+    @abstractmethod
     def constants(self, gold: Any) -> Iterator[Any]:
         """Constant predictions for the majority baseline, one of them best for each metric; the most frequent first."""
-        raise NotImplementedError
 
     def linear_baseline(
         self,
@@ -274,6 +277,7 @@ class Target:
         """A `LinearBaseline` on words, fitted to `train` and scored on the other sets; None if the kind has none."""
         return None
 
+    @abstractmethod
     def analysis(self, examples: Sequence[Example], predictions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """Where a model is right and wrong, as plain values.
 
@@ -291,11 +295,46 @@ class Target:
             `calibration`: expected calibration error (points; Guo et al. 2017, arXiv 1706.04599) and bins; None for
             numbers. With several labels per example the probability of each label is compared with its frequency.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def submission_files(self, name: str, entries: Sequence[Mapping[str, Any]]) -> dict[str, str]:
         """The files that a benchmark's server takes: name to content."""
-        raise NotImplementedError
+
+
+class Labelled(Target):
+    """A kind with a fixed set of labels, each with an output of the head."""
+
+    labels: tuple[str, ...]
+    """As in the files, in the order of their ids."""
+    column: str
+    """Holds the label, or the labels."""
+    names: tuple[str, ...] | None
+    """Readable names of the labels; None: the labels themselves."""
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """The names of the labels, or else the labels."""
+        return self.names if self.names is not None else self.labels
+
+    @property
+    def gold_column(self) -> str:
+        return self.column
+
+    @property
+    def n_outputs(self) -> int:
+        return len(self.labels)
+
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        return self.shown
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        return self.labels
+
+    @cached_property
+    def _ids(self) -> dict[str, int]:
+        return {label: index for index, label in enumerate(self.labels)}
 
 
 def label_id(row: Row, label: str, ids: Mapping[str, int], why: str) -> int:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -10,10 +10,9 @@ import numpy as np
 from albert.runtime.errors import InvalidConfiguration
 from albert.tasks.error_analysis import class_analysis
 from albert.tasks.examples import Example, Features, text_features
-from albert.tasks.inputs import PairEncoding
 from albert.tasks.kinds.base import (
+    Labelled,
     Predictions,
-    Target,
     class_predictions,
     cross_entropy,
     held_out_cross_entropy,
@@ -30,7 +29,7 @@ from albert.text.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True)
-class Choice(Target):
+class Choice(Labelled):
     """One of several classes. `labels` are the values of `column`, in the order of their ids.
 
     `names` are readable names for labels that are digits in the files; a model directory shows the names.
@@ -45,24 +44,11 @@ class Choice(Target):
     encodes_pairs: ClassVar[bool] = True
     problem_type: ClassVar[str | None] = "single_label_classification"
 
-    @property
-    def shown(self) -> tuple[str, ...]:
-        """The names of the classes, or else their labels."""
-        return self.names if self.names is not None else self.labels
-
     # ---- From a row to an example, and to token ids -----------------------------------------------------------------
-
-    @property
-    def gold_column(self) -> str:
-        return self.column
 
     @property
     def strata(self) -> tuple[str, ...]:
         return self.labels
-
-    @cached_property
-    def _ids(self) -> dict[str, int]:
-        return {label: index for index, label in enumerate(self.labels)}
 
     def gold(self, row: Row, texts: Sequence[str]) -> int:
         """The id of the row's label."""
@@ -74,24 +60,6 @@ class Choice(Target):
         return text_features(examples, tokenizer, recipe.max_length)
 
     # ---- The head and its loss --------------------------------------------------------------------------------------
-
-    @property
-    def n_outputs(self) -> int:
-        return len(self.labels)
-
-    @property
-    def output_names(self) -> tuple[str, ...]:
-        return self.shown
-
-    @property
-    def class_names(self) -> tuple[str, ...]:
-        return self.labels
-
-    def model_kind(self, pairs: PairEncoding = "together") -> Any:
-        return "classification" if pairs == "together" else "pair_classification"
-
-    def model_kind_of(self, saved: str) -> Any:
-        return saved if saved == "pair_classification" else "classification"
 
     def check_head(self, problem_type: Any, model: str) -> None:
         if problem_type == "multi_label_classification":  # a sigmoid head

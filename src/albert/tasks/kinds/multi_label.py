@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,8 +12,7 @@ from albert.runtime.errors import InvalidConfiguration
 from albert.runtime.random_streams import stream
 from albert.tasks.error_analysis import MAX_ERRORS, NONE, calibration, largest, per_class, text_of
 from albert.tasks.examples import Example, Features, label_sets, text_features
-from albert.tasks.inputs import PairEncoding
-from albert.tasks.kinds.base import Predictions, Target, label_id, object_file
+from albert.tasks.kinds.base import Labelled, Predictions, label_id, object_file
 from albert.tasks.label_threshold import LabelThreshold, choose_label_threshold, saved_label_threshold
 from albert.tasks.metrics import Metric
 from albert.tasks.recipe import TaskRecipe
@@ -28,7 +27,7 @@ MIN_LABELLED_ROWS = 100
 
 
 @dataclass(frozen=True)
-class Labels(Target):
+class Labels(Labelled):
     """Any number of classes at once (multi-label classification). `labels` are in the order of their ids.
 
     `column` holds a list of labels, or a text with `separator` between them, where whitespace around labels is ignored,
@@ -47,23 +46,10 @@ class Labels(Target):
     may_be_unlabelled: ClassVar[bool] = True
     takes_threshold: ClassVar[bool] = True
 
-    @property
-    def shown(self) -> tuple[str, ...]:
-        """The names of the classes, or else their labels."""
-        return self.names if self.names is not None else self.labels
-
     # ---- From a row to an example, and to token ids -----------------------------------------------------------------
-
-    @property
-    def gold_column(self) -> str:
-        return self.column
 
     def written_labels(self, row: Row) -> tuple[str, ...]:
         return row.texts(self.column, self.separator) if self.column in row.fields else ()
-
-    @cached_property
-    def _ids(self) -> dict[str, int]:
-        return {label: index for index, label in enumerate(self.labels)}
 
     def gold(self, row: Row, texts: Sequence[str]) -> tuple[int, ...]:
         """The ids of the row's labels, ascending; none if the value is empty."""
@@ -81,24 +67,6 @@ class Labels(Target):
         return replace(features, targets=label_sets(examples, len(self.labels)))
 
     # ---- The head and its loss --------------------------------------------------------------------------------------
-
-    @property
-    def n_outputs(self) -> int:
-        return len(self.labels)
-
-    @property
-    def output_names(self) -> tuple[str, ...]:
-        return self.shown
-
-    @property
-    def class_names(self) -> tuple[str, ...]:
-        return self.labels
-
-    def model_kind(self, pairs: PairEncoding = "together") -> Any:
-        return "classification" if pairs == "together" else "pair_classification"
-
-    def model_kind_of(self, saved: str) -> Any:
-        return saved if saved == "pair_classification" else "classification"
 
     def check_head(self, problem_type: Any, model: str) -> None:
         if problem_type != self.problem_type:  # a softmax head

@@ -13,7 +13,6 @@ import numpy as np
 from albert.runtime.errors import DamagedData, InvalidConfiguration
 from albert.tasks.error_analysis import MAX_ERRORS, text_of
 from albert.tasks.examples import Example, Features, text_features
-from albert.tasks.inputs import PairEncoding
 from albert.tasks.kinds.base import Predictions, Target, table_file
 from albert.tasks.metrics import Metric, NumberScale
 from albert.tasks.recipe import TaskRecipe
@@ -84,12 +83,6 @@ class Score(Target):
     @property
     def output_names(self) -> tuple[str, ...]:
         return (self.column,)
-
-    def model_kind(self, pairs: PairEncoding = "together") -> Any:
-        return "classification" if pairs == "together" else "pair_classification"
-
-    def model_kind_of(self, saved: str) -> Any:
-        return saved if saved == "pair_classification" else "classification"
 
     def loss(self, output: Any, batch: Any) -> tuple[Any, None]:
         """Squared error of the standard score (of the number itself in the reference)."""

@@ -27,12 +27,11 @@ from albert.tasks.answers import (
     saved_threshold,
 )
 from albert.tasks.error_analysis import calibration, most_confident, text_of
-from albert.tasks.examples import Example, Features, Sequences, join_sequences
+from albert.tasks.examples import Example, Features, Sequences, best_windows, cut_windows, join_sequences
 from albert.tasks.inputs import Inputs, PairEncoding
 from albert.tasks.kinds.base import Predictions, Target, object_file
 from albert.tasks.recipe import TaskRecipe
 from albert.tasks.source import Answer, Row
-from albert.tasks.windows import best_windows, cut_windows
 from albert.text.tokenizer import Tokenizer
 
 COUNTED = (
@@ -80,6 +79,10 @@ class Span(Target):
 
     def is_labelled(self, rows: Iterable[Row]) -> bool:
         return any(row.answers is not None for row in rows)
+
+    def gold(self, row: Row, texts: Sequence[str]) -> None:
+        """Gold answers are those of the example."""
+        return None
 
     def example(self, row: Row, inputs: Inputs, labelled: bool = True) -> Example:
         """Question, context and gold answers."""

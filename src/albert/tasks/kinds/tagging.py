@@ -7,7 +7,6 @@ sentence is read in windows that overlap by half; a word is predicted where its 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import chain
 from typing import Any, ClassVar
 
@@ -15,11 +14,20 @@ import numpy as np
 
 from albert.runtime.errors import DamagedData, InvalidConfiguration
 from albert.tasks.error_analysis import NONE, calibration, confusion, excerpt, most_confident, per_class
-from albert.tasks.examples import IGNORE_INDEX, Example, Features, Sequences, encode_all, join_sequences
+from albert.tasks.examples import (
+    IGNORE_INDEX,
+    Example,
+    Features,
+    Sequences,
+    best_windows,
+    cut_windows,
+    encode_all,
+    join_sequences,
+)
 from albert.tasks.inputs import PairEncoding
 from albert.tasks.kinds.base import (
+    Labelled,
     Predictions,
-    Target,
     cross_entropy,
     held_out_cross_entropy,
     label_id,
@@ -37,12 +45,11 @@ from albert.tasks.metrics import (
 )
 from albert.tasks.recipe import TaskRecipe
 from albert.tasks.source import Row
-from albert.tasks.windows import best_windows, cut_windows
 from albert.text.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True)
-class Tags(Target):
+class Tags(Labelled):
     """One of several classes for every word (token classification). `labels` are in the order of their ids.
 
     `column` holds a list with a tag for each word, or a text with whitespace between tags.
@@ -57,23 +64,10 @@ class Tags(Target):
     per_sequence: ClassVar[bool] = False
     per_token: ClassVar[bool] = True
 
-    @property
-    def shown(self) -> tuple[str, ...]:
-        """The names of the tags, or else the tags themselves."""
-        return self.names if self.names is not None else self.labels
-
     # ---- From a row to an example, and to token ids -----------------------------------------------------------------
-
-    @property
-    def gold_column(self) -> str:
-        return self.column
 
     def written_labels(self, row: Row) -> tuple[str, ...]:
         return row.texts(self.column) if self.column in row.fields else ()
-
-    @cached_property
-    def _ids(self) -> dict[str, int]:
-        return {label: index for index, label in enumerate(self.labels)}
 
     def gold(self, row: Row, texts: Sequence[str]) -> tuple[int, ...]:
         """The id of the tag of each word."""
@@ -111,18 +105,6 @@ class Tags(Target):
         return features.sequences.select(features.learnable), features.targets[tokens]
 
     # ---- The head and its loss --------------------------------------------------------------------------------------
-
-    @property
-    def n_outputs(self) -> int:
-        return len(self.labels)
-
-    @property
-    def output_names(self) -> tuple[str, ...]:
-        return self.shown
-
-    @property
-    def class_names(self) -> tuple[str, ...]:
-        return self.labels
 
     def model_kind(self, pairs: PairEncoding = "together") -> Any:
         return "token_classification"

@@ -22,7 +22,7 @@ from albert.model.albert import AlbertForPreTraining
 from albert.model.config import PRESETS, AlbertConfig
 from albert.model.cost import count_training_memory
 from albert.optim.optimizer import OptimizerRecipe, build_optimizer
-from albert.paper.sizes import random_batch
+from albert.paper.throughput import random_batch
 from albert.pretraining.batches import pretraining_objective
 from albert.pretraining.recipe import RECIPES
 from albert.runtime.environment import Precision, Ranks

@@ -176,6 +176,7 @@ def run_case(name: str, args: TwoCheckouts, paths: dict[str, Path], checkout: Pa
 def run_process(command: list[str], checkout: Path, threads: int) -> str:
     """Run a command with the package of a checkout; what it printed. A failure raises with its last lines."""
     environment = {**os.environ, "PYTHONPATH": str(checkout / "src"), "OMP_NUM_THREADS": str(threads)}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # users have the bytecode of both
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(f"{checkout}: {' '.join(command)[:300]} ended with {done.returncode}: {done.stderr[-600:]}")

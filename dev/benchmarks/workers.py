@@ -30,7 +30,7 @@ from albert.inference.engine import PackedModel
 from albert.model.albert import AlbertForPreTraining
 from albert.optim.optimizer import build_optimizer
 from albert.optim.recipe import OptimizerRecipe
-from albert.paper.sizes import random_batch
+from albert.paper.throughput import random_batch
 from albert.pretraining.batches import pretraining_objective
 from albert.pretraining.recipe import PAPER_BASE
 from albert.runtime.devices import default_precision

@@ -23,7 +23,7 @@ from albert.model.cost import (
 from albert.model.packing import pack
 from albert.optim import lamb
 from albert.optim.optimizer import OptimizerRecipe, build_optimizer
-from albert.paper.sizes import random_batch
+from albert.paper.throughput import random_batch
 from albert.pretraining.batches import pretraining_objective
 from albert.runtime.devices import autocast
 

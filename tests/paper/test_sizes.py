@@ -12,14 +12,9 @@ from tests.tiny import tiny_config
 from albert.cli.main import run
 from albert.model.config import PRESETS, AlbertConfig
 from albert.model.cost import count_parameters
-from albert.paper import sizes
-from albert.paper.sizes import (
-    FEWEST_ROUNDS,
-    PUBLISHED_SIZES,
-    differences,
-    measure_throughput,
-    preset_of_shape,
-)
+from albert.paper import throughput
+from albert.paper.sizes import PUBLISHED_SIZES, differences, preset_of_shape
+from albert.paper.throughput import FEWEST_ROUNDS, measure_throughput
 from albert.runtime.errors import OutOfResources
 
 CPU = torch.device("cpu")
@@ -113,8 +108,8 @@ def test_throughput_is_the_median_over_alternating_rounds(monkeypatch):
         return {"inference": lambda: ran.append(f"{name} inference"), "training": lambda: None}
 
     times = iter(range(1, 1000))
-    monkeypatch.setattr(sizes, "_passes", passes)
-    monkeypatch.setattr(sizes, "_seconds", lambda run, *_: (run(), float(next(times)))[1])
+    monkeypatch.setattr(throughput, "_passes", passes)
+    monkeypatch.setattr(throughput, "_seconds", lambda run, *_: (run(), float(next(times)))[1])
     options = {"sequence_length": 16, "batch_size": 1, "device": CPU, "precision": "fp32", "seconds": 0}
     results = measure_throughput({"a": small, "b": AlbertConfig(vocab_size=61)}, **options).results
     assert [results[name].inference_seconds for name in "ab"] == [5.0, 7.0]  # of 1 5 9 and 3 7 11
@@ -123,7 +118,7 @@ def test_throughput_is_the_median_over_alternating_rounds(monkeypatch):
 
 
 def test_too_large_models_are_refused_before_allocation(monkeypatch):
-    monkeypatch.setattr(sizes, "free_memory", lambda device: 10_000_000_000)
-    monkeypatch.setattr(sizes, "_passes", lambda *_: pytest.fail("was built"))
+    monkeypatch.setattr(throughput, "free_memory", lambda device: 10_000_000_000)
+    monkeypatch.setattr(throughput, "_passes", lambda *_: pytest.fail("was built"))
     with pytest.raises(OutOfResources):
         measure_throughput({"x": PRESETS["bert-xlarge"]}, sequence_length=512, device=CPU, precision="fp32")

@@ -38,6 +38,7 @@ from albert.model.config import PRESET_ALIASES, PRESET_GROUPS, PRESETS, AlbertCo
 from albert.model.cost import count_flops, count_parameters
 from albert.paper import sizes
 from albert.runtime.devices import default_precision, describe_machine, free_memory, pick_device
+from albert.runtime.environment import lazy_import
 from albert.runtime.errors import AlbertError, UsageError, did_you_mean
 from albert.runtime.json_files import to_json
 from albert.text.shards import DESCRIPTION_NAME
@@ -431,7 +432,8 @@ def _length(args: Info, configs: Iterable[AlbertConfig], default: int | None = N
 def _measure(args: Info, architectures: dict[str, AlbertConfig], length: int, console: Console) -> dict[str, Any]:
     device = pick_device(args.device)
     precision = default_precision(device) if args.precision == "auto" else args.precision
-    measurement = sizes.measure_throughput(
+    measure_throughput = lazy_import("albert.paper.throughput").measure_throughput
+    measurement = measure_throughput(
         architectures, sequence_length=length, batch_size=args.batch_size, device=device, precision=precision
     )
     show_throughput(console, measurement)
@@ -475,7 +477,7 @@ def _refuse_options(args: Info, target: Resolved, *options: str) -> None:
         raise UsageError(flags[0], f"requires a model, {target.name} is a {target.kind}", "see albert info --help")
 
 
-def show_throughput(console: Console, measurement: sizes.Measurement) -> None:
+def show_throughput(console: Console, measurement: Any) -> None:
     """Print speeds, and how they were measured."""
     first = next(iter(measurement.results.values()))
     where = f"{_DEVICES[measurement.device]}, {measurement.precision}"

@@ -13,7 +13,7 @@ from pathlib import Path
 from albert.finetuning.model import PretrainedEncoder
 from albert.finetuning.run import finetune
 from albert.paper.jobs import Folders, Job, done_jobs
-from albert.paper.sizes import measure_throughput
+from albert.paper.throughput import measure_throughput
 from albert.pretraining.evaluation import evaluate_pretraining
 from albert.pretraining.run import pretrain
 from albert.pretraining.start import Init

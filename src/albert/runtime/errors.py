@@ -142,6 +142,8 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
         return f"did you mean {close[0]!r}?"
     lengths = itertools.accumulate(len(each) + 2 for each in known)
     shown = sum(length <= MAX_LISTED for length in lengths)
+    if len(known) - shown <= 3:
+        shown = len(known)
     more = f" and {len(known) - shown} more" if shown < len(known) else ""
     return f"known: {', '.join(known[:shown])}{more}" if known else ""
 

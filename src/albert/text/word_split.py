@@ -28,16 +28,12 @@ _NO_BLANKS = "\u2e80-\u9fff\uac00-\ud7ff\uf900-\ufaff\uff00-\uffef\u0e00-\u0eff\
 _IN_ADDRESS = rf"[^\s<>\"“”„«»‹›{_NO_BLANKS}]"
 _IN_NAME = rf"(?:(?![{_NO_BLANKS}])[\w-])"
 _BEGINNING = rf"(?: (?<![\w.+%@-]) | (?<=[{_NO_BLANKS}]) )"
-# Without IGNORECASE, which takes 50 ms to compile for the ranges above.
-_ADDRESS = re.compile(
-    rf"""
+_ADDRESS = rf"""
     (?: [a-zA-Z][a-zA-Z0-9+\-]*:// | [wW]{{3}}\. ) {_IN_ADDRESS}+                 # https://x.org/a
   | {_BEGINNING} (?: {_IN_NAME} | [.+%] )+ @ {_IN_NAME}+ (?: \. {_IN_NAME}+ )+               # a.b@c.org
   | {_BEGINNING} (?: {_IN_NAME}+ \. )+ [a-zA-Z]{{2,}} (?: :\d+ )? / {_IN_ADDRESS}*   # x.org/a, x.org:80/a
   | {_BEGINNING} (?: {_IN_NAME}+ \. )+ [a-zA-Z]{{2,}} :\d+                           # x.org:80
-    """,
-    re.VERBOSE,
-)
+    """
 _CLOSING = ".,;:!?'\"”’»›…)]}>"
 """Marks at the end of an address that do not belong to it."""
 
@@ -45,8 +41,7 @@ _CLOSING = ".,;:!?'\"”’»›…)]}>"
 # digits, `M` marks that belong to the character before them, `C` ideographs, `H` hiragana, `K` katakana, `R` the halves
 # of a flag, `Z` joiners of emoji, `'` apostrophes, and a blank everything that separates.
 _WORD = "[aA0_](?:[aA0_M])*"
-_PATTERN = re.compile(
-    rf"""
+_PATTERN = rf"""
     (?P<abbreviation> [aA]M*\.(?:[aA]M*\.)+ (?:-{_WORD})* (?![aA0]))     # U.S., e.g., U.S.-based
   | (?P<initial> (?<![aA0_'.\-]) A\. (?=[ ]A) )                        # W. in George W. Bush
   | (?P<number> (?<![aA0_]) [+\-]? (?:(?<![.)])\.)? 0+ (?:[.,:/\-]0+)* (?![-'&/]?[aA0_M]) )  # 10,000, .5, 1996-08-22
@@ -59,9 +54,7 @@ _PATTERN = re.compile(
   | (?P<flag> RR )
   | (?P<dashes> -{{2,}} | \.{{2,}} | `` | '' )
   | (?P<mark> [^ ] M* (?:Z[^ ]M*)* )
-    """,
-    re.VERBOSE,
-)
+    """
 
 
 class _Shapes(dict[int, str]):
@@ -117,6 +110,17 @@ def _modifies_emoji(code: int) -> bool:
     return 0x1F3FB <= code <= 0x1F3FF or 0xE0020 <= code <= 0xE007F
 
 
+@cache
+def _address() -> re.Pattern[str]:
+    """Compiled when it is needed: most commands split no words. With IGNORECASE it takes 50 ms."""
+    return re.compile(_ADDRESS, re.VERBOSE)
+
+
+@cache
+def _pattern() -> re.Pattern[str]:
+    return re.compile(_PATTERN, re.VERBOSE)
+
+
 def word_spans(text: str) -> list[tuple[int, int]]:
     """The words of a text: the start and end of each in characters."""
     shape = text.translate(_shapes())
@@ -124,7 +128,7 @@ def word_spans(text: str) -> list[tuple[int, int]]:
         shape = re.sub(r"(?<=[aAM])Z", "M", shape)
     spans: list[tuple[int, int]] = []
     end = 0
-    for address in _ADDRESS.finditer(text):
+    for address in _address().finditer(text):
         stop = address.end()
         unopened = text.count(")", address.start(), stop) - text.count("(", address.start(), stop)
         while stop > address.start() and text[stop - 1] in _CLOSING:
@@ -143,6 +147,7 @@ def _plain_spans(text: str, shape: str, start: int, stop: int) -> list[tuple[int
     """The words between two addresses."""
     spans: list[tuple[int, int]] = []
     position = start
+    pattern = _pattern()
     while position < stop:
         if shape[position] == " ":
             position += 1
@@ -152,7 +157,7 @@ def _plain_spans(text: str, shape: str, start: int, stop: int) -> list[tuple[int
             spans.append(clitic.span())
             position = clitic.end()
             continue
-        match = _PATTERN.match(shape, position, stop)
+        match = pattern.match(shape, position, stop)
         if match is None:  # a joiner or a mark that belongs to nothing
             position += 1
             continue

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 import torch
 
-from albert.cli.info import bytes_from, resolve
+from albert.cli.descriptions import resolve
 from albert.cli.main import run
+from albert.commands.info import bytes_of_size
 from albert.model.config import PRESETS
 from albert.model.cost import count_training_memory
 
@@ -191,7 +192,7 @@ def test_a_plan_for_a_gpu_needs_no_gpu(info, monkeypatch) -> None:
     ("size", "number"), [("24GB", 24 * 10**9), ("1.5 GiB", 3 * 2**29), ("800mb", 800 * 10**6), ("2TB", 2 * 10**12)]
 )
 def test_sizes_with_units_are_read(size: str, number: int) -> None:
-    assert bytes_from("--memory-limit", size) == number
+    assert bytes_of_size("--memory-limit", size) == number
 
 
 def test_a_self_check_scores_every_setting(scene, info) -> None:

@@ -1,4 +1,4 @@
-"""Options of `albert predict`, `serve` and `info`.
+"""Options of `albert predict` and `serve`.
 
 They are parsed without importing torch or modules of training; the modules that do the work are imported afterwards."""
 
@@ -6,13 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from albert.api.checks import check_model
 from albert.api.keywords import Argument, Positional, changed_flags
 from albert.cli.options import Subcommand, check_at_least
 from albert.inference.abilities import ABILITIES, ENDINGS
 from albert.inference.server.limits import Limits
-from albert.model.config import Activation, preset_name
-from albert.runtime.environment import PrecisionChoice
+from albert.model.config import Activation
 from albert.runtime.errors import InvalidConfiguration, UsageError
 from albert.tasks.rows import Format
 
@@ -240,42 +238,5 @@ def check_serve(options: Serve) -> None:
         raise InvalidConfiguration("drain-timeout, threads", "are numbers above zero")
 
 
-@dataclass(frozen=True)
-class Info:
-    """What to describe."""
-
-    what: Positional[str | None] = None
-    """A preset (albert-base, ...), a directory, or a Hub id (albert/albert-base-v2); without it machine and presets."""
-    compare: str | None = None
-    """Another preset or model for a comparison."""
-    max_length: int | None = None
-    """Tokens of a sequence, for work and memory; the longest possible by default."""
-    measure: bool = False
-    """Measure tokens per second on this machine: inference and pre-training steps, with random weights."""
-    memory: bool = False
-    """Estimate the memory of a training step by parts, and the largest micro-batch that fits, with and without
-    activation checkpointing; with --device cuda also for a GPU of another machine."""
-    memory_limit: str | None = None
-    """Memory available to the training step, such as 24GB; the free memory of the device by default."""
-    batch_size: int | None = None
-    """Sequences of a batch; by default 512 tokens for --measure, 32 sequences for --memory."""
-    device: Literal["auto", "cpu", "cuda"] = "auto"
-    precision: PrecisionChoice = "auto"
-    """Precision for --measure and --memory; auto takes the faster one."""
-    self_check: bool = False
-    """Score a model on masked words with every plausible activation and number of heads."""
-    revision: str | None = None
-    json: bool = False
-    """Print one JSON object instead of tables."""
-
-
-def check_info(options: Info) -> None:
-    """Refuse a name that is neither a preset nor anything on this machine, and cannot be a Hub id."""
-    what = options.what
-    if what is not None and preset_name(what) is None and not Path(what).exists():
-        check_model(what, options.revision)
-
-
 predict_main = Subcommand(Predict, "albert predict", "predict:run_predict", check=check_predict)
 serve_main = Subcommand(Serve, "albert serve", "predict:run_serve", check=check_serve)
-info_main = Subcommand(Info, "albert info", "info:run", check=check_info)

@@ -1,23 +1,18 @@
-"""`albert info`: presets, models, corpora and this machine; comparisons, memory and speed as tables."""
+"""What `albert info` finds by a name and prints: presets, models, corpora and this machine; memory and speed."""
 
 import itertools
-import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-import torch
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from albert import __version__
-from albert.api.keywords import changed_flags
 from albert.checkpoints.hub import find_model
 from albert.checkpoints.model_directory import CONFIG_NAME, read_config
-from albert.cli.commands import Info
-from albert.cli.options import check_at_least
 from albert.cli.render import (
     LABELS,
     bold,
@@ -26,23 +21,23 @@ from albert.cli.render import (
     in_millions,
     indented,
     key_value_table,
-    open_console,
-    print_json,
     print_lines,
     show,
     styled,
     table,
 )
 from albert.inference import inspection
-from albert.model.config import PRESET_ALIASES, PRESET_GROUPS, PRESETS, AlbertConfig, preset_name, sharing_plan
+from albert.model.config import PRESET_ALIASES, PRESET_GROUPS, PRESETS, AlbertConfig, preset_name
 from albert.model.cost import count_flops, count_parameters
 from albert.paper import sizes
-from albert.runtime.devices import default_precision, describe_machine, free_memory, pick_device
-from albert.runtime.environment import lazy_import
-from albert.runtime.errors import AlbertError, UsageError, did_you_mean
+from albert.runtime.devices import describe_machine
+from albert.runtime.errors import AlbertError, did_you_mean
 from albert.runtime.json_files import to_json
 from albert.text.shards import DESCRIPTION_NAME
 from albert.text.tokenizer_loading import vocabulary_file
+
+# --------------------------------------------------------------------------------------------------------------------
+# What a name stands for.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,6 +156,27 @@ def amounts(section: str, sources: Sequence[Any], form: Callable[[int], str]) ->
     return rows
 
 
+def show_machine(console: Console) -> dict[str, Any]:
+    """Print this machine and the list of presets; returns them as plain values."""
+    machine = {"albert": __version__, **describe_machine()}
+    show(console, key_value_table("This machine", machine))
+    show_presets(console)
+    console.print("\nalbert info NAME shows the details of one, --compare OTHER compares two.")
+    presets = {
+        name: {"configuration": asdict(config), "parameters": count_parameters(config).model}
+        for name, config in PRESETS.items()
+    }
+    return {"kind": "machine", "machine": machine, "presets": presets, "other_names": PRESET_ALIASES}
+
+
+def show_preset(console: Console, report: sizes.SizeReport) -> None:
+    """Print the head line of a preset."""
+    group = next(title for title, presets in PRESET_GROUPS.items() if report.name in presets)
+    aliases = ", ".join(aliases_of(report.name))
+    console.print(bold_prefix(report.name, f"   {group}"))
+    print_lines(console, *(f"  {line}" for line in (aliases and f"also {aliases}", report.remark) if line), "")
+
+
 # --------------------------------------------------------------------------------------------------------------------
 # Two architectures side by side.
 
@@ -237,6 +253,13 @@ def _tensors(report: inspection.ModelReport) -> dict[str, object]:
     return lines | ({"doubtful": "; ".join(report.tensors.notes)} if report.tensors.notes else {})
 
 
+def show_tokenizer(console: Console, directory: Path) -> dict[str, Any]:
+    """Print what a directory with a vocabulary alone holds; returns it as plain values."""
+    report = inspection.tokenizer_report(directory)
+    show(console, _tokenizer(report))
+    return {"directory": str(directory), "tokenizer": to_json(report)}
+
+
 def _tokenizer(report: inspection.TokenizerReport | None) -> Table:
     if report is None:
         return key_value_table("Tokenizer", {"none": "the directory contains no vocabulary"})
@@ -294,17 +317,6 @@ def show_self_check(console: Console, check: inspection.SelfCheck) -> None:
 # --------------------------------------------------------------------------------------------------------------------
 # The memory of a training step.
 
-_SIZE = re.compile(r"(\d+(?:\.\d+)?) ?([kmgt])(i?)b", re.IGNORECASE)
-
-
-def bytes_from(option: str, size: str) -> int:
-    """The bytes of a size such as 24GB, 22.5 GiB or 800MB; raises UsageError."""
-    match = _SIZE.fullmatch(size.strip())
-    if match is None:
-        raise UsageError(option, f"{size!r} is not a valid size", "write it as 24GB or 800MB")
-    power = 1 + "kmgt".index(match[2].lower())
-    return int(float(match[1]) * (1024 if match[3] else 1000) ** power)
-
 
 def show_memory_plan(console: Console, plan: dict[str, Any], layers: int) -> None:
     """Print the peak memory of a training step with and without activation checkpointing; see `sizes.memory_plan`."""
@@ -329,152 +341,6 @@ def show_memory_plan(console: Console, plan: dict[str, Any], layers: int) -> Non
         console,
         f"{about}tokens a sequence; {plan['flops'] / 1e12:,.3g} TFLOPs forward and backward, without recomputation",
     )
-
-
-MEASURED_LENGTH = 128
-PLANNED_SEQUENCES = 32
-"""The default of `PretrainingRecipe.micro_batch_size`."""
-
-
-def run(args: Info) -> int:
-    """Run `albert info`."""
-    _check(args)
-    values = describe(args, open_console(soft_wrap=False, quiet=args.json))
-    if args.json:
-        print_json(to_json(values))
-    return 0
-
-
-def describe(args: Info, console: Console) -> dict[str, Any]:
-    """Print the description, and return it as plain values."""
-    if args.what is None:
-        return _machine(console)
-    target = resolve(args.what, args.revision)
-    if target.config is None:
-        _refuse_options(args, target, "compare", "measure", "memory", "self_check", "max_length")
-        return _data(target, console)
-    if target.kind == "preset":
-        _refuse_options(args, target, "self_check", "revision")
-    architectures = {target.name: target.config}
-    if args.compare is not None:
-        other = resolve(args.compare)
-        if other.config is None:
-            raise UsageError("--compare", f"{args.compare} is a {other.kind}, an architecture is needed")
-        architectures[other.name] = other.config
-    length = _length(args, architectures.values(), MEASURED_LENGTH) if args.measure else 0
-    # Whatever may fail comes before the first output.
-    plan = _plan(args, target.config) if args.memory else None
-    check = inspection.check_settings(target.directory, device=args.device) if args.self_check else None
-    reports = [sizes.size_report(name, config, args.max_length) for name, config in architectures.items()]
-    values = _architectures(target, reports if args.compare is None else [reports[0], reports[-1]], console)
-    if check is not None:
-        show_self_check(console, check)
-        values["self_check"] = {**asdict(check), "verdict": check.verdict}
-    if plan is not None:
-        console.print()
-        show_memory_plan(console, plan, len(sharing_plan(target.config)))
-        peaks = {name: {**asdict(plan[name]), "peak": plan[name].peak} for name in ("all_kept", "checkpointed")}
-        values["memory_plan"] = plan | peaks
-    if args.measure:
-        values["measured"] = _measure(args, architectures, length, console)
-    return values
-
-
-def _architectures(target: Resolved, reports: list[sizes.SizeReport], console: Console) -> dict[str, Any]:
-    """Print a preset, a model, or two of them side by side."""
-    report, *others = reports
-    if others:
-        comparison = sizes.compare(report, others[0])
-        show_comparison(console, comparison)
-        return {"kind": "comparison", **comparison}
-    values: dict[str, Any] = {"kind": target.kind}
-    if target.kind == "preset":
-        group = next(title for title, presets in PRESET_GROUPS.items() if report.name in presets)
-        aliases = ", ".join(aliases_of(report.name))
-        console.print(bold_prefix(report.name, f"   {group}"))
-        print_lines(console, *(f"  {line}" for line in (aliases and f"also {aliases}", report.remark) if line), "")
-    else:
-        model = inspection.model_report(target.directory)
-        show_model(console, model, report)
-        values["model"] = model.to_json()
-    show_size(console, report)
-    return values | report.to_json()
-
-
-def _machine(console: Console) -> dict[str, Any]:
-    machine = {"albert": __version__, **describe_machine()}
-    show(console, key_value_table("This machine", machine))
-    show_presets(console)
-    console.print("\nalbert info NAME shows the details of one, --compare OTHER compares two.")
-    presets = {
-        name: {"configuration": asdict(config), "parameters": count_parameters(config).model}
-        for name, config in PRESETS.items()
-    }
-    return {"kind": "machine", "machine": machine, "presets": presets, "other_names": PRESET_ALIASES}
-
-
-def _data(target: Resolved, console: Console) -> dict[str, Any]:
-    if target.kind == "corpus":
-        return {"kind": "corpus", **show_corpus(console, target.directory)}
-    tokenizer = inspection.tokenizer_report(target.directory)
-    show(console, _tokenizer(tokenizer))
-    return {"kind": "tokenizer", "directory": str(target.directory), "tokenizer": to_json(tokenizer)}
-
-
-def _length(args: Info, configs: Iterable[AlbertConfig], default: int | None = None) -> int:
-    longest = min(config.max_position_embeddings for config in configs)
-    length = min(default or longest, longest) if args.max_length is None else args.max_length
-    if length > longest:
-        raise UsageError("--max-length", f"is {length}, the model has {longest} positions")
-    return length
-
-
-def _measure(args: Info, architectures: dict[str, AlbertConfig], length: int, console: Console) -> dict[str, Any]:
-    device = pick_device(args.device)
-    precision = default_precision(device) if args.precision == "auto" else args.precision
-    measure_throughput = lazy_import("albert.paper.throughput").measure_throughput
-    measurement = measure_throughput(
-        architectures, sequence_length=length, batch_size=args.batch_size, device=device, precision=precision
-    )
-    show_throughput(console, measurement)
-    return asdict(measurement)
-
-
-def _plan(args: Info, config: AlbertConfig) -> dict[str, Any]:
-    limit = None if args.memory_limit is None else bytes_from("--memory-limit", args.memory_limit)
-    length = _length(args, [config])
-    elsewhere = args.device == "cuda" and not torch.cuda.is_available()
-    device = torch.device("cuda") if elsewhere else pick_device(args.device)
-    precision = args.precision
-    if precision == "auto":
-        precision = "bf16" if elsewhere else default_precision(device)
-    return sizes.memory_plan(
-        config,
-        batch_size=PLANNED_SEQUENCES if args.batch_size is None else args.batch_size,
-        sequence_length=length,
-        device="cuda" if device.type == "cuda" else "cpu",
-        precision=precision,
-        limit=free_memory(device) if limit is None and not elsewhere else limit,
-    )
-
-
-def _check(args: Info) -> None:
-    check_at_least(args, 1, "max_length", "batch_size")
-    if args.batch_size is not None and not (args.measure or args.memory):
-        raise UsageError("--batch-size", "requires --measure or --memory", "add one of them")
-    if args.memory_limit is not None and not args.memory:
-        raise UsageError("--memory-limit", "requires --memory", "add --memory")
-    if args.memory and args.compare is not None:
-        raise UsageError("--memory", "cannot be combined with --compare", "leave out --compare")
-    if args.what is None and (
-        flags := changed_flags(args, "compare", "measure", "memory", "self_check", "max_length", "revision")
-    ):
-        raise UsageError(flags[0], "needs a model or preset before it", "see albert info --help")
-
-
-def _refuse_options(args: Info, target: Resolved, *options: str) -> None:
-    if flags := changed_flags(args, *options):
-        raise UsageError(flags[0], f"requires a model, {target.name} is a {target.kind}", "see albert info --help")
 
 
 def show_throughput(console: Console, measurement: Any) -> None:

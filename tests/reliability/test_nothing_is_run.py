@@ -5,7 +5,7 @@ import socket
 from dev.reliability.hostile_files import nothing_is_run
 from dev.reliability.trials import Tries
 
-from albert.cli import commands
+from albert.commands import info
 
 
 def test_opening_a_model_runs_nothing(tmp_path):
@@ -20,7 +20,7 @@ def test_network_access_is_detected(tmp_path, monkeypatch):
             asking.connect_ex("nowhere")
         return 0
 
-    monkeypatch.setattr(commands, "info_main", reaching)
+    monkeypatch.setattr(info, "info_main", reaching)
     outcome = Tries(1, 0, tmp_path)
     nothing_is_run.run(outcome)
     assert "socket.connect" in outcome.failures[0]

@@ -1,4 +1,4 @@
-"""`albert pretrain`, and options of `albert finetune`, `evaluate`, `show` and `tables`."""
+"""`albert pretrain`, and options of `albert finetune`, `evaluate` and `tables`."""
 
 import difflib
 import shlex
@@ -11,19 +11,16 @@ from rich.console import Console
 
 from albert.api.checks import check_evaluate, check_finetune, check_options
 from albert.api.functions import CONTINUE, CURVES_NAME, fit_warmup, init_of, recipe_of, run_pretrain, scale_recipe
-from albert.api.keywords import GROUP, Argument, Positional, options_of, read_options
+from albert.api.keywords import Argument, options_of, read_options
 from albert.api.options import Evaluate, Finetune, Pretrain
 from albert.cli.main import load_command
 from albert.cli.options import HELP_FLAGS, CommandGroup, Subcommand, parse, typed_values
 from albert.cli.render import key_value_table, next_line, open_console
-from albert.pretraining.masking import MaskingRecipe
 from albert.pretraining.recipe import RECIPES, PretrainingRecipe, read_recipe
-from albert.pretraining.sampling import SequenceRecipe
 from albert.runtime.environment import world
 from albert.runtime.errors import MissingInput, UsageError
 from albert.runtime.json_files import to_json, to_toml
 from albert.runtime.legacy import RECIPE_NAMES
-from albert.text.shards import read_description
 from albert.training.run_folder import RunFolder
 
 
@@ -146,43 +143,6 @@ def finetune(arguments: list[str]) -> None:
         load_command("albert.cli.tasks").finetune(options)
 
 
-SEQUENCES = SequenceRecipe(max_length=128)
-MASKING = MaskingRecipe()
-"""Defaults; a sample of the paper's 512 tokens would fill a page."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Show:
-    """Show training samples from a prepared corpus: a few as text, and counts of many.
-
-    Each sample is the one that a run with this seed and these settings sees at this position of the epoch.
-
-    Example: albert show corpus --number 2 --objective sop --max-length 128
-    """
-
-    corpus: Positional[Path]
-    """A prepared corpus."""
-    number: int = 3
-    """Number of samples to show."""
-    first: int = 0
-    """Position of the first one in the order of training."""
-    epoch: int = 0
-    """The epoch."""
-    seed: int = 0
-    """Seed of the run."""
-    split: Literal["train", "held_out"] = "train"
-    """The part of the corpus."""
-    count: int = 2000
-    """Number of samples to count, from --first on."""
-    sequences: Annotated[SequenceRecipe, GROUP] = SEQUENCES
-    masking: Annotated[MaskingRecipe, GROUP] = MASKING
-
-
-def check_show(options: Show) -> None:
-    """Check that the corpus is one."""
-    read_description(options.corpus)
-
-
 ScaleName = Literal["tiny", "small", "base", "paper"]
 
 
@@ -241,7 +201,6 @@ def default_root(scale: ScaleName) -> Path:
 pretrain_main = Subcommand(PretrainCommand, "albert pretrain", pretrain, parses=False)
 finetune_main = Subcommand(FinetuneCommand, "albert finetune", finetune, parses=False)
 evaluate_main = Subcommand(Evaluate, "albert evaluate", "tasks:evaluate", check=check_evaluate)
-show_main = Subcommand(Show, "albert show", "inspect:run_show", check=check_show)
 _TABLES_COMMANDS = {
     "list": Subcommand(ListTables, "albert tables list", "tables:list_tables"),
     "run": Subcommand(TablesArguments, "albert tables run", "tables:run"),

@@ -1,7 +1,9 @@
-"""`albert show` (training samples), `albert analyze` (layers) and `albert quickstart`."""
+"""`albert show`: training samples as text, and counts of many."""
 
 from collections.abc import Collection, Iterator
 from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 from rich.console import Group
@@ -9,15 +11,91 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from albert.cli.options import check_at_least
+from albert.api.keywords import GROUP
+from albert.cli.main import imports
+from albert.cli.options import command
 from albert.cli.render import indented, open_console, table
-from albert.cli.training import Show
-from albert.pretraining.sampling import PretrainingSamples
+from albert.pretraining.masking import MaskingRecipe
+from albert.pretraining.sampling import PretrainingSamples, SequenceRecipe
 from albert.pretraining.segments import IN_ORDER, NO_LABEL, SentenceObjective
-from albert.pretraining.statistics import Figure, measure, tokens_cut
 from albert.runtime.errors import UsageError
-from albert.text.shards import TokenCorpus
+from albert.text.shards import TokenCorpus, read_description
 from albert.text.tokenizer import BLANK, Tokenizer
+
+if TYPE_CHECKING:
+    from albert.pretraining.statistics import Figure
+
+SEQUENCES = SequenceRecipe(max_length=128)
+"""The default; a sample of the paper's 512 tokens would fill a page."""
+MASKING = MaskingRecipe()
+
+NARROWEST = 60
+WIDEST = 100
+"""Columns of the output."""
+
+
+def show(
+    corpus: Path,
+    *,
+    number: int = 3,
+    first: int = 0,
+    epoch: int = 0,
+    seed: int = 0,
+    split: Literal["train", "held_out"] = "train",
+    count: int = 2000,
+    sequences: Annotated[SequenceRecipe, GROUP] = SEQUENCES,
+    masking: Annotated[MaskingRecipe, GROUP] = MASKING,
+) -> None:
+    """Show training samples from a prepared corpus: a few as text, and counts of many.
+
+    Each sample is the one that a run with this seed and these settings sees at this position of the epoch.
+
+    Example: albert show corpus --number 2 --objective sop --max-length 128
+
+    Args:
+        corpus: A prepared corpus.
+        number: Number of samples to show.
+        first: Position of the first one in the order of training.
+        epoch: The epoch.
+        seed: Seed of the run.
+        split: The part of the corpus.
+        count: Number of samples to count, from --first on.
+    """
+    read_description(corpus)
+    for option, value in (("--number", number), ("--first", first), ("--epoch", epoch), ("--count", count)):
+        if value < 0:
+            raise UsageError(option, f"is {value}, at least 0 is needed")
+    opened = TokenCorpus.open(corpus, split, verify=False)
+    samples = PretrainingSamples(opened, sequences, masking, seed)
+    if first >= samples.per_epoch:
+        raise UsageError("--first", f"is {first}, the epoch has {samples.per_epoch:,} samples")
+    begin = epoch * samples.per_epoch + first
+    shown = min(number, samples.per_epoch - first)
+    counted = min(count, samples.per_epoch - first)
+
+    console = open_console(soft_wrap=False)
+    console.width = min(max(console.width, NARROWEST), WIDEST)
+    console.print(
+        f"{corpus}: {opened.n_documents:,} {split} documents, {opened.n_tokens:,} tokens, "
+        f"{samples.per_epoch:,} samples an epoch; epoch {epoch}, seed {seed}",
+        soft_wrap=True,
+    )
+    console.print(indented(LEGEND, by=0))
+    for sample in RenderedSamples(samples, np.arange(begin, begin + shown)):
+        console.print()
+        console.print(sample)
+    if counted == 0:
+        return
+
+    with imports():
+        from albert.pretraining.statistics import measure, tokens_cut
+
+    console.print()
+    figures = measure(samples, np.arange(begin, begin + counted))
+    if sequences.keep_pairs:
+        figures.append(tokens_cut([opened], sequences, seed))
+    console.print(counts(figures, counted))
+
 
 # --------------------------------------------------------------------------------------------------------------------
 # Training samples as text: their source, the original tokens, and the tokens that the model sees.
@@ -152,39 +230,7 @@ def piece_text(tokenizer: Tokenizer, token: int) -> str:
     return f" {text}" if begins_word else text
 
 
-NARROWEST = 60
-WIDEST = 100
-
-
-def run_show(args: Show) -> None:
-    """Run `albert show`."""
-    check_at_least(args, 0, "number", "first", "epoch", "count")
-    corpus = TokenCorpus.open(args.corpus, args.split, verify=False)
-    samples = PretrainingSamples(corpus, args.sequences, args.masking, args.seed)
-    if args.first >= samples.per_epoch:
-        raise UsageError("--first", f"is {args.first}, the epoch has {samples.per_epoch:,} samples")
-    begin = args.epoch * samples.per_epoch + args.first
-    shown, counted = (min(number, samples.per_epoch - args.first) for number in (args.number, args.count))
-    console = open_console(soft_wrap=False)
-    console.width = min(max(console.width, NARROWEST), WIDEST)
-    console.print(
-        f"{args.corpus}: {corpus.n_documents:,} {args.split} documents, {corpus.n_tokens:,} tokens, "
-        f"{samples.per_epoch:,} samples an epoch; epoch {args.epoch}, seed {args.seed}",
-        soft_wrap=True,
-    )
-    console.print(indented(LEGEND, by=0))
-    for sample in RenderedSamples(samples, np.arange(begin, begin + shown)):
-        console.print()
-        console.print(sample)
-    if counted:
-        console.print()
-        figures = measure(samples, np.arange(begin, begin + counted))
-        if args.sequences.keep_pairs:
-            figures.append(tokens_cut([corpus], args.sequences, args.seed))
-        console.print(counts(figures, counted))
-
-
-def counts(figures: list[Figure], number: int) -> Table:
+def counts(figures: "list[Figure]", number: int) -> Table:
     """Counts beside their expectations; the score is the difference in standard deviations."""
     rows = [(figure.name, _cell(figure.seen), _cell(figure.expected), _score(figure)) for figure in figures]
     return table(f"{number:,} samples, counted", ("", "seen", "expected", "score"), rows)
@@ -196,7 +242,7 @@ def _cell(value: float | None) -> str:
     return f"{value:,.1f}" if value > 2 else f"{value:.4f}"
 
 
-def _score(figure: Figure) -> str | Text:
+def _score(figure: "Figure") -> str | Text:
     if figure.expected is None:
         return ""
     if figure.deviation is None:
@@ -205,3 +251,6 @@ def _score(figure: Figure) -> str | Text:
         return "exact" if figure.score == 0 else Text("differs", "bold red")
     score = figure.score or 0.0
     return Text(f"{score:+.1f}", "" if abs(score) < 4 else "bold red")
+
+
+show_main = command(show, "albert show")

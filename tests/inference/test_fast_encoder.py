@@ -15,9 +15,9 @@ from albert.inference import engine
 from albert.inference.engine import (
     FastEncoder,
     LinearMap,
+    MklMap,
     PackedModel,
     PrepackedMap,
-    TransposedMap,
     check_int8,
     choose_precision,
     dense_attention,
@@ -127,16 +127,17 @@ def test_without_onednn_maps_are_plain(monkeypatch, precision):
         FastEncoder(encoder, "int8")
 
 
+@pytest.mark.parametrize("n_rows", [5, MklMap.FEW_ROWS, MklMap.FEW_ROWS + 1])
 @pytest.mark.parametrize("activation", [nn.GELU(), nn.GELU("tanh"), nn.ReLU()])
-def test_a_transposed_map_computes_what_a_plain_one_computes(activation):
+def test_a_map_by_mkl_computes_what_a_plain_one_computes(activation, n_rows):
     generator = torch.Generator().manual_seed(0)
     weight, bias, rows, residual = (
-        torch.randn(*shape, generator=generator) for shape in ((24, 16), (24,), (5, 16), (5, 24))
+        torch.randn(*shape, generator=generator) for shape in ((24, 16), (24,), (n_rows, 16), (n_rows, 24))
     )
-    plain, transposed = (kind(weight, bias, torch.float32, activation) for kind in (LinearMap, TransposedMap))
-    torch.testing.assert_close(transposed(rows), plain(rows))
-    torch.testing.assert_close(transposed.with_activation(rows), plain.with_activation(rows))
-    torch.testing.assert_close(transposed.with_residual(rows, residual), plain.with_residual(rows, residual))
+    plain, by_mkl = (kind(weight, bias, torch.float32, activation) for kind in (LinearMap, MklMap))
+    torch.testing.assert_close(by_mkl(rows), plain(rows))
+    torch.testing.assert_close(by_mkl.with_activation(rows), plain.with_activation(rows))
+    torch.testing.assert_close(by_mkl.with_residual(rows, residual), plain.with_residual(rows, residual))
 
 
 @pytest.mark.parametrize("by_mkl", [False, True])

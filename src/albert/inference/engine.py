@@ -179,31 +179,37 @@ class LinearMap:
         return self(rows) + residual
 
 
-class TransposedMap(LinearMap):
-    """MKL's product with the transposed weight, and the activation in place after it.
+class MklMap(LinearMap):
+    """MKL's product, and the activation in place after it; for few rows oneDNN's product with a prepacked weight.
 
-    For processors with AVX2 but without AVX-512, where oneDNN's product is up to a fifth slower, and its GELU, which it
-    computes with the product, takes six times as long as torch's.
+    For processors with AVX2 but without AVX-512. oneDNN's product of many rows is up to a tenth slower there, and its
+    GELU, which it computes with the product, takes six times as long as torch's. MKL prepares its copy of the weight in
+    every call, which for few rows takes as long as the product: results/inference.md, "Few rows".
     """
 
+    FEW_ROWS = 32
+
     def __init__(self, weight: Tensor, bias: Tensor, dtype: torch.dtype, activation: nn.Module | None) -> None:
-        self._weight = weight.to(dtype).t().contiguous()
-        self._bias = bias.to(dtype)
-        self._activation = activation
+        super().__init__(weight, bias, dtype, activation)
+        self._prepacked = None
+        if torch.backends.mkldnn.is_available():
+            self._prepacked = torch.ops.mkldnn._reorder_linear_weight(self._weight.contiguous())
         self._approximation = getattr(activation, "approximate", "none")
 
     def __call__(self, rows: Tensor) -> Tensor:
-        return torch.addmm(self._bias, rows, self._weight)
+        if len(rows) <= self.FEW_ROWS and self._prepacked is not None:
+            return torch.ops.mkldnn._linear_pointwise(rows, self._prepacked, self._bias, "none", [], "")
+        return functional.linear(rows, self._weight, self._bias)
 
     def with_activation(self, rows: Tensor) -> Tensor:
         assert self._activation is not None, "a map without an activation"
-        product = torch.addmm(self._bias, rows, self._weight)
+        product = self(rows)
         if isinstance(self._activation, nn.GELU):
             return torch.ops.aten.gelu_.default(product, approximate=self._approximation)
         return self._activation(product)
 
     def with_residual(self, rows: Tensor, residual: Tensor) -> Tensor:
-        return torch.addmm(self._bias, rows, self._weight).add_(residual)
+        return self(rows).add_(residual)
 
 
 class PrepackedMap(LinearMap):
@@ -288,11 +294,11 @@ def make_map(
     dtype: torch.dtype,
     activation: nn.Module | None = None,
 ) -> LinearMap:
-    """The fastest linear map for the weight's device and this precision; weight and bias are copied."""
+    """The fastest linear map for the weight's device and this precision. It may share the weight and the bias."""
     if precision == "int8":
         return Int8Map(weight, bias, dtype, activation)
     if weight.device.type == "cpu" and dtype == torch.float32 and multiplies_faster_by_mkl():
-        return TransposedMap(weight, bias, dtype, activation)
+        return MklMap(weight, bias, dtype, activation)
     has_prepacked = (
         weight.device.type == "cpu"
         and torch.backends.mkldnn.is_available()
@@ -313,7 +319,7 @@ class FastEncoder(nn.Module):
     """Replacement for a trained encoder: the same methods, shapes and, in fp32, the same numbers to 1e-5.
 
     Inputs and outputs are float32. `attentions` and `feed_forwards` are the blocks of the encoder, for inspection;
-    changing their weights has no effect on the prepared ones.
+    their weights must not change any more, because those that are prepared may be copies.
     """
 
     def __init__(self, encoder: Encoder, precision: InferencePrecision = "fp32") -> None:

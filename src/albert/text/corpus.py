@@ -153,14 +153,12 @@ def _found(path: Path, counts: Counter[str]) -> Iterator[tuple[Path, str]]:
             is_empty = False
             yield file, file.relative_to(match).as_posix() if file != match else match.resolve().name
         if is_empty:
-            raise MissingInput(match, f"holds no {endings()} file{_what_it_holds(match)}")
-
-
-def _what_it_holds(folder: Path) -> str:
-    """Return the most frequent endings of the files in a folder, for error messages."""
-    files = (Path(name).suffix.lower() or "no ending" for _, _, names in os.walk(folder) for name in names)
-    counts = Counter(itertools.islice(files, 10_000)).most_common(3)
-    return f", but {', '.join(f'{count:,} with {ending}' for ending, count in counts)}" if counts else ""
+            files = (Path(name).suffix.lower() or "no ending" for _, _, names in os.walk(match) for name in names)
+            most_frequent = Counter(itertools.islice(files, 10_000)).most_common(3)
+            why = f"holds no {endings()} file"
+            if most_frequent:
+                why += f", but {', '.join(f'{count:,} with {ending}' for ending, count in most_frequent)}"
+            raise MissingInput(match, why)
 
 
 def _walk(folder: Path, entered: set[tuple[int, int]], counts: Counter[str]) -> Iterator[Path]:
@@ -177,7 +175,11 @@ def _walk(folder: Path, entered: set[tuple[int, int]], counts: Counter[str]) -> 
     if _is_output(folder, names):
         counts["ignored"] += 1
         return
-    if _is_saved_dataset(folder, names):
+    if "dataset_dict.json" in names:
+        splits = [name for name in names if (folder / name / "state.json").is_file()]
+        why = f"holds a data set of several splits: {', '.join(splits)}"
+        raise UsageError(folder, why, f"name one: {folder / splits[0]}" if splits else None)
+    if "state.json" in names and "dataset_info.json" in names:
         yield folder
         return
     for name in names:
@@ -197,14 +199,6 @@ def _is_output(folder: Path, names: list[str]) -> bool:
             read_manifest(folder)
             return True
     return LOCK_NAME in names and ("journal.jsonl" in names or "plan.json" in names)
-
-
-def _is_saved_dataset(folder: Path, names: list[str]) -> bool:
-    if "dataset_dict.json" in names:
-        splits = [name for name in names if (folder / name / "state.json").is_file()]
-        why = f"holds a data set of several splits: {', '.join(splits)}"
-        raise UsageError(folder, why, f"name one: {folder / splits[0]}" if splits else None)
-    return "state.json" in names and "dataset_info.json" in names
 
 
 def _file_id(status: os.stat_result) -> tuple[int, int]:

@@ -277,11 +277,10 @@ def drop_duplicates(jobs: Sequence[UnitJob], options: ExecutorOptions) -> tuple[
         for reason, selected in ((EXACT_DUPLICATE, ~kept & exact), (NEAR_DUPLICATE, ~kept & ~exact))
     ]
     ends = np.cumsum([sum(batch.documents for batch in unit.shards) for unit in units])
-    return [_without_duplicates(*pair) for pair in zip(jobs, np.split(kept, ends[:-1]), strict=True)], counts
-
-
-def _without_duplicates(job: UnitJob, kept: np.ndarray) -> UnitJob:
-    if kept.all():
-        return job
-    save_arrays(job.directory, {KEPT_NAME.format(job.name): kept})
-    return replace(job, dropped=hashlib.blake2b(kept.tobytes(), digest_size=16).hexdigest())
+    remaining = []
+    for job, kept_of_job in zip(jobs, np.split(kept, ends[:-1]), strict=True):
+        if not kept_of_job.all():
+            save_arrays(job.directory, {KEPT_NAME.format(job.name): kept_of_job})
+            job = replace(job, dropped=hashlib.blake2b(kept_of_job.tobytes(), digest_size=16).hexdigest())
+        remaining.append(job)
+    return remaining, counts

@@ -397,17 +397,15 @@ def join_speech(pieces: Iterable[str]) -> Iterator[str]:
         if sentence and _QUOTE_LEFT.search(sentence) and piece[:1].isalpha():
             piece = sentence[-1] + piece
             sentence = sentence[:-1]
-        if sentence and not _names_the_speaker(sentence, piece):
-            yield sentence
-            sentence = ""
+        if sentence:
+            speaker = _WHO_SPEAKS.match(piece)
+            names_the_speaker = speaker is not None and speaker.group()[-1].islower()
+            if not (names_the_speaker and sentence.rstrip().endswith(("?", "!", "…", "..."))):
+                yield sentence
+                sentence = ""
         sentence += piece
     if sentence:
         yield sentence
-
-
-def _names_the_speaker(sentence: str, following: str) -> bool:
-    found = _WHO_SPEAKS.match(following)
-    return found is not None and found.group()[-1].islower() and sentence.rstrip().endswith(("?", "!", "…", "..."))
 
 
 def split_at_other_stops(piece: str) -> list[str]:
@@ -449,7 +447,15 @@ def _goes_on(sentence: str, following: str, exceptions: Exceptions) -> bool:
         return True
     next_word = next_text.split(maxsplit=1)[0].rstrip(",;:.!?")
     if _NUMBER.fullmatch(word):
-        return exceptions.ordinals and (small or _is_ordinal_before_noun(before[:begin], word, next_word, exceptions))
+        if not exceptions.ordinals:
+            return False
+        if small:
+            return True
+        # An ordinal number before a noun: "im 19. Jahrhundert", but not "Er ist 19. Sie ist 20."
+        if not exceptions.determiners or len(word) > 3 or next_word in exceptions.starters:
+            return False
+        words = before[:begin].split()
+        return bool(words) and words[-1].lower().lstrip(_OPENING) in exceptions.determiners
     if exceptions.roman and len(word) > 1 and _ROMAN.fullmatch(word):
         return small or next_word not in exceptions.starters
     if exceptions.initials and word.isupper() and (len(word) == 1 or _JOINED_INITIALS.fullmatch(word)):
@@ -458,11 +464,3 @@ def _goes_on(sentence: str, following: str, exceptions: Exceptions) -> bool:
         words = before.split()
         return len(words) <= 4 and words[0] in exceptions.dates
     return False
-
-
-def _is_ordinal_before_noun(before: str, number: str, next_word: str, exceptions: Exceptions) -> bool:
-    """As "im 19. Jahrhundert", but not "Er ist 19. Sie ist 20."."""
-    if not exceptions.determiners or len(number) > 3 or next_word in exceptions.starters:
-        return False
-    words = before.split()
-    return bool(words) and words[-1].lower().lstrip(_OPENING) in exceptions.determiners

@@ -24,6 +24,7 @@ from sentencepiece import sentencepiece_model_pb2 as model_format
 
 from albert.runtime.errors import AlbertError, DamagedData, InvalidConfiguration, MissingInput
 from albert.runtime.files import write_bytes
+from albert.runtime.json_files import save_json
 from albert.runtime.progress import Bar, progress
 from albert.runtime.random_streams import stream_key
 from albert.text.normalization import normalize
@@ -31,15 +32,19 @@ from albert.text.readers import split_bytes
 from albert.text.sentences import check_language, split_sentences
 from albert.text.tokenizer import (
     BLANK,
+    CONFIG_NAME,
     CONTENT_PREFIX,
+    JSON_NAME,
     MAXIMUM_LENGTH,
     MODEL_NAME,
     SPECIAL_PIECES,
+    SPECIAL_TOKENS_NAME,
     Encoded,
     Tokenizer,
     begins_word,
     byte_fingerprint,
     content_fingerprint,
+    tokenizer_json,
 )
 from albert.text.word_cache import WordIds, WordSpans, encode_joined, encode_texts_with_offsets
 from albert.text.wrapping import LineCounts, Wrapped
@@ -377,15 +382,19 @@ class SentencePieceTokenizer(Tokenizer):
             encoded = base64.b64encode(self._character_map).decode("ascii")
             normalizers.append({"type": "Precompiled", "precompiled_charsmap": encoded})
         metaspace = {"type": "Metaspace", "replacement": BLANK, "prepend_scheme": "always", "split": True}
-        self._save_hugging_face_files(
-            directory,
-            config,
-            dict(zip(names, pieces, strict=True)),
+        content = tokenizer_json(
+            {number: self.piece(number) for number in self.special_ids},
             normalizer={"type": "Sequence", "normalizers": normalizers},
             pre_tokenizer={"type": "Sequence", "pretokenizers": [{"type": "WhitespaceSplit"}, metaspace]},
             decoder=metaspace,
             model={"type": "Unigram", "unk_id": 1, "vocab": self._vocabulary, "byte_fallback": False},
         )
+        # `AlbertTokenizer` of transformers 5 builds the normaliser from do_lower_case and keep_accents, and takes only
+        # vocabulary and character map from tokenizer.json, so both files must agree.
+        special_tokens = dict(zip(names, pieces, strict=True))
+        save_json(directory / JSON_NAME, content)
+        save_json(directory / CONFIG_NAME, config | special_tokens)
+        save_json(directory / SPECIAL_TOKENS_NAME, special_tokens)
 
 
 def train_tokenizer(

@@ -124,15 +124,13 @@ def divide_sentence(sentence: str) -> list[str]:
     if len(sentence) <= MAX_SENTENCE_LENGTH // 4 or len(data := sentence.encode("utf-8")) <= MAX_SENTENCE_LENGTH:
         return [sentence]
 
-    def characters(size: float) -> int:
-        return len(data[: round(size)].decode("utf-8", "ignore"))
-
     parts = math.ceil(1.5 * len(data) / MAX_SENTENCE_LENGTH)  # a part may be longer by a quarter at both ends
     length = len(data) / parts
-    cuts = [
-        _cut_position(sentence, *(characters((part + shift) * length) for shift in (-0.25, 0, 0.25)))
-        for part in range(1, parts)
-    ]
+    cuts = []
+    for part in range(1, parts):
+        ends = [round((part + shift) * length) for shift in (-0.25, 0, 0.25)]  # in bytes
+        earliest, middle, latest = (len(data[:end].decode("utf-8", "ignore")) for end in ends)  # in characters
+        cuts.append(_cut_position(sentence, earliest, middle, latest))
     return [part for start, end in pairwise([0, *cuts, len(sentence)]) if (part := sentence[start:end].strip())]
 
 

@@ -150,7 +150,14 @@ class TokenCorpus:
         self._shards = description.shards[split]
         self._mapped: dict[int, np.ndarray] = {}
         for number, shard in enumerate(self._shards):
-            self._check_size(self._path(shard, TOKENS_NAME), shard.tokens * token_type(self.vocab_size).itemsize)
+            path = self._path(shard, TOKENS_NAME)
+            expected = shard.tokens * token_type(self.vocab_size).itemsize
+            try:
+                size = path.stat().st_size
+            except OSError as error:
+                raise DamagedData(path, error.strerror or "cannot be read") from error
+            if size != expected:
+                raise DamagedData(path, f"has {size:,} bytes, {DESCRIPTION_NAME} says {expected:,}")
             self._check_lengths(number)
         self.shard_starts = np.cumsum([0, *(shard.tokens for shard in self._shards)], dtype=np.int64)
 
@@ -284,15 +291,6 @@ class TokenCorpus:
             if array.shape != (count,) or int(array.sum(dtype=np.int64)) != total:
                 why = f"does not hold {count:,} lengths with the sum {total:,}"
                 raise DamagedData(self._path(shard, name), why)
-
-    @staticmethod
-    def _check_size(path: Path, expected: int) -> None:
-        try:
-            size = path.stat().st_size
-        except OSError as error:
-            raise DamagedData(path, error.strerror or "cannot be read") from error
-        if size != expected:
-            raise DamagedData(path, f"has {size:,} bytes, {DESCRIPTION_NAME} says {expected:,}")
 
 
 def _map_lengths(path: Path) -> np.ndarray:

@@ -17,7 +17,6 @@ import numpy as np
 from jaxtyping import Bool, Float64, Int32, Int64
 
 from albert.runtime.errors import DamagedData, InvalidConfiguration
-from albert.runtime.json_files import save_json
 
 MODEL_NAME = "spiece.model"
 VOCABULARY_NAME = "vocab.txt"
@@ -153,33 +152,6 @@ class Tokenizer(ABC):
     @abstractmethod
     def save(self, directory: Path) -> None:
         """Write the vocabulary and the files of the Hugging Face libraries into an existing directory."""
-
-    def _save_hugging_face_files(
-        self,
-        directory: Path,
-        config: Mapping[str, Any],
-        special_tokens: Mapping[str, str],
-        *,
-        normalizer: Mapping[str, Any],
-        pre_tokenizer: Mapping[str, Any],
-        decoder: Mapping[str, Any],
-        model: Mapping[str, Any],
-    ) -> None:
-        """Write `tokenizer.json`, `tokenizer_config.json` and `special_tokens_map.json` without these libraries.
-
-        `AlbertTokenizer` of transformers 5 builds the normaliser from do_lower_case and keep_accents, and takes only
-        vocabulary and character map from tokenizer.json, so both files must agree.
-        """
-        content = tokenizer_json(
-            {number: self.piece(number) for number in self.special_ids},
-            normalizer=normalizer,
-            pre_tokenizer=pre_tokenizer,
-            decoder=decoder,
-            model=model,
-        )
-        save_json(directory / JSON_NAME, content)
-        save_json(directory / CONFIG_NAME, {**config, **special_tokens})
-        save_json(directory / SPECIAL_TOKENS_NAME, special_tokens)
 
 
 def tokenizer_json(

@@ -59,7 +59,16 @@ def model_from_tokenizer_json(file: Path, config: dict[str, Any]) -> bytes:
         raise DamagedData(file, "describes no tokenizer", "`AutoTokenizer.save_pretrained` writes one")
     vocabulary = _vocabulary(file, model)
     require_special_pieces([piece for piece, _ in vocabulary[: len(SPECIAL_PIECES)]], str(file))
-    _refuse_other_tokenizers(file, content, model, config)
+    if model.get("unk_id") != 1 or model.get("byte_fallback"):
+        raise DamagedData(file, "does not map unknown characters to <unk>, piece 1, as ALBERT does")
+    refuse_added_tokens(file, content, SPECIAL_PIECES, ORIGINAL)
+    path = file.parent / CONFIG_NAME
+    class_name = config.get("tokenizer_class")
+    if class_name is not None and class_name not in ALBERT_CLASSES:
+        why = f"is {class_name!r}, only {ALBERT_CLASSES[0]} can be rebuilt from {file.name}"
+        raise InvalidConfiguration(f"{path}: tokenizer_class", why, ORIGINAL)
+    if config.get("add_prefix_space", True) is not True:
+        raise InvalidConfiguration(f"{path}: add_prefix_space", "is off, ALBERT's vocabularies mark where words begin")
     for piece, score in vocabulary:
         if is_choosable_digit_comma(piece, score):
             why = f"gives a usable score to pieces such as {piece!r}, which ALBERT's tokenizer never does"
@@ -87,21 +96,6 @@ def _vocabulary(file: Path, model: dict[str, Any]) -> list[tuple[str, float]]:
             case _:
                 raise DamagedData(file, f"entry {number} of its vocabulary is not a piece with a score")
     return vocabulary
-
-
-def _refuse_other_tokenizers(
-    file: Path, content: dict[str, Any], model: dict[str, Any], config: dict[str, Any]
-) -> None:
-    if model.get("unk_id") != 1 or model.get("byte_fallback"):
-        raise DamagedData(file, "does not map unknown characters to <unk>, piece 1, as ALBERT does")
-    refuse_added_tokens(file, content, SPECIAL_PIECES, ORIGINAL)
-    path = file.parent / CONFIG_NAME
-    class_name = config.get("tokenizer_class")
-    if class_name is not None and class_name not in ALBERT_CLASSES:
-        why = f"is {class_name!r}, only {ALBERT_CLASSES[0]} can be rebuilt from {file.name}"
-        raise InvalidConfiguration(f"{path}: tokenizer_class", why, ORIGINAL)
-    if config.get("add_prefix_space", True) is not True:
-        raise InvalidConfiguration(f"{path}: add_prefix_space", "is off, ALBERT's vocabularies mark where words begin")
 
 
 def _character_map(file: Path, normalizer: object) -> bytes:

@@ -71,12 +71,21 @@ def plain_text(markup: str, wiki: Wiki | None = None) -> str:
     """Return the prose of an article; counts are added in `wiki`."""
     wiki = Wiki() if wiki is None else wiki
     rendered = _render(mwparserfromhell.parse(choose_variants(markup, wiki.language)), wiki)
-    lines = [" ".join(line.split()) for line in rendered.split("\n")]
-    lines = [
-        _without_broken_sentences(line, wiki) if _GAP in line and not line.startswith(_TABLE) else line
-        for line in lines
-    ]
-    return "\n".join(_without_empty_sections([line for line in map(_tidy, lines) if line]))
+    lines: list[str] = []
+    for line in rendered.split("\n"):
+        line = " ".join(line.split())
+        if _GAP in line and not line.startswith(_TABLE):
+            line = _without_broken_sentences(line, wiki)
+        if line.startswith(_TABLE):
+            continue
+        # Remnants of markup: empty brackets, parts of tables, switches.
+        line = _LEFT_OVER.sub("", line)
+        for pattern, replacement in _REMNANTS:
+            line = pattern.sub(replacement, line)
+        line = " ".join(line.split())
+        if line:
+            lines.append(line)
+    return "\n".join(_without_empty_sections(lines))
 
 
 def _render(code: Wikicode | None, wiki: Wiki) -> str:
@@ -151,16 +160,6 @@ def _without_broken_sentences(line: str, wiki: Wiki) -> str:
     kept = [part for part in parts if _GAP not in part]
     wiki.sentences_dropped += len(parts) - len(kept)
     return "".join(kept).strip()
-
-
-def _tidy(line: str) -> str:
-    """Remove remnants of markup from a line: empty brackets, parts of tables, switches."""
-    if line.startswith(_TABLE):
-        return ""
-    line = _LEFT_OVER.sub("", line)
-    for pattern, replacement in _REMNANTS:
-        line = pattern.sub(replacement, line)
-    return " ".join(line.split())
 
 
 def _without_empty_sections(lines: list[str]) -> list[str]:

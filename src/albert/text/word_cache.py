@@ -49,16 +49,13 @@ class WordCache(dict[str, bytes], ABC):
         entries: list[Any] = list(map(self.get, words))
         if not all(entries):
             missing = [index for index, entry in enumerate(entries) if entry is None]
-            self._add_words({words[index] for index in missing})
+            new = [word for word in {words[index] for index in missing} if len(word) <= MAX_WORD_LENGTH][:MAX_WORDS]
+            if len(self) + len(new) > MAX_WORDS:
+                self.clear()
+            self.update(zip(new, self._encode(new), strict=True))
             for index in missing:
                 entries[index] = self[words[index]]
         return entries
-
-    def _add_words(self, words: Iterable[str]) -> None:
-        new = [word for word in words if len(word) <= MAX_WORD_LENGTH][:MAX_WORDS]
-        if len(self) + len(new) > MAX_WORDS:
-            self.clear()
-        self.update(zip(new, self._encode(new), strict=True))
 
     @abstractmethod
     def _encode(self, words: Sequence[str]) -> Iterator[bytes]:

@@ -78,13 +78,16 @@ def _shape(character: str) -> str:
         return "-"
     if character == "\u200d":
         return "Z"  # joins emoji; within a word it is a mark, see below
-    if character in "\u200c\u00ad" or category[0] == "M" or _modifies_emoji(ord(character)):
+    if character in "\u200c\u00ad" or category[0] == "M":
+        return "M"
+    code = ord(character)
+    if 0x1F3FB <= code <= 0x1F3FF or 0xE0020 <= code <= 0xE007F:  # skin tones, letters of the flag of a region
         return "M"
     if character.isspace() or category[0] in "CZ":
         return " "
-    if _is_ideograph(ord(character)):
+    if 0x3400 <= code <= 0x9FFF or 0xF900 <= code <= 0xFAFF or 0x20000 <= code <= 0x3FFFF:  # ideographs
         return "C"
-    if 0x1F1E6 <= ord(character) <= 0x1F1FF:
+    if 0x1F1E6 <= code <= 0x1F1FF:
         return "R"
     if character == "ー" or "\u30a0" < character <= "\u30ff" or "\uff66" <= character <= "\uff9f":
         return "K" if category[0] == "L" else character
@@ -99,15 +102,6 @@ def _shape(character: str) -> str:
     if character in "aAMCZ0 ":
         return "?"
     return character
-
-
-def _is_ideograph(code: int) -> bool:
-    return 0x3400 <= code <= 0x9FFF or 0xF900 <= code <= 0xFAFF or 0x20000 <= code <= 0x3FFFF
-
-
-def _modifies_emoji(code: int) -> bool:
-    """Skin tones, and the letters that make a flag of a region."""
-    return 0x1F3FB <= code <= 0x1F3FF or 0xE0020 <= code <= 0xE007F
 
 
 @cache

@@ -142,12 +142,20 @@ def join_wrapped_lines(lines: Sequence[str], wrapped: Wrapped, counts: LineCount
             before a blank or an indented line, and short lines at the end of a sentence; "no" joins none.
         counts: of what is found is added here.
     """
-    if wrapped == "no" or (wrapped == "auto" and not _may_be_wrapped(lines)):
-        if counts is not None and wrapped == "auto":
-            counts.documents += any(line and following for line, following in pairwise(lines))
+    if wrapped == "no":
         return [line for line in map(str.strip, lines) if line]
+    if wrapped == "auto":
+        # Most documents with a paragraph on each line are decided here: too few of their lines are short.
+        lengths = [len(line) for line in lines if line]
+        short = sum(length <= MAX_WIDTH for length in lengths)
+        if short <= MIN_BREAKS or short < 0.3 * len(lengths):
+            if counts is not None:
+                counts.documents += any(line and following for line, following in pairwise(lines))
+            return [line for line in map(str.strip, lines) if line]
     lines = [line.rstrip() for line in lines]
-    if _is_double_spaced(lines):
+    filled = [at for at, line in enumerate(lines) if line]
+    adjacent = sum(following - at == 1 for at, following in pairwise(filled))
+    if len(filled) > 10 and adjacent <= 0.05 * len(filled):  # a blank line follows almost every line
         closed = [line for line in lines if line]
         if wrapped == "yes" or _recognised(_breaks(closed, len)) is not None:
             lines = closed
@@ -170,20 +178,6 @@ def join_wrapped_lines(lines: Sequence[str], wrapped: Wrapped, counts: LineCount
     if wrapping is None:
         return [line for line in map(str.strip, lines) if line]
     return _joined(lines, breaks, wrapping, wrapped == "yes")
-
-
-def _may_be_wrapped(lines: Sequence[str]) -> bool:
-    """Whether enough lines are short; most documents with a paragraph on each line are decided here."""
-    filled = [len(line) for line in lines if line]
-    short = sum(length <= MAX_WIDTH for length in filled)
-    return short > MIN_BREAKS and short >= 0.3 * len(filled)
-
-
-def _is_double_spaced(lines: Sequence[str]) -> bool:
-    """Whether a blank line follows almost every line, also within paragraphs."""
-    filled = [at for at, line in enumerate(lines) if line]
-    touching = sum(following - at == 1 for at, following in pairwise(filled))
-    return len(filled) > 10 and touching <= 0.05 * len(filled)
 
 
 def _breaks(lines: Sequence[str], measure: Callable[[str], int]) -> dict[int, _Break]:
@@ -307,7 +301,9 @@ def _joined(lines: Sequence[str], breaks: dict[int, _Break], wrapping: Wrapping,
     between_blanks = sum(not line for line in lines) >= BLANK_SHARE * len(lines)
     rows: set[int] = set()
     if not is_justified:
-        rows = {at for at, line in enumerate(lines) if _is_row(line)}
+        for at, line in enumerate(lines):  # rows of tables, also of tables of contents
+            if any(mark in line for mark in ("    ", "\t", ".....", ". . .")) and _COLUMNS.search(line.strip()):
+                rows.add(at)
     for at, each in breaks.items():
         is_row = at in rows or at + 1 in rows
         continues = each.within and (each.case == "lower" or always)
@@ -319,13 +315,6 @@ def _joined(lines: Sequence[str], breaks: dict[int, _Break], wrapping: Wrapping,
                 joins.add(at)  # a line that was shortened later
     text = _Joiner(lines, joins)
     return [paragraph for paragraph in text.paragraphs() if paragraph]
-
-
-def _is_row(line: str) -> bool:
-    """Whether a line is a row of a table, or of a table of contents."""
-    if not any(mark in line for mark in ("    ", "\t", ".....", ". . .")):
-        return False
-    return _COLUMNS.search(line.strip()) is not None
 
 
 def _lines_of_verses(lines: Sequence[str], breaks: dict[int, _Break], full: frozenset[int]) -> set[int]:

@@ -9,7 +9,7 @@ import ast
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -91,27 +91,14 @@ def _named_columns(task: TableTask, rows: Rows, inferred: list[Inferred]) -> Tab
     """Columns by position (from 1) become names; without any, columns with the usual names are taken."""
     columns = rows.columns
     known = set(columns)
-
-    def name_of(option: str, value: str) -> str:
-        if value in known or not value.isdecimal():
-            return value
-        position = int(value)
-        if not 1 <= position <= len(rows.names):
-            raise UsageError(f"--{option}", f"there is no column {position}", f"there are {len(rows.names)}")
-        name = rows.names[position - 1]
-        if name is None:
-            why = f"column {position} has no name"
-            raise UsageError(f"--{option}", why, "name the columns with --columns, or say --no-header")
-        return name
-
     changes: dict[str, Any] = {}
     for option in (*COLUMNS, "id", "group", "label_columns"):
         value = getattr(task, option)
         flag = option.replace("_", "-") if option != "label_columns" else "label"
         if isinstance(value, tuple):
-            changes[option] = tuple(name_of(flag, each) for each in value)
+            changes[option] = tuple(_column_name(flag, each, rows, known) for each in value)
         elif value is not None:
-            changes[option] = name_of(flag, value)
+            changes[option] = _column_name(flag, value, rows, known)
     task = replace(task, **changes)
     if task.options is not None and len(task.options) == 1 and task.options[0] not in known:
         inner = f"{task.options[0]}.text"
@@ -145,6 +132,20 @@ def _named_columns(task: TableTask, rows: Rows, inferred: list[Inferred]) -> Tab
     return task
 
 
+def _column_name(option: str, value: str, rows: Rows, known: Container[str]) -> str:
+    """The name of a column that is given by its name or its position."""
+    if value in known or not value.isdecimal():
+        return value
+    position = int(value)
+    if not 1 <= position <= len(rows.names):
+        raise UsageError(f"--{option}", f"there is no column {position}", f"there are {len(rows.names)}")
+    name = rows.names[position - 1]
+    if name is None:
+        why = f"column {position} has no name"
+        raise UsageError(f"--{option}", why, "name the columns with --columns, or say --no-header")
+    return name
+
+
 # --------------------------------------------------------------------------------------------------------------------
 # One word in each row: rows with the same name of a sentence are grouped.
 
@@ -172,30 +173,34 @@ def _grouped_words(task: TableTask, rows: Rows, source: object) -> tuple[TableTa
     grouped: list[Row] = []
     members: list[Row] = []
     current: Field | None = None
-
-    def finish() -> None:
-        if members:
-            fields: dict[str, Field] = {name: tuple(row.text(name).strip() for row in members) for name in kept}
-            if current is not None:
-                fields[str(task.group)] = current
-            grouped.append(Row(str(len(grouped)), members[0].where, fields))
-
     for row in rows.rows:
         name = row.fields.get(task.group)
         if isinstance(name, str) and not name.strip():
             name = None
         if name is not None and name != current:
-            finish()
+            if members:
+                grouped.append(_sentence_of_words(len(grouped), members, kept, task.group, current))
             members = []
             current = name
         word = row.fields.get(task.words)
         if not isinstance(word, str) or not word.strip():
             raise DamagedData(row.where, f"empty word in column {task.words!r}", "every row needs a word")
         members.append(row)
-    finish()
+    if members:
+        grouped.append(_sentence_of_words(len(grouped), members, kept, task.group, current))
     note = f"{len(rows.rows):,} rows of one word are {len(grouped):,} sentences, by {task.group!r}"
     counts = {**rows.counts, "rows": len(grouped)}
     return task, replace(rows, rows=grouped, counts=counts, notes=(*rows.notes, note))
+
+
+def _sentence_of_words(
+    number: int, members: Sequence[Row], columns: Sequence[str], group: str, name: Field | None
+) -> Row:
+    """The row of a sentence from the rows of its words: a list in each column, its name (if any) in `group`."""
+    fields: dict[str, Field] = {column: tuple(row.text(column).strip() for row in members) for column in columns}
+    if name is not None:
+        fields[group] = name
+    return Row(str(number), members[0].where, fields)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -360,15 +365,6 @@ _TRUE = {"1", "true", "yes", "y", "x", "t"}
 _FALSE = {"0", "false", "no", "n", "", "f", "-"}
 
 
-def _is_true(row: Row, column: str) -> bool:
-    value = row.fields.get(column, "")
-    text = label_key(value).lower() if isinstance(value, str) else "a list"
-    if text not in _TRUE | _FALSE:
-        why = f"{value!r} in column {column!r} is neither 0 nor 1"
-        raise DamagedData(row.where, why, "several columns of --label hold 0 or 1 each")
-    return text in _TRUE
-
-
 def _labels_of_columns(task: TableTask, rows: Rows, source: object) -> tuple[TableTask, Rows]:
     """Several columns of 0 and 1 become one column with a list of the names of those with a 1."""
     names = task.label_columns
@@ -390,8 +386,16 @@ def _labels_of_columns(task: TableTask, rows: Rows, source: object) -> tuple[Tab
         raise UsageError("--labels", f"has {len(labels)} names for {len(names)} columns", "name each")
     result = []
     for row in rows.rows:
-        true = tuple(label for label, name in zip(labels, names, strict=True) if _is_true(row, name))
-        value: Field = true
+        true: list[str] = []
+        for label, name in zip(labels, names, strict=True):
+            written = row.fields.get(name, "")
+            text = label_key(written).lower() if isinstance(written, str) else "a list"
+            if text not in _TRUE | _FALSE:
+                why = f"{written!r} in column {name!r} is neither 0 nor 1"
+                raise DamagedData(row.where, why, "several columns of --label hold 0 or 1 each")
+            if text in _TRUE:
+                true.append(label)
+        value: Field = tuple(true)
         if task.kind == "classification":
             if len(true) != 1:
                 why = f"has {len(true)} columns with a 1 among {column}"
@@ -476,19 +480,20 @@ def equal_labels(labels: Mapping[str, int]) -> dict[str, str]:
 
 
 def _clean_labels(task: TableTask, rows: Rows) -> Rows:
-    def cleaned(value: Field) -> Field:
-        return clean_label(value) if isinstance(value, str) else tuple(map(clean_label, value))
-
     def stripped(row: Row, value: Field) -> Field:
         return value if isinstance(value, str) else tuple(each.strip() for each in value)
 
     if task.label is not None:
         different = set(rows.values(task.label))
-        if not all(value is None or value == cleaned(value) for value in different):
-            rows = changed_rows(rows, task.label, lambda row, value: cleaned(value))
+        if any(value is not None and value != _cleaned(value) for value in different):
+            rows = changed_rows(rows, task.label, lambda row, value: _cleaned(value))
     if task.tags is not None:
         rows = changed_rows(rows, task.tags, stripped)
     return rows
+
+
+def _cleaned(value: Field) -> Field:
+    return clean_label(value) if isinstance(value, str) else tuple(map(clean_label, value))
 
 
 def _labelled_rows(task: TableTask, rows: Rows) -> Rows:

@@ -331,19 +331,18 @@ def _check_columns(
 ) -> None:
     """Check that required columns are named, and that named columns exist and belong to the kind."""
     columns = rows.columns
-
-    def flags(names: Sequence[str], joined: str = ", ") -> str:
-        return joined.join("--" + name.replace("_", "-") for name in names)
-
     needed, allowed = COLUMNS_OF_KIND[kind]
-    if missing := [name for name in needed if getattr(task, name) is None]:
-        why = f"needs {flags(missing, ' and ')}"
+    missing = [name for name in needed if getattr(task, name) is None]
+    if missing:
+        why = f"needs {_flags(missing, ' and ')}"
         columns_there = f"{source} has the columns {', '.join(columns)}"
         raise UsageError(kind, why, rows.doubt or columns_there + _proposal(missing, task, rows))
     for name in task.given_columns:
         if name not in (*needed, *allowed):
-            takes = flags(needed) + (f", and optionally {flags(allowed, ' and ')}" if allowed else "")
-            raise UsageError(flags([name]), f"cannot be used with {kind}", f"it takes {takes}")
+            takes = _flags(needed)
+            if allowed:
+                takes += f", and optionally {_flags(allowed, ' and ')}"
+            raise UsageError(_flags([name]), f"cannot be used with {kind}", f"it takes {takes}")
     if kind == "multiple-choice" and task.text is None and task.question is None:
         raise UsageError(kind, "needs --text or --question, or both")
     for name in (*task.given_columns, "id"):
@@ -351,6 +350,10 @@ def _check_columns(
         for column in value if isinstance(value, tuple) else [value]:
             if column is not None and column not in columns and name not in may_be_absent:
                 raise DamagedData(source, f"has no column {column!r}", rows.doubt or did_you_mean(column, columns))
+
+
+def _flags(names: Sequence[str], joined: str = ", ") -> str:
+    return joined.join("--" + name.replace("_", "-") for name in names)
 
 
 def _with_labels(

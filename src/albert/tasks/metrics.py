@@ -199,21 +199,21 @@ def entity_scores(
         in_gold.update(entity.type for entity in expected)
         in_predicted.update(entity.type for entity in found)
         right.update(entity.type for entity in set(expected) & set(found))
-
-    def share(part: int, total: int) -> float:
-        return 100.0 * part / total if total else 0.0
-
     n_gold = in_gold.total()
     n_predicted = in_predicted.total()
     n_right = right.total()
     scores: dict[str, float | None] = {
-        "entity_f1": share(2 * n_right, n_gold + n_predicted),
-        "entity_precision": share(n_right, n_predicted),
-        "entity_recall": share(n_right, n_gold),
+        "entity_f1": _percent(2 * n_right, n_gold + n_predicted),
+        "entity_precision": _percent(n_right, n_predicted),
+        "entity_recall": _percent(n_right, n_gold),
     }
     for type_ in sorted(in_gold) if len(in_gold) > 1 else ():
-        scores[f"entity_f1_{type_}"] = share(2 * right[type_], in_gold[type_] + in_predicted[type_])
+        scores[f"entity_f1_{type_}"] = _percent(2 * right[type_], in_gold[type_] + in_predicted[type_])
     return {**scores, "tag_accuracy": accuracy([*chain(*gold)], [*chain(*predicted)])}
+
+
+def _percent(part: int, total: int) -> float:
+    return 100.0 * part / total if total else 0.0
 
 
 def run_scores(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> dict[str, float | None]:

@@ -29,7 +29,17 @@ def read_passages(path: Path, split: str, levels: Sequence[str]) -> Rows:
     Args:
         path: the folder of the split, or a file with one JSON object per line.
     """
-    files = [path] if path.is_file() else [file for level in levels for file in _files_of_level(path / level)]
+    files: list[Path] = []
+    if path.is_file():
+        files.append(path)
+    else:
+        for level in levels:
+            folder = path / level
+            merged = folder / "all.txt"
+            passages_of_level = [merged] if merged.is_file() else sorted(folder.glob("*.txt"))
+            if not passages_of_level:
+                raise MissingInput(folder, "has no passages", "expected a file *.txt for each")
+            files += passages_of_level
     rows: list[Row] = []
     passages: dict[str, str] = {}
     left_out: Counter[str] = Counter()
@@ -48,21 +58,10 @@ def read_passages(path: Path, split: str, levels: Sequence[str]) -> Rows:
     return Rows(rows, {"rows": len(rows), "passages": len(passages), **+left_out})
 
 
-def _files_of_level(folder: Path) -> list[Path]:
-    merged = folder / "all.txt"
-    files = [merged] if merged.is_file() else sorted(folder.glob("*.txt"))
-    if not files:
-        raise MissingInput(folder, "has no passages", "expected a file *.txt for each")
-    return files
-
-
 def _questions(passage: dict[str, Any], where: str) -> tuple[str, list[Row]]:
-    def get(key: str, kind: type) -> Any:
-        return json_entry(passage, key, kind, where, "RACE")
-
-    name = get("id", str)
-    article = get("article", str)
-    lists = [get(key, list) for key in ("questions", "options", "answers")]
+    name = json_entry(passage, "id", str, where, "RACE")
+    article = json_entry(passage, "article", str, where, "RACE")
+    lists = [json_entry(passage, key, list, where, "RACE") for key in ("questions", "options", "answers")]
     if len({len(each) for each in lists}) > 1:
         raise DamagedData(where, "has {} questions, {} lists of options and {} answers".format(*map(len, lists)))
     level = next((level for level in _LEVELS if name.startswith(level)), str(passage.get("level") or ""))
@@ -73,7 +72,8 @@ def _questions(passage: dict[str, Any], where: str) -> tuple[str, list[Row]]:
             raise DamagedData(subject, f"does not have {len(_OPTIONS)} options")
         fields = {"article": article, "question": question, "answer": answer}
         fields |= zip(_OPTIONS, options, strict=True)
-        if wrong := [key for key, value in fields.items() if not isinstance(value, str)]:
+        wrong = [key for key, value in fields.items() if not isinstance(value, str)]
+        if wrong:
             raise DamagedData(subject, f"{wrong[0]} is not a text", "expected RACE's JSON layout")
         rows.append(Row(f"{name}-{number}", subject, fields, group=level))
     return name, rows

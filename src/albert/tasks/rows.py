@@ -495,15 +495,15 @@ def _recognise_format(file: CorpusFile, sample: str, has_task: bool) -> tuple[Fo
     for delimiter in ("\t", ";", "|", ","):
         widths = Counter(line.count(delimiter) for line in filled)
         width, count = widths.most_common(1)[0]
-        if width > 0 and count >= _TAGGED_SHARE * len(filled) and (delimiter != "," or _header_fits(filled, ",")):
-            return "csv", None
+        if width == 0 or count < _TAGGED_SHARE * len(filled):
+            continue
+        if delimiter == ",":
+            # Texts have commas, too: the first line must look like names of columns, short and no sentences.
+            names = filled[0].split(delimiter)
+            if not all(0 < len(name.strip()) <= 30 and not re.search(r"[.?!]\s*$", name) for name in names):
+                continue
+        return "csv", None
     return "text", None
-
-
-def _header_fits(lines: Sequence[str], delimiter: str) -> bool:
-    """Whether the first line looks like the names of columns: short, without an end of a sentence."""
-    names = lines[0].split(delimiter)
-    return all(0 < len(name.strip()) <= 30 and not re.search(r"[.?!]\s*$", name) for name in names)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -1159,21 +1159,11 @@ def _tagged_records(table: TableFile, counts: Counter[str]) -> Iterator[Record]:
     counts["document_marks"] = 0
     sentence: list[list[str]] = []
     begin = 0
-
-    def record() -> Record:
-        if len(sentence) > 100 * _MAX_SENTENCE_LENGTH:
-            why = f"is a sentence of {len(sentence):,} words: there is no blank line"
-            remedy = "a blank line ends a sentence; a table is read with --format csv"
-            raise DamagedData(f"{name}:{begin}", why, remedy)
-        columns = dict(zip(names, map(list, zip(*sentence, strict=True)), strict=True))
-        columns[WORDS] = [word.removeprefix(how.prefix) for word in columns[WORDS]]
-        return Record(f"{name}:{begin}", columns)
-
     for number, line in _lines_of(table.file, table.encoding):
         fields = _fields_of_line(line.removeprefix("\ufeff") if number == 1 else line, how.separator)
         if not fields:
             if sentence:
-                yield record()
+                yield _tagged_sentence(f"{name}:{begin}", sentence, names, how.prefix)
                 sentence = []
             continue
         if number == how.header:
@@ -1198,7 +1188,18 @@ def _tagged_records(table: TableFile, counts: Counter[str]) -> Iterator[Record]:
             begin = number
         sentence.append(fields)
     if sentence:
-        yield record()
+        yield _tagged_sentence(f"{name}:{begin}", sentence, names, how.prefix)
+
+
+def _tagged_sentence(where: str, sentence: Sequence[Sequence[str]], names: Sequence[str], prefix: str) -> Record:
+    """The record of a sentence, of which the fields of each word are given."""
+    if len(sentence) > 100 * _MAX_SENTENCE_LENGTH:
+        why = f"is a sentence of {len(sentence):,} words: there is no blank line"
+        remedy = "a blank line ends a sentence; a table is read with --format csv"
+        raise DamagedData(where, why, remedy)
+    columns = dict(zip(names, map(list, zip(*sentence, strict=True)), strict=True))
+    columns[WORDS] = [word.removeprefix(prefix) for word in columns[WORDS]]
+    return Record(where, columns)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -1243,13 +1244,6 @@ def _sentences(table: TableFile, words: str, group: str, reached: Advance) -> It
     """Sentences of a table with one word in each row; rows without the name of a sentence continue the one before."""
     members: list[Record] = []
     name: Any = None
-
-    def sentence() -> Record:
-        others = dict.fromkeys(column for record in members for column in record.fields if column != group)
-        columns = {column: [record.fields.get(column) for record in members] for column in others}
-        columns[words] = [str(text_of(word)).strip() for word in columns[words]]
-        return Record(members[0].where, {**columns, group: name})
-
     for record in table.records(reached):
         word = text_of(record.fields.get(words))
         if word is None or not word.strip():
@@ -1261,13 +1255,21 @@ def _sentences(table: TableFile, words: str, group: str, reached: Advance) -> It
         if isinstance(own, str) and not own.strip():
             own = None
         if members and own is not None and own != name:
-            yield sentence()
+            yield _sentence_of(members, words, group, name)
             members = []
         if own is not None:
             name = own
         members.append(record)
     if members:
-        yield sentence()
+        yield _sentence_of(members, words, group, name)
+
+
+def _sentence_of(members: Sequence[Record], words: str, group: str, name: Any) -> Record:
+    """The record of a sentence from the rows of its words: a list in each column, the name in the column `group`."""
+    others = dict.fromkeys(column for record in members for column in record.fields if column != group)
+    columns = {column: [record.fields.get(column) for record in members] for column in others}
+    columns[words] = [str(text_of(word)).strip() for word in columns[words]]
+    return Record(members[0].where, {**columns, group: name})
 
 
 def _text_records(table: TableFile) -> Iterator[Record]:

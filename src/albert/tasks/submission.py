@@ -81,11 +81,12 @@ def submission_files(task: Task, split: str, entries: Sequence[Mapping[str, Any]
 
 def find_task(name: str) -> Task:
     """The task with this name, ignoring case and punctuation; UsageError with the closest name if there is none."""
-
-    def plain(text: str) -> str:
-        return "".join(character for character in text.lower() if character.isalnum())
-
+    wanted = _letters_and_digits(name)
     for task in DECLARED.values():
-        if plain(task.name) == plain(name):
+        if _letters_and_digits(task.name) == wanted:
             return task
     raise UsageError(f"task {name}", "unknown", did_you_mean(name.lower(), DECLARED))
+
+
+def _letters_and_digits(text: str) -> str:
+    return "".join(character for character in text.lower() if character.isalnum())

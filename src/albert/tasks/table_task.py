@@ -449,7 +449,12 @@ def sequence_lengths(task: Task, rows: Sequence[Row], tokenizer: Tokenizer, max_
     texts = [_texts_and_options(task, row) for row in rows]
     encoded = encode_all([text for own, options in texts for text in (*own, *options)], tokenizer)
     counts = map(len, encoded)
-    sizes = [sum(islice(counts, len(own))) + max(islice(counts, len(options)), default=0) for own, options in texts]
+    sizes = []
+    for own, options in texts:
+        size = sum(islice(counts, len(own)))
+        if options:
+            size += max(islice(counts, len(options)))
+        sizes.append(size)
     tokens = np.array(sizes, np.int64) + 2 + (len(task.inputs.columns) == 2)
     cut = float((tokens > max_length).mean())
     return Lengths(len(rows), float(np.median(tokens)), float(np.quantile(tokens, 0.95)), int(tokens.max()), cut)

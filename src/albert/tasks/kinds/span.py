@@ -450,9 +450,10 @@ def best_answers(
             score = score[best]
         log_total = float(np.logaddexp.reduce(score)) if len(score) else -np.inf
         highest = float(score.max(initial=-np.inf))
-        no_answer, log_none = (
-            _no_answer([row for _, row in own], highest, log_total) if may_be_absent else (None, -np.inf)
-        )
+        no_answer: float | None = None
+        log_none = -np.inf
+        if may_be_absent:
+            no_answer, log_none = _no_answer([row for _, row in own], highest, log_total)
         log_all = float(np.logaddexp(log_total, log_none))
         spans = np.stack([character_spans[first, 0], character_spans[last, 1]], axis=1)
         candidates = _candidates(spans, score, example.texts[1], log_all, n_best)
@@ -502,7 +503,9 @@ def _candidates(spans: np.ndarray, scores: np.ndarray, context: str, log_all: fl
     """The best candidates, each span of characters once; a blank piece alone has none."""
     candidates: dict[tuple[int, int], Candidate] = {}
     for index in np.argsort(-scores, kind="stable"):
-        start, end, score = *map(int, spans[index]), float(scores[index])
+        start = int(spans[index, 0])
+        end = int(spans[index, 1])
+        score = float(scores[index])
         if start == end:
             continue
         probability = float(np.exp(score - log_all))

@@ -73,14 +73,18 @@ def _text_fields(*names: str) -> Callable[[Record, Fields], Inputs]:
     """A function that reads these fields of a row; one whose name ends in "?" is None if it is absent under its usual
     name, and an error if the user named it."""
 
-    def read_one(record: Record, fields: Fields, name: str) -> str | None:
-        plain = name.removesuffix("?")
-        field = getattr(fields, plain)
-        if name != plain and field == getattr(Fields, plain) and field not in record.fields:
-            return None
-        return _text_field(record, field, f"--{plain}")
+    def read(record: Record, fields: Fields) -> Inputs:
+        texts: list[str | None] = []
+        for name in names:
+            plain = name.removesuffix("?")
+            field = getattr(fields, plain)
+            if name != plain and field == getattr(Fields, plain) and field not in record.fields:
+                texts.append(None)
+            else:
+                texts.append(_text_field(record, field, f"--{plain}"))
+        return tuple(texts)
 
-    return lambda record, fields: tuple(read_one(record, fields, name) for name in names)
+    return read
 
 
 one_text = _text_fields("text")

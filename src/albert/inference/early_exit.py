@@ -11,12 +11,11 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Shaped
+from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
 from albert.inference.engine import PackedModel
 from albert.model.albert import AlbertForMultipleChoice, AlbertForSequenceClassification, read_exit_depths
-from albert.model.packing import PackedSequences
 from albert.runtime.errors import InvalidConfiguration
 from albert.tasks.metrics import saved_deviation
 
@@ -83,11 +82,7 @@ class EarlyExit:
     ) -> Iterator[tuple[int, np.ndarray, int]]:
         """Sequences as they exit: index, logits, and number of layers."""
         model = self.packed_model.model
-
-        def pack_active() -> PackedSequences:
-            return self.packed_model.pack(token_ids, token_types, list(chain(*active)))
-
-        packed = pack_active()
+        packed = self.packed_model.pack(token_ids, token_types, list(chain(*active)))
         states = model.albert.embeddings(packed)
         layers = model.albert.encoder.each_layer(states, packed)
         done = 0
@@ -101,7 +96,11 @@ class EarlyExit:
             sizes = [len(question) for question in active]
             current = self._decisions(logits, sizes)
             if previous is not None:
-                agreed = np.where(self._agree(previous, current).numpy(), agreed + 1, 0)
+                if self.decision == "number":
+                    agrees = (previous - current).abs() < self.tolerance
+                else:
+                    agrees = (previous == current).reshape(len(previous), -1).all(dim=1)
+                agreed = np.where(agrees.numpy(), agreed + 1, 0)
             exits = np.full(len(active), True) if depth == self.depth else agreed >= self.patience
             for question, part, is_done in zip(active, logits.split(sizes), exits.tolist(), strict=True):
                 if is_done:
@@ -115,7 +114,7 @@ class EarlyExit:
             if exits.any():
                 tokens = np.repeat(np.repeat(stays, sizes), packed.lengths)
                 states = states[torch.from_numpy(tokens).to(states.device)]
-                packed = pack_active()
+                packed = self.packed_model.pack(token_ids, token_types, list(chain(*active)))
                 layers = model.albert.encoder.each_layer(states, packed, done=done)
 
     def _decisions(self, logits: Float[Tensor, "sequences ..."], sizes: list[int]) -> Shaped[Tensor, "questions ..."]:
@@ -129,13 +128,6 @@ class EarlyExit:
                 return logits[:, 0]
             case "option":
                 return torch.stack([part.argmax() for part in logits.split(sizes)])
-
-    def _agree(
-        self, previous: Shaped[Tensor, "questions ..."], current: Shaped[Tensor, "questions ..."]
-    ) -> Bool[Tensor, " questions"]:
-        if self.decision == "number":
-            return (previous - current).abs() < self.tolerance
-        return (previous == current).reshape(len(previous), -1).all(dim=1)
 
 
 def early_exit_of(packed_model: PackedModel, patience: int, extra: Mapping[str, Any], model: str) -> EarlyExit:

@@ -231,7 +231,15 @@ def check_settings(directory: Path, device: str = "auto") -> SelfCheck:
         why = f"has no masked-token head ({missing[0]} is missing)"
         raise InvalidConfiguration(opened.directory, why, "give the pre-trained model that it was fine-tuned from")
     text = (files("albert.inference") / "self_check.txt").read_text("utf-8")
-    texts = _masked_texts(tokenizer_of(opened), text, opened.config.max_position_embeddings)
+    tokenizer = tokenizer_of(opened)
+    length = opened.config.max_position_embeddings - 2
+    sequences: list[np.ndarray] = []
+    for paragraph in text.splitlines():
+        ids = tokenizer.encode(paragraph)
+        for start in range(0, len(ids), length):
+            part = ids[start : start + length]
+            sequences.append(np.asarray([tokenizer.cls_id, *part, tokenizer.sep_id], np.int64))
+    texts = [_mask_sequences(sequences, offset, tokenizer) for offset in MASK_OFFSETS if sequences]
     count = sum(len(labels) for _, _, labels in texts)
     if count < MIN_MASKED_TOKENS:
         why = f"has pieces for only {count} tokens of the fixed text, which is English"
@@ -241,17 +249,6 @@ def check_settings(directory: Path, device: str = "auto") -> SelfCheck:
 
 MaskedText = tuple[PackedSequences, Tensor, Tensor]
 """A text with some tokens masked, the positions of the masks in the packed batch, and the original tokens."""
-
-
-def _masked_texts(tokenizer: Tokenizer, text: str, max_length: int) -> list[MaskedText]:
-    """The paragraphs, split at the model's maximum length, once for each of `MASK_OFFSETS`."""
-    sequences: list[np.ndarray] = []
-    for paragraph in text.splitlines():
-        ids = tokenizer.encode(paragraph)
-        for start in range(0, len(ids), max_length - 2):
-            part = ids[start : start + max_length - 2]
-            sequences.append(np.asarray([tokenizer.cls_id, *part, tokenizer.sep_id], np.int64))
-    return [_mask_sequences(sequences, offset, tokenizer) for offset in MASK_OFFSETS if sequences]
 
 
 def _mask_sequences(sequences: Sequence[np.ndarray], offset: int, tokenizer: Tokenizer) -> MaskedText:

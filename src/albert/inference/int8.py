@@ -116,17 +116,16 @@ def _pair_outputs(mine: Outputs, theirs: Outputs) -> dict[str, list[tuple[np.nda
     pairs = {name: list(zip(mine[name], theirs[name], strict=True)) for name in mine if name != "start_places"}
     if "start_places" in mine:
         rows = zip(mine["start_places"], theirs["start_places"], mine["start_logits"], pairs["end_logits"], strict=True)
-        pairs["end_logits"] = [_same_starts(*row) for row in rows]
+        ends = []
+        for my_starts, their_starts, start_logits, (my_ends, their_ends) in rows:
+            # The end logits of the possible starts that are in both beams.
+            column_of = {start: column for column, start in enumerate(their_starts.tolist())}
+            is_possible = start_logits > IMPOSSIBLE / 2
+            compared = np.array([start in column_of and bool(is_possible[start]) for start in my_starts.tolist()])
+            columns = [column_of[start] for start in my_starts[compared].tolist()]
+            ends.append((my_ends[:, compared], their_ends[:, columns]))
+        pairs["end_logits"] = ends
     return pairs
-
-
-def _same_starts(
-    mine: np.ndarray, theirs: np.ndarray, starts: np.ndarray, ends: tuple[np.ndarray, np.ndarray]
-) -> tuple[np.ndarray, np.ndarray]:
-    """The end logits of the possible starts that are in both beams."""
-    column_of = {start: column for column, start in enumerate(theirs.tolist())}
-    compared = np.array([start in column_of and bool(starts[start] > IMPOSSIBLE / 2) for start in mine.tolist()])
-    return ends[0][:, compared], ends[1][:, [column_of[start] for start in mine[compared].tolist()]]
 
 
 MIN_DIMENSION = 16
@@ -180,21 +179,19 @@ def quantize_directory(
         save_json(copy / CONFIG_NAME, content | {loading.QUANTIZATION_KEY: quantization})
         if (vectors := sentence_vectors_of(before.opened.extra)) is not None:
             write_sentence_vectors(copy, vectors, before.opened.config.hidden_size)
+        after = open_trained(copy)
+        batches = sample_batches(before.opened.config)
+        outputs_before = [model_outputs(before.opened.model, before.kind, batch) for batch in batches]
+        outputs_after = [model_outputs(after.opened.model, after.kind, batch) for batch in batches]
         report = QuantizationReport(
             matrices=matrices,
             bytes_before=sum(tensor.n_bytes for tensor in stored.by_name.values()),
             bytes_after=(copy / loading.INT8_WEIGHTS_NAME).stat().st_size,
-            moved=output_differences(*(_sample_outputs(model) for model in (before, open_trained(copy)))),
+            moved=output_differences(outputs_before, outputs_after),
         )
         write_text(copy / CARD_NAME, _card(output.name, before, directory, report))
         copy_examples(directory, copy)
     return report
-
-
-def _sample_outputs(trained: TrainedModel) -> list[Outputs]:
-    model = trained.opened.model
-    kind = trained.kind
-    return [model_outputs(model, kind, batch) for batch in sample_batches(trained.opened.config)]
 
 
 def _quantize_tensors(tensors: dict[str, Tensor]) -> tuple[dict[str, Tensor], int]:

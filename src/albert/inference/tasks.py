@@ -426,14 +426,12 @@ def tag_given_words(
     logits = encoded.word_outputs(network.model.rows(sequences, [np.zeros_like(sequence) for sequence in sequences]))
     tagged = []
     for words, rows in zip(sentences, encoded.split_by_sentence(logits.astype(np.float64)), strict=True):
-        entries = zip(words, *_top_labels(rows), strict=True)
+        probabilities = _softmax(rows)
+        labels = probabilities.argmax(axis=1).tolist()
+        scores = probabilities.max(axis=1).tolist()
+        entries = zip(words, labels, scores, strict=True)
         tagged.append([{"word": word, "entity": names[label], "score": score} for word, label, score in entries])
     return tagged
-
-
-def _top_labels(logits: np.ndarray) -> tuple[list[int], list[float]]:
-    probabilities = _softmax(logits)
-    return probabilities.argmax(axis=1).tolist(), probabilities.max(axis=1).tolist()
 
 
 def check_texts(name: str, texts: Iterable[Any]) -> None:

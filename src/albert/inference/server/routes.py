@@ -142,7 +142,13 @@ class RequestMiddleware:
             refuse_unready(self._service)
             if self._service.batcher.backlog.is_full:
                 raise queue_is_full(self._service.batcher.backlog.retry_after)
-            _check_content_type(headers)
+            content_type = EmailMessage()
+            content_type["content-type"] = headers.get("content-type", "")
+            charset = content_type.get_content_charset("utf-8")
+            if content_type.get_content_type() != "application/json" or charset not in ("", "utf-8", "utf8"):
+                raise Refused("type", "requests must be JSON in UTF-8 with Content-Type: application/json")
+            if headers.get("content-encoding", "identity").lower() != "identity":
+                raise Refused("type", "compressed bodies are not supported")
 
     def _limit_body(self, receive: Receive) -> Receive:
         total = 0
@@ -183,16 +189,6 @@ def refusal(service: batching.Service, refused: Refused) -> JSONResponse:
     """Count a refusal, and return its reply."""
     service.metrics.refused.labels(refused.reason).inc()
     return JSONResponse({"error": refused.detail}, refused.status_code, refused.headers)
-
-
-def _check_content_type(headers: Headers) -> None:
-    content_type = EmailMessage()
-    content_type["content-type"] = headers.get("content-type", "")
-    charset = content_type.get_content_charset("utf-8")
-    if content_type.get_content_type() != "application/json" or charset not in ("", "utf-8", "utf8"):
-        raise Refused("type", "requests must be JSON in UTF-8 with Content-Type: application/json")
-    if headers.get("content-encoding", "identity").lower() != "identity":
-        raise Refused("type", "compressed bodies are not supported")
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -355,14 +351,16 @@ def _reply_kind(value: Any, name: str) -> Any:
         case list():
             return list[_reply_kind(value[0], name)]
         case _:
-            fields: Any = {key.removesuffix("?"): _reply_field(key, kind, name) for key, kind in value.items()}
+            fields: dict[str, Any] = {}
+            for key, inner in value.items():
+                plain = key.removesuffix("?")
+                kind = _reply_kind(inner, f"{name}{key.title()}")
+                about = ABOUT_FIELDS.get(plain)
+                if key.endswith("?"):
+                    fields[plain] = (kind | None, Field(None, description=about))
+                else:
+                    fields[plain] = (kind, Field(description=about))
             return create_model(name, **fields)
-
-
-def _reply_field(key: str, value: Any, name: str) -> Any:
-    kind = _reply_kind(value, f"{name}{key.title()}")
-    about = ABOUT_FIELDS.get(key.removesuffix("?"))
-    return (kind | None, Field(None, description=about)) if key.endswith("?") else (kind, Field(description=about))
 
 
 class ErrorReply(BaseModel):

@@ -119,7 +119,12 @@ class ConversionSource:
 def read_source(source: str, options: ConversionOptions) -> ConversionSource:
     """Read a directory, a file or prefix of a TensorFlow checkpoint, or a model of the Hub."""
     refuse_archive(Path(source))
-    path = _single_directory_in(Path(source))
+    path = Path(source)
+    if path.is_dir() and not _is_hugging_face(path):
+        # The model may be the only entry, as where an archive was unpacked.
+        entries = [entry for entry in path.iterdir() if not entry.name.startswith(".")]
+        if len(entries) == 1 and _is_hugging_face(entries[0]):
+            path = entries[0]
     if not _is_hugging_face(path) and holds_tensorflow(path):
         if options.revision is not None:
             raise UsageError("--revision", f"{options.revision!r} of {path}, which is not a Hub repository")
@@ -130,14 +135,6 @@ def read_source(source: str, options: ConversionOptions) -> ConversionSource:
         if value is not None:
             raise UsageError(flag, f"goes with a TensorFlow checkpoint, which {source} is not")
     return _hugging_face(source if not path.exists() else path, options)
-
-
-def _single_directory_in(path: Path) -> Path:
-    """The model directory inside `path` if it is the only entry, as where an archive was unpacked; else `path`."""
-    if not path.is_dir() or _is_hugging_face(path):
-        return path
-    entries = [entry for entry in path.iterdir() if not entry.name.startswith(".")]
-    return entries[0] if len(entries) == 1 and _is_hugging_face(entries[0]) else path
 
 
 def _is_hugging_face(path: Path) -> bool:

@@ -169,7 +169,13 @@ def to_transformers(
     backbone = backbone_names(config)
     table = {own_prefix + ours: tuple(prefix + name for name in theirs) for ours, theirs in backbone}
     table |= {ours: (theirs,) for ours, theirs in family.heads_written(architecture, config).items()}
-    tensors = _with_their_tables(tensors, own_prefix, family)
+    tensors = dict(tensors)
+    positions = tensors[own_prefix + _POSITIONS]
+    if family.first_position:  # unused rows come first
+        unused = positions.new_zeros(family.first_position, positions.shape[1])
+        tensors[own_prefix + _POSITIONS] = torch.cat((unused, positions))
+    if _TYPES not in family.names:  # the only token type is part of the positions
+        tensors[own_prefix + _POSITIONS] = positions + tensors.pop(own_prefix + _TYPES)[0]
     if family.name == "distilbert" and architecture == "AlbertModel":  # it has no pooler
         tensors = {ours: tensor for ours, tensor in tensors.items() if not ours.startswith(f"{own_prefix}pooler.")}
     renamed: dict[str, Tensor] = {}
@@ -185,18 +191,6 @@ def to_transformers(
         if copy.endswith("bias") and original in renamed:
             renamed[copy] = renamed[original].clone()
     return renamed
-
-
-def _with_their_tables(tensors: Mapping[str, Tensor], prefix: str, family: Family) -> dict[str, Tensor]:
-    """The tensors with the position table as the family has it: after unused rows, or with the token type added."""
-    content = dict(tensors)
-    positions = content[prefix + _POSITIONS]
-    if family.first_position:
-        unused = positions.new_zeros(family.first_position, positions.shape[1])
-        content[prefix + _POSITIONS] = torch.cat((unused, positions))
-    if _TYPES not in family.names:
-        content[prefix + _POSITIONS] = positions + content.pop(prefix + _TYPES)[0]
-    return content
 
 
 def with_sentence_objective(tensors: Mapping[str, Tensor], objective: str, config: AlbertConfig) -> dict[str, Tensor]:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from albert.checkpoints.families import NAMES
 from albert.checkpoints.tensor_bundle import INDEX_SUFFIX, is_table
@@ -104,13 +104,12 @@ def config_of(
     values |= overrides
     missing = [key for key in _NOT_IN_SHAPES if key not in values]
     if missing:
-        why = (
-            "lacks "
-            if file is not None
-            else f"there is no {'bert_config.json' if of_bert else CONFIG_NAME} beside it with "
-        )
+        if file is not None:
+            why = "lacks"
+        else:
+            why = f"there is no {'bert_config.json' if of_bert else CONFIG_NAME} beside it with"
         flags = " ".join("--" + key.replace("_", "-") for key in missing)
-        raise MissingInput(subject, why + ", ".join(missing) + ", which the tensors do not show", f"add {flags}")
+        raise MissingInput(subject, f"{why} {', '.join(missing)}, which the tensors do not show", f"add {flags}")
     for key, size in sizes.items():
         if key in settings and settings[key] != size:
             why = f"is {settings[key]!r}, the tensors of {where} have {size}"
@@ -120,7 +119,13 @@ def config_of(
     elif sizes["embedding_size"] == sizes["hidden_size"] and _PROJECTION in shapes:
         values["embedding_projection"] = True
     config = from_json(AlbertConfig, values | sizes, subject)
-    _refuse_misrounded_groups(config, subject)
+    # The reference divides by the number of layers first and then rounds down: wrong for 44 layers in 22 groups.
+    L = config.num_hidden_layers
+    G = config.num_hidden_groups
+    moved = [layer for layer in range(L) if int(layer / L * G) != layer * G // L]
+    if moved:
+        why = f"{G} groups in {L} layers: the reference's rounding puts layer {moved[0]} into the previous group"
+        raise InvalidConfiguration(f"{subject}: num_hidden_groups", why, "such models are not supported")
     return config
 
 
@@ -141,16 +146,6 @@ def _activation(name: Any, subject: str, of_bert: bool) -> str:
         remedy = f"known: {', '.join(_ACTIVATIONS)}; set another with --hidden-act"
         raise InvalidConfiguration(f"{subject}: hidden_act", f"is {name!r}", remedy)
     return activation
-
-
-def _refuse_misrounded_groups(config: AlbertConfig, subject: str) -> None:
-    """The reference divides by the number of layers first and then rounds down: wrong for 44 layers in 22 groups."""
-    L = config.num_hidden_layers
-    G = config.num_hidden_groups
-    moved = [layer for layer in range(L) if int(layer / L * G) != layer * G // L]
-    if moved:
-        why = f"{G} groups in {L} layers: the reference's rounding puts layer {moved[0]} into the previous group"
-        raise InvalidConfiguration(f"{subject}: num_hidden_groups", why, "such models are not supported")
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -190,9 +185,20 @@ def holds_tensorflow(path: Path) -> bool:
 
 def find_checkpoint(path: Path, config: Path | None = None) -> CheckpointFiles:
     """The files of a checkpoint, given by its directory, prefix or one file."""
-    prefixes = _prefixes(path) if path.is_dir() else [_without_part(path)] if _index_of(path).is_file() else []
-    if not prefixes:
-        _refuse(path)
+    if path.is_dir():
+        prefixes = _prefixes(path)
+        if not prefixes:
+            for file in _old_checkpoints(path):
+                _refuse_old_format(file)
+            raise MissingInput(path, "holds no TensorFlow checkpoint", "it needs a file that ends with .index")
+    elif _index_of(path).is_file():
+        prefixes = [_without_part(path)]
+    else:
+        if path.is_file():
+            _refuse_old_format(path)
+        if path.exists():
+            raise MissingInput(path, "is not part of a TensorFlow checkpoint", "name its directory, or its .index file")
+        raise MissingInput(_index_of(path), "no such file")
     prefix = prefixes[0] if len(prefixes) == 1 else _newest(prefixes)
     if prefix is None:
         names = ", ".join(sorted(str(each.relative_to(path)) for each in prefixes))
@@ -219,7 +225,10 @@ def _newest(prefixes: Iterable[Path]) -> Path | None:
     """The newest checkpoint according to the state file, of whose path only the name counts, as runs are moved."""
     for directory in {prefix.parent for prefix in prefixes}:
         state = directory / STATE_NAME
-        if state.is_file() and (newest := _NEWEST.search(state.read_text(encoding="utf-8", errors="replace"))):
+        if not state.is_file():
+            continue
+        newest = _NEWEST.search(state.read_text(encoding="utf-8", errors="replace"))
+        if newest is not None:
             name = re.split(r"[/\\]", newest[1])[-1]
             return next((prefix for prefix in prefixes if prefix == directory / name), None)
     return None
@@ -251,16 +260,10 @@ def _old_format(file: Path) -> tuple[str, str] | None:
     return None
 
 
-def _refuse(path: Path) -> NoReturn:
-    """Say why a path is not a checkpoint."""
-    for file in _old_checkpoints(path) if path.is_dir() else [path] if path.is_file() else []:
-        if old := _old_format(file):
-            raise DamagedData(file, *old)
-    if path.is_dir():
-        raise MissingInput(path, "holds no TensorFlow checkpoint", "it needs a file that ends with .index")
-    if path.exists():
-        raise MissingInput(path, "is not part of a TensorFlow checkpoint", "name its directory, or its .index file")
-    raise MissingInput(_index_of(path), "no such file")
+def _refuse_old_format(file: Path) -> None:
+    old = _old_format(file)
+    if old is not None:
+        raise DamagedData(file, *old)
 
 
 def _only_match(folders: Iterable[Path], patterns: Iterable[str], what: str, flag: str) -> Path | None:
@@ -360,7 +363,13 @@ def map_variables(names: Iterable[str], where: str) -> MappedVariables:
             unexpected[name] = "belongs to the joint head of SQuAD 2.0, whose conversion is not supported"
         else:
             unexpected[name] = f"is not a variable of {'BERT' if of_bert else 'ALBERT'}"
-    _refuse_other_models(mapped, unexpected, where)
+    for pattern, why, remedy in _OTHER_MODELS:
+        if any(pattern.search(name) for name in unexpected):
+            raise DamagedData(where, why, remedy)
+    if not any(target.name.startswith(("albert.", "bert.")) for target in mapped.values()):
+        found = sorted({**unexpected, **mapped})
+        shown = ", ".join(found[:3]) + (", ..." if len(found) > 3 else "")
+        raise DamagedData(where, f"holds no ALBERT: its variables are {shown}" if found else "holds no variables")
     first: dict[str, str] = {}
     for name, target in mapped.items():
         if (other := first.setdefault(target.name, name)) != name:
@@ -388,13 +397,3 @@ def target_of(variable: str, of_bert: bool = False) -> Target | None:
         prefix += f"encoder.albert_layer_groups.{int(match[1])}.albert_layers.{int(match[2])}."
         target = _LAYER.get(match[3])
     return target and replace(target, name=prefix + target.name)
-
-
-def _refuse_other_models(mapped: Mapping[str, Target], unexpected: Mapping[str, str], where: str) -> None:
-    for pattern, why, remedy in _OTHER_MODELS:
-        if any(pattern.search(name) for name in unexpected):
-            raise DamagedData(where, why, remedy)
-    if not any(target.name.startswith(("albert.", "bert.")) for target in mapped.values()):
-        names = sorted({**unexpected, **mapped})
-        shown = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
-        raise DamagedData(where, f"holds no ALBERT: its variables are {shown}" if names else "holds no variables")

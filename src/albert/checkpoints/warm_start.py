@@ -109,14 +109,9 @@ def factorize_embeddings(
     tensors: Mapping[str, Tensor], source: AlbertConfig, size: int
 ) -> tuple[dict[str, Tensor], AlbertConfig, str]:
     """The tensors of the same model with embeddings of `size` dimensions, its configuration, and a note."""
-
-    def centred(rows: Tensor) -> Tensor:
-        rows = rows.double()
-        return rows - rows.mean(dim=1, keepdim=True)
-
-    words = centred(tensors[_WORDS])
-    positions = centred(tensors[_POSITIONS])
-    types = centred(tensors[_TYPES])
+    words = _centred(tensors[_WORDS])
+    positions = _centred(tensors[_POSITIONS])
+    types = _centred(tensors[_TYPES])
     scale = tensors[_NORM[0]].double()
     shift = tensors[_NORM[1]].double()
     summed = words + positions.mean(dim=0) + types[0]
@@ -148,6 +143,11 @@ def factorize_embeddings(
     note = f"E {source.embedding_size} → {size}: {share:.1%} of the squared length of the embeddings is kept"
     result = {**tensors, **{name: tensor.to(dtype) for name, tensor in changed.items()}}
     return result, replace(source, embedding_size=size, embedding_projection=None, family="albert"), note
+
+
+def _centred(rows: Tensor) -> Tensor:
+    rows = rows.double()
+    return rows - rows.mean(dim=1, keepdim=True)
 
 
 # --------------------------------------------------------------------------------------------------------------------

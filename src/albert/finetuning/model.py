@@ -307,7 +307,11 @@ def open_for_task(
     target.check_head(opened.extra.get("problem_type"), model)
     columns = label_columns(target, opened.extra.get("id2label"), model)
     tokenizer = tokenizer_of(opened)
-    recipe = _recipe_of_model(task, opened.extra, model)
+    saved = opened.extra.get("finetuning", {})
+    lengths = {name: saved[name] for name in LENGTHS if name in saved} if isinstance(saved, dict) else {}
+    if not all(isinstance(value, int) and value > 0 for value in lengths.values()):
+        raise InvalidConfiguration(f"{model}: finetuning", f"holds invalid lengths: {lengths}")
+    recipe = replace(task.recipe, **lengths)
     if max_length is not None:
         recipe = replace(recipe, max_length=max_length)
     recipe.check()
@@ -323,14 +327,6 @@ def open_for_task(
 def fit_length(recipe: TaskRecipe, positions: int) -> TaskRecipe:
     """Limit the length of a recipe to the position embeddings of the model."""
     return replace(recipe, max_length=min(recipe.max_length, positions))
-
-
-def _recipe_of_model(task: Task, extra: Mapping[str, Any], model: str) -> TaskRecipe:
-    saved = extra.get("finetuning", {})
-    lengths = {name: saved[name] for name in LENGTHS if name in saved} if isinstance(saved, dict) else {}
-    if not all(isinstance(value, int) and value > 0 for value in lengths.values()):
-        raise InvalidConfiguration(f"{model}: finetuning", f"holds invalid lengths: {lengths}")
-    return replace(task.recipe, **lengths)
 
 
 def label_columns(

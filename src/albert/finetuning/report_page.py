@@ -42,7 +42,7 @@ def report_page(results: Mapping[str, Any], journal: Sequence[Mapping[str, Any]]
     if training["steps"]:
         summary += f", {training['steps']:,} updates ({training['epochs']:.3g} epochs)"
     parts = [f"<h1>Fine-tuning on {_text(task)}</h1>", f"<p>{_text(summary)}, from {_text(results['start'])}.</p>"]
-    parts += _advice(results)
+    parts += [f'<p class="advice">{_text(line)}</p>' for line in advice_lines(results)]
     parts += _scores(results)
     parts += _curves(results, journal)
     parts += _per_class(results)
@@ -88,10 +88,6 @@ def _page(title: str, parts: Sequence[str]) -> str:
 
 # --------------------------------------------------------------------------------------------------------------------
 # The sections of the page; each is a list of pieces of HTML, empty if the run has nothing to show.
-
-
-def _advice(results: Mapping[str, Any]) -> list[str]:
-    return [f'<p class="advice">{_text(line)}</p>' for line in advice_lines(results)]
 
 
 def advice_lines(results: Mapping[str, Any]) -> list[str]:

@@ -36,8 +36,6 @@ def task_report(
     if settings.frozen:
         selection["rule"] = "selection: none, the encoder is frozen and its head was solved"
         selection["note"] = selection["rule"]
-    curve = development_curve(selection["metric"], work.folder.journal_path)
-    ended = [training.ending] if training.ended_by == "patience" else []
     linear = work.scorer.linear_baseline()
     frozen = work.frozen_head()
     frozen_scores = frozen["scores"] if frozen is not None and not settings.frozen else None
@@ -45,6 +43,17 @@ def task_report(
     step = _next_step(work, evaluation, training_scores, selection, training)
     n_trained = training.steps * batches.batch_size
     n_evaluated = len(evaluation.predictions)
+    notes = [*_notes(work), *evaluation.notes]
+    if n_evaluated < FEW_ROWS:
+        rows = "row" if n_evaluated == 1 else "rows"
+        notes.append(
+            f"the development set has {n_evaluated} {rows}: scores on it prove nothing; some hundred rows are needed"
+        )
+    if training.ended_by == "patience":
+        notes.append(training.ending)
+    curve = development_curve(selection["metric"], work.folder.journal_path)
+    if curve:
+        notes.append(curve)
     report = {
         "scores": dict(evaluation.scores),
         "baseline": None if evaluation.baseline is None else dict(evaluation.baseline),
@@ -68,13 +77,7 @@ def task_report(
             "seconds": evaluation.seconds,
             "examples_per_second": n_evaluated / evaluation.seconds,
         },
-        "notes": [
-            *_notes(work),
-            *evaluation.notes,
-            *_few_rows(n_evaluated),
-            *ended,
-            *([curve] if curve else []),
-        ],
+        "notes": notes,
         "frozen_head": frozen,
         "linear_baseline": linear,
         "advice": advice(evaluation.scores, evaluation.baseline, linear, frozen_scores, settings.frozen, step),
@@ -171,11 +174,3 @@ def _notes(work: TaskWork) -> list[str]:
             f"deviation {work.scorer.scale.deviation:.4g}, both in the saved head"
         )
     return notes
-
-
-def _few_rows(number: int) -> list[str]:
-    """A line on a development set that is too small for its scores to mean anything."""
-    if number >= FEW_ROWS:
-        return []
-    rows = "row" if number == 1 else "rows"
-    return [f"the development set has {number} {rows}: scores on it prove nothing; some hundred rows are needed"]

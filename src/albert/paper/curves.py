@@ -26,7 +26,11 @@ class RunCurves:
 
 def read_runs(paths: Sequence[Path]) -> list[RunCurves]:
     """Read the curves of runs from their folders, also while they are running."""
-    names = _shortest_names([path.resolve() for path in paths])
+    resolved = [path.resolve() for path in paths]
+    length = 1
+    while len({path.parts[-length:] for path in resolved}) < len(set(resolved)):
+        length += 1
+    names = ["/".join(path.parts[-length:]) for path in resolved]  # the shortest ends of the paths that are distinct
     return [_read_run(path, name) for path, name in zip(paths, names, strict=True)]
 
 
@@ -60,14 +64,6 @@ def _seconds(updates: Sequence[dict[str, Any]]) -> list[float]:
         tokens = record["tokens"]
         times.append(total)
     return times
-
-
-def _shortest_names(paths: Sequence[Path]) -> list[str]:
-    """The shortest ends of the paths that are distinct."""
-    length = 1
-    while len({path.parts[-length:] for path in paths}) < len(set(paths)):
-        length += 1
-    return ["/".join(path.parts[-length:]) for path in paths]
 
 
 def write_table(runs: Sequence[RunCurves], table: Path) -> None:

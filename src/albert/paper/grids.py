@@ -416,14 +416,18 @@ def grid_of(table: str, scale: Scale) -> Grid:
     for row in declared["rows"]:
         rows.append(_row(row, declared.get("paper", ()), scale, above, run=None if lacking else row.get("run")))
         above = rows[-1].variant or above
-    as_published = scale.name == "paper" and declared["compute"] == "equal time"
+    compute = declared["compute"]
+    if lacking:
+        compute = "none"
+    elif scale.name == "paper" and compute == "equal time":
+        compute = "as published"
     return Grid(
         table=table,
         title=declared["title"].format_map(vars(scale)),
         scale=scale.name,
         rows=tuple(rows),
         columns=tuple(replace(column, published=printed.get(column.name)) for column in columns),
-        compute="none" if lacking else "as published" if as_published else declared["compute"],
+        compute=compute,
         figure=declared.get("figure"),
         notes=(*declared.get("notes", ()), *(f"{task.upper()} is not run at this scale." for task in lacking)),
         claims=tuple(

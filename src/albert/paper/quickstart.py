@@ -210,13 +210,12 @@ def quickstart(directory: Path, console: Console) -> QuickstartReport:
     _heading(console, 5, "Fine-tuning", f"which of {len(AUTHORS)} authors wrote this passage?")
     task = declare_custom_task(files, "text", "label", recipe=AUTHORSHIP)
     settings = FinetuningSettings(evaluate_every=94)
-
-    def finetuned(model: str, output: str) -> FinetuningResult:
-        return finetune(task, PretrainedEncoder(model), files["train"].parent, directory / output, settings=settings)
-
-    tuned = finetuned(str(pretrained.model), "authorship")
+    data = files["train"].parent
+    start = PretrainedEncoder(str(pretrained.model))
+    tuned = finetune(task, start, data, directory / "authorship", settings=settings)
     console.print(f"The same from {BUNDLED_MODEL}, the model that comes with the package.", highlight=False)
-    shipped = finetuned(BUNDLED_MODEL, f"authorship-{BUNDLED_MODEL}")
+    start = PretrainedEncoder(BUNDLED_MODEL)
+    shipped = finetune(task, start, data, directory / f"authorship-{BUNDLED_MODEL}", settings=settings)
 
     _heading(console, 6, "Answers", f"three inputs, to the model just trained and to {BUNDLED_MODEL}")
     trained = _answers(str(pretrained.model), tuned.model_directory)

@@ -10,7 +10,6 @@ from albert.paper.grids import COSTS, SCALES, SIZE_NAMES, TABLE_14, TEXT_TABLES,
 from albert.paper.results import Cell, Outcome, check_claim, count_as_paper
 from albert.paper.sizes import PUBLISHED_SIZES
 from albert.runtime.files import write_csv, write_text
-from albert.tasks.recipe import TaskRecipe
 
 # --------------------------------------------------------------------------------------------------------------------
 # Tables that need no run: model sizes (Table 1), fine-tuning recipes (Table 14) and the cost of pre-training.
@@ -39,10 +38,6 @@ def _text_table(
 
 def sizes(scale: Scale) -> TextTable:
     """Table 1: the models of the paper beside those of a scale."""
-
-    def shape(config: AlbertConfig) -> str:
-        return f"{config.num_hidden_layers}, {config.hidden_size}, {config.embedding_size}"
-
     rows = []
     notes = []
     berts = {f"bert-{size}": bert_control(scale.sizes[size]) for size in SIZE_NAMES[:2]}
@@ -51,7 +46,7 @@ def sizes(scale: Scale) -> TextTable:
         size = PUBLISHED_SIZES[preset][0]
         exact = f"{count_as_paper(paper):,}"
         ours = f"{count_as_paper(config):,}"
-        rows.append((preset, shape(paper), size.stated, exact, shape(config), ours))
+        rows.append((preset, _shape(paper), size.stated, exact, _shape(config), ours))
         if size.counted is None:
             notes.append(f"{preset}, {size.stated}: {size.reason}.")
     return _text_table(
@@ -59,20 +54,28 @@ def sizes(scale: Scale) -> TextTable:
     )
 
 
+def _shape(config: AlbertConfig) -> str:
+    return f"{config.num_hidden_layers}, {config.hidden_size}, {config.embedding_size}"
+
+
 def finetuning(scale: Scale) -> TextTable:
     """Table 14: the fine-tuning recipe of each task, in the paper and at a scale."""
-    ours = {task.task: _describe_recipe(task.full_recipe, task.max_train_examples) for task in scale.tasks}
+    ours: dict[str, str] = {}
+    for task in scale.tasks:
+        recipe = task.full_recipe
+        if recipe.epochs:
+            updates = "1 epoch" if recipe.epochs == 1 else f"{recipe.epochs:g} epochs"
+        else:
+            updates = f"{recipe.steps}"
+        if task.max_train_examples is not None:
+            updates += f" of {task.max_train_examples:,} examples"
+        length = f"{recipe.max_length} tokens"
+        ours[task.task] = f"{recipe.learning_rate:.0e}, {recipe.batch_size}, {updates}, {length}"
     rows = []
     for task, paper in TABLE_14.items():
         rate, *others = paper.values()
         rows.append((task, f"{rate:.0e}", *(f"{value:g}" for value in others), ours.get(task, "not run")))
     return _text_table("14", scale, rows)
-
-
-def _describe_recipe(recipe: TaskRecipe, examples: int | None) -> str:
-    updates = "1 epoch" if recipe.epochs == 1 else f"{recipe.epochs:g} epochs" if recipe.epochs else recipe.steps
-    sample = "" if examples is None else f" of {examples:,} examples"
-    return f"{recipe.learning_rate:.0e}, {recipe.batch_size}, {updates}{sample}, {recipe.max_length} tokens"
 
 
 def costs(scale: Scale, hours: Mapping[str, float] | None = None) -> TextTable:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
@@ -92,9 +91,9 @@ class MixedSamples:
         pending = np.arange(len(numbers))
         for corpus, share in enumerate(self._shares[:-1]):
             # This corpus gets its share of the samples left by earlier ones, evenly spaced.
-            count_before = partial(_count_before, share, sum(self._shares[corpus:]))
-            before = count_before(within[pending])
-            selected = count_before(within[pending] + 1) > before
+            total = sum(self._shares[corpus:])
+            before = _count_before(share, total, within[pending])
+            selected = _count_before(share, total, within[pending] + 1) > before
             corpora[pending[selected]] = corpus
             within[pending] = np.where(selected, before, within[pending] - before)
             pending = pending[~selected]

@@ -65,7 +65,11 @@ class HeldOutSamples:
         for batch in self.batches:
             self.counts.update(batch.counts)
         labels = [batch.masked_labels.numpy() for batch in self.batches]
-        frequent = _most_frequent_half(np.concatenate(labels))
+        every_label = np.concatenate(labels)
+        values, counts = np.unique(every_label, return_counts=True)
+        order = np.argsort(-counts, kind="stable")
+        share = np.cumsum(counts[order]) / max(1, len(every_label))
+        frequent = values[order[: int(np.searchsorted(share, 0.5)) + 1]]  # the values that make up half of all
         self._is_rare = [~np.isin(part, frequent) for part in labels]
         self._is_repeated = [_is_repeated(batch) for batch in self.batches]
 
@@ -163,14 +167,6 @@ class HeldOutTests:
 
 def _loss_term(test: str) -> str:
     return MASKED_TOKENS if test == MASKED_TOKENS else SENTENCE_ORDER
-
-
-def _most_frequent_half(labels: np.ndarray) -> np.ndarray:
-    """The most frequent values that make up half of all."""
-    values, counts = np.unique(labels, return_counts=True)
-    order = np.argsort(-counts, kind="stable")
-    share = np.cumsum(counts[order]) / max(1, len(labels))
-    return values[order[: int(np.searchsorted(share, 0.5)) + 1]]
 
 
 def _is_repeated(batch: PretrainingBatch) -> np.ndarray:

@@ -200,8 +200,14 @@ def choose_shape(
 
 def _pack_steps(shares: np.ndarray, shape: FixedShape) -> tuple[int, list[np.ndarray]]:
     """Micro-batches of all steps, counting the busiest rank of each, and the sequence lengths in every micro-batch."""
-    steps = [[[share[part] for part in shape.assign(share, 0 * share)] for share in step] for step in shares]
-    return sum(max(map(len, step)) for step in steps), [part for step in steps for share in step for part in share]
+    count = 0
+    parts: list[np.ndarray] = []
+    for step in shares:
+        parts_of_ranks = [[share[part] for part in shape.assign(share, 0 * share)] for share in step]
+        count += max(map(len, parts_of_ranks))
+        for parts_of_rank in parts_of_ranks:
+            parts += parts_of_rank
+    return count, parts
 
 
 def shape_of(recipe: PretrainingRecipe, samples: SampleSource, world_size: int) -> FixedShape:

@@ -349,7 +349,9 @@ class PretrainingSamples:
             raise InvalidConfiguration("sequences.objective", why, 'use "sop" or a larger corpus')
         self._order = EpochOrder(corpus, partial(pack_documents, sequences, seed), seed)
         self.per_epoch = self._order.per_epoch
-        _retain_freed_memory()
+        # One large block is freed here, so that glibc reuses freed blocks: it returns a block to the system if it is
+        # larger than any freed before, and clearing new pages takes a quarter of the time of making samples.
+        np.empty(RETAINED_BYTES, dtype=np.uint8)
         self.preferred_batch = max(1, TOKENS_AT_ONCE // sequences.max_length)
         """How many samples are most efficiently made at once."""
 
@@ -444,11 +446,3 @@ def pack_documents(recipe: SequenceRecipe, seed: int, documents: Documents, epoc
         recipe.neighbours_probability,
         recipe.keep_pairs,
     )
-
-
-def _retain_freed_memory() -> None:
-    """Make glibc reuse freed blocks: clearing new pages takes a quarter of the time of making samples.
-
-    glibc returns a freed block to the system if it is larger than any freed before, so one large block is freed here.
-    """
-    np.empty(RETAINED_BYTES, dtype=np.uint8)

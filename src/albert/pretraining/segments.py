@@ -107,9 +107,12 @@ def pack_sentences(
     order = np.argsort(i)
     i = i[order]
     j = j[order]
-    split = _draw_split(i, j, draw(keys[2], i + first, j + first))
+    # The sentence that opens the second segment, drawn uniformly; `j` where there is only one sentence.
+    sentences = j - i
+    drawn = uniform(high_bits(draw(keys[2], i + first, j + first)))
+    split = np.where(sentences > 1, i + 1 + (drawn * (sentences - 1)).astype(np.int64), j)
     table = SequenceTable(offsets[i], offsets[split], offsets[j], documents.document_of(i))
-    return _split_long_sentences(table, j - i, max_tokens)
+    return _split_long_sentences(table, sentences, max_tokens)
 
 
 def _halve_documents(
@@ -163,12 +166,6 @@ def _cut_into_pairs(
     rows, number = _repeat(pairs)
     last = number + 1 == pairs[rows]
     return i[rows] + 2 * number, np.where(last, j[rows], i[rows] + 2 * number + 2)
-
-
-def _draw_split(i: np.ndarray, j: np.ndarray, bits: np.ndarray) -> np.ndarray:
-    """The sentence that opens the second segment, drawn uniformly; `j` where there is only one sentence."""
-    sentences = j - i
-    return np.where(sentences > 1, i + 1 + (uniform(high_bits(bits)) * (sentences - 1)).astype(np.int64), j)
 
 
 def _split_long_sentences(table: SequenceTable, sentences: np.ndarray, max_tokens: int) -> SequenceTable:
@@ -261,20 +258,14 @@ def cut_to_length(max_tokens: int, segments: Segments) -> Segments:
     remaining tokens are as far from the boundary as those of a pair in the other order.
     """
     first, second, labels = segments
-    from_first, from_second = _tokens_to_remove(max_tokens, first.length, second.length)
+    # Tokens are taken one by one from the longer segment; of equally long ones the second loses the next token.
+    excess = np.maximum(first.length + second.length - max_tokens, 0)
+    difference = np.clip(first.length - second.length, -excess, excess)
+    rest = excess - np.abs(difference)
+    from_first = np.maximum(difference, 0) + rest // 2
+    from_second = np.maximum(-difference, 0) + rest - rest // 2
     cut_first = TokenRanges(first.begin + from_first, first.length - from_first)
     return Segments(cut_first, TokenRanges(second.begin, second.length - from_second), labels)
-
-
-def _tokens_to_remove(max_tokens: int, first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """How many tokens each of two segments of these lengths loses when they are taken one by one from the longer one.
-
-    Of equally long segments the second loses the next token.
-    """
-    excess = np.maximum(first + second - max_tokens, 0)
-    difference = np.clip(first - second, -excess, excess)
-    rest = excess - np.abs(difference)
-    return np.maximum(difference, 0) + rest // 2, np.maximum(-difference, 0) + rest - rest // 2
 
 
 def _where(condition: np.ndarray, these: TokenRanges, others: TokenRanges) -> TokenRanges:
@@ -337,11 +328,9 @@ class NegativeSegments:
             if len(pending) == 0:
                 break
         else:
-            rows[pending] = self._next_of_other_document(first[pending] % len(self._length), document[pending])
+            # The first row of another document at or after each row; row 0 follows the last one.
+            at = first[pending] % len(self._length)
+            ends = np.flatnonzero(self._document != np.roll(self._document, -1))
+            next_run = (ends[np.searchsorted(ends, at) % len(ends)] + 1) % len(self._document)
+            rows[pending] = np.where(self._document[at] != document[pending], at, next_run)
         return TokenRanges(self._begin[rows], np.minimum(self._length[rows], room))
-
-    def _next_of_other_document(self, rows: np.ndarray, document: np.ndarray) -> np.ndarray:
-        """The first row of another document at or after each row; row 0 follows the last one."""
-        ends = np.flatnonzero(self._document != np.roll(self._document, -1))
-        next_run = (ends[np.searchsorted(ends, rows) % len(ends)] + 1) % len(self._document)
-        return np.where(self._document[rows] != document, rows, next_run)

@@ -433,7 +433,10 @@ class AlbertForJointQuestionAnswering(nn.Module):
         head = self.joint_qa_outputs
         possible = _answer_tokens(packed)
         start_logits = head.starts(hidden).float().masked_fill(~possible, IMPOSSIBLE)
-        unanswerable = head.unanswerable(_expected_start(start_logits, hidden, packed), hidden[packed.first_positions])
+        # The mean state of each sequence, weighted by the probabilities of its starts.
+        pieces = zip(start_logits.split(packed.lengths), hidden.split(packed.lengths), strict=True)
+        expected_start = torch.stack([logits.softmax(0).to(states.dtype) @ states for logits, states in pieces])
+        unanswerable = head.unanswerable(expected_start, hidden[packed.first_positions])
         lengths = torch.tensor(packed.lengths, device=hidden.device)
         if starts is not None:
             start = hidden[starts].repeat_interleave(lengths, dim=0)
@@ -458,14 +461,6 @@ def _answer_tokens(packed: PackedSequences) -> Bool[Tensor, " tokens"]:
     possible[packed.first_positions + lengths - 1] = False
     possible[packed.first_positions] = True
     return possible
-
-
-def _expected_start(
-    start_logits: Float[Tensor, " tokens"], hidden: Float[Tensor, "tokens H"], packed: PackedSequences
-) -> Float[Tensor, "sequences H"]:
-    """Mean state of each sequence, weighted by the probabilities of its starts."""
-    pieces = zip(start_logits.split(packed.lengths), hidden.split(packed.lengths), strict=True)
-    return torch.stack([logits.softmax(0).to(states.dtype) @ states for logits, states in pieces])
 
 
 def _best_starts(start_logits: Float[Tensor, " tokens"], packed: PackedSequences) -> Int[Tensor, "sequences beam"]:

@@ -136,47 +136,53 @@ class AlbertConfig:
     the maximum over all tokens. "mean" suits encoders that were trained for sentence vectors."""
 
     def __post_init__(self) -> None:
-        def refuse(subject: str, why: str, remedy: str | None = None) -> None:
-            raise InvalidConfiguration(subject, why, remedy)
-
         for name in ("vocab_size", "embedding_size", "hidden_size", "num_hidden_layers", "num_hidden_groups",
                      "inner_group_num", "num_attention_heads", "intermediate_size", "max_position_embeddings",
                      "type_vocab_size"):  # fmt: skip
             if getattr(self, name) < 1:
-                refuse(name, f"is {getattr(self, name)}, at least 1 is needed")
+                raise InvalidConfiguration(name, f"is {getattr(self, name)}, at least 1 is needed")
         if self.attention_window is not None and self.attention_window < 1:
             why = f"is {self.attention_window}, at least 1 is needed"
-            refuse("attention_window", why, "without a window attention is dense")
+            raise InvalidConfiguration("attention_window", why, "without a window attention is dense")
         if self.match_embedding and self.type_vocab_size < 3:
-            refuse("match_embedding", f"needs a third token type, type_vocab_size is {self.type_vocab_size}")
+            raise InvalidConfiguration(
+                "match_embedding", f"needs a third token type, type_vocab_size is {self.type_vocab_size}"
+            )
         for name in ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout_prob"):
             if not 0 <= getattr(self, name) < 1:
-                refuse(name, f"is {getattr(self, name)}, a share from 0 to below 1 is needed")
+                raise InvalidConfiguration(name, f"is {getattr(self, name)}, a share from 0 to below 1 is needed")
         for name in ("initializer_range", "layer_norm_eps"):
             if not getattr(self, name) > 0:
-                refuse(name, f"is {getattr(self, name)}, a number above 0 is needed")
+                raise InvalidConfiguration(name, f"is {getattr(self, name)}, a number above 0 is needed")
         heads = self.num_attention_heads
         groups = self.num_hidden_groups
         layers = self.num_hidden_layers
         if self.hidden_size % heads:
-            refuse("num_attention_heads", f"{heads} heads do not divide hidden_size {self.hidden_size}")
+            raise InvalidConfiguration(
+                "num_attention_heads", f"{heads} heads do not divide hidden_size {self.hidden_size}"
+            )
         if groups > layers:
-            refuse("num_hidden_groups", f"{groups} groups for {layers} layers")
+            raise InvalidConfiguration("num_hidden_groups", f"{groups} groups for {layers} layers")
         if layers % groups:
-            refuse("num_hidden_groups", f"{groups} groups do not divide {layers} layers")
-        if (depth := layers * self.inner_group_num) > _MAX_LAYERS:
-            refuse("num_hidden_layers", f"gives {depth} layers, the limit is {_MAX_LAYERS}")
+            raise InvalidConfiguration("num_hidden_groups", f"{groups} groups do not divide {layers} layers")
+        depth = layers * self.inner_group_num
+        if depth > _MAX_LAYERS:
+            raise InvalidConfiguration("num_hidden_layers", f"gives {depth} layers, the limit is {_MAX_LAYERS}")
         if self.sharing != "all" and (groups, self.inner_group_num) != (1, 1):
-            refuse("sharing", f"{self.sharing!r} with groups", 'groups go with sharing "all"')
+            raise InvalidConfiguration("sharing", f"{self.sharing!r} with groups", 'groups go with sharing "all"')
         if self.family != "albert":
             shape = {"sharing": "none", "embedding_size": self.hidden_size, "embedding_projection": False,
                      "attention_window": None, "match_embedding": False}  # fmt: skip
             for name, needed in shape.items():
                 value = getattr(self, name)
                 if value != needed and not (name == "embedding_projection" and value is None):
-                    refuse(name, f"is {value!r}, which a model of type {self.family!r} does not have")
+                    raise InvalidConfiguration(
+                        name, f"is {value!r}, which a model of type {self.family!r} does not have"
+                    )
         if self.embedding_projection is False and self.embedding_size != self.hidden_size:
-            refuse("embedding_projection", f"cannot be off: E {self.embedding_size} is not H {self.hidden_size}")
+            raise InvalidConfiguration(
+                "embedding_projection", f"cannot be off: E {self.embedding_size} is not H {self.hidden_size}"
+            )
 
     @property
     def projects_embeddings(self) -> bool:

@@ -352,8 +352,11 @@ def free_memory(device: torch.device) -> int | None:
     """Free bytes of a device; None if unknown."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
+    free = list(_free_in_cgroups())
     kibibytes = _read_table(ROOT / "proc/meminfo").get("MemAvailable:")
-    return min((*(() if kibibytes is None else (1024 * kibibytes,)), *_free_in_cgroups()), default=None)
+    if kibibytes is not None:
+        free.append(1024 * kibibytes)
+    return min(free, default=None)
 
 
 def _free_in_cgroups() -> Iterator[int]:

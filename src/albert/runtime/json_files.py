@@ -56,13 +56,16 @@ def from_json(cls: type[T], data: Any, where: str) -> T:
     data = without_neutral(cls.__name__, data)
     for key in removed_settings(cls.__name__, data):
         raise InvalidConfiguration(f"{where}: {key}", WHY, FIELDS_REMOVED[cls.__name__][key][1])
+    hints = typing.get_type_hints(cls)
     for key in data:
         if key not in fields:
-            raise InvalidConfiguration(f"{where}: {key}", "unknown key", _suggest_key(cls, key, list(fields)))
+            # A field of a nested dataclass may have this name.
+            nested = [name for name in fields if key in getattr(hints[name], "__dataclass_fields__", ())]
+            remedy = f"did you mean '{nested[0]}.{key}'?" if nested else did_you_mean(key, fields)
+            raise InvalidConfiguration(f"{where}: {key}", "unknown key", remedy)
     for key, f in fields.items():
         if key not in data and f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING:
             raise InvalidConfiguration(f"{where}: {key}", "is missing")
-    hints = typing.get_type_hints(cls)
     values = {key: convert_value(hints[key], item, f"{where}: {key}") for key, item in data.items()}
     try:
         return cls(**values)
@@ -70,13 +73,6 @@ def from_json(cls: type[T], data: Any, where: str) -> T:
         raise
     except (TypeError, ValueError) as error:
         raise InvalidConfiguration(where, str(error)) from error
-
-
-def _suggest_key(cls: type, key: str, known: list[str]) -> str:
-    """Suggest a field of that name in a nested dataclass, else the most similar key."""
-    hints = typing.get_type_hints(cls)
-    nested = [name for name in known if key in getattr(hints[name], "__dataclass_fields__", ())]
-    return f"did you mean '{nested[0]}.{key}'?" if nested else did_you_mean(key, known)
 
 
 def read_json_object(path: Path) -> dict[str, Any]:
@@ -217,7 +213,12 @@ class Journal:
         if not path.exists():
             write_bytes(path, b"")  # flushes its name to the disk
         with writing(path):
-            _drop_torn_line(path)
+            with open(path, "rb+") as file:  # a last line without its end is dropped
+                content = file.read()
+                end = content.rfind(b"\n") + 1
+                if end != len(content):
+                    file.truncate(end)
+                    os.fsync(file.fileno())
             # Unbuffered: otherwise `close` would repeat a write that failed on a full disk.
             self._file = open(path, "ab", buffering=0)  # noqa: SIM115 (lives as long as the run)
 
@@ -275,15 +276,6 @@ def _encode_non_finite(value: Any) -> Any:
 
 def _decode_non_finite(record: dict[str, Any]) -> dict[str, Any]:
     return {key: _NOT_FINITE.get(value, value) if isinstance(value, str) else value for key, value in record.items()}
-
-
-def _drop_torn_line(path: Path) -> None:
-    with open(path, "rb+") as file:
-        content = file.read()
-        end = content.rfind(b"\n") + 1
-        if end != len(content):
-            file.truncate(end)
-            os.fsync(file.fileno())
 
 
 # --------------------------------------------------------------------------------------------------------------------

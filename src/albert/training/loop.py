@@ -140,7 +140,11 @@ class _Loop:
         plan = self.plan
         self.state.seconds_of_first = self.state.seconds  # a checkpoint holds the first rank's
         self.ended_by = plan.reached(self.state)
-        if self._evaluation_missing() and not self._evaluate():
+        # The evaluation of the step that is resumed may have been interrupted by a signal.
+        is_due = self.state.step > 0 and (self._due(plan.evaluate_every) or self.ended_by is not None)
+        is_owed = is_due and self.ranks.is_first and self.work.evaluates
+        is_missing = self._on_any_rank(is_owed and not _is_recorded(self.folder, "evaluation", self.state.step))
+        if is_missing and not self._evaluate():
             raise Stopped(self.folder.path, self.request.number)
         if self.ended_by is None and self.state.step > 0 and self._due(plan.evaluate_every) and self._is_enough():
             self.ended_by = "patience"
@@ -317,12 +321,6 @@ class _Loop:
     def _is_enough(self) -> bool:
         """Whether the evaluations so far end the run; the same on every rank."""
         return self._on_any_rank(self.ranks.is_first and self.work.is_enough())
-
-    def _evaluation_missing(self) -> bool:
-        """Whether the evaluation of the resumed step was interrupted by a signal."""
-        due = self.state.step > 0 and (self._due(self.plan.evaluate_every) or self.ended_by is not None)
-        owed = due and self.ranks.is_first and self.work.evaluates
-        return self._on_any_rank(owed and not _is_recorded(self.folder, "evaluation", self.state.step))
 
     def _damage(self) -> Rejection | None:
         """An alarm if any weight or moment on any rank is not finite."""

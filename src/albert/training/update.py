@@ -71,11 +71,14 @@ class Sums:
 
     def plus(self, more: "Sums") -> "Sums":
         """Both together, without autograd history."""
+        return Sums(_added(self.losses, more.losses), _added(self.correct, more.correct))
 
-        def add(these: Mapping[str, Tensor], others: Mapping[str, Tensor]) -> dict[str, Tensor]:
-            return {**these, **{n: these[n] + x.detach() if n in these else x.detach() for n, x in others.items()}}
 
-        return Sums(add(self.losses, more.losses), add(self.correct, more.correct))
+def _added(these: Mapping[str, Tensor], others: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    added = dict(these)
+    for name, other in others.items():
+        added[name] = these[name] + other.detach() if name in these else other.detach()
+    return added
 
 
 @runtime_checkable
@@ -346,7 +349,12 @@ def _by_workers(
             with dropout_generator(stream_key("dropout", seed, number) >> 64):
                 more, loss = compute(batch)
                 gradients_of_batch = torch.autograd.grad(loss, parameters, allow_unused=True)
-            gradients = [_add(*pair) for pair in zip(gradients, _unshare(gradients_of_batch), strict=True)]
+            for index, gradient in enumerate(_unshare(gradients_of_batch)):
+                total = gradients[index]
+                if total is None:
+                    gradients[index] = gradient
+                elif gradient is not None:
+                    total.add_(gradient)
             sums = sums.plus(more)
         return sums, gradients
 
@@ -356,10 +364,6 @@ def _by_workers(
         sums = sums.plus(more)
         gradients.append(gradients_of_worker)
     return sums, _sum_and_clip(parameters, gradients, clip_norm)
-
-
-def _add(total: Tensor | None, more: Tensor | None) -> Tensor | None:
-    return more if total is None else total if more is None else total.add_(more)
 
 
 def _unshare(gradients: Sequence[Tensor | None]) -> Iterator[Tensor | None]:

@@ -117,10 +117,12 @@ def find_local_model(path_or_id: str | Path, revision: str | None = None) -> Pat
             return path / "model"
         if _holds_tensorflow(path):
             raise _to_convert(path, "holds a TensorFlow checkpoint")
-        if checkpoints := sorted(path.glob("checkpoints/step-*/config.json")):
+        checkpoints = sorted(path.glob("checkpoints/step-*/config.json"))
+        if checkpoints:
             remedy = f"repeat its command to finish it, or name its newest checkpoint, {checkpoints[-1].parent}"
             raise MissingInput(path, "is an unfinished run without a model", remedy)
-        if seeds := sorted(path.glob("seed-*/model/config.json")):
+        seeds = sorted(path.glob("seed-*/model/config.json"))
+        if seeds:
             raise MissingInput(path, "holds the runs of several seeds", f"name one, such as {seeds[0].parents[1]}")
         return path
     refuse_archive(path)

@@ -349,7 +349,8 @@ def fit_tensors(
     shapes = {bare + name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
     loaded = [name for name in renamed.tensors if name in shapes and not (new_head and name in HEADS)]
     drawn = [name for name in shapes if name not in loaded]
-    if absent := [in_file[name] for name in drawn if name.startswith(BACKBONE_PREFIX) and not name.startswith(_POOLER)]:
+    absent = [in_file[name] for name in drawn if name.startswith(BACKBONE_PREFIX) and not name.startswith(_POOLER)]
+    if absent:
         why = f"lacks {len(absent)} of the encoder's tensors ({_abridged(absent)})"
         raise DamagedData(source, why, f"config.json does not match these weights, or they are not {family.title}'s")
     for name in loaded:

@@ -199,7 +199,8 @@ def read_config(directory: Path) -> tuple[AlbertConfig, dict[str, Any]]:
             raise InvalidConfiguration(path, "has no model_type", f"families that open: {titles}")
         what = OTHER_FAMILIES.get(str(kind), f"a model of type {kind!r}")
         raise InvalidConfiguration(path, f"describes {what}: it is no BERT inside", f"families that open: {titles}")
-    if (scheme := content.get("position_embedding_type") or "absolute") != "absolute":
+    scheme = content.get("position_embedding_type") or "absolute"
+    if scheme != "absolute":
         raise InvalidConfiguration(f"{path}: position_embedding_type", f"is {scheme!r}, only 'absolute' is supported")
     if kind == _WINDOWED["model_type"] and content.get("attention_window") is None:
         raise InvalidConfiguration(f"{path}: attention_window", f"is missing from a model of type {kind!r}")
@@ -231,7 +232,8 @@ def read_config(directory: Path) -> tuple[AlbertConfig, dict[str, Any]]:
     extra = {key: value for key, value in content.items() if key not in read}
     if is_uneven:
         extra[UNEVEN_GROUPS_KEY] = groups
-    if (labels := extra.pop("id2label", None)) is not None:
+    labels = extra.pop("id2label", None)
+    if labels is not None:
         try:
             extra["id2label"] = {int(index): str(label) for index, label in labels.items()}
         except (AttributeError, ValueError) as error:
@@ -240,7 +242,8 @@ def read_config(directory: Path) -> tuple[AlbertConfig, dict[str, Any]]:
         raise InvalidConfiguration(f"{path}: architectures", "is not a list of names")
     if extra.get("architectures"):
         extra["architectures"] = [_our_class(str(extra["architectures"][0]), family, extra)]
-    if (vectors := read_sentence_vectors(directory, config.hidden_size)) is not None:
+    vectors = read_sentence_vectors(directory, config.hidden_size)
+    if vectors is not None:
         extra[SENTENCE_KEY] = vectors
     return config, extra
 
@@ -368,7 +371,8 @@ def write_files(
     if tokenizer is not None:
         tokenizer.save(directory)
     save_json(directory / CONFIG_NAME, content)
-    if (vectors := sentence_vectors_of(extra)) is not None:
+    vectors = sentence_vectors_of(extra)
+    if vectors is not None:
         write_sentence_vectors(directory, vectors, config.hidden_size)
     write_tensors(directory / WEIGHTS_NAME, tensors)
     write_text(directory / CARD_NAME, card)
@@ -478,7 +482,8 @@ def describe_model(
     config = with_overrides(config, overrides or {})
     stored = stored_tensors(directory)
     notes = [*checkpoint_warnings(config, extra), *quantization_notes(extra, directory)]
-    if (uneven := extra.get(UNEVEN_GROUPS_KEY)) is not None:
+    uneven = extra.get(UNEVEN_GROUPS_KEY)
+    if uneven is not None:
         layers = config.num_hidden_groups
         stored = replace(stored, by_name=spread_over_layers(stored.by_name, layers, uneven))
         notes.append(uneven_groups_note(layers, uneven))

@@ -348,7 +348,8 @@ class TensorBundle:
         if numbers.get(2):
             why = "was written on a big-endian machine"
             raise DamagedData(self.index, why, "save the checkpoint again on a little-endian machine")
-        if (oldest_reader := version.get(2, 0)) > _NEWEST_VERSION:
+        oldest_reader = version.get(2, 0)
+        if oldest_reader > _NEWEST_VERSION:
             raise DamagedData(self.index, f"needs version {oldest_reader}, only {_NEWEST_VERSION} is supported")
         shards = numbers.get(1, 0)
         if not 1 <= shards <= _MAX_SHARDS:

@@ -372,7 +372,8 @@ def map_variables(names: Iterable[str], where: str) -> MappedVariables:
         raise DamagedData(where, f"holds no ALBERT: its variables are {shown}" if found else "holds no variables")
     first: dict[str, str] = {}
     for name, target in mapped.items():
-        if (other := first.setdefault(target.name, name)) != name:
+        other = first.setdefault(target.name, name)
+        if other != name:
             raise DamagedData(where, f"holds {target.name} twice: as {other} and as {name}")
     return MappedVariables(mapped, tuple(dropped), unexpected)
 
@@ -387,13 +388,15 @@ def target_of(variable: str, of_bert: bool = False) -> Target | None:
     if of_bert:
         prefix = "bert."
         target = _BERT_BACKBONE.get(name)
-        if match := _IN_LAYER.match(name):
+        match = _IN_LAYER.match(name)
+        if match:
             prefix += f"encoder.layer.{int(match[1])}."
             target = _BERT_LAYER.get(match[2])
         return target and replace(target, name=prefix + target.name)
     prefix = "albert."
     target = _BACKBONE.get(name)
-    if match := _IN_GROUP.match(name):
+    match = _IN_GROUP.match(name)
+    if match:
         prefix += f"encoder.albert_layer_groups.{int(match[1])}.albert_layers.{int(match[2])}."
         target = _LAYER.get(match[3])
     return target and replace(target, name=prefix + target.name)

@@ -353,7 +353,8 @@ def check_input(args: FilePrediction, answers: Iterable[str]) -> CheckedInput:
             for record in batch:
                 columns.update(dict.fromkeys(record.fields))
                 args.inputs(record)
-                if duplicates := [name for name in answers if name in record.fields]:
+                duplicates = [name for name in answers if name in record.fields]
+                if duplicates:
                     why = f"has a field {duplicates[0]!r} already"
                     raise DamagedData(record.where, why, "--prefix changes the names of the answers")
             if types is not None:

@@ -177,7 +177,8 @@ def quantize_directory(
         loading.write_tensors(copy / loading.INT8_WEIGHTS_NAME, tensors)
         quantization = {"format": loading.FORMAT, "matrices": matrices}
         save_json(copy / CONFIG_NAME, content | {loading.QUANTIZATION_KEY: quantization})
-        if (vectors := sentence_vectors_of(before.opened.extra)) is not None:
+        vectors = sentence_vectors_of(before.opened.extra)
+        if vectors is not None:
             write_sentence_vectors(copy, vectors, before.opened.config.hidden_size)
         after = open_trained(copy)
         batches = sample_batches(before.opened.config)

@@ -224,7 +224,8 @@ class Predictor:
         """Whether the model was fine-tuned on pairs of texts; None if unknown."""
         if isinstance(self.network, AlbertForPairClassification):
             return True
-        if (table_task := table_task_of(Path(self.name))) is not None:
+        table_task = table_task_of(Path(self.name))
+        if table_task is not None:
             return table_task.pair is not None
         task = DECLARED.get(str((self.extra.get("finetuning") or {}).get("task")))
         return None if task is None else isinstance(task.inputs, Pair)

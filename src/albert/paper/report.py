@@ -215,7 +215,8 @@ def markdown(outcome: Outcome, picture: str | None = None) -> str:
     lines += [line for note in comparison_notes(outcome) for line in ("", note)]
     if outcome.grid.columns:
         lines += ["", *_markdown_table(*side_by_side(outcome))]
-    if sentences := claim_sentences(outcome):
+    sentences = claim_sentences(outcome)
+    if sentences:
         lines += ["", "## What the paper claims", "", *(f"- {sentence}" for sentence in sentences)]
     if picture is not None:
         lines += ["", f"![{outcome.grid.title}]({picture})"]

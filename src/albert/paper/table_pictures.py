@@ -238,5 +238,6 @@ def _annotate(axes: Axes, value: float, y: int, text: str) -> None:
 def _finish_axes(axes: Axes, along: Literal["x", "y"] = "x") -> None:
     style_axes(axes, along)
     low, high = axes.get_xlim() if along == "x" else axes.get_ylim()
-    if (room := LEAST_SPAN - (high - low)) > 0:
+    room = LEAST_SPAN - (high - low)
+    if room > 0:
         (axes.set_xlim if along == "x" else axes.set_ylim)(low - room / 2, high + room / 2)

@@ -223,7 +223,8 @@ def remove_leftovers(directory: Path) -> None:
         path = directory / name
         new, old, lock_path = _names(path, token)
         with contextlib.suppress(OSError):  # it belongs to another user, or there are no locks
-            if lock := lock_file(lock_path):
+            lock = lock_file(lock_path)
+            if lock:
                 try:
                     if os.path.lexists(old) and not os.path.lexists(path):
                         os.rename(old, path)

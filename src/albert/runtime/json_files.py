@@ -78,7 +78,8 @@ def from_json(cls: type[T], data: Any, where: str) -> T:
 def read_json_object(path: Path) -> dict[str, Any]:
     """The object in a JSON file; `DamagedData` if it is not JSON, not an object, or larger than `MAX_JSON_BYTES`."""
     with open_input(path) as file:
-        if (size := os.fstat(file.fileno()).st_size) > MAX_JSON_BYTES:
+        size = os.fstat(file.fileno()).st_size
+        if size > MAX_JSON_BYTES:
             raise DamagedData(path, f"has {size:,} bytes, {MAX_JSON_BYTES:,} are read at most")
     try:
         data = json.loads(read_input(path), object_pairs_hook=unique_keys)

@@ -37,7 +37,8 @@ def answer_f1(gold: Iterable[str], predicted: str) -> float:
     predicted_words = normalize_answer(predicted).split()
     for answer in gold:
         words = normalize_answer(answer).split()
-        if same := sum((Counter(words) & Counter(predicted_words)).values()):
+        same = sum((Counter(words) & Counter(predicted_words)).values())
+        if same:
             precision = same / len(predicted_words)
             recall = same / len(words)
             best = max(best, (2 * precision * recall) / (precision + recall))

@@ -318,7 +318,8 @@ def encode_shard(batch: Batch, divided: bool = False) -> ShardResult:
             continue
         result.documents += 1
         key = held_out_key(text, settings.seed)
-        if within := is_held_out(key, settings.held_out):
+        within = is_held_out(key, settings.held_out)
+        if within:
             result.within_share += 1
         else:
             result.lowest_key, result.highest_key = min(result.lowest_key, key), max(result.highest_key, key)

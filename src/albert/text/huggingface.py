@@ -198,7 +198,8 @@ class HuggingFaceTokenizer(Tokenizer):
         if self._is_byte_level and number not in self.special_ids:
             text = self._tokenizer.decode([number], skip_special_tokens=False)
             return text.removeprefix(" "), text.startswith(" ")
-        if mark := self._continuation_mark:
+        mark = self._continuation_mark
+        if mark:
             return piece.removeprefix(mark), not piece.startswith(mark)
         return piece.removeprefix(BLANK), piece.startswith(BLANK)
 
@@ -334,7 +335,8 @@ def read_vocabulary(file: Path) -> list[str]:
     """Read the pieces of `vocab.txt`, in the order of ids. Blank lines at the end are ignored."""
     try:
         with open_input(file) as opened:
-            if (size := os.fstat(opened.fileno()).st_size) > MAX_FILE:
+            size = os.fstat(opened.fileno()).st_size
+            if size > MAX_FILE:
                 raise DamagedData(file, f"has {size:,} bytes, a vocabulary has at most {MAX_FILE:,}")
         text = read_input(file).decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -355,7 +357,8 @@ def check_vocabulary(pieces: Sequence[str], source: str) -> None:
             why = f"has {piece[:40]!r} twice, in lines {ids[piece] + 1:,} and {number + 1:,}"
             raise DamagedData(source, why, "remove one; programs disagree on the ids of the pieces that follow")
         ids[piece] = number
-    if missing := [piece for piece in SPECIAL_PIECES if piece not in ids]:
+    missing = [piece for piece in SPECIAL_PIECES if piece not in ids]
+    if missing:
         remedy = "it seems to be SentencePiece's; give its spiece.model" if "<unk>" in ids or "▁" in ids else None
         raise DamagedData(source, "is not a WordPiece vocabulary, it lacks " + " ".join(missing), remedy)
 
@@ -416,7 +419,8 @@ def load_tokenizer_json(
     pieces = sorted(entries, key=lambda piece: entries[piece])
     if [entries[piece] for piece in pieces] != list(range(len(pieces))):
         raise DamagedData(file, "does not number its pieces from 0 without a gap", _SAVE_AGAIN)
-    if unreadable := next((piece for piece in pieces if _SURROGATES.search(piece)), None):
+    unreadable = next((piece for piece in pieces if _SURROGATES.search(piece)), None)
+    if unreadable:
         raise DamagedData(file, f"has a piece that is not text: {unreadable[:40]!r}")
     check_vocabulary(pieces, str(file))
     usual = wordpiece_tokenizer(pieces, normalization, str(file), config)

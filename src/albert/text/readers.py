@@ -445,7 +445,8 @@ class DecompressedFile(io.RawIOBase):
 
 def _decompress(raw: BufferedIOBase, compression: Compression) -> Iterator[bytes]:
     """Yield the data of all streams, in parts that may be empty."""
-    if not (packed := raw.read(compression.chunk)):
+    packed = raw.read(compression.chunk)
+    if not packed:
         raise EOFError("it is empty")
     while packed:
         stream = compression.decompressor()

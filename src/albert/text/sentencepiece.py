@@ -167,10 +167,12 @@ def _training_error(vocab_size: int, message: str, report: TrainingReport) -> Al
     subject = f"vocabulary of {vocab_size:,} pieces"
     if report.sentences == 0:
         return MissingInput("corpus", "holds no sentence to train a vocabulary on")
-    if match := re.search(r"set it to a value <= (\d+)", message):
+    match = re.search(r"set it to a value <= (\d+)", message)
+    if match:
         why = f"this text supports {int(match[1]):,} at most"
         return InvalidConfiguration(subject, why, f"ask for {match[1]} or fewer, or give more text")
-    if match := re.search(r"smaller than required_chars\. \d+ vs (\d+)", message):
+    match = re.search(r"smaller than required_chars\. \d+ vs (\d+)", message)
+    if match:
         why = f"the characters of this text alone need {int(match[1]):,}"
         return InvalidConfiguration(subject, why, f"ask for more than {match[1]}")
     message = " ".join(message.split("] ")[-1].split())

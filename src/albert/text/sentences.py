@@ -102,7 +102,8 @@ def check_language(language: str) -> None:
     """
     if not _LANGUAGE.fullmatch(language):
         raise InvalidConfiguration("language", f"{language!r} is not an ISO 639 code", "write en, de, zh, ...")
-    if (short := _SHORT_CODES.get(language[:3])) and not language[3:4].isalpha():
+    short = _SHORT_CODES.get(language[:3])
+    if short and not language[3:4].isalpha():
         raise InvalidConfiguration("language", f"{language!r} has a code of two letters", f"write {short}")
 
 

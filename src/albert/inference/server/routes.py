@@ -176,7 +176,8 @@ _UNREADY = {
 
 def refuse_unready(service: batching.Service) -> None:
     """Raises Refused while the service is starting or broken."""
-    if (state := service.state) != "ready":
+    state = service.state
+    if state != "ready":
         raise Refused(state, _UNREADY[state], retry_after="2")
 
 
@@ -240,7 +241,8 @@ async def _wait(service: batching.Service, request: Request, accepted: Accepted)
     finally:
         gone.cancel()
     if accepted.answers.done():
-        if (error := accepted.answers.exception()) is not None:
+        error = accepted.answers.exception()
+        if error is not None:
             raise _failure(error)
         return accepted.answers.result()
     if gone.done():

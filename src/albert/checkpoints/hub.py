@@ -131,7 +131,8 @@ def find_local_model(path_or_id: str | Path, revision: str | None = None) -> Pat
     if path.exists():
         raise MissingInput(path, "is a file, a model is a directory", f"name {path.parent} if that is the model")
     name = str(path_or_id)
-    if revision is None and (shipped := bundled_model(name)) is not None:
+    shipped = bundled_model(name) if revision is None else None
+    if shipped is not None:
         return shipped
     similar = similar_shipped_model(name)
     if similar is not None and similar != name:

@@ -357,7 +357,9 @@ def map_variables(names: Iterable[str], where: str) -> MappedVariables:
     for name in names:
         if _OPTIMIZER.search(name):
             dropped.append(name)
-        elif target := target_of(name, of_bert):
+            continue
+        target = target_of(name, of_bert)
+        if target:
             mapped[name] = target
         elif _JOINT_ANSWER_HEAD.match(name):
             unexpected[name] = "belongs to the joint head of SQuAD 2.0, whose conversion is not supported"

@@ -115,7 +115,8 @@ def choose_precision(precision: PrecisionChoice, device: torch.device) -> Infere
     "auto" is never int8, which can change scores: `albert evaluate --precision fp32 int8` shows by how much. Logs a
     warning, once per process, where int8 is slower than bf16.
     """
-    if precision not in (choices := get_args(PrecisionChoice)):
+    choices = get_args(PrecisionChoice)
+    if precision not in choices:
         raise InvalidConfiguration("precision", f"{precision!r} is not a choice", did_you_mean(str(precision), choices))
     if precision == "int8":
         check_int8(device)

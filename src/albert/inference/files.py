@@ -195,7 +195,8 @@ def _escaped(lines: str) -> str:
 def _cell(value: Any) -> str:
     if value is None or isinstance(value, str):
         return value or ""
-    cell = json.loads(text := _json(value))
+    text = _json(value)
+    cell = json.loads(text)
     return cell or "" if cell is None or isinstance(cell, str) else text  # dates and decimal numbers without quotes
 
 

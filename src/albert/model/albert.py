@@ -431,13 +431,16 @@ class AlbertForJointQuestionAnswering(nn.Module):
     ) -> SpanFromStart | SpanBeam:
         """Outputs of the head for the states of the last layer, or of an earlier one; see `forward`."""
         head = self.joint_qa_outputs
-        possible = _answer_tokens(packed)
+        lengths = torch.tensor(packed.lengths, device=hidden.device)
+        # An answer starts and ends in the second segment without its [SEP], or at [CLS].
+        possible = packed.token_type_ids == 1
+        possible[packed.first_positions + lengths - 1] = False
+        possible[packed.first_positions] = True
         start_logits = head.starts(hidden).float().masked_fill(~possible, IMPOSSIBLE)
         # The mean state of each sequence, weighted by the probabilities of its starts.
         pieces = zip(start_logits.split(packed.lengths), hidden.split(packed.lengths), strict=True)
         expected_start = torch.stack([logits.softmax(0).to(states.dtype) @ states for logits, states in pieces])
         unanswerable = head.unanswerable(expected_start, hidden[packed.first_positions])
-        lengths = torch.tensor(packed.lengths, device=hidden.device)
         if starts is not None:
             start = hidden[starts].repeat_interleave(lengths, dim=0)
             return SpanFromStart(start_logits, self._ends(hidden, start, possible), unanswerable)
@@ -452,15 +455,6 @@ class AlbertForJointQuestionAnswering(nn.Module):
         self, hidden: Float[Tensor, "tokens H"], start: Float[Tensor, "tokens H"], possible: Bool[Tensor, " tokens"]
     ) -> Float[Tensor, " tokens"]:
         return self.joint_qa_outputs.ends(hidden, start).float().masked_fill(~possible, IMPOSSIBLE)
-
-
-def _answer_tokens(packed: PackedSequences) -> Bool[Tensor, " tokens"]:
-    """Tokens at which an answer may start or end: the second segment without its [SEP], and [CLS]."""
-    possible = packed.token_type_ids == 1
-    lengths = torch.tensor(packed.lengths, device=possible.device)
-    possible[packed.first_positions + lengths - 1] = False
-    possible[packed.first_positions] = True
-    return possible
 
 
 def _best_starts(start_logits: Float[Tensor, " tokens"], packed: PackedSequences) -> Int[Tensor, "sequences beam"]:

@@ -162,7 +162,14 @@ def sum_over_shards(sums: Tensor, parameters: Sequence[Tensor]) -> Tensor:
         sums: one row for each tensor.
         parameters: the tensors; the rows of unsharded tensors do not change.
     """
-    layouts = [_sharding(parameter) for parameter in parameters]
+    # The device mesh of each tensor, and along which mesh dimensions it is sharded.
+    layouts: list[tuple[DeviceMesh, tuple[bool, ...]] | None] = []
+    for parameter in parameters:
+        if isinstance(parameter, DTensor):
+            is_sharded = tuple(not placement.is_replicate() for placement in parameter.placements)
+            layouts.append((parameter.device_mesh, is_sharded))
+        else:
+            layouts.append(None)
     total = sums.clone()
     for layout in dict.fromkeys(layouts):
         if layout is None:
@@ -173,13 +180,6 @@ def sum_over_shards(sums: Tensor, parameters: Sequence[Tensor]) -> Tensor:
         placements = [Partial() if sharded else Replicate() for sharded in is_sharded]
         total[rows] = DTensor.from_local(sums[rows], mesh, placements, run_check=False).full_tensor()
     return total
-
-
-def _sharding(parameter: Tensor) -> tuple[DeviceMesh, tuple[bool, ...]] | None:
-    """The device mesh of a tensor, and along which mesh dimensions it is sharded."""
-    if not isinstance(parameter, DTensor):
-        return None
-    return parameter.device_mesh, tuple(not placement.is_replicate() for placement in parameter.placements)
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -368,7 +368,10 @@ def _free_in_cgroups() -> Iterator[int]:
             folder = ROOT / "sys/fs/cgroup" / group
             limit = folder / "memory.max"
             used = folder / "memory.current"
-            if limit.is_file() and used.is_file() and (most := limit.read_text(encoding="utf-8").strip()) != "max":
+            if not (limit.is_file() and used.is_file()):
+                continue
+            most = limit.read_text(encoding="utf-8").strip()
+            if most != "max":
                 cached = _read_table(folder / "memory.stat").get("inactive_file", 0)
                 yield max(0, int(most) - int(used.read_text(encoding="utf-8")) + cached)
 

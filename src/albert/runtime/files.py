@@ -289,7 +289,9 @@ def _write_manifest(directory: Path, known: Mapping[str, FileSum]) -> None:
         entries[name] = known.get(name) or FileSum(file.stat().st_size, file_hash(file))
         if name not in known:
             _sync_file(file)
-        elif (size := file.stat().st_size) != known[name].bytes:
+            continue
+        size = file.stat().st_size
+        if size != known[name].bytes:
             raise DamagedData(file, f"has {size} bytes, {known[name].bytes} were written")
     manifest = directory / MANIFEST_NAME
     manifest.write_bytes(manifest_bytes(entries))

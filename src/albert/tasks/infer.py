@@ -131,7 +131,8 @@ def separator_of(values: Iterable[str]) -> str | None:
 
 def sort_labels(labels: set[str]) -> tuple[str, ...]:
     """Labels in the order of their ids: by value if all are finite numbers, else as text."""
-    if all((number := as_number(label)) is not None and math.isfinite(number) for label in labels):
+    numbers = map(as_number, labels)
+    if all(number is not None and math.isfinite(number) for number in numbers):
         return tuple(sorted(labels, key=lambda label: (float(label), label)))
     return tuple(sorted(labels))
 
@@ -383,7 +384,8 @@ def _with_labels(
         labels = sort_labels(set(spelling.values()))
         if len(labels) < 2:
             for row in rows.rows:  # a missing label may be the reason
-                if isinstance(label := row.fields.get(column, ""), str) and not label.strip():
+                label = row.fields.get(column, "")
+                if isinstance(label, str) and not label.strip():
                     raise DamagedData(row.where, f"empty label in column {column!r}")
             why = f"every row has the label {labels[0]!r}" if labels else f"no row has a label in column {column!r}"
             raise InvalidConfiguration(source, why, "at least two are needed")
@@ -448,7 +450,8 @@ def expand_options(task: TableTask, rows: Sequence[Row]) -> tuple[list[Row], tup
     if len(options) > 1:
         return [_without_empty(row, options) for row in rows], options
     column = options[0] if options else ""
-    lists = [items if isinstance(items := row.fields.get(column), tuple) else () for row in rows]
+    cells = [row.fields.get(column) for row in rows]
+    lists = [cell if isinstance(cell, tuple) else () for cell in cells]
     length = max(map(len, lists), default=0)
     if length < 2:
         raise UsageError("--options", f"{column!r} has no lists of options", "name several columns, or one of lists")
@@ -462,7 +465,11 @@ def expand_options(task: TableTask, rows: Sequence[Row]) -> tuple[list[Row], tup
 
 def _without_empty(row: Row, options: Sequence[str]) -> Row:
     """A row without the options that are empty."""
-    empty = [name for name in options if isinstance(value := row.fields.get(name), str) and not value.strip()]
+    empty = []
+    for name in options:
+        value = row.fields.get(name)
+        if isinstance(value, str) and not value.strip():
+            empty.append(name)
     if not empty:
         return row
     return replace(row, fields={name: value for name, value in row.fields.items() if name not in empty})

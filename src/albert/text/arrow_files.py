@@ -211,26 +211,25 @@ _END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
 
 def read_saved_dataset(file: CorpusFile, reading: Reading, report: CorpusReport, reached: Advance) -> RawDocuments:
     """Read a saved data set (see `albert.text.readers.Reader`)."""
-    row = offset = 0
-    for part in _saved_parts(file.path):
+    state_path = file.path / "state.json"
+    state = read_json_object(state_path)
+    try:
+        names = [part["filename"] for part in state["_data_files"]]
+        is_valid = all(name == Path(name).name for name in names) and not state.get("_indices_data_files")
+    except (LookupError, TypeError) as error:
+        raise DamagedData(state_path, "does not name the files of a data set") from error
+    if not is_valid:
+        raise DamagedData(state_path, "is not as `Dataset.save_to_disk` writes it", "save it again")
+    row = 0
+    offset = 0
+    for name in names:
+        part = file.path / name
         for column, position in _saved_batches(part, reading):
             reached(offset + position)
             yield from _values(column, row + 1, file.path, reading, report)
             row += len(column)
         offset += part.stat().st_size
     check_unchanged(file, *size_and_time(file.path, file.name))
-
-
-def _saved_parts(folder: Path) -> list[Path]:
-    state = read_json_object(folder / "state.json")
-    try:
-        names = [part["filename"] for part in state["_data_files"]]
-        is_valid = all(name == Path(name).name for name in names) and not state.get("_indices_data_files")
-    except (LookupError, TypeError) as error:
-        raise DamagedData(folder / "state.json", "does not name the files of a data set") from error
-    if not is_valid:
-        raise DamagedData(folder / "state.json", "is not as `Dataset.save_to_disk` writes it", "save it again")
-    return [folder / name for name in names]
 
 
 def _saved_batches(part: Path, reading: Reading) -> Iterator[tuple[pa.Array, int]]:

@@ -167,7 +167,12 @@ def find_duplicates(
     if len(keys) >= MAX_DOCUMENTS:
         why = f"cannot be searched among {len(keys):,} documents"
         raise OutOfResources("duplicates", why, "prepare parts, and name them all in albert pretrain --data")
-    representative = _first_with_equal_key(keys)
+    # The first document with an equal key; the sort is stable: equal keys stay in the order of the corpus.
+    order = np.lexsort((keys[:, 1], keys[:, 0]))
+    is_new = np.ones(len(keys), dtype=bool)
+    is_new[1:] = (keys[order[1:], 0] != keys[order[:-1], 0]) | (keys[order[1:], 1] != keys[order[:-1], 1])
+    representative = np.empty(len(keys), dtype=np.int64)
+    representative[order] = order[np.flatnonzero(is_new)][np.cumsum(is_new) - 1]
     exact = representative != np.arange(len(keys))
     if near and batches:
         signatures = _join_signatures(batches, directory)
@@ -200,15 +205,6 @@ def _similarity(
         part = slice(start, start + _PAIRS_AT_ONCE)
         shares[part] = (signatures[first[part]] == signatures[second[part]]).mean(axis=1, dtype=np.float32)
     return shares
-
-
-def _first_with_equal_key(keys: UInt64[np.ndarray, "documents 3"]) -> Int64[np.ndarray, " documents"]:
-    order = np.lexsort((keys[:, 1], keys[:, 0]))  # stable: equal keys stay in the order of the corpus
-    new = np.ones(len(keys), dtype=bool)
-    new[1:] = (keys[order[1:], 0] != keys[order[:-1], 0]) | (keys[order[1:], 1] != keys[order[:-1], 1])
-    first = np.empty(len(keys), dtype=np.int64)
-    first[order] = order[np.flatnonzero(new)][np.cumsum(new) - 1]
-    return first
 
 
 def _similar_pairs(

@@ -122,9 +122,11 @@ def divide_sentence(sentence: str) -> list[str]:
     A part ends with a clause, else with a word, else between two characters, within a quarter of its length from
     the end of an equal part.
     """
-    if len(sentence) <= MAX_SENTENCE_LENGTH // 4 or len(data := sentence.encode("utf-8")) <= MAX_SENTENCE_LENGTH:
+    if len(sentence) <= MAX_SENTENCE_LENGTH // 4:
         return [sentence]
-
+    data = sentence.encode("utf-8")
+    if len(data) <= MAX_SENTENCE_LENGTH:
+        return [sentence]
     parts = math.ceil(1.5 * len(data) / MAX_SENTENCE_LENGTH)  # a part may be longer by a quarter at both ends
     length = len(data) / parts
     cuts = []

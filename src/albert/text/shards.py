@@ -158,7 +158,14 @@ class TokenCorpus:
                 raise DamagedData(path, error.strerror or "cannot be read") from error
             if size != expected:
                 raise DamagedData(path, f"has {size:,} bytes, {DESCRIPTION_NAME} says {expected:,}")
-            self._check_lengths(number)
+            lengths = self.lengths(number)
+            for name, array, count, total in (
+                (SENTENCES_NAME, lengths.sentences, shard.sentences, shard.tokens),
+                (DOCUMENTS_NAME, lengths.documents, shard.documents, shard.sentences),
+            ):
+                if array.shape != (count,) or int(array.sum(dtype=np.int64)) != total:
+                    why = f"does not hold {count:,} lengths with the sum {total:,}"
+                    raise DamagedData(self._path(shard, name), why)
         self.shard_starts = np.cumsum([0, *(shard.tokens for shard in self._shards)], dtype=np.int64)
 
     @classmethod
@@ -280,17 +287,6 @@ class TokenCorpus:
 
     def _path(self, shard: ShardDescription, name: str) -> Path:
         return self.directory / self.split / name.format(shard.name)
-
-    def _check_lengths(self, number: int) -> None:
-        shard = self._shards[number]
-        lengths = self.lengths(number)
-        for name, array, count, total in (
-            (SENTENCES_NAME, lengths.sentences, shard.sentences, shard.tokens),
-            (DOCUMENTS_NAME, lengths.documents, shard.documents, shard.sentences),
-        ):
-            if array.shape != (count,) or int(array.sum(dtype=np.int64)) != total:
-                why = f"does not hold {count:,} lengths with the sum {total:,}"
-                raise DamagedData(self._path(shard, name), why)
 
 
 def _map_lengths(path: Path) -> np.ndarray:

@@ -80,21 +80,19 @@ def _note_once(text: str) -> None:
     _logger.warning("albert: note: %s", text)
 
 
-def _tensorboard(run: RunFolder, first_step: int) -> list[Logger]:
-    """Training goes on without TensorBoard; the journal has the same figures."""
-    try:
-        return [TensorBoardLogger(run, first_step)]
-    except Unavailable as error:
-        _note_once(f"no curves for TensorBoard are written, the journal has the same figures: {error}")
-        return []
-
-
 class Curves:
     """Writes each event to the journal and to every logger; does nothing on ranks other than the first."""
 
     def __init__(self, run: RunFolder, first_step: int, active: bool, more: Sequence[Logger] = ()) -> None:
-        self._journal = Journal(run.journal_path) if active else None
-        self._loggers: Sequence[Logger] = [*_tensorboard(run, first_step), *more] if active else []
+        self._journal: Journal | None = None
+        self._loggers: list[Logger] = []
+        if active:
+            self._journal = Journal(run.journal_path)
+            try:
+                self._loggers.append(TensorBoardLogger(run, first_step))
+            except Unavailable as error:
+                _note_once(f"no curves for TensorBoard are written, the journal has the same figures: {error}")
+            self._loggers += more
 
     def write(self, event: str, step: int, **values: Any) -> None:
         """Record an event of a step; its finite numbers become metrics named `event/…`."""

@@ -568,7 +568,8 @@ def _add_errors(app: FastAPI, service: batching.Service) -> None:
         if not isinstance(error, Refused):
             status = HTTPStatus(error.status_code)
             headers = {name.lower(): value for name, value in (error.headers or {}).items()}
-            if "GET" in (methods := headers.get("allow", "").split(", ")):
+            methods = headers.get("allow", "").split(", ")
+            if "GET" in methods:
                 headers["allow"] = ", ".join([*methods, "HEAD"])
             phrase = status.phrase.lower()
             error = Refused(phrase, _MESSAGES.get(status, phrase), status, **headers)

@@ -278,11 +278,8 @@ def push_model(
     if repository.count("/") != 1 or not _HUB_ID.fullmatch(repository):
         raise UsageError(repository, "is not the name of a repository", "give USER/NAME")
     directory = root_of(find_model(path_or_id, revision))
-    files = {
-        file.relative_to(directory).as_posix(): file.stat().st_size
-        for file in sorted({file for pattern in HUB_FILES for file in directory.glob(pattern)})
-        if file.is_file()
-    }
+    found = {file for pattern in HUB_FILES for file in directory.glob(pattern) if file.is_file()}
+    files = {file.relative_to(directory).as_posix(): file.stat().st_size for file in sorted(found)}
     encoder = transformer_folder(directory)
     config = "config.json" if encoder is None else f"{encoder.name}/config.json"
     if config not in files or not any(name.endswith(".safetensors") for name in files):

@@ -131,7 +131,12 @@ def config_to_json(
             del values["attention_window"]
         if not config.match_embedding:
             del values["match_embedding"]
-        kind = _WINDOWED if config.effective_window else _MATCHING if config.match_embedding else _DENSE
+        if config.effective_window:
+            kind = _WINDOWED
+        elif config.match_embedding:
+            kind = _MATCHING
+        else:
+            kind = _DENSE
     else:
         values["max_position_embeddings"] += family.first_position
         values = {

@@ -234,9 +234,14 @@ def _fields(message: bytes) -> tuple[dict[int, int], dict[int, list[bytes]]]:
         if kind == 0:
             numbers[field], position = _number(message, position)
             continue
-        size = 8 if kind == 1 else 4 if kind == 5 else _NEGATIVE
-        if kind == 2:
+        if kind == 1:
+            size = 8
+        elif kind == 2:
             size, position = _number(message, position)
+        elif kind == 5:
+            size = 4
+        else:
+            size = _NEGATIVE
         content = message[position : position + size]
         position += size
         if len(content) < size:

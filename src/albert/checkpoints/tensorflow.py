@@ -305,12 +305,12 @@ _PARTS = {
 
 def _targets(part: str) -> dict[str, Target]:
     """The variables of a part of the model in `names.toml` -> their targets."""
-    return {
-        variable + ending: Target(module + parameter, transposed)
-        for kind, modules in NAMES["tensorflow"][part].items()
-        for variable, module in modules.items()
-        for ending, (parameter, transposed) in _PARTS[kind].items()
-    }
+    targets = {}
+    for kind, modules in NAMES["tensorflow"][part].items():
+        for variable, module in modules.items():
+            for ending, (parameter, transposed) in _PARTS[kind].items():
+                targets[variable + ending] = Target(module + parameter, transposed)
+    return targets
 
 
 _BACKBONE, _LAYER, _HEADS = map(_targets, ("backbone", "layer", "heads"))

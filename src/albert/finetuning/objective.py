@@ -139,7 +139,8 @@ def precompute_states(frozen: MultiExitModel, batches: TaskBatches, compute: Com
     """
     if isinstance(frozen.model, AlbertForPairClassification):
         return None  # it encodes other sequences: each text of a pair separately
-    sequences = state_tokens = batches.sequences
+    sequences = batches.sequences
+    state_tokens = sequences
     pooled = isinstance(frozen.model, AlbertForSequenceClassification | AlbertForMultipleChoice)
     if pooled:
         n = len(sequences)

@@ -82,7 +82,8 @@ def describe_selection(by: SelectedBy, scores: Mapping[str, float | None], journ
     metric = next(iter(scores))
     step = None
     evaluations = 1
-    rule = note = "selection: the model after the last step"
+    rule = "selection: the model after the last step"
+    note = rule
     if by == "best":
         records = [record for record in read_journal(journal) if record["event"] == "evaluation"]
         best = records[0]

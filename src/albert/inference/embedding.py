@@ -70,5 +70,6 @@ class AlbertEmbedding(TransformerMixin, BaseEstimator):
         cached = getattr(self, "_open", None)
         if cached is None or cached[0] != settings:
             predictor = Predictor.open(self.model, self.device, precision=self.precision, depth=self.depth)
-            cached = self._open = (settings, predictor)
+            cached = (settings, predictor)
+            self._open = cached
         return cached[1]

@@ -305,7 +305,9 @@ def make_map(
         and torch.backends.mkldnn.is_available()
         and (dtype != torch.bfloat16 or torch.ops.mkldnn._is_mkldnn_bf16_supported())
     )
-    return (PrepackedMap if has_prepacked else LinearMap)(weight, bias, dtype, activation)
+    if has_prepacked:
+        return PrepackedMap(weight, bias, dtype, activation)
+    return LinearMap(weight, bias, dtype, activation)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -590,7 +592,8 @@ class PackedModel:
         if total >= workers * _LEAST_TOKENS_A_WORKER:
             count = -(-count // workers) * workers
         batches: list[list[int]] = []
-        tokens = logit_rows = 0
+        tokens = 0
+        logit_rows = 0
         for index in sorted(range(len(lengths)), key=lambda index: lengths[index]):
             own = rows[index] if rows is not None else 0
             logit_rows += own

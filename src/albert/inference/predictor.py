@@ -481,7 +481,8 @@ class TrainedModel(NamedTuple):
 
 def open_trained(directory: Path) -> TrainedModel:
     """Open a model directory with the trained part of its head."""
-    kind = stated = kind_of(model_directory.read_config(directory)[1])
+    stated = kind_of(model_directory.read_config(directory)[1])
+    kind = stated
     opened = model_directory.open_model(directory, kind)
     left_out = ""
     can = tasks.abilities_of(kind, opened)

@@ -85,7 +85,8 @@ def encode_texts(
 
     With `masked`, a literal `[MASK]` or the tokenizer's own mask becomes the mask token, and blanks around it are
     ignored. `separators` is the number of `[SEP]` between two texts; None: as many as the tokenizer has."""
-    encoded_parts = [(_encode_masked if masked else _encode)(tokenizer, texts) for texts in parts]
+    encode = _encode_masked if masked else _encode
+    encoded_parts = [encode(tokenizer, texts) for texts in parts]
     cls, sep = (np.array([number], np.int64) for number in (tokenizer.cls_id, tokenizer.sep_id))
     between = 1 if len(parts) == 1 else separators or tokenizer.separators
     encoded = EncodedTexts([], [], [])
@@ -242,7 +243,7 @@ def find_answers(
 
 
 def _ranked(answers: Answers, threshold: NullThreshold | None) -> list[Prediction]:
-    first, *others = spans = [
+    spans = [
         {"score": span.probability, "start": span.start, "end": span.end, "answer": span.text}
         for span in answers.candidates
     ]
@@ -251,7 +252,8 @@ def _ranked(answers: Answers, threshold: NullThreshold | None) -> list[Predictio
     no_answer = {"score": answers.no_answer_probability, "start": 0, "end": 0, "answer": ""}
     if not decide([answers], threshold)[0].answered:
         return [no_answer, *spans]
-    return [first, *sorted([no_answer, *others], key=lambda answer: -answer["score"])]
+    others = [no_answer, *spans[1:]]
+    return [spans[0], *sorted(others, key=lambda answer: -answer["score"])]
 
 
 def rank_options(

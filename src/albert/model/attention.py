@@ -184,7 +184,8 @@ def _dense_mask(
         return is_token
     position = torch.arange(length, device=query.device)
     near = (position[:, None] - position).abs() <= window
-    near[0] = near[:, 0] = True
+    near[0] = True
+    near[:, 0] = True
     return near[None, None] if is_token is None else near & is_token
 
 

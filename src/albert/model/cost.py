@@ -205,7 +205,11 @@ def count_training_memory(
 
     # Of a token in a layer: inputs of products, query, key, value, GELU's input; dropout's noise; inputs of LayerNorm.
     stream = FP32 if device == "cuda" or not config.projects_embeddings else product
-    noise = (1 if device == "cuda" else product) if config.hidden_dropout_prob else 0
+    noise = 0
+    embedding_noise = 0
+    if config.hidden_dropout_prob:
+        noise = 1 if device == "cuda" else product
+        embedding_noise = 1 if device == "cuda" else FP32
     activated = 2 if config.hidden_act.startswith("gelu") else 1
     layer = tokens * (product * (6 * h + activated * f) + 2 * h * (noise + stream))
     if device == "cuda":
@@ -217,7 +221,6 @@ def count_training_memory(
         layer += batch_size * product * h * copied_vectors(sequence_length, config.attention_window)
     saved_layer = tokens * h * stream if activation_checkpointing else layer
     recomputed = layer if activation_checkpointing else 0
-    embedding_noise = (1 if device == "cuda" else FP32) if config.hidden_dropout_prob else 0
     embeddings = tokens * e * (FP32 + embedding_noise + (product if config.projects_embeddings else 0))
     heads = masked * (product * (h + 2 * e) + FP32 * e)
 

@@ -255,7 +255,8 @@ class ChunkedUpdates:
         dtype = slots[0].weight.dtype
         buffer = self._buffers.get(dtype)
         if buffer is None or buffer.numel() < sum(sizes):
-            buffer = self._buffers[dtype] = torch.empty(sum(sizes), dtype=dtype)
+            buffer = torch.empty(sum(sizes), dtype=dtype)
+            self._buffers[dtype] = buffer
         rows = buffer[: sum(sizes)].split(sizes)
         return [row.view(slot.weight.shape) for row, slot in zip(rows, slots, strict=True)]
 

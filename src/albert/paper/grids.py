@@ -266,7 +266,8 @@ def variant(
         steps: updates; the warm-up stays.
         dropout_off_at: the update from which dropout is 0.
     """
-    default = model = scale.sizes[size]
+    default = scale.sizes[size]
+    model = default
     if width is not None:
         model = _with_width(model, width, model.hidden_size // model.num_attention_heads)
     changed = {"num_hidden_layers": layers, "embedding_size": embedding_size}
@@ -511,4 +512,6 @@ def _field(scale: Scale, path: str) -> int | None:
     """A number of a scale: "curve_steps", "long_steps.1" or "depths.12"; None if it has none."""
     name, _, key = path.partition(".")
     value = getattr(scale, name)
-    return value.get(key) if isinstance(value, Mapping) else value[int(key)] if key else value
+    if isinstance(value, Mapping):
+        return value.get(key)
+    return value[int(key)] if key else value

@@ -99,7 +99,8 @@ def _panels(runs: Sequence[RunCurves]) -> list[str]:
     names = dict.fromkeys(figure for record in last for figure in figures_of(record))
     losses = [name for name in names if name.endswith("_loss")]
     accuracies = [name for name in names if name.endswith("_accuracy")]
-    evaluated = {figure for run in runs for record in run.evaluations for figure in figures_of(record)}
+    evaluations = (record for run in runs for record in run.evaluations)
+    evaluated = {figure for record in evaluations for figure in figures_of(record)}
     others = [name for name in names if name in evaluated and not name.endswith(("_loss", "_accuracy", "_baseline"))]
     return [*losses[:1], *accuracies, *losses[1:], *others, *(name for name in _ALWAYS if name in names)]
 

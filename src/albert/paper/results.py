@@ -221,7 +221,9 @@ def contrast_verdict(relation: Relation, found: Difference, smallest: float) -> 
         "not higher": (no_better, better),
         "alike": (-smallest < found.low and no_better, found.low >= smallest or found.high <= -smallest),
     }[relation]
-    return "reproduced" if holds else "not reproduced" if fails else "inconclusive"
+    if holds:
+        return "reproduced"
+    return "not reproduced" if fails else "inconclusive"
 
 
 def _unequal(claim: Claim, columns: Mapping[str, Scores]) -> str | None:

@@ -240,4 +240,5 @@ def _finish_axes(axes: Axes, along: Literal["x", "y"] = "x") -> None:
     low, high = axes.get_xlim() if along == "x" else axes.get_ylim()
     room = LEAST_SPAN - (high - low)
     if room > 0:
-        (axes.set_xlim if along == "x" else axes.set_ylim)(low - room / 2, high + room / 2)
+        set_limits = axes.set_xlim if along == "x" else axes.set_ylim
+        set_limits(low - room / 2, high + room / 2)

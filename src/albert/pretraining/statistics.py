@@ -96,7 +96,8 @@ def measure(samples: PretrainingSamples, numbers: np.ndarray) -> list[Figure]:
 
 def tokens_cut(corpora: Sequence[TokenCorpus], recipe: SequenceRecipe, seed: int) -> Figure:
     """The share of tokens of epoch 0 that are cut off because two or three sentences are kept together."""
-    cut = total = 0
+    cut = 0
+    total = 0
     for corpus in corpora:
         blocks = CorpusBlocks(corpus)
         for block in range(len(blocks)):

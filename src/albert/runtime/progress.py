@@ -66,7 +66,8 @@ class Bar:
         self._first = done
         self._done = done
         self._note = ""
-        self._start = self._shown = time.monotonic()
+        self._start = time.monotonic()
+        self._shown = self._start
 
     def advance(self, amount: int | float = 1) -> None:
         """Add finished units."""

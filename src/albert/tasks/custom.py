@@ -47,7 +47,9 @@ def gold_answers(task: TableTask, row: Row, counts: Counter[str]) -> tuple[Answe
 
 def _items(row: Row, column: str) -> tuple[str, ...]:
     value = row.fields.get(column, "")
-    return ((value,) if value else ()) if isinstance(value, str) else value
+    if not isinstance(value, str):
+        return value
+    return (value,) if value else ()
 
 
 def _start(row: Row, column: str, value: str) -> int | None:

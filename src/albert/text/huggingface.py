@@ -244,8 +244,12 @@ def _steps(part: Any) -> list[dict[str, Any]]:
     """The steps of a normaliser or pre-tokenizer in `tokenizer.json`, nested sequences included."""
     if not isinstance(part, dict):
         return []
-    inner = [part[key] for key in ("normalizers", "pretokenizers", "decoders") if isinstance(part.get(key), list)]
-    return [part, *(step for group in inner for each in group for step in _steps(each))]
+    steps = [part]
+    for key in ("normalizers", "pretokenizers", "decoders"):
+        if isinstance(part.get(key), list):
+            for inner in part[key]:
+                steps += _steps(inner)
+    return steps
 
 
 def _without_surrogates(texts: Sequence[str]) -> list[str]:

@@ -136,7 +136,8 @@ def accents_per_million(documents: Sequence[str]) -> int:
 
     Only the first two million characters are counted; the documents of a sample are in random order.
     """
-    accents = characters = 0
+    accents = 0
+    characters = 0
     for document in documents:
         characters += len(document)
         if not document.isascii():
@@ -287,7 +288,8 @@ class SentencePieceTokenizer(Tokenizer):
     pad_id, unk_id, cls_id, sep_id, mask_id = range(5)
 
     def __init__(self, model: bytes, lower_case: bool = True, keep_accents: bool = False, source: str = MODEL_NAME):
-        self._proto = proto = parse_model(model, source)
+        proto = parse_model(model, source)
+        self._proto = proto
         self.model = penalize_digit_comma_pieces(proto, model)
         self.lower_case = lower_case
         self.keep_accents = keep_accents

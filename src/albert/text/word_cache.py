@@ -144,7 +144,8 @@ class WordSpans(WordCache):
             while start < end and self._is_invisible(word[end - 1]):
                 end -= 1
             if start >= end:  # a blank: empty, where the next piece begins
-                start = end = following
+                start = following
+                end = following
             following = start
             spans.append((start, end))
         return zip(encoded["ids"], spans[::-1], strict=True)
@@ -200,7 +201,8 @@ def word_positions(texts: Sequence[str], words: Int[np.ndarray, " texts"]) -> In
 
 
 def _groups(texts: Sequence[str]) -> Iterator[Sequence[str]]:
-    first = size = 0
+    first = 0
+    size = 0
     for index, text in enumerate(texts, 1):
         size += len(text)
         if size >= GROUP or index == len(texts):

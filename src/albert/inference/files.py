@@ -13,7 +13,7 @@ import shutil
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -328,6 +328,14 @@ class FilePrediction:
         """The rows of the file, in batches."""
         return batches_of(self.file.records())
 
+    def answers(self, predictor: Predictor, batch: Sequence[Record]) -> list[dict[str, Any]]:
+        """The answers to a batch of rows."""
+        return self.ability.answers(predictor, [self.inputs(record) for record in batch], self.settings)
+
+    def output_row(self, record: Record, answer: Mapping[str, Any]) -> Row:
+        """A row with the fields of its answer."""
+        return {**record.fields, **{f"{self.prefix}{name}": value for name, value in answer.items()}}
+
 
 class CheckedInput(NamedTuple):
     """A validated input file: number of rows, names of their fields in order of appearance, the Arrow schema for
@@ -420,18 +428,13 @@ def predict_file(predictor: Predictor, args: FilePrediction) -> FileSummary:
     format = output_format(args, checked, answers, predictor.vector_width)
     summary = FileSummary()
     of_pairs = predictor.reads_pairs if args.ability.name in ("classify", "score") else None
-
-    def answered(record: Record, answer: Mapping[str, Any]) -> Row:
-        summary.add(record, answer, of_pairs is (args.fields.pair not in record.fields))
-        return {**record.fields, **{f"{args.prefix}{name}": value for name, value in answer.items()}}
-
-    def answers_of(batch: Sequence[Record]) -> list[dict[str, Any]]:
-        return args.ability.answers(predictor, [args.inputs(record) for record in batch], args.settings)
-
     if args.output is None:
         with progress("Predicting", total=checked.rows, unit="rows") as bar:
             for batch in args.batches():
-                rows = [answered(record, answer) for record, answer in zip(batch, answers_of(batch), strict=True)]
+                rows = []
+                for record, answer in zip(batch, args.answers(predictor, batch), strict=True):
+                    summary.add(record, answer, of_pairs is (args.fields.pair not in record.fields))
+                    rows.append(args.output_row(record, answer))
                 sys.stdout.write(_escaped(format.encode(rows).decode()))
                 sys.stdout.flush()
                 bar.advance(len(batch))
@@ -444,31 +447,35 @@ def predict_file(predictor: Predictor, args: FilePrediction) -> FileSummary:
         _open_answers(directory, _identity(predictor, args, checked), args.replace) as file,
     ):
         beginning = file.tell()
-        _append_answers(args, checked, file, fields, answers_of, request)
+        _append_answers(predictor, args, checked, file, fields, request)
         file.seek(beginning)
-
-        def batches() -> Iterator[list[Row]]:
-            for batch in args.batches():
-                rows = []
-                for record in batch:
-                    answer = _decode_answer(file.readline(), fields)
-                    assert answer is not None, "every line was read or written before"
-                    rows.append(answered(record, answer))
-                yield rows
-
         with new_file(args.output) as temporary:
-            format.write(batches(), temporary)
+            format.write(_answered_rows(args, file, fields, summary, of_pairs), temporary)
         file.close()
         remove_directory(directory, release)
     return summary
 
 
+def _answered_rows(
+    args: FilePrediction, file: BinaryIO, names: Collection[str], summary: FileSummary, of_pairs: bool | None
+) -> Iterator[list[Row]]:
+    """The rows in batches, with the answers in a file; they are added to the summary."""
+    for batch in args.batches():
+        rows = []
+        for record in batch:
+            answer = _decode_answer(file.readline(), names)
+            assert answer is not None, "every line was read or written before"
+            summary.add(record, answer, of_pairs is (args.fields.pair not in record.fields))
+            rows.append(args.output_row(record, answer))
+        yield rows
+
+
 def _append_answers(
+    predictor: Predictor,
     args: FilePrediction,
     checked: CheckedInput,
     file: BinaryIO,
     names: Collection[str],
-    answers_of: Callable[[Sequence[Record]], list[dict[str, Any]]],
     request: StopRequest,
 ) -> None:
     """Append the answers that are missing in a file, batch by batch."""
@@ -483,7 +490,7 @@ def _append_answers(
                     file.seek(end)
                     file.truncate()
             if is_missing:
-                for answer in answers_of(batch):
+                for answer in args.answers(predictor, batch):
                     file.write(_encode_answer(answer))
                 file.flush()
             end = file.tell()

@@ -14,7 +14,7 @@ from albert.model.config import PRESETS, AlbertConfig
 from albert.model.cost import count_parameters
 from albert.paper import throughput
 from albert.paper.sizes import PUBLISHED_SIZES, differences, preset_of_shape
-from albert.paper.throughput import FEWEST_ROUNDS, measure_throughput
+from albert.paper.throughput import MIN_ROUNDS, measure_throughput
 from albert.runtime.errors import OutOfResources
 
 CPU = torch.device("cpu")
@@ -114,7 +114,7 @@ def test_throughput_is_the_median_over_alternating_rounds(monkeypatch):
     results = measure_throughput({"a": small, "b": AlbertConfig(vocab_size=61)}, **options).results
     assert [results[name].inference_seconds for name in "ab"] == [5.0, 7.0]  # of 1 5 9 and 3 7 11
     assert [results[name].training_seconds for name in "ab"] == [6.0, 8.0]
-    assert ran == ["a inference", "b inference"] * (1 + FEWEST_ROUNDS)
+    assert ran == ["a inference", "b inference"] * (1 + MIN_ROUNDS)
 
 
 def test_too_large_models_are_refused_before_allocation(monkeypatch):

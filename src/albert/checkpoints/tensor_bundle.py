@@ -119,7 +119,7 @@ def _apply(linear_map: UInt32[np.ndarray, "32"], crcs: UInt32[np.ndarray, " n"])
 MAGIC = (0xDB4775248B80FB57).to_bytes(8, "little")
 _FOOTER = 48
 _TRAILER = 5
-_LARGEST = 2**26  # bytes; the index of an ALBERT has a few thousand
+_MAX_BYTES = 2**26  # bytes; the index of an ALBERT has a few thousand
 _COMPRESSIONS = {1: "snappy", 2: "zstandard"}
 DOWNLOAD_AGAIN = "the file is damaged or cut: fetch it again"
 
@@ -136,11 +136,11 @@ def read_table(path: Path) -> dict[bytes, bytes]:
     """All keys and values, in file order; `DamagedData` if it is not a table, or damaged, compressed or too large."""
     try:
         with open_input(path) as file:
-            data = file.read(_LARGEST + 1)
+            data = file.read(_MAX_BYTES + 1)
     except OSError as error:
         raise MissingInput(path, error.strerror or "cannot be read") from error
-    if len(data) > _LARGEST:
-        raise DamagedData(path, f"has more than {_LARGEST:,} bytes, an index of ALBERT has far fewer")
+    if len(data) > _MAX_BYTES:
+        raise DamagedData(path, f"has more than {_MAX_BYTES:,} bytes, an index of ALBERT has far fewer")
     if len(data) < _FOOTER or data[-len(MAGIC) :] != MAGIC:
         raise DamagedData(path, "is not the index of a TensorFlow checkpoint, or is incomplete", DOWNLOAD_AGAIN)
     try:

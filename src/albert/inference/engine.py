@@ -150,7 +150,7 @@ def check_int8(device: torch.device) -> None:
 # `functional.linear`, and elementwise operations that follow it (activation, residual) are fused.
 
 _ZERO_POINT = 128  # The unsigned byte of 0: oneDNN is fast only for unsigned bytes times signed ones
-_LEAST_MAXIMUM = 1e-30  # Lower bound on a row's largest absolute value, so that a row of zeros has a scale
+_MIN_ABSOLUTE = 1e-30  # Lower bound on a row's largest absolute value, so that a row of zeros has a scale
 
 
 class LinearMap:
@@ -283,7 +283,7 @@ def quantize_rows(
 ) -> tuple[UInt8[Tensor, "tokens inputs"], Float[Tensor, "tokens 1"]]:
     """Each row as bytes with zero point 128, and its scale: `(bytes - 128) * steps` is approximately the row."""
     rows = rows.float()
-    steps = rows.abs().amax(dim=1, keepdim=True).clamp_min_(_LEAST_MAXIMUM).div_(INT8_MAX)
+    steps = rows.abs().amax(dim=1, keepdim=True).clamp_min_(_MIN_ABSOLUTE).div_(INT8_MAX)
     signed = (rows * steps.reciprocal()).round_().to(torch.int8)
     return signed.view(torch.uint8).bitwise_xor_(_ZERO_POINT), steps
 
@@ -433,7 +433,7 @@ class _FastFeedForward:
 Result = TypeVar("Result")
 
 _TOKENS_A_THREAD = 512  # Tokens per CPU thread and batch: a layer's results for so many stay in the cache
-_LEAST_TOKENS_A_WORKER = 64
+_MIN_TOKENS_PER_WORKER = 64
 """A batch with fewer tokens per worker is not divided among workers, but computed by torch's threads."""
 _TOKENS_ON_A_GPU = 16384
 _LOGIT_ROWS = 1024  # Rows of vocabulary logits that are computed at once: with 30,000 pieces they take 120 MB
@@ -589,7 +589,7 @@ class PackedModel:
         total = sum(lengths)
         workers = self._workers
         count = -(-total // self.micro_batch_tokens)
-        if total >= workers * _LEAST_TOKENS_A_WORKER:
+        if total >= workers * _MIN_TOKENS_PER_WORKER:
             count = -(-count // workers) * workers
         batches: list[list[int]] = []
         tokens = 0

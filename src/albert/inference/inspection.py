@@ -52,7 +52,7 @@ from albert.text.tokenizer_loading import load_tokenizer, vocabulary_file
 # --------------------------------------------------------------------------------------------------------------------
 # Distance between a layer's input and output, as in the paper's Figure 1 (Lan et al. 2019, §3.1).
 
-_SHORTEST = 1e-12  # Lower bound on a vector's length when it is normalised
+_MIN_NORM = 1e-12  # Lower bound on a vector's length when it is normalised
 
 
 def layer_movement(
@@ -66,7 +66,7 @@ def layer_movement(
     before = before.double()
     after = after.double()
     distance = (after - before).norm(dim=-1)
-    u, v = (state / state.norm(dim=-1, keepdim=True).clamp_min(_SHORTEST) for state in (before, after))
+    u, v = (state / state.norm(dim=-1, keepdim=True).clamp_min(_MIN_NORM) for state in (before, after))
     angle = 2 * torch.atan2((u - v).norm(dim=-1), (u + v).norm(dim=-1))
     return distance.float(), angle.rad2deg().float()
 

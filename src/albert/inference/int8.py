@@ -32,10 +32,10 @@ from albert.text.tokenizer_loading import load_tokenizer, vocabulary_file
 # --------------------------------------------------------------------------------------------------------------------
 # Outputs of a model for random batches of mixed lengths, named as in transformers' exports.
 
-LONGEST = 512  # Tokens; memory for longer sequences grows with their square in other runtimes
+MAX_LENGTH = 512  # Tokens; memory for longer sequences grows with their square in other runtimes
 _LENGTHS = ((1 / 64, 1 / 16), (1 / 64, 1 / 8, 1 / 16, 1 / 4, 1 / 32, 3 / 16, 1 / 8, 1 / 4), (1.0, 1 / 3))
 """Lengths of the sequences of each batch, as fractions of the longest."""
-SHORTEST = 5
+MIN_LENGTH = 5
 
 Outputs = dict[str, list[np.ndarray]]  # Name -> an array for each sequence
 
@@ -50,11 +50,11 @@ class SampleBatch(NamedTuple):
 def sample_batches(config: AlbertConfig) -> list[SampleBatch]:
     """Batches of an even number of sequences, from a few tokens up to the model's positions, at most 512."""
     rng = stream("sample outputs", 0)
-    longest = min(config.max_position_embeddings, LONGEST)
+    longest = min(config.max_position_embeddings, MAX_LENGTH)
     second = int(config.type_vocab_size > 1)
     batches = []
     for fractions in _LENGTHS:
-        lengths = [max(min(SHORTEST, longest), round(fraction * longest)) for fraction in fractions]
+        lengths = [max(min(MIN_LENGTH, longest), round(fraction * longest)) for fraction in fractions]
         ids = [rng.integers(min(5, config.vocab_size - 1), config.vocab_size, length) for length in lengths]
         types = [second * (np.arange(n) >= rng.integers(1, n + 1)).astype(np.int64) for n in lengths]
         batches.append(SampleBatch(ids, types))

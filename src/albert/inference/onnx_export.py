@@ -49,8 +49,8 @@ from albert.text.tokenizer_loading import load_tokenizer, vocabulary_file
 # --------------------------------------------------------------------------------------------------------------------
 # Nodes and initialisers of an ONNX graph, products in float32 or int8.
 
-LOWEST_OPSET = 17
-HIGHEST_OPSET = 24
+MIN_OPSET = 17
+MAX_OPSET = 24
 """LayerNormalization is an operator from 17 on; every runtime of the extra `onnx` supports opsets up to 24."""
 GELU_OPSET = 20
 _AXES_ARE_INPUTS = 18
@@ -602,8 +602,8 @@ def export_onnx(
 
     Nothing is written if a runtime's outputs differ from ours (CheckFailed).
     """
-    if not LOWEST_OPSET <= opset <= HIGHEST_OPSET:
-        why = f"is {opset}, supported are {LOWEST_OPSET} to {HIGHEST_OPSET}"
+    if not MIN_OPSET <= opset <= MAX_OPSET:
+        why = f"is {opset}, supported are {MIN_OPSET} to {MAX_OPSET}"
         raise InvalidConfiguration("opset", why, "runtimes since 2024 support 20")
     if output.exists() and not replace:
         raise CannotCreate(output, "exists already", "choose another name, or add --replace")

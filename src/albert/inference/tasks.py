@@ -146,7 +146,7 @@ def words(tokenizer: Tokenizer, ids: Sequence[int]) -> str:
 # --------------------------------------------------------------------------------------------------------------------
 # Maximum lengths: those of fine-tuning, from `config.json`.
 
-SHORTEST = 5  # [CLS] a [SEP] b [SEP]
+MIN_LENGTH = 5  # [CLS] a [SEP] b [SEP]
 
 
 class Lengths(NamedTuple):
@@ -175,7 +175,7 @@ def lengths_of(kind: Kind, opened: OpenedModel) -> Lengths:
     lengths = default._asdict()
     for name in lengths:
         value = stated.get(name, lengths[name])
-        least = SHORTEST if name == "max_length" else 1
+        least = MIN_LENGTH if name == "max_length" else 1
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
             key = "max_sequence_length" if name == "max_length" else f"finetuning: {name}"
             subject = f"{opened.directory / 'config.json'}: {key}"

@@ -33,7 +33,7 @@ from albert.runtime.json_files import load_json
 SCORES = ("intrinsic", "downstream", "average")
 MAX_PANELS = 6
 DEPTHS_ACROSS = 3
-LEAST_SPAN = 5.0
+MIN_SPAN = 5.0
 """Points that the axis of a panel spans at least, so that differences within the noise do not look large."""
 PAPER = ORANGE
 CONSTANT_LINE: dict[str, Any] = {"color": GREY, "linestyle": "--", "linewidth": 1.2, "label": CONSTANT}
@@ -238,7 +238,7 @@ def _annotate(axes: Axes, value: float, y: int, text: str) -> None:
 def _finish_axes(axes: Axes, along: Literal["x", "y"] = "x") -> None:
     style_axes(axes, along)
     low, high = axes.get_xlim() if along == "x" else axes.get_ylim()
-    room = LEAST_SPAN - (high - low)
+    room = MIN_SPAN - (high - low)
     if room > 0:
         set_limits = axes.set_xlim if along == "x" else axes.set_ylim
         set_limits(low - room / 2, high + room / 2)

@@ -26,7 +26,7 @@ from albert.runtime.errors import OutOfResources
 from albert.runtime.progress import progress
 from albert.training.update import update
 
-FEWEST_ROUNDS = 3
+MIN_ROUNDS = 3
 MAX_ROUNDS = 15
 MEASURED_TOKENS = 512
 """Tokens of a batch by default: four sequences of 128."""
@@ -43,12 +43,12 @@ def interleaved_timing(
     """Time several functions in turns, and return the seconds of every call.
 
     Args:
-        seconds: how long to measure, within `FEWEST_ROUNDS` to `MAX_ROUNDS` rounds.
+        seconds: how long to measure, within `MIN_ROUNDS` to `MAX_ROUNDS` rounds.
     """
     times: dict[Name, list[float]] = {name: [] for name in runs}
     rounds = 0
     spent = 0.0
-    while rounds < FEWEST_ROUNDS or (spent < seconds and rounds < MAX_ROUNDS):
+    while rounds < MIN_ROUNDS or (spent < seconds and rounds < MAX_ROUNDS):
         for name, run in runs.items():
             times[name].append(_seconds(run, device))
             advance(times[name][-1])

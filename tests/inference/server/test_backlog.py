@@ -1,6 +1,6 @@
 """Admission control: a request that a slow model could not answer in time is refused before it waits."""
 
-from albert.inference.server.batching import FIRST_TOKENS, LEAST_TOKENS, Backlog
+from albert.inference.server.batching import FIRST_TOKENS, MIN_TOKENS, Backlog
 from albert.inference.server.limits import Limits
 
 SECONDS_PER_TOKEN = 0.01
@@ -60,7 +60,7 @@ def test_short_texts_hardly_change_the_speed():
     backlog = Backlog(Limits())
     for _ in range(50):
         compute(backlog, 4, 0.02)
-    backlog.add(1, LEAST_TOKENS)
+    backlog.add(1, MIN_TOKENS)
     assert backlog.seconds < 0.021
     compute(backlog, 8192, 8192 * SECONDS_PER_TOKEN)
-    assert backlog.seconds > 0.7 * LEAST_TOKENS * SECONDS_PER_TOKEN
+    assert backlog.seconds > 0.7 * MIN_TOKENS * SECONDS_PER_TOKEN

@@ -31,7 +31,7 @@ from albert.text.unknown import unknown_warning
 
 BATCH_TOKENS = 8192  # Estimated tokens of a batch, of all clients
 BATCH_SECONDS = 1.0  # Estimated seconds that a batch may take, while others wait
-LEAST_TOKENS = 64
+MIN_TOKENS = 64
 """Smallest number of tokens that a batch is counted as: a small batch takes a constant time. If it were higher, single
 texts would suggest a speed that batches do not reach."""
 FIRST_TOKENS = 512  # Tokens of a batch before the speed is known
@@ -82,7 +82,7 @@ class Backlog:
     def record(self, tokens: int, seconds: float) -> None:
         """Remove the tokens of a computed batch, and update the speed."""
         self.tokens -= tokens
-        self._computed_tokens = DECAY * self._computed_tokens + max(tokens, LEAST_TOKENS)
+        self._computed_tokens = DECAY * self._computed_tokens + max(tokens, MIN_TOKENS)
         self._computing_seconds = DECAY * self._computing_seconds + seconds
 
     @property

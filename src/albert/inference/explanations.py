@@ -45,8 +45,17 @@ def explain(
     """
     explained: list[list[list[dict[str, Any]]]] = [[[] for _ in labels] for labels in chosen]
     waiting: list[_Shortened] = []
-
-    def compute() -> None:
+    for number, text in enumerate(texts):
+        if chosen[number]:
+            pair = None if pairs is None else pairs[number]
+            part = {} if pair is None else {"part": "text"}
+            for word, shorter in _without_each_word(text):
+                waiting.append(_Shortened(number, {**word, **part}, shorter, pair))
+            for word, shorter in _without_each_word(pair or ""):
+                waiting.append(_Shortened(number, {**word, "part": "pair"}, text, shorter))
+        is_last = number == len(texts) - 1
+        if not waiting or (len(waiting) < TEXTS_AT_ONCE and not is_last):
+            continue
         others = None if pairs is None else [each.pair or "" for each in waiting]
         without = scores_of([each.text for each in waiting], others)
         for each, row in zip(waiting, without, strict=True):
@@ -54,20 +63,6 @@ def explain(
                 change = float(scores[each.row, label]) - float(row[label])
                 words.append({**each.word, "change": change})
         waiting.clear()
-
-    for number, text in enumerate(texts):
-        if not chosen[number]:
-            continue
-        pair = None if pairs is None else pairs[number]
-        part = {} if pair is None else {"part": "text"}
-        for word, shorter in _without_each_word(text):
-            waiting.append(_Shortened(number, {**word, **part}, shorter, pair))
-        for word, shorter in _without_each_word(pair or ""):
-            waiting.append(_Shortened(number, {**word, "part": "pair"}, text, shorter))
-        if len(waiting) >= TEXTS_AT_ONCE:
-            compute()
-    if waiting:
-        compute()
     for labels in explained:
         for words in labels:
             words.sort(key=lambda word: -abs(word["change"]))

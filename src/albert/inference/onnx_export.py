@@ -260,21 +260,18 @@ def _embeddings(graph: GraphWriter, model: AlbertModel) -> str:
     summed = graph.node("Add", graph.node("Add", words, positions), types)
     if model.config.match_embedding:
         mark = graph.weight("embeddings.match.weight", embeddings.token_type_embeddings.weight[-1])
-        summed = graph.node("Add", summed, graph.node("Mul", _matches(graph), mark))
+        ids, types = (
+            graph.node("Equal", graph.node("Unsqueeze", value, [2]), graph.node("Unsqueeze", value, [1]))
+            for value in (graph.ids, graph.types)
+        )
+        seen = graph.node("Unsqueeze", graph.cast(graph.mask, np.bool_), [1])
+        matches = graph.node("And", graph.node("And", ids, graph.node("Not", types)), seen)
+        # 1 for tokens that occur in the other segment, else 0: [batch, sequence, 1]
+        occurs = graph.maximum(graph.cast(matches, np.float32))
+        summed = graph.node("Add", summed, graph.node("Mul", occurs, mark))
     normal = graph.layer_norm(summed, "embeddings.layer_norm", embeddings.layer_norm)
     projection = embeddings.projection
     return normal if projection is None else graph.layer(normal, "embeddings.projection", projection)
-
-
-def _matches(graph: GraphWriter) -> str:
-    """1 for tokens that occur in the other segment, else 0: [batch, sequence, 1]."""
-    ids, types = (
-        graph.node("Equal", graph.node("Unsqueeze", value, [2]), graph.node("Unsqueeze", value, [1]))
-        for value in (graph.ids, graph.types)
-    )
-    seen = graph.node("Unsqueeze", graph.cast(graph.mask, np.bool_), [1])
-    matches = graph.node("And", graph.node("And", ids, graph.node("Not", types)), seen)
-    return graph.maximum(graph.cast(matches, np.float32))
 
 
 def _attention_bias(graph: GraphWriter, window: int | None) -> str:
@@ -628,27 +625,14 @@ def export_onnx(
         **({} if tokenizer is None else {FINGERPRINT_KEY: tokenizer.fingerprint}),
     }
     graph, axes = export_graph(trained.opened.model, trained.kind, precision, opset, metadata)
-
-    def write(file: Path) -> ExportReport:
-        file.write_bytes(graph.SerializeToString())
-        return ExportReport(
-            kind=trained.kind,
-            left_out=trained.left_out,
-            precision=precision,
-            opset=opset,
-            depth=depth,
-            window=config.effective_window,
-            outputs=axes,
-            bytes=file.stat().st_size,
-            weight_bytes=4 * sum(parameter.numel() for parameter in trained.opened.model.parameters()),
-            checks=tuple(_check(file, axes, trained, precision)),
-        )
-
     if output.suffix == ".onnx":
         with new_file(output) as file:
-            return write(file)
+            file.write_bytes(graph.SerializeToString())
+            return _checked_report(file, axes, trained, precision, opset, depth)
     with new_directory(output, replace=replace) as folder:
-        report = write(folder / MODEL_NAME)
+        file = folder / MODEL_NAME
+        file.write_bytes(graph.SerializeToString())
+        report = _checked_report(file, axes, trained, precision, opset, depth)
         if tokenizer is not None:
             tokenizer.save(folder)
         content = read_json_object(directory / CONFIG_NAME)
@@ -658,6 +642,24 @@ def export_onnx(
         card = onnx_card(output.name, name_of(directory), report, tokenizer is not None, next_sentence)
         write_text(folder / CARD_NAME, card)
     return report
+
+
+def _checked_report(
+    file: Path, axes: dict[str, Axes], trained: TrainedModel, precision: OnnxPrecision, opset: int, depth: int
+) -> ExportReport:
+    """The report on a file that was written, after every runtime's outputs were compared with ours."""
+    return ExportReport(
+        kind=trained.kind,
+        left_out=trained.left_out,
+        precision=precision,
+        opset=opset,
+        depth=depth,
+        window=trained.opened.config.effective_window,
+        outputs=axes,
+        bytes=file.stat().st_size,
+        weight_bytes=4 * sum(parameter.numel() for parameter in trained.opened.model.parameters()),
+        checks=tuple(_check(file, axes, trained, precision)),
+    )
 
 
 def _check(

@@ -183,7 +183,7 @@ def read_modules(directory: Path) -> list[dict[str, Any]]:
 
 
 def _holds_tensorflow(path: Path) -> bool:
-    """Whether the path is a TensorFlow checkpoint; torch is imported only if a file's name looks like one."""
+    """Return whether the path is a TensorFlow checkpoint; torch is imported only if a file's name looks like one."""
     files = [*path.glob("*"), *path.glob("*/*"), *path.glob("*/*/*")] if path.is_dir() else [*path.parent.glob("*")]
     if not any("ckpt" in file.name or file.suffix in (".index", ".h5", ".hdf5") for file in files):
         return False

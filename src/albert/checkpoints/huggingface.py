@@ -80,7 +80,7 @@ def drop_equal_ties(content: dict[str, Tensor], family: Family, where: str) -> l
 
 
 def differ(a: Tensor, b: Tensor) -> bool:
-    """Whether two tensors differ; on the meta device, whether shape or dtype differ."""
+    """Return whether two tensors differ; on the meta device, whether shape or dtype differ."""
     return a.shape != b.shape or a.dtype != b.dtype or (not a.is_meta and not torch.equal(a, b))
 
 

@@ -491,7 +491,7 @@ def architecture_of(names: Iterable[str], stated: str | None = None) -> str:
 
 
 def belongs_to(name: str, architecture: str) -> bool:
-    """Whether a class has this tensor. A masked language model keeps its pooler, as in published models."""
+    """Return whether a class has this tensor. A masked language model keeps its pooler, as in published models."""
     part, _, inside = name.partition(".")
     if architecture.endswith("QuestionAnswering") and inside.startswith("pooler."):
         return False

@@ -125,7 +125,7 @@ DOWNLOAD_AGAIN = "the file is damaged or cut: fetch it again"
 
 
 def is_table(path: Path) -> bool:
-    """Whether a file ends like a table."""
+    """Return whether a file ends like a table."""
     with open_input(path) as file:
         size = file.seek(0, 2)
         file.seek(max(0, size - len(MAGIC)))

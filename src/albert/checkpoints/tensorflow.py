@@ -37,7 +37,7 @@ _BERT_LAYER_NAME = re.compile(r"bert\.encoder\.layer\.(\d+)\.")
 
 
 def is_bert(shapes: Shapes) -> bool:
-    """Whether tensors are those of Google's BERT, by their names in transformers."""
+    """Return whether tensors are those of Google's BERT, by their names in transformers."""
     return any(_BERT_LAYER_NAME.match(name) for name in shapes)
 
 
@@ -177,7 +177,7 @@ class CheckpointFiles:
 
 
 def holds_tensorflow(path: Path) -> bool:
-    """Whether the path is a checkpoint, a part of one, or one of an old format, which `find_checkpoint` refuses."""
+    """Return whether the path is a checkpoint, a part of one, or an old format, which `find_checkpoint` refuses."""
     if path.is_dir():
         return bool(_prefixes(path) or _old_checkpoints(path))
     return _index_of(path).is_file() or (path.is_file() and _old_format(path) is not None)

@@ -159,7 +159,7 @@ def _threshold_of(
 
 
 def _solves_head(task: Task, start: Start, settings: FinetuningSettings, record: Mapping[str, Any] | None) -> bool:
-    """Whether the head is solved on frozen features first: as requested, as recorded, or for a user's own table."""
+    """Return whether the head is solved first, on frozen features: as requested, as recorded, or for a user's table."""
     keeps_head = isinstance(start, PretrainedEncoder) and start.keep_head
     reason = None
     if not task.target.is_linear:

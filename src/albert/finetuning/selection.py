@@ -33,7 +33,7 @@ class BestModel:
     scored_on: str = ""
 
     def is_improved_by(self, scores: Mapping[str, float | None]) -> bool:
-        """Whether the first of the scores is better than the best so far; undefined scores are worst."""
+        """Return whether the first of the scores is better than the best so far; undefined scores are worst."""
         if not self.directory.is_dir():
             return True
         best = read_json_object(self.directory / _SCORE_NAME)

@@ -63,7 +63,7 @@ class TaskWork(FinetuningWork):
         return self.latest.defined_scores
 
     def is_enough(self) -> bool:
-        """Whether so many evaluations were no better than the best as the settings allow."""
+        """Return whether so many evaluations were no better than the best as the settings allow."""
         patience = self.settings.patience
         if patience is None:
             return False

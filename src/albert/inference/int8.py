@@ -152,7 +152,7 @@ class QuantizationReport:
 
 
 def is_worth_quantizing(weight: Tensor) -> bool:
-    """Whether it is a matrix of at least 16 rows and columns; smaller ones (heads) save nothing and matter most."""
+    """Return whether a tensor is a matrix of 16 rows and columns or more: small ones save nothing and matter most."""
     return weight.ndim == 2 and min(weight.shape) >= MIN_DIMENSION
 
 

@@ -378,7 +378,7 @@ class Predictor:
         return self.order_batch([first], [second])[0]
 
     def order_batch(self, firsts: Sequence[str], seconds: Sequence[str]) -> list[tasks.Prediction]:
-        """Whether two adjacent segments are in order: `label`, its `score`, `probability_in_order`, for each pair.
+        """Predict whether two adjacent segments are in order: `label`, `score`, `probability_in_order` for each pair.
 
         A model trained on next-sentence prediction says instead whether the second follows the first in their text or
         comes from another one, with `probability_next`."""

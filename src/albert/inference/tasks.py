@@ -55,7 +55,7 @@ def abilities_of(kind: Kind, opened: OpenedModel) -> tuple[str, ...]:
 
 
 def is_number(n_labels: int, problem_type: str | None) -> bool:
-    """Whether a head is a regression head: by its `problem_type`, or by default if it has one output."""
+    """Return whether a head is a regression head: by its `problem_type`, or by default if it has one output."""
     return problem_type == "regression" or (n_labels == 1 and problem_type != "multi_label_classification")
 
 
@@ -368,7 +368,7 @@ def _around(tokenizer: Tokenizer, ids: Sequence[int], position: int) -> tuple[st
 
 
 def _piece_text(tokenizer: Tokenizer, piece: int) -> tuple[bool, str, str, str]:
-    """Whether a piece is special, and its text alone, at the start of a text, and after other words."""
+    """Return whether a piece is special, and its text alone, at the start of a text, and after other words."""
     mask_id = tokenizer.mask_id
     mask = tokenizer.piece(tokenizer.mask_id)
     first = words(tokenizer, [piece, mask_id]).removesuffix(mask).removesuffix(" ")

@@ -19,7 +19,7 @@ MIN_BLOCK = 32
 
 
 def covers(window: int, length: int) -> bool:
-    """Whether the window has no effect: the first token after [CLS] attends to the last one."""
+    """Return whether the window has no effect: the first token after [CLS] attends to the last one."""
     return window >= length - 2
 
 
@@ -54,7 +54,7 @@ def score_matrices(length: int, window: int | None) -> tuple[int, int, int]:
 
 
 def dense_is_faster(length: int, window: int) -> bool:
-    """Whether to compute dense attention under a mask: blocks copy their keys, and would skip less than a third."""
+    """Return whether to compute dense attention under a mask: blocks copy keys, and would skip less than a third."""
     block = block_size(window)
     in_blocks = length + n_blocks(length, window) * block * (1 + 3 * block)
     return covers(window, length) or 2 * length * length <= 3 * in_blocks

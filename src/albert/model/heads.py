@@ -88,7 +88,7 @@ def _parts(items: Tensor, words: Tensor, logits: int) -> list[slice]:
 
 
 def _is_argmax(logits: Tensor, labels: Tensor, is_maximum: Tensor) -> Tensor:
-    """Whether argmax gives the label; `is_maximum` says whether its logit equals the maximum.
+    """Return whether argmax gives the label; `is_maximum` says whether its logit equals the maximum.
 
     argmax takes as long as everything else, so a CPU computes it only for labels with the maximum."""
     if logits.device.type != "cpu":

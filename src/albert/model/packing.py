@@ -148,7 +148,7 @@ def _pack_one(token_ids: Tensor, token_type_ids: Tensor) -> PackedSequences:
 
 
 def tokens_in_other_segment(packed: PackedSequences) -> Bool[Tensor, " tokens"]:
-    """Whether each token occurs in the other segment of its sequence."""
+    """Return whether each token occurs in the other segment of its sequence."""
     ids, types = (
         pad_sequence(list(values.split(packed.lengths)), batch_first=True, padding_value=-1)
         for values in (packed.token_ids, packed.token_type_ids)
@@ -333,5 +333,5 @@ def pad_batch_rows(states: Float[Tensor, "tokens width"], packed: PackedSequence
 
 
 def pads_rows(device: torch.device) -> bool:
-    """Whether oneDNN computes matrix products."""
+    """Return whether oneDNN computes matrix products."""
     return device.type == "cpu" and torch.backends.mkldnn.is_available()

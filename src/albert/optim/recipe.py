@@ -105,7 +105,7 @@ class ScheduleRecipe:
         )
 
     def budget_ends_warmup(self, step: int, budget_used: float) -> bool:
-        """Whether the warm-up is over before its steps, because a tenth of the budget is used."""
+        """Return whether the warm-up is over before its steps, because a tenth of the budget is used."""
         return self.anneal == "budget" and step + 1 < self.warmup_steps and budget_used >= WARMUP_OF_BUDGET
 
 

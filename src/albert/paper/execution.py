@@ -62,7 +62,7 @@ class Execution:
             self.report(f"{busy} runs were left to other processes: repeat the command when they have finished")
 
     def _is_busy(self, job: Job) -> bool:
-        """Whether another process has the lock of the job's run."""
+        """Return whether another process has the lock of the job's run."""
         if job.run is None or not (self.folders.root / job.run / LOCK_NAME).exists():
             return False
         with try_locked(self.folders.root / job.run) as lock:

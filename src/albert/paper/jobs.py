@@ -113,12 +113,12 @@ class Job:
         return next(iter(self.variants.values()))
 
     def is_done(self, folders: Folders) -> bool:
-        """Whether there is a result, or, for a pre-training, its journal has an end; weights may be missing."""
+        """Return whether there is a result, or, for a pre-training, its journal has an end; weights may be missing."""
         ended = self.kind == "pre-trainings" and training_hours(folders.pretraining(self.key)) is not None
         return ended or (folders.root / self.result).is_file()
 
     def lacks_weights(self, folders: Folders) -> bool:
-        """Whether it is a run without the weights that another job would start from."""
+        """Return whether it is a run without the weights that another job would start from."""
         return self.run is not None and not (RunFolder(folders.root / self.run).model_path / MANIFEST_NAME).is_file()
 
 
@@ -158,7 +158,7 @@ def list_jobs(grids: Sequence[Grid], scale: Scale, corpora: Sequence[str], tasks
 
 
 def has_corpora(variant: Variant, corpora: Sequence[str]) -> bool:
-    """Whether there are enough corpora to train a variant: additional text needs a second one."""
+    """Return whether there are enough corpora to train a variant: additional text needs a second one."""
     return len(corpora) > 1 or not any(part.additional_text for part in variant.chain())
 
 

@@ -170,7 +170,7 @@ def _loss_term(test: str) -> str:
 
 
 def _is_repeated(batch: PretrainingBatch) -> np.ndarray:
-    """Whether each masked token also occurs unmasked in its sequence."""
+    """Return whether each masked token also occurs unmasked in its sequence."""
     lengths = np.array(batch.packed.lengths)
     sequence = np.repeat(np.arange(len(lengths)), lengths)
     positions = batch.masked_positions.numpy()

@@ -79,7 +79,7 @@ class FixedShape:
         return (self.rows,) * 3 + (self.sequences + 1, self.sequences) + (self.predictions,) * 2 + (1,)
 
     def holds(self, lengths: np.ndarray, masks: np.ndarray) -> bool:
-        """Whether sequences with these numbers of tokens and masked tokens fit, with the fillers of empty rows."""
+        """Return whether sequences with these numbers of tokens and masks fit, with the fillers of empty rows."""
         empty = self.rows - int(lengths.sum())
         fillers = -(-empty // self.longest)
         return empty >= 0 and len(lengths) + fillers <= self.sequences and int(masks.sum()) <= self.predictions

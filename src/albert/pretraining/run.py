@@ -302,7 +302,7 @@ def notes_on_data(recipe: PretrainingRecipe, corpora: Sequence[TokenCorpus]) -> 
 
 
 def model_is_current(folder: RunFolder) -> bool:
-    """Whether the model directory has the weights of the newest checkpoint; not so after a run continued."""
+    """Return whether the model directory has the weights of the newest checkpoint; not so after a run continued."""
     if not folder.model_path.exists():
         return False
     newest = folder.checkpoints()[-1][1]

@@ -52,14 +52,14 @@ def product(
 
 @cache
 def onednn_is_faster() -> bool:
-    """Whether oneDNN computes products in float32: torch has MKL, the processor AVX-512, and MKL does not use it."""
+    """Return whether oneDNN computes products in float32: torch has MKL, the CPU AVX-512, and MKL does not use it."""
     both = torch.backends.mkl.is_available() and torch.backends.mkldnn.is_available()
     return both and torch.backends.cpu.get_cpu_capability() == "AVX512" and not mkl_uses_every_kernel()
 
 
 @cache
 def mkl_uses_every_kernel() -> bool:
-    """Whether MKL uses its fastest kernels on this processor; True if unknown.
+    """Return whether MKL uses its fastest kernels on this processor; True if unknown.
 
     MKL decides by its function `mkl_serv_intel_cpu_true`; torch's wheels contain MKL in libtorch_cpu.
     """
@@ -158,7 +158,7 @@ def finetuning_precision(device: torch.device) -> Precision:
 
 
 def multiplies_bf16(device: torch.device) -> bool:
-    """Whether the device multiplies bfloat16 numbers in hardware; without it bfloat16 is slower than float32.
+    """Return whether the device multiplies bfloat16 numbers in hardware; without it bfloat16 is slower than float32.
 
     A GPU of compute capability 8.0 or above; a CPU with AVX512-BF16, AMX-BF16 or Arm's BF16 and a torch with oneDNN.
     """
@@ -168,17 +168,17 @@ def multiplies_bf16(device: torch.device) -> bool:
 
 
 def multiplies_int8(device: torch.device) -> bool:
-    """Whether the device is a CPU that multiplies 8-bit integers and adds in 32 bits (VNNI, AMX-INT8)."""
+    """Return whether the device is a CPU that multiplies 8-bit integers and adds in 32 bits (VNNI, AMX-INT8)."""
     return device.type == "cpu" and _has_any(_INT8_PRODUCTS)
 
 
 def slower_in_int8(device: torch.device) -> bool:
-    """Whether inference is slower in int8 than in bf16: on a CPU with AMX-BF16 (docs/performance.md)."""
+    """Return whether inference is slower in int8 than in bf16: on a CPU with AMX-BF16 (docs/performance.md)."""
     return device.type == "cpu" and multiplies_bf16(device) and _has_any(("amx_bf16",))
 
 
 def multiplies_faster_by_mkl() -> bool:
-    """Whether MKL multiplies float32 faster than oneDNN: on a CPU with AVX2 but without AVX-512."""
+    """Return whether MKL multiplies float32 faster than oneDNN: on a CPU with AVX2 but without AVX-512."""
     has_avx512 = _has_any(("avx512_f",))
     return torch.backends.mkl.is_available() and _has_any(("avx2",)) and not has_avx512
 

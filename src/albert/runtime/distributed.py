@@ -160,12 +160,12 @@ def sharded_copy(model: Module, ranks: Ranks, device: torch.device) -> Module:
 
 
 def is_sharded(model: nn.Module) -> bool:
-    """Whether the model comes from `sharded_copy`."""
+    """Return whether the model comes from `sharded_copy`."""
     return isinstance(model, FSDPModule)
 
 
 def defer_gradient_sync(model: nn.Module, defer: bool) -> None:
-    """Whether to keep gradients and gathered weights of a sharded model local: True before the last micro-batch."""
+    """Set whether to keep gradients and gathered weights of a sharded model local: True before the last micro-batch."""
     assert isinstance(model, FSDPModule)
     model.set_requires_gradient_sync(not defer)
     model.set_reshard_after_backward(not defer)

@@ -57,7 +57,7 @@ class FileLock:
     identity: tuple[int, int]
 
     def is_in_place(self) -> bool:
-        """Whether the file still exists under its name; otherwise another process can lock a new file there."""
+        """Return whether the file still exists under its name; otherwise another process can lock a new file there."""
         return _identity(self.path) == self.identity
 
     def release(self) -> None:

@@ -123,7 +123,7 @@ def read_manifest(directory: Path) -> dict[str, FileSum]:
 
 
 def is_intact(path: Path) -> bool:
-    """Whether `verify_directory` passes."""
+    """Return whether `verify_directory` passes."""
     try:
         verify_directory(path)
     except (DamagedData, MissingInput):

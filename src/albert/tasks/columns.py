@@ -323,7 +323,7 @@ def _lists_in_text(task: TableTask, rows: Rows, inferred: list[Inferred]) -> Row
 
 
 def _holds_lists(rows: Rows, column: str) -> bool:
-    """Whether all texts of a column that are not empty are written as lists, and at least one has brackets."""
+    """Return whether all texts of a column that are not empty are written as lists, and at least one has brackets."""
     found = False
     for value in rows.values(column):
         if isinstance(value, tuple):
@@ -512,7 +512,7 @@ _WRITTEN = re.compile(r"[-+]?\s*[$€£¥₹]?\s*[-+]?\d[\d.,'’\u00a0\u202f ]*
 
 
 def looks_like_a_written_number(text: str) -> bool:
-    """Whether a text is a number with a currency, a percent sign, or separators of thousands."""
+    """Return whether a text is a number with a currency, a percent sign, or separators of thousands."""
     return _WRITTEN.fullmatch(text) is not None and not re.fullmatch(r"0\d+|\d+([._]\d+){2,}", text)
 
 

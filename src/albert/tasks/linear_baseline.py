@@ -215,7 +215,16 @@ def word_features(words: Sequence[str]) -> Iterator[dict[str, Any]]:
 
 def word_shape(word: str) -> str:
     """Capitals as X, other letters as x, digits as 0; a repeated kind is written at most twice: `McDonald` XxXxx."""
-    kinds = "".join("X" if c.isupper() else "x" if c.isalpha() else "0" if c.isdigit() else c for c in word)
+    kinds = ""
+    for character in word:
+        if character.isupper():
+            kinds += "X"
+        elif character.isalpha():
+            kinds += "x"
+        elif character.isdigit():
+            kinds += "0"
+        else:
+            kinds += character
     return re.sub(r"(.)\1{2,}", r"\1\1", kinds)
 
 

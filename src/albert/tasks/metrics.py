@@ -133,7 +133,7 @@ class Entity(NamedTuple):
 
 
 def has_prefixes(labels: Sequence[str]) -> bool:
-    """Whether labels are of IOB2 or IOBES: every label but `O` has a prefix, `B-` or `I-` among them."""
+    """Return whether labels are of IOB2 or IOBES: every label but `O` has a prefix, `B-` or `I-` among them."""
     prefixes = {label.partition("-")[0] for label in labels if label != OUTSIDE}
     return prefixes <= set("BIESLU") and bool(prefixes & {"B", "I"})
 
@@ -240,14 +240,14 @@ LOWER_IS_BETTER = ("mean_absolute_error", "hamming_loss")
 
 
 def is_better(metric: str, score: float | None, other: float | None) -> bool:
-    """Whether a score is better than another by its metric; None is worst."""
+    """Return whether a score is better than another by its metric; None is worst."""
     if score is None or other is None:
         return score is not None
     return score < other if metric.startswith(LOWER_IS_BETTER) else score > other
 
 
 def is_beaten(metric: str, score: float | None, other: float | None) -> bool:
-    """Whether `other` is beaten: `score` is better, or cannot be, because it is perfect."""
+    """Return whether `other` is beaten: `score` is better, or cannot be, because it is perfect."""
     perfect = 0.0 if metric.startswith(LOWER_IS_BETTER) else 100.0
     return is_better(metric, score, other) or score == perfect
 

@@ -638,7 +638,7 @@ def _comment_lines(sample: str) -> int:
 
 
 def _are_quotes_escaped(sample: str, delimiter: str) -> bool:
-    r"""Whether a sample can be divided only if `\"` is a quote inside of a field, as MySQL writes it."""
+    r"""Return whether a sample can be divided only if `\"` is a quote inside of a field, as MySQL writes it."""
 
     def fits(text: str) -> bool:
         try:
@@ -689,7 +689,7 @@ def _recognise_delimiter(file: CorpusFile, sample: str, usual: str, ending: str)
 
 
 def _recognise_quotes(sample: str, delimiter: str) -> tuple[bool, str | None]:
-    """Whether quotes around a field are not part of it, as pandas writes them and GLUE does not."""
+    """Return whether quotes around a field are not part of it, as pandas writes them and GLUE does not."""
     if '"' not in sample:
         return True, None
     raw = [line.split(delimiter) for line in sample.splitlines() if line]
@@ -707,7 +707,7 @@ def _recognise_quotes(sample: str, delimiter: str) -> tuple[bool, str | None]:
     enclosed = [cell for cell in opened if re.fullmatch(r'"([^"]|"")*"', cell) and cell != '"']
     doubled = sum('""' in cell[1:-1] for cell in enclosed)
     columns = list(zip(*(row for row in raw[1:] if len(row) == len(raw[0])), strict=True))
-    whole = any(all(cell in enclosed for cell in column) for column in columns if column) if enclosed else False
+    whole = bool(enclosed) and any(all(cell in enclosed for cell in column) for column in columns if column)
     if opened and len(enclosed) == len(opened) and (doubled or whole or raw[0][0] in enclosed):
         return True, None
     if enclosed:
@@ -716,7 +716,7 @@ def _recognise_quotes(sample: str, delimiter: str) -> tuple[bool, str | None]:
 
 
 def looks_like_a_row(header: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
-    """Whether the cells of a header are values: long texts, numbers, or values that rows repeat."""
+    """Return whether the cells of a header are values: long texts, numbers, or values that rows repeat."""
     for column, cell in enumerate(header):
         if len(cell) > 60 or re.fullmatch(r"[-+]?\d+([.,]\d+)*", cell) or re.search(r"\w\s+\w.*[.?!]$", cell):
             return True
@@ -1052,7 +1052,7 @@ def _fields_of_line(line: str, separator: str | None) -> list[str]:
 
 
 def _looks_tagged(lines: Sequence[str]) -> bool:
-    """Whether lines are words with tags, by their number of fields; a few lines may be damaged."""
+    """Return whether lines are words with tags, by their number of fields; a few lines may be damaged."""
     separator = "\t" if any("\t" in line for line in lines) else None
     fields = [each for each in (_fields_of_line(line, separator) for line in lines) if each]
     fields = [each for each in fields if _DOCUMENT not in each and not each[0].startswith("#")]
@@ -1067,7 +1067,7 @@ def _looks_tagged(lines: Sequence[str]) -> bool:
 
 
 def _has_sentences(sample: str) -> bool:
-    """Whether lines are words with tags, in blocks between blank lines; some blocks have several words."""
+    """Return whether lines are words with tags, in blocks between blank lines; some blocks have several words."""
     lines = [line.removesuffix("\r") for line in sample.split("\n")]
     blank = [not line.strip() for line in lines]
     if not any(blank[at] and not blank[at - 1] for at in range(1, len(lines) - 1)):
@@ -1296,7 +1296,7 @@ def _json_lines(file: CorpusFile, encoding: str) -> Iterator[Record]:
 
 
 def _is_list_of_rows(value: Any) -> bool:
-    """Whether a value is a list of lists of texts or numbers, as many in each."""
+    """Return whether a value is a list of lists of texts or numbers, as many in each."""
     if not isinstance(value, list) or not value or not all(isinstance(row, list) and len(row) > 1 for row in value):
         return False
     plain = all(isinstance(cell, str | int | float | None) for row in value for cell in row)
@@ -1459,7 +1459,7 @@ def fields_of(values: Mapping[str, Any], where: str, unread: Counter[str]) -> di
 
 
 def _is_span(item: Any) -> bool:
-    """Whether a value is `[start, end, label]`, as Doccano writes a marked part of a text."""
+    """Return whether a value is `[start, end, label]`, as Doccano writes a marked part of a text."""
     if not isinstance(item, list | tuple) or len(item) != 3:
         return False
     start, end, label = item

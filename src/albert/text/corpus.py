@@ -193,7 +193,7 @@ def _walk(folder: Path, entered: set[tuple[int, int]], counts: Counter[str]) -> 
 
 
 def _is_output(folder: Path, names: list[str]) -> bool:
-    """Whether albert wrote a folder: it has a manifest, or is a run or an unfinished corpus."""
+    """Return whether albert wrote a folder: it has a manifest, or is a run or an unfinished corpus."""
     if MANIFEST_NAME in names:
         with suppress(DamagedData, MissingInput):
             read_manifest(folder)

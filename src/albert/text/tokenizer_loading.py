@@ -163,7 +163,7 @@ def load_tokenizer(path: Path, *, lower_case: bool | None = None, keep_accents: 
 
 
 def _is_alberts(file: Path, config: Mapping[str, Any]) -> bool:
-    """Whether our own tokenizer reads a `tokenizer.json`: a Unigram model with ALBERT's special pieces."""
+    """Return whether our own tokenizer reads a `tokenizer.json`: a Unigram model with ALBERT's special pieces."""
     model: Any = read_json_object(file).get("model")
     if not isinstance(model, dict) or model.get("type") == "WordPiece":
         return False

@@ -210,7 +210,7 @@ def _indentation(line: str) -> int:
 
 
 def ends_sentence(line: str) -> bool:
-    """Whether a line ends with the last mark of a sentence, perhaps in quotes or brackets."""
+    """Return whether a line ends with the last mark of a sentence, perhaps in quotes or brackets."""
     return line.rstrip(_CLOSING)[-1:] in _STOPS
 
 
@@ -333,7 +333,7 @@ def _lines_of_verses(lines: Sequence[str], breaks: dict[int, _Break], full: froz
 
 
 def _are_joined_without_blank(line: str, following: str) -> bool:
-    """Whether the break is between two letters of a script without spaces, or after a dash within words."""
+    """Return whether the break is between two letters of a script without spaces, or after a dash within words."""
     if line[-1] >= _FIRST_WITHOUT_SPACES and _LETTER_WITHOUT_SPACES.match(line[-1]):
         return _LETTER_WITHOUT_SPACES.match(following) is not None
     if not line.endswith(("--", "—")):

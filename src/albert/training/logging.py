@@ -178,7 +178,7 @@ class TrainingPlan:
     GPU, unless divergence rolls back."""
 
     def delays_metrics(self, device: torch.device) -> bool:
-        """Whether metrics are read one update late."""
+        """Return whether metrics are read one update late."""
         late = device.type == "cuda" if self.delay_metrics is None else self.delay_metrics
         return late and self.on_divergence != "rollback"
 

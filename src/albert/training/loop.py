@@ -84,7 +84,7 @@ def train(work: Work, plan: TrainingPlan, run: Run) -> TrainingResult:
 
 
 def is_finished(plan: TrainingPlan, folder: RunFolder) -> bool:
-    """Whether `train` has neither an update nor an evaluation to compute. A damaged checkpoint is left to it."""
+    """Return whether `train` has neither an update nor an evaluation to compute. A damaged checkpoint is left to it."""
     checkpoints = folder.checkpoints()
     if not checkpoints:
         return False
@@ -98,7 +98,7 @@ def is_finished(plan: TrainingPlan, folder: RunFolder) -> bool:
 
 
 def _is_recorded(folder: RunFolder, event: str, step: int) -> bool:
-    """Whether the journal has this event for this step."""
+    """Return whether the journal has this event for this step."""
     records = read_journal(folder.journal_path)
     return any(record["event"] == event and record.get("step") == step for record in records)
 
@@ -203,7 +203,7 @@ class _Loop:
         return self.stop or self.save_now or self.ended_by is not None
 
     def _reads_at_once(self, step: int) -> bool:
-        """Whether metrics of this step are needed at once: something is due after it, or it may be the last."""
+        """Return whether metrics of this step are needed at once: something is due after it, or it may be the last."""
         plan = self.plan
         every = (plan.log_every, plan.evaluate_every, plan.checkpoint_every)
         near_end = plan.max_tokens is not None and (
@@ -319,7 +319,7 @@ class _Loop:
         return not self._on_any_rank(interrupted)
 
     def _is_enough(self) -> bool:
-        """Whether the evaluations so far end the run; the same on every rank."""
+        """Return whether the evaluations so far end the run; the same on every rank."""
         return self._on_any_rank(self.ranks.is_first and self.work.is_enough())
 
     def _damage(self) -> Rejection | None:
@@ -366,5 +366,5 @@ class _Loop:
         return every is not None and self.state.step % every == 0
 
     def _on_any_rank(self, flag: bool) -> bool:
-        """Whether the flag is set on any rank; a collective call."""
+        """Return whether the flag is set on any rank; a collective call."""
         return float(sum_over_ranks(torch.tensor(float(flag), device=self.work.device), self.ranks)) > 0

@@ -123,7 +123,7 @@ class Run:
     """Fingerprints of everything that decides the result, by name."""
 
     def is_complete(self) -> bool:
-        """Whether the folder holds the results of this run.
+        """Return whether the folder holds the results of this run.
 
         Raises:
             CannotCreate: it holds another run, finished or not, or the runs of several seeds.

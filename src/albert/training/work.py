@@ -63,7 +63,7 @@ class Work(ABC):
         """Write the present model into a directory; called for each checkpoint."""
 
     def is_enough(self) -> bool:
-        """Whether the evaluations so far, in the journal, end the run; called after each."""
+        """Return whether the evaluations so far, in the journal, end the run; called after each."""
         return False
 
     def before_step(self, step: int) -> Mapping[str, float]:

@@ -71,7 +71,7 @@ class Backlog:
         return min(self._batch_tokens, int(BATCH_SECONDS / self._seconds_per_token))
 
     def has_room(self, texts: int, tokens: int) -> bool:
-        """Whether a request fits the limits; the time limit does not apply to an empty queue."""
+        """Return whether a request fits the limits; the time limit does not apply to an empty queue."""
         seconds = (self.tokens + tokens) * self._seconds_per_token
         return self.texts + texts <= self._max_texts and (not self.texts or seconds <= self._max_seconds)
 
@@ -372,7 +372,7 @@ _NO_MEMORY = re.compile("can't allocate memory|not enough memory|out of memory",
 
 
 def lacks_memory(error: BaseException) -> bool:
-    """Whether the machine or its accelerator ran out of memory."""
+    """Return whether the machine or its accelerator ran out of memory."""
     return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and bool(_NO_MEMORY.search(str(error))))
 
 

@@ -83,7 +83,7 @@ class Target(ABC):
         return None
 
     def is_labelled(self, rows: Iterable[Row]) -> bool:
-        """Whether at least one row has a gold answer."""
+        """Return whether at least one row has a gold answer."""
         return any(self.gold_column in row.fields for row in rows)
 
     @abstractmethod
@@ -219,7 +219,7 @@ class Target(ABC):
         raise AssertionError(f"the head of {self.kind} is not one linear map")
 
     def can_be_solved(self, targets: np.ndarray) -> bool:
-        """Whether some rows suffice to solve a head; they need two classes where there are classes."""
+        """Return whether some rows suffice to solve a head; they need two classes where there are classes."""
         return True
 
     def held_out_loss(self, outputs: np.ndarray, targets: np.ndarray, groups: np.ndarray) -> float:

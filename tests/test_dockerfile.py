@@ -13,6 +13,7 @@ import pytest
 
 from albert.cli.main import COMMANDS
 from albert.cli.options import parse
+from albert.commands.serve import serve_main
 
 
 @pytest.fixture
@@ -56,9 +57,7 @@ def test_it_ends_as_an_ordinary_user_with_a_command_that_exists(instructions):
     name, *arguments = json.loads(of(instructions, "CMD")[-1])
     assert name in COMMANDS
     pytest.importorskip("fastapi")
-    from albert.cli.commands import Serve
-
-    options = parse(Serve, arguments, "albert serve")
+    options = parse(serve_main.shape, arguments, "albert serve")
     assert (options.model, options.host, str(options.port)) == ("/model", "0.0.0.0", of(instructions, "EXPOSE")[0])
 
 

@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 
 from albert.api.options import Finetune
-from albert.cli.commands import Predict, Serve
+from albert.cli.commands import Predict
 from albert.cli.main import COMMANDS, run
 from albert.cli.options import all_commands, parse
 from albert.cli.training import PretrainCommand
+from albert.commands.serve import serve_main
 
 WITH_OPTIONS = [name for name in COMMANDS if name not in ("tokenizer", "analyze", "export", "tables")]
 WITH_OPTIONS += ["tokenizer train", "tokenizer convert", "analyze layers", "export onnx", "tables run"]
@@ -103,7 +104,7 @@ def test_misspelt_options_get_a_suggestion(command, capsys, refused):
 
 
 @pytest.mark.parametrize("words", [["--model", "m"], ["--model=m"], ["--model-name-or-path", "m"], ["m"]])
-@pytest.mark.parametrize("shape", [Predict, Serve])
+@pytest.mark.parametrize("shape", [Predict, serve_main.shape])
 def test_a_positional_model_may_be_given_as_an_option(shape, words):
     assert parse(shape, ["--device", "cpu", *words], "albert").model == "m"
 

@@ -1,4 +1,4 @@
-"""Options of `albert predict` and `serve`.
+"""Options of `albert predict`.
 
 They are parsed without importing torch or modules of training; the modules that do the work are imported afterwards."""
 
@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from albert.api.keywords import Argument, Positional, changed_flags
 from albert.cli.options import Subcommand, check_at_least
 from albert.inference.abilities import ABILITIES, ENDINGS
-from albert.inference.server.limits import Limits
 from albert.model.config import Activation
-from albert.runtime.errors import InvalidConfiguration, UsageError
+from albert.runtime.errors import UsageError
 from albert.tasks.rows import Format
 
 TASKS = tuple(ability.name for ability in ABILITIES.values() if ability.row)
@@ -22,26 +21,7 @@ else:
 
 
 @dataclass(frozen=True)
-class OpenedModel:
-    """The model, and how it computes."""
-
-    model: Positional[str]
-    """A model directory, a run directory, or a Hugging Face Hub id."""
-    revision: str | None = None
-    device: Literal["auto", "cpu", "cuda"] = "auto"
-    precision: Literal["auto", "fp32", "bf16", "int8"] = "auto"
-    """Precision of the encoder's matrix products; auto is bf16 if the machine supports it in hardware, otherwise fp32.
-    int8 can change answers, and is slower than bf16 on a processor with AMX."""
-    depth: int | None = None
-    """Number of layers to apply; a shared layer can be applied any number of times."""
-    patience: int | None = None
-    """Early exit: stop as soon as this many depths in a row agree; the model must be trained for it (--exits)."""
-    threshold: float | None = None
-    """Several labels per text: the probability from which on a label is predicted; the model's own when not set."""
-
-
-@dataclass(frozen=True)
-class Predict(OpenedModel):
+class Predict:
     """Predict with a trained model: fill masks, judge an order, classify, score, answer a question, tag words, choose,
     embed.
 
@@ -58,6 +38,19 @@ class Predict(OpenedModel):
     Example: albert predict run/model --input reviews.csv --text review --output answered.parquet
     """
 
+    model: Positional[str]
+    """A model directory, a run directory, or a Hugging Face Hub id."""
+    revision: str | None = None
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    precision: Literal["auto", "fp32", "bf16", "int8"] = "auto"
+    """Precision of the encoder's matrix products; auto is bf16 if the machine supports it in hardware, otherwise fp32.
+    int8 can change answers, and is slower than bf16 on a processor with AMX."""
+    depth: int | None = None
+    """Number of layers to apply; a shared layer can be applied any number of times."""
+    patience: int | None = None
+    """Early exit: stop as soon as this many depths in a row agree; the model must be trained for it (--exits)."""
+    threshold: float | None = None
+    """Several labels per text: the probability from which on a label is predicted; the model's own when not set."""
     fill_mask: str | None = None
     """A text with one or several [MASK]."""
     order: tuple[str, str] | None = None
@@ -202,41 +195,4 @@ def check_used(options: Predict, task: str) -> None:
             raise UsageError(given[0], f"requires --task {' or '.join(tasks)}, not {task}")
 
 
-LIMITS = Limits()
-
-
-@dataclass(frozen=True)
-class Serve(OpenedModel):
-    """Serve a model over HTTP, with a page to try it in the browser.
-
-    Requests of all clients are computed in common batches. Size of requests, queue and time are bounded; requests
-    beyond the bounds are refused with a status that explains why. After SIGTERM the server answers what it has
-    accepted, then ends. Addresses: / the page, /docs the API, /healthz, /readyz, /metrics.
-
-    Example: albert serve run/model --port 8000
-    """
-
-    host: str = "127.0.0.1"
-    """The address to listen at; 0.0.0.0 accepts other machines. There is no password: put a proxy before it."""
-    port: int = 8000
-    """The port; 0 takes a free one and prints it."""
-    allowed_host: tuple[str, ...] = ()
-    """Allowed names in the Host header of requests, besides localhost, 127.0.0.1, [::1] and the address of --host
-    (with --host 0.0.0.0: any IP address); * allows all."""
-    threads: int | None = None
-    """Threads of the model; all cores by default."""
-    drain_timeout: float = 30.0
-    """Maximum seconds for accepted requests after SIGTERM."""
-    limits: Limits = LIMITS
-
-
-def check_serve(options: Serve) -> None:
-    """Check the numbers of `albert serve`."""
-    if not 0 <= options.port < 65_536:
-        raise InvalidConfiguration(f"port {options.port}", "a port is a number from 0 to 65535", "for example 8000")
-    if options.drain_timeout <= 0 or (options.threads is not None and options.threads < 1):
-        raise InvalidConfiguration("drain-timeout, threads", "are numbers above zero")
-
-
 predict_main = Subcommand(Predict, "albert predict", "predict:run_predict", check=check_predict)
-serve_main = Subcommand(Serve, "albert serve", "predict:run_serve", check=check_serve)

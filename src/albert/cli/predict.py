@@ -1,6 +1,5 @@
-"""`albert predict` and `albert serve`: predictions on the terminal, in files, or over HTTP."""
+"""`albert predict`: predictions on the terminal or in files."""
 
-import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -12,22 +11,16 @@ from rich.text import Text
 
 from albert.api.keywords import changed_flags, given_values
 from albert.checkpoints.hub import find_model
-from albert.cli.commands import FIELD_OPTIONS, LAYOUT_OPTIONS, OpenedModel, Predict, Serve, check_used
+from albert.cli.commands import FIELD_OPTIONS, LAYOUT_OPTIONS, Predict, check_used
 from albert.cli.render import open_console, print_json, table
 from albert.inference.abilities import Fields, Settings
 from albert.inference.files import FilePrediction, ability_for, opened_input, predict_file
 from albert.inference.predictor import Predictor
-from albert.inference.server.limits import allowed_hosts
-from albert.runtime.devices import set_threads
-from albert.runtime.environment import lazy_import
 from albert.runtime.errors import DamagedData, UsageError, did_you_mean
 from albert.tasks.custom import for_other_file
 from albert.tasks.rows import Layout, TableFile
 from albert.tasks.table_task import TableTask, table_task_of
 from albert.text.unknown import unknown_warning
-
-# --------------------------------------------------------------------------------------------------------------------
-# `albert predict`
 
 
 def show(predictions: list[Any], columns: tuple[str, ...], as_json: bool) -> None:
@@ -249,14 +242,17 @@ def _warn_of_unknown(predictor: Predictor, texts: Iterable[str]) -> None:
         print(warning, file=sys.stderr)
 
 
-def _open(options: OpenedModel, **overrides: Any) -> Predictor:
-    names = ("revision", "precision", "depth", "patience", "threshold")
-    how: dict[str, Any] = {name: getattr(options, name) for name in names}
-    return Predictor.open(options.model, options.device, overrides=overrides, **how)
-
-
 def _open_with_notes(options: Predict) -> Predictor:
-    predictor = _open(options, **given_values(options, "hidden_act", "num_attention_heads"))
+    predictor = Predictor.open(
+        options.model,
+        options.device,
+        revision=options.revision,
+        overrides=given_values(options, "hidden_act", "num_attention_heads"),
+        precision=options.precision,
+        depth=options.depth,
+        patience=options.patience,
+        threshold=options.threshold,
+    )
     for note in predictor.loading_report.notes:
         _note(note)
     return predictor
@@ -293,42 +289,3 @@ def _predict(predictor: Predictor, options: Predict) -> tuple[list[Any], tuple[s
 
 def _note(text: str) -> None:
     print(f"note: {text}", file=sys.stderr)
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# `albert serve`
-
-
-def run_serve(options: Serve) -> int:
-    """Run `albert serve`."""
-    hosts = allowed_hosts(options.host, options.allowed_host)
-    if options.threads is not None:
-        set_threads(options.threads)
-    serving = lazy_import("albert.inference.server.serving", extra="serve")
-    listener = serving.listen(options.host, options.port)
-    host, port = listener.getsockname()[:2]
-    address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
-    _say(f"listening at {address}, loading {options.model}")
-
-    def open_predictor() -> Predictor:
-        predictor = _open(options)
-        predictor.embed(["Work that the first request would wait for is done now."])
-        return predictor
-
-    def started(predictor: Predictor) -> None:
-        for note in predictor.loading_report.notes:
-            _say(f"note: {note}")
-        abilities = " and ".join(predictor.abilities) or "embed texts"
-        _say(f"ready: this model can {abilities}; {predictor.precision}, {predictor.depth} layers, {predictor.device}")
-
-    try:
-        serving.serve(options.limits, open_predictor, listener, options.drain_timeout, started, hosts)
-    except serving.NotDrained as error:
-        _say(str(error))
-        os._exit(error.exit_code)  # without waiting for a batch that is still computed
-    _say("stopped: every accepted request was answered")
-    return 0
-
-
-def _say(text: str) -> None:
-    print(f"albert serve: {text}", file=sys.stderr, flush=True)

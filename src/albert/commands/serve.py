@@ -1,0 +1,109 @@
+"""`albert serve`: a model behind HTTP, and a page to try it in the browser.
+
+How a model is opened from Python, `albert.load`, is written at `albert.inference.predictor.Predictor.open`.
+"""
+
+import os
+import sys
+from typing import Literal
+
+from albert.cli.main import imports
+from albert.cli.options import command
+from albert.inference.server.limits import Limits, allowed_hosts
+from albert.runtime.environment import lazy_import
+from albert.runtime.errors import InvalidConfiguration
+
+LIMITS = Limits()
+
+
+def serve(
+    model: str,
+    *,
+    revision: str | None = None,
+    device: Literal["auto", "cpu", "cuda"] = "auto",
+    precision: Literal["auto", "fp32", "bf16", "int8"] = "auto",
+    depth: int | None = None,
+    patience: int | None = None,
+    threshold: float | None = None,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    allowed_host: tuple[str, ...] = (),
+    threads: int | None = None,
+    drain_timeout: float = 30.0,
+    limits: Limits = LIMITS,
+) -> None:
+    """Serve a model over HTTP, with a page to try it in the browser.
+
+    Requests of all clients are computed in common batches. Size of requests, queue and time are bounded; requests
+    beyond the bounds are refused with a status that explains why. After SIGTERM the server answers what it has
+    accepted, then ends. Addresses: / the page, /docs the API, /healthz, /readyz, /metrics.
+
+    Example: albert serve run/model --port 8000
+
+    Args:
+        model: A model directory, a run directory, or a Hugging Face Hub id.
+        precision: Precision of the encoder's matrix products; auto is bf16 if the machine supports it in hardware,
+            otherwise fp32. int8 can change answers, and is slower than bf16 on a processor with AMX.
+        depth: Number of layers to apply; a shared layer can be applied any number of times.
+        patience: Early exit: stop as soon as this many depths in a row agree; the model must be trained for it
+            (--exits).
+        threshold: Several labels per text: the probability from which on a label is predicted; the model's own when not
+            set.
+        host: The address to listen at; 0.0.0.0 accepts other machines. There is no password: put a proxy before it.
+        port: The port; 0 takes a free one and prints it.
+        allowed_host: Allowed names in the Host header of requests, besides localhost, 127.0.0.1, [::1] and the address
+            of --host (with --host 0.0.0.0: any IP address); * allows all.
+        threads: Threads of the model; all cores by default.
+        drain_timeout: Maximum seconds for accepted requests after SIGTERM.
+    """
+    if not 0 <= port < 65_536:
+        raise InvalidConfiguration(f"port {port}", "a port is a number from 0 to 65535", "for example 8000")
+    if drain_timeout <= 0 or (threads is not None and threads < 1):
+        raise InvalidConfiguration("drain-timeout, threads", "are numbers above zero")
+    hosts = allowed_hosts(host, allowed_host)
+
+    with imports():
+        serving = lazy_import("albert.inference.server.serving", extra="serve")
+        from albert.inference.predictor import Predictor
+        from albert.runtime.devices import set_threads
+
+    if threads is not None:
+        set_threads(threads)
+    listener = serving.listen(host, port)
+    bound_host, bound_port = listener.getsockname()[:2]
+    address = f"http://{f'[{bound_host}]' if ':' in bound_host else bound_host}:{bound_port}"
+    say(f"listening at {address}, loading {model}")
+
+    def open_predictor() -> Predictor:
+        predictor = Predictor.open(
+            model,
+            device,
+            revision=revision,
+            precision=precision,
+            depth=depth,
+            patience=patience,
+            threshold=threshold,
+        )
+        predictor.embed(["Work that the first request would wait for is done now."])
+        return predictor
+
+    def started(predictor: Predictor) -> None:
+        for note in predictor.loading_report.notes:
+            say(f"note: {note}")
+        abilities = " and ".join(predictor.abilities) or "embed texts"
+        say(f"ready: this model can {abilities}; {predictor.precision}, {predictor.depth} layers, {predictor.device}")
+
+    try:
+        serving.serve(limits, open_predictor, listener, drain_timeout, started, hosts)
+    except serving.NotDrained as error:
+        say(str(error))
+        os._exit(error.exit_code)  # without waiting for a batch that is still computed
+    say("stopped: every accepted request was answered")
+
+
+def say(text: str) -> None:
+    """Print a line of the server's log."""
+    print(f"albert serve: {text}", file=sys.stderr, flush=True)
+
+
+serve_main = command(serve, "albert serve")

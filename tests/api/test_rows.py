@@ -97,7 +97,7 @@ def test_missing_values_and_numpy_values_become_json():
         ({"device": "gpu"}, "albert.finetune: device: 'gpu' is not a choice; did you mean 'cuda'?"),
         (
             {"model": ...},
-            "albert.finetune: model: is missing; it is a model directory, a run that made one, or a Hub id",
+            "albert.finetune: model: is missing; it is a model directory, a run that made one, a Hub id, or ",
         ),
     ],
 )

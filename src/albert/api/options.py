@@ -317,7 +317,8 @@ class Finetune:
     task: Positional[str | None] = None
     """A declared task, or a benchmark; leave it out for your own files."""
     model: str
-    """A model directory, a run that made one, or a Hub id."""
+    """A model directory, a run that made one, a Hub id, or small-vectors, small or tiny, which come with the package
+    (English)."""
     revision: str | None = None
     """A branch, tag or commit of a Hub repository."""
     output: Path | None = None

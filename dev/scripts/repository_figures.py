@@ -16,6 +16,7 @@ import os
 import re
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -149,6 +150,30 @@ def names_in(function: ast.FunctionDef) -> set[str]:
     return {node.id for node in ast.walk(function) if isinstance(node, ast.Name)}
 
 
+# --------------------------------------------------------------------------------------------------------------------
+# Density of the source.
+
+
+def density_of(checkout: Path) -> dict[str, int]:
+    """Count in `src/` what makes code dense: see the keys. A private function has one call if no other line has its
+    name."""
+    texts = [path.read_text(encoding="utf-8") for path in sorted((checkout / "src").rglob("*.py"))]
+    words = Counter(word for text in texts for word in re.findall(r"\w+", text))
+    counts = dict.fromkeys(("parallel assignments", ":=", "functions inside functions", "private, one call"), 0)
+    for node in (node for text in texts for node in ast.walk(ast.parse(text))):
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Tuple):
+            counts["parallel assignments"] += any(isinstance(target, ast.Tuple) for target in node.targets)
+        elif isinstance(node, ast.NamedExpr):
+            counts[":="] += 1
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            inner = (ast.FunctionDef, ast.AsyncFunctionDef)
+            counts["functions inside functions"] += sum(isinstance(each, inner) for each in ast.walk(node)) - 1
+            is_private = node.name.startswith("_") and not node.name.startswith("__")
+            is_plain = isinstance(node, ast.FunctionDef)
+            counts["private, one call"] += is_private and is_plain and words[node.name] == 2
+    return counts
+
+
 def main() -> None:
     """Print the figures."""
     checkout = Path(sys.argv[1]).resolve() if len(sys.argv) > 1 else ROOT
@@ -162,6 +187,8 @@ def main() -> None:
     count, at_doors, inner = tests_of(checkout)
     print(f"test functions: {count:,}, at the doors: {at_doors:,} ({at_doors / count:.0%})")
     print(f"inner names that tests import: {len(inner):,}, of {len({module for module, _ in inner})} modules")
+    for name, number in density_of(checkout).items():
+        print(f"{name}: {number:,}")
     options = options_of(checkout)
     print(f"options: {sum(options.values())}")
     for command, number in options.items():

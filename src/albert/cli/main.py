@@ -40,8 +40,8 @@ class Command:
 
 COMMANDS = {
     "quickstart": Command("albert.commands.quickstart", "every step on the embedded sample, in a few minutes"),
-    "tokenizer": Command("albert.cli.data", "train a vocabulary, encode and decode text"),
-    "prepare": Command("albert.cli.data", "text and a tokenizer to token shards, in parallel"),
+    "tokenizer": Command("albert.commands.tokenizer", "train a vocabulary, encode and decode text"),
+    "prepare": Command("albert.commands.prepare", "text and a tokenizer to token shards, in parallel"),
     "show": Command("albert.commands.show", "training samples from a prepared corpus: segments, masks, counts"),
     "pretrain": Command("albert.cli.training", "masked language model and sentence order, from shards to a model"),
     "plot": Command("albert.commands.plot", "the curves of runs side by side, as a picture and a table"),

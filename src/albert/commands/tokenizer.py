@@ -1,0 +1,195 @@
+"""`albert tokenizer`: train a vocabulary, encode and decode text, convert a vocabulary.
+
+The options of `train` are those of `albert.tokenizer.train`; both take them from `albert.api.options.TrainTokenizer`.
+"""
+
+import shlex
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Literal
+
+from albert.api.keywords import Argument
+from albert.api.options import TrainTokenizer
+from albert.cli.main import imports
+from albert.cli.options import CommandGroup, Subcommand, command
+from albert.cli.render import next_line, open_console, print_json, print_lines, table
+from albert.runtime.errors import DamagedData, MissingInput, UsageError
+from albert.runtime.files import new_directory
+from albert.text.tokenizer_loading import load_tokenizer
+
+MANY_ACCENTS = 5_000
+"""Accents per million characters. English text has some hundreds, German and Russian over ten thousand."""
+
+
+def train(options: TrainTokenizer) -> None:
+    """Train the vocabulary, and print what was read and used."""
+    with imports():
+        from albert.api.text import run_train_tokenizer
+
+    def note_accents(per_million: int) -> None:
+        if per_million >= MANY_ACCENTS:
+            what = f"of every million characters, {per_million:,} accents and vowel signs are dropped"
+            print(f"note: {what}; --keep-accents keeps them, for languages that need them", file=sys.stderr)
+
+    result = run_train_tokenizer(options, note_accents)
+    read = result.read
+    used = result.used
+    print(f"read {read.documents_in:,} documents, {read.bytes_in / 1e6:,.1f} MB of text, {read.files} files")
+    for line in read.remarks():
+        print(line)
+    sentences = f"{min(used.sentences, options.sentences):,} of {used.sentences:,} sentences"
+    print(f"used {used.documents_used:,} documents, {used.bytes_used / 1e6:,.1f} MB of text, {sentences}")
+    if used.sentences_cut:
+        print(f"{used.sentences_cut:,} sentences too long for SentencePiece, cut")
+    print(f"{options.output}: {result.tokenizer.vocab_size:,} pieces in {result.seconds:,.0f} s")
+    print(next_line(f"prepare {options.words} --tokenizer {shlex.quote(str(options.output))} --output data"))
+
+
+def encode(
+    text: Annotated[tuple[str, ...], Argument(metavar="[TEXT...]")] = (),
+    *,
+    tokenizer: Path,
+    json: bool = False,
+) -> None:
+    """Show the pieces of a text, their ids and their positions in the text.
+
+    Positions count characters; the text from START to END is the piece as it was written. Special pieces such as
+    [MASK] are treated as text. Without TEXT the lines of standard input are read.
+
+    Example: albert tokenizer encode --tokenizer tokenizer "This is a test"
+
+    Args:
+        text: One or several texts.
+        tokenizer: A directory with a tokenizer (a model has one), a spiece.model, vocab.txt or tokenizer.json.
+        json: Print one JSON object for each text instead of tables.
+    """
+    opened = load_tokenizer(tokenizer)
+    console = open_console()
+    for number, each in enumerate(text or input_lines("TEXT")):
+        ids, offsets = opened.encode_with_offsets(each)
+        tokens = [opened.piece(piece) for piece in ids]
+        if json:
+            print_json({"text": each, "tokens": tokens, "ids": ids, "offsets": offsets})
+            continue
+        rows = [
+            (visible(token), str(piece), str(start), str(end), visible(each[start:end]))
+            for token, piece, (start, end) in zip(tokens, ids, offsets, strict=True)
+        ]
+        drawn = table(None, ("token", "id", "start", "end", "text"), rows, words=(0, 4), boxed=True)
+        counts = f"{len(each):,} characters, {len(ids):,} tokens"
+        unknown = ids.count(opened.unk_id)
+        if unknown:
+            counts += f", {unknown:,} of them unknown"
+        if number:
+            print()
+        print_lines(console, drawn, counts)
+
+
+def decode(
+    ids: Annotated[tuple[int, ...], Argument(metavar="[ID...]")] = (),
+    *,
+    tokenizer: Path,
+    special: bool = False,
+    json: bool = False,
+) -> None:
+    """Print the text of token ids, normalised as the model reads it. Without ID the lines of standard input are read.
+
+    Example: albert tokenizer decode --tokenizer tokenizer 48 25 21 1289
+
+    Args:
+        ids: The ids of one text.
+        tokenizer: A directory with a tokenizer (a model has one), a spiece.model, vocab.txt or tokenizer.json.
+        special: Print special pieces such as [CLS].
+        json: Print one JSON object for each text.
+    """
+    opened = load_tokenizer(tokenizer)
+    for each in [list(ids)] if ids else map(numbers_of, input_lines("ID")):
+        for piece in each:
+            if not 0 <= piece < opened.vocab_size:
+                raise UsageError(f"id {piece}", f"is not an id of this vocabulary, 0 to {opened.vocab_size - 1}")
+        text = opened.decode(each, skip_special_tokens=not special)
+        if json:
+            print_json({"ids": each, "tokens": [opened.piece(piece) for piece in each], "text": text})
+        else:
+            print(text)
+
+
+def convert(
+    source: Path,
+    *,
+    output: Path,
+    case: Literal["lower", "keep"] | None = None,
+    accents: Literal["drop", "keep"] | None = None,
+    replace: bool = False,
+) -> None:
+    """Write the files of a tokenizer for transformers.AutoTokenizer, from a vocabulary in any form.
+
+    Settings that are not given are those of the source. Other settings make another tokenizer, which does not fit
+    models trained with the source.
+
+    Example: albert tokenizer convert spiece.model --output tokenizer --accents keep
+
+    Args:
+        source: A directory with a tokenizer (a model has one), a spiece.model, vocab.txt or tokenizer.json.
+        output: The directory to make.
+        case: Lower-case capitals, or keep them.
+        accents: Drop or keep accents.
+    """
+    converted = load_tokenizer(
+        source,
+        lower_case=None if case is None else case == "lower",
+        keep_accents=None if accents is None else accents == "keep",
+    )
+    with new_directory(output, replace=replace) as directory:
+        converted.save(directory)
+    settings = [
+        "letters are lower-cased" if converted.lower_case else "capitals stay",
+        "accents stay" if converted.keep_accents else "accents are dropped",
+    ]
+    same = converted.fingerprint == load_tokenizer(source).fingerprint
+    fingerprint = f"its fingerprint is {'' if same else 'not '}that of the source"
+    print(f"{output}: {converted.vocab_size:,} pieces; {', '.join(settings)}; {fingerprint}")
+    print(next_line(f'tokenizer encode --tokenizer {shlex.quote(str(output))} "This is a test"'))
+
+
+STANDARD_INPUT = "standard input"
+
+
+def input_lines(argument: str) -> Iterator[str]:
+    """The lines of standard input, which replace an argument."""
+    if sys.stdin.isatty():
+        raise UsageError(argument, "is missing", "give one, or lines on standard input")
+    number = 0
+    for number, line in enumerate(sys.stdin.buffer, start=1):
+        try:
+            yield line.decode("utf-8").rstrip("\r\n")
+        except UnicodeDecodeError as error:
+            raise DamagedData(f"{STANDARD_INPUT}:{number}", "is not UTF-8") from error
+    if not number:
+        raise MissingInput(STANDARD_INPUT, "is empty", f"give {argument}, or lines on standard input")
+
+
+def numbers_of(line: str) -> list[int]:
+    """The ids on a line; commas and brackets between them are ignored."""
+    words = line.replace(",", " ").replace("[", " ").replace("]", " ").split()
+    for word in words:
+        if not (word.isascii() and word.isdigit()):
+            raise DamagedData(STANDARD_INPUT, f"{word[:40]!r} is not an id", "lines of numbers are expected")
+    return [int(word) for word in words]
+
+
+def visible(text: str) -> str:
+    """Text with unprintable characters as escapes."""
+    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
+
+
+tokenizer_main = CommandGroup(
+    "albert tokenizer",
+    {
+        "train": Subcommand(TrainTokenizer, "albert tokenizer train", train),
+        "encode": command(encode, "albert tokenizer encode"),
+        "decode": command(decode, "albert tokenizer decode"),
+        "convert": command(convert, "albert tokenizer convert"),
+    },
+)

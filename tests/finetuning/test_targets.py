@@ -3,11 +3,13 @@
 import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 import transformers
 from tests.refusals import refusal
 
+import albert
 from albert.checkpoints.model_directory import open_model, read_config, save_model_directory
 from albert.finetuning.data import prepare_split, read_examples
 from albert.finetuning.evaluation import CHOSEN_ON_THESE, evaluate_directory
@@ -243,3 +245,45 @@ def test_invalid_rows_are_named(task, fields, subjects, tmp_path):
     source = replace(task.source, columns=(*task.source.columns, fields))
     with refusal(DamagedData, "dev:17", *subjects.split()):
         read_examples(replace(task, source=source), tmp_path, "dev")
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Rare entities: the logit of `O`.
+
+
+def sentences_with_rare_entities(number: int) -> list[dict[str, list[str]]]:
+    """One word in twenty is an entity, and the same word is often none."""
+    random = np.random.default_rng(3)
+    rows = []
+    for _ in range(number):
+        words = random.choice(["river", "stone", "light", "paper"], 8).tolist()
+        tags = ["O"] * len(words)
+        place = int(random.integers(len(words)))
+        words[place] = "berlin"
+        if random.random() < 0.4:
+            tags[place] = "B-place"
+        rows.append({"words": words, "tags": tags})
+    return rows
+
+
+def test_the_logit_of_outside_is_lowered_for_entities_and_saved_in_the_head(pretrained, tmp_path):
+    rows = sentences_with_rare_entities(160)
+    keywords = {"train": rows[:130], "dev": rows[130:], "words": "words", "tags": "tags", "model": str(pretrained)}
+    result = albert.finetune(**keywords, output=tmp_path / "run", steps=40, learning_rate=3e-3, device="cpu")
+    assert result.report["training"]["held_out"] == 26
+    assert any("the logit of O is lowered by" in note for note in result.report["notes"])
+    assert result.scores["entity_recall"] > 0
+    again = albert.evaluate(model=result.model, dev=rows[130:], words="words", tags="tags", device="cpu")
+    assert again.scores == pytest.approx(result.scores)
+    entries = [json.loads(line) for line in (tmp_path / "run/predictions-dev.jsonl").read_text().splitlines()]
+    predicted = albert.load(result.model, device="cpu").tag_sentences([row["words"] for row in rows[130:]])
+    assert [[word["entity"] for word in sentence] for sentence in predicted] == [
+        entry["prediction"] for entry in entries
+    ]
+
+
+def test_words_with_parts_of_speech_hold_nothing_out(pretrained, tmp_path):
+    rows = [{"words": row["words"], "tags": ["noun"] * 7 + ["verb"]} for row in sentences_with_rare_entities(110)]
+    keywords = {"train": rows[:104], "dev": rows[104:], "words": "words", "tags": "tags", "model": str(pretrained)}
+    result = albert.finetune(**keywords, output=tmp_path / "run", steps=2, device="cpu")
+    assert "held_out" not in result.report["training"]

@@ -195,7 +195,7 @@ def show_settings(console: Console, figures: Mapping[str, Any]) -> None:
 
 _LEFT_OUT = {
     "windows_left_out": "windows dropped (no answer)",
-    "held_out": "rows held out to choose the threshold on",
+    "held_out": "rows held out to tune on",
     "repeated_texts": "repeated texts left out",
     "truncated_for_teacher": "texts cut for the teacher",
     "rows_without_text": "rows without text left out",

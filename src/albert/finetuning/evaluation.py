@@ -29,6 +29,7 @@ from albert.tasks.error_analysis import ANALYSIS_KEYS
 from albert.tasks.examples import Sequences
 from albert.tasks.kinds.base import Predictions, Target
 from albert.tasks.kinds.span import Answers
+from albert.tasks.kinds.tagging import OutsideShift
 from albert.tasks.label_threshold import LabelThreshold
 from albert.tasks.metrics import (
     LOWER_IS_BETTER,
@@ -38,7 +39,7 @@ from albert.tasks.metrics import (
 )
 from albert.tasks.task import Task
 
-Threshold = NullThreshold | LabelThreshold
+Threshold = NullThreshold | LabelThreshold | OutsideShift
 RawPredictions = np.ndarray | list[Answers]
 """Probabilities [examples, labels or options] in the task's order, or [words of all examples, labels]; numbers
 [examples]; or answers."""
@@ -67,7 +68,7 @@ class Evaluation:
             majority baseline where none exists.
         predictions: one JSON object per example, in file order.
         notes: remarks on the scores.
-        threshold: the no-answer threshold, or that of several labels, that was used.
+        threshold: what was used: the no-answer threshold, that of several labels, or the shift of `O`.
     """
 
     scores: Mapping[str, float | None]

@@ -250,6 +250,7 @@ def finetune(
                         write_predictions(folder.path / f"predictions-{name}.jsonl", each)
                     report = task_report(work, training, evaluation, further_evaluations)
                     shown = page_examples(task, dev_split.examples, settings.page_examples)
+                    task.target.fold(evaluation.threshold, model)
                     save_model_directory(
                         folder.model_path,
                         model,

@@ -65,7 +65,8 @@ class FinetuningSettings:
         solve_head: solve a new head on frozen features first; None: for a user's own table.
         frozen: the solved head is the result, nothing is fine-tuned.
         threshold: with several labels per example, the probability from which on a label is predicted, or "train" to
-            choose it on rows held out of training; None: "train". Runs of earlier versions had 0.5, recorded as None.
+            choose it on rows held out of training; None: "train". Tags of entities have a shift of `O` in its place,
+            which is always chosen so. Runs of earlier versions had 0.5 and no shift, recorded as None.
     """
 
     seed: int = 0
@@ -148,10 +149,10 @@ def _threshold_of(
     task: Task, settings: FinetuningSettings, record: Mapping[str, Any] | None
 ) -> float | Literal["train"] | None:
     """The threshold of several labels: as requested, as recorded, or chosen on rows held out of training."""
-    if not task.target.takes_threshold:
-        if settings.threshold is not None:
-            why = f"needs several labels per example, {task.title} has none"
-            raise InvalidConfiguration("threshold", why, "leave it out")
+    if isinstance(settings.threshold, float) and not task.target.takes_threshold:
+        why = f"needs several labels per example, {task.title} has none"
+        raise InvalidConfiguration("threshold", why, "leave it out")
+    if not task.target.is_tuned:
         return None
     if settings.threshold is not None or record is None:
         return settings.threshold or "train"

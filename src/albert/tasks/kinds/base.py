@@ -15,12 +15,19 @@ import numpy as np
 from jaxtyping import Float
 
 from albert.runtime.errors import DamagedData
+from albert.runtime.random_streams import stream
 from albert.tasks.examples import Example, Features, Sequences
 from albert.tasks.inputs import Inputs, PairEncoding
 from albert.tasks.metrics import Metric, NumberScale
 from albert.tasks.recipe import TaskRecipe
 from albert.tasks.source import Row
 from albert.text.tokenizer import Tokenizer
+
+HELD_OUT_SHARE = 0.05
+MIN_HELD_OUT = 100
+"""Examples; fewer than five times as many hold out a fifth."""
+MIN_EXAMPLES = 100
+"""With fewer examples none is held out, and nothing is tuned."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +60,12 @@ class Target(ABC):
     """Whether no label is an answer, too."""
     takes_threshold: ClassVar[bool] = False
     """Whether labels are predicted from a probability on, which a user may give."""
+
+    @property
+    def is_tuned(self) -> bool:
+        """Whether something is chosen on examples that are held out of training, when a user's own table is learned."""
+        return self.takes_threshold
+
     may_be_absent: bool = False
     """Whether a question may have no answer."""
 
@@ -257,6 +270,10 @@ class Target(ABC):
         """The mean of what several models decoded, and its threshold, from what each decoded and its threshold."""
         return np.mean([decoded for decoded, _ in models], axis=0), None
 
+    def fold(self, threshold: Any, model: Any) -> None:
+        """Change the head of a trained model by a threshold that no key of `config.json` holds."""
+        return None
+
     def saved_threshold(self, config: Mapping[str, Any], model: str, value: float | None = None) -> Any:
         """The threshold that a model's `config.json` holds; `value` replaces it where a user may give one."""
         return None
@@ -405,6 +422,19 @@ def solve_classes(
     absent = np.setdiff1d(np.arange(n_classes), present)
     bias[absent] = bias[present].min() - np.log(len(features))
     return weight, bias
+
+
+def hold_out_examples(examples: Sequence[Example], seed: int) -> tuple[list[Example], list[Example]]:
+    """Split off a twentieth of the examples, at least 100 or a fifth, to choose a threshold on.
+
+    None are split off from fewer than `MIN_EXAMPLES`.
+    """
+    if len(examples) < MIN_EXAMPLES:
+        return list(examples), []
+    n_held = max(round(HELD_OUT_SHARE * len(examples)), min(MIN_HELD_OUT, len(examples) // 5))
+    held = set(stream("finetuning.held_out", seed).permutation(len(examples))[:n_held].tolist())
+    train = [example for index, example in enumerate(examples) if index not in held]
+    return train, [example for index, example in enumerate(examples) if index in held]
 
 
 def held_out_cross_entropy(outputs: np.ndarray, targets: np.ndarray) -> float:

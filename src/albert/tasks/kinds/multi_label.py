@@ -9,21 +9,14 @@ import numpy as np
 
 from albert.runtime.environment import lazy_import
 from albert.runtime.errors import InvalidConfiguration
-from albert.runtime.random_streams import stream
 from albert.tasks.error_analysis import MAX_ERRORS, NONE, calibration, largest, per_class, text_of
 from albert.tasks.examples import Example, Features, label_sets, text_features
-from albert.tasks.kinds.base import Labelled, Predictions, label_id, object_file
+from albert.tasks.kinds.base import Labelled, Predictions, hold_out_examples, label_id, object_file
 from albert.tasks.label_threshold import LabelThreshold, choose_label_threshold, saved_label_threshold
 from albert.tasks.metrics import Metric
 from albert.tasks.recipe import TaskRecipe
 from albert.tasks.source import Row
 from albert.text.tokenizer import Tokenizer
-
-LABEL_HELD_OUT_SHARE = 0.05
-MIN_LABEL_HELD_OUT = 100
-"""Rows; fewer than five times as many hold out a fifth."""
-MIN_LABELLED_ROWS = 100
-"""With fewer rows none is held out, and the threshold is 0.5."""
 
 
 @dataclass(frozen=True)
@@ -136,7 +129,7 @@ class Labels(Labelled):
         return saved_label_threshold(config, model, value)
 
     def hold_out(self, examples: Sequence[Example], seed: int) -> tuple[list[Example], list[Example]]:
-        return hold_out_rows(examples, seed)
+        return hold_out_examples(examples, seed)
 
     def best_threshold(self, examples: Sequence[Example], features: Features, decoded: np.ndarray) -> LabelThreshold:
         """The threshold with the best micro F1."""
@@ -254,16 +247,3 @@ class Labels(Labelled):
     def submission_files(self, name: str, entries: Sequence[Mapping[str, Any]]) -> dict[str, str]:
         """An object of example to list of labels."""
         return {f"{name}.json": object_file(entries, "prediction")}
-
-
-def hold_out_rows(examples: Sequence[Example], seed: int) -> tuple[list[Example], list[Example]]:
-    """Split off a twentieth of the rows, at least 100 or a fifth, to choose the threshold of several labels on.
-
-    None are split off from fewer than `MIN_LABELLED_ROWS`.
-    """
-    if len(examples) < MIN_LABELLED_ROWS:
-        return list(examples), []
-    n_held = max(round(LABEL_HELD_OUT_SHARE * len(examples)), min(MIN_LABEL_HELD_OUT, len(examples) // 5))
-    held = set(stream("finetuning.held_out", seed).permutation(len(examples))[:n_held].tolist())
-    train = [example for index, example in enumerate(examples) if index not in held]
-    return train, [example for index, example in enumerate(examples) if index in held]

@@ -11,6 +11,7 @@ from itertools import chain
 from typing import Any, ClassVar
 
 import numpy as np
+from jaxtyping import Float
 
 from albert.runtime.errors import DamagedData, InvalidConfiguration
 from albert.tasks.error_analysis import NONE, calibration, confusion, excerpt, most_confident, per_class
@@ -30,6 +31,7 @@ from albert.tasks.kinds.base import (
     Predictions,
     cross_entropy,
     held_out_cross_entropy,
+    hold_out_examples,
     label_id,
     object_file,
     softmax,
@@ -40,12 +42,41 @@ from albert.tasks.metrics import (
     Metric,
     count_invalid_continuations,
     entities_of,
+    entity_scores,
     has_prefixes,
     runs_of,
 )
 from albert.tasks.recipe import TaskRecipe
 from albert.tasks.source import Row
 from albert.text.tokenizer import Tokenizer
+
+MAX_SHIFT = 3.0
+SHIFT_STEP = 0.25
+
+
+@dataclass(frozen=True)
+class OutsideShift:
+    """How much the logit of `O` is lowered, so that entities are predicted more readily.
+
+    With few entities a trained model predicts too few of them, because most words are `O` (Menon et al. 2021,
+    "Long-tail learning via logit adjustment", arXiv 2007.07314; there the shift is the logarithm of a class's share,
+    times a constant). It becomes part of the head's bias when the model is written.
+    """
+
+    value: float
+    chosen_on: str
+
+    keys: ClassVar[dict[str, Any]] = {}
+
+    @property
+    def note(self) -> str:
+        return f"the logit of {OUTSIDE} is lowered by {self.value:g}: the best F1 of entities on {self.chosen_on}"
+
+    def applied_to(self, probabilities: Float[np.ndarray, "words tags"], outside: int) -> np.ndarray:
+        """The probabilities after the shift."""
+        weights = probabilities.copy()
+        weights[:, outside] *= np.exp(-self.value)
+        return weights / weights.sum(axis=1, keepdims=True)
 
 
 @dataclass(frozen=True)
@@ -138,6 +169,48 @@ class Tags(Labelled):
         """Cross entropy."""
         return held_out_cross_entropy(outputs, targets)
 
+    # ---- The shift of `O` -------------------------------------------------------------------------------------------
+
+    @property
+    def is_tuned(self) -> bool:
+        """Of entities the logit of `O` is; of other tags nothing."""
+        return OUTSIDE in self.labels
+
+    def read(self, tags: Sequence[str]) -> list[Any]:
+        """The entities that tags form."""
+        return entities_of(tags) if has_prefixes(self.labels) else runs_of(tags)
+
+    def hold_out(self, examples: Sequence[Example], seed: int) -> tuple[list[Example], list[Example]]:
+        return hold_out_examples(examples, seed) if self.is_tuned else (list(examples), [])
+
+    def best_threshold(
+        self, examples: Sequence[Example], features: Features, decoded: np.ndarray
+    ) -> OutsideShift | None:
+        """The shift of `O` with the best F1 of entities; that of each shift is its mean with two on either side.
+
+        None if there is no entity to be found.
+        """
+        assert isinstance(features, TagFeatures)
+        gold = [[self.labels[tag] for tag in example.target] for example in examples]
+        if not any(self.read(tags) for tags in gold):
+            return None
+        about = f"{len(examples):,} sentences held out of training"
+        outside = self.labels.index(OUTSIDE)
+        shifts = np.arange(0.0, MAX_SHIFT + SHIFT_STEP / 2, SHIFT_STEP)
+        scores = []
+        for value in shifts:
+            shifted = OutsideShift(float(value), about).applied_to(decoded, outside).argmax(axis=1)
+            found = [[self.labels[tag] for tag in tags] for tags in features.split_by_sentence(shifted)]
+            scores.append(entity_scores(gold, found, self.read)["entity_f1"])
+        padded = np.pad(np.array(scores), 2, mode="edge")
+        smooth = np.convolve(padded, np.full(5, 0.2), mode="valid")
+        return OutsideShift(float(shifts[int(smooth.argmax())]), about)
+
+    def fold(self, threshold: Any, model: Any) -> None:
+        """Lower the bias of `O`."""
+        if isinstance(threshold, OutsideShift):
+            model.classifier.bias.data[self.labels.index(OUTSIDE)] -= threshold.value
+
     # ---- From outputs to predictions and scores ---------------------------------------------------------------------
 
     def decode(
@@ -150,10 +223,12 @@ class Tags(Labelled):
 
     def predictions(
         self, examples: Sequence[Example], features: Features, decoded: np.ndarray, threshold: Any
-    ) -> tuple[Predictions, None]:
+    ) -> tuple[Predictions, OutsideShift | None]:
         """The most probable tag of every word, its probability, and the entities that the tags form."""
         assert isinstance(features, TagFeatures)
-        read = entities_of if has_prefixes(self.labels) else runs_of
+        shift = threshold if isinstance(threshold, OutsideShift) else None
+        if shift is not None:
+            decoded = shift.applied_to(decoded, self.labels.index(OUTSIDE))
         result = Predictions([], [], [])
         for example, rows in zip(examples, features.split_by_sentence(decoded), strict=True):
             gold = tuple(self.labels[tag] for tag in example.target) if isinstance(example.target, tuple) else ()
@@ -162,12 +237,12 @@ class Tags(Labelled):
             entry["prediction"] = list(predicted)
             entry["gold"] = None if example.target is None else list(gold)
             entry["probabilities"] = rows.max(axis=1).tolist() if len(rows) else []
-            if read is entities_of or OUTSIDE in self.labels:
-                entry["entities"] = [entity._asdict() for entity in read(predicted)]
+            if has_prefixes(self.labels) or OUTSIDE in self.labels:
+                entry["entities"] = [entity._asdict() for entity in self.read(predicted)]
             result.gold.append(gold)
             result.predicted.append(predicted)
             result.entries.append(entry)
-        return result, None
+        return result, shift
 
     def constants(self, gold: Any) -> Iterator[list[tuple[str, ...]]]:
         """The most frequent tag for every word, and `O`."""
@@ -193,15 +268,14 @@ class Tags(Labelled):
         shown = dict(zip(self.labels, self.shown, strict=True))
         prefixed = has_prefixes(self.labels)
         of_entities = prefixed or OUTSIDE in self.labels
-        read = entities_of if prefixed else runs_of
         units: list[tuple[str, str]] = []
         errors = []
         for example, entry in zip(examples, predictions, strict=True):
             tags = [shown[tag] for tag in entry["gold"]]
             found = [shown[tag] for tag in entry["prediction"]]
             if of_entities:
-                in_gold = {(entity.start, entity.end): entity.type for entity in read(tags)}
-                in_predicted = {(entity.start, entity.end): entity.type for entity in read(found)}
+                in_gold = {(entity.start, entity.end): entity.type for entity in self.read(tags)}
+                in_predicted = {(entity.start, entity.end): entity.type for entity in self.read(found)}
             else:
                 in_gold = {(place, place + 1): tag for place, tag in enumerate(tags)}
                 in_predicted = {(place, place + 1): tag for place, tag in enumerate(found)}

@@ -22,8 +22,8 @@ from albert.training import run_folder
 
 COMMANDS = ("pretrain", "finetune", "evaluate", "predict", "prepare", "tokenizer")
 WORK = (
-    *("albert.cli.tasks", "albert.cli.predict", "albert.inference.files"),
-    *("albert.api.text", "albert.pretraining.start"),
+    *("albert.cli.tasks", "albert.api.text", "albert.inference.files", "albert.pretraining.start"),
+    *("albert.checkpoints.hub", "albert.tasks.custom", "albert.text.unknown"),
     *("torch._dynamo", "torch.profiler"),  # imported late by torch's optimisers
     *("sklearn.metrics", "rich._emoji_codes"),  # imported late for scores and tables
     *("albert.paper.pictures", "torch.utils.tensorboard"),  # imported late by runs

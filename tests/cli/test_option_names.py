@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from albert.api.options import Finetune
-from albert.cli.commands import Predict
 from albert.cli.main import COMMANDS, run
 from albert.cli.options import all_commands, parse
 from albert.cli.training import PretrainCommand
+from albert.commands.predict import predict_main
 from albert.commands.serve import serve_main
 
 WITH_OPTIONS = [name for name in COMMANDS if name not in ("tokenizer", "analyze", "export", "tables")]
@@ -104,13 +104,13 @@ def test_misspelt_options_get_a_suggestion(command, capsys, refused):
 
 
 @pytest.mark.parametrize("words", [["--model", "m"], ["--model=m"], ["--model-name-or-path", "m"], ["m"]])
-@pytest.mark.parametrize("shape", [Predict, serve_main.shape])
+@pytest.mark.parametrize("shape", [predict_main.shape, serve_main.shape])
 def test_a_positional_model_may_be_given_as_an_option(shape, words):
     assert parse(shape, ["--device", "cpu", *words], "albert").model == "m"
 
 
 def test_earlier_names_work_with_a_note(capsys):
-    assert parse(Predict, ["m", "--ask", "embed"], "albert predict").task == "embed"
+    assert parse(predict_main.shape, ["m", "--ask", "embed"], "albert predict").task == "embed"
     assert parse(Finetune, ["race", "--model", "m", "--second-release"], "albert finetune").v2_recipe
     assert capsys.readouterr().err == (
         "albert: note: --ask is now called --task\nalbert: note: --second-release is now called --v2-recipe\n"

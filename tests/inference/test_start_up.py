@@ -26,7 +26,7 @@ except ModuleNotFoundError:
     assert gc.isenabled()
 print("---", file=sys.stderr, flush=True)
 
-import albert, albert.cli.predict
+import albert, albert.commands.predict
 
 model = albert.load(sys.argv[1])
 assert model.fill_mask("The sea is [MASK].")[0]["score"] > 0

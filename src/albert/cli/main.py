@@ -50,7 +50,7 @@ COMMANDS = {
     ),
     "finetune": Command("albert.cli.training", "train a model on GLUE, SQuAD or your own table"),
     "evaluate": Command("albert.cli.training", "score a model on a task with the task's own metrics"),
-    "predict": Command("albert.cli.commands", "text in, answers out"),
+    "predict": Command("albert.commands.predict", "text in, answers out"),
     "serve": Command("albert.commands.serve", "a model behind HTTP, and a page to try it in the browser"),
     "convert": Command("albert.commands.convert", "a TensorFlow checkpoint or Hugging Face model to a model directory"),
     "export": Command("albert.commands.export", "a model as one ONNX file, or for sentence-transformers"),

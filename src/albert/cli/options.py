@@ -347,6 +347,7 @@ class Subcommand:
             both from one function).
         parses: whether the arguments are parsed before; otherwise the function gets them as they are.
         check: called before the module of `work`, and torch, are imported.
+        checks_paths: whether inputs, models and the output are checked first (`check_options`).
     """
 
     shape: type[Any]
@@ -354,22 +355,27 @@ class Subcommand:
     work: str | Callable[[Any], int | None]
     parses: bool = True
     check: Callable[[Any], None] | None = None
+    checks_paths: bool = True
 
     def __call__(self, arguments: list[str]) -> int:
         options = parse(self.shape, arguments, self.program) if self.parses else arguments
         if self.check is not None:
             self.check(options)
-        check_options(options)
+        if self.checks_paths:
+            check_options(options)
         if callable(self.work):
             return self.work(options) or 0
         module, _, function = self.work.partition(":")
         return getattr(load_command(f"albert.cli.{module}"), function)(options) or 0
 
 
-def command(function: Callable[..., int | None], program: str) -> Subcommand:
+def command(function: Callable[..., int | None], program: str, checks_paths: bool = True) -> Subcommand:
     """A command whose options are the parameters of a function.
 
     Parameters before the `*` are given without a name. The docstring is the help: that of an option is in its `Args:`.
+
+    Args:
+        checks_paths: see `Subcommand`; a function that checks its options before their paths does both itself.
     """
     about, _, texts = (inspect.getdoc(function) or "").partition("\n\nArgs:\n")
     helps = {name: " ".join(text.split()) for name, text in _ARGS.findall(texts)}
@@ -384,7 +390,7 @@ def command(function: Callable[..., int | None], program: str) -> Subcommand:
         default = MISSING if parameter.default is inspect.Parameter.empty else parameter.default
         members.append((name, Annotated[hint, mark], field(default=default)))
     shape = make_dataclass(function.__name__, members, frozen=True, kw_only=True, namespace={"__doc__": about})
-    return Subcommand(shape, program, lambda options: function(**vars(options)))
+    return Subcommand(shape, program, lambda options: function(**vars(options)), checks_paths=checks_paths)
 
 
 _ARGS = re.compile(r"^    (\w+): (.*(?:\n {8}.*)*)", re.MULTILINE)

@@ -33,11 +33,11 @@ def prepare(options: Prepare) -> None:
         documents = f"{report.documents_in:,} document" + ("s" if report.documents_in != 1 else "")
         few = f"{options.held_out:.3g} of {documents} is less than one: {what[report.held_out_fallback]} held out"
         lines.append(f"{few}; --held-out 0 holds out nothing")
-    lines.append(bold_prefix(options.output, " is ready"))
+    ready = bold_prefix(options.output, " is ready")
     corpus = shlex.quote(str(options.output))
-    lines.append(next_line(f"pretrain small --data {corpus} --output runs/small --max-minutes 60"))
+    following = next_line(f"pretrain small --data {corpus} --output runs/small --max-minutes 60")
     headings, *rows = preparation_rows(report)
-    print_lines(console, table(None, headings, rows, boxed=True), *lines)
+    print_lines(console, table(None, headings, rows, boxed=True), *lines, ready, following)
 
 
 prepare_main = Subcommand(Prepare, "albert prepare", prepare)

@@ -1,0 +1,504 @@
+"""`albert predict`: text in, answers out.
+
+How a model is opened and what it answers from Python, `albert.load`, is written at
+`albert.inference.predictor.Predictor`; the answers are the same.
+"""
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace as with_values
+from itertools import islice
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from rich.text import Text
+
+from albert.api.checks import check_options
+from albert.api.keywords import Argument
+from albert.cli.main import imports
+from albert.cli.options import command
+from albert.cli.render import open_console, print_json, table
+from albert.inference.abilities import ABILITIES, ENDINGS, Fields, Settings
+from albert.model.config import Activation
+from albert.runtime.errors import DamagedData, UsageError, did_you_mean
+from albert.tasks.rows import Format, Layout, TableFile
+
+TASKS = tuple(ability.name for ability in ABILITIES.values() if ability.row)
+if TYPE_CHECKING:
+    from albert.inference.predictor import Predictor
+    from albert.tasks.table_task import TableTask
+
+    Task = str
+else:
+    Task = Literal[TASKS]
+
+PREFIX = "predicted_"
+TOP_K = 5
+"""The default for one text."""
+
+INPUTS_OF = {
+    "--top-k": ("--fill-mask", "--question", "--input"),
+    "--words": ("--tag", "--input"),
+    "--pair": ("--classify", "--input"),
+    "--explain": ("--classify", "--input"),
+    "--context": ("--question", "--choose", "--input"),
+}
+"""Option -> the inputs that it belongs to; other options belong to --input."""
+TASKS_OF = {
+    "--text": ("classify", "score", "tag", "fill-mask", "order", "embed"),
+    "--pair-field": ("classify", "score", "order"),
+    "--question-field": ("answer", "choose"),
+    "--context-field": ("answer", "choose"),
+    "--options": ("choose",),
+    "--words": ("tag",),
+    "--group": ("tag",),
+    "--top-k": ("fill-mask", "answer"),
+    "--explain": ("classify", "score"),
+    "--pooling": ("embed",),
+    "--normalize": ("embed",),
+    "--prompt": ("embed",),
+}
+"""Option -> the tasks that it belongs to."""
+
+
+def predict(
+    model: str,
+    *,
+    revision: str | None = None,
+    device: Literal["auto", "cpu", "cuda"] = "auto",
+    precision: Literal["auto", "fp32", "bf16", "int8"] = "auto",
+    depth: int | None = None,
+    patience: int | None = None,
+    threshold: float | None = None,
+    fill_mask: str | None = None,
+    order: tuple[str, str] | None = None,
+    classify: str | None = None,
+    pair: str | None = None,
+    question: str | None = None,
+    context: str | None = None,
+    tag: str | None = None,
+    words: bool = False,
+    choose: Annotated[tuple[str, ...], Argument(metavar="OPTION...")] = (),
+    input: str | None = None,
+    output: Path | None = None,
+    task: Task | None = None,
+    text: str | None = None,
+    pair_field: str | None = None,
+    question_field: str | None = None,
+    context_field: str | None = None,
+    options: Annotated[tuple[str, ...] | None, Argument(metavar="COLUMN...")] = None,
+    format: Format | None = None,
+    delimiter: str | None = None,
+    encoding: str | None = None,
+    columns: Annotated[tuple[str, ...] | None, Argument(metavar="NAME...")] = None,
+    no_header: bool = False,
+    group: str | None = None,
+    prefix: str = PREFIX,
+    pooling: Literal["mean", "cls", "max", "weighted"] | None = None,
+    normalize: bool | None = None,
+    prompt: str | None = None,
+    replace: bool = False,
+    explain: bool = False,
+    top_k: int | None = None,
+    hidden_act: Activation | None = None,
+    num_attention_heads: int | None = None,
+    json: bool = False,
+) -> None:
+    """Predict with a trained model: fill masks, judge an order, classify, score, answer a question, tag words, choose,
+    embed.
+
+    The abilities of a model depend on its head: `albert pretrain` makes models that fill masks and judge orders,
+    `albert finetune` the others. Give one input, or a file of any size with --input: it is checked completely first,
+    then answered row by row. If it is stopped, the same command resumes. OUTPUT appears when it is complete.
+
+    Example: albert predict run/model --fill-mask "The cat [MASK] on the mat."
+
+    Example: albert predict run/model --tag "U.N. official Ekeus heads for Baghdad ." --words
+
+    Example: albert predict run/model --classify "A fine film, though long." --explain
+
+    Example: albert predict run/model --input reviews.csv --text review --output answered.parquet
+
+    Args:
+        model: A model directory, a run directory, or a Hugging Face Hub id.
+        precision: Precision of the encoder's matrix products; auto is bf16 if the machine supports it in hardware,
+            otherwise fp32. int8 can change answers, and is slower than bf16 on a processor with AMX.
+        depth: Number of layers to apply; a shared layer can be applied any number of times.
+        patience: Early exit: stop as soon as this many depths in a row agree; the model must be trained for it
+            (--exits).
+        threshold: Several labels per text: the probability from which on a label is predicted; the model's own when not
+            set.
+        fill_mask: A text with one or several [MASK].
+        order: Two adjacent segments: are they in order, or swapped?
+        classify: A text to classify, or to score if the model predicts a number.
+        pair: The second text, if the classifier was trained on pairs; with --input the column of it.
+        question: A question to answer from --context, or with --choose a question about it; with --input the column of
+            it.
+        context: The text that contains the answer; with --input the column of it.
+        tag: A text whose words are to be tagged.
+        words: Split the text to tag at blanks only; otherwise punctuation and quotes are split off, too.
+        choose: Two or more options to choose from, given --context.
+        input: Many rows: a table in any format that training reads, also compressed (.gz), or a .txt with a text on
+            each line; - is standard input.
+        output: The rows with their answers: .jsonl, .csv, .parquet, or .npy for embeddings; JSON on standard output
+            when not set.
+        task: The task for the rows; that of the model's head when not set.
+        text: The column of --input with the text, by its name or position; that of the training file when not set, else
+            'text'. The columns of pairs, questions, contexts and options are named by --pair and so on, and are found
+            in the same way.
+        pair_field: Another name of --pair, for --input.
+        question_field: Another name of --question, for --input.
+        context_field: Another name of --context, for --input.
+        options: The column of --input with a list of options, or a column for each option.
+        format: The format of --input, if it is not recognised; see albert finetune --help-all.
+        delimiter: The separator of the columns of --input, if it is not recognised: , ; | or tab.
+        encoding: The encoding of --input, if it is not recognised: utf-8, cp1252 and so on.
+        columns: The names of the columns of an --input without a header, in their order.
+        no_header: The first row of --input is a row: the columns are called 'column 1', 'column 2' and so on.
+        group: The column of --input that numbers the sentences of a table with one word in each row; that of the
+            training file when not set. The output has a row for each sentence.
+        prefix: Prefix of the names of answer fields.
+        pooling: How tokens become the embedding of a text; weighted is a mean with larger weights for rare pieces,
+            better for models that were not trained for embeddings. When not set: as the model's files say, else mean.
+        normalize: Scale embeddings to length 1; when not set: as the model's files say, else no.
+        prompt: The name of one of the model's prompts, which is written before every text to embed.
+        replace: Replace an existing output, or an unfinished one with other settings.
+        explain: Show which words moved the score: each is left out in turn, which takes the time of as many texts as
+            there are words. With --input they are in the column 'explanation'.
+        top_k: Number of pieces for a mask, or of answers to a question; 5 when not set, but one answer to a question of
+            a file.
+        json: Print JSON instead of a table.
+    """
+    # One input, and what belongs to it.
+    inputs = {
+        "--fill-mask": fill_mask is not None,
+        "--order": order is not None,
+        "--classify": classify is not None,
+        "--tag": tag is not None,
+        "--choose": bool(choose),
+        # With --choose it is about the options, with --input it names a column.
+        "--question": question is not None and not choose and input is None,
+        "--input": input is not None,
+    }
+    named = [option for option, is_given in inputs.items() if is_given]
+    if len(named) != 1:
+        why = f"{', '.join(named)} together" if named else "there is no input"
+        known = "--fill-mask, --order, --classify, --tag, --question with --context, --choose with --context, --input"
+        raise UsageError("albert predict", why, f"give one of {known}")
+    of_input = named[0]
+    given = {
+        "--output": output is not None,
+        "--task": task is not None,
+        "--text": text is not None,
+        "--pair-field": pair_field is not None,
+        "--question-field": question_field is not None,
+        "--context-field": context_field is not None,
+        "--options": options is not None,
+        "--format": format is not None,
+        "--delimiter": delimiter is not None,
+        "--encoding": encoding is not None,
+        "--columns": columns is not None,
+        "--no-header": no_header,
+        "--group": group is not None,
+        "--prefix": prefix != PREFIX,
+        "--pooling": pooling is not None,
+        "--normalize": normalize is not None,
+        "--prompt": prompt is not None,
+        "--replace": replace,
+        "--top-k": top_k is not None,
+        "--words": words,
+        "--pair": pair is not None,
+        "--explain": explain,
+        "--context": context is not None,
+    }
+    for option, is_given in given.items():
+        known_inputs = INPUTS_OF.get(option, ("--input",))
+        if is_given and of_input not in known_inputs:
+            raise UsageError(option, f"requires {' or '.join(known_inputs)}, not {of_input}")
+    if task is not None:
+        check_task(given, task)
+    if of_input in ("--question", "--choose") and context is None:
+        raise UsageError(of_input, "needs a text to answer from", "give --context")
+    if len(choose) == 1:
+        raise UsageError("--choose", "needs at least two options", "give two or more")
+    if top_k is not None and top_k < 1:
+        raise UsageError("--top-k", f"is {top_k}, at least 1 is needed")
+    if options == ():
+        raise UsageError("--options", "names no field", "name one with a list, or one for each option")
+    if output is not None and output.suffix.lower() not in ENDINGS:
+        raise UsageError(output, "unknown kind of output", f"use {', '.join(ENDINGS)}")
+    check_options(SimpleNamespace(model=model, revision=revision, input=input, output=output, replace=replace))
+
+    with imports():
+        from albert.checkpoints.hub import find_model
+        from albert.inference.files import FilePrediction, ability_for, opened_input, predict_file
+        from albert.inference.predictor import Predictor
+        from albert.tasks.custom import for_other_file
+        from albert.tasks.table_task import table_task_of
+        from albert.text.unknown import unknown_warning
+
+    overrides: dict[str, Any] = {}
+    if hidden_act is not None:
+        overrides["hidden_act"] = hidden_act
+    if num_attention_heads is not None:
+        overrides["num_attention_heads"] = num_attention_heads
+    opening: dict[str, Any] = {
+        "revision": revision,
+        "overrides": overrides,
+        "precision": precision,
+        "depth": depth,
+        "patience": patience,
+        "threshold": threshold,
+    }
+
+    if input is None:
+        predictor = Predictor.open(model, device, **opening)
+        for line in predictor.loading_report.notes:
+            note(line)
+        predictions: list[Any]
+        if fill_mask is not None:
+            masks = predictor.fill_mask_batch([fill_mask], top_k or TOP_K)[0]
+            predictions = masks if len(masks) > 1 else masks[0]
+            shown = ("score", "token_str", "sequence")
+        elif order is not None:
+            predictions = [predictor.order(*order)]
+            shown = ("label", "score")
+        elif classify is not None:
+            predictions = predictor.classify(classify, pair, explain=explain)
+            shown = ("label", "score") if predictor.label_threshold is None else ("label", "score", "predicted")
+        elif tag is not None and words:
+            predictions = predictor.tag_sentences([tag.split()])[0]
+            shown = ("word", "entity", "score")
+        elif tag is not None:
+            predictions = predictor.tag(tag)
+            shown = ("word", "entity", "score", "start", "end")
+        elif choose:
+            assert context is not None
+            predictions = predictor.choose(context, choose, question or "")
+            shown = ("option", "score")
+        else:
+            assert question is not None and context is not None
+            predictions = predictor.answer_batch([question], [context], top_k or TOP_K)[0]
+            shown = ("score", "answer", "start", "end")
+        if json:
+            for entry in predictions:
+                print_json(entry)
+        else:
+            show_predictions(predictions, shown)
+        if explain and not json:
+            show_explanations(predictions, classify, pair)
+        is_single = pair is None
+        if classify is not None and predictor.reads_pairs is is_single:
+            of = "pairs: give the second text (--pair)" if is_single else "single texts: leave out the second (--pair)"
+            note(f"the model was trained on {of}")
+        texts = [each for each in (classify, pair, tag, question, context) if each]
+        warning = unknown_warning(predictor.tokenizer, texts, predictor.name)
+        if warning is not None:
+            print(warning, file=sys.stderr)
+        print_model(predictor)
+        return
+
+    # Columns and format of the rows: those that are named, else those of the file that the model was trained on.
+    trained = table_task_of(find_model(model, revision))
+    if trained is not None and input != "-":
+        trained = for_other_file(trained, Path(input))
+    usual = usual_fields(trained)
+    fields = Fields(
+        text or usual.text,
+        pair_field or pair or usual.pair,
+        question_field or question or usual.question,
+        context_field or context or usual.context,
+        options or usual.options,
+    )
+    is_tagging = trained is not None and trained.kind == "token-classification"
+    layout = Layout() if trained is None or input == "-" else trained.layout
+    layout = with_values(
+        layout,
+        format=format or layout.format,
+        delimiter=delimiter or layout.delimiter,
+        encoding=encoding or layout.encoding,
+        columns=columns or layout.columns,
+        no_header=no_header or layout.no_header,
+        has_task=text is not None or not is_tagging,
+    )
+    with opened_input(input, layout, fields.text) as file:
+        for line in file.notes:
+            note(line)
+        fields = Fields(
+            name_of(fields.text, file),
+            name_of(fields.pair, file),
+            name_of(fields.question, file),
+            name_of(fields.context, file),
+            tuple(name_of(option, file) for option in fields.options),
+        )
+        predictor = Predictor.open(model, device, **opening)
+        for line in predictor.loading_report.notes:
+            note(line)
+        ability = ability_for(predictor, task)
+        check_task(given, ability.name)
+        if file.format == "text":
+            for option in ("--text", "--pair-field", "--question-field", "--context-field", "--options"):
+                if given[option]:
+                    remedy = "name its columns with --columns, or their --delimiter"
+                    raise UsageError(option, f"{input} is one text per line, without columns", remedy)
+        if ability.name == "tag":
+            file = grouped(file, input, fields.text, group, trained)
+        settings = Settings(top_k, pooling, normalize, prompt, words, explain)
+        prediction = FilePrediction(file, output, ability, fields, settings, prefix, replace)
+        summary = predict_file(predictor, prediction)
+        first = islice(file.records(), 1_000)
+        texts = (each for record in first for each in texts_of(prediction.inputs(record)))
+        warning = unknown_warning(predictor.tokenizer, texts, predictor.name)
+        if warning is not None:
+            print(warning, file=sys.stderr)
+    print_model(predictor)
+    if output is not None:
+        print(f"{output}: {summary.rows:,} rows", file=sys.stderr)
+    if summary.cut:
+        longest = predictor.embedding_length if ability.name == "embed" else predictor.max_length
+        note(f"{summary.cut:,} of {summary.rows:,} texts were cut: the model reads {longest} tokens")
+    if summary.mispaired:
+        single = f"two texts, but the model was trained on single texts: leave out {fields.pair!r}"
+        of = "one text, but the model was trained on pairs: name the column (--pair)"
+        note(f"{summary.mispaired:,} of {summary.rows:,} rows have {of if predictor.reads_pairs else single}")
+    if summary.unanswered:
+        note(f"{summary.unanswered:,} of {summary.rows:,} rows have no answer; {'; '.join(summary.first_unanswered)}")
+
+
+def check_task(given: Mapping[str, bool], task: str) -> None:
+    """Raises UsageError for an option that another task needs."""
+    for option, tasks in TASKS_OF.items():
+        if given[option] and task not in tasks:
+            raise UsageError(option, f"requires --task {' or '.join(tasks)}, not {task}")
+
+
+def usual_fields(trained: "TableTask | None") -> Fields:
+    """The columns of the file that the model was trained on, else the usual ones."""
+    usual = Fields()
+    if trained is None:
+        return usual
+    text = trained.spans[0] if trained.spans is not None else trained.text or trained.words or usual.text
+    if trained.kind == "multiple-choice":
+        question = trained.question or ""
+        context = trained.text or ""
+    else:
+        question = trained.question or usual.question
+        context = trained.context or usual.context
+    return Fields(text, trained.pair or usual.pair, question, context, trained.options or usual.options)
+
+
+def name_of(column: str, file: TableFile) -> str:
+    """The name of a column that may be given by its position, from 1."""
+    if column in file.names or not column.isdecimal() or not 1 <= int(column) <= len(file.names):
+        return column
+    return file.names[int(column) - 1] or column
+
+
+def grouped(file: TableFile, source: str, words: str, group: str | None, trained: "TableTask | None") -> TableFile:
+    """A table with one word in each row as sentences, if a column numbers them; a table of sentences as it is."""
+    column = group or (trained.group if trained is not None else None)
+    first = [record.fields for record in islice(file.records(), 1_000)]
+    values = [fields.get(words) for fields in first]
+    single = bool(values) and all(isinstance(value, str) and len(value.split()) <= 1 for value in values)
+    if column is not None:
+        column = name_of(column, file)
+    columns = {name: None for fields in first for name in fields}
+    if group is not None and not single:
+        raise UsageError("--group", f"column {words!r} does not hold one word in each row", "leave it out")
+    if column is not None and single:
+        if column not in columns:
+            remedy = did_you_mean(column, columns)
+            raise DamagedData(source, f"has no column {column!r}", f"{remedy} (--group names another)")
+        note(f"rows of one word are grouped to sentences by {column!r}")
+        return with_values(file, words=words, group=column)
+    if single and len(values) > 20 and file.format != "text":
+        note(f"every row has one word in column {words!r}, which is tagged alone; --group names a column of sentences")
+    return file
+
+
+def texts_of(inputs: Any) -> Iterator[str]:
+    """All texts of a row."""
+    if isinstance(inputs, str):
+        yield inputs
+    elif isinstance(inputs, list | tuple):
+        for each in inputs:
+            yield from texts_of(each)
+
+
+def print_model(predictor: "Predictor") -> None:
+    """Print which model answered, and how it computed."""
+    early = "" if predictor.patience is None else f", decided early with patience {predictor.patience}"
+    layers = f"{predictor.depth} layers{early}"
+    print(f"{predictor.name}: {predictor.precision} on {predictor.device.type}, {layers}", file=sys.stderr)
+
+
+def show_predictions(predictions: list[Any], columns: tuple[str, ...]) -> None:
+    """Print a table, or one for each mask."""
+    if not predictions:
+        note("the text has no words")
+        return
+    console = open_console()
+    for group in predictions if isinstance(predictions[0], list) else [predictions]:
+        rows = [[cell(row.get(column)) for column in columns] for row in group]
+        console.print(table(None, columns, rows, words=range(len(columns)), boxed=True))
+        if "tokens_cut" in group[0]:
+            note(f"{group[0]['tokens_cut']:,} tokens did not fit and were not read")
+
+
+SHOWN_WORDS = 20
+"""Words of an explanation in the terminal."""
+MARKED_FROM = 0.25
+"""Words whose change is at least this part of the largest are marked in the text."""
+
+
+def show_explanations(predictions: Sequence[Mapping[str, Any]], classified: str | None, paired: str | None) -> None:
+    """The text with the words that moved the score of each predicted label, and a table of them."""
+    console = open_console()
+    explained = [entry for entry in predictions if "explanation" in entry]
+    if not explained:
+        note("no label is predicted, so there is nothing to explain")
+    for entry in explained:
+        words = entry["explanation"]
+        console.print()
+        console.print(Text(f"{entry['label']} {entry['score']:.4f}: what each word adds to this score", "bold"))
+        for part, text in (("text", classified), ("pair", paired)):
+            if text is not None:
+                own = [word for word in words if word.get("part", "text") == part]
+                console.print(marked(text, own, max((abs(word["change"]) for word in words), default=0.0)))
+        columns = ("word", "change", "part") if paired is not None else ("word", "change")
+        rows = [[f"{word[name]:+.4f}" if name == "change" else word[name] for name in columns] for word in words]
+        console.print(table(None, columns, rows[:SHOWN_WORDS], words=(0,), boxed=True))
+        if len(rows) > SHOWN_WORDS:
+            note(f"{len(rows) - SHOWN_WORDS:,} words with smaller changes are not shown, --json has them")
+
+
+def marked(text: str, words: Sequence[Mapping[str, Any]], largest: float) -> Text:
+    """A text in which influential words have their change behind them, green or red."""
+    result = Text()
+    position = 0
+    for word in sorted(words, key=lambda word: word["start"]):
+        change = word["change"]
+        if change == 0 or abs(change) < MARKED_FROM * largest:
+            continue
+        result.append(text[position : word["start"]])
+        style = "green" if change > 0 else "red"
+        result.append(f"{word['word']}[{change:+.2g}]", f"bold {style}" if abs(change) > largest / 2 else style)
+        position = word["end"]
+    result.append(text[position:])
+    return result
+
+
+def cell(value: Any) -> str:
+    """A value as text."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:.4f}" if isinstance(value, float) else str(value)
+
+
+def note(text: str) -> None:
+    """Print a note beside the answers."""
+    print(f"note: {text}", file=sys.stderr)
+
+
+predict_main = command(predict, "albert predict", checks_paths=False)

@@ -135,14 +135,15 @@ def readme_time() -> str:
 @passage
 def reviews() -> str:
     """What `albert finetune` prints for a table of 8,000 rows of SST-2."""
-    found = run_figures("2026-11-26-reviews")
-    classical = {"accuracy": "79.01", "f1": "80.76"}
-    lines = [f"750 steps over 8,000 of 8,000 training rows (3 epochs) in {float(found['seconds']['value']):.0f} s"]
-    lines.append("          score  majority baseline  TF-IDF with logistic regression")
-    lines.append("─" * 67)
-    for score in ("accuracy", "f1"):
-        value, constant = (float(found[score][key]) for key in ("value", "baseline"))
-        lines.append(f"{score:<10}{value:.2f} {constant:>18.2f} {classical[score]:>32}")
+    report = json.loads((RESULTS / "2026-11-28-reviews.json").read_text(encoding="utf-8"))
+    lines = [f"750 steps over 8,000 of 8,000 training rows (3 epochs) in {report['training']['seconds']:.0f} s"]
+    columns = ("score", "majority baseline", "TF-IDF with logistic regression", "frozen model with a linear head")
+    lines.append(" " * 15 + "  ".join(columns))
+    lines.append("─" * 105)
+    for score in ("accuracy", "f1 (negative)"):
+        others = (report["baseline"], report["linear_baseline"]["scores"], report["frozen_head"]["scores"])
+        constant, classical, frozen = (each[score] for each in others)
+        lines.append(f"{score:<15}{report['scores'][score]:.2f} {constant:>18.2f} {classical:>32.2f} {frozen:>32.2f}")
     return "\n".join(["```text", *lines, "runs/reviews/model is ready", "```"])
 
 
@@ -189,13 +190,18 @@ def earlier_masked() -> str:
 @passage
 def which_own_table() -> str:
     """Scores and times for 8,000 rows of SST-2."""
-    report = json.loads((RESULTS / "2026-11-26-reviews.json").read_text(encoding="utf-8"))
+    reports = {
+        model: json.loads((RESULTS / f"2026-11-28-reviews{suffix}.json").read_text(encoding="utf-8"))
+        for model, suffix in (("small", "-small"), ("small-vectors", ""))
+    }
+    report = reports["small"]
     linear = report["linear_baseline"]
     rows = [
         ["majority baseline", f"{report['baseline']['accuracy']:.1f} %", "none"],
         [linear["method"], f"{linear['scores']['accuracy']:.1f} %", f"{linear['seconds']:.0f} s"],
-        ["`small`", f"{report['scores']['accuracy']:.1f} %", f"{report['training']['seconds']:.0f} s"],
     ]
+    for model, each in reports.items():
+        rows.append([f"`{model}`", f"{each['scores']['accuracy']:.1f} %", f"{each['training']['seconds']:.0f} s"])
     return table(["model", "accuracy", "training"], rows)
 
 

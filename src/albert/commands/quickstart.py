@@ -66,7 +66,7 @@ def show_report(report: "QuickstartReport", console: Console) -> None:
         "Next: the classifier on a sentence of yours, as a server, and a model for a table of your own",
         f'  {albert} predict {classifier} --classify "It was the season of plenty, and of parties."',
         f"  {albert} serve {classifier}",
-        f"  {albert} finetune --train TABLE.csv --text COLUMN --label COLUMN --model small --output runs/mine",
+        f"  {albert} finetune --train TABLE.csv --text COLUMN --label COLUMN --model small-vectors --output runs/mine",
     )
     console.print("\n".join(lines), highlight=False, soft_wrap=True)  # not wrapped, so that it can be copied
 

@@ -266,9 +266,9 @@ def test_calibration_error_of_probabilities():
 @pytest.mark.parametrize(
     ("training", "development", "rising", "epochs", "option"),
     [
-        (99.0, 80.0, True, 3.0, "--model small"),
+        (99.0, 80.0, True, 3.0, "--model small-vectors"),
         (85.0, 80.0, True, 3.0, "--epochs 6"),
-        (85.0, 80.0, False, 3.0, "--model small"),
+        (85.0, 80.0, False, 3.0, "--model small-vectors"),
         (51.0, 50.0, True, 3.0, "--learning-rate 0.0008"),
         (51.0, 50.0, True, 0.3, "--epochs 1"),
         (99.5, 99.0, False, 3.0, None),

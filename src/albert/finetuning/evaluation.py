@@ -367,7 +367,7 @@ WELL_KNOWN = 95.0
 """The score of training rows from which on little is left to learn from them."""
 LEARNT = 2.0
 """Points above the majority baseline from which on a model has learned something."""
-LARGER_MODELS = {256: "small", 768: "albert/albert-base-v2"}
+LARGER_MODELS = {384: "small-vectors", 768: "albert/albert-base-v2"}
 """For models that are narrower than the key."""
 
 

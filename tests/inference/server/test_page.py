@@ -37,6 +37,7 @@ def browser(tmp_path_factory) -> Iterator[sync_api.BrowserContext]:
             color_scheme="light",
         )
         context.set_default_timeout(SLOW)
+        sync_api.expect.set_options(timeout=SLOW)  # the timeout of the context does not count for it
         yield context
         context.close()
 

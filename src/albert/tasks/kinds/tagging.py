@@ -191,7 +191,9 @@ class Tags(Labelled):
         None if there is no entity to be found.
         """
         assert isinstance(features, TagFeatures)
-        gold = [[self.labels[tag] for tag in example.target] for example in examples]
+        targets = [example.target for example in examples]
+        gold = [[self.labels[tag] for tag in tags] for tags in targets if isinstance(tags, tuple)]
+        assert len(gold) == len(examples), "sentences held out of training have tags"
         if not any(self.read(tags) for tags in gold):
             return None
         about = f"{len(examples):,} sentences held out of training"

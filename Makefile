@@ -11,7 +11,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt
 WORKERS ?= 2
 
-.PHONY: quickstart install test lint figures types imports docs notebooks check reliability soak screenshots clean
+.PHONY: quickstart install test trials lint figures types imports docs notebooks check reliability soak screenshots clean
 .DEFAULT_GOAL := check
 
 quickstart: install
@@ -22,7 +22,11 @@ install: .venv/.installed
 # The tests start some hundred processes, which with their bytecode at hand load in two thirds of the time. And a worker
 # begins with neighbouring files, which share what is made once, and takes of the other's when it is done.
 test: .venv/.installed-dev
-	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -rs
+	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -rs -m "not trial"
+
+# Trials of the promises with their lowest counts, about two minutes: kills, broken disks, hostile files.
+trials: .venv/.installed-dev
+	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -rs -m trial tests/reliability
 
 # Pictures of the page for docs/; needs a Chromium.
 screenshots: .venv/.installed-dev
@@ -51,7 +55,7 @@ docs: .venv/.installed-dev
 notebooks: .venv/.installed-dev
 	$(BIN)/python dev/scripts/run_notebooks.py examples/*.ipynb
 
-check: lint types imports docs test
+check: lint types imports docs test trials
 
 # The promises of docs/promises.md tried: every trial with the counts that its table shows, about 90 minutes on two
 # cores, WORKERS trials at a time; writes results/reliability.json and the table.

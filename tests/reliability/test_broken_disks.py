@@ -7,6 +7,7 @@ from dev.reliability.disk_faults import broken_disks, check_error, faults
 from dev.reliability.trials import run_trial
 
 
+@pytest.mark.trial
 @pytest.mark.long
 def test_a_broken_disk_loses_nothing(tmp_path):
     entry = run_trial(broken_disks, "quick", seed=0, scratch=tmp_path)

@@ -2,11 +2,13 @@
 
 from dataclasses import replace
 
+import pytest
 from dev.reliability import corruptions
 from dev.reliability.corruptions import KINDS, digest
 from dev.reliability.trials import Tries
 
 
+@pytest.mark.trial
 def test_damage_is_refused_or_harmless(tmp_path):
     outcome = Tries(corruptions.corruptions.counts["quick"], 0, tmp_path)
     corruptions.corruptions.run(outcome)

@@ -2,6 +2,7 @@
 
 import os
 
+import pytest
 from dev.reliability.disk_faults import contents, crash_points
 from dev.reliability.durable_calls import watched
 from dev.reliability.runs import find_damage
@@ -10,6 +11,7 @@ from dev.reliability.trials import run_trial
 from albert.runtime.files import new_directory, remove_directory, write_text
 
 
+@pytest.mark.trial
 def test_crashes_leave_no_damage(tmp_path):
     entry = run_trial(crash_points, "quick", seed=0, scratch=tmp_path)
     assert (entry.tried, entry.failures) == (crash_points.counts["quick"], ())

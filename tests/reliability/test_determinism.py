@@ -6,6 +6,7 @@ from dev.reliability.material import differences
 from dev.reliability.trials import run_trial
 
 
+@pytest.mark.trial
 @pytest.mark.long
 def test_results_do_not_depend_on_the_environment(tmp_path):
     entry = run_trial(determinism, "quick", seed=0, scratch=tmp_path)

@@ -119,6 +119,7 @@ def test_an_entry_from_another_processor_keeps_its_name(lane, monkeypatch):
     assert "minutes of another" in table_of(report) and f"minutes of {here['processor']}" in table_of(report)
 
 
+@pytest.mark.trial
 def test_parallel_trials_give_the_same_results():
     """In a process that knows a trial by its name; one of them, as its start is what costs here."""
     trials = [find_trials()[name] for name in ("nothing-is-run", "offsets")]

@@ -23,6 +23,7 @@ def material(tmp_path_factory) -> Material:
     return Material(tmp_path_factory.mktemp("fuzzing") / "material")
 
 
+@pytest.mark.trial
 def test_every_parser_ends_in_one_error_of_ours_or_an_answer(tmp_path):
     count = fuzzing.fuzzing.counts["quick"]
     outcome = Tries(count, 0, tmp_path)

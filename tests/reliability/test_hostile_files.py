@@ -1,10 +1,12 @@
 """Every malicious file is refused, and wrong refusals are detected."""
 
+import pytest
 from dev.reliability import hostile_files
 from dev.reliability.hostile_files import Hostile
 from dev.reliability.trials import Tries
 
 
+@pytest.mark.trial
 def test_every_hostile_file_is_refused(tmp_path):
     outcome = Tries(len(hostile_files.CASES), 0, tmp_path)
     hostile_files.hostile_files.run(outcome)

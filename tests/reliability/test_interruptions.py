@@ -8,6 +8,7 @@ from dev.reliability.runs import find_damage
 from dev.reliability.trials import run_trial
 
 
+@pytest.mark.trial
 @pytest.mark.long
 @pytest.mark.parametrize("trial", [random_kills, signals, ranks], ids=lambda trial: trial.name)
 def test_interrupted_runs_give_the_same_bytes(tmp_path, trial):

@@ -9,6 +9,7 @@ from dev.reliability.power_loss import Disk, power_loss
 from dev.reliability.trials import run_trial
 
 
+@pytest.mark.trial
 def test_power_loss_breaks_no_promise(tmp_path):
     entry = run_trial(power_loss, "quick", seed=0, scratch=tmp_path)
     assert entry.failures == ()

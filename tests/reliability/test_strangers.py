@@ -8,6 +8,7 @@ from dev.reliability.strangers import neighbours, surroundings
 from dev.reliability.trials import Tries, run_trial
 
 
+@pytest.mark.trial
 @pytest.mark.long
 def test_other_environments_break_no_promise(tmp_path, monkeypatch):
     monkeypatch.setattr(strangers, "PART", ("tests/runtime/test_progress.py",))

@@ -56,6 +56,8 @@ _SHORT_CODES = dict(
 _REGION = re.compile(r"[-_][A-Z].*")
 _BLANK_BEFORE_STOP = re.compile(r"[^\S\x00-\x7f](?=\.)")
 """sentencex panics at a capital, a blank beyond ASCII and a full stop, as in "plan B\u00a0."."""
+_DASHES = "—–―-"
+_QUOTES = "'’‘"
 _SPEECH = re.compile(r"[?!….]\s+(?:[—–―-]|['’‘]\w)")
 """Where a dash or an apostrophe follows the end of a sentence (see `join_speech`)."""
 _END_OF_CLAUSE = re.compile(r"[;:,]\s+|[—–،؛、，；：]\s*")
@@ -148,11 +150,16 @@ def _cut_position(text: str, first: int, target: int, last: int) -> int:
 
 def split_paragraph(paragraph: str, language: str) -> Iterator[str]:
     """Yield the sentences of a paragraph with the blanks after them; together they are the paragraph."""
-    pieces = _segments(paragraph, language)
+    segments = list(_segments(paragraph, language))
     if not paragraph.isascii() and has_other_stops(paragraph):
-        pieces = (part for piece in pieces for part in split_at_other_stops(piece))
-    if _SPEECH.search(paragraph):
-        pieces = join_speech(pieces)
+        segments = [part for piece in segments for part in split_at_other_stops(piece)]
+    # The expression reads the whole paragraph, so the ends of pieces are looked at first.
+    if any(piece[:1] in _DASHES or before[-1:] in _QUOTES for before, piece in pairwise(segments)) and _SPEECH.search(
+        paragraph
+    ):
+        pieces = join_speech(segments)
+    else:
+        pieces = iter(segments)
     exceptions = EXCEPTIONS.get(language.partition("-")[0])
     return pieces if exceptions is None else join_at_exceptions(pieces, exceptions)
 

@@ -267,23 +267,27 @@ def sentences_with_rare_entities(number: int) -> list[dict[str, list[str]]]:
 
 
 def test_the_logit_of_outside_is_lowered_for_entities_and_saved_in_the_head(pretrained, tmp_path):
-    rows = sentences_with_rare_entities(160)
-    keywords = {"train": rows[:130], "dev": rows[130:], "words": "words", "tags": "tags", "model": str(pretrained)}
+    rows = sentences_with_rare_entities(550)
+    keywords = {"train": rows[:520], "dev": rows[520:], "words": "words", "tags": "tags", "model": str(pretrained)}
     result = albert.finetune(**keywords, output=tmp_path / "run", steps=40, learning_rate=3e-3, device="cpu")
-    assert result.report["training"]["held_out"] == 26
+    assert result.report["training"]["held_out"] == 100
     assert any("the logit of O is lowered by" in note for note in result.report["notes"])
     assert result.scores["entity_recall"] > 0
-    again = albert.evaluate(model=result.model, dev=rows[130:], words="words", tags="tags", device="cpu")
+    again = albert.evaluate(model=result.model, dev=rows[520:], words="words", tags="tags", device="cpu")
     assert again.scores == pytest.approx(result.scores)
     entries = [json.loads(line) for line in (tmp_path / "run/predictions-dev.jsonl").read_text().splitlines()]
-    predicted = albert.load(result.model, device="cpu").tag_sentences([row["words"] for row in rows[130:]])
+    predicted = albert.load(result.model, device="cpu").tag_sentences([row["words"] for row in rows[520:]])
     assert [[word["entity"] for word in sentence] for sentence in predicted] == [
         entry["prediction"] for entry in entries
     ]
 
 
-def test_words_with_parts_of_speech_hold_nothing_out(pretrained, tmp_path):
-    rows = [{"words": row["words"], "tags": ["noun"] * 7 + ["verb"]} for row in sentences_with_rare_entities(110)]
-    keywords = {"train": rows[:104], "dev": rows[104:], "words": "words", "tags": "tags", "model": str(pretrained)}
+@pytest.mark.parametrize("number", [300, 520])
+def test_few_sentences_and_parts_of_speech_hold_nothing_out(number, pretrained, tmp_path):
+    rows = sentences_with_rare_entities(number + 6)
+    if number == 520:
+        rows = [{"words": row["words"], "tags": ["noun"] * 7 + ["verb"]} for row in rows]
+    train = rows[:number]
+    keywords = {"train": train, "dev": rows[number:], "words": "words", "tags": "tags", "model": str(pretrained)}
     result = albert.finetune(**keywords, output=tmp_path / "run", steps=2, device="cpu")
     assert "held_out" not in result.report["training"]

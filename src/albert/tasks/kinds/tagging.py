@@ -52,6 +52,8 @@ from albert.text.tokenizer import Tokenizer
 
 MAX_SHIFT = 3.0
 SHIFT_STEP = 0.25
+MIN_SENTENCES = 500
+"""With fewer sentences none is held out, because training needs them more: of 400 a fifth cost a point of F1."""
 
 
 @dataclass(frozen=True)
@@ -181,7 +183,9 @@ class Tags(Labelled):
         return entities_of(tags) if has_prefixes(self.labels) else runs_of(tags)
 
     def hold_out(self, examples: Sequence[Example], seed: int) -> tuple[list[Example], list[Example]]:
-        return hold_out_examples(examples, seed) if self.is_tuned else (list(examples), [])
+        if not self.is_tuned or len(examples) < MIN_SENTENCES:
+            return list(examples), []
+        return hold_out_examples(examples, seed)
 
     def best_threshold(
         self, examples: Sequence[Example], features: Features, decoded: np.ndarray

@@ -271,7 +271,7 @@ def test_the_logit_of_outside_is_lowered_for_entities_and_saved_in_the_head(pret
     keywords = {"train": rows[:520], "dev": rows[520:], "words": "words", "tags": "tags", "model": str(pretrained)}
     result = albert.finetune(**keywords, output=tmp_path / "run", steps=40, learning_rate=3e-3, device="cpu")
     assert result.report["training"]["held_out"] == 100
-    assert any("the logit of O is lowered by" in note for note in result.report["notes"])
+    assert any("the logit of O " in note for note in result.report["notes"])
     assert result.scores["entity_recall"] > 0
     again = albert.evaluate(model=result.model, dev=rows[520:], words="words", tags="tags", device="cpu")
     assert again.scores == pytest.approx(result.scores)

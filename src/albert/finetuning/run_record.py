@@ -149,7 +149,7 @@ def _threshold_of(
     task: Task, settings: FinetuningSettings, record: Mapping[str, Any] | None
 ) -> float | Literal["train"] | None:
     """The threshold of several labels: as requested, as recorded, or chosen on rows held out of training."""
-    if isinstance(settings.threshold, float) and not task.target.takes_threshold:
+    if settings.threshold not in (None, "train") and not task.target.takes_threshold:
         why = f"needs several labels per example, {task.title} has none"
         raise InvalidConfiguration("threshold", why, "leave it out")
     if not task.target.is_tuned:

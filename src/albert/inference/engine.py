@@ -183,9 +183,9 @@ class LinearMap:
 class MklMap(LinearMap):
     """MKL's product, and the activation in place after it; for few rows oneDNN's product with a prepacked weight.
 
-    For processors with AVX2 but without AVX-512. oneDNN's product of many rows is up to a tenth slower there, and its
-    GELU, which it computes with the product, takes six times as long as torch's. MKL prepares its copy of the weight in
-    every call, which for few rows takes as long as the product: results/inference.md, "Few rows".
+    For processors with AVX2 but without AVX-512. oneDNN's product of few rows is faster there, that of many rows up to
+    a tenth slower, and its GELU, which it computes with the product, takes six times as long as torch's. The times are
+    in results/inference.md, "Few rows".
     """
 
     FEW_ROWS = 32

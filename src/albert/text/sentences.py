@@ -154,12 +154,10 @@ def split_paragraph(paragraph: str, language: str) -> Iterator[str]:
     if not paragraph.isascii() and has_other_stops(paragraph):
         segments = [part for piece in segments for part in split_at_other_stops(piece)]
     # The expression reads the whole paragraph, so the ends of pieces are looked at first.
-    if any(piece[:1] in _DASHES or before[-1:] in _QUOTES for before, piece in pairwise(segments)) and _SPEECH.search(
-        paragraph
-    ):
+    may_be_speech = any(piece[:1] in _DASHES or before[-1:] in _QUOTES for before, piece in pairwise(segments))
+    pieces = iter(segments)
+    if may_be_speech and _SPEECH.search(paragraph):
         pieces = join_speech(segments)
-    else:
-        pieces = iter(segments)
     exceptions = EXCEPTIONS.get(language.partition("-")[0])
     return pieces if exceptions is None else join_at_exceptions(pieces, exceptions)
 

@@ -72,10 +72,13 @@ class OutsideShift:
 
     @property
     def note(self) -> str:
-        return f"the logit of {OUTSIDE} is lowered by {self.value:g}: the best F1 of entities on {self.chosen_on}"
+        change = f"is lowered by {self.value:g}" if self.value else "stays as it was trained"
+        return f"the logit of {OUTSIDE} {change}: the best F1 of entities on {self.chosen_on}"
 
     def applied_to(self, probabilities: Float[np.ndarray, "words tags"], outside: int) -> np.ndarray:
         """The probabilities after the shift."""
+        if not probabilities.size:
+            return probabilities
         weights = probabilities.copy()
         weights[:, outside] *= np.exp(-self.value)
         return weights / weights.sum(axis=1, keepdims=True)

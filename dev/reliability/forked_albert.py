@@ -22,7 +22,13 @@ from albert.training import run_folder
 
 COMMANDS = ("pretrain", "finetune", "evaluate", "predict", "prepare", "tokenizer")
 WORK = (
-    *("albert.cli.tasks", "albert.api.text", "albert.inference.files", "albert.pretraining.start"),
+    *(
+        "albert.cli.tasks",
+        "albert.text.prepare",
+        "albert.text.sentencepiece",
+        "albert.inference.files",
+        "albert.pretraining.start",
+    ),
     *("albert.checkpoints.hub", "albert.tasks.custom", "albert.text.unknown"),
     *("torch._dynamo", "torch.profiler"),  # imported late by torch's optimisers
     *("sklearn.metrics", "rich._emoji_codes"),  # imported late for scores and tables

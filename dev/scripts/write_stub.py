@@ -6,7 +6,7 @@ import inspect
 import re
 from pathlib import Path
 
-from albert.api import functions
+import albert
 
 PLACE = Path(__file__).parents[2] / "src" / "albert" / "__init__.pyi"
 FUNCTIONS = ("prepare", "pretrain", "finetune", "evaluate", "push")
@@ -31,7 +31,8 @@ IMPORTS = {
     "albert.api.models": ("open_model", "pack"),
     "albert.api.functions": ("PretrainResult",),
     "albert.api.results": ("EvaluateResult", "FinetuneResult"),
-    "albert.api.text": ("PrepareResult", "TokenizerResult"),
+    "albert.commands.prepare": ("PrepareResult",),
+    "albert.commands.tokenizer": ("TokenizerResult",),
     "albert.checkpoints.hub": ("PushedModel",),
     "albert.inference.embedding": ("AlbertEmbedding",),
     "albert.inference.predictor": ("Predictor",),
@@ -50,10 +51,10 @@ PUBLIC = ("open_model", "pack", "AlbertEmbedding", "AlbertError")
 def stub() -> str:
     """The text of the file."""
     imports = "".join(f"from {module} import {_names(names)}\n" for module, names in IMPORTS.items())
-    train = _definition("train", functions.tokenizer.train)
+    train = _definition("train", albert.tokenizer.train)
     indented = "\n".join(f"    {line}" if line else "" for line in ["@staticmethod", *train.splitlines()])
-    head = HEAD.format(imports=imports, tokenizer=functions.tokenizer.__doc__, train=indented)
-    return head + "".join("\n" + _definition(name, getattr(functions, name)) for name in FUNCTIONS)
+    head = HEAD.format(imports=imports, tokenizer=albert.tokenizer.__doc__, train=indented)
+    return head + "".join("\n" + _definition(name, getattr(albert, name)) for name in FUNCTIONS)
 
 
 def _names(names: tuple[str, ...]) -> str:

@@ -21,12 +21,12 @@ configure_threads(os.environ)
 
 __version__ = "0.1.0"
 _LATE = {
-    "tokenizer": "albert.api.functions",
-    "prepare": "albert.api.functions",
+    "tokenizer": "albert.commands.functions",
+    "prepare": "albert.commands.functions",
     "pretrain": "albert.api.functions",
     "finetune": "albert.api.functions",
     "evaluate": "albert.api.functions",
-    "push": "albert.api.functions",
+    "push": "albert.commands.functions",
     "load": "albert.api.models",
     "open_model": "albert.api.models",
     "pack": "albert.api.models",
@@ -39,7 +39,11 @@ __all__ = [*_LATE]  # pyright: ignore[reportUnsupportedDunderAll] (types stand i
 def __getattr__(name: str) -> object:
     if name not in _LATE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=sys.modules[__name__])
-    return getattr(importlib.import_module(_LATE[name]), name)
+    module = importlib.import_module(_LATE[name])
+    if _LATE[name] == "albert.commands.functions":
+        globals()[name] = module.function_of(name)
+        return globals()[name]
+    return getattr(module, name)
 
 
 def __dir__() -> list[str]:

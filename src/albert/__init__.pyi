@@ -7,7 +7,8 @@ from albert.api.keywords import Rows
 from albert.api.models import open_model as open_model, pack as pack
 from albert.api.functions import PretrainResult
 from albert.api.results import EvaluateResult, FinetuneResult
-from albert.api.text import PrepareResult, TokenizerResult
+from albert.commands.prepare import PrepareResult
+from albert.commands.tokenizer import TokenizerResult
 from albert.checkpoints.hub import PushedModel
 from albert.inference.embedding import AlbertEmbedding as AlbertEmbedding
 from albert.inference.predictor import Predictor
@@ -48,6 +49,10 @@ class tokenizer:
     ) -> TokenizerResult:
         """Train a SentencePiece vocabulary (unigram, the settings of the released English models).
 
+        The result contains spiece.model and tokenizer.json; transformers.AutoTokenizer opens it.
+
+        Example: albert tokenizer train corpus/ --output tokenizer --vocab-size 30000
+
         The same as `albert tokenizer train`, with the same files.
         """
     @staticmethod
@@ -76,7 +81,12 @@ def prepare(
 ) -> PrepareResult:
     """Turn text into token shards for pre-training, in parallel.
 
-    The same as `albert prepare`, with the same files. The same call resumes work that was stopped.
+    Boundaries of sentences and documents are kept; a share of the documents is held out for evaluation. The
+    result does not depend on engine or workers. If it is stopped, the same command resumes.
+
+    Example: albert prepare corpus/ --tokenizer tokenizer --output data
+
+    The same as `albert prepare`, with the same files.
     """
 
 def pretrain(
@@ -315,5 +325,10 @@ def push(
 ) -> PushedModel:
     """Put a model on the Hugging Face Hub: weights, configuration, tokenizer and card, and no other file.
 
-    The same as `albert push`: it needs a token with write access, in HF_TOKEN or from `hf auth login`.
+    It needs a token with write access, in HF_TOKEN or from `hf auth login`. An existing repository requires --replace.
+    albert and transformers open the result by its name.
+
+    Example: albert push runs/stars/model someone/stars --private
+
+    The same as `albert push`, with the same files.
     """

@@ -14,18 +14,21 @@ from tests.api.conftest import files_of, make_reviews
 import albert
 from albert.api import options
 from albert.api.functions import PretrainResult
-from albert.api.keywords import by_option, make_options, options_of, read_options
+from albert.api.keywords import by_option, make_options, options_of, read_options, shape_of
 from albert.cli.main import run
 from albert.cli.options import parse
+from albert.commands.prepare import prepare
+from albert.commands.push import push
+from albert.commands.tokenizer import train
 from albert.pretraining.recipe import read_recipe
 
 FUNCTIONS = {
     "finetune": (albert.finetune, options.Finetune),
     "evaluate": (albert.evaluate, options.Evaluate),
-    "prepare": (albert.prepare, options.Prepare),
+    "prepare": (albert.prepare, shape_of(prepare)),
     "pretrain": (albert.pretrain, options.Pretrain),
-    "push": (albert.push, options.Push),
-    "tokenizer.train": (albert.tokenizer.train, options.TrainTokenizer),
+    "push": (albert.push, shape_of(push)),
+    "tokenizer.train": (albert.tokenizer.train, shape_of(train)),
 }
 PRINTING = {"evaluate": {"json", "csv"}}
 """Options for printing, which functions lack."""
@@ -53,12 +56,12 @@ def test_a_function_has_the_keywords_and_defaults_of_its_command(name):
     typed = {option.names[-1][2:].split(".")[0].replace("-", "_") for option in options_of(shape)}
     more = {"recipe"} if name in ("pretrain", "finetune") else set()  # a file
     assert set(signature) - more == typed - PRINTING.get(name, set())
-    fields = {field.name: field for field in options.fields(shape)}
+    fields = {field.name: field for field in dataclasses.fields(shape)}
     for parameter in signature.values():
         if parameter.name in fields and parameter.name not in more:
             field = fields[parameter.name]
-            default = field.default if field.default_factory is options.MISSING else field.default_factory()
-            assert parameter.default == (inspect.Parameter.empty if default is options.MISSING else default)
+            default = field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
+            assert parameter.default == (inspect.Parameter.empty if default is dataclasses.MISSING else default)
         assert str(parameter.annotation) != "Any"
 
 
@@ -78,7 +81,7 @@ def test_dir_lists_the_public_names():
 def test_importing_the_package_imports_no_slow_library():
     heavy = ("torch", "pandas", "matplotlib")
     loaded = f"print(*(name for name in {heavy} if name in sys.modules))"
-    code = f"import sys, albert, albert.api.options; albert.prepare; {loaded}"
+    code = f"import sys, albert, albert.api.options; albert.prepare, albert.finetune; {loaded}"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout.strip() == b""
 
 

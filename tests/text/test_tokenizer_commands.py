@@ -163,7 +163,7 @@ ENGLISH = "All human beings are born free and equal, café and naïve. " + "No a
     ],
 )
 def test_training_warns_if_many_accents_are_dropped(tokenizer, tmp_path, capsys, monkeypatch, text, flags, note):
-    monkeypatch.setattr("albert.api.text.train_on_documents", lambda *arguments: tokenizer)
+    monkeypatch.setattr("albert.text.sentencepiece.train_on_documents", lambda *arguments: tokenizer)
     (tmp_path / "a.txt").write_text(text * 20, encoding="utf-8")
     args = ["tokenizer", "train", str(tmp_path / "a.txt"), "--output", str(tmp_path / "words"), *flags]
     assert run_albert(args) == 0

@@ -1,19 +1,14 @@
-"""The functions `albert.prepare`, `pretrain`, `finetune`, `evaluate`, `push` and `albert.tokenizer`, and the text and
-HTML of their results. Their options are in `options`. Torch is imported when a function is called."""
+"""The functions `albert.pretrain`, `finetune` and `evaluate`. Their options are in `options`. Torch is imported when a
+function is called."""
 
-import contextlib
-import html
-import io
-import math
-import os
 import sys
-import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import MISSING, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from albert.api.checks import check_evaluate, check_finetune, check_model, check_options
+from albert.api.display import Displayable, Points, draw_curves, journal_curves
 from albert.api.keywords import (
     Call,
     Option,
@@ -25,7 +20,7 @@ from albert.api.keywords import (
     read_options,
     with_options,
 )
-from albert.api.options import Evaluate, Finetune, Prepare, Pretrain, Push, TrainTokenizer
+from albert.api.options import Evaluate, Finetune, Pretrain
 from albert.pretraining.recipe import (
     PretrainingRecipe,
     find_recipe,
@@ -34,98 +29,13 @@ from albert.pretraining.recipe import (
     with_steps,
 )
 from albert.runtime.environment import lazy_import, world
-from albert.runtime.errors import MissingInput, Unavailable, UsageError, without_inner_frames
-from albert.runtime.json_files import read_journal
+from albert.runtime.errors import UsageError
 from albert.training.record import recorded_start
-from albert.training.run_folder import ROWS_FOLDER, RunFolder
+from albert.training.run_folder import RunFolder
 
 if TYPE_CHECKING:
     from albert.api.results import EvaluateResult, FinetuneResult
-    from albert.api.text import PrepareResult, TokenizerResult
-    from albert.checkpoints.hub import PushedModel
     from albert.pretraining.run import PretrainingResult
-    from albert.text.tokenizer import Tokenizer
-
-# --------------------------------------------------------------------------------------------------------------------
-# Results as text and, in a notebook, as tables with curves.
-
-Points = Sequence[tuple[float, float]]
-
-
-class Displayable:
-    """Base of results: `repr` gives aligned text, a notebook shows a table with curves."""
-
-    def title(self) -> str:
-        """What the result is, on one line."""
-        raise AssertionError("every result has a title")
-
-    def rows(self) -> list[tuple[str, ...]]:
-        """A table, headings first; empty for no table."""
-        return []
-
-    def remarks(self) -> list[str]:
-        """Lines below the table."""
-        return []
-
-    def tables(self) -> list[tuple[str, list[tuple[str, ...]]]]:
-        """Further tables of a notebook, with their titles."""
-        return []
-
-    def curves(self) -> dict[str, Points]:
-        """Name -> (step, value) pairs."""
-        return {}
-
-    def __repr__(self) -> str:
-        rows = [[cell.replace("\n", " ") for cell in row] for row in self.rows()]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = []
-        for first, *rest in rows:
-            cells = [cell.rjust(width) for cell, width in zip(rest, widths[1:], strict=True)]
-            lines.append("  ".join(["", first.ljust(widths[0]), *cells]).rstrip())
-        return "\n".join([self.title(), *lines, *self.remarks()])
-
-    def _repr_html_(self) -> str:
-        parts = []
-        for title, rows in [(self.title(), self.rows()), *self.tables()]:
-            lines = [_html_row(row, "td" if number else "th") for number, row in enumerate(rows)]
-            parts.append(f"<p><b>{html.escape(title)}</b></p>")
-            parts += [f"<table>{''.join(lines)}</table>"] if lines[1:] else []
-        parts += [f"<p>{html.escape(line)}</p>" for line in self.remarks()]
-        try:
-            parts += [svg_curve(name, points) for name, points in self.curves().items()]
-        except Unavailable as error:
-            parts.append(f"<p>No curves are drawn: {html.escape(str(error))}</p>")
-        return "<div>" + "\n".join(parts) + "</div>"
-
-
-def _html_row(cells: Sequence[str], tag: str) -> str:
-    aligned = [f'style="text-align:{"right" if column else "left"}">{html.escape(c)}' for column, c in enumerate(cells)]
-    return f"<tr>{''.join(f'<{tag} {cell}</{tag}>' for cell in aligned)}</tr>"
-
-
-def svg_curve(name: str, points: Points) -> str:
-    """A curve as an SVG picture."""
-    figure = lazy_import("matplotlib.figure", "plots").Figure(figsize=(3.2, 1.8))
-    axes = figure.subplots()
-    axes.plot([x for x, _ in points], [y for _, y in points])
-    axes.set(title=name, xlabel="step")
-    picture = io.StringIO()
-    figure.savefig(picture, format="svg", bbox_inches="tight")
-    return picture.getvalue().partition("?>")[2]
-
-
-def journal_curves(run: Path, evaluations: Sequence[str] = ()) -> dict[str, Points]:
-    """The training loss of a run and the named evaluation figures; curves of fewer than two points are left out."""
-    journal = RunFolder(run).journal_path
-    records = read_journal(journal) if journal.is_file() else []
-    curves = {}
-    for event, name in (("train", "loss"), *(("evaluation", name) for name in evaluations)):
-        values = [(r["step"], r.get(name)) for r in records if r["event"] == event]
-        points = [(float(x), float(y)) for x, y in values if isinstance(y, int | float) and math.isfinite(y)]
-        if len(points) > 1:
-            curves[f"{'training ' if event == 'train' else ''}{name.replace('_', ' ')}"] = points
-    return curves
-
 
 # --------------------------------------------------------------------------------------------------------------------
 # Pre-training.
@@ -253,22 +163,6 @@ def fit_warmup(recipe: PretrainingRecipe, values: Values, output: Path | None) -
     return changed
 
 
-CURVES_NAME = "curves.png"
-
-
-def draw_curves(run: Path) -> None:
-    """Draw the curves of a finished run into its folder, if they changed and matplotlib is installed."""
-    picture = run / CURVES_NAME
-    journal = RunFolder(run).journal_path
-    is_current = picture.exists() and picture.stat().st_mtime >= journal.stat().st_mtime
-    if is_current:
-        return
-    with contextlib.suppress(Unavailable, MissingInput):  # no matplotlib, or no update that was taken
-        pictures = lazy_import("albert.paper.pictures", "plots")
-        runs = lazy_import("albert.paper.curves").read_runs([run])
-        pictures.draw_runs(runs, picture)
-
-
 # --------------------------------------------------------------------------------------------------------------------
 # The functions.
 
@@ -301,11 +195,7 @@ def finetune(call: Call) -> "FinetuneResult":
         call.add(by_option(recipe.items(), options_of(Finetune), "albert.finetune: recipe"))
     elif recipe is not None:
         call.add(read_options(Finetune, recipe))
-    run = None if call.get("statistics_only") else call.get("output")
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        call.rows_in(Path(folder) if run is None else run / ROWS_FOLDER, keep=run is not None),
-    ):
+    with call.rows_in("in output"):
         options = call.options()
         check_finetune(options)
         return lazy_import("albert.api.tasks").run_finetune(options, on_rows=_say_what_was_read)
@@ -330,21 +220,11 @@ def evaluate(call: Call) -> "EvaluateResult":
 
     The same as `albert evaluate`.
     """
-    with tempfile.TemporaryDirectory() as folder, call.rows_in(Path(folder)):
+    with call.rows_in("temporary"):
         options = call.options()
         check_evaluate(options)
         *_, last = lazy_import("albert.api.tasks").evaluations(options)
         return last
-
-
-@with_options(Prepare, "albert.prepare", positional=("corpus",), rows=("corpus",))
-def prepare(call: Call) -> "PrepareResult":
-    """Turn text into token shards for pre-training, in parallel.
-
-    The same as `albert prepare`, with the same files. The same call resumes work that was stopped.
-    """
-    with call.rows_in(_rows_folder(call.get("output"))):
-        return lazy_import("albert.api.text").run_prepare(call.options())
 
 
 @with_options(Pretrain, "albert.pretrain", positional=("recipe",), extra=(RECIPE,))
@@ -367,43 +247,3 @@ def pretrain(call: Call) -> "PretrainResult":
     options = call.options(recipe=recipe)
     check_options(options, resumes=True)
     return run_pretrain(options)
-
-
-@with_options(Push, "albert.push", positional=("model", "repository"))
-def push(call: Call) -> "PushedModel":
-    """Put a model on the Hugging Face Hub: weights, configuration, tokenizer and card, and no other file.
-
-    The same as `albert push`: it needs a token with write access, in HF_TOKEN or from `hf auth login`.
-    """
-    options = dict(vars(call.options()))
-    return lazy_import("albert.checkpoints.hub").push_model(options.pop("model"), options.pop("repository"), **options)
-
-
-class tokenizer:  # noqa: N801 (named as the command is: `albert.tokenizer.train`)
-    """Train a tokenizer, or open one."""
-
-    @staticmethod
-    @with_options(TrainTokenizer, "albert.tokenizer.train", positional=("corpus",), rows=("corpus",))
-    def train(call: Call) -> "TokenizerResult":
-        """Train a SentencePiece vocabulary (unigram, the settings of the released English models).
-
-        The same as `albert tokenizer train`, with the same files.
-        """
-        with call.rows_in(_rows_folder(call.get("output"))):
-            return lazy_import("albert.api.text").run_train_tokenizer(call.options())
-
-    @staticmethod
-    @without_inner_frames
-    def load(path: str | os.PathLike[str]) -> "Tokenizer":
-        """Open a tokenizer: a directory with one (a model has one), a spiece.model, vocab.txt or tokenizer.json.
-
-        Raises:
-            MissingInput, DamagedData: there is none, or it is damaged.
-        """
-        return lazy_import("albert.text.tokenizer_loading").load_tokenizer(Path(path))
-
-
-def _rows_folder(output: Path | None) -> Path:
-    """A temporary folder beside the output. A repeated call finds the same path, so that it can resume."""
-    path = output or Path("albert")
-    return path.parent / f"{path.name}.{ROWS_FOLDER}"

@@ -1,7 +1,8 @@
-"""Keyword arguments of the package's functions, made from the options of the command with the same name.
+"""Options of a command and keyword arguments of Python, both made from the parameters of one function.
 
-Signatures, types, defaults and help come from the fields of the option classes; values are checked as in a recipe file.
-Where a command takes a file, a function also takes a data frame or a list of dicts."""
+`shape_of` turns the parameters of a function into a dataclass, `options_of` into options with names, types, defaults
+and help. `keyword_function` makes the function of the package: values are checked as in a recipe file, and where a
+command takes a file, it also takes a data frame or a list of dicts."""
 
 import copy
 import dataclasses
@@ -13,6 +14,7 @@ import json
 import math
 import os
 import re
+import tempfile
 import textwrap
 import tomllib
 import types
@@ -38,6 +40,7 @@ from albert.runtime.errors import (
 from albert.runtime.files import write_text
 from albert.runtime.json_files import convert_value, field_docs, read_toml_or_json, to_json
 from albert.runtime.removed import removed_option
+from albert.training.run_folder import ROWS_FOLDER
 
 T = TypeVar("T")
 
@@ -57,22 +60,27 @@ Rows = str | os.PathLike[str] | Iterable[Mapping[str, Any]] | DataFrame
 
 @dataclasses.dataclass(frozen=True)
 class Argument:
-    """How a field of options is given, as a mark of its type: `Annotated[str, Argument(positional=True)]`.
+    """How a parameter or a field is given, as a mark of its type: `Annotated[str, Argument(metavar="NAME")]`.
 
     Attributes:
         name: the name, if it is not that of the field; "" for a group whose fields need no name of the group.
         metavar: the placeholder in the help, if it does not follow from the type.
-        positional: the value is given without a name.
-        text: the help, if it is not the docstring of the field.
+        positional: the value is given without a name; so are parameters before the `*`.
+        rows: a file; in Python also a data frame, or rows as dicts.
+        only_command: an option of the command line alone, such as how results are printed.
+        only_python: a parameter that is no option: what a caller of the function listens with.
     """
 
     name: str | None = None
     metavar: str = ""
     positional: bool = False
-    text: str = ""
+    rows: bool = False
+    only_command: bool = False
+    only_python: bool = False
 
 
 GROUP = Argument(name="")
+ROWS = Argument(rows=True)
 Positional = Annotated[T, Argument(positional=True)]
 _POSITIONAL_MODELS = ("models", "what", "source")
 """Positional arguments that may be given as --model, too."""
@@ -121,6 +129,37 @@ class Option:
         return [re.sub(r"([^.-][^.]*)$", r"no-\1", name) for name in self.names] if self.is_switch else []
 
 
+@functools.cache
+def shape_of(function: Callable[..., Any]) -> type:
+    """The parameters of a function as a dataclass: types, marks, defaults, and the help in its docstring's `Args:`."""
+    about, _, texts = (inspect.getdoc(function) or "").partition("\n\nArgs:\n")
+    helps = {name: " ".join(text.split()) for name, text in _ARGS.findall(texts)}
+    members: list[tuple[str, Any, Any]] = []
+    for name, parameter in inspect.signature(function).parameters.items():
+        hint, *marks = parameter.annotation, Argument()
+        if typing.get_origin(hint) is Annotated:
+            hint, *marks = typing.get_args(hint)
+        if marks[0].only_python:
+            continue
+        is_positional = parameter.kind is Parameter.POSITIONAL_OR_KEYWORD
+        mark = dataclasses.replace(marks[0], positional=is_positional)
+        default = dataclasses.MISSING if parameter.default is Parameter.empty else parameter.default
+        field = dataclasses.field(default=default, metadata={"help": helps.get(name, "")})
+        members.append((name, Annotated[hint, mark], field))
+    namespace = {"__doc__": about}
+    return dataclasses.make_dataclass(function.__name__, members, frozen=True, kw_only=True, namespace=namespace)
+
+
+_ARGS = re.compile(r"^    (\w+): (.*(?:\n {8}.*)*)", re.MULTILINE)
+"""A parameter in the `Args:` of a docstring, and its text."""
+
+
+def changed_parameters(function: Callable[..., Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters whose value differs from their default."""
+    parameters = inspect.signature(function).parameters
+    return {name: value for name, value in values.items() if value != parameters[name].default}
+
+
 def options_of(shape: type, values: Values | None = None) -> list[Option]:
     """Every option of a dataclass, positional arguments first, with the defaults in `values`."""
     options = [option for option in _walk(shape, values or {}) if not dataclasses.is_dataclass(option.hint)]
@@ -156,7 +195,7 @@ def _walk(shape: Any, values: Values, path: tuple[str, ...] = (), prefix: str = 
         long = ".".join(filter(None, (prefix, name))).replace("_", "-")
         here = (*path, field.name)
         default = values.get(here, field.default if shape is cls else getattr(shape, field.name))
-        text = marks[0].text or texts.get(field.name) or USUAL_TEXTS.get(field.name, "")
+        text = texts.get(field.name) or USUAL_TEXTS.get(field.name, "")
         if name:
             yield Option(path=here, names=(f"--{long}",), hint=hint, default=default, text=text, marks=marks[0])
         if dataclasses.is_dataclass(hint):
@@ -499,8 +538,27 @@ class Call:
         self.values.update({**not_excluded(values, self.values), **self.values})
 
     @contextmanager
-    def rows_in(self, folder: Path, keep: bool = False) -> Iterator[None]:
+    def rows_in(self, place: Literal["temporary", "beside output", "in output"]) -> Iterator[None]:
         """Write rows in memory to files for the duration of the block; equal rows give the same file.
+
+        Args:
+            place: see `keyword_function`. Without an output, or if nothing but statistics is asked for, it is a
+                temporary folder. A folder beside the output has the same path in a repeated call, which can resume.
+        """
+        output = None if self.get("statistics_only") else self.get("output")
+        if place == "temporary" or output is None:
+            with tempfile.TemporaryDirectory() as folder, self._rows_in(Path(folder)):
+                yield
+        elif place == "beside output":
+            with self._rows_in(output.parent / f"{output.name}.{ROWS_FOLDER}"):
+                yield
+        else:
+            with self._rows_in(output / ROWS_FOLDER, keep=True):
+                yield
+
+    @contextmanager
+    def _rows_in(self, folder: Path, keep: bool = False) -> Iterator[None]:
+        """Write rows in memory to a folder.
 
         Args:
             keep: leave the files if the block succeeds. Otherwise they and empty folders are removed.
@@ -595,7 +653,8 @@ def with_options(
         for option in ordered:
             kind = Parameter.POSITIONAL_OR_KEYWORD if option.keyword in positional else Parameter.KEYWORD_ONLY
             default = Parameter.empty if option.is_required else option.default
-            annotation = _annotation(option, option.keyword in rows)
+            marked = dataclasses.replace(option.marks, rows=option.keyword in rows)
+            annotation = _annotation(dataclasses.replace(option, marks=marked))
             parameters.append(Parameter(option.keyword, kind, default=default, annotation=annotation))
         result = _TypeName(function.__annotations__["return"])
         signature = inspect.Signature(parameters, return_annotation=result)
@@ -609,15 +668,73 @@ def with_options(
     return decorate
 
 
+def keyword_function(
+    function: Callable[..., T],
+    name: str,
+    rows: Literal["temporary", "beside output", "in output"] = "temporary",
+    more: Sequence[Option] = (),
+    before: Callable[[Call], None] | None = None,
+) -> Callable[..., T]:
+    """The function of the package that does what a command does, with its options as keywords.
+
+    Args:
+        function: that of the command.
+        name: as users call it: "albert.finetune".
+        rows: where rows in memory are written: in a temporary folder, in one beside the output that is removed
+            afterwards, or in the output, where they stay.
+        more: keywords that `function` lacks.
+        before: called with the arguments, which it may change; it must take those of `more`.
+    """
+    shape = shape_of(function)
+    options = [*more, *(option for option in options_of(shape) if not option.marks.only_command)]
+    words = {name.removeprefix("--").replace("-", "_") for option in options for name in option.names}
+    keywords = [option for option in keywords_of(shape) if not option.marks.only_command]
+    known = {each.keyword: each for each in (*more, *keywords)}
+    positional = [each.keyword for each in known.values() if each.marks.positional]
+    with_rows = [each.keyword for each in known.values() if each.marks.rows]
+    ordered = [*(known[key] for key in positional), *(known[key] for key in known if key not in positional)]
+
+    @functools.wraps(function)
+    @without_inner_frames
+    def wrapper(*args: Any, **kwargs: Any) -> T:
+        if len(args) > len(positional):
+            only = f"only {' and '.join(positional)} may be given so"
+            raise UsageError(name, f"{len(args)} values have no keyword", only)
+        arguments = [*zip(positional, args, strict=False), *kwargs.items()]
+        call = Call(shape, name, by_option(arguments, options, name, rows=with_rows), with_rows)
+        try:
+            if before is not None:
+                before(call)
+            with call.rows_in(rows):
+                return function(**vars(call.options()))
+        except AlbertError as error:
+            raise call.reworded(error, words) from error
+
+    parameters = []
+    for option in ordered:
+        kind = Parameter.POSITIONAL_OR_KEYWORD if option.keyword in positional else Parameter.KEYWORD_ONLY
+        default = Parameter.empty if option.is_required else option.default
+        parameters.append(Parameter(option.keyword, kind, default=default, annotation=_annotation(option)))
+    result = _TypeName(function.__annotations__["return"])
+    signature = inspect.Signature(parameters, return_annotation=result)
+    width = {"width": 116, "initial_indent": " " * 4, "subsequent_indent": " " * 8}
+    lines = [textwrap.fill(f"{each.keyword}: {options_as_keywords(each.text, words)}", **width) for each in ordered]
+    same = f"The same as `{name.replace('.', ' ')}`, with the same files."
+    wrapper.__doc__ = "\n\n".join([inspect.cleandoc(shape.__doc__ or ""), same, "Args:\n" + "\n".join(lines)])
+    wrapper.__annotations__ = {each.name: each.annotation for each in parameters} | {"return": result}
+    vars(wrapper)["__signature__"] = signature
+    return wrapper
+
+
 _PATH_OR_ID = ("model", "teacher", "init", "corpus")
 """Keywords that are strings on the command line because they may be Hub ids; in Python they may be paths too."""
 
 
-def _annotation(option: Option, takes_rows: bool) -> _TypeName:
+def _annotation(option: Option) -> _TypeName:
     shown = type_name(option.hint)
     item = _item_type(option.hint)
     if option.keyword in _PATH_OR_ID:
         shown = re.sub(r"\bstr\b", "str | os.PathLike[str]", shown)
-    if takes_rows:
+    if option.marks.rows:
         return _TypeName(f"Rows | {shown}" if item is not None else shown.replace("str | os.PathLike[str]", "Rows"))
     return _TypeName(shown if item is None else f"{type_name(item)} | {shown}")

@@ -2,12 +2,11 @@
 
 A field is an option of the command line and a keyword argument in Python. This module does not import torch."""
 
-import shlex
-from dataclasses import MISSING, dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from albert.api.keywords import GROUP, Argument, Positional, option_name
+from albert.api.keywords import GROUP, Positional
 from albert.model.config import Activation, ArchitectureChanges, Extension
 from albert.pretraining.recipe import RECIPES, PretrainingRecipe
 from albert.pretraining.segments import SentenceObjective
@@ -19,66 +18,7 @@ from albert.tasks.kinds.span import SpanHeadKind
 from albert.tasks.rows import Format
 from albert.tasks.table_task import Kind, OptionLabels, RecipeChanges, TableTask, load_table_task, read_label_names
 from albert.tasks.task import ThresholdFrom
-from albert.text.executors import SHARD_BYTES, Duplicates, Engine, SlurmSettings
-from albert.text.readers import BadUtf8, DocumentBoundary, Reading
-from albert.text.wrapping import Wrapped
 from albert.training.record import Head
-
-# --------------------------------------------------------------------------------------------------------------------
-# The options of every command that reads a corpus.
-
-
-@dataclass(frozen=True, kw_only=True)
-class CorpusOptions:
-    """Which text to read, and how."""
-
-    corpus: Annotated[tuple[str, ...], Argument(positional=True, metavar="CORPUS...")]
-    """Files, folders or patterns: .txt, .jsonl, .csv, .tsv, .parquet, a Wikipedia dump (.xml), packed as .gz, .bz2, .xz
-    or .zst; a folder that `datasets` saved; or hf://OWNER/NAME[/CONFIG][@REVISION]:SPLIT on the Hub."""
-    text_field: str = Reading.text_field
-    """The key of a JSON line, or the column of a table, that holds the text."""
-    documents: DocumentBoundary = Reading.documents
-    """What a document is in a .txt file: the whole file, a block between blank lines, or every line."""
-    sentences_as_lines: bool = False
-    """Every line is one sentence; no other boundaries are looked for."""
-    wrapped: Wrapped = "auto"
-    """Whether the line breaks of a document are only a margin, as in most Project Gutenberg files: auto recognises it
-    and joins the lines of such documents, yes joins them in all documents, no takes every line for a paragraph."""
-    language: str = "en"
-    """Language of the sentence splitter (ISO 639 code)."""
-    bad_utf8: BadUtf8 = Reading.bad_utf8
-    """For text that is not UTF-8: stop with an error, replace it by U+FFFD, or skip the document."""
-    max_document_megabytes: float = Reading.max_document_bytes / 1e6
-    """Longer documents are split at the end of a paragraph, a line or a sentence."""
-
-    def __post_init__(self) -> None:
-        if self.sentences_as_lines and self.wrapped == "yes":
-            raise UsageError("--wrapped yes", "and --sentences-as-lines contradict each other", "give one of them")
-
-    @property
-    def words(self) -> str:
-        """These options as a command line, for another command that reads the same text."""
-        flags = []
-        for option in fields(CorpusOptions):
-            value = getattr(self, option.name)
-            if option.default is not MISSING and value != option.default:
-                flags += [option_name(option.name), *([] if value is True else [str(value)])]
-        return shlex.join([*self.corpus, *flags])
-
-    @property
-    def paths(self) -> list[Path]:
-        return [Path(path) for path in self.corpus]
-
-    @property
-    def reading(self) -> dict[str, Any]:
-        """The fields of `albert.text.readers.Reading`."""
-        return {
-            "text_field": self.text_field,
-            "documents": self.documents,
-            "bad_utf8": self.bad_utf8,
-            "max_document_bytes": round(self.max_document_megabytes * 1e6),
-        }
-
 
 # --------------------------------------------------------------------------------------------------------------------
 # The options of `albert evaluate` about the depth of a model.
@@ -201,73 +141,6 @@ class TableOptions:
 
 
 NO_TABLE_OPTIONS = TableOptions()
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# `albert tokenizer train` and `albert prepare`.
-
-
-@dataclass(frozen=True, kw_only=True)
-class TrainTokenizer(CorpusOptions):
-    """Train a SentencePiece vocabulary (unigram, the settings of the released English models).
-
-    The result contains spiece.model and tokenizer.json; transformers.AutoTokenizer opens it.
-
-    Example: albert tokenizer train corpus/ --output tokenizer --vocab-size 30000
-    """
-
-    output: Path
-    """The directory to create."""
-    vocab_size: int = 30_000
-    """Number of pieces, including the five special ones."""
-    lower_case: bool = True
-    """Lower-case letters, as the released models do."""
-    keep_accents: bool = False
-    """Keep accents, for languages that need them; the released English models drop accents and vowel signs."""
-    character_coverage: float = 0.99995
-    """Share of all characters that the vocabulary covers; the rest is unknown."""
-    megabytes: float = 100.0
-    """Maximum amount of text, in millions of bytes; of a larger corpus a sample of documents is drawn."""
-    sentences: int = 2_000_000
-    """Maximum number of sentences, at least 101; memory grows with it."""
-    seed: int = 0
-    """Seed of both samples."""
-    replace: bool = False
-
-
-DEFAULT_SLURM = SlurmSettings()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Prepare(CorpusOptions):
-    """Turn text into token shards for pre-training, in parallel.
-
-    Boundaries of sentences and documents are kept; a share of the documents is held out for evaluation. The
-    result does not depend on engine or workers. If it is stopped, the same command resumes.
-
-    Example: albert prepare corpus/ --tokenizer tokenizer --output data
-    """
-
-    tokenizer: Path
-    """A directory with a tokenizer, a spiece.model or a vocab.txt: `albert tokenizer train` makes one."""
-    output: Path
-    """The directory to create."""
-    held_out: float = 0.01
-    """Share of the documents held out for evaluation, selected by a hash of their text: at least one, or the last
-    sentences of a single one, unless the share is 0."""
-    workers: int | None = None
-    """Number of processes; one per processor by default."""
-    seed: int = 0
-    """Seed of the selection."""
-    shard_megabytes: float = SHARD_BYTES / 1e6
-    """Text of one shard, in millions of bytes; each worker keeps one in memory."""
-    replace: bool = False
-    duplicates: Duplicates = "keep"
-    """Leave out documents that repeat an earlier one of CORPUS: `exact` except for white space, or `near`, at least
-    80 % of it. The text is then read twice."""
-    engine: Engine = "processes"
-    """Where the work runs: processes of this machine, or datatrove (here, on Ray, on Slurm); the bytes are the same."""
-    slurm: SlurmSettings = DEFAULT_SLURM
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -518,24 +391,3 @@ class Evaluate:
     (exit 4)."""
     tolerance: float = 0.5
     """Points by which another precision may move the first score."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Push:
-    """Put a model on the Hugging Face Hub: weights, configuration, tokenizer and card, and no other file.
-
-    It needs a token with write access, in HF_TOKEN or from `hf auth login`. An existing repository requires --replace.
-    albert and transformers open the result by its name.
-
-    Example: albert push runs/stars/model someone/stars --private
-    """
-
-    model: Positional[str]
-    """A model directory, a run, or a Hub id."""
-    repository: Positional[str]
-    """USER/NAME; created if it does not exist."""
-    private: bool = False
-    """Create a private repository; with --replace make an existing one private."""
-    revision: str | None = None
-    replace: bool = False
-    """Write into an existing repository."""

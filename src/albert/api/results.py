@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from albert.api.functions import Displayable, Points, journal_curves
+from albert.api.display import Displayable, Points, journal_curves
 from albert.api.keywords import options_as_keywords
 from albert.finetuning.comparisons import Comparison
 from albert.finetuning.evaluation import FROZEN, MAJORITY, EvaluatedModels, data_warnings, format_score

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from albert.api.checks import PRETRAINING
-from albert.api.functions import draw_curves
+from albert.api.display import draw_curves
 from albert.api.keywords import changed_flags, check_png, given_values
 from albert.api.options import Evaluate, Finetune, TableOptions
 from albert.api.results import DataReport, EvaluateResult, FinetuneResult, ScoredSplit

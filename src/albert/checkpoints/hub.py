@@ -249,8 +249,9 @@ _REFUSALS = {
 
 @dataclass(frozen=True)
 class PushedModel:
-    """An uploaded model: its address, and the names and sizes in bytes of its files."""
+    """An uploaded model: its repository, its address, and the names and sizes in bytes of its files."""
 
+    repository: str
     address: str
     files: dict[str, int]
 
@@ -309,4 +310,4 @@ def push_model(
             raise Unavailable(repository, *_REFUSALS[status]) from error
         why = f"the Hub cannot be written to ({_cause(error)})"
         raise Unavailable(repository, why, "repeat the command") from error
-    return PushedModel(f"{constants.ENDPOINT}/{repository}", files)
+    return PushedModel(repository, f"{constants.ENDPOINT}/{repository}", files)

@@ -11,15 +11,14 @@ import textwrap
 import tomllib
 import typing
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, make_dataclass, replace
+from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from albert.api.checks import check_options
 from albert.api.keywords import (
     EARLIER_NAMES,
-    Argument,
     Option,
     Values,
     canonical_name,
@@ -27,6 +26,7 @@ from albert.api.keywords import (
     make_options,
     option_name,
     options_of,
+    shape_of,
     suggestion,
     switch_value,
     union_parts,
@@ -369,32 +369,26 @@ class Subcommand:
         return getattr(load_command(f"albert.cli.{module}"), function)(options) or 0
 
 
-def command(function: Callable[..., int | None], program: str, checks_paths: bool = True) -> Subcommand:
+def command(
+    function: Callable[..., Any], program: str, show: Callable[[Any], None] | None = None, checks_paths: bool = True
+) -> Subcommand:
     """A command whose options are the parameters of a function.
 
     Parameters before the `*` are given without a name. The docstring is the help: that of an option is in its `Args:`.
 
     Args:
+        show: prints what the function returns; None: the function prints, and returns an exit code or None.
         checks_paths: see `Subcommand`; a function that checks its options before their paths does both itself.
     """
-    about, _, texts = (inspect.getdoc(function) or "").partition("\n\nArgs:\n")
-    helps = {name: " ".join(text.split()) for name, text in _ARGS.findall(texts)}
-    hints = typing.get_type_hints(function, include_extras=True)
-    members: list[tuple[str, Any, Any]] = []
-    for name, parameter in inspect.signature(function).parameters.items():
-        hint, *marks = hints[name], Argument()
-        if typing.get_origin(hint) is Annotated:
-            hint, *marks = typing.get_args(hint)
-        is_positional = parameter.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD
-        mark = replace(marks[0], positional=is_positional, text=helps.get(name, ""))
-        default = MISSING if parameter.default is inspect.Parameter.empty else parameter.default
-        members.append((name, Annotated[hint, mark], field(default=default)))
-    shape = make_dataclass(function.__name__, members, frozen=True, kw_only=True, namespace={"__doc__": about})
-    return Subcommand(shape, program, lambda options: function(**vars(options)), checks_paths=checks_paths)
 
+    def work(options: Any) -> int | None:
+        result = function(**vars(options))
+        if show is None:
+            return result
+        show(result)
+        return None
 
-_ARGS = re.compile(r"^    (\w+): (.*(?:\n {8}.*)*)", re.MULTILINE)
-"""A parameter in the `Args:` of a docstring, and its text."""
+    return Subcommand(shape_of(function), program, work, checks_paths=checks_paths)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ from typing import Annotated, Any, Literal
 from rich.console import Console
 
 from albert.api.checks import check_evaluate, check_finetune, check_options
-from albert.api.functions import CONTINUE, CURVES_NAME, fit_warmup, init_of, recipe_of, run_pretrain, scale_recipe
+from albert.api.display import CURVES_NAME
+from albert.api.functions import CONTINUE, fit_warmup, init_of, recipe_of, run_pretrain, scale_recipe
 from albert.api.keywords import Argument, options_of, read_options
 from albert.api.options import Evaluate, Finetune, Pretrain
 from albert.cli.main import load_command

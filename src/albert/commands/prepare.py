@@ -1,27 +1,197 @@
-"""`albert prepare`: text and a tokenizer to token shards.
-
-The options are those of `albert.prepare`; both take them from `albert.api.options.Prepare`.
-"""
+"""`albert prepare` and `albert.prepare`: text and a tokenizer to token shards."""
 
 import shlex
+from dataclasses import MISSING, dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
-from albert.api.options import Prepare
+from albert.api.display import Displayable
+from albert.api.keywords import GROUP, Argument, option_name
 from albert.cli.main import imports
-from albert.cli.options import Subcommand
+from albert.cli.options import command
 from albert.cli.render import bold_prefix, next_line, open_console, print_lines, table
+from albert.runtime.errors import UsageError
+from albert.text.executors import SHARD_BYTES, Duplicates, Engine, PreparationSettings, SlurmSettings
+from albert.text.readers import BadUtf8, DocumentBoundary, Reading
+from albert.text.wrapping import Wrapped
+
+if TYPE_CHECKING:
+    from albert.text.prepare import PreparationReport
+
+CORPUS = Argument(metavar="CORPUS...", rows=True)
 
 
-def prepare(options: Prepare) -> None:
-    """Prepare the corpus, and print what was read, held out and dropped."""
+@dataclass(frozen=True, kw_only=True)
+class TextOptions:
+    """How the text of a corpus is read."""
+
+    text_field: str = Reading.text_field
+    """The key of a JSON line, or the column of a table, that holds the text."""
+    documents: DocumentBoundary = Reading.documents
+    """What a document is in a .txt file: the whole file, a block between blank lines, or every line."""
+    sentences_as_lines: bool = False
+    """Every line is one sentence; no other boundaries are looked for."""
+    wrapped: Wrapped = "auto"
+    """Whether the line breaks of a document are only a margin, as in most Project Gutenberg files: auto recognises it
+    and joins the lines of such documents, yes joins them in all documents, no takes every line for a paragraph."""
+    language: str = "en"
+    """Language of the sentence splitter (ISO 639 code)."""
+    bad_utf8: BadUtf8 = Reading.bad_utf8
+    """For text that is not UTF-8: stop with an error, replace it by U+FFFD, or skip the document."""
+    max_document_megabytes: float = Reading.max_document_bytes / 1e6
+    """Longer documents are split at the end of a paragraph, a line or a sentence."""
+
+    def __post_init__(self) -> None:
+        if self.sentences_as_lines and self.wrapped == "yes":
+            raise UsageError("--wrapped yes", "and --sentences-as-lines contradict each other", "give one of them")
+
+    @property
+    def reading(self) -> dict[str, Any]:
+        """The fields of `albert.text.readers.Reading`."""
+        return {
+            "text_field": self.text_field,
+            "documents": self.documents,
+            "bad_utf8": self.bad_utf8,
+            "max_document_bytes": round(self.max_document_megabytes * 1e6),
+        }
+
+    def command_line(self, corpus: tuple[str, ...]) -> str:
+        """A corpus and these options, for another command that reads the same text."""
+        flags = []
+        for option in fields(TextOptions):
+            value = getattr(self, option.name)
+            if option.default is not MISSING and value != option.default:
+                flags += [option_name(option.name), *([] if value is True else [str(value)])]
+        return shlex.join([*corpus, *flags])
+
+
+TEXT = TextOptions()
+SLURM = SlurmSettings()
+
+
+def prepare(
+    corpus: Annotated[tuple[str, ...], CORPUS],
+    *,
+    text: Annotated[TextOptions, GROUP] = TEXT,
+    tokenizer: Path,
+    output: Path,
+    held_out: float = 0.01,
+    workers: int | None = None,
+    seed: int = 0,
+    shard_megabytes: float = SHARD_BYTES / 1e6,
+    replace: bool = False,
+    duplicates: Duplicates = "keep",
+    engine: Engine = "processes",
+    slurm: SlurmSettings = SLURM,
+) -> "PrepareResult":
+    """Turn text into token shards for pre-training, in parallel.
+
+    Boundaries of sentences and documents are kept; a share of the documents is held out for evaluation. The
+    result does not depend on engine or workers. If it is stopped, the same command resumes.
+
+    Example: albert prepare corpus/ --tokenizer tokenizer --output data
+
+    Args:
+        corpus: Files, folders or patterns: .txt, .jsonl, .csv, .tsv, .parquet, a Wikipedia dump (.xml), packed as .gz,
+            .bz2, .xz or .zst; a folder that `datasets` saved; or hf://OWNER/NAME[/CONFIG][@REVISION]:SPLIT on the Hub.
+        tokenizer: A directory with a tokenizer, a spiece.model or a vocab.txt: `albert tokenizer train` makes one.
+        output: The directory to create.
+        held_out: Share of the documents held out for evaluation, selected by a hash of their text: at least one, or the
+            last sentences of a single one, unless the share is 0.
+        workers: Number of processes; one per processor by default.
+        seed: Seed of the selection.
+        shard_megabytes: Text of one shard, in millions of bytes; each worker keeps one in memory.
+        duplicates: Leave out documents that repeat an earlier one of CORPUS: `exact` except for white space, or `near`,
+            at least 80 % of it. The text is then read twice.
+        engine: Where the work runs: processes of this machine, or datatrove (here, on Ray, on Slurm); the bytes are the
+            same.
+    """
+    if slurm != SLURM and engine != "slurm":
+        raise UsageError("--partition, --time, --memory-gb", "require --engine slurm", "add it, or leave them out")
     with imports():
-        from albert.api.text import preparation_rows, run_prepare, unknown_remarks
+        from albert.text.prepare import prepare as prepare_corpus
+        from albert.text.tokenizer_loading import load_tokenizer
 
-    console = open_console()
-    report = run_prepare(options).report
+    settings = PreparationSettings(
+        **text.reading,
+        held_out=held_out,
+        seed=seed,
+        language=text.language,
+        as_lines=text.sentences_as_lines,
+        wrapped=text.wrapped,
+        duplicates=duplicates,
+        shard_bytes=round(shard_megabytes * 1e6),
+    )
+    report = prepare_corpus(
+        [Path(path) for path in corpus],
+        load_tokenizer(tokenizer),
+        output,
+        settings,
+        workers=workers,
+        replace=replace,
+        engine=engine,
+        slurm=slurm,
+    )
+    return PrepareResult(output=output, held_out=held_out, report=report)
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class PrepareResult(Displayable):
+    """A prepared corpus.
+
+    Attributes:
+        output: the corpus.
+        held_out: the share of documents to hold out, as it was asked for.
+        report: counts of what was read, held out and dropped.
+    """
+
+    output: Path
+    held_out: float
+    report: "PreparationReport"
+
+    def title(self) -> str:
+        return f"PrepareResult: {self.output}"
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """Counts of what was read, of each split, and of what was dropped."""
+        report = self.report
+        splits = [report.splits["train"], report.splits["held_out"]]
+        documents = [*(counts.documents for counts in splits), report.dropped.total(), report.documents_in]
+        megabytes = [*(counts.bytes for counts in splits), report.dropped_bytes.total(), report.bytes_in]
+        return [
+            ("", "train", "held out", "dropped", "read"),
+            ("documents", *(f"{count:,}" for count in documents)),
+            ("MB of text", *(f"{count / 1e6:,.2f}" for count in megabytes)),
+            ("sentences", *(f"{counts.sentences:,}" for counts in splits), "", ""),
+            ("tokens", *(f"{counts.tokens:,}" for counts in splits), "", ""),
+            ("unknown tokens", *(ratio(counts.unknown_tokens, counts.tokens, ".4%") for counts in splits), "", ""),
+            ("bytes per token", *(ratio(counts.bytes, counts.tokens, ".2f") for counts in splits), "", ""),
+        ]
+
+    def remarks(self) -> list[str]:
+        from albert.text.unknown import WARN_FROM
+
+        tokens = sum(split.tokens for split in self.report.splits.values())
+        unknown = sum(split.unknown_tokens for split in self.report.splits.values())
+        lines = self.report.remarks()
+        if tokens > 0 and unknown / tokens >= WARN_FROM:
+            remedy = "train one on such text (albert tokenizer train), with --character-coverage 1 if it has many signs"
+            lines.insert(0, f"warning: {unknown / tokens:.0%} of the pieces are unknown to the tokenizer: {remedy}")
+        return lines
+
+
+def ratio(part: int, whole: int, form: str) -> str:
+    """A part by the whole in a format, or a dash if there is nothing."""
+    return format(part / whole, form) if whole else "-"
+
+
+def show_prepared(result: PrepareResult) -> None:
+    """Print what was read, held out and dropped."""
+    report = result.report
     rate = report.bytes_in / 1e6 / max(report.seconds, 1e-9)
     processes = "1 process" if report.workers == 1 else f"{report.workers} processes"
     lines = [f"{report.files:,} files in {report.seconds:,.1f} s, {rate:,.1f} MB/s with {processes}"]
-    lines += [*unknown_remarks(report), *report.remarks()]
+    lines += result.remarks()
     if report.shards_found:
         lines.append(f"{report.shards_found:,} shards were finished before")
     if report.sentences_dropped:
@@ -31,13 +201,13 @@ def prepare(options: Prepare) -> None:
     elif report.held_out_fallback:
         what = {"document": "one document is", "sentences": "the last sentences of the only document are"}
         documents = f"{report.documents_in:,} document" + ("s" if report.documents_in != 1 else "")
-        few = f"{options.held_out:.3g} of {documents} is less than one: {what[report.held_out_fallback]} held out"
+        few = f"{result.held_out:.3g} of {documents} is less than one: {what[report.held_out_fallback]} held out"
         lines.append(f"{few}; --held-out 0 holds out nothing")
-    ready = bold_prefix(options.output, " is ready")
-    corpus = shlex.quote(str(options.output))
+    ready = bold_prefix(result.output, " is ready")
+    corpus = shlex.quote(str(result.output))
     following = next_line(f"pretrain small --data {corpus} --output runs/small --max-minutes 60")
-    headings, *rows = preparation_rows(report)
-    print_lines(console, table(None, headings, rows, boxed=True), *lines, ready, following)
+    headings, *rows = result.rows()
+    print_lines(open_console(), table(None, headings, rows, boxed=True), *lines, ready, following)
 
 
-prepare_main = Subcommand(Prepare, "albert prepare", prepare)
+prepare_main = command(prepare, "albert prepare", show_prepared)

@@ -1,30 +1,50 @@
-"""`albert push`: a model on the Hub. The options are those of `albert.push`."""
+"""`albert push` and `albert.push`: a model on the Hub."""
 
 import shlex
+from typing import TYPE_CHECKING
 
-from albert.api.options import Push
 from albert.cli.main import imports
-from albert.cli.options import Subcommand
+from albert.cli.options import command
 from albert.cli.render import bytes_of, key_value_table, next_line, open_console, print_lines
 
+if TYPE_CHECKING:
+    from albert.checkpoints.hub import PushedModel
 
-def push(options: Push) -> None:
-    """Put the model on the Hub, and print the files that it has there."""
+
+def push(
+    model: str,
+    repository: str,
+    *,
+    private: bool = False,
+    revision: str | None = None,
+    replace: bool = False,
+) -> "PushedModel":
+    """Put a model on the Hugging Face Hub: weights, configuration, tokenizer and card, and no other file.
+
+    It needs a token with write access, in HF_TOKEN or from `hf auth login`. An existing repository requires --replace.
+    albert and transformers open the result by its name.
+
+    Example: albert push runs/stars/model someone/stars --private
+
+    Args:
+        model: A model directory, a run, or a Hub id.
+        repository: USER/NAME; created if it does not exist.
+        private: Create a private repository; with --replace make an existing one private.
+        replace: Write into an existing repository.
+    """
     with imports():
         from albert.checkpoints.hub import push_model
 
-    pushed = push_model(
-        options.model,
-        options.repository,
-        private=options.private,
-        replace=options.replace,
-        revision=options.revision,
-    )
+    return push_model(model, repository, private=private, replace=replace, revision=revision)
+
+
+def show_pushed(pushed: "PushedModel") -> None:
+    """Print the files of the repository."""
     rows: dict[str, object] = {name: bytes_of(size) for name, size in pushed.files.items()}
-    lines = [f"{pushed.address} is ready", next_line(f"info {shlex.quote(options.repository)}")]
+    lines = [f"{pushed.address} is ready", next_line(f"info {shlex.quote(pushed.repository)}")]
     if "README.md" not in pushed.files:
         lines.insert(0, "note: the model has no README.md, so it has no card on the Hub")
     print_lines(open_console(), key_value_table("albert push", rows), *lines)
 
 
-push_main = Subcommand(Push, "albert push", push)
+push_main = command(push, "albert push", show_pushed)

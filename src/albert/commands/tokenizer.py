@@ -1,49 +1,160 @@
-"""`albert tokenizer`: train a vocabulary, encode and decode text, convert a vocabulary.
-
-The options of `train` are those of `albert.tokenizer.train`; both take them from `albert.api.options.TrainTokenizer`.
-"""
+"""`albert tokenizer` and `albert.tokenizer.train`: train a vocabulary, encode and decode text, convert a vocabulary."""
 
 import shlex
 import sys
+import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from albert.api.keywords import Argument
-from albert.api.options import TrainTokenizer
+from albert.api.display import Displayable
+from albert.api.keywords import GROUP, Argument
 from albert.cli.main import imports
-from albert.cli.options import CommandGroup, Subcommand, command
+from albert.cli.options import CommandGroup, command
 from albert.cli.render import next_line, open_console, print_json, print_lines, table
+from albert.commands.prepare import CORPUS, TEXT, TextOptions
 from albert.runtime.errors import DamagedData, MissingInput, UsageError
 from albert.runtime.files import new_directory
+from albert.runtime.progress import progress
+from albert.text.tokenizer import Tokenizer
 from albert.text.tokenizer_loading import load_tokenizer
+
+if TYPE_CHECKING:
+    from albert.text.readers import CorpusReport
+    from albert.text.sentencepiece import TrainingReport
 
 MANY_ACCENTS = 5_000
 """Accents per million characters. English text has some hundreds, German and Russian over ten thousand."""
 
 
-def train(options: TrainTokenizer) -> None:
-    """Train the vocabulary, and print what was read and used."""
+def train(
+    corpus: Annotated[tuple[str, ...], CORPUS],
+    *,
+    text: Annotated[TextOptions, GROUP] = TEXT,
+    output: Path,
+    vocab_size: int = 30_000,
+    lower_case: bool = True,
+    keep_accents: bool = False,
+    character_coverage: float = 0.99995,
+    megabytes: float = 100.0,
+    sentences: int = 2_000_000,
+    seed: int = 0,
+    replace: bool = False,
+) -> "TokenizerResult":
+    """Train a SentencePiece vocabulary (unigram, the settings of the released English models).
+
+    The result contains spiece.model and tokenizer.json; transformers.AutoTokenizer opens it.
+
+    Example: albert tokenizer train corpus/ --output tokenizer --vocab-size 30000
+
+    Args:
+        corpus: Files, folders or patterns: .txt, .jsonl, .csv, .tsv, .parquet, a Wikipedia dump (.xml), packed as .gz,
+            .bz2, .xz or .zst; a folder that `datasets` saved; or hf://OWNER/NAME[/CONFIG][@REVISION]:SPLIT on the Hub.
+        output: The directory to create.
+        vocab_size: Number of pieces, including the five special ones.
+        lower_case: Lower-case letters, as the released models do.
+        keep_accents: Keep accents, for languages that need them; the released English models drop accents and vowel
+            signs.
+        character_coverage: Share of all characters that the vocabulary covers; the rest is unknown.
+        megabytes: Maximum amount of text, in millions of bytes; of a larger corpus a sample of documents is drawn.
+        sentences: Maximum number of sentences, at least 101; memory grows with it.
+        seed: Seed of both samples.
+    """
     with imports():
-        from albert.api.text import run_train_tokenizer
+        from albert.text.corpus import find_corpus_files, read_corpus
+        from albert.text.readers import CorpusReport, Reading
+        from albert.text.sentencepiece import (
+            TrainingReport,
+            VocabularySettings,
+            accents_per_million,
+            sample_documents,
+            train_on_documents,
+        )
 
-    def note_accents(per_million: int) -> None:
-        if per_million >= MANY_ACCENTS:
-            what = f"of every million characters, {per_million:,} accents and vowel signs are dropped"
-            print(f"note: {what}; --keep-accents keeps them, for languages that need them", file=sys.stderr)
+    settings = VocabularySettings(
+        vocab_size=vocab_size,
+        lower_case=lower_case,
+        keep_accents=keep_accents,
+        character_coverage=character_coverage,
+        maximum_bytes=round(megabytes * 1e6),
+        maximum_sentences=sentences,
+        seed=seed,
+        language=text.language,
+        as_lines=text.sentences_as_lines,
+        wrapped=text.wrapped,
+    )
+    begin = time.monotonic()
+    paths = [Path(path) for path in corpus]
+    on_disk = sum(file.size for file in find_corpus_files(paths).files) / 1e6
+    read = CorpusReport()
+    used = TrainingReport()
+    with new_directory(output, replace=replace) as directory:
+        with progress("Reading", total=on_disk, unit="MB on disk") as bar:
+            reading = Reading(**text.reading)
+            documents_read = read_corpus(paths, reading, report=read, advance=lambda size: bar.advance(size / 1e6))
+            documents = sample_documents(documents_read, settings, used)
+        if not keep_accents:
+            accents = accents_per_million(documents)
+            if accents >= MANY_ACCENTS:
+                what = f"of every million characters, {accents:,} accents and vowel signs are dropped"
+                print(f"note: {what}; --keep-accents keeps them, for languages that need them", file=sys.stderr)
+        trained = train_on_documents(documents, settings, used)
+        trained.save(directory)
+    read.lines = used.lines
+    return TokenizerResult(
+        output=output,
+        tokenizer=trained,
+        read=read,
+        used=used,
+        sentences=sentences,
+        seconds=time.monotonic() - begin,
+        following=f"prepare {text.command_line(corpus)} --tokenizer {shlex.quote(str(output))} --output data",
+    )
 
-    result = run_train_tokenizer(options, note_accents)
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class TokenizerResult(Displayable):
+    """A trained tokenizer, and counts of the text that was read and used.
+
+    Attributes:
+        sentences: the maximum number of sentences.
+        following: the command that prepares the same text.
+    """
+
+    output: Path
+    tokenizer: Tokenizer
+    read: "CorpusReport"
+    used: "TrainingReport"
+    sentences: int
+    seconds: float
+    following: str
+
+    def title(self) -> str:
+        return f"TokenizerResult: {self.tokenizer.vocab_size:,} pieces in {self.output}"
+
+    def rows(self) -> list[tuple[str, ...]]:
+        documents = ("documents", f"{self.read.documents_in:,}", f"{self.used.documents_used:,}")
+        megabytes = ("MB of text", f"{self.read.bytes_in / 1e6:,.2f}", f"{self.used.bytes_used / 1e6:,.2f}")
+        return [("", "read", "used"), documents, megabytes]
+
+    def remarks(self) -> list[str]:
+        return self.read.remarks()
+
+
+def show_trained(result: TokenizerResult) -> None:
+    """Print what was read and used."""
     read = result.read
     used = result.used
     print(f"read {read.documents_in:,} documents, {read.bytes_in / 1e6:,.1f} MB of text, {read.files} files")
     for line in read.remarks():
         print(line)
-    sentences = f"{min(used.sentences, options.sentences):,} of {used.sentences:,} sentences"
+    sentences = f"{min(used.sentences, result.sentences):,} of {used.sentences:,} sentences"
     print(f"used {used.documents_used:,} documents, {used.bytes_used / 1e6:,.1f} MB of text, {sentences}")
     if used.sentences_cut:
         print(f"{used.sentences_cut:,} sentences too long for SentencePiece, cut")
-    print(f"{options.output}: {result.tokenizer.vocab_size:,} pieces in {result.seconds:,.0f} s")
-    print(next_line(f"prepare {options.words} --tokenizer {shlex.quote(str(options.output))} --output data"))
+    print(f"{result.output}: {result.tokenizer.vocab_size:,} pieces in {result.seconds:,.0f} s")
+    print(next_line(result.following))
 
 
 def encode(
@@ -187,7 +298,7 @@ def visible(text: str) -> str:
 tokenizer_main = CommandGroup(
     "albert tokenizer",
     {
-        "train": Subcommand(TrainTokenizer, "albert tokenizer train", train),
+        "train": command(train, "albert tokenizer train", show_trained),
         "encode": command(encode, "albert tokenizer encode"),
         "decode": command(decode, "albert tokenizer decode"),
         "convert": command(convert, "albert tokenizer convert"),

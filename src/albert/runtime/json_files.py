@@ -327,10 +327,13 @@ def to_toml(value: Any, inline: Collection[str] = (), leave_out: Collection[str]
 
 @functools.cache
 def field_docs(cls: type) -> dict[str, str]:
-    """The docstrings below the fields of a dataclass and its bases, by field name; empty without the source."""
-    docs: dict[str, str] = {}
+    """The docstrings below the fields of a dataclass and its bases, by field name; empty without the source.
+
+    The help of a field that was made from a parameter of a function is in its metadata.
+    """
+    docs = {field.name: field.metadata["help"] for field in dataclasses.fields(cls) if "help" in field.metadata}
     for base in reversed(cls.__mro__):
-        if not dataclasses.is_dataclass(base):
+        if not dataclasses.is_dataclass(base) or docs.keys() >= {field.name for field in dataclasses.fields(base)}:
             continue
         try:
             tree = ast.parse(textwrap.dedent(inspect.getsource(base)))

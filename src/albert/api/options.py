@@ -2,11 +2,12 @@
 
 A field is an option of the command line and a keyword argument in Python. This module does not import torch."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
 from albert.api.keywords import GROUP, Positional
+from albert.api.table_options import NO_TABLE, TableOptions
 from albert.model.config import Activation, ArchitectureChanges, Extension
 from albert.pretraining.recipe import RECIPES, PretrainingRecipe
 from albert.pretraining.segments import SentenceObjective
@@ -15,8 +16,7 @@ from albert.runtime.errors import UsageError
 from albert.runtime.json_files import common_fields
 from albert.tasks.inputs import PairEncoding
 from albert.tasks.kinds.span import SpanHeadKind
-from albert.tasks.rows import Format
-from albert.tasks.table_task import Kind, OptionLabels, RecipeChanges, TableTask, load_table_task, read_label_names
+from albert.tasks.table_task import RecipeChanges
 from albert.tasks.task import ThresholdFrom
 from albert.training.record import Head
 
@@ -42,105 +42,6 @@ class DepthOptions:
     def makes_table(self) -> bool:
         """Whether several depths, or costs, are asked for."""
         return len(self.depth) > 1 or bool(self.patience) or self.curve is not None
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# Options for the user's own tables, of `albert finetune` and `albert evaluate`.
-
-
-@dataclass(frozen=True, kw_only=True)
-class TableOptions:
-    """Your own tables: their columns, and what is not inferred from the rows."""
-
-    task_file: Path | None = None
-    """Your own tables: a JSON file with the values of these flags, e.g. {"train": "my.csv", "text": "review", "label":
-    "stars"}. Flags override it. A run writes a complete one, its task.json."""
-    text: str | None = None
-    """Your own tables: the column of the text; of a multiple choice, the passage."""
-    pair: str | None = None
-    """Your own tables: the column of a second text."""
-    label: tuple[str, ...] | None = None
-    """Your own tables: the column of the label or number; with lists, or --multi-label, of several labels. Several
-    columns hold 0 or 1 each, one column for each label."""
-    words: str | None = None
-    """Token classification: the column of lists of words, or of one word in each row (--group)."""
-    tags: str | None = None
-    """Token classification: the column of lists of tags, one for each word, or of one tag in each row. Any column may
-    be named by its position, from 1."""
-    options: tuple[str, ...] | None = None
-    """Multiple choice: the columns of the options, or one column of lists; --label names the right option by its
-    column, letter, number or text."""
-    question: str | None = None
-    """Questions on a text, or a multiple choice: the column of the question."""
-    context: str | None = None
-    """Questions on a text: the column of the text that holds the answer."""
-    answer: str | None = None
-    """Questions on a text: the column of the answer, or of lists of right answers; empty for no answer."""
-    answer_start: str | None = None
-    """Questions on a text: the column of the position where the answer begins, in characters from 0."""
-    id: str | None = None
-    """Your own tables: the column of a name for each row, for the predictions; the row number when not set."""
-    group: str | None = None
-    """Token classification: the column that numbers the sentences of a table with one word in each row."""
-    format: Format | None = None
-    """The format of your files, if it is not recognised: csv (fields may be in quotes), tsv (quotes are text), jsonl,
-    json, conll (a word and its tag on each line), fasttext (a label, then its text), parquet, xlsx."""
-    delimiter: str | None = None
-    """The separator of the columns of your files, if it is not recognised: , ; | or tab."""
-    encoding: str | None = None
-    """The encoding of your files, if it is not recognised: utf-8, cp1252 and so on."""
-    columns: tuple[str, ...] | None = None
-    """The names of the columns of files without a header, in their order."""
-    no_header: bool = False
-    """The first row of your files is a row: the columns are called 'column 1', 'column 2' and so on."""
-    drop_unlabelled: bool = False
-    """Your own tables: leave out rows without a label, and count them; an error when not set."""
-    decimal: Literal[",", "."] | None = None
-    """The decimal sign of numbers to predict that are written as 39,75 or $1,164.00, if both are possible."""
-    positive: str | None = None
-    """Of two classes, the one whose F1 is reported; the rarer one when not set."""
-    label_names: tuple[str, ...] | None = None
-    """Readable names of labels: a file with a name on each line, in the order of the labels, or pairs such as
-    0=negative 1=positive."""
-    classes: bool = False
-    """Your own tables: the labels are classes, though they are numbers."""
-    regression: bool = False
-    """Your own tables: the label is a number to predict."""
-    multi_label: bool = False
-    """Your own tables: a row may have any number of labels."""
-    separator: str | None = None
-    """The separator of several labels in one text."""
-    labels: tuple[str, ...] | None = None
-    """All labels, in their order; those of the training file when not set."""
-    option_labels: OptionLabels | None = None
-    """What the label of a multiple choice is, if that is ambiguous."""
-    metrics: tuple[str, ...] | None = None
-    """Metrics of your own task, the main one first; the usual ones of its kind when not set."""
-
-    def task(self, base: TableTask | None = None, train: Path | None = None, dev: Path | None = None) -> TableTask:
-        """The task that the flags describe; other fields come from the task file, or from `base`."""
-        if self.task_file is not None:
-            base = load_table_task(self.task_file)
-        base = base or TableTask()
-        values = {name: value for name, value in common_fields(TableTask, self).items() if value not in (None, False)}
-        if self.label is not None:
-            values |= {"label": self.label[0], "label_columns": None} if len(self.label) == 1 else {"label": None}
-            if len(self.label) > 1:
-                values["label_columns"] = self.label
-        if self.label_names is not None:
-            values["label_names"] = read_label_names(self.label_names)
-        kinds: dict[str, Kind] = {"classes": "classification", "regression": "regression", "multi_label": "multi-label"}
-        chosen = [kind for name, kind in kinds.items() if getattr(self, name)]
-        if len(chosen) > 1:
-            raise UsageError("--classes, --regression, --multi-label", "contradict each other", "give one of them")
-        if chosen and base.kind not in (None, chosen[0]):
-            base = replace(base, metrics=None, labels=None, separator=None)  # are those of another kind
-        base = replace(base, kind=chosen[0]) if chosen else base
-        files = {name: path for name, path in (("train", train), ("dev", dev)) if path is not None}
-        return replace(base, **files, **values)
-
-
-NO_TABLE_OPTIONS = TableOptions()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -214,7 +115,7 @@ class Finetune:
     """Your own tables without --dev: the share of the training rows that is held out as dev; 0.1 when not set."""
     statistics_only: bool = False
     """Show how the rows are read, their lengths and labels, and do not train."""
-    table: Annotated[TableOptions, GROUP] = NO_TABLE_OPTIONS
+    table: Annotated[TableOptions, GROUP] = NO_TABLE
     architecture: Annotated[ArchitectureChanges, GROUP] = NO_CHANGES
     depth: int | None = None
     """Number of layers to apply; as many as in training when not set. Half of the layers are half of the work."""
@@ -355,7 +256,7 @@ class Evaluate:
     """The split of a declared task; when not set dev, or with --submission the splits that its server scores."""
     dev: Path | None = None
     """Your own file, the one that the model was scored on when not set; with TASK a file in its layout."""
-    table: Annotated[TableOptions, GROUP] = NO_TABLE_OPTIONS
+    table: Annotated[TableOptions, GROUP] = NO_TABLE
     predictions: Path | None = None
     """Write one JSON object for each example."""
     submission: Path | None = None

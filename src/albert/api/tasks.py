@@ -9,8 +9,9 @@ from typing import Any
 from albert.api.checks import PRETRAINING
 from albert.api.display import draw_curves
 from albert.api.keywords import changed_flags, check_png, given_values
-from albert.api.options import Evaluate, Finetune, TableOptions
+from albert.api.options import Evaluate, Finetune
 from albert.api.results import DataReport, EvaluateResult, FinetuneResult, ScoredSplit
+from albert.api.table_options import TableOptions
 from albert.checkpoints.hub import find_model, model_name
 from albert.checkpoints.huggingface import kind_of
 from albert.checkpoints.model_directory import read_config, weights_fingerprint

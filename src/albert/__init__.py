@@ -24,7 +24,7 @@ _LATE = {
     "tokenizer": "albert.commands.functions",
     "prepare": "albert.commands.functions",
     "pretrain": "albert.api.functions",
-    "finetune": "albert.api.functions",
+    "finetune": "albert.commands.functions",
     "evaluate": "albert.api.functions",
     "push": "albert.commands.functions",
     "load": "albert.api.models",

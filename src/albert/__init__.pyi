@@ -223,12 +223,12 @@ def finetune(
     max_length: int | None = None,
     question_length: int | None = None,
     stride: int | None = None,
+    encoder_dropout: float | None = None,
+    head_dropout: float | None = None,
     span_head: Literal['joint', 'independent'] | None = None,
     null_threshold: Literal['train', 'dev'] = "train",
     threshold: float | None = None,
     v2_recipe: bool = False,
-    encoder_dropout: float | None = None,
-    head_dropout: float | None = None,
     optimizer: Literal['adamw', 'lamb'] = "adamw",
     seed: int = 0,
     page_examples: int = 5,
@@ -249,8 +249,10 @@ def finetune(
 ) -> FinetuneResult:
     """Fine-tune a model on a declared task or on your own table, and evaluate it.
 
-    The same as `albert finetune`, with the same result and files. The same call resumes a run that was stopped.
-    Data frames and lists of dicts are saved in the run's directory.
+    The same call resumes a run that was stopped. In Python, data frames and lists of dicts are saved in the run's
+    directory. Values that are not set come from the task's recipe.
+
+    The same as `albert finetune`, with the same files.
     """
 
 def evaluate(

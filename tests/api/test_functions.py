@@ -1,6 +1,7 @@
 """The functions of the package have the keywords, defaults and files of the commands."""
 
 import dataclasses
+import functools
 import inspect
 import json
 import subprocess
@@ -14,16 +15,17 @@ from tests.api.conftest import files_of, make_reviews
 import albert
 from albert.api import options
 from albert.api.functions import PretrainResult
-from albert.api.keywords import by_option, make_options, options_of, read_options, shape_of
+from albert.api.keywords import by_option, keyword_function, make_options, options_of, read_options, shape_of
 from albert.cli.main import run
 from albert.cli.options import parse
+from albert.commands.finetune import RECIPE_KEYWORD, finetune, read_recipe_keyword
 from albert.commands.prepare import prepare
 from albert.commands.push import push
 from albert.commands.tokenizer import train
 from albert.pretraining.recipe import read_recipe
 
 FUNCTIONS = {
-    "finetune": (albert.finetune, options.Finetune),
+    "finetune": (albert.finetune, shape_of(finetune)),
     "evaluate": (albert.evaluate, options.Evaluate),
     "prepare": (albert.prepare, shape_of(prepare)),
     "pretrain": (albert.pretrain, options.Pretrain),
@@ -124,8 +126,8 @@ def test_functions_and_commands_write_the_same_bytes(reviews, tmp_path, monkeypa
     [
         (options.Evaluate, {"model": "m", "precision": "fp32"}, ("fp32",)),
         (options.Pretrain, {"data": "d", "output": "o", "drop_heads": "masked_tokens"}, ("masked_tokens",)),
-        (options.Finetune, {"model": "m", "exits": "every"}, "every"),
-        (options.Finetune, {"model": "m", "exits": 3}, (3,)),
+        (shape_of(finetune), {"model": "m", "exits": "every"}, "every"),
+        (shape_of(finetune), {"model": "m", "exits": 3}, (3,)),
     ],
 )
 def test_a_single_value_is_accepted_for_a_sequence(shape, given, expected):
@@ -188,7 +190,13 @@ def test_a_missing_keyword_is_described(call, line):
 
 def test_a_recipe_may_be_a_file_or_a_dict(reviews, tmp_path, monkeypatch):
     calls = []
-    monkeypatch.setattr("albert.api.tasks.run_finetune", lambda args, **_: calls.append(args))
+
+    @functools.wraps(finetune)
+    def record(**values):
+        calls.append(values)
+
+    tune = keyword_function(record, "albert.finetune", more=(RECIPE_KEYWORD,), before=read_recipe_keyword)
+    shape = shape_of(finetune)
     monkeypatch.setattr(
         "albert.api.functions.run_pretrain", lambda args: calls.append(args) or object.__new__(PretrainResult)
     )
@@ -197,15 +205,15 @@ def test_a_recipe_may_be_a_file_or_a_dict(reviews, tmp_path, monkeypatch):
     (tmp_path / "mine.json").write_text(json.dumps(recipe))
     (tmp_path / "mine.toml").write_text("".join(f"{name} = {json.dumps(value)}\n" for name, value in recipe.items()))
     for given in (tmp_path / "mine.toml", str(tmp_path / "mine.json"), recipe):
-        albert.finetune(recipe=given, lr=0.25, output=tmp_path / "out")
+        tune(recipe=given, lr=0.25, output=tmp_path / "out")
         words = ["--recipe", str(tmp_path / "mine.toml"), "--lr", "0.25", "--output", str(tmp_path / "out")]
-        by_command = parse(options.Finetune, words[2:], "", read_options(options.Finetune, tmp_path / "mine.toml"))
-        assert vars(calls.pop()) == vars(by_command)
-    albert.finetune(recipe={**recipe, "epochs": 1}, steps=3, output=tmp_path / "out")
+        by_command = parse(shape, words[2:], "", read_options(shape, tmp_path / "mine.toml"))
+        assert calls.pop() == vars(by_command)
+    tune(recipe={**recipe, "epochs": 1}, steps=3, output=tmp_path / "out")
     (tmp_path / "epochs.toml").write_text("model = 'tiny'\nepochs = 1\n")
-    albert.finetune(recipe=tmp_path / "epochs.toml", steps=3, output=tmp_path / "out")
-    assert [(each.steps, each.epochs) for each in calls] == [(3, None)] * 2
-    assert read_options(options.Finetune, tmp_path / "epochs.toml", {("steps",): 3}) == {("model",): "tiny"}
+    tune(recipe=tmp_path / "epochs.toml", steps=3, output=tmp_path / "out")
+    assert [(each["changes"].steps, each["changes"].epochs) for each in calls] == [(3, None)] * 2
+    assert read_options(shape, tmp_path / "epochs.toml", {("steps",): 3}) == {("model",): "tiny"}
     (tmp_path / "pre.toml").write_text("batch_size = 64\n[optimizer]\nlearning_rate = 1\n")
     for given in (tmp_path / "pre.toml", {"batch_size": 64, "optimizer": {"learning_rate": 1}}):
         albert.pretrain(recipe=given, data=["corpus"], output="run", batch_size=32)
@@ -214,5 +222,5 @@ def test_a_recipe_may_be_a_file_or_a_dict(reviews, tmp_path, monkeypatch):
     (tmp_path / "bad.toml").write_text("learning_rat = 3\n")
     for given, subject in ((tmp_path / "bad.toml", "bad.toml"), ({"learning_rat": 3}, "recipe")):
         with pytest.raises(albert.AlbertError) as refusal:
-            albert.finetune(recipe=given, output=tmp_path / "out")
+            tune(recipe=given, output=tmp_path / "out")
         assert all(part in str(refusal.value) for part in (subject, "learning_rat:", "'learning_rate'"))

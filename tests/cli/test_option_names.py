@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from albert.api.options import Finetune
+from albert.api.keywords import shape_of
 from albert.cli.main import COMMANDS, run
 from albert.cli.options import all_commands, parse
 from albert.cli.training import PretrainCommand
+from albert.commands.finetune import finetune
 from albert.commands.predict import predict_main
 from albert.commands.serve import serve_main
 
@@ -20,9 +21,10 @@ WITH_OPTIONS += ["tokenizer train", "tokenizer convert", "analyze layers", "expo
 def test_finetune_takes_names_of_transformers():
     words = "sst-2 --model-name-or-path tiny --lr 1e-3 --num_train_epochs=3 --output-dir out --max-steps 5"
     words += " --per-device-train-batch-size 8 --max-seq-length 64 --warmup-ratio 0.1"
-    options = parse(Finetune, words.split(), "albert finetune")
-    assert (options.task, options.model, options.learning_rate, options.epochs) == ("sst-2", "tiny", 1e-3, 3)
-    assert (options.batch_size, options.max_length, options.warmup_share, options.steps) == (8, 64, 0.1, 5)
+    options = parse(shape_of(finetune), words.split(), "albert finetune")
+    changes = options.changes
+    assert (options.task, options.model, changes.learning_rate, changes.epochs) == ("sst-2", "tiny", 1e-3, 3)
+    assert (changes.batch_size, changes.max_length, changes.warmup_share, changes.steps) == (8, 64, 0.1, 5)
     assert options.output == Path("out")
 
 
@@ -40,7 +42,7 @@ def test_pretrain_takes_names_of_transformers_for_values_of_its_recipe(capsys):
         ("finetune", "--task sst-2 --model m --load-best-model-at-end", {"task": "sst-2", "select": "best"}),
         ("finetune", "--train-file a --validation-file b --model m", {"train": Path("a"), "dev": Path("b")}),
         ("finetune", "sst-2 --model m --eval-steps 7 --save-steps 8", {"evaluate_every": 7, "checkpoint_every": 8}),
-        ("finetune", "squad-1.1 --model m --doc-stride 9 --no-cuda", {"stride": 9, "device": "cpu"}),
+        ("finetune", "squad-1.1 --model m --doc-stride 9 --no-cuda", {"changes.stride": 9, "device": "cpu"}),
         ("evaluate", "--task sst-2 --model a b --depth 3", {"task": "sst-2", "model": ("a", "b")}),
         ("predict", "m --input a.csv --text review", {"text": "review"}),
         ("predict", "--input a.csv --model m", {"model": "m"}),
@@ -112,7 +114,7 @@ def test_a_positional_model_may_be_given_as_an_option(shape, words):
 
 def test_earlier_names_work_with_a_note(capsys):
     assert parse(predict_main.shape, ["m", "--ask", "embed"], "albert predict").task == "embed"
-    assert parse(Finetune, ["race", "--model", "m", "--second-release"], "albert finetune").v2_recipe
+    assert parse(shape_of(finetune), ["race", "--model", "m", "--second-release"], "albert finetune").v2_recipe
     assert capsys.readouterr().err == (
         "albert: note: --ask is now called --task\nalbert: note: --second-release is now called --v2-recipe\n"
     )

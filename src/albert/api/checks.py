@@ -11,7 +11,7 @@ from albert.runtime.environment import lazy_import
 from albert.runtime.errors import CannotCreate, MissingInput, UsageError
 
 if TYPE_CHECKING:
-    from albert.api.options import Evaluate, Finetune
+    from albert.api.options import Evaluate
 
 PRETRAINING = "pretraining"
 """The task of `albert evaluate` that has a corpus in the place of a table."""
@@ -79,19 +79,6 @@ def check_model(model: str, revision: str | None = None) -> None:
     raise MissingInput(directory, "is not a model: it has no config.json", "name a model directory, a run or a Hub id")
 
 
-def check_finetune(options: "Finetune") -> None:
-    """Check the inputs of `albert finetune`; raises as `check_options`, and UsageError for an unknown task."""
-    check_options(options, resumes=True)
-    if options.objective is not None:
-        return
-    if options.output is None and not options.statistics_only:
-        remedy = "give the run's directory, or --statistics-only to see the rows first"
-        raise UsageError("--output", "is missing", remedy)
-    if options.task is not None:
-        both_given = options.train is not None and options.dev is not None
-        _check_data(options.task, options.data, has_files=both_given)
-
-
 def check_evaluate(options: "Evaluate") -> None:
     """Check the inputs of `albert evaluate`; raises as `check_options`, and UsageError for an unknown task."""
     check_options(options)
@@ -100,7 +87,7 @@ def check_evaluate(options: "Evaluate") -> None:
             raise UsageError("--data", "is missing", "give a corpus from `albert prepare`")
         _check_corpus(options.data)
     elif options.task is not None:
-        _check_data(options.task, options.data, has_files=options.dev is not None)
+        check_data(options.task, options.data, has_files=options.dev is not None)
 
 
 def _check_corpus(directory: Path) -> None:
@@ -116,7 +103,7 @@ def _is_benchmark(task: str) -> bool:
     return False
 
 
-def _check_data(task: str, data: Path | None, has_files: bool) -> None:
+def check_data(task: str, data: Path | None, has_files: bool) -> None:
     """Check the name of a task, and the folder of its files unless all of them are given."""
     is_benchmark = _is_benchmark(task)
     if data is None and (is_benchmark or not has_files):

@@ -7,20 +7,16 @@ from dataclasses import MISSING, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from albert.api.checks import check_evaluate, check_finetune, check_model, check_options
+from albert.api.checks import check_evaluate, check_model, check_options
 from albert.api.display import Displayable, Points, draw_curves, journal_curves
 from albert.api.keywords import (
     Call,
     Option,
     Values,
-    by_option,
     option_name,
-    options_as_keywords,
-    options_of,
-    read_options,
     with_options,
 )
-from albert.api.options import Evaluate, Finetune, Pretrain
+from albert.api.options import Evaluate, Pretrain
 from albert.pretraining.recipe import (
     PretrainingRecipe,
     find_recipe,
@@ -34,7 +30,7 @@ from albert.training.record import recorded_start
 from albert.training.run_folder import RunFolder
 
 if TYPE_CHECKING:
-    from albert.api.results import EvaluateResult, FinetuneResult
+    from albert.api.results import EvaluateResult
     from albert.pretraining.run import PretrainingResult
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -174,44 +170,6 @@ RECIPE = Option(
     text="A name (quickstart, small, one-gpu, base, large, xlarge, xxlarge, continue), a TOML or JSON file, as "
     "for --recipe, a dict, or a PretrainingRecipe; the keywords below change single values of it.",
 )
-OPTIONS = Option(
-    path=("recipe",),
-    names=("--recipe",),
-    hint=Path | Mapping[str, Any] | None,
-    default=None,
-    text="A TOML or JSON file with keywords, as for --recipe of the command, or a dict of them; others override it.",
-)
-
-
-@with_options(Finetune, "albert.finetune", positional=("task",), rows=("train", "dev", "test"), extra=(OPTIONS,))
-def finetune(call: Call) -> "FinetuneResult":
-    """Fine-tune a model on a declared task or on your own table, and evaluate it.
-
-    The same as `albert finetune`, with the same result and files. The same call resumes a run that was stopped.
-    Data frames and lists of dicts are saved in the run's directory.
-    """
-    recipe = call.pop("recipe")
-    if isinstance(recipe, Mapping):
-        call.add(by_option(recipe.items(), options_of(Finetune), "albert.finetune: recipe"))
-    elif recipe is not None:
-        call.add(read_options(Finetune, recipe))
-    with call.rows_in("in output"):
-        options = call.options()
-        check_finetune(options)
-        return lazy_import("albert.api.tasks").run_finetune(options, on_rows=_say_what_was_read)
-
-
-def _say_what_was_read(report: Any) -> None:
-    """What the command line shows above the rows: what was recognised and inferred, and warnings."""
-    lines = []
-    if report.read is not None:
-        lines += [f"{split}: {note}" for split, rows in report.read.raw.items() for note in rows.notes]
-        for item in report.read.inferred:
-            lines.append(f"{item.what}: {item.value}, because: {item.why}; to change it: {item.instead}")
-    lines += [line.removeprefix("warning: ") for line in report.warnings]
-    keywords = {option.path[-1] for option in options_of(Finetune)}
-    for line in lines:
-        print(f"albert: note: {options_as_keywords(line, keywords)}", file=sys.stderr)
 
 
 @with_options(Evaluate, "albert.evaluate", positional=("task",), rows=("dev",), omit=("json", "csv"))

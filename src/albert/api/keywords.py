@@ -155,9 +155,21 @@ _ARGS = re.compile(r"^    (\w+): (.*(?:\n {8}.*)*)", re.MULTILINE)
 
 
 def changed_parameters(function: Callable[..., Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters whose value differs from their default."""
-    parameters = inspect.signature(function).parameters
-    return {name: value for name, value in values.items() if value != parameters[name].default}
+    """The options of a call that differ from their defaults, those in groups by their own names.
+
+    Args:
+        values: all parameters of `function`.
+    """
+    changed: dict[str, Any] = {}
+    for name, parameter in inspect.signature(function).parameters.items():
+        value = values[name]
+        if dataclasses.is_dataclass(parameter.default):
+            fields = [field.name for field in dataclasses.fields(parameter.default)]
+            inner = {field: getattr(value, field) for field in fields}
+            changed |= {field: inner[field] for field in fields if inner[field] != getattr(parameter.default, field)}
+        elif value != parameter.default:
+            changed[name] = value
+    return changed
 
 
 def options_of(shape: type, values: Values | None = None) -> list[Option]:
@@ -372,8 +384,9 @@ def read_options(shape: type, path: Path, given: Values | None = None) -> dict[t
 
 def not_excluded(values: Values, given: Values) -> dict[tuple[str, ...], Any]:
     """Values without the steps that given epochs replace, or the epochs that given steps replace."""
-    other: Values = {("steps",): ("epochs",), ("epochs",): ("steps",)}
-    return {path: value for path, value in values.items() if path not in other or given.get(other[path]) is None}
+    other = {"steps": "epochs", "epochs": "steps"}
+    names = {path[-1] for path, value in given.items() if value is not None}
+    return {path: value for path, value in values.items() if other.get(path[-1]) not in names}
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -48,7 +48,7 @@ COMMANDS = {
     "analyze": Command(
         "albert.commands.analyze", "similarity of each layer's input and output, as a picture (Figure 1)"
     ),
-    "finetune": Command("albert.cli.training", "train a model on GLUE, SQuAD or your own table"),
+    "finetune": Command("albert.commands.finetune", "train a model on GLUE, SQuAD or your own table"),
     "evaluate": Command("albert.cli.training", "score a model on a task with the task's own metrics"),
     "predict": Command("albert.commands.predict", "text in, answers out"),
     "serve": Command("albert.commands.serve", "a model behind HTTP, and a page to try it in the browser"),

@@ -2,14 +2,13 @@
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console, RenderableType
 from rich.table import Table
 
-from albert.api.options import Evaluate, Finetune
+from albert.api.options import Evaluate
 from albert.api.results import (
     TOGETHER,
     Analysed,
@@ -21,7 +20,7 @@ from albert.api.results import (
     score_rows,
     shown_if_known,
 )
-from albert.api.tasks import evaluations, run_finetune
+from albert.api.tasks import evaluations
 from albert.checkpoints.hub import EXAMPLES_NAME
 from albert.cli.render import (
     LABELS,
@@ -417,15 +416,13 @@ def show_seeds(
     print_lines(console, *tables, bold_prefix(output / seeds.SUMMARY_NAME, " has all of it"))
 
 
-def finetune(args: Finetune) -> None:
-    """Run `albert finetune`."""
-    console = open_console()
-    result = run_finetune(args, partial(show_data, console), partial(show_settings, console))
-    if not world().is_first or args.output is None:
+def show_finetuned(console: Console, result: FinetuneResult) -> None:
+    """Print the scores of a run, or of several; nothing if the rows were only looked at."""
+    if not world().is_first or result.output is None:
         return
     match result.found, result.task:
         case seeds.BenchmarkResult() as found, _:
-            show_benchmark(console, found, args.output)
+            show_benchmark(console, found, result.output)
         case Comparison() as found, _:
             failures = [f"{run.name}: {run.report['failure']}" for run in found.runs if not run.scores]
             print_lines(console, table_of_rows(result.rows()), *failures, found.conclusion)
@@ -435,7 +432,7 @@ def finetune(args: Finetune) -> None:
                 print_lines(console, bold_prefix(result.model, " is ready"))
         case seeds.SeedsResult() as found, Task() as task:
             show_seeds(
-                console, task, found, args.output, _analysis_of_run(result, found.best.directory, "the best run")
+                console, task, found, result.output, _analysis_of_run(result, found.best.directory, "the best run")
             )
         case FinetuningResult() as found, _:
             show_result(console, result, found)

@@ -3,18 +3,17 @@
 import difflib
 import shlex
 import sys
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from rich.console import Console
 
-from albert.api.checks import check_evaluate, check_finetune, check_options
+from albert.api.checks import check_evaluate, check_options
 from albert.api.display import CURVES_NAME
 from albert.api.functions import CONTINUE, fit_warmup, init_of, recipe_of, run_pretrain, scale_recipe
-from albert.api.keywords import Argument, options_of, read_options
-from albert.api.options import Evaluate, Finetune, Pretrain
-from albert.cli.main import load_command
+from albert.api.keywords import Argument, options_of
+from albert.api.options import Evaluate, Pretrain
 from albert.cli.options import HELP_FLAGS, CommandGroup, Subcommand, parse, typed_values
 from albert.cli.render import key_value_table, next_line, open_console
 from albert.pretraining.recipe import RECIPES, PretrainingRecipe, read_recipe
@@ -118,32 +117,6 @@ def _show_result(console: Console, result: Any) -> None:
     console.print(next_line(f"predict {words}"), soft_wrap=True)
 
 
-@dataclass(frozen=True, kw_only=True)
-class FinetuneCommand(Finetune):
-    """Task, data, model and recipe; with options from a file."""
-
-    recipe_file: Annotated[Path | None, Argument(name="recipe")] = None
-    """A TOML or JSON file with options of this command, by their names with _ for -; flags override it."""
-    print_recipe: bool = False
-    """Print the options as a TOML file with comments, for --recipe, and do not train."""
-
-
-def finetune(arguments: list[str]) -> None:
-    """Read the options, and run `albert finetune`."""
-    given = typed_values(options_of(FinetuneCommand), arguments, "albert finetune")
-    file = given.get(("recipe_file",))
-    defaults = {} if file is None else read_options(Finetune, file, given)
-    if given.get(("print_recipe",)):
-        options = parse(FinetuneCommand, arguments, "albert finetune", {("model",): "", **defaults})
-        print(f"# Options of `albert finetune`, from: {shlex.join(['albert', 'finetune', *arguments])}\n")
-        groups = [field.name for field in fields(options) if is_dataclass(field.default)]
-        print(to_toml(options, inline=groups, leave_out=("recipe_file", "print_recipe")), end="")
-    else:
-        options = parse(FinetuneCommand, arguments, "albert finetune", defaults)
-        check_finetune(options)
-        load_command("albert.cli.tasks").finetune(options)
-
-
 ScaleName = Literal["tiny", "small", "base", "paper"]
 
 
@@ -200,7 +173,6 @@ def default_root(scale: ScaleName) -> Path:
 
 
 pretrain_main = Subcommand(PretrainCommand, "albert pretrain", pretrain, parses=False)
-finetune_main = Subcommand(FinetuneCommand, "albert finetune", finetune, parses=False)
 evaluate_main = Subcommand(Evaluate, "albert evaluate", "tasks:evaluate", check=check_evaluate)
 _TABLES_COMMANDS = {
     "list": Subcommand(ListTables, "albert tables list", "tables:list_tables"),

@@ -19,6 +19,12 @@ def function_of(name: str) -> Any:
     match name:
         case "tokenizer":
             return make_tokenizer()
+        case "finetune":
+            from albert.commands.finetune import RECIPE_KEYWORD, finetune, read_recipe_keyword
+
+            return keyword_function(
+                finetune, "albert.finetune", rows="in output", more=(RECIPE_KEYWORD,), before=read_recipe_keyword
+            )
         case "prepare":
             from albert.commands.prepare import prepare
 

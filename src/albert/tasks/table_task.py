@@ -31,6 +31,7 @@ from albert.tasks.rows import Format, Layout
 from albert.tasks.source import Field, Row, Rows, Source
 from albert.tasks.task import UNNAMED, Task
 from albert.text.tokenizer import Tokenizer
+from albert.text.unknown import MAX_TEXTS, unknown_warning
 
 TASK_FILE = "task.json"
 Kind = Literal[
@@ -62,16 +63,30 @@ class RecipeChanges:
     """Changes of the default recipe of a kind; None is unchanged. At most one of `epochs` and `steps`."""
 
     learning_rate: float | None = None
+    """Peak learning rate. When not set, the recipe's, times (768/H)^2.3 for models narrower than ALBERT-base, at most
+    25 times and at most 1e-3."""
     batch_size: int | None = None
+    """Sequences per step over all processes; 16 for your own table of fewer than 5,000 rows when not set, else the
+    recipe's."""
     epochs: float | None = None
+    """Passes over the rows. When not set, the recipe's; for your own table at least 750 steps, or 24 for each class,
+    but at most 50 epochs."""
     steps: int | None = None
+    """Optimiser updates, instead of epochs."""
     warmup_share: float | None = None
+    """Share of the steps during which the learning rate rises."""
     weight_decay: float | None = None
+    """Weight decay, not applied to biases and layer norms; the recipe's when not set."""
     max_length: int | None = None
+    """Maximum tokens of a sequence; longer ones are cut and counted."""
     question_length: int | None = None
+    """Maximum tokens of a question on a text; with options, of question and option."""
     stride: int | None = None
+    """Span tasks: tokens between the windows of a long context."""
     encoder_dropout: float | None = None
+    """Dropout inside the encoder; the recipe's when not set."""
     head_dropout: float | None = None
+    """Dropout before the head; the recipe's when not set."""
 
     def applied_to(self, recipe: TaskRecipe) -> TaskRecipe:
         changes: dict[str, Any] = {name: value for name, value in to_json(self).items() if value is not None}
@@ -491,3 +506,16 @@ def _texts_and_options(task: Task, row: Row) -> tuple[list[str], list[str]]:
     question, context = texts
     options = _values(row, *task.target.option_columns)
     return [context], [question_with_option(question, option) for option in options if isinstance(option, str)]
+
+
+def unknown_texts(task: Task, tables: Mapping[str, Rows], tokenizer: Tokenizer, model: str) -> tuple[str, ...]:
+    """A line for each split of which the model's vocabulary does not know the text."""
+    columns = (*task.inputs.columns, *task.target.option_columns)
+    lines = []
+    for split, rows in tables.items():
+        values = (row.fields.get(column, "") for row in rows.rows[:MAX_TEXTS] for column in columns)
+        texts = (value if isinstance(value, str) else " ".join(value) for value in values)
+        warning = unknown_warning(tokenizer, texts, model)
+        if warning is not None:
+            lines.append(f"{split}: {warning}")
+    return tuple(lines)

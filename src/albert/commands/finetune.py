@@ -1,0 +1,710 @@
+"""`albert finetune` and `albert.finetune`: a task or the user's own table, a model, and the run that it makes."""
+
+import dataclasses
+import shlex
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from albert.api.checks import check_data, check_options
+from albert.api.keywords import (
+    GROUP,
+    ROWS,
+    Argument,
+    Call,
+    Option,
+    by_option,
+    changed_flags,
+    changed_parameters,
+    option_name,
+    options_as_keywords,
+    options_of,
+    read_options,
+    shape_of,
+)
+from albert.api.table_options import NO_TABLE, TableOptions
+from albert.cli.main import imports
+from albert.cli.options import Subcommand, parse, typed_values
+from albert.cli.render import open_console
+from albert.model.config import ArchitectureChanges
+from albert.runtime.environment import Precision, world
+from albert.runtime.errors import UsageError
+from albert.runtime.json_files import to_json, to_toml
+from albert.tasks.inputs import PairEncoding, QuestionInContext
+from albert.tasks.kinds.base import Target
+from albert.tasks.kinds.span import Span, SpanHeadKind
+from albert.tasks.table_task import HeldOut, RecipeChanges, table_statistics
+from albert.tasks.task import Task, ThresholdFrom
+
+if TYPE_CHECKING:
+    from albert.api.results import DataReport, FinetuneResult
+    from albert.finetuning.comparisons import Comparison
+    from albert.finetuning.model import PretrainedEncoder, Start
+    from albert.finetuning.run_record import FinetuningResult, FinetuningSettings
+    from albert.finetuning.seeds import BenchmarkResult, SeedsResult
+    from albert.finetuning.vectors import VectorTeacher
+    from albert.tasks.custom import ReadTask
+
+NO_CHANGES = RecipeChanges()
+NO_ARCHITECTURE = ArchitectureChanges()
+LISTENER = Argument(only_python=True)
+
+
+def say_what_was_read(report: "DataReport") -> None:
+    """Print on stderr what was recognised and inferred, and warnings; the command line shows tables instead."""
+    lines = []
+    if report.read is not None:
+        lines += [f"{split}: {note}" for split, rows in report.read.raw.items() for note in rows.notes]
+        for item in report.read.inferred:
+            lines.append(f"{item.what}: {item.value}, because: {item.why}; to change it: {item.instead}")
+    lines += [line.removeprefix("warning: ") for line in report.warnings]
+    keywords = {option.path[-1] for option in options_of(shape_of(finetune))}
+    for line in lines:
+        print(f"albert: note: {options_as_keywords(line, keywords)}", file=sys.stderr)
+
+
+def finetune(
+    task: str | None = None,
+    *,
+    model: str,
+    revision: str | None = None,
+    output: Path | None = None,
+    replace: bool = False,
+    data: Path | None = None,
+    init: Literal["pretrained", "random"] = "pretrained",
+    keep_head: bool = False,
+    train: Annotated[Path | None, ROWS] = None,
+    dev: Annotated[Path | None, ROWS] = None,
+    test: Annotated[Path | None, ROWS] = None,
+    held_out: float | None = None,
+    statistics_only: bool = False,
+    table: Annotated[TableOptions, GROUP] = NO_TABLE,
+    architecture: Annotated[ArchitectureChanges, GROUP] = NO_ARCHITECTURE,
+    depth: int | None = None,
+    exits: Literal["every"] | tuple[int, ...] | None = None,
+    objective: Literal["contrastive", "vectors"] | None = None,
+    negative: tuple[str, ...] | None = None,
+    temperature: float | None = None,
+    encode_pairs: PairEncoding | None = None,
+    match_embedding: bool | None = None,
+    solve_head: bool | None = None,
+    frozen: bool = False,
+    freeze_encoder: bool = False,
+    teacher: str | None = None,
+    teacher_revision: str | None = None,
+    teacher_vectors: Path | None = None,
+    distillation_temperature: float | None = None,
+    distillation_weight: float | None = None,
+    changes: Annotated[RecipeChanges, GROUP] = NO_CHANGES,
+    span_head: SpanHeadKind | None = None,
+    null_threshold: ThresholdFrom = "train",
+    threshold: float | None = None,
+    v2_recipe: bool = False,
+    optimizer: Literal["adamw", "lamb"] = "adamw",
+    seed: int = 0,
+    page_examples: int = 5,
+    seeds: int | None = None,
+    folds: int | None = None,
+    try_rates: tuple[float, ...] | None = None,
+    intermediate: str | None = None,
+    select: Literal["last", "best"] | None = None,
+    patience: int | None = None,
+    class_weights: Literal["balanced"] | None = None,
+    max_train_examples: int | None = None,
+    evaluate_every: int | None = None,
+    checkpoint_every: int | None = None,
+    micro_batch_tokens: int = 8192,
+    device: Literal["auto", "cpu", "cuda"] = "auto",
+    precision: Precision | None = None,
+    workers: int = 0,
+    on_rows: Annotated["Callable[[DataReport], None]", LISTENER] = say_what_was_read,
+    on_start: Annotated["Callable[[Mapping[str, Any]], None] | None", LISTENER] = None,
+) -> "FinetuneResult":
+    """Fine-tune a model on a declared task or on your own table, and evaluate it.
+
+    The same call resumes a run that was stopped. In Python, data frames and lists of dicts are saved in the run's
+    directory. Values that are not set come from the task's recipe.
+
+    Args:
+        task: A declared task, or a benchmark; leave it out for your own files.
+        model: A model directory, a run that made one, a Hub id, or small-vectors, small or tiny, which come with the
+            package (English).
+        revision: A branch, tag or commit of a Hub repository.
+        output: The run's directory, resumed if it exists.
+        replace: Remove an earlier run in OUTPUT, and begin anew.
+        data: The task's data folder: files in DATA/TASK/ or in DATA itself.
+        init: random: the same architecture with random weights, as a control.
+        keep_head: Start from the model's own head, with outputs matched to labels by name; otherwise a new head is
+            initialised.
+        train: The training file; with TASK, a replacement of the official file in its layout.
+        dev: The development file; for your own tables a part of the training rows when not set.
+        test: Your own tables: a file that is scored once, at the end, and chooses nothing.
+        held_out: Your own tables without --dev: the share of the training rows that is held out as dev; 0.1 when not
+            set.
+        statistics_only: Show how the rows are read, their lengths and labels, and do not train.
+        depth: Number of layers to apply; as many as in training when not set. Half of the layers are half of the work.
+        exits: Depths at which the head is trained, `every` or `3 6 9`: the model can then be run at each of them, or
+            exit early by patience (albert predict --patience). Only the last layer when not set.
+        objective: Learn text embeddings (albert.load(MODEL).embed) instead of a task. contrastive: the rows of your own
+            table are pairs of related texts (--text, --pair); the second texts of the other rows in a batch are the
+            negatives, and those of --negative. vectors: the rows are texts (--text), whose vectors by --teacher are
+            learned.
+        negative: With --objective contrastive: the columns of hard negatives, texts that do not belong to the first one
+            although they look like it; columns called negative, negative_1 and so on when not set.
+        temperature: With --objective contrastive: the divisor of cosines; 0.05 when not set.
+        encode_pairs: How the two texts of a pair are encoded: together, as one sequence (a cross-encoder, as in the
+            paper), or separately (a bi-encoder, as in sentence-transformers), where the head compares their means.
+            Together when not set.
+        match_embedding: Mark the tokens of two texts in one sequence that occur in the other text, by an embedding of
+            their own. When not set, for models narrower than ALBERT-base, which do not learn to match words by
+            attention.
+        solve_head: Begin with the best linear head on the model's frozen features, which takes seconds, then fine-tune
+            (Kumar et al. 2022). When not set, for your own tables.
+        frozen: Only the linear head, on frozen features, with the best regularisation by cross-validation; takes
+            seconds.
+        freeze_encoder: Train only pooler and head; the encoder's output is computed once for each example, without
+            dropout.
+        teacher: A model fine-tuned on the same task, for distillation: a directory, a run, or a Hub id. With
+            --objective vectors any model that gives vectors of texts.
+        teacher_revision: A branch, tag or commit of the teacher's Hub repository.
+        teacher_vectors: With --objective vectors: the directory where the teacher's vectors are kept, computed once,
+            for this run and others; in the run's directory when not set.
+        distillation_temperature: The divisor of both models' logits; 2 when not set.
+        distillation_weight: Weight of the teacher in the loss; the labels have the rest. 0.5 when not set.
+        span_head: Span tasks: joint, the paper's head for SQuAD 2.0; or independent start and end, which transformers
+            opens too.
+        null_threshold: For questions without an answer: where the threshold is chosen. train holds out some training
+            questions; dev, as in the reference, makes the score on dev too good.
+        threshold: Several labels per row: the probability from which on a label is predicted. When not set, the best
+            one for rows that are held out of training.
+        v2_recipe: Use the recipe for the models of ALBERT's second release if it differs (RACE).
+        optimizer: The optimiser.
+        seed: Seed of the new head, order of the rows and dropout.
+        page_examples: Number of short development rows, without labels, to save in the model's folder (examples.json)
+            as examples on the page of albert serve.
+        seeds: Number of runs, with seeds from --seed on, in OUTPUT/seed-0 and so on; their median and spread are
+            reported.
+        folds: Your own tables: divide the rows into so many parts, and score each by a model that is trained on the
+            others. For small tables.
+        try_rates: Your own tables: train with each of these learning rates, and keep the one with the best development
+            score.
+        intermediate: A benchmark: a model fine-tuned on the intermediate task from which other tasks start (of GLUE,
+            MNLI for three small tasks); the one trained here when not set.
+        select: best: the model with the best development score of all evaluations, as in the paper; that score is
+            biased upwards, because the same set selects the model. Every summary names the selection. When not set,
+            best for your own table with at least 100 development rows, else last.
+        patience: End the run after so many evaluations in a row without a better score, and keep the best one; 5 for
+            your own table when --select is not set.
+        class_weights: balanced: rare classes, labels or tags count as much in the loss as frequent ones.
+        max_train_examples: Train on a sample of the rows, drawn by the seed.
+        evaluate_every: Steps between evaluations. When not set, only at the end, or with --select best every 100 as in
+            the paper; for your own table up to ten times in a run.
+        checkpoint_every: Steps between checkpoints; every ten minutes when not set.
+        micro_batch_tokens: Tokens in one pass through the model; fewer need less memory and change no result.
+        precision: When not set, bf16 on a GPU that supports it, otherwise fp32.
+        workers: Number of processes that make batches.
+    """
+    options = dict(locals())
+    given = changed_parameters(finetune, options)
+    check_options(SimpleNamespace(**options), resumes=True)
+    if objective is None and output is None and not statistics_only:
+        remedy = "give the run's directory, or --statistics-only to see the rows first"
+        raise UsageError("--output", "is missing", remedy)
+    if objective is None and task is not None:
+        check_data(task, data, has_files=train is not None and dev is not None)
+    if init == "random" and keep_head:
+        raise UsageError("--keep-head", "and --init random contradict each other", "give one of them")
+    if changes.steps is not None and changes.epochs is not None:
+        raise UsageError("--steps", "and --epochs say the same thing twice", "give one of them")
+    if freeze_encoder and changes.encoder_dropout:
+        raise UsageError("--encoder-dropout", "has no effect with --freeze-encoder", "leave it or --freeze-encoder out")
+    check_objective(given, objective, table)
+    with imports():
+        from albert.api.results import FinetuneResult
+        from albert.finetuning.comparisons import compare_folds, compare_rates
+        from albert.finetuning.contrastive import (
+            TEMPERATURE,
+            finetune_contrastive,
+            hold_out_pairs,
+            read_text_pairs,
+        )
+        from albert.finetuning.model import PretrainedEncoder
+        from albert.finetuning.objective import Distillation
+        from albert.finetuning.options import requested_recipe
+        from albert.finetuning.run import finetune as finetune_task
+        from albert.finetuning.run_record import FinetuningSettings
+        from albert.finetuning.seeds import finetune_benchmark, finetune_seeds
+        from albert.finetuning.vectors import finetune_vectors, hold_out_texts, read_texts, without_texts
+        from albert.tasks.submission import BENCHMARKS
+
+    # Where training starts, and how it is done.
+    if depth is not None:
+        if architecture.num_hidden_layers not in (None, depth):
+            raise UsageError("--depth", "and --num-hidden-layers are the same thing", "give one of them")
+        architecture = dataclasses.replace(architecture, num_hidden_layers=depth)
+    distillation = None
+    if teacher is not None and objective is None:
+        values = {"revision": teacher_revision, "temperature": distillation_temperature, "weight": distillation_weight}
+        given_ones = {name: value for name, value in values.items() if value is not None}
+        distillation = Distillation(teacher=teacher, **given_ones)
+    settings = FinetuningSettings(
+        seed=seed,
+        null_threshold=null_threshold,
+        max_train_examples=max_train_examples,
+        select=select,
+        evaluate_every=evaluate_every,
+        checkpoint_every=checkpoint_every,
+        patience=patience,
+        class_weights=class_weights,
+        micro_batch_tokens=micro_batch_tokens,
+        optimizer=optimizer,
+        device=device,
+        precision=precision,
+        workers=workers,
+        exits=exits,
+        freeze_encoder=freeze_encoder,
+        distillation=distillation,
+        page_examples=page_examples,
+        encode_pairs=encode_pairs,
+        match_embedding=match_embedding,
+        solve_head=solve_head,
+        frozen=frozen,
+        threshold=threshold,
+    )
+
+    # Vectors of texts, learned from pairs or from a teacher.
+    inputs = (test, data, model, teacher, intermediate, teacher_vectors)
+    if objective is not None:
+        assert train is not None and output is not None  # see check_objective
+        start = start_from(PretrainedEncoder(model, revision, architecture), init)
+        share = HeldOut().share if held_out is None else HeldOut(share=held_out).share
+        if objective == "contrastive":
+            pairs = read_text_pairs(train, table.text, table.pair, negative)
+            if dev is None:
+                pairs, dev_pairs = hold_out_pairs(pairs, share, seed)
+            else:
+                dev_pairs = read_text_pairs(dev, table.text, table.pair, negative)
+            remove_earlier(output, replace, table, train, dev, inputs)
+            divisor = TEMPERATURE if temperature is None else temperature
+            tuned = finetune_contrastive(pairs, dev_pairs, start, output, changes, settings, divisor, on_start)
+        else:
+            assert teacher is not None  # see check_objective
+            texts = read_texts(train, table.text)
+            if dev is None:
+                texts, dev_texts = hold_out_texts(texts, share, seed)
+            else:
+                dev_texts = read_texts(dev, table.text)
+                texts = without_texts(texts, dev_texts)
+            opened = open_teacher(teacher, teacher_revision, settings)
+            remove_earlier(output, replace, table, train, dev, inputs)
+            tuned = finetune_vectors(
+                texts, dev_texts, start, opened, output, changes, settings, teacher_vectors, on_start
+            )
+        return result_of_run(tuned, output, None)
+
+    # A benchmark: all of its tasks.
+    if task is not None and task.lower() in BENCHMARKS:
+        check_benchmark(given, table, task.lower())
+        assert data is not None and output is not None  # see check_finetune
+        start = start_from(PretrainedEncoder(model, revision, architecture), init)
+        remove_earlier(output, replace, table, train, dev, inputs)
+        average = BENCHMARKS[task.lower()]
+        found = finetune_benchmark(
+            task.lower(), average, start, data, output, changes, settings, seeds or 1, intermediate
+        )
+        return result_of_benchmark(found, output)
+    if intermediate is not None:
+        raise UsageError("--intermediate", "requires a benchmark", "name the model with --model")
+
+    # One task: a declared one, or the user's own table.
+    read = None
+    if task is None:
+        read = read_own_table(given, table, train, dev, test, held_out, folds, seed)
+        learned = read.task
+    else:
+        learned = declared_task(task, given, table, train, dev, data, v2_recipe)
+    learned = dataclasses.replace(learned, target=target_of(learned, given, span_head))
+    report = None
+    if statistics_only or read is not None:
+        max_length = requested_recipe(learned, changes).recipe.max_length
+        if world().is_first:
+            report = report_on_rows(learned, read, data, model, revision, max_length)
+            on_rows(report)
+    if read is not None:
+        read.check()
+    if output is None or statistics_only:
+        statistics = to_json(report and report.statistics)
+        return FinetuneResult(task=learned, reading=report, report={"statistics": statistics})
+
+    # The run, or several of them.
+    start = start_from(PretrainedEncoder(model, revision, architecture, keep_head), init)
+    arguments = (learned, start, data or Path(), output, changes, settings)
+    remove_earlier(output, replace, table, train, dev, inputs)
+    if try_rates is not None:
+        return result_of_comparison(compare_rates(*arguments, try_rates, on_start), output, learned)
+    if folds is not None:
+        return result_of_comparison(compare_folds(*arguments, folds, on_start), output, learned)
+    if seeds is not None:
+        return result_of_seeds(finetune_seeds(*arguments, seeds, on_start), output, learned)
+    return result_of_run(finetune_task(*arguments, announce=on_start), output, learned)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# What is refused before anything is read.
+
+OF_OWN_TABLES = ("test", "folds", "try_rates")
+WITHOUT_VECTORS = (
+    *("keep_head", "statistics_only", "exits", "freeze_encoder", "encode_pairs", "seeds", "intermediate"),
+    *("question_length", "stride", "span_head", "v2_recipe", "select", "data", "head_dropout", "max_train_examples"),
+    *("match_embedding", "null_threshold", "page_examples", "solve_head", "frozen", "threshold"),
+    *("patience", "class_weights", *OF_OWN_TABLES),
+)
+"""Options that no objective of vectors has."""
+WITHOUT = {
+    "contrastive": (*WITHOUT_VECTORS, "teacher", "teacher_vectors"),
+    "vectors": (*WITHOUT_VECTORS, "temperature", "negative", "distillation_temperature", "distillation_weight"),
+}
+COLUMNS = {"contrastive": ("text", "pair"), "vectors": ("text",)}
+
+
+def check_objective(given: Mapping[str, Any], objective: str | None, table: TableOptions) -> None:
+    """Raise UsageError for options that do not go with the objective, or are missing.
+
+    Args:
+        given: the options that differ from their defaults.
+    """
+    if objective is None:
+        needed = {"teacher_vectors": "vectors", "temperature": "contrastive", "negative": "contrastive"}
+        for name, other in needed.items():
+            if name in given:
+                raise UsageError(option_name(name), f"requires --objective {other}", "leave it out")
+    else:
+        if "task" in given:
+            own = {"contrastive": "your own table", "vectors": "your own texts"}[objective]
+            why = f"{objective} learns from {own}, not from {given['task']}"
+            raise UsageError("--objective", why, "use --train")
+        flags = [flag for flag in changed_flags(table) if flag[2:] not in COLUMNS[objective]]
+        flags += [option_name(name) for name in WITHOUT[objective] if name in given]
+        if flags:
+            raise UsageError(flags[0], f"cannot be used with --objective {objective}", "leave it out")
+        if objective == "vectors" and "teacher" not in given:
+            raise UsageError("--teacher", "is missing", "name the model whose vectors are learned")
+        for name in ("train", "output"):
+            if name not in given:
+                raise UsageError(option_name(name), "is missing", "see albert finetune --help")
+        if "dev" in given and "held_out" in given:
+            raise UsageError("--held-out", "cannot be combined with --dev", "give one of them")
+    for name in ("distillation_temperature", "distillation_weight", "teacher_revision"):
+        if name in given and "teacher" not in given:
+            raise UsageError(option_name(name), "requires --teacher", "name a fine-tuned model with it")
+
+
+def check_benchmark(given: Mapping[str, Any], table: TableOptions, name: str) -> None:
+    """Raise UsageError for options that need a single task."""
+    single = (*OF_OWN_TABLES, "train", "dev", "held_out", "span_head", "keep_head", "v2_recipe", "statistics_only")
+    flags = changed_flags(table) + [option_name(option) for option in single if option in given]
+    if flags:
+        raise UsageError(flags[0], f"requires a single task, {name} has many")
+
+
+def remove_earlier(
+    output: Path,
+    is_replaced: bool,
+    table: TableOptions,
+    train: Path | None,
+    dev: Path | None,
+    others: Sequence[Path | str | None],
+) -> None:
+    """With --replace, remove an earlier run in `output`; raises CannotCreate if it holds what this run reads."""
+    if not is_replaced or not world().is_first:
+        return
+    from albert.training.run_folder import remove_run
+
+    own = table.task(train=train, dev=dev)
+    read = (own.train, own.dev, table.task_file, *others)
+    remove_run(output, [Path(each) for each in read if each is not None and Path(each).exists()])
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The task.
+
+
+def read_own_table(
+    given: Mapping[str, Any],
+    table: TableOptions,
+    train: Path | None,
+    dev: Path | None,
+    test: Path | None,
+    held_out: float | None,
+    folds: int | None,
+    seed: int,
+) -> "ReadTask":
+    """The user's own task, from the options, a task file and the rows."""
+    from albert.tasks.custom import TableSource, for_other_file, read_task
+
+    own = table.task(train=train, dev=dev)
+    if own.train is None:
+        remedy = "name a declared task, or your own file with --train"
+        raise UsageError("albert finetune", "no training file" if changed_flags(table) else "no task", remedy)
+    if own.dev is not None and held_out is not None:
+        raise UsageError("--held-out", "cannot be combined with --dev", "give one of them")
+    for name in ("data", "v2_recipe"):
+        if name in given:
+            raise UsageError(option_name(name), "requires a declared task, this is your own table", "leave it out")
+    several = [option_name(name) for name in ("folds", "try_rates", "seeds") if name in given]
+    if len(several) > 1:
+        raise UsageError(several[1], f"cannot be combined with {several[0]}", "give one of them")
+    if folds is not None and (held_out is not None or own.dev is not None):
+        option = "--dev" if held_out is None else "--held-out"
+        raise UsageError(option, "cannot be combined with --folds, each fold is a development set", "leave it out")
+    share = own.held_out.share if held_out is None else held_out
+    read = read_task(dataclasses.replace(own, held_out=HeldOut(share=share, seed=seed)), hold_out=folds is None)
+    if test is not None:
+        source = TableSource(for_other_file(read.table_task, test), read.tables)
+        source = TableSource(read.table_task, source.with_files({"test": test}).tables)
+        with_test = dataclasses.replace(read.task, source=source, further_splits=("test",))
+        read = dataclasses.replace(read, task=with_test)
+    return read
+
+
+def declared_task(
+    name: str,
+    given: Mapping[str, Any],
+    table: TableOptions,
+    train: Path | None,
+    dev: Path | None,
+    data: Path | None,
+    v2_recipe: bool,
+) -> Task:
+    """A task of a benchmark, with other files if they are given."""
+    from albert.tasks.submission import find_task
+
+    flags = changed_flags(table) + [option_name(each) for each in ("held_out", *OF_OWN_TABLES) if each in given]
+    if flags:
+        raise UsageError(flags[0], f"requires your own tables, the task {name} has its own columns")
+    files = {split: path for split, path in (("train", train), ("dev", dev)) if path is not None}
+    if data is None and len(files) < 2:
+        raise UsageError("--data", "is missing; the task's files are looked for there", "see albert finetune --help")
+    task = find_task(name)
+    recipe = task.second_recipe if v2_recipe else task.recipe
+    if recipe is None:
+        raise UsageError("--v2-recipe", f"{task.name} has one recipe for both releases", "leave it out")
+    return dataclasses.replace(task, source=task.source.with_files(files), recipe=recipe)
+
+
+def target_of(task: Task, given: Mapping[str, Any], span_head: SpanHeadKind | None) -> Target:
+    """What the task predicts; of spans with the chosen head. Raises UsageError for options of other tasks."""
+    if "question_length" in given and not isinstance(task.inputs, QuestionInContext):
+        raise UsageError("--question-length", f"requires a task with questions, {task.title} has none")
+    if isinstance(task.target, Span):
+        return dataclasses.replace(task.target, head=span_head or task.target.head)
+    for name in ("span_head", "stride", "null_threshold"):
+        if name in given:
+            raise UsageError(option_name(name), f"requires a task whose answers are spans, {task.title} has none")
+    return task.target
+
+
+def report_on_rows(
+    task: Task, read: "ReadTask | None", data: Path | None, model: str, revision: str | None, max_length: int
+) -> "DataReport":
+    """How the rows were read, and their statistics in tokens of the model."""
+    from albert.api.results import DataReport
+    from albert.checkpoints.hub import find_model
+    from albert.tasks.table_task import unknown_texts
+    from albert.text.tokenizer_loading import load_tokenizer
+
+    tokenizer = load_tokenizer(find_model(model, revision))
+    if read is not None:
+        tables = read.tables
+    else:
+        tables = {split: task.source.read(data or Path(), split) for split in ("train", "dev")}
+    statistics = table_statistics(task, tables, tokenizer, max_length)
+    return DataReport(read, statistics, max_length, unknown_texts(task, tables, tokenizer, model))
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Where training starts, and a teacher of vectors.
+
+
+def start_from(start: "PretrainedEncoder", init: str) -> "Start":
+    """The source of the initial weights."""
+    from albert.finetuning.model import random_encoder_like
+
+    return random_encoder_like(start) if init == "random" else start
+
+
+def open_teacher(teacher: str, revision: str | None, settings: "FinetuningSettings") -> "VectorTeacher":
+    """The teacher, opened, with a fingerprint of all that its vectors depend on."""
+    from albert.checkpoints.hub import model_name
+    from albert.checkpoints.model_directory import weights_fingerprint
+    from albert.checkpoints.sentence_transformers import open_dense
+    from albert.finetuning.vectors import VectorTeacher
+    from albert.inference.predictor import Predictor
+    from albert.model.config import AlbertConfig
+    from albert.runtime.devices import finetuning_precision, pick_device
+    from albert.runtime.json_files import fingerprint_of
+
+    device = pick_device(settings.device, world().local_rank)
+    precision = settings.precision or finetuning_precision(device)
+    predictor = Predictor.open(teacher, device, revision=revision, precision=precision)
+    default = to_json(AlbertConfig())
+    about = {
+        "weights": weights_fingerprint(predictor.network.state_dict()),
+        "config": {name: value for name, value in to_json(predictor.config).items() if value != default[name]},
+        "tokenizer": predictor.tokenizer.fingerprint,
+        "max_length": predictor.embedding_length,
+        "vectors": {name: value for name, value in to_json(predictor.sentence_vectors).items() if name != "dense"},
+        "precision": predictor.precision,
+    }
+    dense = open_dense(predictor.sentence_vectors)
+    if dense is not None:
+        about["dense"] = weights_fingerprint(dense.state_dict())
+    return VectorTeacher(
+        name=model_name(teacher, revision),
+        fingerprint=fingerprint_of(about),
+        embed=partial(predictor.embed_counted, normalize=True),
+    )
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Results.
+
+
+def result_of_run(found: "FinetuningResult", output: Path, task: Task | None) -> "FinetuneResult":
+    """The result of a single run; its curves are drawn."""
+    from albert.api.display import draw_curves
+    from albert.api.results import FinetuneResult
+
+    if world().is_first:
+        draw_curves(output)
+    return FinetuneResult(
+        task=task,
+        output=output,
+        model=found.model_directory,
+        scores=found.scores,
+        report=found.report,
+        found=found,
+        baseline=found.report["baseline"],
+        linear_baseline=found.report.get("linear_baseline"),
+    )
+
+
+def result_of_seeds(found: "SeedsResult", output: Path, task: Task) -> "FinetuneResult":
+    """The result of runs with several seeds: medians, and the best model."""
+    from albert.api.results import FinetuneResult
+    from albert.training.run_folder import RunFolder
+
+    return FinetuneResult(
+        task=task,
+        output=output,
+        model=RunFolder(found.best.directory).model_path,
+        scores=found.medians,
+        report=found.to_json(),
+        found=found,
+        baseline=found.baseline,
+        linear_baseline=found.linear_baseline,
+    )
+
+
+def result_of_comparison(found: "Comparison", output: Path, task: Task) -> "FinetuneResult":
+    """The result of runs that are compared; folds leave no model, and have no baseline in common."""
+    from albert.api.results import FinetuneResult
+    from albert.training.run_folder import RunFolder
+
+    is_of_rates = found.by == "rate"
+    return FinetuneResult(
+        task=task,
+        output=output,
+        model=RunFolder(found.best.directory).model_path if is_of_rates else None,
+        scores=found.scores,
+        report=found.to_json(),
+        found=found,
+        baseline=found.best.report["baseline"] if is_of_rates else None,
+        linear_baseline=found.best.report.get("linear_baseline") if is_of_rates else None,
+    )
+
+
+def result_of_benchmark(found: "BenchmarkResult", output: Path) -> "FinetuneResult":
+    """The result of all tasks of a benchmark: scores are called TASK/SCORE."""
+    from albert.api.results import FinetuneResult
+
+    baselines = {each.task.name: each.result.baseline or {} for each in found.outcomes if each.result is not None}
+    return FinetuneResult(
+        output=output,
+        scores={f"{task}/{score}": value for task, each in found.scores.items() for score, value in each.items()},
+        baseline={f"{task}/{score}": value for task, each in baselines.items() for score, value in each.items()},
+        report=found.to_json(),
+        found=found,
+    )
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The two doors: options from a file, and what is said on the way.
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RecipeFile:
+    """Options that are read from a file, or printed as one."""
+
+    recipe_file: Annotated[Path | None, Argument(name="recipe")] = None
+    """A TOML or JSON file with options of this command, by their names with _ for -; flags override it."""
+    print_recipe: bool = False
+    """Print the options as a TOML file with comments, for --recipe, and do not train."""
+
+
+RECIPE_KEYWORD = Option(
+    path=("recipe",),
+    names=("--recipe",),
+    hint=Path | Mapping[str, Any] | None,
+    default=None,
+    text="A TOML or JSON file with keywords, as for --recipe of the command, or a dict of them; others override it.",
+)
+
+
+def read_recipe_keyword(call: Call) -> None:
+    """Add the options in the keyword `recipe` to those of a call from Python."""
+    recipe = call.pop("recipe")
+    if isinstance(recipe, Mapping):
+        call.add(by_option(recipe.items(), options_of(call.shape), "albert.finetune: recipe"))
+    elif recipe is not None:
+        call.add(read_options(call.shape, recipe))
+
+
+OPTIONS = dataclasses.make_dataclass("Finetune", (), bases=(RecipeFile, shape_of(finetune)), frozen=True, kw_only=True)
+
+
+def finetune_command(arguments: list[str]) -> None:
+    """Read the options of `albert finetune`, run it, and print what is read, the settings and the result."""
+    given = typed_values(options_of(OPTIONS), arguments, "albert finetune")
+    file = given.get(("recipe_file",))
+    defaults = {} if file is None else read_options(shape_of(finetune), file, given)
+    if given.get(("print_recipe",)):
+        options = parse(OPTIONS, arguments, "albert finetune", {("model",): "", **defaults})
+        print(f"# Options of `albert finetune`, from: {shlex.join(['albert', 'finetune', *arguments])}\n")
+        groups = [field.name for field in dataclasses.fields(options) if dataclasses.is_dataclass(field.default)]
+        print(to_toml(options, inline=groups, leave_out=("recipe_file", "print_recipe")), end="")
+        return
+    values = vars(parse(OPTIONS, arguments, "albert finetune", defaults))
+    of_finetune = {name: value for name, value in values.items() if name not in ("recipe_file", "print_recipe")}
+    console = open_console()
+
+    def show_rows(report: "DataReport") -> None:
+        from albert.cli.tasks import show_data
+
+        show_data(console, report)
+
+    def show_start(figures: Mapping[str, Any]) -> None:
+        from albert.cli.tasks import show_settings
+
+        show_settings(console, figures)
+
+    result = finetune(**of_finetune, on_rows=show_rows, on_start=show_start)
+    from albert.cli.tasks import show_finetuned
+
+    show_finetuned(console, result)
+
+
+finetune_main = Subcommand(OPTIONS, "albert finetune", finetune_command, parses=False)

@@ -70,6 +70,7 @@ def fastembed(model: Path, precision: str, threads: int) -> Embed:
         name, PoolingType.MEAN, True, ModelSource(url="file"), dim=width, model_file="onnx/model.onnx"
     )
     opened = TextEmbedding(name, threads=threads, specific_model_path=str(model), providers=["CPUExecutionProvider"])
+    opened.model.tokenizer.enable_truncation(LENGTH)  # tokenizer_config.json says 128 after it was saved again
     return lambda texts: np.array(list(opened.embed(list(texts), batch_size=BATCH)), np.float32)
 
 

@@ -84,7 +84,8 @@ print(next(line.split()[1] for line in status.splitlines() if line.startswith("V
 sys.exit(code)
 """
 COMPARED = 256
-"""Sentences whose vectors are compared before anything is measured."""
+COMPARED_PARAGRAPHS = 8
+"""Sentences and paragraphs whose vectors are compared before anything is measured."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,13 +121,13 @@ def measure(args: Encoders) -> Iterator[dict[str, object]]:
     harness.select("--systems", args.systems, dict.fromkeys((*OURS, *PEERS)))
     names = [name for name in args.systems if can_compute(name)]
     texts = {load: texts_of(load, args.data) for load in args.loads}
-    sentences = texts_of("sts-b", args.data)[:COMPARED]
+    compared = texts_of("sts-b", args.data)[:COMPARED] + texts_of("paragraphs", args.data)[:COMPARED_PARAGRAPHS]
     with tempfile.TemporaryDirectory() as temporary:
         for model in args.models:
             directory = prepared(model, args.files or Path(temporary), args.peers_python or Path(sys.executable))
             with ExitStack() as running:
                 systems = {name: running.enter_context(System(name, directory, args)) for name in names}
-                cosines = lowest_cosines(systems, sentences)
+                cosines = lowest_cosines(systems, compared)
                 if model == "minilm":
                     yield from file_rows(directory, args)
                 for busy, rounds in (("", args.rounds), ("one core taken", args.busy_rounds)):

@@ -59,7 +59,7 @@ def test_pretrain_takes_names_of_transformers_for_values_of_its_recipe(capsys):
         ("finetune", "--train a --model m --held-out-share 0.2", {"held_out": 0.2}),
         ("quantize", "--model-name-or-path m --output o --overwrite-output-dir", {"model": "m", "replace": True}),
         ("quantize", "m --output o --force", {"replace": True}),
-        ("predict", "m --fill-mask x --cpu", {"device": "cpu"}),
+        ("predict", "m --fill-mask x --cpu", {"opening.device": "cpu"}),
         ("evaluate", "pretraining --model m --evaluation-sequences 5", {"sequences": 5}),
         ("evaluate", "pretraining --model m --evaluation-objectives sop nsp", {"objective": ("sop", "nsp")}),
     ],

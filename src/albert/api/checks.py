@@ -48,11 +48,13 @@ def check_options(options: object, resumes: bool = False) -> None:
             raise MissingInput(path, "No such file or directory")
     for corpus in corpora:
         _check_corpus(corpus)
+    opening = getattr(options, "opening", options)
     for name, of_revision in _MODELS.items():
         models = getattr(options, name, None)
         for model in models if isinstance(models, tuple) else [models]:
             if isinstance(model, str) and model:
-                check_model(model, getattr(options, of_revision, None) if of_revision else None)
+                holder = opening if of_revision == "revision" else options
+                check_model(model, getattr(holder, of_revision, None) if of_revision else None)
     output = getattr(options, "output", None)
     is_new = getattr(options, "replace", True) is False and not resumes
     if resumes and isinstance(output, Path) and os.path.lexists(output) and not output.is_dir():

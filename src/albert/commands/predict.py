@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from rich.text import Text
 
 from albert.api.checks import check_options
-from albert.api.keywords import Argument
+from albert.api.keywords import GROUP, Argument
+from albert.api.model_options import AS_SAVED, ModelOptions
 from albert.cli.main import imports
 from albert.cli.options import command
 from albert.cli.render import open_console, print_json, table
@@ -65,12 +66,7 @@ TASKS_OF = {
 def predict(
     model: str,
     *,
-    revision: str | None = None,
-    device: Literal["auto", "cpu", "cuda"] = "auto",
-    precision: Literal["auto", "fp32", "bf16", "int8"] = "auto",
-    depth: int | None = None,
-    patience: int | None = None,
-    threshold: float | None = None,
+    opening: Annotated[ModelOptions, GROUP] = AS_SAVED,
     fill_mask: str | None = None,
     order: tuple[str, str] | None = None,
     classify: str | None = None,
@@ -122,13 +118,6 @@ def predict(
 
     Args:
         model: A model directory, a run directory, or a Hugging Face Hub id.
-        precision: Precision of the encoder's matrix products; auto is bf16 if the machine supports it in hardware,
-            otherwise fp32. int8 can change answers, and is slower than bf16 on a processor with AMX.
-        depth: Number of layers to apply; a shared layer can be applied any number of times.
-        patience: Early exit: stop as soon as this many depths in a row agree; the model must be trained for it
-            (--exits).
-        threshold: Several labels per text: the probability from which on a label is predicted; the model's own when not
-            set.
         fill_mask: A text with one or several [MASK].
         order: Two adjacent segments: are they in order, or swapped?
         classify: A text to classify, or to score if the model predicts a number.
@@ -228,7 +217,7 @@ def predict(
         raise UsageError("--options", "names no field", "name one with a list, or one for each option")
     if output is not None and output.suffix.lower() not in ENDINGS:
         raise UsageError(output, "unknown kind of output", f"use {', '.join(ENDINGS)}")
-    check_options(SimpleNamespace(model=model, revision=revision, input=input, output=output, replace=replace))
+    check_options(SimpleNamespace(model=model, revision=opening.revision, input=input, output=output, replace=replace))
 
     with imports():
         from albert.checkpoints.hub import find_model
@@ -243,17 +232,9 @@ def predict(
         overrides["hidden_act"] = hidden_act
     if num_attention_heads is not None:
         overrides["num_attention_heads"] = num_attention_heads
-    opening: dict[str, Any] = {
-        "revision": revision,
-        "overrides": overrides,
-        "precision": precision,
-        "depth": depth,
-        "patience": patience,
-        "threshold": threshold,
-    }
 
     if input is None:
-        predictor = Predictor.open(model, device, **opening)
+        predictor = Predictor.open(model, **vars(opening), overrides=overrides)
         for line in predictor.loading_report.notes:
             note(line)
         predictions: list[Any]
@@ -300,7 +281,7 @@ def predict(
         return
 
     # Columns and format of the rows: those that are named, else those of the file that the model was trained on.
-    trained = table_task_of(find_model(model, revision))
+    trained = table_task_of(find_model(model, opening.revision))
     if trained is not None and input != "-":
         trained = for_other_file(trained, Path(input))
     usual = usual_fields(trained)
@@ -332,7 +313,7 @@ def predict(
             name_of(fields.context, file),
             tuple(name_of(option, file) for option in fields.options),
         )
-        predictor = Predictor.open(model, device, **opening)
+        predictor = Predictor.open(model, **vars(opening), overrides=overrides)
         for line in predictor.loading_report.notes:
             note(line)
         ability = ability_for(predictor, task)

@@ -5,8 +5,10 @@ How a model is opened from Python, `albert.load`, is written at `albert.inferenc
 
 import os
 import sys
-from typing import Literal
+from typing import Annotated
 
+from albert.api.keywords import GROUP
+from albert.api.model_options import AS_SAVED, ModelOptions
 from albert.cli.main import imports
 from albert.cli.options import command
 from albert.inference.server.limits import Limits, allowed_hosts
@@ -19,12 +21,7 @@ LIMITS = Limits()
 def serve(
     model: str,
     *,
-    revision: str | None = None,
-    device: Literal["auto", "cpu", "cuda"] = "auto",
-    precision: Literal["auto", "fp32", "bf16", "int8"] = "auto",
-    depth: int | None = None,
-    patience: int | None = None,
-    threshold: float | None = None,
+    opening: Annotated[ModelOptions, GROUP] = AS_SAVED,
     host: str = "127.0.0.1",
     port: int = 8000,
     allowed_host: tuple[str, ...] = (),
@@ -42,13 +39,6 @@ def serve(
 
     Args:
         model: A model directory, a run directory, or a Hugging Face Hub id.
-        precision: Precision of the encoder's matrix products; auto is bf16 if the machine supports it in hardware,
-            otherwise fp32. int8 can change answers, and is slower than bf16 on a processor with AMX.
-        depth: Number of layers to apply; a shared layer can be applied any number of times.
-        patience: Early exit: stop as soon as this many depths in a row agree; the model must be trained for it
-            (--exits).
-        threshold: Several labels per text: the probability from which on a label is predicted; the model's own when not
-            set.
         host: The address to listen at; 0.0.0.0 accepts other machines. There is no password: put a proxy before it.
         port: The port; 0 takes a free one and prints it.
         allowed_host: Allowed names in the Host header of requests, besides localhost, 127.0.0.1, [::1] and the address
@@ -75,15 +65,7 @@ def serve(
     say(f"listening at {address}, loading {model}")
 
     def open_predictor() -> Predictor:
-        predictor = Predictor.open(
-            model,
-            device,
-            revision=revision,
-            precision=precision,
-            depth=depth,
-            patience=patience,
-            threshold=threshold,
-        )
+        predictor = Predictor.open(model, **vars(opening))
         predictor.embed(["Work that the first request would wait for is done now."])
         return predictor
 

@@ -175,7 +175,7 @@ def fill_small_disks(tries: Tries, material: Material, count: int, rng: random.R
     if mounted.returncode != 0:
         return f"not tried: {(mounted.stderr.strip().splitlines() or ['no reason was given'])[-1][:200]}"
     # Its own server, which imports no more than pre-training needs, because that takes longer than a run.
-    server = ForkServer(folder, small, ["albert.cli.training", "torch._dynamo", *BEFORE_FORKS[1:]])
+    server = ForkServer(folder, small, ["albert.commands.pretrain", "torch._dynamo", *BEFORE_FORKS[1:]])
     words = material.pretrain(folder / "out", SAVES)  # the recipe file is not on the small disk
     words[words.index(str(output_of(words)))] = str(disk / "out")
     server.run_to_end(words, folder / "out")

@@ -29,9 +29,9 @@ class tokenizer:
 IMPORTS = {
     "albert.api.keywords": ("Rows",),
     "albert.api.models": ("open_model", "pack"),
-    "albert.api.functions": ("PretrainResult",),
     "albert.api.results": ("EvaluateResult", "FinetuneResult"),
     "albert.commands.prepare": ("PrepareResult",),
+    "albert.commands.pretrain": ("PretrainResult",),
     "albert.commands.tokenizer": ("TokenizerResult",),
     "albert.checkpoints.hub": ("PushedModel",),
     "albert.inference.embedding": ("AlbertEmbedding",),

@@ -23,7 +23,7 @@ __version__ = "0.1.0"
 _LATE = {
     "tokenizer": "albert.commands.functions",
     "prepare": "albert.commands.functions",
-    "pretrain": "albert.api.functions",
+    "pretrain": "albert.commands.functions",
     "finetune": "albert.commands.functions",
     "evaluate": "albert.api.functions",
     "push": "albert.commands.functions",

@@ -5,9 +5,9 @@ from typing import Any, Literal
 
 from albert.api.keywords import Rows
 from albert.api.models import open_model as open_model, pack as pack
-from albert.api.functions import PretrainResult
 from albert.api.results import EvaluateResult, FinetuneResult
 from albert.commands.prepare import PrepareResult
+from albert.commands.pretrain import PretrainResult
 from albert.commands.tokenizer import TokenizerResult
 from albert.checkpoints.hub import PushedModel
 from albert.inference.embedding import AlbertEmbedding as AlbertEmbedding
@@ -92,6 +92,7 @@ def prepare(
 def pretrain(
     recipe: PretrainingRecipe | Mapping[str, Any] | str | os.PathLike[str],
     *,
+    scale_batch: int | None = None,
     data: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     output: str | os.PathLike[str],
     replace: bool = False,
@@ -100,7 +101,6 @@ def pretrain(
     resize_vocabulary: bool = False,
     extend_positions: Literal['interpolate', 'tile'] | None = None,
     drop_heads: Literal['masked_tokens', 'sentence_order'] | Sequence[Literal['masked_tokens', 'sentence_order']] = (),
-    scale_batch: int | None = None,
     wandb: str | None = None,
     change_dropout: float | None = None,
     device: Literal['auto', 'cpu', 'cuda'] = "auto",
@@ -139,9 +139,11 @@ def pretrain(
 ) -> PretrainResult:
     """Pre-train an ALBERT encoder with n-gram masking and sentence order.
 
-    The same as `albert pretrain`, with the same files. The same call resumes a run that was stopped. Values of the
-    recipe have the names of the command's options: `steps=2000, hidden_size=192`; or they are in dicts, as in a file:
-    `schedule={"total_steps": 2000}, model={"hidden_size": 192}`.
+    The same call resumes a run that was stopped. Values of the recipe have the names of the command's options:
+    `steps=2000, hidden_size=192`; or they are in dicts, as in a file: `schedule={"total_steps": 2000},
+    model={"hidden_size": 192}`.
+
+    The same as `albert pretrain`, with the same files.
     """
 
 def finetune(

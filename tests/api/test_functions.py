@@ -14,12 +14,14 @@ from tests.api.conftest import files_of, make_reviews
 
 import albert
 from albert.api import options
-from albert.api.functions import PretrainResult
 from albert.api.keywords import by_option, keyword_function, make_options, options_of, read_options, shape_of
 from albert.cli.main import run
 from albert.cli.options import parse
-from albert.commands.finetune import RECIPE_KEYWORD, finetune, read_recipe_keyword
+from albert.commands import finetune as finetuning
+from albert.commands import pretrain as pretraining
+from albert.commands.finetune import finetune
 from albert.commands.prepare import prepare
+from albert.commands.pretrain import pretrain, pretrain_main
 from albert.commands.push import push
 from albert.commands.tokenizer import train
 from albert.pretraining.recipe import read_recipe
@@ -28,12 +30,12 @@ FUNCTIONS = {
     "finetune": (albert.finetune, shape_of(finetune)),
     "evaluate": (albert.evaluate, options.Evaluate),
     "prepare": (albert.prepare, shape_of(prepare)),
-    "pretrain": (albert.pretrain, options.Pretrain),
+    "pretrain": (albert.pretrain, pretrain_main.shape),
     "push": (albert.push, shape_of(push)),
     "tokenizer.train": (albert.tokenizer.train, shape_of(train)),
 }
-PRINTING = {"evaluate": {"json", "csv"}}
-"""Options for printing, which functions lack."""
+PRINTING = {"evaluate": {"json", "csv"}, "pretrain": {"recipe", "print_recipe"}}
+"""Options of the command line alone: for printing, and the file of a recipe."""
 STARS = {"text": "review", "label": "stars", "model": "tiny", "device": "cpu", "steps": 3, "evaluate_every": 2}
 MODEL = {"embedding_size": 16, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
 MODEL |= {"intermediate_size": 64}
@@ -125,7 +127,7 @@ def test_functions_and_commands_write_the_same_bytes(reviews, tmp_path, monkeypa
     ("shape", "given", "expected"),
     [
         (options.Evaluate, {"model": "m", "precision": "fp32"}, ("fp32",)),
-        (options.Pretrain, {"data": "d", "output": "o", "drop_heads": "masked_tokens"}, ("masked_tokens",)),
+        (shape_of(pretrain), {"data": "d", "output": "o", "drop_heads": "masked_tokens"}, ("masked_tokens",)),
         (shape_of(finetune), {"model": "m", "exits": "every"}, "every"),
         (shape_of(finetune), {"model": "m", "exits": 3}, (3,)),
     ],
@@ -138,7 +140,7 @@ def test_a_single_value_is_accepted_for_a_sequence(shape, given, expected):
 def test_values_of_a_recipe_have_the_names_of_options():
     given = {"lr": 1e-3, "hidden_size": 8, "steps": 7, "optimizer": "adamw", "bf16": True, "model_name_or_path": "m"}
     given |= {"schedule": {"warmup_steps": 2}, "output_dir": "o", "use_cpu": False}
-    values = by_option(given.items(), options_of(options.Pretrain), "")
+    values = by_option(given.items(), options_of(shape_of(pretrain)), "")
     assert {".".join(path): value for path, value in values.items()} == {
         "recipe.optimizer.learning_rate": 1e-3,
         "recipe.model.hidden_size": 8,
@@ -188,19 +190,25 @@ def test_a_missing_keyword_is_described(call, line):
     assert str(caught.value).startswith(line)
 
 
-def test_a_recipe_may_be_a_file_or_a_dict(reviews, tmp_path, monkeypatch):
+def test_a_recipe_may_be_a_file_or_a_dict(reviews, tmp_path):
     calls = []
 
     @functools.wraps(finetune)
     def record(**values):
         calls.append(values)
 
-    tune = keyword_function(record, "albert.finetune", more=(RECIPE_KEYWORD,), before=read_recipe_keyword)
-    shape = shape_of(finetune)
-    monkeypatch.setattr(
-        "albert.api.functions.run_pretrain", lambda args: calls.append(args) or object.__new__(PretrainResult)
+    @functools.wraps(pretrain)
+    def record_recipe(recipe, **_):
+        calls.append(recipe)
+
+    tune = keyword_function(
+        record, "albert.finetune", more=(finetuning.RECIPE_KEYWORD,), before=finetuning.read_recipe_keyword
     )
-    monkeypatch.setattr("albert.api.functions.check_options", lambda *_, **__: None)  # there is no corpus
+    more = (pretraining.RECIPE_KEYWORD, pretraining.SCALE_BATCH)
+    pretrain_alone = keyword_function(
+        record_recipe, "albert.pretrain", more=more, before=pretraining.read_recipe_keyword
+    )
+    shape = shape_of(finetune)
     recipe = {"train": str(reviews), "text": "review", "model": "tiny", "learning_rate": 0.5, "depth": 1}
     (tmp_path / "mine.json").write_text(json.dumps(recipe))
     (tmp_path / "mine.toml").write_text("".join(f"{name} = {json.dumps(value)}\n" for name, value in recipe.items()))
@@ -216,9 +224,9 @@ def test_a_recipe_may_be_a_file_or_a_dict(reviews, tmp_path, monkeypatch):
     assert read_options(shape, tmp_path / "epochs.toml", {("steps",): 3}) == {("model",): "tiny"}
     (tmp_path / "pre.toml").write_text("batch_size = 64\n[optimizer]\nlearning_rate = 1\n")
     for given in (tmp_path / "pre.toml", {"batch_size": 64, "optimizer": {"learning_rate": 1}}):
-        albert.pretrain(recipe=given, data=["corpus"], output="run", batch_size=32)
+        pretrain_alone(recipe=given, data=["corpus"], output="run", batch_size=32)
         expected = dataclasses.replace(read_recipe(tmp_path / "pre.toml"), batch_size=32)
-        assert calls.pop().recipe == expected
+        assert calls.pop() == expected
     (tmp_path / "bad.toml").write_text("learning_rat = 3\n")
     for given, subject in ((tmp_path / "bad.toml", "bad.toml"), ({"learning_rat": 3}, "recipe")):
         with pytest.raises(albert.AlbertError) as refusal:

@@ -9,9 +9,9 @@ import pytest
 from albert.api.keywords import shape_of
 from albert.cli.main import COMMANDS, run
 from albert.cli.options import all_commands, parse
-from albert.cli.training import PretrainCommand
 from albert.commands.finetune import finetune
 from albert.commands.predict import predict_main
+from albert.commands.pretrain import pretrain_main
 from albert.commands.serve import serve_main
 
 WITH_OPTIONS = [name for name in COMMANDS if name not in ("tokenizer", "analyze", "export", "tables")]
@@ -71,7 +71,8 @@ def test_other_names_set_the_same_field(command, words, expected):
 
 def test_options_in_groups_have_short_names():
     words = "--data d --output o --hidden-size 8 --total-steps 7 --warmup-steps 3 --objective nsp --max-ngram 1"
-    recipe = parse(PretrainCommand, [*words.split(), "--optim=adamw", "--no-favor-shorter", "--model", "m"], "albert")
+    switches = ["--optim=adamw", "--no-favor-shorter", "--model", "m"]
+    recipe = parse(pretrain_main.shape, [*words.split(), *switches], "albert")
     assert recipe.init == "m" and recipe.recipe.model.hidden_size == 8
     assert (recipe.recipe.schedule.total_steps, recipe.recipe.schedule.warmup_steps) == (7, 3)
     assert (recipe.recipe.sequences.objective, recipe.recipe.optimizer.kind) == ("nsp", "adamw")
@@ -90,7 +91,7 @@ def test_options_in_groups_have_short_names():
     ],
 )
 def test_a_switch_that_may_be_unset_is_set_like_others(words, expected):
-    options = parse(PretrainCommand, ["--data", "d", *words, "--output", "o"], "albert pretrain")
+    options = parse(pretrain_main.shape, ["--data", "d", *words, "--output", "o"], "albert pretrain")
     assert options.recipe.compile is expected and str(options.output) == "o"
 
 

@@ -559,7 +559,9 @@ class Call:
                 temporary folder. A folder beside the output has the same path in a repeated call, which can resume.
         """
         output = None if self.get("statistics_only") else self.get("output")
-        if place == "temporary" or output is None:
+        if not self.row_keywords:
+            yield
+        elif place == "temporary" or output is None:
             with tempfile.TemporaryDirectory() as folder, self._rows_in(Path(folder)):
                 yield
         elif place == "beside output":

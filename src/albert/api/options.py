@@ -8,10 +8,8 @@ from typing import Annotated, Literal
 
 from albert.api.keywords import GROUP, Positional
 from albert.api.table_options import NO_TABLE, TableOptions
-from albert.model.config import Activation, ArchitectureChanges, Extension
-from albert.pretraining.recipe import RECIPES, PretrainingRecipe
+from albert.model.config import Activation, ArchitectureChanges
 from albert.pretraining.segments import SentenceObjective
-from albert.training.record import Head
 
 # --------------------------------------------------------------------------------------------------------------------
 # The options of `albert evaluate` about the depth of a model.
@@ -35,38 +33,6 @@ class DepthOptions:
     def makes_table(self) -> bool:
         """Whether several depths, or costs, are asked for."""
         return len(self.depth) > 1 or bool(self.patience) or self.curve is not None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Pretrain:
-    """Data, output, starting point, and the values of the recipe."""
-
-    data: tuple[Path, ...]
-    """A corpus from `albert prepare`; several are mixed (--mixture 0.7 0.3)."""
-    output: Path
-    """The run's directory, resumed if it exists."""
-    replace: bool = False
-    """Remove an earlier run in OUTPUT, and begin anew."""
-    init: str | None = None
-    """Start from a trained model instead of random weights: a model directory, a run, or a Hub id. A resumed run does
-    not need it."""
-    revision: str | None = None
-    """With --init: a branch, tag or commit of a Hub repository."""
-    resize_vocabulary: bool = False
-    """With --init: the corpus has another tokenizer; pieces with the same text keep their embedding."""
-    extend_positions: Extension | None = None
-    """With --init: how embeddings of new positions are made; tile if the model has none and this is not set."""
-    drop_heads: tuple[Head, ...] = ()
-    """With --init: heads to initialise at random, masked_tokens or sentence_order or both."""
-    scale_batch: int | None = None
-    """Use another batch size, with the learning rate scaled by the square root of the ratio; other flags are
-    applied afterwards."""
-    wandb: str | None = None
-    """Also send the curves to this project at Weights & Biases (needs the extra wandb)."""
-    change_dropout: float | None = None
-    """Resume an unfinished run with another dropout, from its newest checkpoint."""
-    device: Literal["auto", "cpu", "cuda"] = "auto"
-    recipe: Annotated[PretrainingRecipe, GROUP] = RECIPES["small"]
 
 
 # --------------------------------------------------------------------------------------------------------------------

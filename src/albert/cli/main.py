@@ -43,7 +43,7 @@ COMMANDS = {
     "tokenizer": Command("albert.commands.tokenizer", "train a vocabulary, encode and decode text"),
     "prepare": Command("albert.commands.prepare", "text and a tokenizer to token shards, in parallel"),
     "show": Command("albert.commands.show", "training samples from a prepared corpus: segments, masks, counts"),
-    "pretrain": Command("albert.cli.training", "masked language model and sentence order, from shards to a model"),
+    "pretrain": Command("albert.commands.pretrain", "masked language model and sentence order, from shards to a model"),
     "plot": Command("albert.commands.plot", "the curves of runs side by side, as a picture and a table"),
     "analyze": Command(
         "albert.commands.analyze", "similarity of each layer's input and output, as a picture (Figure 1)"

@@ -29,6 +29,11 @@ def function_of(name: str) -> Any:
             from albert.commands.prepare import prepare
 
             return keyword_function(prepare, "albert.prepare", rows="beside output")
+        case "pretrain":
+            from albert.commands.pretrain import RECIPE_KEYWORD, SCALE_BATCH, pretrain, read_recipe_keyword
+
+            more = (RECIPE_KEYWORD, SCALE_BATCH)
+            return keyword_function(pretrain, "albert.pretrain", more=more, before=read_recipe_keyword)
         case "push":
             from albert.commands.push import push
 

@@ -1,0 +1,379 @@
+"""`albert pretrain` and `albert.pretrain`: a corpus and a recipe to a pre-trained model.
+
+Both doors begin with a recipe by its name or in a file, of which their other options change single values: see
+`recipe_before_changes`."""
+
+import dataclasses
+import difflib
+import shlex
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from rich.console import Console
+
+from albert.api.checks import check_model, check_options
+from albert.api.display import CURVES_NAME, Displayable, Points, draw_curves, journal_curves
+from albert.api.keywords import GROUP, Argument, Call, Option, Values, option_name, options_of, shape_of
+from albert.cli.main import imports
+from albert.cli.options import HELP_FLAGS, Subcommand, parse, typed_values
+from albert.cli.render import key_value_table, next_line, open_console
+from albert.model.config import Extension
+from albert.pretraining.recipe import (
+    RECIPES,
+    PretrainingRecipe,
+    find_recipe,
+    read_recipe,
+    saved_recipe,
+    scaled_recipe,
+    with_steps,
+)
+from albert.runtime.environment import world
+from albert.runtime.errors import MissingInput, UsageError
+from albert.runtime.json_files import to_json, to_toml
+from albert.runtime.legacy import RECIPE_NAMES
+from albert.training.record import Head, recorded_start
+from albert.training.run_folder import RunFolder
+
+if TYPE_CHECKING:
+    from albert.pretraining.run import PretrainingResult
+
+
+def pretrain(
+    *,
+    data: tuple[Path, ...],
+    output: Path,
+    replace: bool = False,
+    init: str | None = None,
+    revision: str | None = None,
+    resize_vocabulary: bool = False,
+    extend_positions: Extension | None = None,
+    drop_heads: tuple[Head, ...] = (),
+    wandb: str | None = None,
+    change_dropout: float | None = None,
+    device: Literal["auto", "cpu", "cuda"] = "auto",
+    recipe: Annotated[PretrainingRecipe, GROUP] = RECIPES["small"],
+    on_start: Annotated[Callable[[int | None], None] | None, Argument(only_python=True)] = None,
+) -> "PretrainResult":
+    """Pre-train an ALBERT encoder with n-gram masking and sentence order.
+
+    The same call resumes a run that was stopped. Values of the recipe have the names of the command's options:
+    `steps=2000, hidden_size=192`; or they are in dicts, as in a file: `schedule={"total_steps": 2000},
+    model={"hidden_size": 192}`.
+
+    Args:
+        data: A corpus from `albert prepare`; several are mixed (--mixture 0.7 0.3).
+        output: The run's directory, resumed if it exists.
+        replace: Remove an earlier run in OUTPUT, and begin anew.
+        init: Start from a trained model instead of random weights: a model directory, a run, or a Hub id. A resumed run
+            does not need it.
+        revision: With --init: a branch, tag or commit of a Hub repository.
+        resize_vocabulary: With --init: the corpus has another tokenizer; pieces with the same text keep their
+            embedding.
+        extend_positions: With --init: how embeddings of new positions are made; tile if the model has none and this is
+            not set.
+        drop_heads: With --init: heads to initialise at random, masked_tokens or sentence_order or both.
+        wandb: Also send the curves to this project at Weights & Biases (needs the extra wandb).
+        change_dropout: Resume an unfinished run with another dropout, from its newest checkpoint.
+        on_start: Called after these checks with the step that the run is resumed after, None for a new run.
+    """
+    if not data:
+        raise UsageError("--data", "names no corpus", "give the output of `albert prepare`")
+    check_options(SimpleNamespace(data=data, output=output, init=init, revision=revision), resumes=True)
+    changes_of_init = {
+        "revision": revision,
+        "resize_vocabulary": resize_vocabulary,
+        "extend_positions": extend_positions,
+        "drop_heads": drop_heads,
+    }
+    given = [name for name, value in changes_of_init.items() if value]
+    if init is None and given:
+        raise UsageError(option_name(given[0]), "requires --init MODEL")
+    if replace and change_dropout is not None:
+        raise UsageError("--change-dropout", "continues a run, which --replace removes", "leave one of them out")
+    checkpoints = [] if replace else RunFolder(output).checkpoints()
+    resumed_after = checkpoints[-1][0] if checkpoints else None
+    if on_start is not None:
+        on_start(resumed_after)
+    with imports():
+        from albert.pretraining.run import pretrain as run_pretraining
+        from albert.pretraining.start import Init
+
+    start = None
+    if init is not None:
+        start = Init(
+            model=init,
+            revision=revision,
+            resize_vocabulary=resize_vocabulary,
+            extend_positions=extend_positions,
+            drop_heads=drop_heads,
+        )
+    found = run_pretraining(
+        recipe,
+        data,
+        output,
+        device,
+        init=start,
+        change_dropout=change_dropout,
+        wandb=wandb,
+        replace=replace,
+    )
+    if world().is_first:
+        draw_curves(found.run)
+    return PretrainResult(
+        output=found.run,
+        model=found.model,
+        evaluation=found.evaluation,
+        resumed_after=resumed_after,
+        found=found,
+    )
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class PretrainResult(Displayable):
+    """A pre-trained model and its accuracy on held-out text.
+
+    Attributes:
+        output: the run's directory.
+        model: the model directory.
+        evaluation: held-out figures of the final model and of the majority baseline, as fractions.
+        resumed_after: the step of the checkpoint that the run went on from; None for a new run.
+        found: everything that the run returned.
+    """
+
+    output: Path
+    model: Path
+    evaluation: Mapping[str, float]
+    resumed_after: int | None
+    found: "PretrainingResult"
+
+    def title(self) -> str:
+        training = self.found.training
+        return f"PretrainResult: {training.ending}, {training.tokens:,} tokens"
+
+    def rows(self) -> list[tuple[str, ...]]:
+        scores = self.evaluation
+        tasks = [task for task in ("masked_tokens", "sentence_order") if f"{task}_accuracy" in scores]
+        rows = [
+            (task.replace("_", " "), f"{scores[f'{task}_accuracy']:.1%}", f"{scores[f'{task}_baseline']:.1%}")
+            for task in tasks
+        ]
+        return [("held out", "right", "best constant"), *rows] if rows else []
+
+    def remarks(self) -> list[str]:
+        return [f"model: {self.model}"]
+
+    def curves(self) -> dict[str, Points]:
+        return journal_curves(self.output, ("masked_tokens_accuracy", "sentence_order_accuracy"))
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# From the first argument to the recipe whose single values the other options change.
+
+CONTINUE = "continue"
+"""The recipe with the architecture of the model that --init names."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecipeOptions:
+    """Options that lead to the recipe of a run, which `pretrain` gets."""
+
+    scale_batch: int | None = None
+    """Use another batch size, with the learning rate scaled by the square root of the ratio; other flags are
+    applied afterwards."""
+    recipe_file: Annotated[Path | None, Argument(name="recipe")] = None
+    """A TOML or JSON file with values that replace RECIPE's, or base's without RECIPE."""
+    print_recipe: bool = False
+    """Print the recipe as TOML for --recipe; do not train."""
+
+
+def recipe_before_changes(
+    first: str | PretrainingRecipe, given: Values, file: Path | None = None
+) -> tuple[PretrainingRecipe, tuple[str, ...]]:
+    """The recipe whose single values `given` changes, and lines that explain another batch size.
+
+    Args:
+        first: a recipe, its name, or its file.
+        given: the options that are given, by path: a number of steps shortens the warm-up.
+        file: values that replace those of `first`.
+    """
+    output = None if given.get(("replace",)) else given.get(("output",))
+    recipe = first
+    if isinstance(recipe, str):
+        recipe = named_recipe(recipe, output, given.get(("init",)), given.get(("revision",)))
+    if file is not None:
+        similar = difflib.get_close_matches(str(file), RECIPES, 1)
+        if similar and not file.exists():
+            remedy = f"a recipe of the package is the first word: albert pretrain {similar[0]}"
+            raise MissingInput(file, "No such file or directory", remedy)
+        recipe = read_recipe(file, recipe)
+    lines: tuple[str, ...] = ()
+    batch_size = given.get(("scale_batch",))
+    if batch_size is not None:
+        lines = scaling_lines(recipe, batch_size)
+        recipe = scaled_recipe(recipe, batch_size)
+    steps = given.get(("recipe", "schedule", "total_steps"))
+    if steps is not None and ("recipe", "schedule", "warmup_steps") not in given:
+        before = recipe.schedule
+        recipe = with_steps(recipe, steps, None if output is None else RunFolder(output))
+        now = recipe.schedule
+        if now.warmup_steps != before.warmup_steps and world().is_first:
+            what = f"the warm-up takes {now.warmup_steps:,} of {now.total_steps:,} steps"
+            usual = f"the recipe has {before.warmup_steps:,} of {before.total_steps:,}"
+            print(f"albert: note: {what}, {usual}; --warmup-steps sets it", file=sys.stderr)
+    return recipe, lines
+
+
+def named_recipe(name: str, output: Path | None, init: str | None, revision: str | None) -> PretrainingRecipe:
+    """The recipe of a name or a file; for `continue`, that of the model `init`, or of the run in `output`."""
+    if name != CONTINUE:
+        return find_recipe(name)
+    if init is not None:
+        check_model(init, revision)
+        with imports():
+            from albert.pretraining.start import Init, recipe_for_model
+
+        return recipe_for_model(Init(model=init, revision=revision))
+    if output is not None and recorded_start(RunFolder(output)) is not None:
+        return saved_recipe(RunFolder(output))
+    remedy = "albert pretrain continue --init MODEL --data CORPUS --output RUN"
+    raise UsageError("albert pretrain continue", "no model to continue with", remedy)
+
+
+def scaling_lines(recipe: PretrainingRecipe, batch_size: int) -> tuple[str, ...]:
+    """What another batch size means for learning rate and steps; raises UsageError for a size below 1."""
+    if batch_size < 1:
+        raise UsageError("--scale-batch", f"is {batch_size}, a number of sequences from 1 is needed")
+    old = recipe.optimizer.learning_rate
+    new = scaled_recipe(recipe, batch_size).optimizer.learning_rate
+    steps = recipe.schedule.total_steps
+    share = batch_size / recipe.batch_size
+    return (
+        f"learning rate {old:.4g} x sqrt({batch_size}/{recipe.batch_size}) = {new:.4g}",
+        f"{steps:,} steps see {steps * batch_size:,} sequences, {share:.3g} times as many as before; "
+        f"as many need --steps {round(steps / share)}",
+    )
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Python.
+
+RECIPE_KEYWORD = Option(
+    path=("recipe",),
+    names=("--recipe",),
+    hint=PretrainingRecipe | Path,
+    default=dataclasses.MISSING,
+    text="A name (quickstart, small, one-gpu, base, large, xlarge, xxlarge, continue), a TOML or JSON file, as "
+    "for --recipe, a dict, or a PretrainingRecipe; the keywords below change single values of it.",
+    marks=Argument(positional=True),
+)
+SCALE_BATCH = options_of(RecipeOptions)[0]
+
+
+def read_recipe_keyword(call: Call) -> None:
+    """Put the recipe that the keywords `recipe` and `scale_batch` of `albert.pretrain` mean in their place."""
+    first = call.pop("recipe")
+    if first is None:
+        raise UsageError("albert.pretrain: recipe", "is missing", "it is a name such as small, a file or a dict")
+    recipe, _ = recipe_before_changes(str(first) if isinstance(first, Path) else first, call.values)
+    call.pop("scale_batch")
+    call.values[("recipe",)] = recipe
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The command line.
+
+OPTIONS = dataclasses.make_dataclass(
+    "Pretrain", (), bases=(RecipeOptions, shape_of(pretrain)), frozen=True, kw_only=True
+)
+
+
+def pretrain_command(arguments: list[str]) -> None:
+    """Find the recipe that the arguments begin with, read the options, whose defaults it has, and pre-train."""
+    if not arguments or arguments[0] in HELP_FLAGS:
+        parse(OPTIONS, arguments[:1] or ["--help"], "albert pretrain RECIPE")
+    has_name = not arguments[0].startswith("-")
+    name = arguments[0] if has_name else None
+    words = arguments[1:] if has_name else arguments
+    program = f"albert pretrain {name}" if has_name else "albert pretrain"
+    given = typed_values(options_of(OPTIONS), words, program)
+    file = given.get(("recipe_file",))
+    prints = given.get(("print_recipe",), False)
+    if name is None and file is None:
+        raise UsageError("albert pretrain", "the first word is a recipe", f"one of {', '.join(RECIPES)}, or a file")
+    if name in RECIPE_NAMES:
+        print(f"albert: note: the recipe {name} is now called {RECIPE_NAMES[name]}", file=sys.stderr)
+
+    is_help = any(word in arguments for word in HELP_FLAGS)
+    if name is None:
+        first: str | PretrainingRecipe = RECIPES["base"]
+    elif name == CONTINUE and is_help and ("init",) not in given:
+        first = RECIPES[CONTINUE]
+    else:
+        first = name
+    recipe, scaling = recipe_before_changes(first, given, file)
+    console = open_console(soft_wrap=False, highlight=True, quiet=prints or not world().is_first)
+    if scaling:
+        console.print("\n".join(scaling), highlight=False, soft_wrap=True)  # not wrapped, so that it can be copied
+
+    defaults: Values = {("recipe",): recipe}
+    if prints:
+        defaults = {**defaults, ("data",): (), ("output",): Path()}
+    options = parse(OPTIONS, words, program, defaults)
+    if prints:
+        print(f"# A recipe of `albert pretrain`, from: {shlex.join(['albert', 'pretrain', *arguments])}\n")
+        print(to_toml(options.recipe), end="")
+        return
+    of_recipe = [field.name for field in dataclasses.fields(RecipeOptions)]
+    of_pretrain = {key: value for key, value in vars(options).items() if key not in of_recipe}
+    title = " with ".join(filter(None, (name, "" if file is None else str(file))))
+    result = pretrain(**of_pretrain, on_start=partial(show_start, console, title, options.recipe, options.output))
+    show_result(console, result)
+
+
+def show_start(
+    console: Console, title: str, recipe: PretrainingRecipe, output: Path, resumed_after: int | None
+) -> None:
+    """Print the recipe, and where a run is resumed."""
+    values = to_json(recipe)
+    values["model"].pop("vocab_size")  # that of the corpus
+    for key, value in values.items():
+        if isinstance(value, dict):
+            values[key] = ", ".join(f"{inner} {item}" for inner, item in value.items() if item is not None)
+    shown = {key: str(value) for key, value in values.items() if value not in (None, [])}
+    console.print(key_value_table(f"recipe {title}", shown))
+    if resumed_after is not None:
+        console.print(f"resuming {output} after step {resumed_after:,}")
+
+
+def show_result(console: Console, result: PretrainResult) -> None:
+    """Print how the run ended, its accuracy on held-out text, and where its files are."""
+    found = result.found
+    training = found.training
+    if training.steps == result.resumed_after:
+        console.print(f"{result.output} is complete already; nothing was trained")
+    values: dict[str, object] = {} if found.start is None else {"started from": found.start}
+    values["ended"] = training.ending
+    if training.skipped or training.rollbacks:
+        values["updates left out, rollbacks"] = f"{training.skipped:,}, {training.rollbacks:,}"
+    values["tokens"] = f"{training.tokens:,} at {training.tokens_per_second:,.0f} a second"
+    for task, what in (("masked_tokens", "masked tokens"), ("sentence_order", "sentence order")):
+        if f"{task}_accuracy" in result.evaluation:
+            score = result.evaluation[f"{task}_accuracy"]
+            constant = result.evaluation[f"{task}_baseline"]
+            values[f"{what}, held out"] = f"{score:.1%} right (majority baseline: {constant:.1%})"
+    values["model"] = result.model
+    if (result.output / CURVES_NAME).exists():
+        values["curves"] = result.output / CURVES_NAME
+    if (result.output / "tensorboard").is_dir():
+        values["live curves"] = f"tensorboard --logdir {result.output / 'tensorboard'}"
+    console.print(key_value_table("pre-trained", values))
+    words = shlex.join([str(result.model), "--fill-mask", found.question or "[MASK]"])
+    console.print(next_line(f"predict {words}"), soft_wrap=True)
+
+
+pretrain_main = Subcommand(OPTIONS, "albert pretrain", pretrain_command, parses=False, checks_paths=False)

@@ -247,6 +247,7 @@ CASES: dict[str, list[tuple]] = {
             )
         ),
         ("quickstart --output {here}/out", 2, "--data"),
+        ("quickstart --data --output {here}/out", 2, "--data"),
         ("quickstart --data {here}/c --output {here}/out", 66, "{here}/c"),
         ("quickstart --data {here}/c --output {here}/out", 66, "{here}/c corpus.json", {"c/a.txt": "a"}),
         ("quickstart --data {corpus} --output /proc/out", 73, "/proc/out"),

@@ -1,8 +1,10 @@
 """The table of commands, and the handler of errors."""
 
 import errno
+import gc
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -254,6 +256,24 @@ def test_an_interrupt_that_a_library_would_swallow_is_one_line(tmp_path):
     )
     done = python(program, PYTHONPATH=os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])]))
     assert (done.returncode, done.stderr) == (130, "albert: error: interrupted\n")
+
+
+def test_the_imports_of_a_python_function_leave_signals_and_the_garbage_collector_alone():
+    """A notebook is interrupted, and goes on."""
+
+    def state(_=None):
+        with table.imports():
+            states.append((signal.getsignal(signal.SIGINT) is signal.default_int_handler, gc.isenabled()))
+
+    states = []
+    earlier = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        state()
+        table.run([], state)
+        state()
+    finally:
+        signal.signal(signal.SIGINT, earlier)
+    assert states == [(True, True), (False, False), (True, True)]
 
 
 def test_importing_the_package_leaves_signals_alone():

@@ -13,6 +13,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from types import ModuleType
 
@@ -104,9 +105,18 @@ def dispatch(arguments: list[str]) -> int:
     return int(code or 0)
 
 
+_RUNS_COMMAND: ContextVar[bool] = ContextVar("whether a command of the command line runs", default=False)
+
+
 @contextmanager
 def imports() -> Iterator[None]:
-    """A block of imports that may take seconds: no garbage is collected, and SIGINT ends the process."""
+    """A block of imports that may take seconds: in a command no garbage is collected, and SIGINT ends the process.
+
+    The functions of `import albert` run in the process of a caller, such as a notebook, where nothing is changed.
+    """
+    if not _RUNS_COMMAND.get():
+        yield
+        return
     known = len(sys.modules)
     gc.disable()  # importing torch makes a million objects that stay; searching them for garbage takes 0.1 s
     try:
@@ -133,6 +143,7 @@ def run(arguments: list[str] | None = None, command: Callable[[list[str]], int |
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
             stream.reconfigure(errors="replace")  # a locale may lack characters of texts and tables
+    outside = _RUNS_COMMAND.set(True)
     try:
         code = command(sys.argv[1:] if arguments is None else arguments)
         sys.stdout.flush()
@@ -161,6 +172,7 @@ def run(arguments: list[str] | None = None, command: Callable[[list[str]], int |
             _discard_output()
         return failure.exit_code
     finally:
+        _RUNS_COMMAND.reset(outside)
         if arguments is None:
             gc.freeze()  # the process ends; a search for garbage would take 0.2 s
 

@@ -82,7 +82,7 @@ def pretrain(
         on_start: Called after these checks with the step that the run is resumed after, None for a new run.
     """
     if not data:
-        raise UsageError("--data", "names no corpus", "give the output of `albert prepare`")
+        raise UsageError("--data", "is empty", "give a corpus from `albert prepare`")
     check_options(SimpleNamespace(data=data, output=output, init=init, revision=revision), resumes=True)
     changes_of_init = {
         "revision": revision,

@@ -119,3 +119,6 @@ def test_earlier_names_work_with_a_note(capsys):
     assert capsys.readouterr().err == (
         "albert: note: --ask is now called --task\nalbert: note: --second-release is now called --v2-recipe\n"
     )
+    for words in ("pretrain small --sequence-length 64", "finetune race --model tiny --second-release"):
+        assert run([*words.split(), "--print-recipe"]) == 0
+        assert capsys.readouterr().err.count("note: ") == 1

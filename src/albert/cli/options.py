@@ -49,18 +49,27 @@ T = TypeVar("T")
 _OPTION = re.compile(r"--?[A-Za-z]")
 
 
-def parse(shape: type[T], arguments: Sequence[str], program: str, defaults: Values | None = None) -> T:
+def parse(
+    shape: type[T],
+    arguments: Sequence[str],
+    program: str,
+    defaults: Values | None = None,
+    given: Values | None = None,
+) -> T:
     """Read arguments into a dataclass; `--help` and `--help-all` print the help and exit.
 
     Args:
         shape: a dataclass, whose docstring is the help text if `help.toml` has none.
         defaults: path of fields -> a default that replaces the class's own, such as a recipe.
+        given: what `typed_values` has read from the arguments before, if the defaults depend on it.
     """
     options = options_of(shape, defaults)
     if any(word in HELP_FLAGS for word in arguments):
         show_help(shape, options, program, "--help-all" in arguments)
         raise SystemExit(0)
-    values = {**(defaults or {}), **typed_values(options, arguments, program)}
+    if given is None:
+        given = typed_values(options, arguments, program)
+    values = {**(defaults or {}), **given}
     for option in options:
         if option.is_required and option.path not in values:
             if option.marks.positional:

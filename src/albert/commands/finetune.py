@@ -682,12 +682,12 @@ def finetune_command(arguments: list[str]) -> None:
     file = given.get(("recipe_file",))
     defaults = {} if file is None else read_options(shape_of(finetune), file, given)
     if given.get(("print_recipe",)):
-        options = parse(OPTIONS, arguments, "albert finetune", {("model",): "", **defaults})
+        options = parse(OPTIONS, arguments, "albert finetune", {("model",): "", **defaults}, given)
         print(f"# Options of `albert finetune`, from: {shlex.join(['albert', 'finetune', *arguments])}\n")
         groups = [field.name for field in dataclasses.fields(options) if dataclasses.is_dataclass(field.default)]
         print(to_toml(options, inline=groups, leave_out=("recipe_file", "print_recipe")), end="")
         return
-    values = vars(parse(OPTIONS, arguments, "albert finetune", defaults))
+    values = vars(parse(OPTIONS, arguments, "albert finetune", defaults, given))
     of_finetune = {name: value for name, value in values.items() if name not in ("recipe_file", "print_recipe")}
     console = open_console()
 

@@ -323,7 +323,7 @@ def pretrain_command(arguments: list[str]) -> None:
     defaults: Values = {("recipe",): recipe}
     if prints:
         defaults = {**defaults, ("data",): (), ("output",): Path()}
-    options = parse(OPTIONS, words, program, defaults)
+    options = parse(OPTIONS, words, program, defaults, given)
     if prints:
         print(f"# A recipe of `albert pretrain`, from: {shlex.join(['albert', 'pretrain', *arguments])}\n")
         print(to_toml(options.recipe), end="")

@@ -11,8 +11,8 @@ from tests.cli.conftest import TINY
 
 from albert.checkpoints.model_directory import open_model
 from albert.cli.main import run
+from albert.inference.abilities.fill_mask import encode_with_masks
 from albert.inference.predictor import Predictor
-from albert.inference.tasks import encode_with_masks
 from albert.model.packing import pack
 from albert.pretraining.masking import MaskingRecipe
 from albert.pretraining.sampling import PretrainingSamples, SequenceRecipe

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import albert
 from albert.inference.engine import Autotuner, PackedModel
-from albert.inference.tasks import check_texts
+from albert.inference.texts import check_texts
 from albert.tasks.examples import Example
 from albert.tasks.kinds.choice import option_features
 from albert.tasks.kinds.span import span_features
@@ -143,7 +143,7 @@ def test_depth_is_the_number_of_times_a_shared_layer_is_applied(saved, refused):
 def test_depth_of_layers_that_differ_is_at_most_their_number(saved, config, refused):
     path = saved("classification", 2, replace(config, num_hidden_layers=4, num_hidden_groups=4))
     full, short = (albert.load(path, precision="fp32", depth=depth) for depth in (None, 3))
-    encoder = full._network.model.model.albert.encoder
+    encoder = full.network.albert.encoder
     encoder.plan = encoder.plan[:3]
     assert_close(short.classify("The cat"), full.classify("The cat"))
     refused(lambda: albert.load(path, depth=5), 78, "depth: is 5", "1 to 4")

@@ -10,8 +10,10 @@ import torch
 import transformers
 
 import albert
+from albert.inference.abilities import Lengths
+from albert.inference.abilities.fill_mask import encode_with_masks, fill_masks
 from albert.inference.engine import PackedModel
-from albert.inference.tasks import Lengths, Network, encode_with_masks, fill_masks
+from albert.inference.predictor import Predictor
 from albert.model.albert import AlbertForPreTraining
 from albert.text.huggingface import wordpiece_tokenizer
 
@@ -70,9 +72,11 @@ class RandomLogits(PackedModel):
             yield number, self.logits[: len(each)], None
 
 
-def random_network(tokenizer) -> Network:
-    model = RandomLogits(tokenizer.vocab_size)
-    return Network(model, model, tokenizer, Lengths(64, 32, 16))
+def random_predictor(tokenizer) -> Predictor:
+    predictor = object.__new__(Predictor)
+    predictor.abilities, predictor.tokenizer = ("fill masks",), tokenizer
+    predictor.packed_model, predictor.lengths = RandomLogits(tokenizer.vocab_size), Lengths(64, 32, 16)
+    return predictor
 
 
 @pytest.mark.parametrize("kind", ["unigram", "wordpiece"])
@@ -89,7 +93,7 @@ def test_filled_sequence_equals_decoding_all_pieces(kind, tokenizer):
         "☃[MASK] -",
     ]
     ids = encode_with_masks(tokenizer, texts, 64)
-    filled = fill_masks(random_network(tokenizer), texts, top_k=1000)
+    filled = fill_masks(random_predictor(tokenizer), texts, top_k=1000)
     special, mask = tokenizer.special_ids, tokenizer.mask_id
     for masks, row in zip(filled, [each.tolist() for each in ids], strict=True):
         positions = [position for position, piece in enumerate(row) if piece == mask]
@@ -108,7 +112,7 @@ def test_text_around_a_mask_is_decoded_once(tokenizer, monkeypatch):
     monkeypatch.setattr(
         type(tokenizer), "decode", lambda self, ids, **how: lengths.append(len(ids)) or decode(self, ids, **how)
     )
-    fill_masks(random_network(tokenizer), ["the cat saw [MASK] the dog"] * 5, top_k=300)
+    fill_masks(random_predictor(tokenizer), ["the cat saw [MASK] the dog"] * 5, top_k=300)
     assert len(lengths) <= 3 * 300 + 3 * 5 and sum(length > 3 for length in lengths) <= 3 * 5
 
 
@@ -237,7 +241,7 @@ def test_every_word_of_a_long_text_is_tagged(opened):
     actual = predictor.tag(text)
     assert values(actual, "word") == text.split()
     assert all(word["word"] == text[word["start"] : word["end"]] for word in actual)
-    predictor._network.model.micro_batch_tokens = 1
+    predictor.packed_model.micro_batch_tokens = 1
     assert predictor.tag(text) == [word | {"score": pytest.approx(word["score"], rel=1e-4)} for word in actual]
 
 

@@ -15,7 +15,8 @@ from tests.refusals import refusal
 from tests.text.helpers import texts
 from transformers import AutoTokenizer, BertTokenizer
 
-from albert.inference.tasks import encode_texts, encode_with_masks
+from albert.inference.abilities.fill_mask import encode_with_masks
+from albert.inference.texts import encode_texts
 from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput
 from albert.text.huggingface import HuggingFaceTokenizer, WordPieceNormalization, wordpiece_tokenizer
 from albert.text.sentencepiece import SentencePieceTokenizer

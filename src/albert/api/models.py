@@ -11,7 +11,7 @@ from albert.checkpoints.huggingface import Kind
 from albert.checkpoints.model_directory import open_model as open_directory
 from albert.checkpoints.model_directory import tokenizer_of
 from albert.inference.predictor import Predictor
-from albert.inference.tasks import check_pairs, check_texts, encode_texts
+from albert.inference.texts import check_pairs, check_texts, encode_texts
 from albert.model.packing import PackedSequences
 from albert.model.packing import pack as pack_sequences
 from albert.runtime.errors import InvalidConfiguration, UsageError, did_you_mean, without_inner_frames

@@ -20,12 +20,12 @@ from albert.api.model_options import AS_SAVED, ModelOptions
 from albert.cli.main import imports
 from albert.cli.options import command
 from albert.cli.render import open_console, print_json, table
-from albert.inference.abilities import ABILITIES, ENDINGS, Fields, Settings
+from albert.inference.abilities import ABILITIES, ENDINGS, Ability, Fields, Settings, ability_for
 from albert.model.config import Activation
 from albert.runtime.errors import DamagedData, UsageError, did_you_mean
 from albert.tasks.rows import Format, Layout, TableFile
 
-TASKS = tuple(ability.name for ability in ABILITIES.values() if ability.row)
+TASKS = tuple(ability.name for ability in ABILITIES.values() if ability.reads_rows)
 if TYPE_CHECKING:
     from albert.inference.predictor import Predictor
     from albert.tasks.table_task import TableTask
@@ -46,21 +46,6 @@ INPUTS_OF = {
     "--context": ("--question", "--choose", "--input"),
 }
 """Option -> the inputs that it belongs to; other options belong to --input."""
-TASKS_OF = {
-    "--text": ("classify", "score", "tag", "fill-mask", "order", "embed"),
-    "--pair-field": ("classify", "score", "order"),
-    "--question-field": ("answer", "choose"),
-    "--context-field": ("answer", "choose"),
-    "--options": ("choose",),
-    "--words": ("tag",),
-    "--group": ("tag",),
-    "--top-k": ("fill-mask", "answer"),
-    "--explain": ("classify", "score"),
-    "--pooling": ("embed",),
-    "--normalize": ("embed",),
-    "--prompt": ("embed",),
-}
-"""Option -> the tasks that it belongs to."""
 
 
 def predict(
@@ -206,7 +191,7 @@ def predict(
         if is_given and of_input not in known_inputs:
             raise UsageError(option, f"requires {' or '.join(known_inputs)}, not {of_input}")
     if task is not None:
-        check_task(given, task)
+        check_options_of(ABILITIES[task], given)
     if of_input in ("--question", "--choose") and context is None:
         raise UsageError(of_input, "needs a text to answer from", "give --context")
     if len(choose) == 1:
@@ -221,7 +206,7 @@ def predict(
 
     with imports():
         from albert.checkpoints.hub import find_model
-        from albert.inference.files import FilePrediction, ability_for, opened_input, predict_file
+        from albert.inference.files import FilePrediction, opened_input, predict_file
         from albert.inference.predictor import Predictor
         from albert.tasks.custom import for_other_file
         from albert.tasks.table_task import table_task_of
@@ -317,13 +302,13 @@ def predict(
         for line in predictor.loading_report.notes:
             note(line)
         ability = ability_for(predictor, task)
-        check_task(given, ability.name)
+        check_options_of(ability, given)
         if file.format == "text":
             for option in ("--text", "--pair-field", "--question-field", "--context-field", "--options"):
                 if given[option]:
                     remedy = "name its columns with --columns, or their --delimiter"
                     raise UsageError(option, f"{input} is one text per line, without columns", remedy)
-        if ability.name == "tag":
+        if ability.reads_words:
             file = grouped(file, input, fields.text, group, trained)
         settings = Settings(top_k, pooling, normalize, prompt, words, explain)
         prediction = FilePrediction(file, output, ability, fields, settings, prefix, replace)
@@ -337,7 +322,7 @@ def predict(
     if output is not None:
         print(f"{output}: {summary.rows:,} rows", file=sys.stderr)
     if summary.cut:
-        longest = predictor.embedding_length if ability.name == "embed" else predictor.max_length
+        longest = ability.max_length(predictor)
         note(f"{summary.cut:,} of {summary.rows:,} texts were cut: the model reads {longest} tokens")
     if summary.mispaired:
         single = f"two texts, but the model was trained on single texts: leave out {fields.pair!r}"
@@ -347,11 +332,12 @@ def predict(
         note(f"{summary.unanswered:,} of {summary.rows:,} rows have no answer; {'; '.join(summary.first_unanswered)}")
 
 
-def check_task(given: Mapping[str, bool], task: str) -> None:
-    """Raises UsageError for an option that another task needs."""
-    for option, tasks in TASKS_OF.items():
-        if given[option] and task not in tasks:
-            raise UsageError(option, f"requires --task {' or '.join(tasks)}, not {task}")
+def check_options_of(ability: Ability, given: Mapping[str, bool]) -> None:
+    """Raises UsageError for an option that only other abilities have."""
+    for option, is_given in given.items():
+        names = [each.name for each in ABILITIES.values() if option in each.options]
+        if is_given and names and ability.name not in names:
+            raise UsageError(option, f"requires --task {' or '.join(names)}, not {ability.name}")
 
 
 def usual_fields(trained: "TableTask | None") -> Fields:

@@ -9,7 +9,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 
 from albert.inference.engine import PrecisionChoice
 from albert.inference.predictor import Pooling, Predictor
-from albert.inference.tasks import check_texts
+from albert.inference.texts import check_texts
 
 
 class AlbertEmbedding(TransformerMixin, BaseEstimator):

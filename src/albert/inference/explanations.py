@@ -2,7 +2,7 @@
 and Jurafsky 2016, "Understanding neural networks through representation erasure", arXiv 1612.08220)."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple, NotRequired, TypedDict
 
 import numpy as np
 
@@ -15,11 +15,26 @@ Scores = Callable[[list[str], list[str] | None], np.ndarray]
 """The scores of texts, or of pairs of texts: [texts, labels]."""
 
 
+class WordOfText(TypedDict):
+    """A word and its characters; of a pair also `part`, "text" or "pair"."""
+
+    word: str
+    start: int
+    end: int
+    part: NotRequired[str]
+
+
+class ExplainedWord(WordOfText):
+    """A word, and by how much the score is higher with it than without it."""
+
+    change: float
+
+
 class _Shortened(NamedTuple):
     """A row without one word, and the word."""
 
     row: int
-    word: dict[str, Any]
+    word: WordOfText
     text: str
     pair: str | None
 
@@ -30,7 +45,7 @@ def explain(
     pairs: Sequence[str] | None,
     scores: np.ndarray,
     chosen: Sequence[Sequence[int]],
-) -> list[list[list[dict[str, Any]]]]:
+) -> list[list[list[ExplainedWord]]]:
     """The words of each text, for each chosen label, in the order of their influence.
 
     Args:
@@ -43,16 +58,18 @@ def explain(
         For each text and label a list of words: `word`, `start` and `end` in characters, and `change`, the score minus
         the score without the word. Words of pairs have `part`, "text" or "pair".
     """
-    explained: list[list[list[dict[str, Any]]]] = [[[] for _ in labels] for labels in chosen]
+    explained: list[list[list[ExplainedWord]]] = [[[] for _ in labels] for labels in chosen]
     waiting: list[_Shortened] = []
     for number, text in enumerate(texts):
         if chosen[number]:
             pair = None if pairs is None else pairs[number]
-            part = {} if pair is None else {"part": "text"}
             for word, shorter in _without_each_word(text):
-                waiting.append(_Shortened(number, {**word, **part}, shorter, pair))
+                if pair is not None:
+                    word["part"] = "text"
+                waiting.append(_Shortened(number, word, shorter, pair))
             for word, shorter in _without_each_word(pair or ""):
-                waiting.append(_Shortened(number, {**word, "part": "pair"}, text, shorter))
+                word["part"] = "pair"
+                waiting.append(_Shortened(number, word, text, shorter))
         is_last = number == len(texts) - 1
         if not waiting or (len(waiting) < TEXTS_AT_ONCE and not is_last):
             continue
@@ -69,9 +86,9 @@ def explain(
     return explained
 
 
-def _without_each_word(text: str) -> list[tuple[dict[str, Any], str]]:
+def _without_each_word(text: str) -> list[tuple[WordOfText, str]]:
     """Each word of a text, and the text without it."""
-    shortened = []
+    shortened: list[tuple[WordOfText, str]] = []
     for start, end in word_spans(text):
         before = text[:start]
         after = text[end:]

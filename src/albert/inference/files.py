@@ -23,11 +23,10 @@ import numpy as np
 import torch
 
 from albert import __version__
-from albert.inference import abilities
-from albert.inference.abilities import ENDINGS
+from albert.inference.abilities import ENDINGS, ERROR, Ability, Fields, Settings
 from albert.inference.predictor import Predictor
 from albert.runtime.environment import lazy_import
-from albert.runtime.errors import CannotCreate, DamagedData, InvalidConfiguration, MissingInput, UsageError, WriteFailed
+from albert.runtime.errors import CannotCreate, DamagedData, MissingInput, UsageError, WriteFailed
 from albert.runtime.files import LOCK_NAME, locked, new_file, remove_directory
 from albert.runtime.manifest import file_hash
 from albert.runtime.progress import progress
@@ -140,9 +139,7 @@ class Vectors(OutputFormat):
         return np.asarray([row[self.field] for row in rows], "<f4").tobytes()
 
 
-def output_format(
-    args: "FilePrediction", checked: "CheckedInput", answers: Mapping[str, abilities.Value], width: int
-) -> Any:
+def output_format(args: "FilePrediction", checked: "CheckedInput", answers: Mapping[str, Any], width: int) -> Any:
     """The OutputFormat (or Parquet, with the same methods) by the output's extension; JSON lines for standard output.
 
     `answers` are the predicted fields and their types, `width` is the dimension of a vector.
@@ -303,22 +300,21 @@ class FilePrediction:
 
     file: TableFile
     output: Path | None
-    ability: abilities.Ability
-    fields: abilities.Fields = field(default_factory=abilities.Fields)
-    settings: abilities.Settings = field(default_factory=abilities.Settings)
+    ability: Ability
+    fields: Fields = field(default_factory=Fields)
+    settings: Settings = field(default_factory=Settings)
     prefix: str = "predicted_"
     replace: bool = False  # Overwrite an existing output, or an unfinished one with other settings
 
-    def inputs(self, record: Record) -> abilities.Inputs:
+    def inputs(self, record: Record) -> tuple[Any, ...]:
         """What the task reads of a row; parts of nested values have names with dots, as in training."""
-        assert self.ability.row is not None, f"{self.ability.name} is not available for files"
         names = {self.fields.text, self.fields.pair, self.fields.question, self.fields.context, *self.fields.options}
         if self.file.has_types and any("." in name and name not in record.fields for name in names):
             inner = fields_of(record.fields, record.where, Counter())
             lists = {name: list(value) if isinstance(value, tuple) else value for name, value in inner.items()}
             record = Record(record.where, {**lists, **record.fields})
         try:
-            return self.ability.row(record, self.fields)
+            return self.ability.read(record, self.fields)
         except DamagedData as error:
             if self.file.doubt is None or "has no field" not in error.why:
                 raise
@@ -413,7 +409,7 @@ class FileSummary:
         self.rows += 1
         self.cut += bool(answer.get("tokens_cut"))
         self.mispaired += is_mispaired
-        why = answer.get(abilities.ERROR)
+        why = answer.get(ERROR)
         if why is not None:
             self.unanswered += 1
             if len(self.first_unanswered) < MAX_ERRORS_SHOWN:
@@ -422,12 +418,12 @@ class FileSummary:
 
 def predict_file(predictor: Predictor, args: FilePrediction) -> FileSummary:
     """Predict every row of a file; after a signal, a kill or a failure to write, the same call goes on."""
-    fields = args.ability.output_fields(predictor, args.settings)
+    fields = args.ability.columns(predictor, args.settings)
     answers = {f"{args.prefix}{name}": value for name, value in fields.items()}
     checked = check_input(args, answers)
     format = output_format(args, checked, answers, predictor.vector_width)
     summary = FileSummary()
-    of_pairs = predictor.reads_pairs if args.ability.name in ("classify", "score") else None
+    of_pairs = args.ability.expects_pairs(predictor)
     if args.output is None:
         with progress("Predicting", total=checked.rows, unit="rows") as bar:
             for batch in args.batches():
@@ -523,18 +519,3 @@ def _identity(predictor: Predictor, args: FilePrediction, checked: CheckedInput)
         "threads": torch.get_num_threads(),
         "versions": f"albert {__version__}, torch {torch.__version__}",
     }
-
-
-def ability_for(predictor: Predictor, name: str | None) -> abilities.Ability:
-    """The task of this name, or the model's only one; raises UsageError if it supports several."""
-    possible = [task for task in abilities.ABILITIES.values() if task.row and task.needs in predictor.abilities]
-    if name is None:
-        if len(possible) > 1:
-            known = " or ".join(task.name for task in possible)
-            raise UsageError("--task", f"{predictor.name} supports several tasks", f"choose {known}")
-        return possible[0] if possible else abilities.ABILITIES["embed"]
-    ability = abilities.ABILITIES[name]
-    if ability.needs is not None and ability not in possible:
-        can = " and ".join(predictor.abilities) or "only embed texts"
-        raise InvalidConfiguration(predictor.name, f"has no trained head to {ability.needs}", f"this model can {can}")
-    return ability

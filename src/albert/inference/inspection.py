@@ -1,17 +1,14 @@
-"""Inspection of a model: what each layer does to a text, a check of its settings, and the contents of its directory.
+"""Inspection of a model: what each layer does to its input, a check of its settings, and the contents of its directory.
 
-Layers: attention, how far they move every token, and what a head would predict from their output (the "logit lens").
-The heads were trained on the last layer's output; earlier layers share its parameters, so the heads can read theirs.
+Layers: attention, and how far they move every token (`albert.inference.abilities.layers` shows them for a text).
 
 Settings: two leave no trace in the shapes of the weights, so a wrong value loads without an error. "gelu" in Google's
 configurations is the tanh form, transformers' "gelu" the exact one; and ALBERT-xlarge is published with 16 heads and
 with 32. With the right values a trained model fills more masks."""
 
-import base64
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from importlib.resources import files
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -33,10 +30,7 @@ from albert.checkpoints.model_directory import (
     written_class,
 )
 from albert.checkpoints.sentence_transformers import SENTENCE_KEY, SentenceVectors, sentence_vectors_of
-from albert.inference.abilities import CLASSIFYING, FILLING, ORDERING
-from albert.inference.predictor import Predictor
-from albert.inference.tasks import encode_texts, order_labels
-from albert.model.albert import AlbertForMaskedLM, AlbertForSequenceClassification, AlbertModel
+from albert.model.albert import AlbertForMaskedLM, AlbertModel
 from albert.model.config import Activation, AlbertConfig
 from albert.model.encoder import on_meta_device
 from albert.model.packing import PackedSequences, pack
@@ -71,45 +65,6 @@ def layer_movement(
     return distance.float(), angle.rad2deg().float()
 
 
-MASK_TOP_K = 5  # Predictions shown for a mask after each layer
-
-
-def show_layers(predictor: Predictor, text: str, pair: str | None, max_tokens: int) -> dict[str, Any]:
-    """Attention, movement and head predictions of each layer for a text or a pair, cut to `max_tokens`.
-
-    Returns:
-        JSON values: `tokens` and `tokens_cut`; `attention`, one byte for each [layer, head, from, to], 255 for 1, in
-        base64; `distance`, `angle` (degrees) and `token_distance` between input and output of each layer, as in the
-        paper's Figure 1; `masks` and `labels` with `label_scores`: the head's predictions after each layer, beginning
-        with the input of the first layer.
-    """
-    tokenizer = predictor.tokenizer
-    model: Any = predictor.network
-    texts = (text,) if pair is None else (text, pair)
-    max_length = min(max_tokens, predictor.max_length)
-    encoded = encode_texts(tokenizer, [[part] for part in texts], max_length, masked=True)
-    (ids,) = encoded.ids
-    (cut,) = encoded.cut
-    packed = pack(encoded.ids, encoded.token_types).to(predictor.device)
-    body: AlbertModel = getattr(model, "albert", model)
-    with torch.inference_mode():
-        states = [state.float() for state in body.hidden_states(packed)]
-        attention = np.stack([rows.cpu().numpy() for rows in attention_probabilities(body, states[:-1])])
-        movements = [layer_movement(before, after) for before, after in pairwise(states)]
-        distances, angles = (torch.stack(values) for values in zip(*movements, strict=True))
-        return {
-            "tokens": [tokenizer.piece(int(piece)) for piece in ids],
-            "tokens_cut": cut,
-            "heads": attention.shape[1],
-            "attention": base64.b64encode((attention * 255).round().astype(np.uint8).tobytes()).decode("ascii"),
-            "distance": distances.mean(dim=1).tolist(),
-            "angle": angles.mean(dim=1).tolist(),
-            "token_distance": distances.tolist(),
-            "masks": _fill_masks(predictor, model, states, ids) if FILLING in predictor.abilities else [],
-            **_label_scores(predictor, model, body, states, packed, pair is not None),
-        }
-
-
 def attention_probabilities(
     body: AlbertModel, inputs: Sequence[Float[Tensor, "tokens H"]]
 ) -> Iterable[Float[Tensor, "heads tokens tokens"]]:
@@ -127,39 +82,6 @@ def attention_probabilities(
             mask[:, 0] = True
             scores = scores.masked_fill(~mask, float("-inf"))
         yield scores.softmax(dim=-1)
-
-
-def _fill_masks(predictor: Predictor, model: Any, states: Sequence[Tensor], ids: np.ndarray) -> list[dict[str, Any]]:
-    tokenizer = predictor.tokenizer
-    words = model.albert.embeddings.word_embeddings.weight
-    predictions = []
-    for position in np.flatnonzero(ids == tokenizer.mask_id).tolist():
-        logits = model.predictions(torch.stack([state[position] for state in states]), words)
-        scores, pieces = logits.float().softmax(dim=-1)[:, : tokenizer.vocab_size].topk(MASK_TOP_K, dim=-1)
-        layers = [
-            [{"piece": tokenizer.piece(piece), "score": score} for piece, score in zip(*row, strict=True)]
-            for row in zip(pieces.tolist(), scores.tolist(), strict=True)
-        ]
-        predictions.append({"position": position, "layers": layers})
-    return predictions
-
-
-def _label_scores(
-    predictor: Predictor, model: Any, body: AlbertModel, states: Sequence[Tensor], packed: PackedSequences, paired: bool
-) -> dict[str, Any]:
-    """Probabilities after each layer, of a classifier with a pooler or, for a pair, of the sentence-order head."""
-    if CLASSIFYING in predictor.abilities and isinstance(model, AlbertForSequenceClassification):
-        labels = predictor.labels
-        logits = torch.cat([model.head_outputs(state, packed) for state in states]).float()
-    elif ORDERING in predictor.abilities and paired:
-        labels = list(order_labels(predictor.extra.get("sentence_objective")))
-        logits = torch.cat([model.sop_classifier(body.pool(state, packed)) for state in states]).float()
-    else:
-        return {"labels": [], "label_scores": []}
-    problem = predictor.extra.get("problem_type")
-    if problem != "regression":
-        logits = logits.sigmoid() if problem == "multi_label_classification" else logits.softmax(dim=-1)
-    return {"labels": labels, "label_scores": logits.tolist()}
 
 
 # --------------------------------------------------------------------------------------------------------------------

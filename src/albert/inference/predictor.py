@@ -7,7 +7,6 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace as replaced
 from functools import cached_property, partial
-from numbers import Integral
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
@@ -27,9 +26,16 @@ from albert.checkpoints.sentence_transformers import (
     sentence_vectors_of,
     write_sentence_vectors,
 )
-from albert.inference import explanations, tasks
-from albert.inference.abilities import ANSWERING, CHOOSING, CLASSIFYING, FILLING, ORDERING, SCORING, TAGGING
-from albert.inference.early_exit import early_exit_of
+from albert.inference.abilities import ABILITIES, CLASSIFY, EMBED, FILL_MASK, ORDER, SCORE, TAG, Ability, Lengths
+from albert.inference.abilities.answer import FoundAnswer, find_answers
+from albert.inference.abilities.base import Costs
+from albert.inference.abilities.choose import RankedOption, rank_options
+from albert.inference.abilities.classify import ExplainedLabel, rank_labels, score_texts
+from albert.inference.abilities.embed import embed_texts, piece_weights
+from albert.inference.abilities.fill_mask import FilledMask, fill_masks
+from albert.inference.abilities.order import PredictedOrder, predict_orders
+from albert.inference.abilities.tag import TaggedWord, WordInText, tag_sentences, tag_texts
+from albert.inference.early_exit import EarlyExit, early_exit_of
 from albert.inference.engine import PackedModel, PrecisionChoice, choose_precision
 from albert.model.albert import AlbertForPairClassification, PooledEncoder, Pooling, set_depth
 from albert.runtime.devices import pick_device
@@ -44,42 +50,32 @@ from albert.tasks.table_task import table_task_of
 from albert.text.tokenizer import Tokenizer
 from albert.text.tokenizer_loading import load_tokenizer
 
-
-def check_pooling(pooling: str) -> None:
-    """Raises UsageError for an unknown pooling."""
-    if pooling not in get_args(Pooling):
-        raise UsageError(f"pooling {pooling!r}", "unknown", f"use {', '.join(get_args(Pooling))}")
+MIN_LENGTH = 5  # [CLS] a [SEP] b [SEP]
 
 
-def _check_top_k(top_k: int) -> None:
-    if isinstance(top_k, bool) or not isinstance(top_k, Integral) or top_k < 1:
-        raise UsageError("top_k", f"is {top_k!r}, a whole number of at least 1 is needed")
+def lengths_of(kind: Kind, opened: model_directory.OpenedModel) -> Lengths:
+    """The lengths that a model was fine-tuned with, by default the paper's; at most its number of positions."""
+    positions = opened.config.max_position_embeddings
+    of_paper = (ability.lengths for ability in ABILITIES.values() if kind in ability.heads)
+    default = next((lengths for lengths in of_paper if lengths is not None), Lengths(positions, 64, 128))
+    stated = dict(opened.extra.get("finetuning") or {})
+    if "max_sequence_length" in opened.extra:
+        stated["max_length"] = opened.extra["max_sequence_length"]
+    lengths = default._asdict()
+    for name in lengths:
+        value = stated.get(name, lengths[name])
+        least = MIN_LENGTH if name == "max_length" else 1
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            key = "max_sequence_length" if name == "max_length" else f"finetuning: {name}"
+            subject = f"{opened.directory / 'config.json'}: {key}"
+            raise InvalidConfiguration(subject, f"is {value!r}, at least {least} tokens are needed")
+        lengths[name] = value
+    return Lengths(**lengths | {"max_length": min(lengths["max_length"], positions)})
 
 
-def _check_lists(name: str, lists: Sequence[Sequence[str]]) -> None:
-    if not hasattr(lists, "__getitem__") or isinstance(lists, str | Mapping):
-        raise UsageError(name, f"is {type(lists).__name__}, a list of lists of texts is expected")
-    for number, texts in enumerate(lists, start=1):
-        tasks.check_texts(f"{name}, number {number}", texts)
-
-
-HALF_WEIGHT_AT = 1e-3
-"""The probability of a piece that gets weight 1/2 (rarest: 1); Arora et al. use 1e-3 to 1e-4."""
-SPECIAL_WEIGHT = 1e-6
-"""Weight of [CLS] and [SEP]: negligible beside words, but a text without words still has a vector."""
-
-
-def piece_weights(tokenizer: Tokenizer) -> Float32[np.ndarray, " V"]:
-    """a / (a + p) for a piece of probability p (Arora et al. 2017, "A simple but tough-to-beat baseline for sentence
-    embeddings"), with p of the tokenizer's unigram model."""
-    log_probabilities = tokenizer.log_probabilities()
-    if log_probabilities is None:
-        why = "needs a SentencePiece vocabulary, whose pieces have probabilities"
-        raise UsageError("pooling 'weighted'", why, "use mean")
-    weights = HALF_WEIGHT_AT / (HALF_WEIGHT_AT + np.exp(log_probabilities))
-    weights[[piece for piece in tokenizer.special_ids if piece != tokenizer.unk_id]] = SPECIAL_WEIGHT
-    weights[tokenizer.unk_id] = 1.0
-    return weights.astype(np.float32)
+def trained_abilities(kind: Kind, opened: model_directory.OpenedModel) -> tuple[Ability, ...]:
+    """What the head of a model opened as this kind can do."""
+    return tuple(ability for ability in ABILITIES.values() if ability.is_trained(kind, opened))
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -125,7 +121,7 @@ class Predictor:
         self.tokenizer = tokenizer
         self.device = device
         model_directory.require_matching_tokenizer(tokenizer, opened.directory, opened.config, opened.extra)
-        self.abilities = tasks.abilities_of(kind, opened)
+        self.abilities = tuple(str(ability.needs) for ability in trained_abilities(kind, opened))
         """Abilities ("classify texts"); a head that the file lacks, or that was never trained, does not count."""
         self.precision = choose_precision(precision, device)
         """Of the encoder's matrix products: fp32, bf16 or int8."""
@@ -134,11 +130,17 @@ class Predictor:
         if depth is not None:
             set_depth(opened.model, depth)
         self.patience = patience
-        model = PackedModel(opened.model, device, precision=self.precision)
-        classifier = model if patience is None else early_exit_of(model, patience, self.extra, self.name)
-        self._network = tasks.Network(model, classifier, tokenizer, tasks.lengths_of(kind, opened))
+        self.packed_model = PackedModel(opened.model, device, precision=self.precision)
+        """The model with its head, for packed batches."""
+        self.early_exit: EarlyExit | None = None
+        """The same model with early exit, if `patience` is set."""
+        if patience is not None:
+            self.early_exit = early_exit_of(self.packed_model, patience, self.extra, self.name)
+        self.lengths = lengths_of(kind, opened)
+        """Tokens of a sequence and of a question, and the step between windows."""
         has_unanswerable = kind == "joint_question_answering" or THRESHOLD_KEY in self.extra
-        self._null_threshold = saved_threshold(self.extra, self.name) if has_unanswerable else None
+        self.null_threshold = saved_threshold(self.extra, self.name) if has_unanswerable else None
+        """When a question has no answer; None for a model that always answers."""
         self.label_threshold: LabelThreshold | None = None
         """Which labels are predicted, for a model that gives several labels to a text."""
         if self.extra.get("problem_type") == "multi_label_classification":
@@ -148,7 +150,8 @@ class Predictor:
         self._pooled: dict[Pooling, PackedModel] = {}
         self.sentence_vectors = sentence_vectors_of(self.extra) or SentenceVectors()
         """How texts become vectors: as the files of sentence-transformers say, else the mean over all tokens."""
-        self._dense = open_dense(self.sentence_vectors)
+        self.dense = open_dense(self.sentence_vectors)
+        """The Dense modules after the pooling; None if there are none."""
 
     @classmethod
     def open(
@@ -196,7 +199,7 @@ class Predictor:
     def __repr__(self) -> str:
         can = ", ".join(self.abilities) or "embed texts; no trained head"
         values: dict[str, object] = {}
-        if {CLASSIFYING, TAGGING} & set(self.abilities):
+        if self.can(CLASSIFY) or self.can(TAG):
             values = {"labels": self.labels if len(self.labels) <= 10 else f"{len(self.labels)} of them"}
         values |= {"depth": self.depth} | ({} if self.patience is None else {"patience": self.patience})
         values |= {"max_length": self.max_length, "precision": self.precision, "device": str(self.device)}
@@ -206,18 +209,19 @@ class Predictor:
     @property
     def network(self) -> nn.Module:
         """The model with its head."""
-        return self._network.model.model
+        return self.packed_model.model
 
     @property
     def max_length(self) -> int:
         """Tokens in a sequence, `[CLS]` and `[SEP]` included."""
-        return self._network.max_length
+        return self.lengths.max_length
 
     @cached_property
     def labels(self) -> list[str]:
         """The names of the classes, of the tags, or of the one predicted number."""
-        self._require(*(TAGGING,) if TAGGING in self.abilities else (CLASSIFYING, SCORING))
-        return model_directory.label_names(self.extra, self._network.model.model.classifier.out_features)
+        self.require(CLASSIFY, SCORE, TAG)
+        model: Any = self.network
+        return model_directory.label_names(self.extra, model.classifier.out_features)
 
     @property
     def reads_pairs(self) -> bool | None:
@@ -240,18 +244,44 @@ class Predictor:
         used["context"] = task.text if task.kind == "multiple-choice" else task.context
         return {name: column for name, column in used.items() if column is not None}
 
-    def _require(self, *abilities: str) -> None:
-        if not any(ability in self.abilities for ability in abilities):
-            remedy = f"this model can {' and '.join(self.abilities)}" if self.abilities else "fine-tune it first"
-            raise InvalidConfiguration(self.name, f"has no trained head to {abilities[0]}", remedy)
+    def can(self, ability: Ability) -> bool:
+        """Whether the model has the trained head that an ability needs."""
+        return ability.needs is None or ability.needs in self.abilities
 
-    def classify(self, text: str, pair: str | None = None, *, explain: bool = False) -> list[tasks.Prediction]:
+    def require(self, *abilities: Ability) -> None:
+        """Raises InvalidConfiguration if the model has none of some abilities."""
+        if not any(self.can(ability) for ability in abilities):
+            remedy = f"this model can {' and '.join(self.abilities)}" if self.abilities else "fine-tune it first"
+            raise InvalidConfiguration(self.name, f"has no trained head to {abilities[0].needs}", remedy)
+
+    def rows(
+        self, ids: Sequence[np.ndarray], types: Sequence[np.ndarray], sizes: Sequence[int] | None = None
+    ) -> tuple[list[Any], list[Costs]]:
+        """The head's output for each sequence and, with early exit, the `depth` in layers (otherwise empty dicts).
+
+        `sizes` are the numbers of sequences that are decided together; None: one each.
+        """
+        if self.early_exit is None:
+            return self.packed_model.rows(ids, types), [{} for _ in ids]
+        exits = self.early_exit.rows(ids, types, sizes)
+        return [row for row, _ in exits], [{"depth": depth} for _, depth in exits]
+
+    def pooled_model(self, pooling: Pooling) -> PackedModel:
+        """The encoder with a pooling, made once."""
+        if pooling not in self._pooled:
+            weights = torch.from_numpy(piece_weights(self.tokenizer)) if pooling == "weighted" else None
+            encoder: Any = getattr(self.network, "albert", self.network)
+            pooled = PooledEncoder(encoder, pooling, weights)
+            self._pooled[pooling] = PackedModel(pooled, self.device)
+        return self._pooled[pooling]
+
+    def classify(self, text: str, pair: str | None = None, *, explain: bool = False) -> list[ExplainedLabel]:
         """`classify_batch` of one text."""
         return self.classify_batch([text], None if pair is None else [pair], explain=explain)[0]
 
     def classify_batch(
         self, texts: Sequence[str], pairs: Sequence[str] | None = None, *, explain: bool = False
-    ) -> list[list[tasks.Prediction]]:
+    ) -> list[list[ExplainedLabel]]:
         """Every label with its probability, most likely first, for each text (or text and pair).
 
         The `score` of a regression model is the predicted number. With several labels per text `predicted` says which
@@ -261,23 +291,7 @@ class Predictor:
         of each predicted one) has `explanation`: a list of `word`, its characters `start`..`end`, and `change`, by how
         much the score is higher with the word than without it; the largest changes first. Words of pairs have `part`,
         "text" or "pair". The work is that of as many texts as there are words."""
-        self._require(CLASSIFYING, SCORING)
-        scores, fields = self._classified(texts, pairs)
-        ranked = tasks.ranked_labels(scores, fields, self.labels, self.label_threshold)
-        if explain:
-            names = self.labels
-            entries = [
-                own[:1] if self.label_threshold is None else [entry for entry in own if entry["predicted"]]
-                for own in ranked
-            ]
-            chosen = [[names.index(entry["label"]) for entry in own] for own in entries]
-            explained = explanations.explain(
-                lambda some, others: self._classified(some, others)[0], texts, pairs, scores, chosen
-            )
-            for own, words_of in zip(entries, explained, strict=True):
-                for entry, words in zip(own, words_of, strict=True):
-                    entry["explanation"] = words
-        return ranked
+        return rank_labels(self, texts, pairs, explain=explain)
 
     def score(self, text: str, pair: str | None = None) -> float:
         """`score_batch` of one text."""
@@ -285,18 +299,16 @@ class Predictor:
 
     def score_batch(self, texts: Sequence[str], pairs: Sequence[str] | None = None) -> list[float]:
         """The number that a regression model predicts for each text (or text and pair)."""
-        self._require(SCORING)
-        scores, _ = self._classified(texts, pairs)
-        return scores[:, 0].tolist()
+        return score_texts(self, texts, pairs)
 
-    def answer(self, question: str, context: str, top_k: int = 1) -> tasks.Prediction | list[tasks.Prediction]:
+    def answer(self, question: str, context: str, top_k: int = 1) -> FoundAnswer | list[FoundAnswer]:
         """`answer_batch` of one question: the best answer, or a list of the `top_k` best when it is more than one."""
         answers = self.answer_batch([question], [context], top_k)[0]
         return answers[0] if top_k == 1 else answers
 
     def answer_batch(
         self, questions: Sequence[str], contexts: Sequence[str], top_k: int = 1
-    ) -> list[list[tasks.Prediction]]:
+    ) -> list[list[FoundAnswer]]:
         """The spans of each context that best answer its question, as exact slices of it, best first.
 
         Long contexts are read in overlapping windows. `score` is the probability among all spans of at most 30 tokens
@@ -306,85 +318,63 @@ class Predictor:
         Raises:
             UnansweredTexts: contexts that hold no text.
         """
-        self._require(ANSWERING)
-        tasks.check_pairs("contexts", contexts, "questions", questions)
-        _check_top_k(top_k)
-        return tasks.find_answers(self._network, questions, contexts, top_k, self._null_threshold)
+        return find_answers(self, questions, contexts, top_k)
 
-    def tag(self, text: str) -> list[tasks.Prediction]:
+    def tag(self, text: str) -> list[WordInText]:
         """`tag_batch` of one text."""
         return self.tag_batch([text])[0]
 
-    def tag_batch(self, texts: Sequence[str]) -> list[list[tasks.Prediction]]:
+    def tag_batch(self, texts: Sequence[str]) -> list[list[WordInText]]:
         """The top label of every word of each text: `word`, `entity`, `score`, its characters `start`..`end`.
 
         Texts are split into words as the sentences of CoNLL: punctuation, quotes, `n't` and `'s` are words of their
         own, and so is every Chinese character. `tag_sentences` takes words as they are. Long texts are read in
         overlapping windows."""
-        self._require(TAGGING)
-        tasks.check_texts("texts", texts)
-        return tasks.tag_words(self._network, texts, self.labels)
+        return tag_texts(self, texts)
 
-    def tag_sentences(self, sentences: Sequence[Sequence[str]]) -> list[list[tasks.Prediction]]:
+    def tag_sentences(self, sentences: Sequence[Sequence[str]]) -> list[list[TaggedWord]]:
         """The top label of every word of sentences split into words: `word`, `entity`, `score`.
 
         As in evaluation, every word has an entry, even one without a piece of its own."""
-        self._require(TAGGING)
-        _check_lists("sentences", sentences)
-        return tasks.tag_given_words(self._network, sentences, self.labels)
+        return tag_sentences(self, sentences)
 
-    def choose(self, context: str, options: Sequence[str], question: str = "") -> list[tasks.Prediction]:
+    def choose(self, context: str, options: Sequence[str], question: str = "") -> list[RankedOption]:
         """`choose_batch` of one question."""
         return self.choose_batch([context], [options], [question])[0]
 
     def choose_batch(
         self, contexts: Sequence[str], options: Sequence[Sequence[str]], questions: Sequence[str] | None = None
-    ) -> list[list[tasks.Prediction]]:
+    ) -> list[list[RankedOption]]:
         """The options of each question, most likely first: `option`, its `index` in the input, its `score`.
 
         Each is read after the context, appended to the question or in place of a blank `_` in it; the scores are
         probabilities over the options, of which there are at least two."""
-        self._require(CHOOSING)
-        tasks.check_texts("contexts", contexts)
-        questions = [""] * len(contexts) if questions is None else questions
-        tasks.check_pairs("questions", questions, "contexts", contexts)
-        _check_lists("options", options)
-        if len(options) != len(contexts):
-            raise UsageError("options", f"{len(options)} lists for {len(contexts)} contexts", "give one for each")
-        for choices in options:
-            if len(choices) < 2:
-                raise UsageError("options", f"{len(choices)} of them", "give at least two to choose from")
-        return tasks.rank_options(self._network, contexts, questions, options)
+        return rank_options(self, contexts, options, questions)
 
-    def fill_mask(self, text: str, top_k: int = 5) -> list[tasks.Prediction] | list[list[tasks.Prediction]]:
+    def fill_mask(self, text: str, top_k: int = 5) -> list[FilledMask] | list[list[FilledMask]]:
         """`fill_mask_batch` of one text: for one mask its predictions, for several a list of such lists."""
         results = self.fill_mask_batch([text], top_k)[0]
         return results[0] if len(results) == 1 else results
 
-    def fill_mask_batch(self, texts: Sequence[str], top_k: int = 5) -> list[list[list[tasks.Prediction]]]:
+    def fill_mask_batch(self, texts: Sequence[str], top_k: int = 5) -> list[list[list[FilledMask]]]:
         """For each text, for each of its `[MASK]`, the `top_k` most likely tokens: `score` (probability), `token`,
         `token_str` and `sequence`. Each mask is predicted with the others still masked.
 
         Raises:
             UnansweredTexts: no mask, or a text that is too long.
         """
-        self._require(FILLING)
-        tasks.check_texts("texts", texts)
-        _check_top_k(top_k)
-        return tasks.fill_masks(self._network, texts, top_k)
+        return fill_masks(self, texts, top_k)
 
-    def order(self, first: str, second: str) -> tasks.Prediction:
+    def order(self, first: str, second: str) -> PredictedOrder:
         """`order_batch` of one pair."""
         return self.order_batch([first], [second])[0]
 
-    def order_batch(self, firsts: Sequence[str], seconds: Sequence[str]) -> list[tasks.Prediction]:
+    def order_batch(self, firsts: Sequence[str], seconds: Sequence[str]) -> list[PredictedOrder]:
         """Predict whether two adjacent segments are in order: `label`, `score`, `probability_in_order` for each pair.
 
         A model trained on next-sentence prediction says instead whether the second follows the first in their text or
         comes from another one, with `probability_next`."""
-        self._require(ORDERING)
-        tasks.check_pairs("seconds", seconds, "firsts", firsts)
-        return tasks.predict_orders(self._network, firsts, seconds, self.extra.get("sentence_objective"))
+        return predict_orders(self, firsts, seconds)
 
     def embed(
         self,
@@ -420,30 +410,7 @@ class Predictor:
         prompt: str | None = None,
     ) -> tuple[Float32[np.ndarray, "texts D"], list[int]]:
         """`embed`, and the number of tokens of each text that did not fit."""
-        tasks.check_texts("texts", texts)
-        own = self.sentence_vectors
-        pooling = own.pooling if pooling is None else pooling
-        normalize = own.normalize if normalize is None else normalize
-        check_pooling(pooling)
-        if not isinstance(normalize, bool | np.bool_):
-            raise UsageError("normalize", f"is {normalize!r}, true or false is expected")
-        before = own.prompt(prompt, self.name)
-        if before or own.lower_case:
-            texts = [(before + text).lower() if own.lower_case else before + text for text in texts]
-        if pooling not in self._pooled:
-            model = self._network.model.model
-            weights = torch.from_numpy(piece_weights(self.tokenizer)) if pooling == "weighted" else None
-            pooled = PooledEncoder(getattr(model, "albert", model), pooling, weights)
-            self._pooled[pooling] = PackedModel(pooled, self.device)
-        encoded = tasks.encode_texts(self.tokenizer, (texts,), self.embedding_length)
-        rows = self._pooled[pooling].rows(encoded.ids, encoded.token_types)
-        vectors = np.asarray(rows, np.float32).reshape(len(texts), self.config.hidden_size)
-        if self._dense is not None:
-            with torch.inference_mode():
-                vectors = self._dense(torch.from_numpy(vectors)).numpy()
-        if normalize:
-            vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), np.finfo(np.float32).tiny)
-        return vectors, encoded.cut
+        return embed_texts(self, texts, pooling, normalize, prompt)
 
     @property
     def vector_width(self) -> int:
@@ -456,26 +423,16 @@ class Predictor:
         stated = self.sentence_vectors.max_length
         return self.max_length if stated is None else min(stated, self.config.max_position_embeddings)
 
-    def _classified(
-        self, texts: Sequence[str], pairs: Sequence[str] | None
-    ) -> tuple[Float32[np.ndarray, "texts labels"], list[tasks.Prediction]]:
-        tasks.check_texts("texts", texts)
-        if pairs is not None:
-            tasks.check_pairs("pairs", pairs, "texts", texts)
-        elif isinstance(self.network, AlbertForPairClassification):
-            remedy = "give a second text with each (--pair on the command line)"
-            raise UsageError("pairs", "are missing: this model compares two texts", remedy)
-        parts = (texts,) if pairs is None else (texts, pairs)
-        return tasks.classify_texts(self._network, parts, len(self.labels), self.extra.get("problem_type"))
-
 
 class TrainedModel(NamedTuple):
     """A model whose outputs all come from weights of the file; an encoder without a trained pooler has none.
 
-    `left_out` names the head that `config.json` lists but that was not trained; empty if there is none."""
+    `abilities` are those of its head, of an encoder `EMBED`. `left_out` names the head that `config.json` lists but
+    that was not trained; empty if there is none."""
 
     opened: model_directory.OpenedModel
     kind: Kind
+    abilities: tuple[Ability, ...]
     left_out: str = ""
 
 
@@ -485,19 +442,21 @@ def open_trained(directory: Path) -> TrainedModel:
     kind = stated
     opened = model_directory.open_model(directory, kind)
     left_out = ""
-    can = tasks.abilities_of(kind, opened)
-    if kind == "pretraining" and FILLING in can and ORDERING not in can:
+    abilities = trained_abilities(kind, opened)
+    if kind == "pretraining" and FILL_MASK in abilities and ORDER not in abilities:
         kind = "masked_lm"
         left_out = "the order of segments"
-    elif kind != "encoder" and not can:
-        kind = "encoder"
-        left_out = f"the head for {stated}"
+    elif not abilities:
+        abilities = (EMBED,)
+        if kind != "encoder":
+            kind = "encoder"
+            left_out = f"the head for {stated}"
     if left_out:
         opened = model_directory.open_model(directory, kind)
     if kind == "encoder" and any(name.startswith("albert.pooler.") for name in opened.loading_report.drawn):
         model: Any = opened.model
         model.pooler = None
-    return TrainedModel(opened, kind, left_out)
+    return TrainedModel(opened, kind, abilities, left_out)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -543,7 +502,7 @@ def save_for_sentence_transformers(
             if file.parent == directory and file.name != MANIFEST_NAME:
                 shutil.copyfile(file, copy / file.name)
         own = sentence_vectors_of(extra) or SentenceVectors()
-        max_length = own.max_length or tasks.lengths_of(kind, opened).max_length
+        max_length = own.max_length or lengths_of(kind, opened).max_length
         vectors = replaced(
             own,
             pooling=pooling or own.pooling,

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints, is_typeddict
 
 import numpy as np
 import pyarrow as pa
@@ -254,7 +254,7 @@ def _saved_batches(part: Path, reading: Reading) -> Iterator[tuple[pa.Array, int
 # ---- Parquet as output of predictions ------------------------------------------------------------------------------
 
 _TYPE_ERRORS = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError)
-_TYPES = {"text": pa.string(), "number": pa.float64(), "count": pa.int64()}
+_TYPES = {str: pa.string(), float: pa.float64(), int: pa.int64()}
 
 
 class Parquet:
@@ -281,13 +281,17 @@ class Parquet:
                 writer.write_table(pa.Table.from_batches([pa.record_batch(columns, schema=self.schema)]))
 
 
-def arrow_type(value: Any) -> pa.DataType:
-    """Return the type of a column for a description of its fields."""
-    if isinstance(value, str):
-        return _TYPES[value]
-    if isinstance(value, list):
-        return pa.list_(pa.float32() if value == ["number"] else arrow_type(value[0]))
-    return pa.struct([pa.field(name, arrow_type(inner)) for name, inner in value.items()])
+def arrow_type(kind: Any) -> pa.DataType:
+    """Return the type of a column: of `str`, `float`, `int`, a TypedDict or a dict of types, or a list of one of these.
+
+    Lists of numbers, which may be long vectors, are float32.
+    """
+    if isinstance(kind, list):
+        return pa.list_(pa.float32() if kind == [float] else arrow_type(kind[0]))
+    if isinstance(kind, type) and kind in _TYPES:
+        return _TYPES[kind]
+    fields = get_type_hints(kind) if is_typeddict(kind) else kind
+    return pa.struct([pa.field(name, arrow_type(inner)) for name, inner in fields.items()])
 
 
 def input_schema(file: CorpusFile, columns: Sequence[str]) -> pa.Schema:

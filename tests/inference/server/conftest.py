@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from tests.inference.server.running_servers import BlockedCall, Running, running, wait_until
 
+from albert.inference.abilities import CLASSIFY
 from albert.inference.predictor import Predictor
 
 
@@ -29,9 +30,9 @@ def classifier(predictors) -> Predictor:
 
 
 @pytest.fixture
-def blocked(classifier, serve, monkeypatch) -> Iterator[BlockedCall]:
-    """The classifier, blocked until it is released or the test ends."""
-    waiting = BlockedCall(classifier.classify_batch)
-    monkeypatch.setattr(classifier, "classify_batch", waiting)
+def blocked(serve, monkeypatch) -> Iterator[BlockedCall]:
+    """Classification, blocked until it is released or the test ends."""
+    waiting = BlockedCall(CLASSIFY.compute)
+    monkeypatch.setattr(CLASSIFY, "compute", waiting)
     yield waiting
     waiting.released.set()

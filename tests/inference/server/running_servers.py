@@ -116,7 +116,7 @@ class BlockedCall:
     def __init__(self, compute: Callable[..., Any]) -> None:
         self.compute, self.released, self.batches = compute, threading.Event(), []
 
-    def __call__(self, texts: Any, *others: Any, **options: Any) -> Any:
-        self.batches.append(list(texts))
+    def __call__(self, predictor: Predictor, inputs: Any, settings: Any) -> Any:
+        self.batches.append([text for text, *_ in inputs])
         assert self.released.wait(60)
-        return self.compute(texts, *others, **options)
+        return self.compute(predictor, inputs, settings)

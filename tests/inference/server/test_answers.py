@@ -1,15 +1,18 @@
 """Replies equal the predictor's results, for every client its own, and follow the OpenAPI document."""
 
 import base64
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple, TypedDict
 
 import numpy as np
 import pytest
 from tests.inference.server.running_servers import in_background, wait_until
 
-from albert.inference.abilities import ABILITIES, Ability, Part, one_text
-from albert.inference.files import FilePrediction, ability_for, opened_input, predict_file
+from albert.inference.abilities import ABILITIES, Ability, ability_for
+from albert.inference.abilities.base import Texts, text_of
+from albert.inference.files import FilePrediction, opened_input, predict_file
 from albert.inference.server import batching
-from albert.inference.server.routes import reply_body
+from albert.inference.server.models import reply_model
 
 PASSAGE = "the captain of the ship saw a storm , and the sailor saw an island in the sea ."
 REQUESTS = {
@@ -31,7 +34,7 @@ def test_reply_follows_the_document(address, predictors, serve):
     server = serve(predictors(kind))
     reply = server.post(address, body)
     assert reply.status == 200, reply.body
-    assert reply_body(ABILITIES[address[1:]]).model_validate(reply.json, extra="forbid")
+    assert reply_model(ABILITIES[address[1:]]).model_validate(reply.json, extra="forbid")
     assert "model;dur=" in reply.headers["server-timing"]
     paths = server.request("GET", "/openapi.json").json["paths"]
     assert address in paths
@@ -101,20 +104,43 @@ def test_layers_of_a_model_that_reads_the_texts_of_a_pair_separately(opened, ser
     assert reply.status == 200 and reply.json["results"][0]["labels"] == []
 
 
-COUNTING = Ability(
-    name="count-tokens",
-    about="How many tokens a text has.",
-    row=one_text,
-    request={"texts": Part(["text"])},
-    request_about="One text or many.",
-    example={"texts": ["A storm at sea."]},
-    compute=lambda predictor, inputs, settings: [
-        {"tokens": len(predictor.tokenizer.encode(text))} for (text,) in inputs
-    ],
-    reply={"tokens": "count"},
-    output=lambda predictor, settings: {"tokens": "count"},
-    reply_about="For each text its tokens.",
-)
+class Text(NamedTuple):
+    text: str
+
+
+@dataclass(frozen=True)
+class CountTokensRequest:
+    """One text or many."""
+
+    texts: Texts
+
+
+class Tokens(TypedDict):
+    tokens: int
+
+
+class CountTokens(Ability):
+    name = "count-tokens"
+    about = "How many tokens a text has."
+    request = CountTokensRequest
+    example: ClassVar = {"texts": ["A storm at sea."]}
+    reply = Tokens
+    about_reply = "For each text its tokens."
+
+    def read(self, record, fields):
+        return Text(text_of(record, fields.text, "--text"))
+
+    def inputs(self, request):
+        return [Text(text) for text in request.texts]
+
+    def compute(self, predictor, inputs, settings):
+        return [{"tokens": len(predictor.tokenizer.encode(text))} for (text,) in inputs]
+
+    def columns(self, predictor, settings):
+        return {"tokens": int}
+
+
+COUNTING = CountTokens()
 
 
 def test_one_entry_adds_a_task_to_files_server_document_and_page(classifier, serve, monkeypatch, tmp_path):

@@ -8,6 +8,7 @@ import pytest
 from tests.inference.server.running_servers import in_background, read_all, running, wait_until
 from tests.refusals import refusal
 
+from albert.inference.abilities import CLASSIFY
 from albert.inference.server.batching import as_input
 from albert.inference.server.limits import allowed_hosts
 from albert.runtime.errors import InvalidConfiguration
@@ -159,11 +160,11 @@ def test_size_of_an_input_counts_options_and_windows(predictors):
 def test_lack_of_memory_gets_503(classifier, serve, monkeypatch):
     calls = []
 
-    def fail(texts, pairs=None):
-        calls.append(len(texts))
+    def fail(predictor, inputs, settings):
+        calls.append(len(inputs))
         raise MemoryError
 
-    monkeypatch.setattr(classifier, "classify_batch", fail)
+    monkeypatch.setattr(CLASSIFY, "compute", fail)
     reply = serve(classifier).post("/classify", {"texts": ["a"] * 32})
     assert (reply.status, reply.headers["retry-after"]) == (503, "2") and "memory" in reply.json["error"]
     assert calls == [32, 8, 8, 8, 8]
@@ -257,15 +258,16 @@ class Panic(BaseException):
 @pytest.mark.parametrize("error", [None, RuntimeError("in /root/secret.py"), Panic("at /root/secret.rs")])
 def test_failing_text_does_not_affect_other_requests(error, classifier, serve, monkeypatch):
     """It raises, or its score is not finite."""
-    compute = classifier.classify_batch
+    compute = CLASSIFY.compute
 
-    def fail(texts, pairs=None):
-        if "bad" in texts and error is not None:
+    def fail(predictor, inputs, settings):
+        if error is not None and any(entry.text == "bad" for entry in inputs):
             raise error
         nan = [{"label": "calm", "score": float("nan")}]
-        return [nan if text == "bad" else row for text, row in zip(texts, compute(texts, pairs), strict=True)]
+        results = compute(predictor, inputs, settings)
+        return [nan if entry.text == "bad" else row for entry, row in zip(inputs, results, strict=True)]
 
-    monkeypatch.setattr(classifier, "classify_batch", fail)
+    monkeypatch.setattr(CLASSIFY, "compute", fail)
     server = serve(classifier)
     texts = ["the ship", "bad", "a storm", "the sea"]
     with in_background(*(lambda text=text: server.post("/classify", {"texts": [text]}) for text in texts)) as replies:

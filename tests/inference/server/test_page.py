@@ -12,6 +12,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from albert.inference.abilities import CLASSIFY, TAG
+
 sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright, and a Chromium")
 
 DISABLED = ("gpu", "quic", "background-networking", "component-update", "sync")
@@ -223,7 +225,7 @@ def test_csv_file_gets_every_label_of_a_model_of_several(opened, classifier, mon
         {"label": "fog", "score": 0.1, "predicted": False},
     ]
     monkeypatch.setitem(classifier.extra, "problem_type", "multi_label_classification")
-    monkeypatch.setattr(classifier, "classify_batch", lambda texts: [labels] * len(texts))
+    monkeypatch.setattr(CLASSIFY, "compute", lambda predictor, inputs, settings: [labels] * len(inputs))
     page = opened("classify")
     with page.expect_download() as download:
         page.locator("#file").set_input_files({"name": "a.csv", "mimeType": "text/csv", "buffer": b"text\na\n"})
@@ -250,14 +252,14 @@ def test_file_without_rows_is_refused_and_a_broken_server_ends_it(opened):
     sync_api.expect(page.locator("#file-state")).to_contain_text("1 rows answered, 1 without an answer")
 
 
-def test_adjacent_words_of_an_entity_are_merged(opened, predictors, monkeypatch):
+def test_adjacent_words_of_an_entity_are_merged(opened, monkeypatch):
     words = [("Nemo", "B-PER"), ("Ahab", "I-PER"), ("saw", "O"), ("Lisbon", "B-LOC")]
     text = " ".join(word for word, _ in words)
     tags = [
         {"word": word, "entity": tag, "score": 0.9, "start": text.index(word), "end": text.index(word) + len(word)}
         for word, tag in words
     ]
-    monkeypatch.setattr(predictors("tag"), "tag_batch", lambda texts: [tags] * len(texts))
+    monkeypatch.setattr(TAG, "compute", lambda predictor, inputs, settings: [tags] * len(inputs))
     page = opened("tag")
     page.get_by_label("Text").fill(text)
     page.get_by_role("button", name="Run", exact=True).click()
@@ -267,9 +269,9 @@ def test_adjacent_words_of_an_entity_are_merged(opened, predictors, monkeypatch)
     assert page.locator("#answer .legend li").all_inner_texts() == ["LOC (1)", "PER (1)"]
 
 
-def test_depth_of_an_early_exit_is_shown(opened, predictors, monkeypatch):
+def test_depth_of_an_early_exit_is_shown(opened, monkeypatch):
     labels = [{"label": "calm", "score": 1.0, "depth": 1}]
-    monkeypatch.setattr(predictors("classify"), "classify_batch", lambda texts: [labels] * len(texts))
+    monkeypatch.setattr(CLASSIFY, "compute", lambda predictor, inputs, settings: [labels] * len(inputs))
     page = opened("classify")
     page.wait_for_selector("#answer .exits")
     assert page.locator(".exits .used").count() == 1 and page.locator(".exits span span").count() == 2

@@ -22,7 +22,6 @@ from albert.inference.abilities import ABILITIES, Settings, UnansweredTexts
 from albert.inference.engine import BETWEEN_BATCHES
 from albert.inference.predictor import Predictor
 from albert.inference.server.limits import LOOPBACK, Hosts, Limits
-from albert.runtime.errors import UsageError
 from albert.text.unknown import unknown_warning
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -361,9 +360,7 @@ def _deliver(batch: Sequence[_Item], outcomes: Sequence[Any]) -> None:
                 continue
             error = request.outcomes[failed[0]]
             if isinstance(error, UnansweredTexts) and len(request.outcomes) > 1:
-                field = next(iter(ABILITIES[item.call.name].request))
-                inside = "" if field == f"{error.subject}s" else f".{error.subject}"
-                error = UsageError(f"{field}.{failed[0]}{inside}", error.why, error.remedy)
+                error = ABILITIES[item.call.name].error_in_request(failed[0], error)
             request.answers.set_exception(error)
 
 
@@ -386,7 +383,7 @@ OVERLAP = 3  # Largest number of windows in which a token of a long text is read
 _LETTERS = (string.ascii_letters + string.whitespace).encode()
 
 
-def as_input(predictor: Predictor, texts: Sequence[Any], windowed: bool = False) -> Input:
+def as_input(predictor: Predictor, texts: tuple[Any, ...], windowed: bool = False) -> Input:
     """An input with its estimated size: of one sequence or one per option, in windows or cut to the maximum length."""
     shared = sum(_estimate(text) for text in texts if isinstance(text, str)) + 3
     options = next((text for text in texts if isinstance(text, tuple)), ("",))
@@ -394,7 +391,7 @@ def as_input(predictor: Predictor, texts: Sequence[Any], windowed: bool = False)
     limit = predictor.max_length
     tokens = [n + (OVERLAP - 1) * max(n - limit, 0) if windowed else min(n, limit) for n in sequences]
     longest = max(len(text) for text in (*texts, *options) if isinstance(text, str))
-    return Input(tuple(texts), len(options), sum(tokens), longest)
+    return Input(texts, len(options), sum(tokens), longest)
 
 
 def _estimate(text: str) -> int:

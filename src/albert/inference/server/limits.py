@@ -7,11 +7,6 @@ from dataclasses import dataclass, fields
 
 from albert.runtime.errors import InvalidConfiguration
 
-CANDIDATES = 4096
-"""Predictions of fill-mask in a request, masks times top_k; each comes with its whole text (413)."""
-LAYER_TOKENS = 64
-"""Tokens of a text whose layers are shown; the rest is cut, because the reply grows with their square."""
-
 
 @dataclass(frozen=True)
 class Limits:

@@ -2,26 +2,25 @@
 
 Under overload nearly all requests are refused by `RequestMiddleware`, at the cost of reading their header. `respond`
 queues an accepted one and waits for its result, its deadline or a disconnect. Every entry of `ABILITIES` has an
-endpoint, with request and reply models built from the entry."""
+endpoint; its requests and replies are checked and described by models of `albert.inference.server.models`."""
 
 import asyncio
 import json
 import logging
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, fields
+from collections.abc import Sequence
+from dataclasses import asdict
 from email.message import Message as EmailMessage
 from http import HTTPStatus
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import numpy as np
 from fastapi import APIRouter, FastAPI
 from fastapi.exceptions import RequestValidationError
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model
-from pydantic_core import PydanticCustomError
+from pydantic import TypeAdapter
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -30,22 +29,12 @@ from starlette.types import ASGIApp, Message, Receive, Send
 
 from albert import __version__
 from albert.checkpoints.hub import EXAMPLES_NAME, name_of
-from albert.inference.abilities import (
-    ABILITIES,
-    ABOUT_FIELDS,
-    CLASSIFYING,
-    MASK,
-    SCORING,
-    TAGGING,
-    Ability,
-    Part,
-    Settings,
-    possible_abilities,
-)
+from albert.inference.abilities import ABILITIES, Ability, possible_abilities
 from albert.inference.predictor import Predictor
 from albert.inference.server import batching
 from albert.inference.server.batching import Request as Accepted
-from albert.inference.server.limits import CANDIDATES, LAYER_TOKENS, Limits
+from albert.inference.server.limits import Limits
+from albert.inference.server.models import ErrorReply, ModelReply, reply_model, request_model
 from albert.runtime.errors import UsageError
 from albert.runtime.json_files import read_json_object
 
@@ -280,119 +269,6 @@ def refuse_too_much(limits: Limits, inputs: Sequence[batching.Input]) -> None:
         raise Refused("characters", why)
 
 
-def refuse_too_many_candidates(texts: Sequence[str], top_k: int) -> None:
-    """Raises Refused if the masks times `top_k` exceed the limit."""
-    masks = sum(text.count(MASK) for text in texts)
-    if masks * top_k > CANDIDATES:
-        total = f"{masks} masks with top_k {top_k} are {masks * top_k} candidates"
-        remedy = "send fewer texts or masks, or a smaller top_k"
-        raise Refused("candidates", f"{total}, at most {CANDIDATES} are allowed; {remedy}")
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# Models of requests and replies, from the entries of `ABILITIES`; an unknown key is an error.
-
-_MAX_TOP_K = 100
-
-
-def _refuse_surrogates(text: str) -> str:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise PydanticCustomError("unpaired_surrogate", "contains an unpaired surrogate") from None
-    return text
-
-
-Text = Annotated[str, AfterValidator(_refuse_surrogates)]
-_REQUEST_KINDS: dict[str, Any] = {
-    "text": Text,
-    "pair": Annotated[list[Text], Field(min_length=2, max_length=2)],
-    "count": Annotated[int, Field(ge=1, le=_MAX_TOP_K)],
-    "flag": bool,
-}
-_REPLY_KINDS: dict[str, Any] = {"text": str, "number": float, "count": int, "flag": bool}
-
-
-def reply_body(ability: Ability) -> type[BaseModel]:
-    """The model of a task's replies."""
-    name = _name(ability)
-    results = list[_reply_kind(ability.reply, f"{name}Result")]
-    return create_model(f"{name}Reply", __doc__=ability.reply_about, results=(results, ...))
-
-
-def _name(ability: Ability) -> str:
-    return ability.name.title().replace("-", "")
-
-
-def _request_model(name: str, parts: Mapping[str, Part], about: str, **settings: Any) -> type[BaseModel]:
-    fields: dict[str, Any] = {}
-    for field, part in parts.items():
-        kind = _request_kind(part.kind, f"{name}{field.title()}")
-        optional_kind = kind if part.default is not None else kind | None
-        fields[field] = optional_kind, Field(part.default, description=part.about or None)
-    config = ConfigDict(extra="forbid", strict=True, **settings)
-    return create_model(name, __doc__=about, __config__=config, **fields)
-
-
-def _request_kind(kind: Any, name: str) -> Any:
-    match kind:
-        case str():
-            return _REQUEST_KINDS[kind]
-        case tuple():
-            return Literal[kind]
-        case list():
-            return Annotated[list[_request_kind(kind[0], name)], Field(min_length=len(kind))]
-        case _:
-            return _request_model(name, kind, "One of them.")
-
-
-def _reply_kind(value: Any, name: str) -> Any:
-    match value:
-        case str():
-            return _REPLY_KINDS[value]
-        case list():
-            return list[_reply_kind(value[0], name)]
-        case _:
-            fields: dict[str, Any] = {}
-            for key, inner in value.items():
-                plain = key.removesuffix("?")
-                kind = _reply_kind(inner, f"{name}{key.title()}")
-                about = ABOUT_FIELDS.get(plain)
-                if key.endswith("?"):
-                    fields[plain] = (kind | None, Field(None, description=about))
-                else:
-                    fields[plain] = (kind, Field(description=about))
-            return create_model(name, **fields)
-
-
-class ErrorReply(BaseModel):
-    """An error message of one sentence."""
-
-    error: str
-
-
-class ModelReply(BaseModel):
-    """Abilities and properties of the model, and limits of the server."""
-
-    model_config = ConfigDict(protected_namespaces=())
-    name: str
-    abilities: list[str]
-    addresses: list[str]
-    labels: list[str]
-    pairs: bool | None = Field(description="Whether it was trained on pairs of texts; null if unknown.")
-    problem_type: str | None
-    precision: str
-    depth: int
-    patience: int | None
-    device: str
-    max_length: int
-    vocab_size: int
-    hidden_size: int
-    num_hidden_layers: int
-    num_attention_heads: int
-    limits: dict[str, float]
-
-
 # --------------------------------------------------------------------------------------------------------------------
 # An endpoint for each task.
 
@@ -408,30 +284,27 @@ def ability_routes(service: batching.Service) -> APIRouter:
 
 
 def _add_ability(router: APIRouter, service: batching.Service, ability: Ability) -> None:
-    name = f"{_name(ability)}Request"
-    examples = {"examples": [dict(ability.example)]}
-    shape: Any = _request_model(name, ability.request, ability.request_about, json_schema_extra=examples)
+    shape: Any = request_model(ability)
+    checked = TypeAdapter(ability.request)
 
     async def answer(request: Request, body: shape) -> Response:  # type: ignore[valid-type]
         refuse_unready(service)
         predictor = service.predictor
-        content = body.model_dump()
-        if ability.needs is not None and ability.needs not in predictor.abilities:
+        if not predictor.can(ability):
             can = " and ".join(predictor.abilities) or "only embed texts"
             raise Refused("inability", f"this model cannot {ability.needs}; it can {can}")
-        texts = list(ability.inputs(content | {"layer_tokens": LAYER_TOKENS}))
-        service.warn_of_unknown(texts)
-        settings = Settings(
-            **{option.name: content[option.name] for option in fields(Settings) if option.name in content}
-        )
-        if ability.masked:
-            refuse_too_many_candidates(content["texts"], content["top_k"])
-        inputs = [batching.as_input(predictor, parts, ability.windowed) for parts in texts]
-        call = batching.Call(ability.name, settings, tuple(text is None for text in texts[0]))
-        return await respond(service, request, call, inputs)
+        content = checked.validate_python(body.model_dump())
+        inputs = ability.inputs(content)
+        service.warn_of_unknown(inputs)
+        why = ability.too_much(content)
+        if why is not None:
+            raise Refused("candidates", why)
+        call = batching.Call(ability.name, ability.settings(content), tuple(text is None for text in inputs[0]))
+        sized = [batching.as_input(predictor, texts, ability.windowed) for texts in inputs]
+        return await respond(service, request, call, sized)
 
     replies: dict[int | str, dict[str, Any]] = {
-        200: {"model": reply_body(ability), "description": "One result for each text."}
+        200: {"model": reply_model(ability), "description": "One result for each text."}
     }
     replies |= {status: {"model": ErrorReply} for status in _REFUSALS}
     answer.__doc__ = ability.about
@@ -440,12 +313,12 @@ def _add_ability(router: APIRouter, service: batching.Service, ability: Ability)
 
 def addresses_of(predictor: Predictor) -> list[str]:
     """The endpoints that this model supports."""
-    return [f"/{ability.name}" for ability in possible_abilities(predictor.abilities)]
+    return [f"/{ability.name}" for ability in possible_abilities(predictor)]
 
 
 def model_facts(predictor: Predictor, limits: Limits) -> dict[str, Any]:
     """Properties of the model for clients; without its path on this machine."""
-    labelled = {CLASSIFYING, SCORING, TAGGING} & set(predictor.abilities)
+    labelled = any(ability.has_labels for ability in possible_abilities(predictor))
     facts = {
         "name": name_of(Path(predictor.name)),
         "addresses": addresses_of(predictor),
@@ -484,7 +357,8 @@ def page_routes(service: batching.Service) -> APIRouter:
     @router.get("/page/tasks.json")
     async def tasks() -> Response:
         """The tasks that have a tab; page/tasks.js has their fields and views."""
-        tabs = sorted((task for task in ABILITIES.values() if task.row), key=lambda task: task.name != "fill-mask")
+        with_tab = [ability for ability in ABILITIES.values() if ability.reads_rows]
+        tabs = sorted(with_tab, key=lambda ability: not ability.has_first_tab)
         return JSONResponse([{"address": f"/{task.name}", "title": task.name, "hint": task.about} for task in tabs])
 
     @router.get("/page/examples.json")

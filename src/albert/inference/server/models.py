@@ -1,0 +1,129 @@
+"""Models of requests and replies, for pydantic, made from the hints of an ability's dataclasses and TypedDicts."""
+
+from dataclasses import MISSING, fields, is_dataclass
+from types import UnionType
+from typing import Annotated, Any, NotRequired, Union, cast, get_args, get_origin, get_type_hints, is_typeddict
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model
+from pydantic_core import PydanticCustomError
+
+from albert.inference.abilities import Ability
+from albert.inference.abilities.base import Bounds
+
+
+def _refuse_surrogates(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise PydanticCustomError("unpaired_surrogate", "contains an unpaired surrogate") from None
+    return text
+
+
+Text = Annotated[str, AfterValidator(_refuse_surrogates)]
+
+
+def request_model(ability: Ability) -> type[BaseModel]:
+    """The model that checks an ability's requests; an instance has the fields of the ability's dataclass."""
+    examples = {"examples": [dict(ability.example)]}
+    return _dataclass_model(ability.request, f"{_title(ability)}Request", json_schema_extra=examples)
+
+
+def reply_model(ability: Ability) -> type[BaseModel]:
+    """The model of an ability's replies."""
+    title = _title(ability)
+    results = list[_result_type(ability.reply, f"{title}Result")]
+    return create_model(f"{title}Reply", __doc__=ability.about_reply, results=(results, ...))
+
+
+def _title(ability: Ability) -> str:
+    """The beginning of the names of an ability's models."""
+    return ability.name.title().replace("-", "")
+
+
+class ErrorReply(BaseModel):
+    """An error message of one sentence."""
+
+    error: str
+
+
+class ModelReply(BaseModel):
+    """Abilities and properties of the model, and limits of the server."""
+
+    model_config = ConfigDict(protected_namespaces=())
+    name: str
+    abilities: list[str]
+    addresses: list[str]
+    labels: list[str]
+    pairs: bool | None = Field(description="Whether it was trained on pairs of texts; null if unknown.")
+    problem_type: str | None
+    precision: str
+    depth: int
+    patience: int | None
+    device: str
+    max_length: int
+    vocab_size: int
+    hidden_size: int
+    num_hidden_layers: int
+    num_attention_heads: int
+    limits: dict[str, float]
+
+
+def _dataclass_model(kind: type, name: str, **settings: Any) -> type[BaseModel]:
+    """A model of a dataclass; types are those of JSON, without conversion, and an unknown key is an error."""
+    parts: dict[str, Any] = {}
+    hints = get_type_hints(kind, include_extras=True)
+    for field in fields(kind):
+        hint, about, bounds = _unpacked(hints[field.name])
+        default = ... if field.default is MISSING else field.default
+        part = _request_type(hint, bounds, f"{name}{field.name.title()}")
+        parts[field.name] = part, Field(default, description=about)
+    config = ConfigDict(extra="forbid", strict=True, **settings)
+    return create_model(name, __doc__=kind.__doc__, __config__=config, **parts)
+
+
+def _request_type(hint: Any, bounds: Bounds | None, name: str) -> Any:
+    """The type of a field of a request."""
+    if hint is str:
+        return Text
+    if is_dataclass(hint):
+        return _dataclass_model(cast("type", hint), name)
+    arguments = get_args(hint)
+    if get_origin(hint) in (Union, UnionType):
+        members = [_request_type(*_without_about(member), name) for member in arguments]
+        return Union[tuple(members)]  # noqa: UP007 (of types that are known only here)
+    if get_origin(hint) is list:
+        items = list[_request_type(*_without_about(arguments[0]), name)]
+        return Annotated[items, Field(min_length=bounds.least, max_length=bounds.most)] if bounds else items
+    return Annotated[hint, Field(ge=bounds.least, le=bounds.most)] if bounds else hint
+
+
+def _result_type(hint: Any, name: str) -> Any:
+    """The type of a result, or of a field of one."""
+    if get_origin(hint) is list:
+        return list[_result_type(get_args(hint)[0], name)]
+    if not is_typeddict(hint):
+        return hint
+    parts: dict[str, Any] = {}
+    for key, declared in get_type_hints(hint, include_extras=True).items():
+        is_optional = get_origin(declared) is NotRequired
+        inner, about, _ = _unpacked(get_args(declared)[0] if is_optional else declared)
+        kind = _result_type(inner, f"{name}{key.title()}")
+        if is_optional:
+            parts[key] = kind | None, Field(None, description=about)
+        else:
+            parts[key] = kind, Field(description=about)
+    return create_model(name, **parts)
+
+
+def _unpacked(hint: Any) -> tuple[Any, str | None, Bounds | None]:
+    """A type, what it is about, and its bounds."""
+    if get_origin(hint) is not Annotated:
+        return hint, None, None
+    kind, *more = get_args(hint)
+    about = next((each for each in more if isinstance(each, str)), None)
+    return kind, about, next((each for each in more if isinstance(each, Bounds)), None)
+
+
+def _without_about(hint: Any) -> tuple[Any, Bounds | None]:
+    kind, _, bounds = _unpacked(hint)
+    return kind, bounds

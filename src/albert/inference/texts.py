@@ -1,0 +1,109 @@
+"""Texts as a `Predictor` takes them: validated, and encoded as token ids."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from numbers import Integral
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from albert.runtime.errors import UsageError
+from albert.tasks.examples import keep_longest_first
+from albert.text.tokenizer import Tokenizer
+
+MASK = "[MASK]"
+
+
+class EncodedTexts(NamedTuple):
+    """`[CLS] A [SEP]` or `[CLS] A [SEP] B [SEP]` for each text or pair.
+
+    `ids` and `token_types` are int64 [length]; `cut` counts the tokens that did not fit.
+    """
+
+    ids: list[np.ndarray]
+    token_types: list[np.ndarray]
+    cut: list[int]
+
+
+def encode_texts(
+    tokenizer: Tokenizer,
+    parts: Sequence[Sequence[str]],
+    max_length: int,
+    masked: bool = False,
+    separators: int | None = None,
+) -> EncodedTexts:
+    """Encode texts (one list) or pairs (two lists), cut longest-first to `max_length` tokens including special ones.
+
+    With `masked`, a literal `[MASK]` or the tokenizer's own mask becomes the mask token, and blanks around it are
+    ignored. `separators` is the number of `[SEP]` between two texts; None: as many as the tokenizer has."""
+    encode = _encode_masked if masked else _encode
+    encoded_parts = [encode(tokenizer, texts) for texts in parts]
+    cls, sep = (np.array([number], np.int64) for number in (tokenizer.cls_id, tokenizer.sep_id))
+    between = 1 if len(parts) == 1 else separators or tokenizer.separators
+    encoded = EncodedTexts([], [], [])
+    for texts in zip(*encoded_parts, strict=True):
+        lengths = keep_longest_first([len(text) for text in texts], max_length - len(texts) - between)
+        pieces = [cls, texts[0][: lengths[0]], np.repeat(sep, between)]
+        if len(texts) > 1:
+            pieces += [texts[1][: lengths[1]], sep]
+        ids = np.concatenate(pieces)
+        encoded.ids.append(ids)
+        encoded.token_types.append((np.arange(len(ids)) >= lengths[0] + 1 + between).astype(np.int64))
+        encoded.cut.append(sum(map(len, texts)) - sum(lengths))
+    return encoded
+
+
+def _encode(tokenizer: Tokenizer, texts: Sequence[str]) -> list[np.ndarray]:
+    joined, counts = tokenizer.encode_joined(texts)
+    return np.split(joined.astype(np.int64), np.cumsum(counts)[:-1]) if len(counts) else []
+
+
+def _encode_masked(tokenizer: Tokenizer, texts: Sequence[str]) -> list[np.ndarray]:
+    own = tokenizer.piece(tokenizer.mask_id)
+    split_texts = [text.replace(own, MASK).split(MASK) for text in texts]
+    for parts in split_texts:
+        parts[:-1] = [part.rstrip() for part in parts[:-1]]  # byte-level pieces would hold the blank before a mask
+    encoded = iter(_encode(tokenizer, [part for parts in split_texts for part in parts]))
+    mask = np.array([tokenizer.mask_id], np.int64)
+    joined = []
+    for parts in split_texts:
+        pieces = [next(encoded)]
+        for _ in parts[1:]:
+            pieces += [mask, next(encoded)]
+        joined.append(np.concatenate(pieces))
+    return joined
+
+
+def check_texts(name: str, texts: Iterable[Any]) -> None:
+    """Raises UsageError for a string, an iterator or a table in place of a list, and for items that are not strings
+    (for example NaN from pandas)."""
+    if isinstance(texts, str):
+        raise UsageError(name, "is one text, a list of them is expected", "put it into brackets")
+    if isinstance(texts, dict) or not hasattr(texts, "__getitem__") or getattr(texts, "ndim", 1) != 1:
+        remedy = "make a list of it, or give one column"
+        raise UsageError(name, f"is {type(texts).__name__}, a list of texts is expected", remedy)
+    for number, text in enumerate(texts, start=1):
+        if not isinstance(text, str):
+            remedy = "methods that end in _batch take lists" if isinstance(text, list | tuple) else None
+            raise UsageError(f"{name}, number {number}", f"is {type(text).__name__}, a text is expected", remedy)
+
+
+def check_pairs(name: str, texts: Sequence[Any], other: str, others: Sequence[Any]) -> None:
+    """Raises UsageError for lists of different lengths, or with items that are not strings."""
+    check_texts(name, texts)
+    check_texts(other, others)
+    if len(texts) != len(others):
+        raise UsageError(name, f"{len(texts)} for {len(others)} {other}", "give one for each")
+
+
+def check_lists(name: str, lists: Sequence[Sequence[str]]) -> None:
+    """Raises UsageError for anything but a list of lists of strings."""
+    if not hasattr(lists, "__getitem__") or isinstance(lists, str | Mapping):
+        raise UsageError(name, f"is {type(lists).__name__}, a list of lists of texts is expected")
+    for number, texts in enumerate(lists, start=1):
+        check_texts(f"{name}, number {number}", texts)
+
+
+def check_top_k(top_k: int) -> None:
+    """Raises UsageError for anything but a whole number of at least 1."""
+    if isinstance(top_k, bool) or not isinstance(top_k, Integral) or top_k < 1:
+        raise UsageError("top_k", f"is {top_k!r}, a whole number of at least 1 is needed")

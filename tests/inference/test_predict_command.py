@@ -86,7 +86,7 @@ def test_contradictory_options_are_refused_before_the_model_is_read(arguments, s
     ("option", "tasks"),
     [
         ("--words", "tag"),
-        ("--top-k 3", "fill-mask or answer"),
+        ("--top-k 3", "answer or fill-mask"),
         ("--pooling cls", "embed"),
         ("--normalize", "embed"),
         ("--question-field q", "answer or choose"),

@@ -122,6 +122,7 @@ def pretrain(
         deterministic_kernels(torch_device, recipe.deterministic),
         process_group(torch_device, recipe.peer_timeout_minutes) as ranks,
     ):
+        # The corpora and the recipe, which are the same on all ranks.
         corpora = open_corpora([data] if isinstance(data, Path) else data, verify=ranks.is_first)
         manifests = " ".join(file_hash(corpus.directory / MANIFEST_NAME) for corpus in corpora)
         folder = RunFolder(output)
@@ -138,7 +139,8 @@ def pretrain(
         # A run that is replaced is not resumed: the checks look into a folder that does not exist.
         resumed = RunFolder(output / "replaced") if replace else folder
         recipe = resolve_recipe(recipe, corpora[0], resumed, torch_device, ranks, change_dropout)
-        # All checks come before the first file is written.
+
+        # The samples and the model. All checks come before the first file is written.
         if recipe.batch_size % ranks.size:
             why = f"{recipe.batch_size} sequences cannot be divided evenly among {ranks.size} processes"
             raise InvalidConfiguration("batch_size", why, "choose a multiple")
@@ -150,6 +152,8 @@ def pretrain(
             held_out = held_out_samples(recipe, corpora)
             start = None if init is None else warm_start_for_pretraining(init, recipe, model, corpora[0])
             require_same_start(resumed, start)
+
+        # The run: a new one, or one that goes on; another run is refused.
         if replace:
             if ranks.is_first:
                 models = [] if init is None else [Path(init.model)]
@@ -173,6 +177,8 @@ def pretrain(
             if start is not None:
                 identity["initial weights"] = start.fingerprint
             run = Run(folder=folder, record=to_json(recipe), identity=identity)
+
+            # What is trained: the model in the form that the device takes, its batches and its optimizer.
             plan = training_plan(recipe)
             form = trained_form(model, recipe, samples, torch_device, ranks, checked=not is_finished(plan, folder))
             if form.loss is not None:
@@ -202,6 +208,8 @@ def pretrain(
                 self_checks=form.checks,
                 loggers=loggers,
             )
+
+            # Training.
             if start is not None:
                 if ranks.is_first and not folder.checkpoints():
                     work.write_first_checkpoint(start, run)
@@ -213,6 +221,8 @@ def pretrain(
                 steps = f"{recipe.schedule.warmup_steps:,} steps"
                 work.print_note(f"the run ended in its warm-up of {steps}; {remedy}")
             work.before_step(result.steps - 1)  # for a finished run, which takes no update now
+
+            # The model and its card.
             work.gather()
             evaluation = result.evaluation
             question = masked_question(corpora[0])

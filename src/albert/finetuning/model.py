@@ -17,7 +17,7 @@ from albert.checkpoints.huggingface import BACKBONE_PREFIX, Kind, build_model, k
 from albert.checkpoints.loading import LoadingReport
 from albert.checkpoints.model_directory import OpenedModel, open_model, read_config, tokenizer_of
 from albert.checkpoints.sentence_transformers import MODULES_NAME, SentenceVectors, sentence_vectors_of
-from albert.checkpoints.warm_start import trained_length, warm_start
+from albert.checkpoints.warm_start import WarmStartResult, trained_length, warm_start
 from albert.model.albert import AlbertForPairClassification, AlbertModel, set_depth
 from albert.model.config import FULL_WIDTH, AlbertConfig, ArchitectureChanges
 from albert.model.packing import PackedSequences, split_segments
@@ -170,21 +170,8 @@ def start_model(
     n_outputs = None if target is None else target.n_outputs
     if isinstance(start, RandomEncoder):
         config = replace(start.config, **dropouts)
-        directory = start.tokenizer_directory
         config = config.with_match_embedding() if matching else config
-        tokenizer = load_tokenizer(directory)
-        if tokenizer.vocab_size > config.vocab_size:
-            why = f"has {tokenizer.vocab_size} pieces, the model has {config.vocab_size} embeddings"
-            raise InvalidConfiguration(directory, why, "use the tokenizer that the model was trained with")
-        return StartedModel(
-            model=build_model(kind, config, n_outputs).train(),
-            config=config,
-            tokenizer=tokenizer,
-            tokenizer_directory=directory,
-            source="random weights",
-            changes=start.changes,
-            notes=("all weights are random (no pre-training)",),
-        )
+        return random_model(start, kind, config, n_outputs)
     overrides: dict[str, Any] = dict(dropouts)
     vectors = sentence_vectors_of(read_config(find_model(start.model, start.revision))[1])
     if vectors is not None and kind in ("classification", "multiple_choice") and not start.keep_head:
@@ -209,17 +196,7 @@ def start_model(
     source = model_name(start.model, start.revision)
     if config != opened.config or start.changes.extend_positions is not None or start.changes.keep_layers is not None:
         model = build_model(kind, config, n_outputs)
-        prefix = BACKBONE_PREFIX if kind == "encoder" else ""  # an encoder alone has names without one
-        result = warm_start(
-            {prefix + name: tensor for name, tensor in opened.model.state_dict().items()},
-            opened.config,
-            {prefix + name: tensor for name, tensor in model.state_dict().items()},
-            config,
-            extend_positions=start.changes.extend_positions,
-            trained_positions=trained,
-            kept_layers=start.changes.keep_layers,
-        )
-        model.load_state_dict({name.removeprefix(prefix): tensor for name, tensor in result.tensors.items()})
+        result = load_weights_of(opened, model, kind, config, start.changes)
         changed = result.notes
         trained = result.trained_positions
     if start.keep_head:
@@ -241,6 +218,47 @@ def start_model(
         notes=notes,
         sentence_vectors=vectors,
     )
+
+
+def random_model(start: RandomEncoder, kind: Kind, config: AlbertConfig, n_outputs: int | None) -> StartedModel:
+    """A model with random weights, and its tokenizer; raises InvalidConfiguration if this has too many pieces."""
+    directory = start.tokenizer_directory
+    tokenizer = load_tokenizer(directory)
+    if tokenizer.vocab_size > config.vocab_size:
+        why = f"has {tokenizer.vocab_size} pieces, the model has {config.vocab_size} embeddings"
+        raise InvalidConfiguration(directory, why, "use the tokenizer that the model was trained with")
+    return StartedModel(
+        model=build_model(kind, config, n_outputs).train(),
+        config=config,
+        tokenizer=tokenizer,
+        tokenizer_directory=directory,
+        source="random weights",
+        changes=start.changes,
+        notes=("all weights are random (no pre-training)",),
+    )
+
+
+def load_weights_of(
+    opened: OpenedModel, model: nn.Module, kind: Kind, config: AlbertConfig, changes: ArchitectureChanges
+) -> WarmStartResult:
+    """Load the weights of a trained model into one of another architecture.
+
+    Args:
+        model: with random weights, in the architecture `config`.
+        changes: those that lead from the trained model to `config`.
+    """
+    prefix = BACKBONE_PREFIX if kind == "encoder" else ""  # an encoder alone has names without one
+    result = warm_start(
+        {prefix + name: tensor for name, tensor in opened.model.state_dict().items()},
+        opened.config,
+        {prefix + name: tensor for name, tensor in model.state_dict().items()},
+        config,
+        extend_positions=changes.extend_positions,
+        trained_positions=trained_length(opened.extra),
+        kept_layers=changes.keep_layers,
+    )
+    model.load_state_dict({name.removeprefix(prefix): tensor for name, tensor in result.tensors.items()})
+    return result
 
 
 def _loading_notes(report: LoadingReport) -> tuple[str, ...]:

@@ -86,6 +86,14 @@ _SCALE_BITS = 16
 """Significant bits of a scale: with the 7 of a value they fit a float32, so that a value times its scale is exact."""
 
 
+MIN_DIMENSION = 16
+
+
+def is_worth_quantizing(weight: Tensor) -> bool:
+    """Return whether a tensor is a matrix of 16 rows and columns or more: small ones save nothing and matter most."""
+    return weight.ndim == 2 and min(weight.shape) >= MIN_DIMENSION
+
+
 def quantize_matrix(
     weight: Float32[Tensor, "outputs inputs"],
 ) -> tuple[Int8[Tensor, "outputs inputs"], Float32[Tensor, " outputs"]]:

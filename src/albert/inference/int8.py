@@ -15,14 +15,14 @@ from torch import Tensor, nn
 
 from albert.checkpoints import loading, model_directory
 from albert.checkpoints.hub import copy_examples, find_model, name_of
-from albert.checkpoints.huggingface import Kind
 from albert.checkpoints.model_directory import CARD_NAME, CONFIG_NAME, FINGERPRINT_KEY, require_matching_tokenizer
 from albert.checkpoints.sentence_transformers import sentence_vectors_of, write_sentence_vectors
-from albert.inference.engine import quantize_matrix
+from albert.inference.abilities import Ability
+from albert.inference.engine import is_worth_quantizing, quantize_matrix
 from albert.inference.predictor import TrainedModel, open_trained
-from albert.model.albert import IMPOSSIBLE, output_rows
+from albert.model.albert import IMPOSSIBLE, AlbertForPairClassification, AlbertModel
 from albert.model.config import AlbertConfig
-from albert.model.packing import pack
+from albert.model.packing import pack, split_segments
 from albert.runtime.errors import UsageError
 from albert.runtime.files import new_directory, write_text
 from albert.runtime.json_files import read_json_object, save_json
@@ -61,29 +61,20 @@ def sample_batches(config: AlbertConfig) -> list[SampleBatch]:
     return batches
 
 
-def model_outputs(model: nn.Module, kind: Kind, batch: SampleBatch) -> Outputs:
-    """Outputs of a model, in its own precision."""
-    if kind == "pair_classification":  # every sequence needs a second text
-        batch = SampleBatch(batch.ids, [np.maximum(types, np.arange(len(types)) > 1) for types in batch.types])
-    packed = pack(batch.ids, batch.types)
+def model_outputs(model: nn.Module, abilities: Sequence[Ability], batch: SampleBatch) -> Outputs:
+    """Outputs of a model for its abilities, in its own precision."""
+    encoder: Any = model if isinstance(model, AlbertModel) else model.albert
+    types = batch.types
+    if isinstance(model, AlbertForPairClassification):  # every sequence needs a second text
+        types = [np.maximum(own, np.arange(len(own)) > 1) for own in types]
+    packed = pack(batch.ids, types)
+    outputs: Outputs = {}
     with torch.inference_mode():
-        if kind in ("pretraining", "masked_lm"):
-            result = model(packed, torch.arange(packed.n_tokens))
-            masked, order = result if isinstance(result, tuple) else (result, None)
-            logits: list[Any] = output_rows(masked, packed.lengths)
-            return {"logits": logits} | ({} if order is None else {"sentence_logits": [row.numpy() for row in order]})
-        outputs: Any = model(packed)
-        rows: list[Any] = output_rows(outputs, packed.lengths)
-        if kind == "encoder":
-            encoder: Any = model
-            pooled = [] if encoder.pooler is None else [row.numpy() for row in encoder.pool(outputs, packed)]
-            return {"last_hidden_state": rows} | ({"pooler_output": pooled} if pooled else {})
-    if kind == "question_answering":
-        return {"start_logits": [row[:, 0] for row in rows], "end_logits": [row[:, 1] for row in rows]}
-    if kind == "joint_question_answering":
-        names = ("start_logits", "start_places", "end_logits", "unanswerable_logits")  # the fields of a SpanBeamRow
-        return dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))
-    return {"logits": rows}
+        is_split = isinstance(model, AlbertForPairClassification)
+        hidden = encoder(split_segments(packed) if is_split else packed)
+        for ability in abilities:
+            outputs |= ability.head_outputs(model, hidden, packed)
+    return outputs
 
 
 class OutputDifferences(NamedTuple):
@@ -128,7 +119,6 @@ def _pair_outputs(mine: Outputs, theirs: Outputs) -> dict[str, list[tuple[np.nda
     return pairs
 
 
-MIN_DIMENSION = 16
 _USE = """```python
 import albert
 
@@ -149,11 +139,6 @@ class QuantizationReport:
     bytes_before: int
     bytes_after: int
     moved: OutputDifferences
-
-
-def is_worth_quantizing(weight: Tensor) -> bool:
-    """Return whether a tensor is a matrix of 16 rows and columns or more: small ones save nothing and matter most."""
-    return weight.ndim == 2 and min(weight.shape) >= MIN_DIMENSION
 
 
 def quantize_directory(
@@ -182,8 +167,8 @@ def quantize_directory(
             write_sentence_vectors(copy, vectors, before.opened.config.hidden_size)
         after = open_trained(copy)
         batches = sample_batches(before.opened.config)
-        outputs_before = [model_outputs(before.opened.model, before.kind, batch) for batch in batches]
-        outputs_after = [model_outputs(after.opened.model, after.kind, batch) for batch in batches]
+        outputs_before = [model_outputs(before.opened.model, before.abilities, batch) for batch in batches]
+        outputs_after = [model_outputs(after.opened.model, after.abilities, batch) for batch in batches]
         report = QuantizationReport(
             matrices=matrices,
             bytes_before=sum(tensor.n_bytes for tensor in stored.by_name.values()),

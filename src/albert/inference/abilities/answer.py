@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, NotRequired, TypedDict
 
+import numpy as np
+
 from albert.inference.abilities.base import (
     ERROR,
     Ability,
@@ -26,6 +28,7 @@ from albert.inference.texts import check_pairs, check_top_k
 from albert.text.readers import Record
 
 if TYPE_CHECKING:
+    from albert.inference.onnx_graph import GraphWriter, Output
     from albert.inference.predictor import Predictor
     from albert.tasks.answers import NullThreshold
     from albert.tasks.kinds.span import Answers
@@ -132,6 +135,31 @@ class Answer(Ability):
         others = [{name: other[name] for name in ("score", "start", "end", "answer")} for other in result[1:]]
         return {**result[0], "others": others}
 
+    # ---- Its outputs in an ONNX file: starts and ends, or those of the joint head ---------------------------------
+
+    def onnx_outputs(self, graph: "GraphWriter", model: Any, hidden: str) -> "list[Output]":
+        from albert.inference.onnx_graph import Output
+
+        if hasattr(model, "joint_qa_outputs"):
+            return _joint_outputs(graph, model, hidden)
+        both = graph.layer(hidden, "qa_outputs", model.qa_outputs.outputs)
+        start, end = (graph.node("Squeeze", part, [2]) for part in graph.nodes("Split", 2, both, [1, 1], axis=-1))
+        axes = ("batch", "sequence")
+        return [Output("start_logits", start, axes), Output("end_logits", end, axes)]
+
+    def head_outputs(self, model: Any, hidden: Any, packed: Any) -> dict[str, list[Any]]:
+        from albert.model.albert import output_rows
+
+        rows: list[Any] = output_rows(model.head_outputs(hidden, packed), packed.lengths)
+        if not hasattr(model, "joint_qa_outputs"):
+            return {"start_logits": [row[:, 0] for row in rows], "end_logits": [row[:, 1] for row in rows]}
+        return {
+            "start_logits": [row.starts for row in rows],
+            "start_places": [row.beam for row in rows],
+            "end_logits": [row.ends for row in rows],
+            "unanswerable_logits": [row.unanswerable for row in rows],
+        }
+
 
 ANSWER = Answer()
 
@@ -188,3 +216,58 @@ def _ranked(answers: "Answers", threshold: "NullThreshold | None") -> list[Span]
         return [no_answer, *spans]
     others = [no_answer, *spans[1:]]
     return [spans[0], *sorted(others, key=lambda answer: -answer["score"])]
+
+
+def _joint_outputs(graph: "GraphWriter", model: Any, hidden: str) -> "list[Output]":
+    """The joint head (SQuAD 2.0): the top starts, and for each of them a logit for every end."""
+    from albert.inference.onnx_graph import Output
+    from albert.model.albert import IMPOSSIBLE
+
+    head = model.joint_qa_outputs
+    mask = graph.cast(graph.mask, np.bool_)
+    position = graph.columns()
+    last = graph.node("Sub", graph.node("ReduceSum", graph.mask, [1], keepdims=1), 1)
+    at_cls = graph.node("Equal", position, 0)
+    second = graph.node("And", graph.node("Equal", graph.types, 1), graph.node("Less", position, last))
+    passage = graph.node("And", second, graph.node("Not", at_cls))
+    possible = graph.node("Or", passage, graph.node("And", at_cls, mask))
+
+    starts = graph.node("Squeeze", graph.layer(hidden, "joint.start", head.start), [2])
+    start_logits = graph.node("Where", possible, starts, IMPOSSIBLE)
+    weights = graph.node("Unsqueeze", graph.node("Softmax", start_logits, axis=-1), [1])
+    first = graph.node("Gather", hidden, 0, axis=1)
+    expected = graph.node("Squeeze", graph.node("MatMul", weights, hidden), [1])
+    joint = graph.node("Concat", expected, first, axis=-1)
+    joint = graph.node("Tanh", graph.layer(joint, "joint.answer_dense", head.answer_dense))
+    unanswerable = graph.node("Squeeze", graph.layer(joint, "joint.answer", head.answer), [1])
+
+    beam = _beam(graph, graph.node("Where", passage, starts, IMPOSSIBLE), mask, last)
+    index = graph.node("Expand", graph.node("Unsqueeze", beam, [2]), [1, 1, model.config.hidden_size])
+    from_start = graph.node("Unsqueeze", graph.node("GatherElements", hidden, index, axis=1), [1])
+    by_token = graph.node("Unsqueeze", hidden, [2])
+    bounds = ((hidden, {"end": 2}), (beam, {"start": 1}), (hidden, {"start": 2}))
+    shape = graph.node("Concat", *(graph.node("Shape", value, **part) for value, part in bounds), axis=0)
+    pair = [graph.node("Expand", state, shape) for state in (by_token, from_start)]
+    dense = graph.layer(graph.node("Concat", *pair, axis=-1), "joint.end_dense", head.end_dense)
+    dense = graph.layer_norm(graph.node("Tanh", dense), "joint.end_layer_norm", head.end_layer_norm)
+    ends = graph.node("Squeeze", graph.layer(dense, "joint.end", head.end), [3])
+    ends = graph.node("Where", graph.node("Unsqueeze", possible, [2]), ends, IMPOSSIBLE)
+    return [
+        Output("start_logits", start_logits, ("batch", "sequence")),
+        Output("start_places", beam, ("batch", "beam"), np.int64),
+        Output("end_logits", ends, ("batch", "sequence", "beam")),
+        Output("unanswerable_logits", unanswerable, ("batch",)),
+    ]
+
+
+def _beam(graph: "GraphWriter", starts: str, mask: str, last: str) -> str:
+    """Positions of the top starts; a sequence with fewer tokens than the beam repeats its last position."""
+    from albert.inference.onnx_graph import PADDED
+    from albert.model.albert import BEAM
+
+    ranked = graph.node("Where", mask, starts, PADDED)
+    length = graph.node("Gather", graph.node("Shape", starts), [1], axis=0)
+    width = graph.node("Min", [BEAM], length)
+    _, positions = graph.nodes("TopK", 2, ranked, width, axis=1)
+    order = graph.node("Range", 0, graph.node("Squeeze", width, [0]), 1)
+    return graph.node("GatherElements", positions, graph.node("Min", order, last), axis=1)

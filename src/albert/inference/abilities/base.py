@@ -19,6 +19,7 @@ from albert.text.readers import Record
 
 if TYPE_CHECKING:
     from albert.checkpoints.model_directory import OpenedModel
+    from albert.inference.onnx_graph import GraphWriter, Output
     from albert.inference.predictor import Predictor
 
 ENDINGS = (".jsonl", ".csv", ".parquet", ".npy")
@@ -246,6 +247,25 @@ class Ability(ABC):
                 row = {"tokens_cut": 0, **self.row(predictor, result)}
             rows.append({name: row.get(name) for name in names})
         return rows
+
+    # ---- Its outputs in an ONNX file -------------------------------------------------------------------------------
+
+    onnx_axes: ClassVar[tuple[str, ...]] = ("batch", "sequence")
+    """Of the inputs."""
+
+    def prepare_onnx_inputs(self, graph: "GraphWriter") -> None:  # noqa: B027 (most need no nodes)
+        """Nodes before the encoder, which reads [batch, sequence]."""
+
+    def onnx_outputs(self, graph: "GraphWriter", model: Any, hidden: str) -> "list[Output]":
+        """The outputs of the head for the encoder's output [batch, sequence, H]; their names are those of transformers'
+        and Optimum's exports."""
+        return []
+
+    def head_outputs(self, model: Any, hidden: Any, packed: Any) -> dict[str, list[Any]]:
+        """The same outputs, computed by the model from states [tokens, H]: an array for each packed sequence."""
+        from albert.model.albert import output_rows
+
+        return {"logits": output_rows(model.head_outputs(hidden, packed), packed.lengths)}
 
 
 def compute_apart(

@@ -27,6 +27,7 @@ from albert.runtime.errors import DamagedData, UsageError
 from albert.text.readers import Record
 
 if TYPE_CHECKING:
+    from albert.inference.onnx_graph import GraphWriter, Output
     from albert.inference.predictor import Predictor
 
 
@@ -135,6 +136,23 @@ class Choose(Ability):
     def row(self, predictor: "Predictor", result: list[RankedOption]) -> dict[str, Any]:
         scores = [entry["score"] for entry in sorted(result, key=lambda entry: entry["index"])]
         return {**result[0], "scores": scores, "tokens_cut": sum(entry.get("tokens_cut", 0) for entry in result)}
+
+    # ---- Its output in an ONNX file: the encoder reads all options as one batch ------------------------------------
+
+    onnx_axes = ("batch", "choices", "sequence")
+
+    def prepare_onnx_inputs(self, graph: "GraphWriter") -> None:
+        shape = graph.node("Concat", [-1], graph.node("Shape", graph.ids, start=2, end=3), axis=0)
+        graph.ids = graph.node("Reshape", graph.ids, shape)
+        graph.mask = graph.node("Reshape", graph.mask, shape)
+        graph.types = graph.node("Reshape", graph.types, shape)
+
+    def onnx_outputs(self, graph: "GraphWriter", model: Any, hidden: str) -> "list[Output]":
+        from albert.inference.onnx_graph import INPUTS, Output, read_by_head
+
+        scores = graph.layer(read_by_head(graph, model, hidden), "classifier", model.classifier)
+        batch_and_choices = graph.node("Shape", INPUTS[0], start=0, end=2)
+        return [Output("logits", graph.node("Reshape", scores, batch_and_choices), ("batch", "choices"))]
 
 
 CHOOSE = Choose()

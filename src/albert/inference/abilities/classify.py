@@ -29,6 +29,7 @@ from albert.text.readers import Record
 
 if TYPE_CHECKING:
     from albert.checkpoints.model_directory import OpenedModel
+    from albert.inference.onnx_graph import GraphWriter, Output
     from albert.inference.predictor import Predictor
 
 
@@ -117,6 +118,14 @@ class _TextOrPairAbility(Ability):
             return rank_labels(predictor, [entry.text for entry in members], pairs, explain=settings.explain)
 
         return compute_apart(inputs, lambda entry: entry.pair is None, ranked, ranked)
+
+    # ---- Its outputs in an ONNX file -------------------------------------------------------------------------------
+
+    def onnx_outputs(self, graph: "GraphWriter", model: Any, hidden: str) -> "list[Output]":
+        from albert.inference.onnx_graph import Output, read_by_head
+
+        logits = graph.layer(read_by_head(graph, model, hidden), "classifier", model.classifier)
+        return [Output("logits", logits, ("batch", model.classifier.out_features))]
 
 
 class Classify(_TextOrPairAbility):

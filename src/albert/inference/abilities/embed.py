@@ -25,6 +25,7 @@ from albert.text.readers import Record
 from albert.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
+    from albert.inference.onnx_graph import GraphWriter, Output
     from albert.inference.predictor import Predictor
 
 Pooling = Literal["mean", "cls", "max", "weighted"]
@@ -107,6 +108,25 @@ class Embed(Ability):
 
     def row(self, predictor: "Predictor", result: EmbeddedText) -> dict[str, Any]:
         return {**result, "embedding": result["vector"]}
+
+    # ---- The outputs of an encoder in an ONNX file: its states, and those at [CLS] if its pooler was trained -------
+
+    def onnx_outputs(self, graph: "GraphWriter", model: Any, hidden: str) -> "list[Output]":
+        from albert.inference.onnx_graph import Output, pooled
+
+        width = model.config.hidden_size
+        outputs = [Output("last_hidden_state", hidden, ("batch", "sequence", width))]
+        if model.pooler is not None:
+            outputs.append(Output("pooler_output", pooled(graph, model, hidden), ("batch", width)))
+        return outputs
+
+    def head_outputs(self, model: Any, hidden: Any, packed: Any) -> dict[str, list[Any]]:
+        from albert.model.albert import output_rows
+
+        outputs: dict[str, list[Any]] = {"last_hidden_state": output_rows(hidden, packed.lengths)}
+        if model.pooler is not None:
+            outputs["pooler_output"] = [row.numpy() for row in model.pool(hidden, packed)]
+        return outputs
 
 
 EMBED = Embed()

@@ -23,6 +23,7 @@ from albert.text.readers import Record
 from albert.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
+    from albert.inference.onnx_graph import GraphWriter, Output
     from albert.inference.predictor import Predictor
 
 NO_MASK = f'write one, as in "The cat {MASK} on the mat."'
@@ -110,6 +111,27 @@ class FillMask(Ability):
 
     def row(self, predictor: "Predictor", result: list[list[FilledMask]]) -> dict[str, Any]:
         return {"masks": result}
+
+    # ---- Its outputs in an ONNX file -------------------------------------------------------------------------------
+
+    def onnx_outputs(self, graph: "GraphWriter", model: Any, hidden: str) -> "list[Output]":
+        from albert.inference.onnx_graph import Output
+
+        words = model.albert.embeddings.word_embeddings.weight
+        head = model.predictions
+        config = model.config
+        dense = graph.activation(graph.layer(hidden, "predictions.dense", head.dense), config.hidden_act)
+        normal = graph.layer_norm(dense, "predictions.layer_norm", head.layer_norm)
+        rows = graph.node("Reshape", normal, [-1, config.embedding_size])
+        flat = graph.tied(rows, "embeddings.words", words, head.bias)
+        shape = graph.node("Concat", graph.node("Shape", graph.ids), [config.vocab_size], axis=0)
+        return [Output("logits", graph.node("Reshape", flat, shape), ("batch", "sequence", config.vocab_size))]
+
+    def head_outputs(self, model: Any, hidden: Any, packed: Any) -> dict[str, list[Any]]:
+        from albert.model.albert import output_rows
+
+        logits = model.predictions(hidden, model.albert.embeddings.word_embeddings.weight)
+        return {"logits": output_rows(logits, packed.lengths)}
 
 
 FILL_MASK = FillMask()

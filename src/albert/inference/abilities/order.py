@@ -22,6 +22,7 @@ from albert.text.readers import Record
 
 if TYPE_CHECKING:
     from albert.checkpoints.model_directory import OpenedModel
+    from albert.inference.onnx_graph import GraphWriter, Output
     from albert.inference.predictor import Predictor
 
 OBJECTIVE_KEY = "sentence_objective"
@@ -94,6 +95,18 @@ class Order(Ability):
     def columns(self, predictor: "Predictor", settings: Settings) -> dict[str, Any]:
         probability = "probability_next" if _is_next_sentence(predictor) else "probability_in_order"
         return {"label": str, "score": float, probability: float, "tokens_cut": int}
+
+    # ---- Its outputs in an ONNX file -------------------------------------------------------------------------------
+
+    def onnx_outputs(self, graph: "GraphWriter", model: Any, hidden: str) -> "list[Output]":
+        from albert.inference.onnx_graph import Output, pooled
+
+        order = graph.layer(pooled(graph, model.albert, hidden), "sop_classifier", model.sop_classifier.classifier)
+        return [Output("sentence_logits", order, ("batch", 2))]
+
+    def head_outputs(self, model: Any, hidden: Any, packed: Any) -> dict[str, list[Any]]:
+        order = model.sop_classifier(model.albert.pool(hidden, packed))
+        return {"sentence_logits": [row.numpy() for row in order]}
 
 
 ORDER = Order()

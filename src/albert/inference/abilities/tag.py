@@ -15,6 +15,7 @@ from albert.text.readers import Record
 from albert.text.word_split import word_spans
 
 if TYPE_CHECKING:
+    from albert.inference.onnx_graph import GraphWriter, Output
     from albert.inference.predictor import Predictor
 
 
@@ -98,6 +99,14 @@ class Tag(Ability):
 
     def row(self, predictor: "Predictor", result: list[TaggedWord]) -> dict[str, Any]:
         return {"tags": result}
+
+    # ---- Its outputs in an ONNX file -------------------------------------------------------------------------------
+
+    def onnx_outputs(self, graph: "GraphWriter", model: Any, hidden: str) -> "list[Output]":
+        from albert.inference.onnx_graph import Output
+
+        logits = graph.layer(hidden, "classifier", model.classifier)
+        return [Output("logits", logits, ("batch", "sequence", model.classifier.out_features))]
 
 
 TAG = Tag()

@@ -57,7 +57,7 @@ COMMANDS = {
     "export": Command("albert.commands.export", "a model as one ONNX file, or for sentence-transformers"),
     "quantize": Command("albert.commands.quantize", "a model with 8-bit integers for matrices, a quarter of the size"),
     "push": Command("albert.commands.push", "a model to the Hugging Face Hub"),
-    "tables": Command("albert.cli.training", "reproduce the paper's tables and figures, ours beside theirs"),
+    "tables": Command("albert.commands.tables", "reproduce the paper's tables and figures, ours beside theirs"),
     "info": Command("albert.commands.info", "describe a model, a corpus or this machine"),
     "verify": Command("albert.commands.verify", "check every file against its manifest"),
     "completion": Command("albert.commands.completion", "completion of commands and options in bash, zsh or fish"),

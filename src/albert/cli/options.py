@@ -24,7 +24,6 @@ from albert.api.keywords import (
     canonical_name,
     first_clause,
     make_options,
-    option_name,
     options_of,
     shape_of,
     suggestion,
@@ -333,14 +332,6 @@ def _option_lines(option: Option, width: int, is_all: bool) -> list[str]:
     if len(left) <= width:
         return [left, *indented]
     return [*textwrap.wrap(left.replace(",", ", "), width, initial_indent="  ", subsequent_indent=" " * 6), *indented]
-
-
-def check_at_least(options: Any, least: int, *names: str) -> None:
-    """Raises UsageError for the first of these options that is set to less."""
-    for name in names:
-        value = getattr(options, name)
-        if value is not None and value < least:
-            raise UsageError(option_name(name), f"is {value}, at least {least} is needed")
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ _LATE = {
     "prepare": "albert.commands.functions",
     "pretrain": "albert.commands.functions",
     "finetune": "albert.commands.functions",
-    "evaluate": "albert.api.functions",
+    "evaluate": "albert.commands.functions",
     "push": "albert.commands.functions",
     "load": "albert.api.models",
     "open_model": "albert.api.models",

@@ -316,7 +316,7 @@ def evaluate(
 ) -> EvaluateResult:
     """Score a model, or several together, with a task's official metrics, beside the majority baseline.
 
-    The same as `albert evaluate`.
+    The same as `albert evaluate`, with the same files.
     """
 
 def push(

@@ -13,12 +13,12 @@ from dev.scripts.write_stub import PLACE, stub
 from tests.api.conftest import files_of, make_reviews
 
 import albert
-from albert.api import options
 from albert.api.keywords import by_option, keyword_function, make_options, options_of, read_options, shape_of
 from albert.cli.main import run
 from albert.cli.options import parse
 from albert.commands import finetune as finetuning
 from albert.commands import pretrain as pretraining
+from albert.commands.evaluate import evaluate
 from albert.commands.finetune import finetune
 from albert.commands.prepare import prepare
 from albert.commands.pretrain import pretrain, pretrain_main
@@ -28,7 +28,7 @@ from albert.pretraining.recipe import read_recipe
 
 FUNCTIONS = {
     "finetune": (albert.finetune, shape_of(finetune)),
-    "evaluate": (albert.evaluate, options.Evaluate),
+    "evaluate": (albert.evaluate, shape_of(evaluate)),
     "prepare": (albert.prepare, shape_of(prepare)),
     "pretrain": (albert.pretrain, pretrain_main.shape),
     "push": (albert.push, shape_of(push)),
@@ -85,7 +85,7 @@ def test_dir_lists_the_public_names():
 def test_importing_the_package_imports_no_slow_library():
     heavy = ("torch", "pandas", "matplotlib")
     loaded = f"print(*(name for name in {heavy} if name in sys.modules))"
-    code = f"import sys, albert, albert.api.options; albert.prepare, albert.finetune; {loaded}"
+    code = f"import sys, albert; albert.prepare, albert.finetune, albert.evaluate; {loaded}"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout.strip() == b""
 
 
@@ -126,7 +126,7 @@ def test_functions_and_commands_write_the_same_bytes(reviews, tmp_path, monkeypa
 @pytest.mark.parametrize(
     ("shape", "given", "expected"),
     [
-        (options.Evaluate, {"model": "m", "precision": "fp32"}, ("fp32",)),
+        (shape_of(evaluate), {"model": "m", "precision": "fp32"}, ("fp32",)),
         (shape_of(pretrain), {"data": "d", "output": "o", "drop_heads": "masked_tokens"}, ("masked_tokens",)),
         (shape_of(finetune), {"model": "m", "exits": "every"}, "every"),
         (shape_of(finetune), {"model": "m", "exits": 3}, (3,)),

@@ -14,10 +14,10 @@ from safetensors.torch import load_file, save_file
 
 import albert
 from albert.api.results import precision_rows
-from albert.api.tasks import check_precisions
 from albert.checkpoints.model_directory import open_model, write_model
 from albert.cli.main import run
 from albert.cli.render import table_of_rows
+from albert.commands.evaluate import check_precisions
 from albert.finetuning.evaluation import Evaluation
 from albert.inference.engine import check_int8
 from albert.model.albert import AlbertForPreTraining

@@ -5,7 +5,7 @@ import sys
 
 UNUSED = ("sklearn", "scipy", "pandas", "transformers", "tensorboard", "sympy", "torch._dynamo")
 UNUSED_BY_THE_COMMAND = (
-    *("albert.pretraining", "albert.finetuning", "albert.api.options", "albert.text.shards"),
+    *("albert.pretraining", "albert.finetuning", "albert.text.shards"),
     *("httpx", "httpx2", "huggingface_hub.hf_api", "matplotlib", "torch.distributed.tensor"),
 )
 IN_ONE_PROCESS = f"""

@@ -5,16 +5,9 @@ The functions behind the commands check more, when they open the inputs."""
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from albert.runtime.environment import lazy_import
 from albert.runtime.errors import CannotCreate, MissingInput, UsageError
-
-if TYPE_CHECKING:
-    from albert.api.options import Evaluate
-
-PRETRAINING = "pretraining"
-"""The task of `albert evaluate` that has a corpus in the place of a table."""
 
 _FILES = ("train", "dev", "test", "input", "runs")
 _MODELS = {
@@ -47,7 +40,7 @@ def check_options(options: object, resumes: bool = False) -> None:
         if not path.exists():
             raise MissingInput(path, "No such file or directory")
     for corpus in corpora:
-        _check_corpus(corpus)
+        check_corpus(corpus)
     opening = getattr(options, "opening", options)
     for name, of_revision in _MODELS.items():
         models = getattr(options, name, None)
@@ -81,18 +74,8 @@ def check_model(model: str, revision: str | None = None) -> None:
     raise MissingInput(directory, "is not a model: it has no config.json", "name a model directory, a run or a Hub id")
 
 
-def check_evaluate(options: "Evaluate") -> None:
-    """Check the inputs of `albert evaluate`; raises as `check_options`, and UsageError for an unknown task."""
-    check_options(options)
-    if options.task == PRETRAINING:
-        if options.data is None:
-            raise UsageError("--data", "is missing", "give a corpus from `albert prepare`")
-        _check_corpus(options.data)
-    elif options.task is not None:
-        check_data(options.task, options.data, has_files=options.dev is not None)
-
-
-def _check_corpus(directory: Path) -> None:
+def check_corpus(directory: Path) -> None:
+    """Raises MissingInput or DamagedData unless this is a prepared corpus."""
     lazy_import("albert.text.shards").read_description(directory)
 
 

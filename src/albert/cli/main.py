@@ -50,7 +50,7 @@ COMMANDS = {
         "albert.commands.analyze", "similarity of each layer's input and output, as a picture (Figure 1)"
     ),
     "finetune": Command("albert.commands.finetune", "train a model on GLUE, SQuAD or your own table"),
-    "evaluate": Command("albert.cli.training", "score a model on a task with the task's own metrics"),
+    "evaluate": Command("albert.commands.evaluate", "score a model on a task with the task's own metrics"),
     "predict": Command("albert.commands.predict", "text in, answers out"),
     "serve": Command("albert.commands.serve", "a model behind HTTP, and a page to try it in the browser"),
     "convert": Command("albert.commands.convert", "a TensorFlow checkpoint or Hugging Face model to a model directory"),

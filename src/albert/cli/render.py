@@ -207,6 +207,17 @@ def table_of_rows(rows: Sequence[Sequence[str]]) -> Table:
     return table(None, rows[0], (styled("dim" if row[0] in _DIM_ROWS else None, *row) for row in rows[1:]))
 
 
+def titled_tables(tables: Iterable[tuple[str, Sequence[Sequence[str]]]]) -> list[RenderableType]:
+    """Titles and rows, headings first, as tables with an empty line before each."""
+    lines: list[RenderableType] = []
+    for title, (head, *rows) in tables:
+        texts = [index for index, name in enumerate(head) if name in _TEXTS]
+        lines += ["", table(title, head, rows, words=(0, *texts))]
+    return lines
+
+
+_TEXTS = ("text", "right", "right answer", "predicted")
+"""Headings of columns of words."""
 _DIM_ROWS = ("majority baseline", "n")
 
 

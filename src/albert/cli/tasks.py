@@ -1,4 +1,4 @@
-"""The output of `albert finetune` and `albert evaluate`."""
+"""The output of `albert finetune`."""
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
@@ -8,40 +8,32 @@ from typing import Any
 from rich.console import Console, RenderableType
 from rich.table import Table
 
-from albert.api.options import Evaluate
 from albert.api.results import (
-    TOGETHER,
     Analysed,
     DataReport,
-    EvaluateResult,
     FinetuneResult,
-    ScoredSplit,
     run_notes,
     score_rows,
     shown_if_known,
 )
-from albert.api.tasks import evaluations
 from albert.checkpoints.hub import EXAMPLES_NAME
 from albert.cli.render import (
     LABELS,
     bold_prefix,
     next_line,
-    open_console,
-    print_json,
     print_lines,
     show,
     styled,
     table,
     table_of_rows,
+    titled_tables,
 )
 from albert.finetuning import seeds
 from albert.finetuning.comparisons import Comparison
-from albert.finetuning.evaluation import FROZEN, advice, data_warnings, format_score, published_lines
+from albert.finetuning.evaluation import FROZEN, advice, format_score, published_lines
 from albert.finetuning.options import FULL_WIDTH
 from albert.finetuning.report_page import REPORT_NAME, advice_lines
 from albert.finetuning.run_record import FinetuningResult
-from albert.paper.layers import DepthCurve
-from albert.pretraining.evaluation import CrossEvaluation
 from albert.runtime.devices import default_precision, pick_device
 from albert.runtime.environment import world
 from albert.runtime.json_files import read_json_object
@@ -237,7 +229,7 @@ def show_result(console: Console, result: FinetuneResult, found: FinetuningResul
     if linear is not None and linear["left_out"] is not None:
         lines.append(f"{linear['method']} is left out: {linear['left_out']}")
     lines += [] if task is None else published_lines(task)
-    lines += _analysis(result)
+    lines += titled_tables(result.tables())
     computed_in = report.get("computed_in")
     usual = default_precision(pick_device())
     if computed_in not in (None, usual):
@@ -254,19 +246,9 @@ def show_result(console: Console, result: FinetuneResult, found: FinetuningResul
     print_lines(console, *lines, bold_prefix(found.model_directory, " is ready"), next_line(use))
 
 
-def _analysis(result: Analysed) -> list[RenderableType]:
-    """Where the model is right and wrong, as tables."""
-    lines: list[RenderableType] = []
-    for title, (head, *rows) in result.tables():
-        words = {name: index for index, name in enumerate(head)}
-        texts = [words[name] for name in ("text", "right", "right answer", "predicted") if name in words]
-        lines += ["", table(title, head, rows, words=(0, *texts))]
-    return lines
-
-
 def _analysis_of_run(result: Analysed, run: Path, why: str) -> list[RenderableType]:
     """Where one of several runs is right and wrong, and its page."""
-    tables = _analysis(result)
+    tables = titled_tables(result.tables())
     if not tables:
         return []
     page = run / REPORT_NAME
@@ -436,83 +418,3 @@ def show_finetuned(console: Console, result: FinetuneResult) -> None:
             )
         case FinetuningResult() as found, _:
             show_result(console, result, found)
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# `albert evaluate`: scores of a task, of several depths or precisions, and of pre-trained models.
-
-
-def show_evaluation(console: Console, result: EvaluateResult, scored: ScoredSplit) -> None:
-    """Print notes on the models, what was cut, and the scores."""
-    task = scored.task
-    models = scored.models
-    evaluated = scored.found
-    evaluation = evaluated.together
-    lines: list[RenderableType] = [note for member in evaluated.members for note in member.notes]
-    lines += result.report.get("warnings", ())
-    lines.append(f"{len(evaluation.predictions):,} examples in {evaluation.seconds:,.1f} s, in {scored.precision}")
-    for model, member in zip(models, evaluated.members, strict=True):
-        cut = data_warnings(member.counts)
-        lines += cut if len(models) == 1 else [f"{model}: {line}" for line in cut]
-    if len(models) > 1 and evaluation.scores:
-        lines += [*(f"{TOGETHER}: {note}" for note in evaluation.notes), *result.remarks()]
-    if evaluation.scores:
-        lines += [table_of_rows(result.rows()), *published_lines(task), *_analysis(result)]
-    print_lines(console, *lines)
-
-
-def show_curve(console: Console, result: EvaluateResult, curve: DepthCurve) -> None:
-    """Print notes on the model, and its scores at each depth."""
-    times = "once" if curve.rounds == 1 else f"the median of {curve.rounds} rounds, taking turns"
-    how = f"{curve.examples:,} examples; trained at depth {curve.trained_depth}; timed {times}"
-    costs = "layers, GFLOPs and ms are of an example; GFLOPs are the encoder's matrix products"
-    print_lines(console, *curve.notes, how, table_of_rows(result.rows()), costs)
-
-
-def remarks(evaluation: CrossEvaluation) -> list[str]:
-    """Lines below the table of pre-trained models."""
-    masked = "single words" if evaluation.max_ngram == 1 else f"1 to {evaluation.max_ngram} words at a time"
-    lines = [
-        f"{evaluation.sequences:,} held-out sequences of at most {evaluation.max_length} tokens, {masked} masked, the "
-        "same for all; below a share its 95 % interval; loss: of masked tokens, in nats"
-    ]
-    if not all(evaluation.counts.values()):
-        lines.append("none of these sequences has two segments: raise --sequences, or --max-length")
-    headless = [model.model for model in evaluation.models if model.sentence_objective == "none"]
-    if headless and len(evaluation.counts) > 1:
-        verb = "has" if len(headless) == 1 else "have"
-        lines.append(
-            f"-: {', '.join(headless)} {verb} no sentence head; the paper's 52.4 (NSP) and 53.3 (SOP) for such a model "
-            "are chance (Table 5)"
-        )
-    return lines
-
-
-def evaluate(args: Evaluate) -> None:
-    """Run `albert evaluate`."""
-    console = open_console()
-    for result in evaluations(args):
-        _show(console, args, result)
-
-
-def _show(console: Console, args: Evaluate, result: EvaluateResult) -> None:
-    match result.found:
-        case CrossEvaluation() as found if args.json:
-            precision = {"precision": result.report["precision"]}
-            print_json({**precision, **found.to_json()})
-        case CrossEvaluation() as found:
-            notes = (note for model in found.models for note in model.notes)
-            computed = f"computed in {result.report['precision']}"
-            print_lines(console, *notes, table_of_rows(result.rows()), computed, *remarks(found))
-        case DepthCurve() as found:
-            show_curve(console, result, found)
-            if (picture := args.depths.curve) is not None:
-                print_lines(console, bold_prefix(picture, f", its figures in {picture.with_suffix('.csv').name}"))
-        case ScoredSplit() as scored:
-            show_evaluation(console, result, scored)
-            print_lines(
-                console, *(bold_prefix(path, f": {count:,} predictions") for path, count in scored.submission.items())
-            )
-            print_lines(console, *([bold_prefix("report: ", str(args.report))] if args.report is not None else []))
-        case _:
-            console.print(table_of_rows(result.rows()))

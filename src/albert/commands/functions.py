@@ -25,6 +25,10 @@ def function_of(name: str) -> Any:
             return keyword_function(
                 finetune, "albert.finetune", rows="in output", more=(RECIPE_KEYWORD,), before=read_recipe_keyword
             )
+        case "evaluate":
+            from albert.commands.evaluate import evaluate
+
+            return keyword_function(evaluate, "albert.evaluate")
         case "prepare":
             from albert.commands.prepare import prepare
 

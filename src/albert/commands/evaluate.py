@@ -1,0 +1,605 @@
+"""`albert evaluate` and `albert.evaluate`: scores of models on a task, at several depths or precisions, and of
+pre-trained models on held-out text."""
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from albert.api.checks import check_corpus, check_data, check_options
+from albert.api.keywords import GROUP, ROWS, Argument, changed_parameters, check_png, option_name, shape_of
+from albert.api.table_options import NO_TABLE, TableOptions
+from albert.cli.main import imports
+from albert.cli.options import Subcommand
+from albert.cli.render import bold_prefix, open_console, print_json, print_lines, table_of_rows, titled_tables
+from albert.model.config import Activation
+from albert.pretraining.segments import SentenceObjective
+from albert.runtime.errors import CannotCreate, CheckFailed, InvalidConfiguration, UsageError
+from albert.tasks.task import Task
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from albert.api.results import EvaluateResult, ScoredSplit
+    from albert.finetuning.evaluation import EvaluatedModels
+    from albert.inference.engine import InferencePrecision
+    from albert.paper.layers import DepthCurve, PrecisionScore
+    from albert.pretraining.evaluation import CrossEvaluation
+    from albert.runtime.environment import Precision
+    from albert.tasks.table_task import TableTask
+
+PRETRAINING = "pretraining"
+"""The task that has a corpus in the place of a table."""
+OF_TABLES = tuple(field.name for field in dataclasses.fields(TableOptions))
+"""Options for the user's own tables."""
+ONLY_COMMAND = Argument(only_command=True)
+LISTENER = Argument(only_python=True)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DepthOptions:
+    """How many layers of a model to apply."""
+
+    depth: tuple[int, ...] = ()
+    """Number of layers to apply; as many as in training when not set. Several give a table of scores and costs."""
+    patience: tuple[int, ...] = ()
+    """Early exit: an example is decided as soon as this many depths in a row agree with the one before. For models of
+    `albert finetune --exits`; each patience is a row of the table as well."""
+    curve: Path | None = None
+    """Draw that table, score against compute, as a PNG; the figures are written beside it as .csv."""
+    rounds: int = 1
+    """Number of timings of each row of that table."""
+
+    @property
+    def makes_table(self) -> bool:
+        """Whether several depths, or costs, are asked for."""
+        return len(self.depth) > 1 or bool(self.patience) or self.curve is not None
+
+
+ALL_LAYERS = DepthOptions()
+
+
+def evaluate(
+    task: str | None = None,
+    *,
+    model: tuple[str, ...],
+    data: Path | None = None,
+    split: str | None = None,
+    dev: Annotated[Path | None, ROWS] = None,
+    table: Annotated[TableOptions, GROUP] = NO_TABLE,
+    predictions: Path | None = None,
+    submission: Path | None = None,
+    results: Path | None = None,
+    report: Path | None = None,
+    threshold: float | None = None,
+    max_length: int | None = None,
+    objective: tuple[SentenceObjective, ...] | None = None,
+    sequences: int = 2000,
+    max_ngram: int = 3,
+    json: Annotated[bool, ONLY_COMMAND] = False,
+    depths: Annotated[DepthOptions, GROUP] = ALL_LAYERS,
+    micro_batch_tokens: int = 8192,
+    revision: str | None = None,
+    hidden_act: Activation | None = None,
+    num_attention_heads: int | None = None,
+    device: Literal["auto", "cpu", "cuda"] = "auto",
+    precision: tuple[Literal["auto", "fp32", "bf16", "int8"], ...] = ("auto",),
+    tolerance: float = 0.5,
+    on_result: Annotated["Callable[[EvaluateResult], None] | None", LISTENER] = None,
+) -> "EvaluateResult":
+    """Score a model, or several together, with a task's official metrics, beside the majority baseline.
+
+    Args:
+        task: A declared task, or pretraining; leave it out for your own file.
+        model: A model directory, a run that made one, or a Hub id. Several are scored each and together: the mean of
+            their predictions, for spans over the models that proposed them. With pretraining, several are compared on
+            the same texts, and a running run is evaluated at its newest checkpoint.
+        data: The task's data folder; for pretraining a prepared corpus.
+        split: The split of a declared task; when not set dev, or with --submission the splits that its server scores.
+        dev: Your own file, the one that the model was scored on when not set; with TASK a file in its layout.
+        predictions: Write one JSON object for each example.
+        submission: A directory for files in the format of a benchmark's server: GLUE's tables of labels, SQuAD's
+            answers as JSON. Files without labels are answered and not scored.
+        results: Write the scores as JSON, with those of each class, confusions, errors and calibration.
+        report: Write the same as a page: one HTML file, like the report of a run.
+        threshold: Several labels per row: the probability from which on a label is predicted; the model's own when not
+            set.
+        max_length: Maximum tokens of a sequence; when not set the length used in training, of several models the
+            shortest.
+        objective: For pretraining: which sentence tasks to score, whatever the model was trained on; none: masked
+            tokens alone. When not set, nsp and sop, or sop alone if a single document is held out.
+        sequences: For pretraining: maximum number of sequences.
+        max_ngram: For pretraining: maximum number of words that are masked together; 1 masks single words, as for
+            tiny's card.
+        json: For pretraining: print a JSON object instead of the table.
+        micro_batch_tokens: Tokens in one pass through the model; depths are compared with those of `albert predict`.
+        precision: Precision of matrix products; auto is that of albert predict, bf16 if the device has instructions for
+            it. Several, or int8, are compared in one table; if the score moves by more than the tolerance the command
+            fails (exit 4).
+        tolerance: Points by which another precision may move the first score.
+    """
+    options = dict(locals())
+    given = changed_parameters(evaluate, options)
+    compares_precisions = len(precision) > 1 or precision == ("int8",)
+    check_options(SimpleNamespace(**options))
+    check_combination(given, task, model, data, dev, depths, precision, compares_precisions)
+
+    with imports():
+        from albert.api.results import EvaluateResult, ScoredSplit
+        from albert.finetuning.evaluation import evaluate_models, write_predictions
+        from albert.finetuning.report_page import evaluation_page
+        from albert.inference.engine import choose_precision, use_fast_encoders
+        from albert.paper.layers import precision_scores
+        from albert.runtime.devices import pick_device
+        from albert.runtime.files import write_text
+        from albert.tasks.submission import submission_files
+
+    overrides = {"hidden_act": hidden_act, "num_attention_heads": num_attention_heads}
+    overrides = {name: value for name, value in overrides.items() if value is not None}
+    opening: dict[str, Any] = {"device": device, "max_length": max_length, "revision": revision, "overrides": overrides}
+    chosen = [choose_precision(each, pick_device(device)) for each in precision]
+
+    # Pre-trained models on held-out text.
+    if task == PRETRAINING:
+        assert data is not None  # see check_combination
+        result = evaluate_pretrained(model, data, objective, sequences, max_ngram, chosen[0], opening)
+        finish(result, results, on_result)
+        return result
+
+    # One model at several depths or precisions.
+    curve = depths.curve
+    outputs = [predictions, results, report, curve, None if curve is None else curve.with_suffix(".csv")]
+    if task is None:
+        scored_task = task_of_model(model[0], revision, table, dev, outputs)
+    else:
+        scored_task = declared_task(task, split, dev, outputs)
+    folder = data or Path()
+    if depths.makes_table:
+        result = compare_depths(scored_task, model[0], folder, split or "dev", depths, chosen[0], opening)
+        finish(result, results, on_result)
+        return result
+    if compares_precisions:
+        rows = precision_scores(
+            scored_task,
+            model[0],
+            folder,
+            split or "dev",
+            chosen,
+            tolerance,
+            micro_batch_tokens=micro_batch_tokens,
+            **opening,
+        )
+        result = result_of_precisions(rows, scored_task, model[0], split or "dev", tolerance)
+        finish(result, results, on_result)
+        check_precisions(rows, tolerance)
+        return result
+
+    # Each split: its answers, and their scores if it has labels; every result is handed on before the next split.
+    computed_in = chosen[0]
+    assert computed_in != "int8"  # which is compared with fp32
+    splits = splits_to_score(scored_task, split, dev, submission)
+    for option, path in (("--predictions", predictions), ("--results", results), ("--report", report)):
+        if path is not None and len(splits) > 1:
+            raise UsageError(option, f"is one file, there are the splits {', '.join(splits)}", "name one with --split")
+    results_of_splits = []
+    for each in splits:
+        found = evaluate_models(
+            scored_task,
+            model,
+            folder,
+            each,
+            prepare=partial(use_fast_encoders, precision=computed_in),
+            needs_labels=submission is None and predictions is None,
+            depth=next(iter(depths.depth), None),
+            threshold=threshold,
+            micro_batch_tokens=micro_batch_tokens,
+            **opening,
+        )
+        together = found.together
+        if predictions is not None:
+            write_predictions(predictions, together)
+        handed_in = {}
+        if submission is not None:
+            for name, content in submission_files(scored_task, each, together.predictions).items():
+                write_text(submission / name, content)
+                handed_in[submission / name] = len(together.predictions)
+        unknown = unknown_texts_of(scored_task, folder, each, model[0], revision)
+        content = report_of_split(scored_task, model, each, computed_in, found, unknown)
+        if report is not None:
+            if not together.scores:
+                raise UsageError("--report", "needs rows with labels", "leave it out, --predictions writes the answers")
+            write_text(report, evaluation_page(content, len(together.predictions)))
+        scored = ScoredSplit(
+            task=scored_task, models=model, split=each, found=found, precision=computed_in, submission=handed_in
+        )
+        result = EvaluateResult(scores=together.scores, baseline=together.baseline, report=content, found=scored)
+        finish(result, results, on_result)
+        results_of_splits.append(result)
+    return results_of_splits[-1]
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Options that cannot be combined, and outputs that would replace an input.
+
+
+def check_combination(
+    given: Mapping[str, Any],
+    task: str | None,
+    model: Sequence[str],
+    data: Path | None,
+    dev: Path | None,
+    depths: DepthOptions,
+    precision: Sequence[str],
+    compares_precisions: bool,
+) -> None:
+    """Check task and data, and raise UsageError for options that cannot be combined.
+
+    Args:
+        given: the options that differ from their defaults, by name.
+    """
+    if task == PRETRAINING:
+        if data is None:
+            raise UsageError("--data", "is missing", "give a corpus from `albert prepare`")
+        check_corpus(data)
+    elif task is not None:
+        check_data(task, data, has_files=dev is not None)
+    for option, values in (("--model", model), ("--precision", precision)):
+        if not values:
+            raise UsageError(option, "is empty", "see albert evaluate --help")
+
+    if task == PRETRAINING:
+        of_other_tasks = (*OF_TABLES, "split", "dev", "predictions", "submission", "report")
+        refuse(given, of_other_tasks, "requires another task", f"leave it or {PRETRAINING} out")
+        if depths.depth or depths.makes_table:
+            raise UsageError("--depth, --patience and --curve", "require another task", f"leave {PRETRAINING} out")
+        if compares_precisions:
+            remedy = "several are compared on a task, for one model"
+            raise UsageError("--precision", "must be fp32 or bf16 here", remedy)
+        return
+
+    remedy = "leave it out; --results writes scores as JSON"
+    refuse(given, ("json", "objective", "sequences", "max_ngram"), f"requires the task {PRETRAINING}", remedy)
+    if depths.makes_table or compares_precisions:
+        what = "--depth" if depths.makes_table else "--precision"
+        of_one = ("predictions", "submission", "threshold", "report")
+        refuse(given, of_one, f"requires a single {what}", "compare several without it")
+        if len(model) > 1:
+            raise UsageError("--model", f"several of {what} require one model", "name one")
+    if depths.makes_table:
+        if depths.rounds < 1:
+            raise UsageError("--rounds", f"is {depths.rounds}, at least 1 is needed")
+        if len(precision) > 1:
+            raise UsageError("--precision", "must be a single one here", "compare precisions at one --depth")
+        if depths.curve is not None:
+            check_png("--curve", depths.curve)
+    elif compares_precisions and depths.depth:
+        raise UsageError("--depth", "requires a single precision", "name fp32 or bf16")
+    if task is not None:
+        refuse(given, OF_TABLES, f"requires your own file, the task {task} has its own columns")
+
+
+def refuse(given: Mapping[str, Any], names: Iterable[str], why: str, remedy: str = "") -> None:
+    """Raises UsageError for the first of these options that is given."""
+    for name in names:
+        if name in given:
+            raise UsageError(option_name(name), why, remedy)
+
+
+def check_outputs(outputs: Iterable[Path | None], inputs: Iterable[Path | None]) -> None:
+    """Raises CannotCreate for a file to write that is an input."""
+    read = [path.resolve() for path in inputs if path is not None]
+    for output in outputs:
+        if output is not None and output.resolve() in read:
+            raise CannotCreate(output, "is an input, which would be replaced", "choose another name")
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The task and its splits.
+
+
+def declared_task(name: str, split: str | None, dev: Path | None, outputs: Iterable[Path | None]) -> Task:
+    """A declared task, with `dev` in the place of its file."""
+    from albert.tasks.submission import find_task
+
+    check_outputs(outputs, [dev])
+    task = find_task(name)
+    if dev is None:
+        return task
+    return dataclasses.replace(task, source=task.source.with_files({split or "dev": dev}))
+
+
+def task_of_model(
+    model: str, revision: str | None, table: TableOptions, dev: Path | None, outputs: Iterable[Path | None]
+) -> Task:
+    """The task of a model that was trained on a table, on the file `dev` or on the one it was scored on."""
+    from albert.checkpoints.hub import find_model
+    from albert.tasks.custom import for_other_file, read_task
+    from albert.tasks.table_task import table_task_of
+
+    directory = find_model(model, revision)
+    saved = table_task_of(directory)
+    if saved is None and table.task_file is None:
+        saved = task_from_config(directory, table, dev)
+    described = table.task(saved)
+    if saved is not None and dev is not None:
+        saved = for_other_file(saved, dev)
+    check_outputs(outputs, [dev, described.train, described.dev, table.task_file])
+    described = table.task(saved, dev=dev)
+    if described.dev is not None:
+        described = dataclasses.replace(described, train=None)
+    return read_task(described).check("dev").task
+
+
+def task_from_config(directory: Path, table: TableOptions, dev: Path | None) -> "TableTask":
+    """Kind and labels from a model's configuration; the options must name the columns."""
+    from albert.checkpoints.huggingface import kind_of
+    from albert.checkpoints.model_directory import read_config
+    from albert.tasks.table_task import TASK_FILE, TableTask
+
+    needed = {"--dev": dev, "--text": table.text, "--label": table.label}
+    missing = [name for name, value in needed.items() if value is None]
+    if missing:
+        why = f"there is no {TASK_FILE} beside it, and your own file needs {', '.join(missing)}"
+        raise UsageError(directory, why, "or name a TASK")
+    _, extra = read_config(directory)
+    names = extra.get("id2label")
+    if kind_of(extra) not in ("classification", "pair_classification"):
+        raise InvalidConfiguration(directory, "has no head for this task", "give a model that was fine-tuned on it")
+    if not names:
+        raise InvalidConfiguration(directory, "its config.json names no labels", "give a fine-tuned model")
+    if extra.get("problem_type") == "regression":
+        return TableTask(kind="regression")
+    several = extra.get("problem_type") == "multi_label_classification"
+    labels = tuple(names[index] for index in sorted(names))
+    return TableTask(kind="multi-label" if several else "classification", labels=labels)
+
+
+def splits_to_score(task: Task, split: str | None, dev: Path | None, submission: Path | None) -> tuple[str, ...]:
+    """The named split, else dev; for files to hand in those that the benchmark's server scores."""
+    if submission is not None and submission.exists() and not submission.is_dir():
+        raise CannotCreate(submission, "is not a directory", "name a directory for the files to hand in")
+    if split is not None:
+        return (split,)
+    if submission is not None and dev is None and task.submission:
+        return tuple(task.submission)
+    return ("dev",)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Results.
+
+
+def finish(result: "EvaluateResult", file: Path | None, on_result: "Callable[[EvaluateResult], None] | None") -> None:
+    """Write a result as JSON, and hand it on."""
+    from albert.runtime.json_files import save_json
+
+    if file is not None:
+        save_json(file, result.report)
+    if on_result is not None:
+        on_result(result)
+
+
+def unknown_texts_of(task: Task, data: Path, split: str, model: str, revision: str | None) -> tuple[str, ...]:
+    """A line if the model's vocabulary does not know the text of a split."""
+    from albert.checkpoints.hub import find_model
+    from albert.tasks.table_task import unknown_texts
+    from albert.text.tokenizer_loading import load_tokenizer
+
+    tokenizer = load_tokenizer(find_model(model, revision))
+    return unknown_texts(task, {split: task.source.read(data, split)}, tokenizer, model)
+
+
+def report_of_split(
+    task: Task,
+    models: Sequence[str],
+    split: str,
+    precision: "Precision",
+    found: "EvaluatedModels",
+    unknown: Sequence[str],
+) -> dict[str, Any]:
+    """The content of the file `results`."""
+    model = models[0] if len(models) == 1 else list(models)
+    report: dict[str, Any] = {"task": task.name, "model": model, "split": split, "precision": precision}
+    if unknown:
+        report["warnings"] = list(unknown)
+    report["scores"] = dict(found.together.scores)
+    report["baseline"] = found.together.baseline
+    if len(models) > 1:
+        report["of_each"] = {name: dict(member.scores) for name, member in zip(models, found.members, strict=True)}
+    report["counts"] = dict(found.together.counts)
+    return report | found.analysis
+
+
+def evaluate_pretrained(
+    models: Sequence[str],
+    corpus: Path,
+    objectives: Sequence[SentenceObjective] | None,
+    sequences: int,
+    max_ngram: int,
+    precision: "InferencePrecision",
+    opening: Mapping[str, Any],
+) -> "EvaluateResult":
+    """Score pre-trained models on masked tokens, next sentences and sentence order of held-out text."""
+    from albert.api.results import EvaluateResult
+    from albert.inference.engine import use_fast_encoders
+    from albert.pretraining.evaluation import evaluate_pretraining
+    from albert.pretraining.masking import MaskingRecipe
+
+    found = evaluate_pretraining(
+        models,
+        corpus,
+        objectives=objectives,
+        masking=MaskingRecipe(max_ngram=max_ngram),
+        limit=sequences,
+        prepare=partial(use_fast_encoders, precision=precision),
+        **opening,
+    )
+    first = found.models[0].scores
+    return EvaluateResult(
+        scores={test: 100 * score.accuracy for test, score in first.items()},
+        baseline={test: 100 * score.baseline for test, score in first.items()},
+        report={"task": PRETRAINING, "precision": precision, **found.to_json()},
+        found=found,
+    )
+
+
+def compare_depths(
+    task: Task,
+    model: str,
+    data: Path,
+    split: str,
+    depths: DepthOptions,
+    precision: "InferencePrecision",
+    opening: Mapping[str, Any],
+) -> "EvaluateResult":
+    """Score a model at several depths and patiences, and draw the scores against the compute."""
+    from albert.api.results import EvaluateResult
+    from albert.paper.layers import CURVE_COLUMNS, depth_curve, write_curve
+
+    curve = depths.curve
+    draw = None
+    if curve is not None:
+        from albert.paper.layer_pictures import draw_curve as draw
+
+        figures = curve.with_suffix(".csv")
+        if figures.exists() and not figures.read_bytes().startswith(",".join(CURVE_COLUMNS).encode()):
+            raise CannotCreate(figures, "is another table, the curve's figures would replace it", "choose another name")
+    found = depth_curve(
+        task,
+        model,
+        data,
+        split,
+        depths=depths.depth,
+        patiences=depths.patience,
+        rounds=depths.rounds,
+        precision=precision,
+        **opening,
+    )
+    if curve is not None and draw is not None:
+        draw(found, curve)
+        write_curve(found, curve.with_suffix(".csv"))
+    return EvaluateResult(scores=found.points[0].scores, baseline=found.baseline, report=found.to_json(), found=found)
+
+
+def result_of_precisions(
+    rows: "Sequence[PrecisionScore]", task: Task, model: str, split: str, tolerance: float
+) -> "EvaluateResult":
+    """The scores of a model at several precisions, fp32 first."""
+    from albert.api.results import EvaluateResult
+
+    precisions = {}
+    for row in rows:
+        precisions[row.precision] = {
+            "scores": dict(row.evaluation.scores),
+            "difference": row.difference,
+            "answers_changed": row.changed,
+            "seconds": row.evaluation.seconds,
+            "holds": row.holds,
+        }
+    report = {"task": task.name, "model": model, "split": split}
+    report |= {"score": rows[0].name, "tolerance": tolerance, "precisions": precisions}
+    first = rows[0].evaluation
+    return EvaluateResult(scores=first.scores, baseline=first.baseline, report=report, found=rows)
+
+
+def check_precisions(rows: "Sequence[PrecisionScore]", tolerance: float) -> None:
+    """Raises CheckFailed, naming the precisions that move the score by more than the tolerance."""
+    moved = [f"{row.precision} by {row.difference:+.2f}" for row in rows if not row.holds]
+    if moved:
+        why = f"moves with {' and '.join(moved)}, more than {tolerance:.2f}"
+        raise CheckFailed(rows[0].name, why, f"use {' or '.join(row.precision for row in rows if row.holds)}")
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# What the command prints.
+
+
+def show_evaluated(result: "EvaluateResult", json: bool, curve: Path | None, report: Path | None) -> None:
+    """Print a result: scores of a task, of several depths or precisions, or of pre-trained models.
+
+    Args:
+        json: print pre-trained models as a JSON object.
+        curve, report: the files that were written.
+    """
+    from albert.api.results import ScoredSplit
+    from albert.paper.layers import DepthCurve
+    from albert.pretraining.evaluation import CrossEvaluation
+
+    console = open_console()
+    match result.found:
+        case CrossEvaluation() as found if json:
+            print_json({"precision": result.report["precision"], **found.to_json()})
+        case CrossEvaluation() as found:
+            notes = [note for model in found.models for note in model.notes]
+            computed = f"computed in {result.report['precision']}"
+            print_lines(console, *notes, table_of_rows(result.rows()), computed, *lines_on_pretrained(found))
+        case DepthCurve() as found:
+            print_lines(console, *lines_on_depths(result, found))
+            if curve is not None:
+                print_lines(console, bold_prefix(curve, f", its figures in {curve.with_suffix('.csv').name}"))
+        case ScoredSplit() as scored:
+            print_lines(console, *lines_on_split(result, scored))
+            for path, count in scored.submission.items():
+                print_lines(console, bold_prefix(path, f": {count:,} predictions"))
+            if report is not None:
+                print_lines(console, bold_prefix("report: ", str(report)))
+        case _:
+            print_lines(console, table_of_rows(result.rows()))
+
+
+def lines_on_split(result: "EvaluateResult", scored: "ScoredSplit") -> "list[RenderableType]":
+    """Notes on the models, what was cut, and the scores."""
+    from albert.api.results import TOGETHER
+    from albert.finetuning.evaluation import data_warnings, published_lines
+
+    models = scored.models
+    evaluation = scored.found.together
+    lines: list[RenderableType] = [note for member in scored.found.members for note in member.notes]
+    lines += result.report.get("warnings", ())
+    lines.append(f"{len(evaluation.predictions):,} examples in {evaluation.seconds:,.1f} s, in {scored.precision}")
+    for model, member in zip(models, scored.found.members, strict=True):
+        cut = data_warnings(member.counts)
+        lines += cut if len(models) == 1 else [f"{model}: {line}" for line in cut]
+    if len(models) > 1 and evaluation.scores:
+        lines += [*(f"{TOGETHER}: {note}" for note in evaluation.notes), *result.remarks()]
+    if evaluation.scores:
+        lines += [table_of_rows(result.rows()), *published_lines(scored.task), *titled_tables(result.tables())]
+    return lines
+
+
+def lines_on_depths(result: "EvaluateResult", curve: "DepthCurve") -> "list[RenderableType]":
+    """Notes on the model, and its scores at each depth."""
+    times = "once" if curve.rounds == 1 else f"the median of {curve.rounds} rounds, taking turns"
+    how = f"{curve.examples:,} examples; trained at depth {curve.trained_depth}; timed {times}"
+    costs = "layers, GFLOPs and ms are of an example; GFLOPs are the encoder's matrix products"
+    return [*curve.notes, how, table_of_rows(result.rows()), costs]
+
+
+def lines_on_pretrained(evaluation: "CrossEvaluation") -> list[str]:
+    """Lines below the table of pre-trained models."""
+    masked = "single words" if evaluation.max_ngram == 1 else f"1 to {evaluation.max_ngram} words at a time"
+    lines = [
+        f"{evaluation.sequences:,} held-out sequences of at most {evaluation.max_length} tokens, {masked} masked, the "
+        "same for all; below a share its 95 % interval; loss: of masked tokens, in nats"
+    ]
+    if not all(evaluation.counts.values()):
+        lines.append("none of these sequences has two segments: raise --sequences, or --max-length")
+    headless = [model.model for model in evaluation.models if model.sentence_objective == "none"]
+    if headless and len(evaluation.counts) > 1:
+        verb = "has" if len(headless) == 1 else "have"
+        lines.append(
+            f"-: {', '.join(headless)} {verb} no sentence head; the paper's 52.4 (NSP) and 53.3 (SOP) for such a model "
+            "are chance (Table 5)"
+        )
+    return lines
+
+
+def evaluate_command(options: Any) -> None:
+    """Run `albert evaluate`, and print each result when it is there."""
+    show = partial(show_evaluated, json=options.json, curve=options.depths.curve, report=options.report)
+    evaluate(**vars(options), on_result=show)
+
+
+evaluate_main = Subcommand(shape_of(evaluate), "albert evaluate", evaluate_command, checks_paths=False)

@@ -139,16 +139,16 @@ def evaluate(
     overrides = {"hidden_act": hidden_act, "num_attention_heads": num_attention_heads}
     overrides = {name: value for name, value in overrides.items() if value is not None}
     opening: dict[str, Any] = {"device": device, "max_length": max_length, "revision": revision, "overrides": overrides}
-    chosen = [choose_precision(each, pick_device(device)) for each in precision]
 
     # Pre-trained models on held-out text.
     if task == PRETRAINING:
         assert data is not None  # see check_combination
-        result = evaluate_pretrained(model, data, objective, sequences, max_ngram, chosen[0], opening)
+        computed_in = choose_precision(precision[0], pick_device(device))
+        result = evaluate_pretrained(model, data, objective, sequences, max_ngram, computed_in, opening)
         finish(result, results, on_result)
         return result
 
-    # One model at several depths or precisions.
+    # The task; one model at several depths or precisions.
     curve = depths.curve
     outputs = [predictions, results, report, curve, None if curve is None else curve.with_suffix(".csv")]
     if task is None:
@@ -156,6 +156,7 @@ def evaluate(
     else:
         scored_task = declared_task(task, split, dev, outputs)
     folder = data or Path()
+    chosen = [choose_precision(each, pick_device(device)) for each in precision]
     if depths.makes_table:
         result = compare_depths(scored_task, model[0], folder, split or "dev", depths, chosen[0], opening)
         finish(result, results, on_result)
@@ -202,8 +203,8 @@ def evaluate(
             write_predictions(predictions, together)
         handed_in = {}
         if submission is not None:
-            for name, content in submission_files(scored_task, each, together.predictions).items():
-                write_text(submission / name, content)
+            for name, text in submission_files(scored_task, each, together.predictions).items():
+                write_text(submission / name, text)
                 handed_in[submission / name] = len(together.predictions)
         unknown = unknown_texts_of(scored_task, folder, each, model[0], revision)
         content = report_of_split(scored_task, model, each, computed_in, found, unknown)

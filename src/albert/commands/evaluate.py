@@ -122,9 +122,8 @@ def evaluate(
     """
     options = dict(locals())
     given = changed_parameters(evaluate, options)
-    compares_precisions = len(precision) > 1 or precision == ("int8",)
     check_options(SimpleNamespace(**options))
-    check_combination(given, task, model, data, dev, depths, precision, compares_precisions)
+    check_combination(given, task, model, data, dev, depths, precision)
 
     with imports():
         from albert.api.results import EvaluateResult, ScoredSplit
@@ -156,12 +155,12 @@ def evaluate(
     else:
         scored_task = declared_task(task, split, dev, outputs)
     folder = data or Path()
-    chosen = [choose_precision(each, pick_device(device)) for each in precision]
+    chosen: list[InferencePrecision] = [choose_precision(each, pick_device(device)) for each in precision]
     if depths.makes_table:
         result = compare_depths(scored_task, model[0], folder, split or "dev", depths, chosen[0], opening)
         finish(result, results, on_result)
         return result
-    if compares_precisions:
+    if compares_precisions(precision):
         rows = precision_scores(
             scored_task,
             model[0],
@@ -233,7 +232,6 @@ def check_combination(
     dev: Path | None,
     depths: DepthOptions,
     precision: Sequence[str],
-    compares_precisions: bool,
 ) -> None:
     """Check task and data, and raise UsageError for options that cannot be combined.
 
@@ -255,14 +253,14 @@ def check_combination(
         refuse(given, of_other_tasks, "requires another task", f"leave it or {PRETRAINING} out")
         if depths.depth or depths.makes_table:
             raise UsageError("--depth, --patience and --curve", "require another task", f"leave {PRETRAINING} out")
-        if compares_precisions:
+        if compares_precisions(precision):
             remedy = "several are compared on a task, for one model"
             raise UsageError("--precision", "must be fp32 or bf16 here", remedy)
         return
 
     remedy = "leave it out; --results writes scores as JSON"
     refuse(given, ("json", "objective", "sequences", "max_ngram"), f"requires the task {PRETRAINING}", remedy)
-    if depths.makes_table or compares_precisions:
+    if depths.makes_table or compares_precisions(precision):
         what = "--depth" if depths.makes_table else "--precision"
         of_one = ("predictions", "submission", "threshold", "report")
         refuse(given, of_one, f"requires a single {what}", "compare several without it")
@@ -275,10 +273,15 @@ def check_combination(
             raise UsageError("--precision", "must be a single one here", "compare precisions at one --depth")
         if depths.curve is not None:
             check_png("--curve", depths.curve)
-    elif compares_precisions and depths.depth:
+    elif compares_precisions(precision) and depths.depth:
         raise UsageError("--depth", "requires a single precision", "name fp32 or bf16")
     if task is not None:
         refuse(given, OF_TABLES, f"requires your own file, the task {task} has its own columns")
+
+
+def compares_precisions(precision: Sequence[str]) -> bool:
+    """Whether precisions are compared with fp32: several, or int8 alone."""
+    return len(precision) > 1 or "int8" in precision
 
 
 def refuse(given: Mapping[str, Any], names: Iterable[str], why: str, remedy: str = "") -> None:
@@ -410,7 +413,8 @@ def report_of_split(
     if len(models) > 1:
         report["of_each"] = {name: dict(member.scores) for name, member in zip(models, found.members, strict=True)}
     report["counts"] = dict(found.together.counts)
-    return report | found.analysis
+    report |= found.analysis
+    return report
 
 
 def evaluate_pretrained(

@@ -188,7 +188,7 @@ def options_of(command: str, capsys) -> set[str]:
 
 
 def test_every_option_that_the_documents_name_is_there(monkeypatch, capsys):
-    from albert.api.keywords import SETTINGS, TRANSFORMERS_NAMES
+    from albert.api.option_names import SETTINGS, TRANSFORMERS_NAMES
     from albert.cli.main import COMMANDS
 
     monkeypatch.setenv("COLUMNS", "200")

@@ -27,7 +27,7 @@ class tokenizer:
     def load(path: str | os.PathLike[str]) -> Tokenizer: ...
 '''
 IMPORTS = {
-    "albert.api.keywords": ("Rows",),
+    "albert.api.rows_in_memory": ("Rows",),
     "albert.api.models": ("open_model", "pack"),
     "albert.api.results": ("EvaluateResult", "FinetuneResult"),
     "albert.commands.prepare": ("PrepareResult",),

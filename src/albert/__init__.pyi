@@ -3,7 +3,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from albert.api.keywords import Rows
+from albert.api.rows_in_memory import Rows
 from albert.api.models import open_model as open_model, pack as pack
 from albert.api.results import EvaluateResult, FinetuneResult
 from albert.commands.prepare import PrepareResult

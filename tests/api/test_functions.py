@@ -13,7 +13,8 @@ from dev.scripts.write_stub import PLACE, stub
 from tests.api.conftest import files_of, make_reviews
 
 import albert
-from albert.api.keywords import by_option, keyword_function, make_options, options_of, read_options, shape_of
+from albert.api.keyword_functions import by_option, keyword_function, read_options
+from albert.api.options import make_options, options_of, shape_of
 from albert.cli.main import run
 from albert.cli.options import parse
 from albert.commands import finetune as finetuning

@@ -11,7 +11,7 @@ import torch
 from tests.api.conftest import files_of, make_reviews
 
 import albert
-from albert.api.keywords import rows_as_json_lines
+from albert.api.rows_in_memory import rows_as_json_lines
 from albert.checkpoints.model_directory import save_model_directory
 from albert.model.albert import AlbertForPreTraining
 from albert.model.config import AlbertConfig

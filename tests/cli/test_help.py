@@ -8,7 +8,7 @@ import typing
 
 import pytest
 
-from albert.api.keywords import options_of
+from albert.api.options import options_of
 from albert.cli.main import run
 from albert.cli.options import COMMON, all_commands, metavar
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from albert.api.keywords import shape_of
+from albert.api.options import shape_of
 from albert.cli.main import COMMANDS, run
 from albert.cli.options import all_commands, parse
 from albert.commands.finetune import finetune

@@ -3,7 +3,8 @@
 import pytest
 
 import albert
-from albert.api.keywords import canonical_name, options_of
+from albert.api.option_names import canonical_name
+from albert.api.options import options_of
 from albert.cli.main import COMMANDS, run
 from albert.cli.options import Subcommand, all_commands
 from albert.runtime import removed

@@ -159,7 +159,7 @@ LINEAR = "TF-IDF with logistic regression"
 def test_command_shows_the_plan_and_compared_scores(pretrained, tmp_path, capsys, monkeypatch):
     rows = "".join(f"it was {word} {n},{n // 2 % 2}\n" for n, word in enumerate(("good", "fine", "bad", "long") * 10))
     (tmp_path / "my.csv").write_text("review,poor\n" + rows)
-    monkeypatch.setattr("albert.cli.tasks.default_precision", lambda device: "bf16")
+    monkeypatch.setattr("albert.commands.finetune_output.default_precision", lambda device: "bf16")
     command = ["finetune", "--train", str(tmp_path / "my.csv"), "--text", "review", "--label", "poor"]
     command += ["--model", str(pretrained), "--learning-rate", "1e-9", "--steps", "9", "--batch-size", "4"]
     command += ["--max-length", "32", "--device", "cpu", "--no-solve-head"]

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from albert.api.display import Displayable, Points, journal_curves
-from albert.api.keywords import options_as_keywords
+from albert.api.keyword_functions import options_as_keywords
 from albert.finetuning.comparisons import Comparison
 from albert.finetuning.evaluation import FROZEN, MAJORITY, EvaluatedModels, data_warnings, format_score
 from albert.finetuning.report_page import (

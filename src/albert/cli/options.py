@@ -17,19 +17,8 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from albert.api.checks import check_options
-from albert.api.keywords import (
-    EARLIER_NAMES,
-    Option,
-    Values,
-    canonical_name,
-    first_clause,
-    make_options,
-    options_of,
-    shape_of,
-    suggestion,
-    switch_value,
-    union_parts,
-)
+from albert.api.option_names import EARLIER_NAMES, canonical_name, suggestion, switch_value
+from albert.api.options import Option, Values, first_clause, make_options, options_of, shape_of, union_parts
 from albert.cli.main import COMMANDS, load_command
 from albert.runtime.environment import lazy_import
 from albert.runtime.errors import UsageError, did_you_mean
@@ -343,30 +332,16 @@ class Subcommand:
     """A command with options.
 
     Attributes:
-        work: called with the options; a function, or "module:function" of `albert.cli`, imported late (`command` makes
-            both from one function).
-        parses: whether the arguments are parsed before; otherwise the function gets them as they are.
-        check: called before the module of `work`, and torch, are imported.
-        checks_paths: whether inputs, models and the output are checked first (`check_options`).
+        shape: its options, for help and completion.
+        main: called with the words of the command line; returns an exit code, or None for success.
     """
 
     shape: type[Any]
     program: str
-    work: str | Callable[[Any], int | None]
-    parses: bool = True
-    check: Callable[[Any], None] | None = None
-    checks_paths: bool = True
+    main: Callable[[list[str]], int | None]
 
     def __call__(self, arguments: list[str]) -> int:
-        options = parse(self.shape, arguments, self.program) if self.parses else arguments
-        if self.check is not None:
-            self.check(options)
-        if self.checks_paths:
-            check_options(options)
-        if callable(self.work):
-            return self.work(options) or 0
-        module, _, function = self.work.partition(":")
-        return getattr(load_command(f"albert.cli.{module}"), function)(options) or 0
+        return self.main(arguments) or 0
 
 
 def command(
@@ -378,17 +353,22 @@ def command(
 
     Args:
         show: prints what the function returns; None: the function prints, and returns an exit code or None.
-        checks_paths: see `Subcommand`; a function that checks its options before their paths does both itself.
+        checks_paths: whether inputs, models and the output are checked first (`check_options`); a function that checks
+            its options before their paths does both itself.
     """
+    shape = shape_of(function)
 
-    def work(options: Any) -> int | None:
+    def main(arguments: list[str]) -> int | None:
+        options = parse(shape, arguments, program)
+        if checks_paths:
+            check_options(options)
         result = function(**vars(options))
         if show is None:
             return result
         show(result)
         return None
 
-    return Subcommand(shape_of(function), program, work, checks_paths=checks_paths)
+    return Subcommand(shape, program, main)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import shlex
 from importlib.resources import files
 from typing import Annotated, Literal
 
-from albert.api.keywords import Argument, Option, options_of
+from albert.api.options import Argument, Option, options_of
 from albert.cli.main import COMMANDS
 from albert.cli.options import CommandGroup, Subcommand, all_commands, choices_of, command, metavar
 from albert.runtime.environment import lazy_import

@@ -4,7 +4,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from albert.api.keywords import Argument
+from albert.api.options import Argument
 from albert.cli.main import imports
 from albert.cli.options import command
 from albert.cli.render import key_value_table, next_line, open_console, print_lines

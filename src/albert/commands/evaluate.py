@@ -9,10 +9,10 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from albert.api.checks import check_corpus, check_data, check_options
-from albert.api.keywords import GROUP, ROWS, Argument, changed_parameters, check_png, option_name, shape_of
+from albert.api.options import GROUP, ROWS, Argument, changed_parameters, check_png, option_name, shape_of
 from albert.api.table_options import NO_TABLE, TableOptions
 from albert.cli.main import imports
-from albert.cli.options import Subcommand
+from albert.cli.options import Subcommand, parse
 from albert.cli.render import bold_prefix, open_console, print_json, print_lines, table_of_rows, titled_tables
 from albert.model.config import Activation
 from albert.pretraining.segments import SentenceObjective
@@ -601,10 +601,11 @@ def lines_on_pretrained(evaluation: "CrossEvaluation") -> list[str]:
     return lines
 
 
-def evaluate_command(options: Any) -> None:
+def evaluate_command(arguments: list[str]) -> None:
     """Run `albert evaluate`, and print each result when it is there."""
+    options = parse(shape_of(evaluate), arguments, "albert evaluate")
     show = partial(show_evaluated, json=options.json, curve=options.depths.curve, report=options.report)
     evaluate(**vars(options), on_result=show)
 
 
-evaluate_main = Subcommand(shape_of(evaluate), "albert evaluate", evaluate_command, checks_paths=False)
+evaluate_main = Subcommand(shape_of(evaluate), "albert evaluate", evaluate_command)

@@ -10,19 +10,16 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from albert.api.checks import check_data, check_options
-from albert.api.keywords import (
+from albert.api.keyword_functions import Call, by_option, options_as_keywords, read_options
+from albert.api.options import (
     GROUP,
     ROWS,
     Argument,
-    Call,
     Option,
-    by_option,
     changed_flags,
     changed_parameters,
     option_name,
-    options_as_keywords,
     options_of,
-    read_options,
     shape_of,
 )
 from albert.api.table_options import NO_TABLE, TableOptions
@@ -692,19 +689,19 @@ def finetune_command(arguments: list[str]) -> None:
     console = open_console()
 
     def show_rows(report: "DataReport") -> None:
-        from albert.cli.tasks import show_data
+        from albert.commands.finetune_output import show_data
 
         show_data(console, report)
 
     def show_start(figures: Mapping[str, Any]) -> None:
-        from albert.cli.tasks import show_settings
+        from albert.commands.finetune_output import show_settings
 
         show_settings(console, figures)
 
     result = finetune(**of_finetune, on_rows=show_rows, on_start=show_start)
-    from albert.cli.tasks import show_finetuned
+    from albert.commands.finetune_output import show_finetuned
 
     show_finetuned(console, result)
 
 
-finetune_main = Subcommand(OPTIONS, "albert finetune", finetune_command, parses=False)
+finetune_main = Subcommand(OPTIONS, "albert finetune", finetune_command)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from albert.api.keywords import keyword_function
+from albert.api.keyword_functions import keyword_function
 from albert.runtime.errors import without_inner_frames
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated, Literal
 
-from albert.api.keywords import Argument, check_png
+from albert.api.options import Argument, check_png
 from albert.cli.options import command
 from albert.cli.render import open_console, print_lines
 from albert.runtime.errors import UsageError

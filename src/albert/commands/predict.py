@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from rich.text import Text
 
 from albert.api.checks import check_options
-from albert.api.keywords import GROUP, Argument
 from albert.api.model_options import AS_SAVED, ModelOptions
+from albert.api.options import GROUP, Argument
 from albert.cli.main import imports
 from albert.cli.options import command
 from albert.cli.render import open_console, print_json, table

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from albert.api.display import Displayable
-from albert.api.keywords import GROUP, Argument, option_name
+from albert.api.options import GROUP, Argument, option_name
 from albert.cli.main import imports
 from albert.cli.options import command
 from albert.cli.render import bold_prefix, next_line, open_console, print_lines, table

@@ -18,7 +18,8 @@ from rich.console import Console
 
 from albert.api.checks import check_model, check_options
 from albert.api.display import CURVES_NAME, Displayable, Points, draw_curves, journal_curves
-from albert.api.keywords import GROUP, Argument, Call, Option, Values, option_name, options_of, shape_of
+from albert.api.keyword_functions import Call
+from albert.api.options import GROUP, Argument, Option, Values, option_name, options_of, shape_of
 from albert.cli.main import imports
 from albert.cli.options import HELP_FLAGS, Subcommand, parse, typed_values
 from albert.cli.render import key_value_table, next_line, open_console
@@ -376,4 +377,4 @@ def show_result(console: Console, result: PretrainResult) -> None:
     console.print(next_line(f"predict {words}"), soft_wrap=True)
 
 
-pretrain_main = Subcommand(OPTIONS, "albert pretrain", pretrain_command, parses=False, checks_paths=False)
+pretrain_main = Subcommand(OPTIONS, "albert pretrain", pretrain_command)

@@ -7,8 +7,8 @@ import os
 import sys
 from typing import Annotated
 
-from albert.api.keywords import GROUP
 from albert.api.model_options import AS_SAVED, ModelOptions
+from albert.api.options import GROUP
 from albert.cli.main import imports
 from albert.cli.options import command
 from albert.inference.server.limits import Limits, allowed_hosts

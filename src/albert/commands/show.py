@@ -11,7 +11,7 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from albert.api.keywords import GROUP
+from albert.api.options import GROUP
 from albert.cli.main import imports
 from albert.cli.options import command
 from albert.cli.render import indented, open_console, table

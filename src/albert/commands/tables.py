@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table
 
-from albert.api.keywords import GROUP, Argument
+from albert.api.options import GROUP, Argument
 from albert.cli.main import imports
 from albert.cli.options import CommandGroup, command
 from albert.cli.render import bold, open_console, print_lines, table

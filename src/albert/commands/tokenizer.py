@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from albert.api.display import Displayable
-from albert.api.keywords import GROUP, Argument
+from albert.api.options import GROUP, Argument
 from albert.cli.main import imports
 from albert.cli.options import CommandGroup, command
 from albert.cli.render import next_line, open_console, print_json, print_lines, table

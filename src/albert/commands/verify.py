@@ -5,7 +5,7 @@ from typing import Annotated
 
 from rich.text import Text
 
-from albert.api.keywords import Argument
+from albert.api.options import Argument
 from albert.cli.options import command
 from albert.cli.render import open_console, table
 from albert.runtime.errors import AlbertError, DamagedData, MissingInput

@@ -1,0 +1,78 @@
+"""Rows in memory, data frames and dicts, which Python functions take in place of a file."""
+
+import json
+import math
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from numbers import Real
+from typing import Any, Protocol
+
+from albert.runtime.errors import (
+    DamagedData,
+    MissingInput,
+    UsageError,
+)
+
+
+class DataFrame(Protocol):
+    """A data frame of pandas or polars."""
+
+    @property
+    def columns(self) -> Any:
+        """The names of the columns."""
+        ...
+
+
+Rows = str | os.PathLike[str] | Iterable[Mapping[str, Any]] | DataFrame
+"""A file, a data frame, or rows as dicts."""
+
+
+def is_rows(value: object) -> bool:
+    """Whether a value is rows, not one or several file names."""
+    if isinstance(value, str | os.PathLike) or value is None:
+        return False
+    if hasattr(value, "columns") or not isinstance(value, Sequence):
+        return True
+    return not value or isinstance(value[0], Mapping)
+
+
+def rows_as_json_lines(value: Any, name: str) -> str:
+    """The rows of a data frame, or dicts, as JSON lines; missing values (None, NaN) are null."""
+    if hasattr(value, "to_dicts"):  # polars
+        value = value.to_dicts()
+    elif hasattr(value, "to_dict") and hasattr(value, "columns"):  # pandas
+        if len({*map(str, value.columns)}) < len(value.columns):
+            raise DamagedData(name, "two columns have the same name")
+        value = value.astype(object).where(value.notna(), None).to_dict("records")
+    if isinstance(value, Mapping) or not isinstance(value, Iterable):
+        why = "is one dict, rows are a list of dicts" if isinstance(value, Mapping) else f"is {value!r}, not rows"
+        raise UsageError(name, why, "give a file, a data frame, or a list of dicts")
+    lines = []
+    for number, row in enumerate(value, start=1):
+        if not isinstance(row, Mapping):
+            raise UsageError(f"{name}:{number}", f"is {type(row).__name__}, a dict of columns is expected")
+        cells = {str(key): None if isinstance(item, Real) and math.isnan(item) else item for key, item in row.items()}
+        lines.append(_json_line(cells, f"{name}:{number}"))
+    if not lines:
+        raise MissingInput(name, "has no rows")
+    return "".join(lines)
+
+
+def _json_line(cells: Mapping[str, Any], where: str) -> str:
+    try:
+        line = json.dumps(cells, ensure_ascii=False, allow_nan=False, default=_json_value) + "\n"
+        line.encode()  # refuses half of a surrogate pair
+    except (TypeError, ValueError) as error:
+        for column in cells if len(cells) > 1 else ():
+            _json_line({column: cells[column]}, where)
+        why = f"column {next(iter(cells))!r} cannot be written as JSON ({error})"
+        raise UsageError(where, why, "drop the column if it is not used") from error
+    return line
+
+
+def _json_value(value: Any) -> Any:
+    if hasattr(value, "tolist"):  # an array, or a number of NumPy
+        return value.tolist()
+    if hasattr(value, "isoformat"):
+        return str(value)
+    raise TypeError(f"{type(value).__name__} is neither text, number, truth value nor list")

@@ -11,15 +11,11 @@ import typing
 from collections.abc import Callable, Iterator, Mapping
 from inspect import Parameter
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 from albert.api.option_names import USUAL_TEXTS, short_names
-from albert.runtime.errors import (
-    UsageError,
-)
+from albert.runtime.errors import UsageError
 from albert.runtime.json_files import field_docs
-
-T = TypeVar("T")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,7 +41,6 @@ class Argument:
 
 GROUP = Argument(name="")
 ROWS = Argument(rows=True)
-Positional = Annotated[T, Argument(positional=True)]
 _POSITIONAL_MODELS = ("models", "what", "source")
 """Positional arguments that may be given as --model, too."""
 

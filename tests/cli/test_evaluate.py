@@ -171,6 +171,12 @@ def test_a_model_with_a_foreign_tokenizer_is_refused(scene, changed, capsys):
 # Precisions.
 
 
+@pytest.mark.parametrize("words", [["--rounds", "3"], ["--tolerance", "1"]])
+def test_an_option_of_comparisons_is_refused_without_one(scene, words, capsys):
+    assert run(on_table(scene, scene.classifier, *words)) == 2
+    assert words[0] in capsys.readouterr().err
+
+
 def test_outputs_replace_no_input_and_no_other_table(scene, tmp_path, capsys):
     dev, other, depths = tmp_path / "dev.csv", tmp_path / "other.csv", ("--depth", "1", "2", "--curve")
     shutil.copy(scene.tables / "dev.csv", dev)

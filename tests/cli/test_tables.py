@@ -37,8 +37,8 @@ def sentences(tmp_path_factory) -> Path:
 
 
 def words(command: str, scene, sentences: Path, root: Path, table: str = "5") -> list[str]:
-    return ["tables", command, table, "--data", str(scene.corpus), "--glue-data", str(sentences), "--output", str(root),
-            "--device", "cpu", "--threads", "1"]  # fmt: skip
+    common = ["tables", command, table, "--data", str(scene.corpus), "--output", str(root), "--device", "cpu"]
+    return [*common, "--glue-data", str(sentences), "--threads", "1"] if command == "run" else common
 
 
 def weights(root: Path) -> dict[str, str]:
@@ -163,7 +163,7 @@ def test_another_corpus_in_the_same_root_is_refused(finished, scene, sentences, 
 def test_figure_1_is_run_and_its_claims_are_checked(scene, tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(grids.SCALES, "tiny", replace(TOY, seeds=(0, 1)))
     root = tmp_path / "root"
-    words = ["figure-1", "--data", str(scene.corpus), "--output", str(root), "--device", "cpu", "--threads", "1"]
+    words = ["figure-1", "--data", str(scene.corpus), "--output", str(root), "--device", "cpu"]
     assert run(["tables", "run", *words]) == 0
     output = capsys.readouterr().out
     assert "complete: 4 of 4 pre-trainings" in output and "against a fixed point" in output

@@ -266,6 +266,10 @@ def check_combination(
         refuse(given, of_one, f"requires a single {what}", "compare several without it")
         if len(model) > 1:
             raise UsageError("--model", f"several of {what} require one model", "name one")
+    if not depths.makes_table and "rounds" in given:
+        raise UsageError("--rounds", "is for a table of depths", "name several with --depth, or leave it out")
+    if not compares_precisions(precision) and "tolerance" in given:
+        raise UsageError("--tolerance", "is for several precisions", "name them with --precision, or leave it out")
     if depths.makes_table:
         if depths.rounds < 1:
             raise UsageError("--rounds", f"is {depths.rounds}, at least 1 is needed")

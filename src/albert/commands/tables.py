@@ -3,7 +3,6 @@
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -11,7 +10,7 @@ from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table
 
-from albert.api.options import GROUP, Argument
+from albert.api.options import Argument
 from albert.cli.main import imports
 from albert.cli.options import CommandGroup, command
 from albert.cli.render import bold, open_console, print_lines, table
@@ -27,23 +26,6 @@ ScaleName = Literal["tiny", "small", "base", "paper"]
 TABLES = Argument(metavar="TABLE...")
 ALL = "all"
 """The name that stands for every table."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class TaskFiles:
-    """Where the files of the fine-tuning tasks are."""
-
-    glue_data: Path | None = None
-    """The folder of GLUE's tasks; without it these tasks are left out."""
-    squad_data: Path | None = None
-    """The folder of SQuAD's files, likewise."""
-    race_data: Path | None = None
-    """The folder of RACE, likewise."""
-    files: tuple[str, ...] = ()
-    """TASK/SPLIT=FILE: a replacement of a published file, in its layout (qnli/train=mine.tsv)."""
-
-
-NO_FILES = TaskFiles()
 
 
 def list_tables(*, scale: ScaleName = "tiny") -> None:
@@ -75,7 +57,10 @@ def run(
     *,
     scale: ScaleName = "tiny",
     data: tuple[Path, ...] = (),
-    task_files: Annotated[TaskFiles, GROUP] = NO_FILES,
+    glue_data: Path | None = None,
+    squad_data: Path | None = None,
+    race_data: Path | None = None,
+    files: tuple[str, ...] = (),
     output: Path | None = None,
     seeds: int | None = None,
     device: Literal["auto", "cpu", "cuda"] = "auto",
@@ -96,6 +81,10 @@ def run(
         tables: Names of tables and figures, see `albert tables list`, or all.
         scale: The size: hours of two cores, hours of a GPU, the paper's shapes on a GPU, or the paper's recipes.
         data: Prepared corpora: the first is the text of all tables, all together are the additional text (Table 7).
+        glue_data: The folder of GLUE's tasks; without it these tasks are left out.
+        squad_data: The folder of SQuAD's files, likewise.
+        race_data: The folder of RACE, likewise.
+        files: TASK/SPLIT=FILE: a replacement of a published file, in its layout (qnli/train=mine.tsv).
         output: The root of all runs and results; runs/tables-SCALE when not set.
         seeds: Number of pre-trainings of each row, with the seeds from 0 on; those of OUTPUT, or of the scale, when not
             set.
@@ -120,7 +109,7 @@ def run(
     folders = jobs.Folders(output or default_root(scale))
     study = jobs.open_study(folders.root, scale, data, device, seeds)
     grids = [grid_of(name, study.declared) for name in names if name in GRIDS]
-    tasks, left_out = find_tasks(grids, study, task_files)
+    tasks, left_out = find_tasks(grids, study, glue_data, squad_data, race_data, files)
     for grid in grids:
         if not all(jobs.has_corpora(variant, study.fingerprints) for variant in grid.variants()):
             left_out.append(f"{grid.table}: additional text is left out: it needs a second --data")
@@ -141,11 +130,9 @@ def show(
     *,
     scale: ScaleName = "tiny",
     data: tuple[Path, ...] = (),
-    task_files: Annotated[TaskFiles, GROUP] = NO_FILES,
     output: Path | None = None,
     seeds: int | None = None,
     device: Literal["auto", "cpu", "cuda"] = "auto",
-    threads: int | None = None,
 ) -> None:
     """Show the results so far, ours beside the paper's, and check the paper's claims. Markdown, CSV and PNG are
     written to OUTPUT/tables. Missing results are left empty and counted.
@@ -161,7 +148,6 @@ def show(
         output: The root of all runs and results; runs/tables-SCALE when not set.
         seeds: Number of pre-trainings of each row, with the seeds from 0 on; those of OUTPUT, or of the scale, when not
             set.
-        threads: Threads of this process; 1 when several processes share the cores.
     """
     if seeds is not None and seeds < 1:
         raise UsageError("--seeds", f"is {seeds}, at least 1 is needed")
@@ -220,23 +206,28 @@ def known_tables(names: Sequence[str]) -> list[str]:
 
 
 def find_tasks(
-    grids: "Sequence[Grid]", study: "Study", task_files: TaskFiles
+    grids: "Sequence[Grid]",
+    study: "Study",
+    glue_data: Path | None,
+    squad_data: Path | None,
+    race_data: Path | None,
+    file_options: Sequence[str],
 ) -> "tuple[dict[str, tuple[Task, Path]], list[str]]":
     """The tasks that tables need, each with its folder, and a line for each task that is left out."""
     from albert.paper import jobs
     from albert.tasks import glue, race, squad
 
     sources = (
-        ("--glue-data", task_files.glue_data, glue.TASKS),
-        ("--squad-data", task_files.squad_data, squad.TASKS),
-        ("--race-data", task_files.race_data, race.TASKS),
+        ("--glue-data", glue_data, glue.TASKS),
+        ("--squad-data", squad_data, squad.TASKS),
+        ("--race-data", race_data, race.TASKS),
     )
     for option, folder, _ in sources:
         if folder is not None and not folder.is_dir():
             raise MissingInput(folder, "is not a folder", f"{option} is the folder with the files of the tasks")
     known = [plan.task for plan in study.declared.tasks]
     needed = {plan.task for grid in grids for plan in jobs.tasks_of_grid(grid, study.declared, known)}
-    files = jobs.parse_file_options(task_files.files)
+    files = jobs.parse_file_options(file_options)
     found = {}
     left_out = []
     for option, folder, declared in sources:

@@ -6,8 +6,6 @@ from typing import NamedTuple, NotRequired, TypedDict
 
 import numpy as np
 
-from albert.text.word_split import word_spans
-
 TEXTS_AT_ONCE = 1024
 """Texts that lack a word are scored in groups of about so many."""
 
@@ -88,6 +86,8 @@ def explain(
 
 def _without_each_word(text: str) -> list[tuple[WordOfText, str]]:
     """Each word of a text, and the text without it."""
+    from albert.text.word_split import word_spans
+
     shortened: list[tuple[WordOfText, str]] = []
     for start, end in word_spans(text):
         before = text[:start]

@@ -2,13 +2,14 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from numbers import Integral
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from albert.runtime.errors import UsageError
-from albert.tasks.examples import keep_longest_first
-from albert.text.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from albert.text.tokenizer import Tokenizer
 
 MASK = "[MASK]"
 
@@ -25,7 +26,7 @@ class EncodedTexts(NamedTuple):
 
 
 def encode_texts(
-    tokenizer: Tokenizer,
+    tokenizer: "Tokenizer",
     parts: Sequence[Sequence[str]],
     max_length: int,
     masked: bool = False,
@@ -35,6 +36,8 @@ def encode_texts(
 
     With `masked`, a literal `[MASK]` or the tokenizer's own mask becomes the mask token, and blanks around it are
     ignored. `separators` is the number of `[SEP]` between two texts; None: as many as the tokenizer has."""
+    from albert.tasks.examples import keep_longest_first
+
     encode = _encode_masked if masked else _encode
     encoded_parts = [encode(tokenizer, texts) for texts in parts]
     cls, sep = (np.array([number], np.int64) for number in (tokenizer.cls_id, tokenizer.sep_id))
@@ -52,12 +55,12 @@ def encode_texts(
     return encoded
 
 
-def _encode(tokenizer: Tokenizer, texts: Sequence[str]) -> list[np.ndarray]:
+def _encode(tokenizer: "Tokenizer", texts: Sequence[str]) -> list[np.ndarray]:
     joined, counts = tokenizer.encode_joined(texts)
     return np.split(joined.astype(np.int64), np.cumsum(counts)[:-1]) if len(counts) else []
 
 
-def _encode_masked(tokenizer: Tokenizer, texts: Sequence[str]) -> list[np.ndarray]:
+def _encode_masked(tokenizer: "Tokenizer", texts: Sequence[str]) -> list[np.ndarray]:
     own = tokenizer.piece(tokenizer.mask_id)
     split_texts = [text.replace(own, MASK).split(MASK) for text in texts]
     for parts in split_texts:

@@ -113,7 +113,9 @@ class Answer(Ability):
 
     # ---- How it is computed ----------------------------------------------------------------------------------------
 
-    def compute(self, predictor: "Predictor", inputs: Sequence[QuestionInContext], settings: Settings) -> list[Any]:
+    def compute(
+        self, predictor: "Predictor", inputs: Sequence[QuestionInContext], settings: Settings
+    ) -> list[list[FoundAnswer]]:
         questions = [entry.question for entry in inputs]
         contexts = [entry.context for entry in inputs]
         return find_answers(predictor, questions, contexts, settings.top_k or 1)

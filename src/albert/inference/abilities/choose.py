@@ -114,7 +114,7 @@ class Choose(Ability):
 
     # ---- How it is computed ----------------------------------------------------------------------------------------
 
-    def compute(self, predictor: "Predictor", inputs: Sequence[Choice], settings: Settings) -> list[Any]:
+    def compute(self, predictor: "Predictor", inputs: Sequence[Choice], settings: Settings) -> list[list[RankedOption]]:
         contexts = [entry.context for entry in inputs]
         options = [entry.options for entry in inputs]
         questions = [entry.question for entry in inputs]

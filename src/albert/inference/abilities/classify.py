@@ -1,6 +1,7 @@
 """Texts, or pairs of texts, to labels with their probabilities (`Classify`), or to a number (`Score`).
 
-Both read the same rows and requests and have the same head; which of them a model has, its outputs decide."""
+Both read the same rows and requests, and have the same head. A model has one of them: it scores if its head has one
+output, a number, and classifies otherwise."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

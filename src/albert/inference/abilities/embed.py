@@ -22,11 +22,11 @@ from albert.inference.abilities.base import (
 from albert.inference.texts import check_texts, encode_texts
 from albert.runtime.errors import UsageError
 from albert.text.readers import Record
-from albert.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from albert.inference.onnx_graph import GraphWriter, Output
     from albert.inference.predictor import Predictor
+    from albert.text.tokenizer import Tokenizer
 
 Pooling = Literal["mean", "cls", "max", "weighted"]
 HALF_WEIGHT_AT = 1e-3
@@ -164,7 +164,7 @@ def embed_texts(
     return vectors, encoded.cut
 
 
-def piece_weights(tokenizer: Tokenizer) -> Float32[np.ndarray, " V"]:
+def piece_weights(tokenizer: "Tokenizer") -> Float32[np.ndarray, " V"]:
     """a / (a + p) for a piece of probability p (Arora et al. 2017, "A simple but tough-to-beat baseline for sentence
     embeddings"), with p of the tokenizer's unigram model."""
     log_probabilities = tokenizer.log_probabilities()

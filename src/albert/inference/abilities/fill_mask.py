@@ -20,11 +20,11 @@ from albert.inference.abilities.base import (
 from albert.inference.texts import MASK, check_texts, check_top_k, encode_texts
 from albert.runtime.errors import UsageError
 from albert.text.readers import Record
-from albert.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from albert.inference.onnx_graph import GraphWriter, Output
     from albert.inference.predictor import Predictor
+    from albert.text.tokenizer import Tokenizer
 
 NO_MASK = f'write one, as in "The cat {MASK} on the mat."'
 MAX_CANDIDATES = 4096
@@ -96,7 +96,9 @@ class FillMask(Ability):
 
     # ---- How it is computed ----------------------------------------------------------------------------------------
 
-    def compute(self, predictor: "Predictor", inputs: Sequence[MaskedText], settings: Settings) -> list[Any]:
+    def compute(
+        self, predictor: "Predictor", inputs: Sequence[MaskedText], settings: Settings
+    ) -> list[list[list[FilledMask]]]:
         return fill_masks(predictor, [text for (text,) in inputs], settings.top_k or DEFAULT_TOP_K)
 
     # ---- The reply -------------------------------------------------------------------------------------------------
@@ -163,7 +165,7 @@ def fill_masks(
     return filled
 
 
-def encode_with_masks(tokenizer: Tokenizer, texts: Sequence[str], max_length: int) -> list[np.ndarray]:
+def encode_with_masks(tokenizer: "Tokenizer", texts: Sequence[str], max_length: int) -> list[np.ndarray]:
     """Ids (int64 [length]) of texts; raises UnansweredTexts for those without a mask or with too many tokens."""
     encoded = encode_texts(tokenizer, (texts,), max_length, masked=True)
     reasons: dict[int, tuple[str, str | None]] = {}
@@ -178,7 +180,7 @@ def encode_with_masks(tokenizer: Tokenizer, texts: Sequence[str], max_length: in
     return encoded.ids
 
 
-def _around(tokenizer: Tokenizer, ids: Sequence[int], position: int) -> tuple[str, str, str]:
+def _around(tokenizer: "Tokenizer", ids: Sequence[int], position: int) -> tuple[str, str, str]:
     """The text before a mask, after it, and both joined.
 
     Decoded once per mask: decoding the whole text for every candidate took almost all of the time.
@@ -192,7 +194,7 @@ def _around(tokenizer: Tokenizer, ids: Sequence[int], position: int) -> tuple[st
     return left, right, _decoded(tokenizer, [*before, *after])
 
 
-def _piece_text(tokenizer: Tokenizer, piece: int) -> tuple[bool, str, str, str]:
+def _piece_text(tokenizer: "Tokenizer", piece: int) -> tuple[bool, str, str, str]:
     """Return whether a piece is special, and its text alone, at the start of a text, and after other words."""
     mask_id = tokenizer.mask_id
     mask = tokenizer.piece(mask_id)
@@ -201,6 +203,6 @@ def _piece_text(tokenizer: Tokenizer, piece: int) -> tuple[bool, str, str, str]:
     return piece in tokenizer.special_ids, _decoded(tokenizer, [piece]), first, later
 
 
-def _decoded(tokenizer: Tokenizer, ids: Sequence[int]) -> str:
+def _decoded(tokenizer: "Tokenizer", ids: Sequence[int]) -> str:
     """The normalised text of some ids, special pieces written out."""
     return tokenizer.decode(ids, skip_special_tokens=False)

@@ -99,7 +99,7 @@ class Layers(Ability):
 
     # ---- How it is computed ----------------------------------------------------------------------------------------
 
-    def compute(self, predictor: "Predictor", inputs: Sequence[TextOrPair], settings: Settings) -> list[Any]:
+    def compute(self, predictor: "Predictor", inputs: Sequence[TextOrPair], settings: Settings) -> list[LayersOfText]:
         return [show_layers(predictor, entry.text, entry.pair) for entry in inputs]
 
     # ---- The reply -------------------------------------------------------------------------------------------------

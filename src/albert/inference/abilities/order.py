@@ -82,7 +82,7 @@ class Order(Ability):
 
     # ---- How it is computed ----------------------------------------------------------------------------------------
 
-    def compute(self, predictor: "Predictor", inputs: Sequence[Segments], settings: Settings) -> list[Any]:
+    def compute(self, predictor: "Predictor", inputs: Sequence[Segments], settings: Settings) -> list[PredictedOrder]:
         return predict_orders(predictor, [entry.first for entry in inputs], [entry.second for entry in inputs])
 
     # ---- The reply -------------------------------------------------------------------------------------------------

@@ -12,7 +12,6 @@ import numpy as np
 from albert.inference.abilities.base import Ability, End, Fields, Settings, Start, Texts, compute_apart, text_of
 from albert.inference.texts import check_lists, check_texts
 from albert.text.readers import Record
-from albert.text.word_split import word_spans
 
 if TYPE_CHECKING:
     from albert.inference.onnx_graph import GraphWriter, Output
@@ -114,6 +113,8 @@ TAG = Tag()
 
 def tag_texts(predictor: "Predictor", texts: Sequence[str]) -> list[list[WordInText]]:
     """What `Predictor.tag_batch` gives: texts are split into words as `albert.text.word_split` does."""
+    from albert.text.word_split import word_spans
+
     predictor.require(TAG)
     check_texts("texts", texts)
     spans = [word_spans(text) for text in texts]

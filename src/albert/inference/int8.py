@@ -65,13 +65,13 @@ def model_outputs(model: nn.Module, abilities: Sequence[Ability], batch: SampleB
     """Outputs of a model for its abilities, in its own precision."""
     encoder: Any = model if isinstance(model, AlbertModel) else model.albert
     types = batch.types
-    if isinstance(model, AlbertForPairClassification):  # every sequence needs a second text
+    reads_apart = isinstance(model, AlbertForPairClassification)
+    if reads_apart:  # every sequence needs a second text
         types = [np.maximum(own, np.arange(len(own)) > 1) for own in types]
     packed = pack(batch.ids, types)
     outputs: Outputs = {}
     with torch.inference_mode():
-        is_split = isinstance(model, AlbertForPairClassification)
-        hidden = encoder(split_segments(packed) if is_split else packed)
+        hidden = encoder(split_segments(packed) if reads_apart else packed)
         for ability in abilities:
             outputs |= ability.head_outputs(model, hidden, packed)
     return outputs

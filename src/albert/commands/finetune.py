@@ -48,6 +48,8 @@ if TYPE_CHECKING:
 NO_CHANGES = RecipeChanges()
 NO_ARCHITECTURE = ArchitectureChanges()
 LISTENER = Argument(only_python=True)
+CONTRADICTIONS = 0.2
+"""Share of the rows that may repeat a text with another label without a warning."""
 
 
 def say_what_was_read(report: "DataReport") -> None:
@@ -519,7 +521,13 @@ def report_on_rows(
     else:
         tables = {split: task.source.read(data or Path(), split) for split in ("train", "dev")}
     statistics = table_statistics(task, tables, tokenizer, max_length)
-    return DataReport(read, statistics, max_length, unknown_texts(task, tables, tokenizer, model))
+    warnings = list(unknown_texts(task, tables, tokenizer, model))
+    for split, found in statistics.items():
+        contradictions = found.counts["contradictions"]
+        if contradictions > CONTRADICTIONS * found.rows and len(task.inputs.columns) == 1:
+            what = f"{contradictions:,} rows have the text of an earlier row and another label"
+            warnings.append(f"warning: {split}: {what}: is a second text missing (--pair)?")
+    return DataReport(read, statistics, max_length, tuple(warnings))
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -508,6 +508,8 @@ def _labelled_rows(task: TableTask, rows: Rows) -> Rows:
 # --------------------------------------------------------------------------------------------------------------------
 # Numbers as people write them: 39,75 · $1,164.00 · 59 %
 
+_IN_THOUSANDS = re.compile(r"[1-9]\d{0,2}\.\d{3}")
+"""A number that may be one of thousands: 6.411."""
 _WRITTEN = re.compile(r"[-+]?\s*[$€£¥₹]?\s*[-+]?\d[\d.,'’\u00a0\u202f ]*\s*(%|€|\$|£|¥|₹|[A-Za-z]{2,3})?")
 
 
@@ -558,6 +560,11 @@ def _plain_numbers(
     values = [value for value in rows.values(column) if isinstance(value, str) and value]
     written = [value for value in values if as_number(value) is None and looks_like_a_written_number(value)]
     if not written and task.decimal is None:
+        in_thousands = [value for value in values if _IN_THOUSANDS.fullmatch(value)]
+        others = [value for value in values if not _IN_THOUSANDS.fullmatch(value)]
+        if in_thousands and others and all(value.isdecimal() and len(value) <= 3 for value in others):
+            why = f"{in_thousands[0]!r} beside {others[0]!r} may have a decimal point or a separator of thousands"
+            raise UsageError(f"column {column!r}", why, "say --decimal , or --decimal .")
         return task, rows
     sign = task.decimal
     if sign is None:

@@ -4,6 +4,7 @@ Everything inferred comes with a reason and the option that overrides it."""
 
 import math
 import re
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -24,6 +25,7 @@ from albert.tasks.columns import (
 from albert.tasks.kinds.classification import Choice
 from albert.tasks.kinds.multi_label import Labels
 from albert.tasks.kinds.tagging import Tags
+from albert.tasks.metrics import OUTSIDE, has_prefixes
 from albert.tasks.rows import TAGS, WORDS, as_number
 from albert.tasks.source import Field, Row, Rows
 from albert.tasks.table_task import (
@@ -49,7 +51,7 @@ def infer_kind(rows: Rows, text: str, label: str) -> tuple[Kind, str, str]:
     """The kind of task for two columns, the reason, and the options that override it.
 
     Lists beside lists are tags of words; lists beside texts are several labels. Numbers are targets of a regression if
-    more than 20 are different, or if they have fractions and most occur once. All other values are classes.
+    more than 20 are different, or if they have fractions. All other values are classes.
 
     Raises:
         UsageError: the numbers may be targets or ids of classes: more than 20 and at most 200 whole numbers from 0 or 1
@@ -70,7 +72,7 @@ def infer_kind(rows: Rows, text: str, label: str) -> tuple[Kind, str, str]:
         return "classification", f"{count}, not all of them numbers", "--regression, --multi-label"
     are_integers = all(number.is_integer() for number in numbers)
     repeated = len(values) >= 2 * len(distinct)
-    if len(distinct) <= MANY_VALUES and (are_integers or repeated):
+    if len(distinct) <= MANY_VALUES and are_integers:
         return "classification", f"{count}, at most {MANY_VALUES}", "--regression, --multi-label"
     if not are_integers:
         return "regression", f"{count}, numbers with fractions", "--classes"
@@ -97,6 +99,13 @@ def refuse_doubtful_classes(values: Sequence[str], label: str) -> None:
         parts = {part.strip() for value in several for part in value.split(separator)}
         if len(several) > 1 and parts <= set(counts):
             why = f"holds {several[0]!r}, and its parts alone: are they several labels?"
+            raise UsageError(f"column {label!r}", why, f"say --multi-label --separator {separator!r}, or --classes")
+    for separator in "|;":
+        several = [value for value in counts if separator in value]
+        in_values = Counter(part.strip() for value in counts for part in {*value.split(separator)})
+        share = sum(counts[value] for value in several) / len(values)
+        if len(several) > 1 and share >= 0.5 and max(in_values.values()) > 1:
+            why = f"holds {separator!r} in {share:.0%} of its rows, such as {several[0]!r}: are they several labels?"
             raise UsageError(f"column {label!r}", why, f"say --multi-label --separator {separator!r}, or --classes")
     dates = sum(_DATE.match(value) is not None for value in counts)
     if not few and dates > 0.9 * len(counts):
@@ -302,8 +311,16 @@ def _with_kind(task: TableTask, rows: Rows, source: object, inferred: list[Infer
     return replace(task, kind=kind)
 
 
+LABEL_NAMES = ("label", "labels", "gold_label", "class", "category", "target", "score", "rating", "sentiment", "intent")
+PAIR_NAMES = (("premise", "hypothesis"), ("question", "sentence"), ("query", "passage"))
+
+
 def _proposal(missing: Sequence[str], task: TableTask, rows: Rows) -> str:
-    """Which columns look like the text and the label: the one with the longest values, the one with the fewest."""
+    """Which columns look like the label, the text and a second text, as options that can be pasted into a shell.
+
+    The label is a column with a usual name, else the one with the fewest values; the text is the one with the longest
+    values; two texts are columns whose names differ in a last 1 and 2, or a and b, or are usual names.
+    """
     if not {*missing} <= {"text", "label"}:
         return ""
     first = [row.fields for row in rows.rows[:1000]]
@@ -317,14 +334,32 @@ def _proposal(missing: Sequence[str], task: TableTask, rows: Rows) -> str:
     if "label" in missing:
         counts = {name: len({*texts}) for name, texts in values.items() if texts}
         few = {name: count for name, count in counts.items() if 2 <= count <= max(2, len(first) // 5)}
-        if not few:
+        usual = [name for name in counts if name.casefold() in LABEL_NAMES and counts[name] > 1]
+        if not few and not usual:
             return ""
-        label = min(few, key=few.__getitem__)
+        label = usual[0] if usual else min(few, key=few.__getitem__)
         values.pop(label)
-        options.append(f"--label {label}")
+        options.append(f"--label {shlex.quote(label)}")
     if "text" in missing and values:
-        options.append(f"--text {max(values, key=lambda name: sum(map(len, values[name])))}")
+        pair = next((pair for pair in map(_pair_of, values) if pair is not None and pair[1] in values), None)
+        if pair is not None:
+            options.append(f"--text {shlex.quote(pair[0])} --pair {shlex.quote(pair[1])}")
+        else:
+            longest = max(values, key=lambda name: sum(map(len, values[name])))
+            options.append(f"--text {shlex.quote(longest)}")
     return f"; perhaps {' '.join(options)}"
+
+
+def _pair_of(column: str) -> tuple[str, str] | None:
+    """A column and the name of the one that would have a second text beside it; None if its name says nothing."""
+    name = column.casefold()
+    for first, second in PAIR_NAMES:
+        if name == first:
+            return column, second if column.islower() else second.capitalize()
+    for first, second in (("1", "2"), ("a", "b"), ("A", "B")):
+        if re.search(rf"(?:[a-z]{{3}}|[_ .-]){first}$", column):
+            return column, column[:-1] + second
+    return None
 
 
 def _check_columns(
@@ -370,7 +405,7 @@ def _with_labels(
         if separator is not None:
             share = sum(separator in text for text in texts) / len(texts)
             inferred.append(Inferred("separator", repr(separator), f"{share:.0%} of the rows have it", "--separator ;"))
-        elif texts:
+        elif texts and len(texts) == len(rows.rows):  # no row has a list
             inferred.append(Inferred("separator", "'|'", "no row has several labels", "--separator ;"))
         task = replace(task, separator=separator or "|")
     separated = Labels((), column, task.separator or "|")
@@ -395,10 +430,15 @@ def _with_labels(
         shown = ", ".join(labels[:n_shown]) + more
         inferred.append(Inferred(f"{len(labels)} labels", shown, f"the values in {column!r}", "--labels A B ..."))
         task = replace(task, labels=labels)
+        no_labels = {"null", "nan", "none", "n/a", "na", "<na>", "-", "?", "--"}
+        if "-1" in labels and len(labels) > 2 and {*labels} <= {"-1", *map(str, range(len(labels) - 1))}:
+            no_labels.add("-1")  # beside 0, 1, 2 and so on
         for label in labels if kind != "token-classification" else ():
-            if label.casefold() in ("null", "nan", "none", "n/a", "na", "<na>"):
+            if label.casefold() in no_labels:
                 why = "a class of its own; a cell without a label is empty"
                 inferred.append(Inferred("no label?", repr(label), why, "an empty cell, --drop-unlabelled"))
+        if kind == "token-classification" and task.metrics is None:
+            task = _with_tag_metrics(task, counts, inferred)
         same: dict[str, list[str]] = {}
         for label in labels if kind != "token-classification" else ():
             same.setdefault("".join(label.casefold().split()), []).append(label)
@@ -437,6 +477,26 @@ def _with_labels(
         if name in (*others, *map(names.get, others)):
             why = f"{name!r}, the name of {label!r}, is another label or its name"
             raise InvalidConfiguration("label_names", why, "choose another name")
+    return task
+
+
+RARE_OUTSIDE = 0.01
+"""If fewer of the tags are O, it is not the tag of words outside of entities."""
+
+
+def _with_tag_metrics(task: TableTask, counts: Counter[str], inferred: list[Inferred]) -> TableTask:
+    """The task scored by words if its tags are not of entities though they look like it."""
+    labels = task.labels or ()
+    if has_prefixes(labels):
+        return task
+    share = counts[OUTSIDE] / counts.total()
+    if OUTSIDE in labels and share < RARE_OUTSIDE:
+        why = f"{OUTSIDE} is {share:.2%} of the tags, too rare for the words outside of entities"
+        inferred.append(Inferred("scored by", "word_scores", why, "--metrics run_scores"))
+        return replace(task, metrics=("word_scores",))
+    if has_prefixes([label.upper() for label in labels]):
+        why = f"tags such as {labels[0]!r} are in small letters, and entities need B-, I- and O"
+        inferred.append(Inferred("scored by", "words", why, "capitals in the file"))
     return task
 
 

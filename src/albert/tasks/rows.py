@@ -512,6 +512,10 @@ def _recognise_format(file: CorpusFile, sample: str, has_task: bool) -> tuple[Fo
 SEPARATORS = {",": "','", ";": "';'", "\t": "a tab", "|": "'|'"}
 
 
+MANY_COLUMNS = 8
+"""Of more columns not every name is written out in a message."""
+
+
 def _open_delimited(
     file: CorpusFile,
     format: Format,
@@ -589,7 +593,9 @@ def _open_delimited(
         unnamed = sum(name is None for name in names)
         if looks_like_a_row(stripped, others):
             shown = ", ".join(repr(name if len(name) < 30 else name[:29] + "…") for name in stripped[:4])
-            flags = " ".join(["text", "label", "id", "other"][: len(names)])
+            flags = " ".join(f"NAME{number}" for number in range(1, len(names) + 1))
+            if len(names) > MANY_COLUMNS:
+                flags = f"NAME1 ... NAME{len(names)}"
             doubt = f"the first row looks like a row ({shown}): name the columns with --columns {flags}, or --no-header"
             notes += (doubt,)
         clash = next((name for name, count in Counter(names).items() if name is not None and count > 1), None)

@@ -49,7 +49,7 @@ def read_labels(folder: Path, values: list, **settings):
         (["yes", "no"] * 3, Choice(("no", "yes"), "y")),
         ([number / 7 for number in range(30)], Score("y")),
         ([number * number for number in range(30)], Score("y")),
-        ([4.5, 1.25, 3.0, 2.5] * 9, Choice(("1.25", "2.5", "3.0", "4.5"), "y")),
+        ([4.5, 1.25, 3.0, 2.5] * 9, Score("y")),
         ([number / 4 for number in range(12)], Score("y")),
         ([*range(18, 81)] * 3, Score("y")),
         ([*range(1900, 2025)] * 3, Score("y")),

@@ -1,0 +1,102 @@
+"""Labels as people write them, and hints that can be pasted (through `albert.finetune` and the command line)."""
+
+import pytest
+from tests.tasks.tables.test_wild import MODEL, WORDS, lines, read, table
+
+import albert
+from albert.cli.main import run
+from albert.tasks.kinds.regression import Score
+
+
+def reading_of(folder, name, content, **options):
+    """What is said of a file: the values of what was inferred, by its name."""
+    found = read(folder, name, content, **options).read
+    assert found is not None
+    return {item.what: item.value for item in found.inferred}
+
+
+def test_thousands_with_a_point_are_asked_about(tmp_path):
+    prices = [("good film", "6.411"), ("bad film", "893"), ("long film", "1.250"), ("dull book", "77")] * 3
+    content = table(";", "text", "label", rows=prices)
+    with pytest.raises(albert.AlbertError) as asked:
+        read(tmp_path, "prices.csv", content, text="text", label="label", regression=True)
+    assert "decimal" in str(asked.value) and "'6.411'" in str(asked.value)
+    found = read(tmp_path, "prices.csv", content, text="text", label="label", regression=True, decimal=",").read
+    assert found.tables["train"].values("label")[:2] == ["6411", "893"]
+
+
+def test_numbers_with_three_decimals_are_read_as_they_are(tmp_path):
+    rows = [("good film", "0.411"), ("bad film", "1.250"), ("long film", "2.125"), ("dull book", "3")] * 3
+    content = table(",", "text", "label", rows=[*rows, ("fine book", "2.5")])
+    found = read(tmp_path, "scores.csv", content, text="text", label="label", regression=True).read
+    assert found.tables["train"].values("label")[0] == "0.411"
+
+
+def test_ratings_with_fractions_are_numbers_however_few(tmp_path):
+    rows = [(text, score) for text, score in zip(WORDS * 4, ["7.4", "7.5", "9.1"] * 8, strict=True)]
+    found = read(tmp_path, "ratings.csv", table(",", "text", "label", rows=rows), text="text", label="label").read
+    assert found.task.target == Score("label")
+
+
+@pytest.mark.parametrize("none", ["-", "?", "-1"])
+def test_a_sign_for_no_label_is_said(none, tmp_path):
+    labels = ["0", "1", "2", none] if none == "-1" else ["entailment", "neutral", none]
+    rows = [(f"{text} {label}", label) for text in WORDS for label in labels]
+    content = table("\t", "text", "label", rows=rows)
+    assert repr(none) in reading_of(tmp_path, "nli.tsv", content, text="text", label="label")["no label?"]
+
+
+def test_negative_ratings_are_no_signs_for_no_label(tmp_path):
+    rows = [(f"{text} {label}", label) for text in WORDS for label in ("-2", "-1", "0", "1", "2")]
+    content = table("\t", "text", "label", rows=rows)
+    assert "no label?" not in reading_of(tmp_path, "ratings.tsv", content, text="text", label="label")
+
+
+def test_labels_with_a_separator_in_most_rows_are_asked_about(tmp_path):
+    rows = [(f"{text} {label}", label) for text in WORDS for label in ("red;wine", "red;cheap", "white")]
+    with pytest.raises(albert.AlbertError, match="several labels"):
+        read(tmp_path, "wines.csv", table(",", "text", "label", rows=rows), text="text", label="label")
+    classes = read(
+        tmp_path, "wines.csv", table(",", "text", "label", rows=rows), text="text", label="label", classes=True
+    )
+    assert len(classes.read.table_task.labels) == 3
+
+
+def tagged(*tags: str) -> str:
+    return "".join("".join(f"w{number} {tag}\n" for number, tag in enumerate(tags)) + "\n" for _ in range(40))
+
+
+def test_one_stray_outside_tag_does_not_make_entities(tmp_path):
+    content = tagged("NN", "VB", "DT", "NN").replace("w0 NN", "w0 O", 1)
+    assert read(tmp_path, "pos.conll", content).read.table_task.metrics == ("word_scores",)
+    assert read(tmp_path, "io.conll", tagged("PER", "O", "O", "LOC")).read.table_task.metrics == ("run_scores",)
+
+
+def test_tags_in_small_letters_are_said_to_be_no_entities(tmp_path):
+    assert "scored by" in reading_of(tmp_path, "chunks.conll", tagged("b-np", "i-np", "o", "b-vp"))
+
+
+@pytest.mark.parametrize(
+    ("names", "hint"),
+    [
+        (("Review Text", "Star Rating"), "--label 'Star Rating' --text 'Review Text'"),
+        (("premise", "hypothesis", "gold_label"), "--label gold_label --text premise --pair hypothesis"),
+        (("sentence1", "sentence2", "score"), "--label score --text sentence1 --pair sentence2"),
+        (("#1 String", "#2 String", "Quality"), "--label Quality --text '#1 String'"),
+        (("sent_A", "sent_B", "category"), "--label category --text sent_A --pair sent_B"),
+    ],
+)
+def test_the_hint_can_be_pasted_and_names_pairs(names, hint, tmp_path, capsys):
+    rows = [(*(f"{text} {number}" for number in range(len(names) - 1)), str(n % 2)) for n, text in enumerate(WORDS * 3)]
+    path = tmp_path / "rows.tsv"
+    path.write_text(table("\t", *names, rows=rows), encoding="utf-8")
+    assert run(["finetune", "--train", str(path), "--model", str(MODEL), "--statistics-only"]) == 2
+    assert hint in capsys.readouterr().err
+
+
+def test_a_second_text_that_is_missing_is_asked_about(tmp_path):
+    rows = [{"text": text, "other": f"{n}", "label": label} for text in WORDS for n, label in enumerate("abc")]
+    found = read(tmp_path, "pairs.jsonl", lines(*rows), text="text", label="label")
+    assert any("--pair" in line for line in found.warnings)
+    found = read(tmp_path, "pairs.jsonl", lines(*rows), text="text", pair="other", label="label")
+    assert not any("--pair" in line for line in found.warnings)

@@ -356,9 +356,9 @@ def usual_fields(trained: "TableTask | None") -> Fields:
 
 
 def name_of(column: str, file: TableFile) -> str:
-    """The name of a column that may be given by its position, from 1."""
+    """The name of a column that may be given by another name of it, or by its position, from 1."""
     if column in file.names or not column.isdecimal() or not 1 <= int(column) <= len(file.names):
-        return column
+        return column if column in file.names else file.aliases.get(column, column)
     return file.names[int(column) - 1] or column
 
 

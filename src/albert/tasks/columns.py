@@ -133,9 +133,9 @@ def _named_columns(task: TableTask, rows: Rows, inferred: list[Inferred]) -> Tab
 
 
 def _column_name(option: str, value: str, rows: Rows, known: Container[str]) -> str:
-    """The name of a column that is given by its name or its position."""
+    """The name of a column that is given by its name, another name of it, or its position."""
     if value in known or not value.isdecimal():
-        return value
+        return value if value in known else rows.aliases.get(value, value)
     position = int(value)
     if not 1 <= position <= len(rows.names):
         raise UsageError(f"--{option}", f"there is no column {position}", f"there are {len(rows.names)}")

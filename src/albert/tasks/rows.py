@@ -17,7 +17,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import accumulate, chain, islice, pairwise
 from pathlib import Path
 from typing import Any, Literal, get_args, overload
@@ -52,6 +52,7 @@ _ENDINGS: dict[str, Format] = {
     ".json": "json",
     ".conll": "conll",
     ".conllu": "conll",
+    ".conllup": "conll",
     ".bio": "conll",
     ".iob": "conll",
     ".iob2": "conll",
@@ -110,6 +111,7 @@ class Layout:
         columns: the names of the columns of a file without a header.
         no_header: the columns are called `column 1`, `column 2` and so on.
         has_task: whether `--text` or `--label` name columns, so that the file is a table and not tagged text.
+        words, tags: the columns of tagged text that are used, for the note about them.
     """
 
     format: Format | None = None
@@ -118,6 +120,8 @@ class Layout:
     columns: tuple[str, ...] | None = None
     no_header: bool = False
     has_task: bool = False
+    words: str | None = None
+    tags: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,6 +131,7 @@ class TableFile:
     Attributes:
         names: the name of each column by position, None for one without a name, which is ignored; empty if every record
             has its own names (JSON, Parquet).
+        aliases: other names of columns: `column 1`, and those that a header of tagged text gives.
         escaped: whether a quote inside of quotes is written as \\".
         preamble: lines before the header that are not read.
         header_lines: lines before the first row.
@@ -146,6 +151,7 @@ class TableFile:
     escaped: bool = False
     preamble: int = 0
     names: tuple[str | None, ...] = ()
+    aliases: Mapping[str, str] = field(default_factory=dict)
     header_lines: int = 0
     notes: tuple[str, ...] = ()
     doubt: str | None = None
@@ -233,7 +239,7 @@ def read_table(path: Path, layout: Layout | None = None) -> Rows:
     names = table.names
     if not names:
         names = tuple(dict.fromkeys(chain.from_iterable(row.fields for row in rows)))
-    return Rows(rows, {"rows": len(rows), **counts}, tuple(notes), names, table.doubt)
+    return Rows(rows, {"rows": len(rows), **counts}, tuple(notes), names, table.doubt, table.aliases)
 
 
 @contextmanager
@@ -319,7 +325,7 @@ def open_table(
                 return TableFile(file=file, format=format, encoding=encoding, notes=notes, rows=rows)
             return TableFile(file=file, format=format, encoding=encoding, notes=notes)
         case "conll":
-            return _open_tagged(file, encoding, notes)
+            return _open_tagged(file, encoding, notes, layout)
         case "fasttext":
             return _open_fasttext(file, encoding, notes, sample)
         case "text":
@@ -1015,6 +1021,7 @@ _TAGGED_SHARE = 0.95
 """Share of the lines of a tagged text that have the same number of fields; lines of prose differ."""
 _MAX_SENTENCE_LENGTH = 300
 _COMMENT = re.compile(r"#\s*[\w.:-]+(\s+[\w.:-]+)*\s*=|#\s+\S+\s+\S+\s+\S+")
+_CONLL_U = "ID FORM LEMMA UPOS XPOS FEATS HEAD DEPREL DEPS MISC"
 _NAMES_OF_WORDS = {"word", "words", "token", "tokens", "form", "text"}
 _NAMES_OF_TAGS = {
     "tag",
@@ -1084,7 +1091,32 @@ def _has_sentences(sample: str) -> bool:
     return not has_texts and _looks_tagged(lines)
 
 
-def _open_tagged(file: CorpusFile, encoding: str, notes: tuple[str, ...]) -> TableFile:
+def _declared_columns(lines: Sequence[str]) -> list[str]:
+    """The names of the columns in the comment `# global.columns = ID FORM UPOS` of CoNLL-U Plus; empty without one."""
+    for line in lines:
+        line = line.removeprefix("\ufeff")
+        if line.strip() and not line.startswith("#"):
+            break
+        declared = re.match(r"#\s*global\.columns\s*=(.*)", line)
+        if declared is not None:
+            return declared[1].split()
+    return []
+
+
+def _column_of_tags(headings: Sequence[str], usual: int) -> int:
+    """The position of the tags among columns with names: named entities, else UPOS, else another usual name."""
+    lowered = [heading.lower() for heading in headings]
+    if TAGS in lowered:
+        return lowered.index(TAGS)
+    for at, heading in enumerate(lowered):
+        if re.search(r"(^|[^a-z])ner$", heading):
+            return at
+    if "upos" in lowered:
+        return lowered.index("upos")
+    return max((at for at, heading in enumerate(lowered) if heading in _NAMES_OF_TAGS), default=usual)
+
+
+def _open_tagged(file: CorpusFile, encoding: str, notes: tuple[str, ...], layout: Layout) -> TableFile:
     lines: list[str] = []
     for _, line in _lines_of(file, encoding):
         lines.append(line)
@@ -1114,7 +1146,8 @@ def _open_tagged(file: CorpusFile, encoding: str, notes: tuple[str, ...]) -> Tab
     )
     header = 0
     lowered = [field.strip().lower() for field in first]
-    if len(first) >= 2 and _NAMES_OF_WORDS & set(lowered) and (_NAMES_OF_TAGS & set(lowered) or len(lowered) > 2):
+    are_names = _NAMES_OF_WORDS & set(lowered) and (_NAMES_OF_TAGS & set(lowered) or len(lowered) > 2)
+    if len(first) >= 2 and are_names and not layout.no_header:
         header = number
         rows = rows[1:]
         notes += (f"line {number} holds the names of the columns: {', '.join(first)}",)
@@ -1128,20 +1161,51 @@ def _open_tagged(file: CorpusFile, encoding: str, notes: tuple[str, ...]) -> Tab
     names = [f"column {position}" for position in range(1, size + 1)]
     words_at = 1 if numbered else 0
     tags_at = size - 1
+    headings: list[str] = []
     if numbered and size == 10:
-        tags_at = 3  # CoNLL-U: ID FORM LEMMA UPOS XPOS FEATS HEAD DEPREL DEPS MISC
-    if header:
+        tags_at = 3
+        headings = _CONLL_U.split()
+    declared = _declared_columns(lines)
+    if declared and len(declared) != size:
+        why = f"names {len(declared)} columns, the words have {size} fields"
+        raise DamagedData(f"{file.name}: global.columns", why, "write a name for each column")
+    if layout.columns is not None:
+        declared = list(layout.columns)
+        if len(declared) > size:
+            why = f"names {len(declared)} columns, {file.name} has {size}"
+            raise UsageError("--columns", why, f"the first row is {', '.join(map(repr, first))[:120]}")
+        declared += names[len(declared) :]
+    if declared:
+        headings = declared
+        lowered = [heading.lower() for heading in headings]
+        words_at = next((at for at, each in enumerate(lowered) if each in _NAMES_OF_WORDS), words_at)
+        tags_at = _column_of_tags(headings, tags_at)
+        for at, heading in enumerate(headings):
+            if heading not in (WORDS, TAGS) and headings.count(heading) == 1:
+                names[at] = heading
+    elif header:
+        headings = [field.strip() for field in first[:size]]
         words_at = next(at for at, each in enumerate(lowered) if each in _NAMES_OF_WORDS)
         tags_at = max((at for at, each in enumerate(lowered[:size]) if each in _NAMES_OF_TAGS), default=tags_at)
-    if size == 1:
-        names = [WORDS]
-    else:
-        names[words_at] = WORDS
+    if tags_at != words_at:
         names[tags_at] = TAGS
+    names[words_at] = WORDS
+    aliases = {heading: name for heading, name in zip(headings, names, strict=False)}
+    aliases |= {f"column {position}": name for position, name in enumerate(names, start=1)}
     if numbered:
         notes += ("column 1 numbers the words",)
-    if words_at != 0 or size > 2:
-        notes += (f"the words are column {words_at + 1}, the tags column {tags_at + 1} of {size} (--words, --tags)",)
+    if words_at != 0 or size > 2 or declared:
+        used = []
+        for given, at in ((layout.words, words_at), (layout.tags, tags_at)):
+            if given is not None and given.isdecimal():
+                given = f"column {given}"
+            name = aliases.get(given or "", given)
+            at = names.index(name) if name in names else at
+            heading = f" ({headings[at]!r})" if headings else ""
+            used.append((f"column {at + 1}", heading))
+        (words, its_name), (tags, their_name) = used
+        note = f"the words are {words}{its_name}, the tags {tags} of {size}{their_name} (--words, --tags)"
+        notes += (note if tags_at != words_at else f"the words are {words} of {size}{its_name} (--words)",)
     found = [re.match(r"[a-z]{2,3}:(?=.)", fields[words_at]) for fields in rows]
     prefix = found[0].group() if found and found[0] is not None else ""
     if prefix and len(rows) > 1 and all(each is not None and each.group() == prefix for each in found):
@@ -1152,7 +1216,14 @@ def _open_tagged(file: CorpusFile, encoding: str, notes: tuple[str, ...]) -> Tab
         separator=separator, size=size, drops_last=drops_last, header=header, numbered=numbered, prefix=prefix
     )
     return TableFile(
-        file=file, format="conll", encoding=encoding, notes=notes, names=tuple(names), tagged=tagged, quoted=False
+        file=file,
+        format="conll",
+        encoding=encoding,
+        notes=notes,
+        names=tuple(names),
+        aliases=aliases,
+        tagged=tagged,
+        quoted=False,
     )
 
 

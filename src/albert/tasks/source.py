@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
@@ -85,6 +85,7 @@ class Rows:
         notes: what was recognised, a line each.
         names: the columns by position, None for one that is ignored.
         doubt: a remedy for a column that is not there, because the first row does not look like names.
+        aliases: other names of columns.
     """
 
     rows: Sequence[Row]
@@ -92,6 +93,7 @@ class Rows:
     notes: tuple[str, ...] = ()
     names: tuple[str | None, ...] = ()
     doubt: str | None = None
+    aliases: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def columns(self) -> tuple[str, ...]:

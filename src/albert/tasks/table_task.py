@@ -182,6 +182,8 @@ class TableTask:
             columns=self.columns,
             no_header=self.no_header,
             has_task=self.text is not None or self.label is not None,
+            words=self.words,
+            tags=self.tags,
         )
 
 

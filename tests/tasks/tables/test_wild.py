@@ -49,6 +49,11 @@ CONLLU = (
     "# text = He came\n1\tHe\the\tPRON\tPRP\t_\t2\tnsubj\t_\t_\n2-3\tcame\t_\t_\t_\t_\t_\t_\t_\t_\n"
     "2\tcame\tcome\tVERB\tVBD\t_\t0\troot\t_\t_\n\n1\tNow\tnow\tADV\tRB\t_\t0\troot\t_\t_\n"
 )
+CONLL_PLUS = "# global.columns = FORM UPOS CONLL:NER LEMMA\n" + "".join(
+    f"# sent_id = {word}\n{word}\tPROPN\tO\t{word}\nin\tADP\tO\tin\nRome\tPROPN\tB-place\trome\n\n"
+    for word in ("Anna", "Otto")
+)
+PARTS_OF_SPEECH = ("ADP", "PROPN")
 TWO, ONE_LABEL = Choice(("a", "b"), "label"), {"text": "text", "label": "label"}
 ROME = Tags(("B-place", "O"), "tags")
 SPANS = lines({"text": "Anna in Rome", "label": [[8, 12, "place"]]}, {"text": "It rains", "label": []})
@@ -167,6 +172,20 @@ CHOICES = lines(
         ("f.conll", CONLL.replace(" ", "\t").replace("O\n", "O\t\n").replace("e\n", "e\t\n"), {}, ROME, None),
         ("g.conll", "-DOCSTART- O\n\n" + CONLL, {}, ROME, None),
         ("h.annotated", CONLL, {}, ROME, None),
+        ("i.conllup", CONLL_PLUS, {}, ROME, "the tags column 3 of 4 ('CONLL:NER')"),
+        ("j.conllup", CONLL_PLUS, {"tags": "CONLL:NER", "words": "FORM"}, ROME, "the words are column 1 ('FORM')"),
+        ("k.tsv", CONLL_PLUS, {"tags": "UPOS"}, Tags(PARTS_OF_SPEECH, "UPOS"), "the tags column 2 of 4 ('UPOS')"),
+        ("l.conllup", CONLL_PLUS, {"tags": "2"}, Tags(PARTS_OF_SPEECH, "UPOS"), "the tags column 2 of 4"),
+        ("m.conllup", CONLL_PLUS.replace("CONLL:NER", "MISC"), {}, Tags(PARTS_OF_SPEECH, "tags"), "column 2 of 4"),
+        ("n.conll", CONLL_PLUS, {"columns": ("words", "pos", "tags")}, ROME, "column 3 of 4 ('tags')"),
+        (
+            "o.conll",
+            CONLL_PLUS.partition("\n")[2],
+            {"words": "column 1", "tags": "3"},
+            Tags(("B-place", "O"), "column 3"),
+            "the tags column 3 of 4",
+        ),
+        ("p.conllu", CONLLU, {"tags": "XPOS"}, Tags(("PRP", "RB", "VBD"), "column 5"), "column 5 of 10 ('XPOS')"),
         # A12, A13: one word a row, marked parts
         (
             "a.csv",
@@ -365,6 +384,7 @@ DATES = [(f"text {n}", f"2024-01-{n + 1:02d}") for n in range(28)]
         ("s.jsonl", SPANS.replace("12", "99"), {}, "marks the characters 8 to 99 of a text with 12"),
         ("t.json", '{"a": 1}', {}, "is an object with 'a', no list of rows"),
         ("u.csv", table(",", "text", "label"), {"label": "9"}, "there is no column 9; there are 2"),
+        ("u2.conllup", CONLL_PLUS.replace(" UPOS", ""), {}, "names 3 columns, the words have 4 fields"),
         ("v.csv", table(",", "text", "label"), {"label_names": ["x"]}, "neither a file nor LABEL=NAME"),
     ],
 )

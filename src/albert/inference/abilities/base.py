@@ -132,11 +132,12 @@ def tokens_cut_field(cut: int) -> Costs:
 
 
 class Ability(ABC):
-    """An inference task; all methods are those of the base unless an ability says otherwise."""
+    """An inference task. What most abilities have in common is the default of a method or attribute here."""
 
     name: ClassVar[str]
     """The value of `--task`, and the address of the endpoint after its slash."""
     about: ClassVar[str]
+    """A sentence for the OpenAPI document and the page."""
 
     # ---- Which models have it --------------------------------------------------------------------------------------
 
@@ -163,6 +164,7 @@ class Ability(ABC):
     reads_rows: ClassVar[bool] = True
     """Whether it answers the rows of files, and has a tab on the page."""
     has_first_tab: ClassVar[bool] = False
+    """Whether its tab comes before the others."""
     options: ClassVar[tuple[str, ...]] = ()
     """Options of `albert predict` for a file that belong to it and not to every ability."""
     reads_words: ClassVar[bool] = False

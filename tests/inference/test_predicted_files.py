@@ -179,6 +179,35 @@ def test_words_are_tagged(saved, predicted):
     assert words(rows) == [["He", "came."], ["He", "came", "."], []]
 
 
+def test_a_tagger_reads_sentences_of_words_on_lines(saved, predicted, capsys, monkeypatch):
+    model = saved("token_classification", 2, id2label={0: "O", 1: "X"})
+
+    def words(content, *flags, name):
+        return [[tag["word"] for tag in row["predicted_tags"]] for row in predicted(model, content, *flags, name=name)]
+
+    sentences = [["He", "came", "."], ["#ok"], ["She", "saw"]]
+    one_word = "\n\n".join("\n".join(sentence) for sentence in sentences) + "\n"
+    tagged = re.sub(r"(?m)(\S+)$", r"\1 O", one_word)
+    for content in (one_word, tagged):
+        assert words(content, name="in.txt") == sentences
+        assert "blank lines divide the lines into sentences" in capsys.readouterr().err
+    assert words(one_word, name="in.conll") == sentences
+    assert words(tagged, "--task", "tag", name="in.testa") == sentences
+    assert words(tagged, "--task", "tag", "--text", "words", name="in.testa") == sentences
+    assert words(tagged, "--task", "tag", "--text", "column 1", name="in.testa") == sentences
+    assert len(words(one_word, "--format", "text", name="in.txt")) == len(one_word.splitlines())
+    capsys.readouterr()
+    assert len(words("word\n" * 30, name="in.txt")) == 30
+    assert "every line has one word" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["in.txt", "in.csv"])
+def test_empty_texts_are_counted(name, classifier, predicted, capsys):
+    content = "a\n\nb\n \n" if name == "in.txt" else 'text,n\na,1\n"",2\nb,3\n" ",4\n'
+    assert len(predicted(classifier, content, name=name)) == 4
+    assert "2 of 4 texts are empty" in capsys.readouterr().err
+
+
 def test_pretrained_model_fills_masks_and_predicts_orders(saved, predicted, tmp_path, refused, capsys):
     model = saved("pretraining", sentence_objective="sop")
     text = "The [MASK] saw [MASK].\nNo mask.\nA [MASK]\n" + "[MASK] it" * 60 + "\n"

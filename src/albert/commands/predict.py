@@ -209,6 +209,7 @@ def predict(
         from albert.inference.files import FilePrediction, opened_input, predict_file
         from albert.inference.predictor import Predictor
         from albert.tasks.custom import for_other_file
+        from albert.tasks.rows import WORDS, sentences_of_lines
         from albert.tasks.table_task import table_task_of
         from albert.text.unknown import unknown_warning
 
@@ -277,7 +278,7 @@ def predict(
         context_field or context or usual.context,
         options or usual.options,
     )
-    is_tagging = trained is not None and trained.kind == "token-classification"
+    is_tagging = task == "tag" or (trained is not None and trained.kind == "token-classification")
     layout = Layout() if trained is None or input == "-" else trained.layout
     layout = with_values(
         layout,
@@ -286,9 +287,9 @@ def predict(
         encoding=encoding or layout.encoding,
         columns=columns or layout.columns,
         no_header=no_header or layout.no_header,
-        has_task=text is not None or not is_tagging,
+        has_task=not is_tagging,
     )
-    with opened_input(input, layout, fields.text) as file:
+    with opened_input(input, layout, fields.text, text is not None) as file:
         for line in file.notes:
             note(line)
         fields = Fields(
@@ -303,6 +304,18 @@ def predict(
             note(line)
         ability = ability_for(predictor, task)
         check_options_of(ability, given)
+        if ability.reads_words:
+            lines = file
+            if layout.format is None:
+                file = sentences_of_lines(lines)
+            for line in file.notes if file is not lines else ():
+                note(line)
+            if file.format == "conll":
+                name = name_of(fields.text, file)
+                if text is None and name not in file.names:
+                    note(f"the words are the column {WORDS!r}, not {name!r} (--text)")
+                    name = WORDS
+                fields = with_values(fields, text=name)
         if file.format == "text":
             for option in ("--text", "--pair-field", "--question-field", "--context-field", "--options"):
                 if given[option]:
@@ -321,6 +334,9 @@ def predict(
     print_model(predictor)
     if output is not None:
         print(f"{output}: {summary.rows:,} rows", file=sys.stderr)
+    if summary.empty:
+        verb = "is" if summary.empty == 1 else "are"
+        note(f"{summary.empty:,} of {summary.rows:,} texts {verb} empty; an answer to an empty text means nothing")
     if summary.cut:
         longest = ability.max_length(predictor)
         note(f"{summary.cut:,} of {summary.rows:,} texts were cut: the model reads {longest} tokens")
@@ -379,7 +395,9 @@ def grouped(file: TableFile, source: str, words: str, group: str | None, trained
             raise DamagedData(source, f"has no column {column!r}", f"{remedy} (--group names another)")
         note(f"rows of one word are grouped to sentences by {column!r}")
         return with_values(file, words=words, group=column)
-    if single and len(values) > 20 and file.format != "text":
+    if single and len(values) > 20 and file.format == "text":
+        note("every line has one word, which is tagged alone; a blank line between sentences makes sentences of them")
+    elif single and len(values) > 20:
         note(f"every row has one word in column {words!r}, which is tagged alone; --group names a column of sentences")
     return file
 

@@ -40,11 +40,17 @@ PIPE_REMEDY = "pipe it into standard input: --input -"
 
 
 @contextmanager
-def opened_input(source: str, layout: Layout | None = None, text: str = "text") -> Iterator[TableFile]:
+def opened_input(
+    source: str, layout: Layout | None = None, text: str = "text", is_named: bool = False
+) -> Iterator[TableFile]:
     """The input file of a path; for `-`, standard input, copied to a temporary file.
 
     Files are read as for training. A `.txt` file and standard input have a text on each line, unless they are JSON, or
     a table by what `layout` says, or with the column `text` in its first row.
+
+    Args:
+        text: the column of texts, or of words.
+        is_named: whether the user names it; a file that looks like tagged text without this column is a table.
 
     Raises:
         UsageError: it may be a table without a header.
@@ -58,6 +64,10 @@ def opened_input(source: str, layout: Layout | None = None, text: str = "text") 
             table = _open_lines(path, layout, text, source)
         else:
             table = open_table(path, layout, pipe_remedy=PIPE_REMEDY)
+        is_column = text.isdecimal() or text in table.names or text in table.aliases
+        if table.format == "conll" and layout.format is None and is_named and not is_column:
+            other = open_table(path, replace(layout, has_task=True), pipe_remedy=PIPE_REMEDY)
+            table = table if other.format == "text" else other
         if table.format == "text" and not is_text and layout.format is None:
             known = ".txt, .csv, .tsv, .jsonl, .json, .parquet, .xlsx or .conll"
             raise UsageError(source, "unknown kind of file", f"use {known}, or say --format")
@@ -334,10 +344,11 @@ class FilePrediction:
 
 
 class CheckedInput(NamedTuple):
-    """A validated input file: number of rows, names of their fields in order of appearance, the Arrow schema for
-    Parquet output (else None), and the file's SHA-256."""
+    """A validated input file: number of rows and of those without a text, names of their fields in order of appearance,
+    the Arrow schema for Parquet output (else None), and the file's SHA-256."""
 
     rows: int
+    empty: int
     columns: tuple[str, ...]
     schema: Any
     sha256: str
@@ -348,6 +359,7 @@ def check_input(args: FilePrediction, answers: Iterable[str]) -> CheckedInput:
     file = args.file.file
     columns = dict[str, None]()
     rows = 0
+    empty = 0
     typed = args.output is not None and args.output.suffix.lower() == ".parquet"
     # column types of JSON lines are inferred from the rows; other formats declare them
     is_grouped = args.file.group is not None
@@ -357,7 +369,7 @@ def check_input(args: FilePrediction, answers: Iterable[str]) -> CheckedInput:
         for batch in args.batches():
             for record in batch:
                 columns.update(dict.fromkeys(record.fields))
-                args.inputs(record)
+                empty += _is_empty(args.inputs(record))
                 duplicates = [name for name in answers if name in record.fields]
                 if duplicates:
                     why = f"has a field {duplicates[0]!r} already"
@@ -371,7 +383,14 @@ def check_input(args: FilePrediction, answers: Iterable[str]) -> CheckedInput:
     schema = types.schema if types is not None else None
     if typed and types is None:
         schema = lazy_import(_TYPED, "data").input_schema(file, tuple(columns))
-    return CheckedInput(rows, tuple(columns), schema, file_hash(file.path))
+    return CheckedInput(rows, empty, tuple(columns), schema, file_hash(file.path))
+
+
+def _is_empty(inputs: Any) -> bool:
+    """Return whether no text of a row has a character that is not blank."""
+    if isinstance(inputs, str):
+        return not inputs.strip()
+    return not isinstance(inputs, list | tuple) or all(map(_is_empty, inputs))
 
 
 def batches_of(records: Iterator[Record]) -> Iterator[list[Record]]:
@@ -394,12 +413,14 @@ class FileSummary:
     """Counts of a predicted file.
 
     Attributes:
+        empty: rows whose texts are empty or blank.
         cut: texts of which tokens were cut.
         mispaired: rows with one text for a model trained on two, or the reverse.
         unanswered: rows without an answer; `first_unanswered` says why the first of them have none.
     """
 
     rows: int = 0
+    empty: int = 0
     cut: int = 0
     mispaired: int = 0
     unanswered: int = 0
@@ -422,7 +443,7 @@ def predict_file(predictor: Predictor, args: FilePrediction) -> FileSummary:
     answers = {f"{args.prefix}{name}": value for name, value in fields.items()}
     checked = check_input(args, answers)
     format = output_format(args, checked, answers, predictor.vector_width)
-    summary = FileSummary()
+    summary = FileSummary(empty=checked.empty)
     of_pairs = args.ability.expects_pairs(predictor)
     if args.output is None:
         with progress("Predicting", total=checked.rows, unit="rows") as bar:

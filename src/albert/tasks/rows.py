@@ -1091,6 +1091,36 @@ def _has_sentences(sample: str) -> bool:
     return not has_texts and _looks_tagged(lines)
 
 
+def sentences_of_lines(file: TableFile) -> TableFile:
+    """For a tagger: a text file with a word on each line, with or without tags, as sentences; another one as it is."""
+    if file.format != "text":
+        return file
+    first: list[str] = []
+    most = 0
+    sentences = 0
+    longest = 0
+    length = 0
+    for _, line in _lines_of(file.file, file.encoding):
+        if len(first) < 2000:
+            first.append(line)
+        count = len(line.split())
+        most = max(most, count)
+        length = length + 1 if count else 0
+        longest = max(longest, length)
+        sentences += length == 1
+    if sentences < 2 or longest < 2:
+        return file
+    if most > 1:
+        last = [line.split()[-1] for line in first if line.strip()]
+        if not _has_sentences("\n".join(first)) or len(set(last)) > 0.7 * len(last):
+            return file
+    layout = Layout(format="conll", encoding=file.encoding)
+    tagged = open_table(file.file.path, layout, name=file.file.name)
+    what = "a word and its tag" if most > 1 else "a word"
+    note = f"read as {what} on each line, because blank lines divide the lines into sentences (--format text)"
+    return replace(tagged, notes=(note, *tagged.notes))
+
+
 def _declared_columns(lines: Sequence[str]) -> list[str]:
     """The names of the columns in the comment `# global.columns = ID FORM UPOS` of CoNLL-U Plus; empty without one."""
     for line in lines:

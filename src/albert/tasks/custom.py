@@ -238,6 +238,11 @@ def read_task(table_task: TableTask, hold_out: bool = True) -> ReadTask:
             why = "has changed since its rows were held out: they may have been trained on"
             raise InvalidConfiguration(files["train"], why, "give a file with --dev")
         complete = replace(complete, held_out=replace(complete.held_out, digest=digest))
+        is_tagged_text = bool(raw["train"].aliases)
+        if is_tagged_text and complete.words is not None and len(tables["train"].rows) == 1:
+            n_words = len(tables["train"].rows[0].texts(complete.words))
+            why = f"has no blank line between sentences, so that it is one sentence of {n_words:,} words"
+            raise InvalidConfiguration(files["train"], why, "write a blank line after each sentence")
         train, dev = hold_out_rows(task, tables["train"], complete.held_out)
         tables = {"train": train, "dev": dev}
     complete = replace(complete, metrics=tuple(metric.__name__ for metric in task.metrics))

@@ -232,6 +232,10 @@ def read_table(path: Path, layout: Layout | None = None) -> Rows:
     if not rows:
         raise MissingInput(path, "has no rows")
     notes = list(table.notes)
+    if table.format == "conll" and len(rows) == 1:
+        n_words = len(rows[0].texts(WORDS))
+        if n_words > _LONG_SENTENCE:
+            notes.append(f"no blank line divides the lines: all {n_words:,} words are one sentence")
     for name, count in unread.items():
         notes.append(f"column {name!r} holds values that are neither texts nor lists of texts: {count:,} are not read")
     if unread:
@@ -495,7 +499,8 @@ def _recognise_format(file: CorpusFile, sample: str, has_task: bool) -> tuple[Fo
             return "conll", None
         if len(filled) > _MAX_SENTENCE_LENGTH:
             why = f"has a word and a tag on each of its {len(filled):,} lines, and no blank line between sentences"
-            raise UsageError(file.name, why, "say --format conll, or --columns A B for a table")
+            size = len(filled[0].split("\t" if "\t" in sample else None))
+            raise UsageError(file.name, why, _without_blank_lines(size, "\t" if "\t" in sample else None))
         if not any(" " in field for line in filled for field in line.split("\t")) or "\t" not in sample:
             return "conll", None
     for delimiter in ("\t", ";", "|", ","):
@@ -1019,6 +1024,7 @@ def _fitted(values: list[str], width: int, where: str, table: TableFile) -> list
 _DOCUMENT = "-DOCSTART-"
 _TAGGED_SHARE = 0.95
 """Share of the lines of a tagged text that have the same number of fields; lines of prose differ."""
+_LONG_SENTENCE = 60
 _MAX_SENTENCE_LENGTH = 300
 _COMMENT = re.compile(r"#\s*[\w.:-]+(\s+[\w.:-]+)*\s*=|#\s+\S+\s+\S+\s+\S+")
 _CONLL_U = "ID FORM LEMMA UPOS XPOS FEATS HEAD DEPREL DEPS MISC"
@@ -1270,7 +1276,7 @@ def _tagged_records(table: TableFile, counts: Counter[str]) -> Iterator[Record]:
         fields = _fields_of_line(line.removeprefix("\ufeff") if number == 1 else line, how.separator)
         if not fields:
             if sentence:
-                yield _tagged_sentence(f"{name}:{begin}", sentence, names, how.prefix)
+                yield _tagged_sentence(f"{name}:{begin}", sentence, names, how.prefix, how.separator)
                 sentence = []
             continue
         if number == how.header:
@@ -1295,15 +1301,24 @@ def _tagged_records(table: TableFile, counts: Counter[str]) -> Iterator[Record]:
             begin = number
         sentence.append(fields)
     if sentence:
-        yield _tagged_sentence(f"{name}:{begin}", sentence, names, how.prefix)
+        yield _tagged_sentence(f"{name}:{begin}", sentence, names, how.prefix, how.separator)
 
 
-def _tagged_sentence(where: str, sentence: Sequence[Sequence[str]], names: Sequence[str], prefix: str) -> Record:
+def _without_blank_lines(size: int, separator: str | None) -> str:
+    """What to do with lines of words and tags that no blank line divides."""
+    columns = " ".join("ABCDEFGHIJKLMNOPQRSTUVWXYZ"[:size])
+    delimiter = {None: "space", "\t": "tab"}.get(separator, separator)
+    table = f"--format csv --delimiter {delimiter} --columns {columns}"
+    return f"write a blank line after each sentence; a table of single words and their labels is read with {table}"
+
+
+def _tagged_sentence(
+    where: str, sentence: Sequence[Sequence[str]], names: Sequence[str], prefix: str, separator: str | None
+) -> Record:
     """The record of a sentence, of which the fields of each word are given."""
     if len(sentence) > 100 * _MAX_SENTENCE_LENGTH:
         why = f"is a sentence of {len(sentence):,} words: there is no blank line"
-        remedy = "a blank line ends a sentence; a table is read with --format csv"
-        raise DamagedData(where, why, remedy)
+        raise DamagedData(where, why, _without_blank_lines(len(names), separator))
     columns = dict(zip(names, map(list, zip(*sentence, strict=True)), strict=True))
     columns[WORDS] = [word.removeprefix(prefix) for word in columns[WORDS]]
     return Record(where, columns)

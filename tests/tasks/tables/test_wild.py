@@ -352,7 +352,8 @@ DATES = [(f"text {n}", f"2024-01-{n + 1:02d}") for n in range(28)]
         ("h3.csv", "version https://git-lfs.github.com/spec/v1\noid sha256:1\n", {}, "is a pointer of Git LFS"),
         ("h4.csv", table(",", "text", "label", rows=DATES), {}, "28 different dates"),
         ("i.xls", "x", {}, ".xls files are not read; save it as .xlsx or .csv"),
-        ("j.txt", "Anna O\nRome B\n" * 400, {}, "no blank line between sentences; say format conll"),
+        ("j.txt", "Anna O\nRome B\n" * 400, {}, "no blank line between sentences; write a blank line after each"),
+        ("j2.conll", "Anna O\nRome B\n" * 16_000, {}, "read with format csv delimiter space columns A B"),
         ("k.csv", WORD_A_ROW, {"words": "Word", "tags": "Tag"}, "one word in each row; name the column"),
         ("l.csv", table(",", "t", "label"), {"text": "T", "label": "label"}, "has no column 'T'; did you mean 't'?"),
         (
@@ -393,6 +394,19 @@ def test_what_cannot_be_read_is_one_line_with_what_to_do(name, content, options,
         read(tmp_path, name, content, **options)
     assert any(part in str(caught.value) for part in message.split("|", 1)[-1:]), caught.value
     assert "\n" not in str(caught.value)
+
+
+def test_tagged_text_without_blank_lines(tmp_path):
+    path = tmp_path / "a.bio"
+    path.write_text("Anna O\nRome B-place\n" * 50)
+    with pytest.raises(albert.AlbertError, match="no blank line between sentences.* one sentence of 100 words; write"):
+        albert.finetune(train=path, model=MODEL, statistics_only=True)
+    with pytest.raises(albert.AlbertError, match="no blank line between sentences.* one sentence"):
+        albert.finetune(train=path, model=MODEL, statistics_only=True, columns=("words", "tags"))
+    reading = read(tmp_path, "b.bio", path.read_text())
+    assert any("all 100 words are one sentence" in note for note in reading.read.raw["train"].notes)
+    as_table = {"format": "csv", "delimiter": "space", "columns": ("A", "B"), "text": "A", "label": "B"}
+    assert read(tmp_path, "c.bio", path.read_text(), **as_table).read.task.target == Choice(("B-place", "O"), "B")
 
 
 def test_labels_of_both_files_are_equal_and_missing_ones_are_left_out_on_request(tmp_path):

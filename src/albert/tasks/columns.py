@@ -206,8 +206,13 @@ def _sentence_of_words(
 # --------------------------------------------------------------------------------------------------------------------
 # Marked parts of a text as tags of its words.
 
-_STARTS = ("start_offset", "start", "begin")
-_ENDS = ("end_offset", "end", "stop")
+_STARTS = ("start_offset", "start", "begin", "start_char")
+_ENDS = ("end_offset", "end", "stop", "end_char")
+_LABELS_OF_SPANS = ("label", "type", "entity_type", "entity", "tag", "category", "class")
+_LAYOUTS_OF_SPANS = (
+    'write marked parts as [0, 3, "PER"], as {"start": 0, "end": 3, "label": "PER"}, '
+    'or as {"span": [0, 3], "type": "PER"}'
+)
 
 
 def _spans_as_tags(task: TableTask, rows: Rows, source: object, inferred: list[Inferred]) -> tuple[TableTask, Rows]:
@@ -220,7 +225,18 @@ def _spans_as_tags(task: TableTask, rows: Rows, source: object, inferred: list[I
     columns = set(rows.columns)
     start = next((f"{label}.{name}" for name in _STARTS if f"{label}.{name}" in columns), None)
     end = next((f"{label}.{name}" for name in _ENDS if f"{label}.{name}" in columns), None)
-    in_columns = start is not None and end is not None and f"{label}.label" in columns
+    if start is None or end is None:
+        ranges = [name for name in rows.columns if name.startswith(f"{label}.") and name.endswith(".start")]
+        ranges = [name for name in ranges if name.removesuffix("start") + "end" in columns]
+        if len(ranges) == 1:
+            start = ranges[0]
+            end = start.removesuffix("start") + "end"
+    name_at = next((f"{label}.{name}" for name in _LABELS_OF_SPANS if f"{label}.{name}" in columns), "")
+    in_columns = start is not None and end is not None and bool(name_at)
+    inner = [name for name in rows.columns if name.startswith(f"{label}.")]
+    if inner and not in_columns and not any(rows.values(label)):
+        why = f"holds objects with {', '.join(map(repr, inner))}, of which no start, end and label are known"
+        raise UsageError(f"column {label!r}", why, _LAYOUTS_OF_SPANS)
     if not in_columns and not any(map(_span_list, rows.values(label))):
         if task.spans is not None and label not in columns:
             words = [_words_of(row.text(text)) for row in rows.rows]
@@ -234,16 +250,17 @@ def _spans_as_tags(task: TableTask, rows: Rows, source: object, inferred: list[I
     for row in rows.rows:
         if in_columns:
             parts = (
-                zip(row.texts(str(start)), row.texts(str(end)), row.texts(f"{label}.label"), strict=True)
+                zip(row.texts(str(start)), row.texts(str(end)), row.texts(name_at), strict=True)
                 if (start in row.fields)
                 else ()
             )
-            spans = [(int(first), int(last), name) for first, last, name in parts]
+            spans = [(_position(row, first), _position(row, last), name) for first, last, name in parts]
         else:
             spans = _span_list(row.fields.get(label, ())) or []
         words, tags = tags_of_spans(row, row.text(text), spans, counts)
         result.append(replace(row, fields={**row.fields, WORDS: words, TAGS: tags}))
-    notes = (*rows.notes, f"the parts of {text!r} that {label!r} marks are read as a tag for each word")
+    of = f" (from {start!r} to {end!r}, called {name_at!r})" if in_columns else ""
+    notes = (*rows.notes, f"the parts of {text!r} that {label!r} marks{of} are read as a tag for each word")
     for what, count in counts.items():
         notes += (f"{count:,} {what}",)
     if task.kind is None:
@@ -253,6 +270,13 @@ def _spans_as_tags(task: TableTask, rows: Rows, source: object, inferred: list[I
         task, kind="token-classification", spans=(text, label), text=None, label=None, words=WORDS, tags=TAGS
     )
     return task, replace(rows, rows=result, notes=notes)
+
+
+def _position(row: Row, value: str) -> int:
+    number = as_number(value)
+    if number is None or number != int(number):
+        raise DamagedData(row.where, f"{value!r} is not a position in a text", _LAYOUTS_OF_SPANS)
+    return int(number)
 
 
 def _span_list(value: Field | None) -> list[tuple[int, int, str]] | None:

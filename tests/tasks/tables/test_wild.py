@@ -57,6 +57,18 @@ PARTS_OF_SPEECH = ("ADP", "PROPN")
 TWO, ONE_LABEL = Choice(("a", "b"), "label"), {"text": "text", "label": "label"}
 ROME = Tags(("B-place", "O"), "tags")
 SPANS = lines({"text": "Anna in Rome", "label": [[8, 12, "place"]]}, {"text": "It rains", "label": []})
+ENTITIES = [
+    {"text": "Anna in Rome", "entities": [{"name": "Rome", "span": [8, 12], "type": "place"}]},
+    {"text": "It rains", "entities": []},
+]
+OFFSETS = [
+    {"text": "Anna in Rome", "entities": [{"offsets": [[8, 12]], "text": ["Rome"], "type": "place"}]},
+    {"text": "It rains", "entities": []},
+]
+WORD_NUMBERS = [
+    {"text": "Anna in Rome", "entities": [{"words": "2", "type": "place"}]},
+    {"text": "It rains", "entities": []},
+]
 SQUAD = {
     "data": [
         {
@@ -195,6 +207,8 @@ CHOICES = lines(
             "9 s",
         ),
         ("b.jsonl", SPANS, {}, ROME, "are read as a tag for each word"),
+        ("c.json", json.dumps(ENTITIES), {"label": "entities"}, ROME, "from 'entities.span.start'"),
+        ("d.jsonl", lines(*OFFSETS), {"label": "entities"}, ROME, "called 'entities.type'"),
         # B2 to B4: several columns, vectors, lists as text
         ("a.csv", COLUMNS, {"label": ["toxic", "rude"]}, Labels(("toxic", "rude"), "toxic, rude"), None),
         (
@@ -383,6 +397,8 @@ DATES = [(f"text {n}", f"2024-01-{n + 1:02d}") for n in range(28)]
             "label of its own",
         ),
         ("s.jsonl", SPANS.replace("12", "99"), {}, "marks the characters 8 to 99 of a text with 12"),
+        ("s2.json", json.dumps(WORD_NUMBERS), {"label": "entities"}, "write marked parts as [0, 3"),
+        ("s3.json", json.dumps(ENTITIES).replace("[8, 12]", "[8, 99]"), {"label": "entities"}, "characters 8 to 99"),
         ("t.json", '{"a": 1}', {}, "is an object with 'a', no list of rows"),
         ("u.csv", table(",", "text", "label"), {"label": "9"}, "there is no column 9; there are 2"),
         ("u2.conllup", CONLL_PLUS.replace(" UPOS", ""), {}, "names 3 columns, the words have 4 fields"),

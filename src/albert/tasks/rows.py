@@ -133,6 +133,7 @@ class TableFile:
             has its own names (JSON, Parquet).
         aliases: other names of columns: `column 1`, and those that a header of tagged text gives.
         escaped: whether a quote inside of quotes is written as \\".
+        single_quotes: whether separators in single quotes divide many rows, for the error about their number of fields.
         preamble: lines before the header that are not read.
         header_lines: lines before the first row.
         notes: what was recognised.
@@ -149,6 +150,7 @@ class TableFile:
     delimiter: str = ","
     quoted: bool = True
     escaped: bool = False
+    single_quotes: bool = False
     preamble: int = 0
     names: tuple[str | None, ...] = ()
     aliases: Mapping[str, str] = field(default_factory=dict)
@@ -578,6 +580,11 @@ def _open_delimited(
         first, *others = [line.split(delimiter) for line in sample.split("\n")[:1000]]
     others = [row for row in others if row]
     width = Counter(map(len, others)).most_common(1)[0][0] if others else len(first)
+    cells = [(cell[:1], cell[-1:]) for row in others for cell in map(str.strip, row) if len(cell) > 1]
+    in_single_quotes = sum(ends == ("'", "'") for ends in cells)
+    if in_single_quotes > 1 and in_single_quotes > 0.2 * len(cells):
+        why = f"{in_single_quotes:,} of the first {len(cells):,} fields are in single quotes, which are read as text"
+        notes += (f"{why}: only double quotes enclose a field",)
     stripped = [cell.strip().removeprefix("\ufeff").strip('"').strip() for cell in first]
     header_lines = 0
     doubt = None
@@ -631,6 +638,7 @@ def _open_delimited(
         header_lines=header_lines,
         notes=notes,
         doubt=doubt,
+        single_quotes=sum(map(_divides_single_quotes, others)) > 0.2 * len(others),
     )
 
 
@@ -1001,6 +1009,12 @@ class DelimitedRows(ColumnRows):
             yield Row(str(at), subject + str(line), dict(zip(names, values, strict=True)))
 
 
+def _divides_single_quotes(values: Sequence[str]) -> bool:
+    """Return whether a field begins with a single quote, and a later one ends with it."""
+    opened = [at for at, value in enumerate(values) if value.strip().startswith("'")]
+    return bool(opened) and any(value.strip().endswith("'") for value in values[opened[0] + 1 :])
+
+
 def _fitted(values: list[str], width: int, where: str, table: TableFile) -> list[str]:
     """A row without surplus fields that are empty; any other row of another width is an error."""
     if len(values) > width and not any(value.strip() for value in values[width:]):
@@ -1011,6 +1025,8 @@ def _fitted(values: list[str], width: int, where: str, table: TableFile) -> list
     remedy = f"columns are separated by {shown}, another separator is named by --delimiter"
     if len(values) > width and table.quoted:
         remedy += "; a text with the separator in it needs double quotes"
+    if table.quoted and (table.single_quotes or _divides_single_quotes(values)):
+        remedy = 'single quotes do not enclose a field: write double quotes (") in their place'
     raise DamagedData(where, f"has {len(values)} {what} where {against} {width}", remedy)
 
 

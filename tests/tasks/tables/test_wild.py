@@ -166,6 +166,7 @@ CHOICES = lines(
         ("a.txt", table("\t", "text", "label"), {}, TWO, "separated by a tab"),
         ("b.tsv", 'text\tlabel\n"He said ""no"""\ta\nyes\tb\n', {}, TWO, None),
         ("c.tsv", 'text\tlabel\n"No," he said\ta\nyes\tb\n', {}, TWO, "quotes are read as text"),
+        ("d.csv", "text,label\n'a film',a\n'b film',b\n", {}, TWO, "are in single quotes, which are read as text"),
         # A9, A10: lists of objects, SQuAD
         (
             "a.jsonl",
@@ -358,6 +359,7 @@ DATES = [(f"text {n}", f"2024-01-{n + 1:02d}") for n in range(28)]
         ("c.csv", "text,text,label\na,b,c\n", {}, "two columns have the same name, 'text'"),
         ("d.tsv", table("\t"), {"text": "text"}, "the first row looks like a row"),
         ("e.csv", "text,label\na,b\nc,d,e\n", {}, "e.csv:3: has 3 fields where the header has 2"),
+        ("e2.csv", "a;x\nb;'y; z'\n'c; d';x\n", {"columns": ("label", "text")}, "single quotes do not enclose a field"),
         ("f.csv", b"text,label\na\0b,c\n", {}, "is not text: NUL byte"),
         ("g.csv", "é,ü,label\n".encode() * 9 + b"\xe9,x,a\n", {}, "g.csv:10: is not UTF-8"),
         ("h.csv", table(",", "text", "label"), {"encoding": "utf-99"}, "'utf-99' is unknown"),

@@ -1043,7 +1043,7 @@ _TAGGED_SHARE = 0.95
 _LONG_SENTENCE = 60
 _MAX_SENTENCE_LENGTH = 300
 _COMMENT = re.compile(r"#\s*[\w.:-]+(\s+[\w.:-]+)*\s*=|#\s+\S+\s+\S+\s+\S+")
-_CONLL_U = "ID FORM LEMMA UPOS XPOS FEATS HEAD DEPREL DEPS MISC"
+_CONLL_U: str = "ID FORM LEMMA UPOS XPOS FEATS HEAD DEPREL DEPS MISC"
 _NAMES_OF_WORDS = {"word", "words", "token", "tokens", "form", "text"}
 _NAMES_OF_TAGS = {
     "tag",

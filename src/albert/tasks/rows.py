@@ -1324,7 +1324,7 @@ def _without_blank_lines(size: int, separator: str | None) -> str:
     """What to do with lines of words and tags that no blank line divides."""
     columns = " ".join("ABCDEFGHIJKLMNOPQRSTUVWXYZ"[:size])
     delimiter = {None: "space", "\t": "tab"}.get(separator, separator)
-    table = f"--format csv --delimiter {delimiter} --columns {columns}"
+    table = f"--format tsv --delimiter {delimiter} --columns {columns}"
     return f"write a blank line after each sentence; a table of single words and their labels is read with {table}"
 
 

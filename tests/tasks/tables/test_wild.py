@@ -369,7 +369,7 @@ DATES = [(f"text {n}", f"2024-01-{n + 1:02d}") for n in range(28)]
         ("h4.csv", table(",", "text", "label", rows=DATES), {}, "28 different dates"),
         ("i.xls", "x", {}, ".xls files are not read; save it as .xlsx or .csv"),
         ("j.txt", "Anna O\nRome B\n" * 400, {}, "no blank line between sentences; write a blank line after each"),
-        ("j2.conll", "Anna O\nRome B\n" * 16_000, {}, "read with format csv delimiter space columns A B"),
+        ("j2.conll", "Anna O\nRome B\n" * 16_000, {}, "read with format tsv delimiter space columns A B"),
         ("k.csv", WORD_A_ROW, {"words": "Word", "tags": "Tag"}, "one word in each row; name the column"),
         ("l.csv", table(",", "t", "label"), {"text": "T", "label": "label"}, "has no column 'T'; did you mean 't'?"),
         (
@@ -423,7 +423,7 @@ def test_tagged_text_without_blank_lines(tmp_path):
         albert.finetune(train=path, model=MODEL, statistics_only=True, columns=("words", "tags"))
     reading = read(tmp_path, "b.bio", path.read_text())
     assert any("all 100 words are one sentence" in note for note in reading.read.raw["train"].notes)
-    as_table = {"format": "csv", "delimiter": "space", "columns": ("A", "B"), "text": "A", "label": "B"}
+    as_table = {"format": "tsv", "delimiter": "space", "columns": ("A", "B"), "text": "A", "label": "B"}
     assert read(tmp_path, "c.bio", path.read_text(), **as_table).read.task.target == Choice(("B-place", "O"), "B")
 
 

@@ -486,7 +486,7 @@ RARE_OUTSIDE = 0.01
 
 def _with_tag_metrics(task: TableTask, counts: Counter[str], inferred: list[Inferred]) -> TableTask:
     """The task scored by words if its tags are not of entities though they look like it."""
-    labels: tuple[str, ...] = task.labels or ()
+    labels = list(task.labels or ())
     if has_prefixes(labels):
         return task
     share = counts[OUTSIDE] / counts.total()

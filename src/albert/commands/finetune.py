@@ -30,7 +30,7 @@ from albert.model.config import ArchitectureChanges
 from albert.runtime.environment import Precision, world
 from albert.runtime.errors import UsageError
 from albert.runtime.json_files import to_json, to_toml
-from albert.tasks.inputs import PairEncoding, QuestionInContext
+from albert.tasks.inputs import PairEncoding, QuestionInContext, Single
 from albert.tasks.kinds.base import Target
 from albert.tasks.kinds.span import Span, SpanHeadKind
 from albert.tasks.table_task import HeldOut, RecipeChanges, table_statistics
@@ -307,7 +307,7 @@ def finetune(
     # A benchmark: all of its tasks.
     if task is not None and task.lower() in BENCHMARKS:
         check_benchmark(given, table, task.lower())
-        assert data is not None and output is not None  # see check_finetune
+        assert data is not None and output is not None  # checked above
         start = start_from(PretrainedEncoder(model, revision, architecture), init)
         remove_earlier(output, replace, table, train, dev, inputs)
         average = BENCHMARKS[task.lower()]
@@ -524,7 +524,7 @@ def report_on_rows(
     warnings = list(unknown_texts(task, tables, tokenizer, model))
     for split, found in statistics.items():
         contradictions = found.counts["contradictions"]
-        if contradictions > CONTRADICTIONS * found.rows and len(task.inputs.columns) == 1:
+        if contradictions > CONTRADICTIONS * found.rows and isinstance(task.inputs, Single):
             what = f"{contradictions:,} rows have the text of an earlier row and another label"
             warnings.append(f"warning: {split}: {what}: is a second text missing (--pair)?")
     return DataReport(read, statistics, max_length, tuple(warnings))

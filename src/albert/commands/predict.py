@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from rich.text import Text
 
 from albert.api.checks import check_options
-from albert.api.model_options import AS_SAVED, ModelOptions
 from albert.api.options import GROUP, Argument
 from albert.cli.main import imports
 from albert.cli.options import command
 from albert.cli.render import open_console, print_json, table
+from albert.commands.serve import AS_SAVED, ModelOptions
 from albert.inference.abilities import ABILITIES, ENDINGS, Ability, Fields, Settings, ability_for
 from albert.model.config import Activation
 from albert.runtime.errors import DamagedData, UsageError, did_you_mean

@@ -43,6 +43,8 @@ def read_columns(
         UsageError: a column may be read in several ways.
         DamagedData: a value cannot be read; named with its row.
     """
+    if not to_learn:
+        rows = _named_as_in_training(task, rows)
     task = _named_columns(task, rows, inferred)
     task, rows = _grouped_words(task, rows, source)
     task, rows = _spans_as_tags(task, rows, source, inferred)
@@ -54,6 +56,26 @@ def read_columns(
     if task.drop_unlabelled:
         rows = _labelled_rows(task, rows)
     return task, rows
+
+
+def _named_as_in_training(task: TableTask, rows: Rows) -> Rows:
+    """Tagged text, whose columns have fixed names, with the names of words and tags in the training file."""
+    if not rows.aliases:
+        return rows
+    there = rows.columns
+    names = {}
+    for name, usual in ((task.words, WORDS), (task.tags, TAGS)):
+        is_known = name is None or name in (*there, *rows.aliases) or name.isdecimal()
+        if name is not None and not is_known and usual in there:
+            names[usual] = name
+    if not names:
+        return rows
+    renamed = [
+        replace(row, fields={names.get(key, key): value for key, value in row.fields.items()}) for row in rows.rows
+    ]
+    said = " and ".join(f"{usual!r} is the column {name!r} of training" for usual, name in names.items())
+    columns = tuple(None if name is None else names.get(name, name) for name in rows.names)
+    return replace(rows, rows=renamed, names=columns, notes=(*rows.notes, said))
 
 
 def changed_rows(rows: Rows, column: str, convert: Callable[[Row, Field], Field | None]) -> Rows:
@@ -584,6 +606,8 @@ def _plain_numbers(
     values = [value for value in rows.values(column) if isinstance(value, str) and value]
     written = [value for value in values if as_number(value) is None and looks_like_a_written_number(value)]
     if not written and task.decimal is None:
+        if not to_learn:
+            return task, rows
         in_thousands = [value for value in values if _IN_THOUSANDS.fullmatch(value)]
         others = [value for value in values if not _IN_THOUSANDS.fullmatch(value)]
         if in_thousands and others and all(value.isdecimal() and len(value) <= 3 for value in others):

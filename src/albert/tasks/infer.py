@@ -319,7 +319,7 @@ def _proposal(missing: Sequence[str], task: TableTask, rows: Rows) -> str:
     """Which columns look like the label, the text and a second text, as options that can be pasted into a shell.
 
     The label is a column with a usual name, else the one with the fewest values; the text is the one with the longest
-    values; two texts are columns whose names differ in a last 1 and 2, or a and b, or are usual names.
+    values; two texts are columns whose names differ in 1 and 2, or in a last a and b, or are usual names.
     """
     if not {*missing} <= {"text", "label"}:
         return ""
@@ -337,16 +337,19 @@ def _proposal(missing: Sequence[str], task: TableTask, rows: Rows) -> str:
         usual = [name for name in counts if name.casefold() in LABEL_NAMES and counts[name] > 1]
         if not few and not usual:
             return ""
-        label = usual[0] if usual else min(few, key=few.__getitem__)
+        label = (
+            min(usual, key=lambda name: LABEL_NAMES.index(name.casefold())) if usual else min(few, key=few.__getitem__)
+        )
         values.pop(label)
         options.append(f"--label {shlex.quote(label)}")
     if "text" in missing and values:
-        pair = next((pair for pair in map(_pair_of, values) if pair is not None and pair[1] in values), None)
-        if pair is not None:
+        lengths = {name: sum(map(len, texts)) for name, texts in values.items()}
+        pairs = [pair for pair in map(_pair_of, values) if pair is not None and pair[1] in values]
+        if pairs:
+            pair = max(pairs, key=lambda pair: lengths[pair[0]] + lengths[pair[1]])
             options.append(f"--text {shlex.quote(pair[0])} --pair {shlex.quote(pair[1])}")
         else:
-            longest = max(values, key=lambda name: sum(map(len, values[name])))
-            options.append(f"--text {shlex.quote(longest)}")
+            options.append(f"--text {shlex.quote(max(values, key=lengths.__getitem__))}")
     return f"; perhaps {' '.join(options)}"
 
 
@@ -356,8 +359,12 @@ def _pair_of(column: str) -> tuple[str, str] | None:
     for first, second in PAIR_NAMES:
         if name == first:
             return column, second if column.islower() else second.capitalize()
-    for first, second in (("1", "2"), ("a", "b"), ("A", "B")):
-        if re.search(rf"(?:[a-z]{{3}}|[_ .-]){first}$", column):
+    if name.startswith("column "):  # of a file without a header
+        return None
+    if "1" in column:
+        return column, column.replace("1", "2")
+    for first, second in (("a", "b"), ("A", "B")):
+        if re.search(rf"[_ .-]{first}$", column):
             return column, column[:-1] + second
     return None
 

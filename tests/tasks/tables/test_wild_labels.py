@@ -82,12 +82,18 @@ def test_tags_in_small_letters_are_said_to_be_no_entities(tmp_path):
         (("Review Text", "Star Rating"), "--label 'Star Rating' --text 'Review Text'"),
         (("premise", "hypothesis", "gold_label"), "--label gold_label --text premise --pair hypothesis"),
         (("sentence1", "sentence2", "score"), "--label score --text sentence1 --pair sentence2"),
-        (("#1 String", "#2 String", "Quality"), "--label Quality --text '#1 String'"),
+        (("#1 String", "#2 String", "Quality"), "--label Quality --text '#1 String' --pair '#2 String'"),
+        (
+            ("qid1", "question1", "question2", "qid2", "is_duplicate"),
+            "--label is_duplicate --text question1 --pair question2",
+        ),
         (("sent_A", "sent_B", "category"), "--label category --text sent_A --pair sent_B"),
     ],
 )
 def test_the_hint_can_be_pasted_and_names_pairs(names, hint, tmp_path, capsys):
-    rows = [(*(f"{text} {number}" for number in range(len(names) - 1)), str(n % 2)) for n, text in enumerate(WORDS * 3)]
+    rows = []
+    for n, text in enumerate(WORDS * 3):
+        rows.append([str(n) if name.startswith("qid") else f"{text} {name}" for name in names[:-1]] + [str(n % 2)])
     path = tmp_path / "rows.tsv"
     path.write_text(table("\t", *names, rows=rows), encoding="utf-8")
     assert run(["finetune", "--train", str(path), "--model", str(MODEL), "--statistics-only"]) == 2
@@ -100,3 +106,32 @@ def test_a_second_text_that_is_missing_is_asked_about(tmp_path):
     assert any("--pair" in line for line in found.warnings)
     found = read(tmp_path, "pairs.jsonl", lines(*rows), text="text", pair="other", label="label")
     assert not any("--pair" in line for line in found.warnings)
+
+
+def test_columns_of_a_file_without_a_header_are_no_pair(tmp_path, capsys):
+    path = tmp_path / "rows.tsv"
+    path.write_text("".join(f"{text} and more\t{n}\t{n % 2}\n" for n, text in enumerate(WORDS * 3)), encoding="utf-8")
+    assert run(["finetune", "--train", str(path), "--no-header", "--model", str(MODEL), "--statistics-only"]) == 2
+    hint = capsys.readouterr().err
+    assert "--label 'column 3' --text 'column 1'" in hint and "--pair" not in hint
+
+
+def test_thousands_are_asked_about_in_training_only(tmp_path):
+    scores = [("good film", "2.125"), ("bad film", "1.250"), ("long film", "0.5"), ("dull book", "3")] * 3
+    few = table(",", "text", "label", rows=[("good film", "1.250"), ("bad film", "3")])
+    content = table(",", "text", "label", rows=scores)
+    found = read(tmp_path, "scores.csv", content, dev=few, text="text", label="label", regression=True).read
+    assert found.tables["dev"].values("label") == ["1.250", "3"]
+
+
+def test_tagged_text_is_scored_with_the_columns_of_training(tmp_path):
+    sentences = [{"tokens": ["Anna", "in", "Rome"], "ner": ["O", "O", "B-place"]}] * 12
+    path = tmp_path / "train.jsonl"
+    path.write_text(lines(*sentences), encoding="utf-8")
+    other = tmp_path / "test.conll"
+    other.write_text("Otto O\nin O\nParis B-place\n\n" * 4, encoding="utf-8")
+    columns = {"words": "tokens", "tags": "ner"}
+    output = tmp_path / "run"
+    albert.finetune(train=path, dev=path, **columns, model=MODEL, output=output, frozen=True, device="cpu")
+    result = albert.evaluate(model=output, dev=other, device="cpu")
+    assert len(result.predictions) == 4

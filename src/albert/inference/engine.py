@@ -47,11 +47,31 @@ def attend(
     if packed.has_equal_lengths:
         cells = joined.view(packed.n_sequences, packed.lengths[0], joined.shape[1])
         return _attend_group(cells, packed.groups[0], heads, window).flatten(0, 1)
+    if joined.dtype == torch.float32 and window is None:
+        return _attend_by_length(joined, packed, heads)
     mixed = [
         _attend_group(cells, group, heads, window)
         for cells, group in zip(to_padded_blocks(joined, packed), packed.groups, strict=True)
     ]
     return from_padded_blocks(mixed, packed, packed.n_tokens)
+
+
+def _attend_by_length(
+    joined: Float[Tensor, "tokens three_H"], packed: PackedSequences, heads: int
+) -> Float[Tensor, "tokens H"]:
+    """Attention of equally long sequences together, as views of the tokens: nothing is padded, gathered or put back.
+
+    The sequences of a batch are sorted by length, so that there are few lengths.
+    """
+    mixed = []
+    first = 0
+    for length, sequences in packed.adjacent_lengths:
+        tokens = joined[first : first + sequences * length]
+        parts = tokens.view(sequences, length, 3, heads, -1)
+        query, key, value = parts.permute(2, 0, 3, 1, 4).unbind()
+        mixed.append(dense_attention(query, key, value, None).transpose(1, 2).reshape(len(tokens), -1))
+        first += len(tokens)
+    return torch.cat(mixed)
 
 
 def _attend_group(
@@ -218,7 +238,9 @@ class MklMap(LinearMap):
         return self._activation(product)
 
     def with_residual(self, rows: Tensor, residual: Tensor) -> Tensor:
-        return self(rows).add_(residual)
+        if len(rows) <= self.FEW_ROWS:
+            return self(rows).add_(residual)
+        return torch.add(residual, self._bias).addmm_(rows, self._weight.t())
 
 
 class PrepackedMap(LinearMap):

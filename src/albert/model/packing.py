@@ -6,6 +6,8 @@ similar lengths and pads each group to a block; on a GPU a kernel uses the bound
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -74,6 +76,11 @@ class PackedSequences:
     def has_equal_lengths(self) -> bool:
         """Whether all sequences have the same length, so that the only block is a view of the tokens."""
         return len(self.groups) == 1 and self.groups[0].padded is None
+
+    @cached_property
+    def adjacent_lengths(self) -> tuple[tuple[int, int], ...]:
+        """The lengths of sequences that follow one another, and how many have each."""
+        return tuple((length, len(list(equal))) for length, equal in groupby(self.lengths))
 
     @property
     def has_groups(self) -> bool:

@@ -19,6 +19,7 @@ WEIGHTS_NAME = "model.safetensors"
 INDEX_NAME = "model.safetensors.index.json"
 INT8_WEIGHTS_NAME = "model.int8.safetensors"
 MODULES_NAME = "modules.json"
+PROMPTS_NAME = "config_sentence_transformers.json"
 EXAMPLES_NAME = "examples.json"  # of a fine-tuned model, for the page of `albert serve`
 HUB_FILES = [
     "config.json",
@@ -38,7 +39,7 @@ HUB_FILES = [
     "README.md",
     MODULES_NAME,
     "sentence_*_config.json",
-    "config_sentence_transformers.json",
+    PROMPTS_NAME,
     "?_*/config.json",
     "?_*/model*.safetensors",
     "?_*/model.safetensors.index.json",

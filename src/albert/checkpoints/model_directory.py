@@ -18,6 +18,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from albert.checkpoints.cross_encoders import (
+    ACTIVATION_KEY,
+    activation_keys,
+    read_activation,
+    score_note,
+)
 from albert.checkpoints.families import FAMILIES, OTHER_FAMILIES, Family, family_of
 from albert.checkpoints.hub import EXAMPLES_NAME, find_model
 from albert.checkpoints.huggingface import (
@@ -32,6 +38,7 @@ from albert.checkpoints.huggingface import (
     exported_groups,
     from_transformers,
     kind_of,
+    n_outputs,
     resolve_num_labels,
     sentence_objective,
     to_transformers,
@@ -98,6 +105,7 @@ UNEVEN_GROUPS_KEY = "uneven_groups"
 _NOT_CARRIED = {
     UNEVEN_GROUPS_KEY,
     SENTENCE_KEY,
+    ACTIVATION_KEY,
     QUANTIZATION_KEY,
     "architectures",
     "model_type",
@@ -158,6 +166,7 @@ def config_to_json(
         "dtype": str(dtype).removeprefix("torch."),
         **{key: to_json(value) for key, value in extra.items() if key not in _NOT_CARRIED},
         **labels,
+        **activation_keys(extra),
     }
 
 
@@ -233,6 +242,7 @@ def read_config(directory: Path) -> tuple[AlbertConfig, dict[str, Any]]:
     if is_uneven:
         values["num_hidden_groups"] = layers
     config = from_json(AlbertConfig, values, str(path))
+    activation = read_activation(directory, content)
     read = (*_FIELDS, *family.config.values(), UNEVEN_GROUPS_KEY)
     extra = {key: value for key, value in content.items() if key not in read}
     if is_uneven:
@@ -247,6 +257,8 @@ def read_config(directory: Path) -> tuple[AlbertConfig, dict[str, Any]]:
         raise InvalidConfiguration(f"{path}: architectures", "is not a list of names")
     if extra.get("architectures"):
         extra["architectures"] = [_our_class(str(extra["architectures"][0]), family, extra)]
+    if activation is not None:
+        extra[ACTIVATION_KEY] = activation
     vectors = read_sentence_vectors(directory, config.hidden_size)
     if vectors is not None:
         extra[SENTENCE_KEY] = vectors
@@ -492,12 +504,15 @@ def describe_model(
         layers = config.num_hidden_groups
         stored = replace(stored, by_name=spread_over_layers(stored.by_name, layers, uneven))
         notes.append(uneven_groups_note(layers, uneven))
+    renamed = from_transformers(stored.on_meta(), config, stored.source)
+    if kind_of(extra) == "classification" and n_outputs("AlbertForSequenceClassification", renamed.tensors) == 1:
+        notes += filter(None, (score_note(extra),))
     return DescribedModel(
         directory=directory,
         config=config,
         extra=extra,
         stored=stored,
-        renamed=from_transformers(stored.on_meta(), config, stored.source),
+        renamed=renamed,
         notes=tuple(notes),
         verified=verified,
     )

@@ -13,7 +13,8 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
-from albert.checkpoints.hub import MODULES_NAME, WEIGHTS_NAME, read_modules, root_of
+from albert.checkpoints.cross_encoders import ACTIVATIONS, activation_name, is_cross_encoder, written_activation
+from albert.checkpoints.hub import MODULES_NAME, PROMPTS_NAME, WEIGHTS_NAME, read_modules, root_of
 from albert.checkpoints.loading import stored_tensors, write_tensors
 from albert.runtime.errors import DamagedData, InvalidConfiguration, UsageError
 from albert.runtime.json_files import from_json, read_json_object, save_json, to_json
@@ -28,7 +29,6 @@ _SETTINGS_NAMES = (
     *(f"sentence_{name}_config.json" for name in ("roberta", "distilbert", "camembert", "albert", "xlm-roberta")),
 )
 """In the order in which sentence-transformers looks for them."""
-PROMPTS_NAME = "config_sentence_transformers.json"
 SentencePooling = Literal["mean", "cls", "max"]
 _MODES: dict[str, SentencePooling] = {"mean": "mean", "cls": "cls", "max": "max"}
 _KEYS = {
@@ -40,15 +40,6 @@ _KEYS = {
     "pooling_mode_lasttoken": "lasttoken",
 }
 """Keys of the settings of Pooling -> its names of the modes."""
-
-
-_ACTIVATIONS: dict[str, type[nn.Module]] = {
-    "Tanh": nn.Tanh,
-    "Identity": nn.Identity,
-    "ReLU": nn.ReLU,
-    "GELU": nn.GELU,
-    "Sigmoid": nn.Sigmoid,
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,7 +107,7 @@ def sentence_vectors_of(extra: Mapping[str, Any]) -> SentenceVectors | None:
 
 
 def read_sentence_vectors(directory: Path, hidden_size: int | None = None) -> dict[str, Any] | None:
-    """The settings of a model directory, as plain values; None if it has no `modules.json`.
+    """The settings of a model directory, as plain values; None without `modules.json`, and for a cross-encoder.
 
     Args:
         directory: of the encoder; `modules.json` may be in the directory above, and name this one.
@@ -128,7 +119,7 @@ def read_sentence_vectors(directory: Path, hidden_size: int | None = None) -> di
     """
     root = root_of(directory)
     path = root / MODULES_NAME
-    if not path.is_file():
+    if not path.is_file() or is_cross_encoder(directory):
         return None
     modules = read_modules(root)
     kinds = [str(module.get("type", "")).rpartition(".")[2] for module in modules]
@@ -152,16 +143,14 @@ def read_sentence_vectors(directory: Path, hidden_size: int | None = None) -> di
     if encoder != directory.absolute():
         why = f"has its Transformer in {folders[0]!r}, which has no config.json"
         raise InvalidConfiguration(path, why, "the folder of a model is expected")
-    named = [encoder / name for name in _SETTINGS_NAMES if (encoder / name).is_file()]
-    settings = read_json_object(named[0]) if named else {}
-    settings_path = named[0] if named else encoder / SETTINGS_NAME
+    settings, settings_path = _settings(encoder)
     texts = read_json_object(root / PROMPTS_NAME) if (root / PROMPTS_NAME).is_file() else {}
     pooling_path = root / (folders[1] or "1_Pooling") / "config.json"
     pooling = read_json_object(pooling_path)
     vectors: dict[str, Any] = {
         "pooling": _pooling(pooling, pooling_path),
         "normalize": "Normalize" in kinds,
-        "max_length": _max_length(settings, encoder),
+        "max_length": stated_length(encoder),
         "lower_case": settings.get("do_lower_case") or False,
         "prompts": texts.get("prompts") or {},
         "default_prompt": texts.get("default_prompt_name"),
@@ -187,8 +176,9 @@ def read_sentence_vectors(directory: Path, hidden_size: int | None = None) -> di
     return vectors
 
 
-def _max_length(settings: Mapping[str, Any], encoder: Path) -> Any:
+def stated_length(encoder: Path) -> Any:
     """The maximum length: `max_seq_length`, or where the files have none, as those of version 6, the tokenizer's."""
+    settings, _ = _settings(encoder)
     stated = settings.get("max_seq_length")
     path = encoder / TOKENIZER_CONFIG_NAME
     if stated is not None or not path.is_file():
@@ -198,6 +188,12 @@ def _max_length(settings: Mapping[str, Any], encoder: Path) -> Any:
         return None
     is_length = 3 <= of_tokenizer < MAX_LENGTH  # transformers writes 10^30 for "no maximum"
     return int(of_tokenizer) if is_length else None
+
+
+def _settings(encoder: Path) -> tuple[dict[str, Any], Path]:
+    """The settings of the Transformer module, and their file."""
+    named = [encoder / name for name in _SETTINGS_NAMES if (encoder / name).is_file()]
+    return (read_json_object(named[0]), named[0]) if named else ({}, encoder / SETTINGS_NAME)
 
 
 def _dense(directory: Path) -> dict[str, Any]:
@@ -211,11 +207,7 @@ def _dense(directory: Path) -> dict[str, Any]:
             why = f"is {settings[key]!r}, only the vector of the text is supported"
             raise InvalidConfiguration(f"{path}: {key}", why)
     stated = str(settings.get("activation_function", "torch.nn.modules.activation.Tanh"))
-    package, _, activation = stated.rpartition(".")
-    if activation not in _ACTIVATIONS or not package.startswith("torch.nn"):
-        why = f"is {stated!r}, which is not supported"
-        known = ", ".join(f"torch.nn.{name}" for name in _ACTIVATIONS)
-        raise InvalidConfiguration(f"{path}: activation_function", why, f"supported: {known}")
+    activation = activation_name(stated, f"{path}: activation_function")
     for key in ("in_features", "out_features"):
         size = settings.get(key)
         if type(size) is not int or size < 1:
@@ -252,7 +244,7 @@ def open_dense(vectors: SentenceVectors | None) -> nn.Sequential | None:
         tensors = stored.read(shapes, torch.float32)
         linear = nn.Linear(layer.in_features, layer.out_features, bias=layer.bias)
         linear.load_state_dict({name.removeprefix("linear."): tensor for name, tensor in tensors.items()})
-        parts += [linear, _ACTIVATIONS[layer.activation]()]
+        parts += [linear, ACTIVATIONS[layer.activation]()]
     return nn.Sequential(*parts).requires_grad_(False).eval()
 
 
@@ -286,7 +278,7 @@ def write_sentence_vectors(directory: Path, vectors: SentenceVectors, hidden_siz
             "in_features": layer.in_features,
             "out_features": layer.out_features,
             "bias": layer.bias,
-            "activation_function": f"{_ACTIVATIONS[layer.activation].__module__}.{layer.activation}",
+            "activation_function": written_activation(layer.activation),
         }
         save_json(directory / path / "config.json", dense)
         stored = stored_tensors(Path(layer.directory))

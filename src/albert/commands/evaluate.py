@@ -355,10 +355,10 @@ def task_from_config(directory: Path, table: TableOptions, dev: Path | None) -> 
     names = extra.get("id2label")
     if kind_of(extra) not in ("classification", "pair_classification"):
         raise InvalidConfiguration(directory, "has no head for this task", "give a model that was fine-tuned on it")
+    if extra.get("problem_type") == "regression" or (extra.get("problem_type") is None and len(names or ()) == 1):
+        return TableTask(kind="regression")
     if not names:
         raise InvalidConfiguration(directory, "its config.json names no labels", "give a fine-tuned model")
-    if extra.get("problem_type") == "regression":
-        return TableTask(kind="regression")
     several = extra.get("problem_type") == "multi_label_classification"
     labels = tuple(names[index] for index in sorted(names))
     return TableTask(kind="multi-label" if several else "classification", labels=labels)

@@ -271,6 +271,8 @@ def evaluate_models(
         if prepare is not None:
             prepare(opened.model)
         predicted = predict_split(opened.model, task.target, prepared, compute, opened.label_columns)
+        if opened.activation is not None:
+            predicted = opened.activation(torch.from_numpy(predicted)).numpy()
         evaluation = score_predictions(task, prepared, predicted, opened.threshold, started)
         members.append(replace(evaluation, notes=(*opened.notes, *evaluation.notes)))
         results.append((prepared, predicted, opened.threshold))

@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from albert.checkpoints.cross_encoders import ACTIVATION_KEY, ACTIVATIONS, score_activation
 from albert.checkpoints.hub import find_model, model_name
 from albert.checkpoints.huggingface import BACKBONE_PREFIX, Kind, build_model, kind_of
 from albert.checkpoints.loading import LoadingReport
@@ -24,7 +25,7 @@ from albert.model.packing import PackedSequences, split_segments
 from albert.runtime.devices import seed_torch
 from albert.runtime.errors import InvalidConfiguration
 from albert.tasks.answers import NullThreshold
-from albert.tasks.inputs import PairEncoding
+from albert.tasks.inputs import Pair, PairEncoding
 from albert.tasks.kinds.base import Target
 from albert.tasks.label_threshold import LabelThreshold
 from albert.tasks.recipe import TaskRecipe
@@ -280,6 +281,8 @@ def head_description(task: Task, recipe: TaskRecipe, trained_positions: int | No
         outputs["id2label"] = dict(enumerate(target.output_names))
     if target.problem_type is not None:
         outputs["problem_type"] = target.problem_type
+    if target.problem_type == "regression" and isinstance(task.inputs, Pair):
+        outputs[ACTIVATION_KEY] = "Identity"  # else CrossEncoder of sentence-transformers applies a sigmoid
     return {**outputs, **keys}
 
 
@@ -291,7 +294,9 @@ _ANSWERING: tuple[Kind, ...] = ("question_answering", "joint_question_answering"
 
 @dataclass(frozen=True)
 class OpenedForTask:
-    """A fine-tuned model for a task; `recipe` is the task's, with the lengths that the model was trained with."""
+    """A fine-tuned model for a task; `recipe` is the task's, with the lengths that the model was trained with.
+
+    `activation` makes a score of the output of a cross-encoder of sentence-transformers; None: the output is it."""
 
     model: nn.Module
     tokenizer: Tokenizer
@@ -300,6 +305,7 @@ class OpenedForTask:
     threshold: NullThreshold | LabelThreshold | None
     directory: Path
     notes: tuple[str, ...]
+    activation: nn.Module | None = None
 
 
 def open_for_task(
@@ -339,7 +345,8 @@ def open_for_task(
     if depth is not None:
         set_depth(opened.model, depth)
         notes += (f"run at depth {depth} of {opened.config.num_hidden_layers}",)
-    return OpenedForTask(opened.model, tokenizer, recipe, columns, threshold, opened.directory, notes)
+    activation = ACTIVATIONS[score_activation(opened.extra)]() if target.problem_type == "regression" else None
+    return OpenedForTask(opened.model, tokenizer, recipe, columns, threshold, opened.directory, notes, activation)
 
 
 def fit_length(recipe: TaskRecipe, positions: int) -> TaskRecipe:

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from albert.checkpoints import loading, model_directory
+from albert.checkpoints.cross_encoders import activation_keys
 from albert.checkpoints.hub import copy_examples, find_model, name_of
 from albert.checkpoints.model_directory import CARD_NAME, CONFIG_NAME, FINGERPRINT_KEY, require_matching_tokenizer
 from albert.checkpoints.sentence_transformers import sentence_vectors_of, write_sentence_vectors
@@ -161,7 +162,8 @@ def quantize_directory(
         tensors, matrices = _quantize_tensors(stored.read([name for name in stored.by_name if name not in dropped]))
         loading.write_tensors(copy / loading.INT8_WEIGHTS_NAME, tensors)
         quantization = {"format": loading.FORMAT, "matrices": matrices}
-        save_json(copy / CONFIG_NAME, content | {loading.QUANTIZATION_KEY: quantization})
+        keys = {loading.QUANTIZATION_KEY: quantization, **activation_keys(before.opened.extra)}
+        save_json(copy / CONFIG_NAME, content | keys)
         vectors = sentence_vectors_of(before.opened.extra)
         if vectors is not None:
             write_sentence_vectors(copy, vectors, before.opened.config.hidden_size)

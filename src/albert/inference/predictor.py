@@ -16,7 +16,8 @@ from jaxtyping import Float32
 from torch import nn
 
 from albert.checkpoints import model_directory
-from albert.checkpoints.hub import HUB_FILES, find_model
+from albert.checkpoints.cross_encoders import ACTIVATION_KEY
+from albert.checkpoints.hub import HUB_FILES, MODULES_NAME, PROMPTS_NAME, find_model
 from albert.checkpoints.huggingface import Kind, kind_of
 from albert.checkpoints.loading import QUANTIZATION_KEY
 from albert.checkpoints.sentence_transformers import (
@@ -24,6 +25,7 @@ from albert.checkpoints.sentence_transformers import (
     SentenceVectors,
     open_dense,
     sentence_vectors_of,
+    stated_length,
     write_sentence_vectors,
 )
 from albert.inference.abilities import ABILITIES, CLASSIFY, EMBED, FILL_MASK, ORDER, SCORE, TAG, Ability, Lengths
@@ -54,11 +56,15 @@ MIN_LENGTH = 5  # [CLS] a [SEP] b [SEP]
 
 
 def lengths_of(kind: Kind, opened: model_directory.OpenedModel) -> Lengths:
-    """The lengths that a model was fine-tuned with, by default the paper's; at most its number of positions."""
+    """The lengths that a model was fine-tuned with, by default the paper's; at most its number of positions, and for a
+    model of another library the length that its tokenizer states."""
     positions = opened.config.max_position_embeddings
     of_paper = (ability.lengths for ability in ABILITIES.values() if kind in ability.heads)
     default = next((lengths for lengths in of_paper if lengths is not None), Lengths(positions, 64, 128))
     stated = dict(opened.extra.get("finetuning") or {})
+    if model_directory.FINGERPRINT_KEY not in opened.extra:  # other libraries cut texts where the tokenizer says
+        of_tokenizer = stated_length(opened.directory) or positions
+        default = default._replace(max_length=min(default.max_length, of_tokenizer))
     if "max_sequence_length" in opened.extra:
         stated["max_length"] = opened.extra["max_sequence_length"]
     lengths = default._asdict()
@@ -231,6 +237,8 @@ class Predictor:
         table_task = table_task_of(Path(self.name))
         if table_task is not None:
             return table_task.pair is not None
+        if ACTIVATION_KEY in self.extra:
+            return True
         task = DECLARED.get(str((self.extra.get("finetuning") or {}).get("task")))
         return None if task is None else isinstance(task.inputs, Pair)
 
@@ -298,7 +306,10 @@ class Predictor:
         return self.score_batch([text], None if pair is None else [pair])[0]
 
     def score_batch(self, texts: Sequence[str], pairs: Sequence[str] | None = None) -> list[float]:
-        """The number that a regression model predicts for each text (or text and pair)."""
+        """The number that a regression model or a cross-encoder predicts for each text (or text and pair).
+
+        A cross-encoder's is that of `CrossEncoder.predict` of sentence-transformers: with the activation that its files
+        name, else a sigmoid."""
         return score_texts(self, texts, pairs)
 
     def answer(self, question: str, context: str, top_k: int = 1) -> FoundAnswer | list[FoundAnswer]:
@@ -499,7 +510,7 @@ def save_for_sentence_transformers(
     model_directory.tokenizer_of(opened)
     with new_directory(output, replace=replace) as copy:
         for file in {file for pattern in HUB_FILES for file in directory.glob(pattern)}:
-            if file.parent == directory and file.name != MANIFEST_NAME:
+            if file.parent == directory and file.name not in (MANIFEST_NAME, MODULES_NAME, PROMPTS_NAME):
                 shutil.copyfile(file, copy / file.name)
         own = sentence_vectors_of(extra) or SentenceVectors()
         max_length = own.max_length or lengths_of(kind, opened).max_length

@@ -171,7 +171,7 @@ class Score(_TextOrPairAbility):
     """The number of a text."""
 
     name = "score"
-    about = "The number that a regression model predicts."
+    about = "The number that a regression model or a cross-encoder predicts."
     needs = "score texts"
 
     def is_trained(self, kind: str, opened: "OpenedModel") -> bool:
@@ -196,12 +196,7 @@ SCORE = Score()
 def _has_one_number(opened: "OpenedModel") -> bool:
     """Several numbers are given like classes, by their names, as by transformers' pipeline."""
     model: Any = opened.model
-    return model.classifier.out_features == 1 and _is_number(1, opened.extra.get("problem_type"))
-
-
-def _is_number(n_labels: int, problem_type: str | None) -> bool:
-    """Whether a head is a regression head: by its `problem_type`, or by default if it has one output."""
-    return problem_type == "regression" or (n_labels == 1 and problem_type != "multi_label_classification")
+    return model.classifier.out_features == 1 and opened.extra.get("problem_type") != "multi_label_classification"
 
 
 def _cost_columns(predictor: "Predictor", settings: Settings) -> dict[str, Any]:
@@ -222,9 +217,10 @@ def _cost_columns(predictor: "Predictor", settings: Settings) -> dict[str, Any]:
 def outputs_of(
     predictor: "Predictor", texts: Sequence[str], pairs: Sequence[str] | None
 ) -> tuple[Float32[np.ndarray, "texts labels"], list[Costs]]:
-    """Probabilities of texts or pairs, or predicted numbers for regression; and what was cut and computed of each."""
+    """Probabilities of texts or pairs, or scores and predicted numbers; and what was cut and computed of each."""
     import torch
 
+    from albert.checkpoints.cross_encoders import ACTIVATIONS, score_activation
     from albert.model.albert import AlbertForPairClassification
 
     check_texts("texts", texts)
@@ -241,7 +237,9 @@ def outputs_of(
     logits = torch.from_numpy(np.stack(rows) if rows else np.zeros((0, n_labels), np.float32))
     if problem_type == "multi_label_classification":
         logits = logits.sigmoid()
-    elif not _is_number(n_labels, problem_type):
+    elif n_labels == 1:
+        logits = ACTIVATIONS[score_activation(predictor.extra)]()(logits)
+    elif problem_type != "regression":
         logits = logits.softmax(dim=-1)
     costs: list[Costs] = [{**tokens_cut_field(cut), **depth} for cut, depth in zip(encoded.cut, depths, strict=True)]
     return logits.numpy(), costs

@@ -1,0 +1,160 @@
+"""Cross-encoders: the scores of `CrossEncoder.predict` of sentence-transformers, through every door."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from tests.refusals import refusal
+
+import albert
+from albert.cli.main import run
+from albert.inference.predictor import Predictor
+from albert.runtime.errors import InvalidConfiguration
+from albert.text.huggingface import SPECIAL_PIECES, wordpiece_tokenizer
+
+WORDS = ["a", "the", "storm", "sea", "wind", "waves", "letter", "friend", "wrote", "to", "at", "and", "high", "from"]
+TEXTS = ["a storm at sea", "wind and high waves", "the letter from a friend"]
+PAIRS = ["the wind", "a friend wrote", "to the sea and to the storm and to the waves"]
+IDENTITY = "torch.nn.modules.linear.Identity"
+SIGMOID = "torch.nn.modules.activation.Sigmoid"
+
+
+def change(path, **keys):
+    content = json.loads(path.read_text()) if path.is_file() else {}
+    path.write_text(json.dumps(content | keys))
+
+
+def make(path, num_labels=1):
+    torch.manual_seed(0)
+    sizes = {"vocab_size": 40, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
+    config = transformers.BertConfig(
+        **sizes, intermediate_size=24, max_position_embeddings=32, initializer_range=0.5, num_labels=num_labels
+    )
+    transformers.BertForSequenceClassification(config).save_pretrained(path)
+    wordpiece_tokenizer([*SPECIAL_PIECES, *WORDS]).save(path)
+    return path
+
+
+@pytest.fixture
+def encoder(tmp_path):
+    """A tiny cross-encoder; its files do not name an activation."""
+    return make(tmp_path / "encoder")
+
+
+def logits(path, texts=TEXTS, pairs=PAIRS):
+    """The outputs by transformers, one pair at a time."""
+    tokenizer = transformers.AutoTokenizer.from_pretrained(path)
+    model = transformers.AutoModelForSequenceClassification.from_pretrained(path).eval()
+    rows = []
+    for text, pair in zip(texts, pairs, strict=True):
+        inputs = tokenizer(text, pair, truncation=True, max_length=tokenizer.model_max_length, return_tensors="pt")
+        with torch.no_grad():
+            rows.append(model(**inputs).logits[0])
+    return torch.stack(rows)
+
+
+def as_version_5(path, activation):
+    """The files that sentence-transformers 5 writes beside a cross-encoder."""
+    modules = [
+        {"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.base.modules.transformer.Transformer"}
+    ]
+    (path / "modules.json").write_text(json.dumps(modules))
+    keys = {"model_type": "CrossEncoder", "activation_fn": activation, "prompts": {}, "default_prompt_name": None}
+    change(path / "config_sentence_transformers.json", **keys)
+
+
+@pytest.mark.parametrize("version", ["3", "4", "5"])
+@pytest.mark.parametrize("activation", [IDENTITY, SIGMOID])
+def test_scores_have_the_activation_that_the_files_name(encoder, version, activation, tmp_path):
+    match version:
+        case "3":
+            change(encoder / "config.json", sbert_ce_default_activation_function=activation)
+        case "4":
+            change(encoder / "config.json", sentence_transformers={"activation_fn": activation, "version": "4.1.0"})
+        case "5":
+            as_version_5(encoder, activation)
+    expected = logits(encoder)[:, 0]
+    expected = (expected if activation == IDENTITY else expected.sigmoid()).numpy()
+    model = albert.load(encoder, precision="fp32")
+    assert model.reads_pairs is True
+    np.testing.assert_allclose(model.score_batch(TEXTS, PAIRS), expected, atol=1e-5)
+    assert run(["quantize", str(encoder), "--output", str(tmp_path / "int8")]) == 0
+    assert run(["convert", str(encoder), "--output", str(tmp_path / "converted")]) == 0
+    for copy in ("int8", "converted"):
+        of_copy = albert.load(tmp_path / copy, precision="fp32").score_batch(TEXTS, PAIRS)
+        np.testing.assert_allclose(of_copy, expected, atol=0.3)
+    written = json.loads((tmp_path / "converted" / "config.json").read_text())
+    assert written["sentence_transformers"] == {"activation_fn": activation}
+    assert run(["export", "sentence-transformers", str(encoder), "--output", str(tmp_path / "exported")]) == 0
+    assert albert.load(tmp_path / "exported").embed(TEXTS).shape == (3, 16)
+
+
+def test_one_output_without_a_meaning_is_a_sigmoid_and_a_note(encoder, tmp_path, capsys):
+    expected = logits(encoder)[:, 0]
+    rows = tmp_path / "rows.csv"
+    with rows.open("w", newline="") as file:
+        csv.writer(file).writerows([["q", "p", "gold"], *zip(TEXTS, PAIRS, "123", strict=True)])
+    output = tmp_path / "scores.jsonl"
+    command = ["predict", str(encoder), "--input", str(rows), "--text", "q", "--pair", "p", "--precision", "fp32"]
+    assert run([*command, "--output", str(output)]) == 0
+    assert "sigmoid" in capsys.readouterr().err
+    scores = [json.loads(line)["predicted_score"] for line in output.read_text().splitlines()]
+    np.testing.assert_allclose(scores, expected.sigmoid().numpy(), atol=1e-5)
+    command = ["evaluate", "--model", str(encoder), "--dev", str(rows), "--text", "q", "--pair", "p", "--label", "gold"]
+    assert run([*command, "--predictions", str(tmp_path / "evaluated.jsonl")]) == 0
+    scores = [json.loads(line)["prediction"] for line in (tmp_path / "evaluated.jsonl").read_text().splitlines()]
+    np.testing.assert_allclose(scores, expected.sigmoid().numpy(), atol=1e-5)
+    for key, value in (("problem_type", "regression"), ("finetuning_task", "sts-b")):
+        change(encoder / "config.json", problem_type=None, finetuning_task=None)
+        change(encoder / "config.json", **{key: value})
+        np.testing.assert_allclose(
+            albert.load(encoder, precision="fp32").score_batch(TEXTS, PAIRS), expected.numpy(), atol=1e-5
+        )
+
+
+def test_several_outputs_are_classes_and_with_a_sigmoid_labels(tmp_path):
+    path = make(tmp_path / "nli", 3)
+    for activation, expected in ((IDENTITY, logits(path).softmax(1)), (SIGMOID, logits(path).sigmoid())):
+        change(path / "config.json", sentence_transformers={"activation_fn": activation})
+        model = albert.load(path, precision="fp32")
+        ranked = model.classify_batch(TEXTS, PAIRS)
+        scores = [
+            [{entry["label"]: entry["score"] for entry in row}[label] for label in model.labels] for row in ranked
+        ]
+        np.testing.assert_allclose(scores, expected.numpy(), atol=1e-5)
+
+
+def test_texts_are_cut_where_the_tokenizer_says(encoder):
+    change(encoder / "tokenizer_config.json", model_max_length=9)
+    change(encoder / "config.json", problem_type="regression")
+    model = albert.load(encoder, precision="fp32")
+    assert model.max_length == 9
+    np.testing.assert_allclose(model.score_batch(TEXTS, PAIRS), logits(encoder)[:, 0].numpy(), atol=1e-5)
+
+
+def test_a_fine_tuned_pair_regression_says_that_its_score_is_the_number(encoder, tmp_path):
+    rows = [
+        {"q": f"{q} {w}", "p": p, "gold": n / 2} for n, w in enumerate(WORDS) for q, p in zip(TEXTS, PAIRS, strict=True)
+    ]
+    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    columns = {"text": "q", "pair": "p", "label": "gold"}
+    settings = {"steps": 3, "batch_size": 4, "device": "cpu", "precision": "fp32"}
+    albert.finetune(train=tmp_path / "rows.jsonl", model=str(encoder), output=tmp_path / "run", **columns, **settings)
+    path = tmp_path / "run" / "model"
+    assert json.loads((path / "config.json").read_text())["sentence_transformers"] == {"activation_fn": IDENTITY}
+    actual = Predictor.open(path, precision="fp32").score_batch(TEXTS, PAIRS)
+    np.testing.assert_allclose(actual, logits(path)[:, 0].numpy(), atol=1e-4)
+
+
+def test_what_is_no_model_with_a_head_is_refused(encoder):
+    change(encoder / "config.json", sentence_transformers={"activation_fn": "torch.nn.Hardtanh"})
+    with refusal(InvalidConfiguration, "config.json", "Hardtanh", "Sigmoid"):
+        albert.load(encoder)
+    as_version_5(encoder, IDENTITY)
+    modules = [{"type": "a.Transformer", "path": ""}, {"type": "a.LogitScore", "path": "1_LogitScore"}]
+    (encoder / "modules.json").write_text(json.dumps(modules))
+    with refusal(InvalidConfiguration, "modules.json", "LogitScore"):
+        albert.load(encoder)

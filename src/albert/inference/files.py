@@ -28,7 +28,7 @@ from albert.inference.predictor import Predictor
 from albert.runtime.environment import lazy_import
 from albert.runtime.errors import CannotCreate, DamagedData, MissingInput, UsageError, WriteFailed
 from albert.runtime.files import LOCK_NAME, locked, new_file, remove_directory
-from albert.runtime.manifest import file_hash
+from albert.runtime.manifest import file_hash, input_hash
 from albert.runtime.progress import progress
 from albert.tasks.rows import Layout, TableFile, fields_of, open_table
 from albert.text.readers import COMPRESSIONS, Record
@@ -60,7 +60,7 @@ def opened_input(
         path = Path(source)
         packed = path.suffix.lower() in COMPRESSIONS
         is_text = Path(path.stem if packed else path.name).suffix.lower() in (".txt", "")
-        if is_text:
+        if is_text and not path.is_dir():
             table = _open_lines(path, layout, text, source)
         else:
             table = open_table(path, layout, pipe_remedy=PIPE_REMEDY)
@@ -363,7 +363,7 @@ def check_input(args: FilePrediction, answers: Iterable[str]) -> CheckedInput:
     typed = args.output is not None and args.output.suffix.lower() == ".parquet"
     # column types of JSON lines are inferred from the rows; other formats declare them
     is_grouped = args.file.group is not None
-    is_inferred = typed and args.file.has_types and (is_grouped or file.kind != "Parquet")
+    is_inferred = typed and args.file.has_types and (is_grouped or file.kind not in ("Parquet", "saved dataset"))
     types = lazy_import(_TYPED, "data").ColumnTypes() if is_inferred else None
     with progress("Checking the input", total=None, unit="rows") as bar:
         for batch in args.batches():
@@ -383,7 +383,7 @@ def check_input(args: FilePrediction, answers: Iterable[str]) -> CheckedInput:
     schema = types.schema if types is not None else None
     if typed and types is None:
         schema = lazy_import(_TYPED, "data").input_schema(file, tuple(columns))
-    return CheckedInput(rows, empty, tuple(columns), schema, file_hash(file.path))
+    return CheckedInput(rows, empty, tuple(columns), schema, input_hash(file.path))
 
 
 def _is_empty(inputs: Any) -> bool:

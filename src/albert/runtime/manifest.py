@@ -137,6 +137,14 @@ def file_hash(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def input_hash(path: Path) -> str:
+    """SHA-256 of a file; of a folder that of the names and the contents of all files in it."""
+    if not path.is_dir():
+        return file_hash(path)
+    names = "".join(f"{name}\n{file_hash(path / name)}\n" for name in sorted(files_below(path)))
+    return hashlib.sha256(names.encode("utf-8", "surrogateescape")).hexdigest()
+
+
 def files_below(directory: Path) -> list[str]:
     """The paths of all files below a directory, relative to it."""
     return [

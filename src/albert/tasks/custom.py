@@ -8,7 +8,7 @@ from typing import Any
 
 from albert.runtime.errors import DamagedData, InvalidConfiguration, UsageError, did_you_mean
 from albert.runtime.json_files import common_fields
-from albert.runtime.manifest import file_hash
+from albert.runtime.manifest import input_hash
 from albert.tasks.columns import Inferred
 from albert.tasks.infer import expand_options, hold_out_rows, infer_task, listed_labels, option_index
 from albert.tasks.recipe import TaskRecipe
@@ -233,7 +233,7 @@ def read_task(table_task: TableTask, hold_out: bool = True) -> ReadTask:
         options = max(options, expand_options(complete, rows.rows)[1], key=len)
     task = declare_task(complete, TableSource(complete, tables), options)
     if table_task.dev is None and hold_out:
-        digest = file_hash(files["train"])
+        digest = input_hash(files["train"])
         if complete.held_out.digest not in (None, digest):
             why = "has changed since its rows were held out: they may have been trained on"
             raise InvalidConfiguration(files["train"], why, "give a file with --dev")

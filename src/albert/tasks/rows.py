@@ -27,6 +27,8 @@ from albert.runtime.errors import DamagedData, MissingInput, UsageError
 from albert.runtime.json_files import unique_keys
 from albert.runtime.manifest import PIPE_REMEDY
 from albert.runtime.progress import Position, progress
+from albert.tasks.encodings import SAMPLE_BYTES, lines_of, recognise_encoding, text_of_file
+from albert.tasks.folders import read_folder
 from albert.tasks.source import ColumnRows, Field, Row, Rows
 from albert.text.readers import (
     COMPRESSIONS,
@@ -87,8 +89,6 @@ _OTHER_FILES = (
 WORDS = "words"
 TAGS = "tags"
 """The columns of tagged text."""
-SAMPLE_BYTES = 1 << 18
-"""The beginning of a file by which separator, quotes and header are recognised."""
 _KINDS: dict[Format, str] = {
     "csv": "CSV",
     "tsv": "TSV",
@@ -145,7 +145,7 @@ class TableFile:
     """
 
     file: CorpusFile
-    format: Format
+    format: Format | Literal["folder", "dataset"]
     encoding: str = "utf-8"
     delimiter: str = ","
     quoted: bool = True
@@ -199,6 +199,9 @@ class TableFile:
                 return _fasttext_records(self)
             case "text":
                 return _text_records(self)
+            case "dataset":
+                arrow_files = lazy_import("albert.text.arrow_files", "data")
+                return arrow_files.read_saved_records(self.file, class_names, reached)
             case _:
                 return read_records(self.file, class_names=class_names, reached=reached)
 
@@ -284,6 +287,8 @@ def open_table(
         DamagedData: it is not text, or not of its format.
     """
     layout = layout or Layout()
+    if path.is_dir():
+        return _open_folder(path, layout, name or str(path))
     packed = path.suffix.lower() in COMPRESSIONS
     ending = ending_of(path)
     format = layout.format or _ENDINGS.get(ending)
@@ -294,8 +299,8 @@ def open_table(
         if packed:
             raise UsageError(path, f"a packed {_KINDS[format]} file is not read", "unpack it")
         return TableFile(file=file, format=format) if format == "parquet" else _open_excel(file, layout)
-    encoding, notes = _recognise_encoding(file, layout.encoding)
-    with _text_of(file, encoding) as text:
+    encoding, notes = recognise_encoding(file, layout.encoding)
+    with text_of_file(file, encoding) as text:
         sample = text.read(SAMPLE_BYTES)
         if len(sample) == SAMPLE_BYTES:
             sample = sample[: sample.rfind("\n") + 1] or sample
@@ -340,138 +345,28 @@ def open_table(
             return _open_delimited(file, format, encoding, notes, layout, sample, ending)
 
 
-_MARKS = (
-    (codecs.BOM_UTF8, "utf-8-sig"),
-    (codecs.BOM_UTF32_LE, "utf-32"),
-    (codecs.BOM_UTF32_BE, "utf-32"),
-    (codecs.BOM_UTF16_LE, "utf-16"),
-    (codecs.BOM_UTF16_BE, "utf-16"),
-)
-_LATIN = ("cp1250", "cp1254", "cp1257")
-_OTHER_SCRIPTS = (
-    "cp1251",
-    "cp1253",
-    "cp1255",
-    "cp1256",
-    "cp874",
-    "koi8_r",
-    "gb18030",
-    "big5",
-    "cp932",
-    "euc_jp",
-    "cp949",
-)
-"""Encodings that are recognised, beside UTF-8, UTF-16, UTF-32 and cp1252; others are named with --encoding."""
-
-
-def _recognise_encoding(file: CorpusFile, given: str | None) -> tuple[str, tuple[str, ...]]:
-    """The encoding of a file, and a line about it if it is not UTF-8.
-
-    The whole file is checked. Text with few letters beyond ASCII fits many encodings of Latin letters; of these cp1252
-    (Windows, and a superset of Latin-1) is taken unless another one fits better.
-    """
-    if given is not None:
-        try:
-            "".encode(given)
-            given = codecs.lookup(given).name
-        except LookupError as error:  # unknown, or no encoding of text, such as base64
-            raise UsageError("--encoding", f"{given!r} is unknown", "for example utf-8, cp1252 or utf-16") from error
-        return ("utf-8-sig" if given == "utf-8" else given), ()
-    with open_corpus_file(file) as (content, _):
-        beginning = content.read(SAMPLE_BYTES)
-        for mark, encoding in _MARKS:
-            if beginning.startswith(mark):
-                return encoding, () if encoding == "utf-8-sig" else (f"the text is {encoding.upper()}",)
-        if b"\0" in beginning:
-            for offset, encoding in ((1, "utf-16-le"), (0, "utf-16-be")):
-                part = beginning[offset::2]
-                if part.count(0) > len(part) // 2:
-                    return encoding, (f"the text is {encoding.upper()}",)
-            why = f"is not text: NUL byte at byte {beginning.index(0)}"
-            raise DamagedData(file.name, why, "name its format with --format if its ending is another one's")
-        decoder = codecs.getincrementaldecoder("utf-8")()
-        data = beginning
-        try:
-            while data:
-                if not data.isascii() or decoder.getstate()[0]:
-                    decoder.decode(data)
-                data = content.read(1 << 20)
-            decoder.decode(b"", final=True)
-            return "utf-8", ()
-        except UnicodeDecodeError:
-            pass
-    foreign = []
-    valid = 0
-    first = 0
-    at = 0
-    size = 0
-    with open_corpus_file(file) as (content, _):
-        for number, line in enumerate(content, start=1):
-            if line.isascii():
-                continue
-            try:
-                line.decode("utf-8")
-                valid += 1
-            except UnicodeDecodeError as error:
-                first = first or number
-                at = error.start
-                foreign.append(line)
-                size += len(line)
-                if size > 1 << 16:
-                    break
-    if valid > len(foreign):
-        why = f"is not UTF-8 at byte {at} of the line, though {valid:,} other lines are"
-        raise DamagedData(f"{file.name}:{first}", why, "mend the line, or name the encoding with --encoding")
-    for encoding in ("cp932", "euc_jp"):
-        text = b"".join(foreign).decode(encoding, errors="replace")
-        beyond = [character for character in text if not character.isascii()]
-        if sum("\u3041" <= character <= "\u30fa" for character in beyond) > 0.2 * len(beyond) and "\ufffd" not in text:
-            return encoding, (_encoding_note(foreign[0].decode(encoding), encoding, first),)  # kana: Japanese
-    known = ["cp1252", *_LATIN, *_OTHER_SCRIPTS]
-    matches = lazy_import("charset_normalizer").from_bytes(b"".join(foreign), cp_isolation=known)
-    encoding = "cp1252"
-    best = matches.best()
-    if best is not None and best.encoding != "cp1252":
-        same = [each for each in matches if "cp1252" in (each.encoding, *each.could_be_from_charset)]
-        fits = any(each.chaos <= best.chaos + 0.07 and each.coherence >= best.coherence - 0.01 for each in same)
-        if best.encoding in _OTHER_SCRIPTS or not fits:
-            encoding = best.encoding
-    try:
-        line = foreign[0].decode(encoding)
-    except UnicodeDecodeError as error:
-        raise DamagedData(f"{file.name}:{first}", "is not UTF-8", "name the encoding with --encoding") from error
-    return encoding, (_encoding_note(line, encoding, first),)
-
-
-def _encoding_note(line: str, encoding: str, number: int) -> str:
-    words = [word for word in re.findall(r"\S+", line) if not word.isascii()]
-    shown = words[0][:30] if words else line.strip()[:30]
-    return f"the text is not UTF-8: read as {encoding}, such as {shown!r} in line {number} (--encoding)"
-
-
-@contextmanager
-def _text_of(file: CorpusFile, encoding: str, newline: str = "") -> Iterator[io.TextIOWrapper]:
-    """The decoded text of a file."""
-    with open_corpus_file(file) as (content, _):
-        buffer: Any = content
-        text = io.TextIOWrapper(buffer, encoding=encoding, newline=newline)
-        try:
-            yield text
-        except UnicodeDecodeError as error:
-            name = encoding.removesuffix("-sig").upper()
-            why = f"is not {name}: byte {error.object[error.start]:#04x} ({error.reason})"
-            raise DamagedData(file.name, why, "name its encoding with --encoding") from error
-        finally:
-            text.detach()
-
-
-def _lines_of(file: CorpusFile, encoding: str) -> Iterator[tuple[int, str]]:
-    """The lines of a text file with their numbers; only a line feed ends a line, other line breaks are text."""
-    with _text_of(file, encoding, "\n") as text:
-        for number, line in enumerate(text, start=1):
-            if len(line) > MAX_RECORD_LENGTH:
-                raise DamagedData(f"{file.name}:{number}", f"is longer than {MAX_RECORD_LENGTH / 1e6:,.0f} MB")
-            yield number, line.removesuffix("\n").removesuffix("\r")
+def _open_folder(path: Path, layout: Layout, name: str) -> TableFile:
+    """A folder of texts, or a data set that `datasets` saved."""
+    is_file = {"--format": layout.format, "--delimiter": layout.delimiter, "--columns": layout.columns}
+    for option, value in (is_file | {"--no-header": layout.no_header or None}).items():
+        if value is not None:
+            raise UsageError(option, f"{name} is a folder", "leave it out, or name a file")
+    if (path / "dataset_dict.json").is_file():
+        splits = sorted(each.name for each in path.iterdir() if (each / "state.json").is_file())
+        why = f"is a data set of several splits: {', '.join(splits) or 'none is there'}"
+        example = "train" if "train" in splits else next(iter(splits), "")
+        raise UsageError(name, why, f"name one, such as {name.rstrip('/')}/{example}" if splits else "save it again")
+    if (path / "state.json").is_file() and (path / "dataset_info.json").is_file():
+        return TableFile(file=input_file(path, "saved dataset", name), format="dataset")
+    texts = read_folder(path, name, layout.encoding)
+    return TableFile(
+        file=input_file(path, "folder", name),
+        format="folder",
+        names=texts.names,
+        notes=texts.notes,
+        doubt=texts.doubt,
+        rows=texts.records,
+    )
 
 
 _FASTTEXT = re.compile(r"__label__\S+(\s|$)")
@@ -1122,7 +1017,7 @@ def sentences_of_lines(file: TableFile) -> TableFile:
     sentences = 0
     longest = 0
     length = 0
-    for _, line in _lines_of(file.file, file.encoding):
+    for _, line in lines_of(file.file, file.encoding):
         if len(first) < 2000:
             first.append(line)
         count = len(line.split())
@@ -1170,7 +1065,7 @@ def _column_of_tags(headings: Sequence[str], usual: int) -> int:
 
 def _open_tagged(file: CorpusFile, encoding: str, notes: tuple[str, ...], layout: Layout) -> TableFile:
     lines: list[str] = []
-    for _, line in _lines_of(file, encoding):
+    for _, line in lines_of(file, encoding):
         lines.append(line)
         if len(lines) >= 20_000:
             break
@@ -1288,7 +1183,7 @@ def _tagged_records(table: TableFile, counts: Counter[str]) -> Iterator[Record]:
     counts["document_marks"] = 0
     sentence: list[list[str]] = []
     begin = 0
-    for number, line in _lines_of(table.file, table.encoding):
+    for number, line in lines_of(table.file, table.encoding):
         fields = _fields_of_line(line.removeprefix("\ufeff") if number == 1 else line, how.separator)
         if not fields:
             if sentence:
@@ -1357,7 +1252,7 @@ def _open_fasttext(file: CorpusFile, encoding: str, notes: tuple[str, ...], samp
 
 def _fasttext_records(table: TableFile) -> Iterator[Record]:
     is_coarse = len(table.names) == 3
-    for number, line in _lines_of(table.file, table.encoding):
+    for number, line in lines_of(table.file, table.encoding):
         where = f"{table.file.name}:{number}"
         words = line.split()
         if not words:
@@ -1411,7 +1306,7 @@ def _sentence_of(members: Sequence[Record], words: str, group: str, name: Any) -
 
 
 def _text_records(table: TableFile) -> Iterator[Record]:
-    for number, line in _lines_of(table.file, table.encoding):
+    for number, line in lines_of(table.file, table.encoding):
         text = line.removeprefix("\ufeff") if number == 1 else line
         yield Record(f"{table.file.name}:{number}", {table.text_field: text})
 
@@ -1421,7 +1316,7 @@ def _text_records(table: TableFile) -> Iterator[Record]:
 
 
 def _json_lines(file: CorpusFile, encoding: str) -> Iterator[Record]:
-    for number, line in _lines_of(file, encoding):
+    for number, line in lines_of(file, encoding):
         if not line.strip():
             continue
         try:
@@ -1442,7 +1337,7 @@ def _is_list_of_rows(value: Any) -> bool:
 
 
 def _open_json(file: CorpusFile, encoding: str, notes: tuple[str, ...], layout: Layout) -> TableFile:
-    with _text_of(file, encoding) as text:
+    with text_of_file(file, encoding) as text:
         try:
             value = json.loads(text.read(), object_pairs_hook=unique_keys)
         except (ValueError, RecursionError) as error:

@@ -211,6 +211,32 @@ _END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
 
 def read_saved_dataset(file: CorpusFile, reading: Reading, report: CorpusReport, reached: Advance) -> RawDocuments:
     """Read a saved data set (see `albert.text.readers.Reader`)."""
+    row = 0
+    for batch in _saved_batches(file, reached, reading.text_field):
+        with _damage_refused(file.path, "Arrow file"):
+            column = batch.column(0)
+            column = column.view(pa.binary()) if pa.types.is_string(column.type) else column
+            column.validate(full=True)
+        yield from _values(column, row + 1, file.path, reading, report)
+        row += len(column)
+
+
+def read_saved_records(file: CorpusFile, class_names: bool, reached: Advance) -> Iterator[Record]:
+    """Yield every row of a saved data set with Python values (see `albert.text.readers.read_records`)."""
+    row = 0
+    for batch in _saved_batches(file, reached):
+        with _damage_refused(file.name, "saved data set"):
+            batch.validate(full=True)
+            classes = _class_names(batch.schema.metadata or {}) if class_names else {}
+            rows = batch.to_pylist()
+        for fields in rows:
+            row += 1
+            named = {name: _name_classes(fields[name], classes[name]) for name in classes if name in fields}
+            yield Record(f"{file.name}:{row}", fields | named)
+
+
+def _saved_files(file: CorpusFile) -> list[Path]:
+    """The Arrow files of a saved data set."""
     state_path = file.path / "state.json"
     state = read_json_object(state_path)
     try:
@@ -220,35 +246,31 @@ def read_saved_dataset(file: CorpusFile, reading: Reading, report: CorpusReport,
         raise DamagedData(state_path, "does not name the files of a data set") from error
     if not is_valid:
         raise DamagedData(state_path, "is not as `Dataset.save_to_disk` writes it", "save it again")
-    row = 0
+    return [file.path / name for name in names]
+
+
+def _saved_batches(file: CorpusFile, reached: Advance, column: str | None = None) -> Iterator[pa.RecordBatch]:
+    """Yield batches of rows, of one column or of all."""
     offset = 0
-    for name in names:
-        part = file.path / name
-        for column, position in _saved_batches(part, reading):
-            reached(offset + position)
-            yield from _values(column, row + 1, file.path, reading, report)
-            row += len(column)
-        offset += part.stat().st_size
+    for part in _saved_files(file):
+        with _damage_refused(part, "Arrow file"), open_input(part) as stream:
+            # pyarrow does not notice that a file is cut between two batches
+            stream.seek(-min(len(_END_OF_STREAM), part.stat().st_size), 2)
+            if stream.read() != _END_OF_STREAM:
+                raise DamagedData(part, "damaged Arrow file (it ends too early)", "fetch or write it again")
+            stream.seek(0)
+            fields = None
+            if column is not None:
+                columns = pyarrow.ipc.open_stream(stream).schema.names
+                check_column(part, columns, column)
+                fields = [columns.index(column)]
+                stream.seek(0)
+            options = pyarrow.ipc.IpcReadOptions(included_fields=fields, use_threads=False)
+            for batch in pyarrow.ipc.open_stream(stream, options=options):
+                reached(offset + stream.tell())
+                yield batch
+            offset += part.stat().st_size
     check_unchanged(file, *size_and_time(file.path, file.name))
-
-
-def _saved_batches(part: Path, reading: Reading) -> Iterator[tuple[pa.Array, int]]:
-    """Yield batches of the column with the number of bytes read."""
-    with _damage_refused(part, "Arrow file"), open_input(part) as stream:
-        # pyarrow does not notice that a file is cut between two batches
-        stream.seek(-min(len(_END_OF_STREAM), part.stat().st_size), 2)
-        if stream.read() != _END_OF_STREAM:
-            raise DamagedData(part, "damaged Arrow file (it ends too early)", "fetch or write it again")
-        stream.seek(0)
-        columns = pyarrow.ipc.open_stream(stream).schema.names
-        check_column(part, columns, reading.text_field)
-        stream.seek(0)
-        options = pyarrow.ipc.IpcReadOptions(included_fields=[columns.index(reading.text_field)], use_threads=False)
-        for batch in pyarrow.ipc.open_stream(stream, options=options):
-            column = batch.column(0)
-            column = column.view(pa.binary()) if pa.types.is_string(column.type) else column
-            column.validate(full=True)
-            yield column, stream.tell()
 
 
 # ---- Parquet as output of predictions ------------------------------------------------------------------------------
@@ -296,6 +318,9 @@ def arrow_type(kind: Any) -> pa.DataType:
 
 def input_schema(file: CorpusFile, columns: Sequence[str]) -> pa.Schema:
     """Return the schema of an input that is not JSON: of a Parquet file its own, else text."""
+    if file.kind == "saved dataset":
+        with open_input(_saved_files(file)[0]) as stream, _damage_refused(file.name, "saved data set"):
+            return pyarrow.ipc.open_stream(stream).schema
     if file.kind != "Parquet":
         return pa.schema([(name, pa.string()) for name in columns])
     with open_corpus_file(file) as (content, _), _damage_refused(file.name, "Parquet file"):

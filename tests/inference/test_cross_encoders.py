@@ -158,3 +158,34 @@ def test_what_is_no_model_with_a_head_is_refused(encoder):
     (encoder / "modules.json").write_text(json.dumps(modules))
     with refusal(InvalidConfiguration, "modules.json", "LogitScore"):
         albert.load(encoder)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"model_input_names": ["input_ids", "attention_mask"]},
+        {"tokenizer_class": "PreTrainedTokenizerFast"},
+        {"tokenizer_class": "BertTokenizer"},
+    ],
+)
+def test_the_second_text_has_a_type_where_the_tokenizer_gives_one(encoder, settings, tmp_path):
+    """BERTs with the tokenizer of XLM-R have two types, and read a pair without the second."""
+    change(encoder / "config.json", problem_type="regression")
+    content = json.loads((encoder / "tokenizer.json").read_text())
+    if (
+        settings["tokenizer_class" if "tokenizer_class" in settings else "model_input_names"]
+        == "PreTrainedTokenizerFast"
+    ):
+        processor = {"type": "RobertaProcessing", "sep": ["[SEP]", 3], "cls": ["[CLS]", 2]}
+        content["post_processor"] = processor | {"trim_offsets": True, "add_prefix_space": False}
+        (encoder / "tokenizer.json").write_text(json.dumps(content))
+    change(encoder / "tokenizer_config.json", **settings)
+    expected = logits(encoder)[:, 0].numpy()
+    model = albert.load(encoder, precision="fp32")
+    assert model.config.segment_types is (settings.get("tokenizer_class") == "BertTokenizer")
+    np.testing.assert_allclose(model.score_batch(TEXTS, PAIRS), expected, atol=1e-5)
+    assert run(["convert", str(encoder), "--output", str(tmp_path / "converted")]) == 0
+    copy = albert.load(tmp_path / "converted", precision="fp32")
+    np.testing.assert_allclose(copy.score_batch(TEXTS, PAIRS), expected, atol=1e-5)
+    np.testing.assert_allclose(logits(tmp_path / "converted")[:, 0].numpy(), expected, atol=1e-5)
+    assert run(["export", "onnx", str(encoder), "--output", str(tmp_path / "model.onnx")]) == 0

@@ -477,3 +477,70 @@ def test_settings_of_another_tokenizer_are_refused(saved, config, subjects):
     (saved / "tokenizer_config.json").write_text(json.dumps(config))
     with refusal(InvalidConfiguration, *subjects.split()):
         load_tokenizer(saved)
+
+
+# ---- Tokens that were added to a vocabulary ---------------------------------------------------------------------
+
+MARKED = ["[e1] the storm [/e1] at [city] sea", "the <user>", "[CITY]"]
+
+
+def add_to_json(path, n_pieces):
+    content = json.loads((path / "tokenizer.json").read_text())
+    flags = {"single_word": False, "lstrip": False, "rstrip": False}
+    tokens = {"[e1]": True, "[/e1]": True, "[CITY]": True, "<user>": False}
+    for number, (token, special) in enumerate(tokens.items(), start=n_pieces):
+        entry = {"id": number, "content": token, "normalized": not special, "special": special}
+        content["added_tokens"].append(flags | entry)
+    (path / "tokenizer.json").write_text(json.dumps(content))
+
+
+def add_to_map(path, n_pieces):
+    (path / "tokenizer.json").unlink()
+    (path / "added_tokens.json").write_text(json.dumps({"[/e1]": n_pieces + 1, "[e1]": n_pieces}))
+
+
+def add_to_config(path, n_pieces):
+    (path / "tokenizer.json").unlink()
+    config = json.loads((path / "tokenizer_config.json").read_text())
+    flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+    decoder = {str(n_pieces): {"content": "[e1]", **flags}, str(n_pieces + 1): {"content": "[/e1]", **flags}}
+    (path / "tokenizer_config.json").write_text(json.dumps(config | {"added_tokens_decoder": decoder}))
+
+
+@pytest.mark.parametrize("add", [add_to_json, add_to_map, add_to_config])
+def test_added_tokens_are_found_in_texts_as_by_transformers(wordpiece, tmp_path, add):
+    wordpiece.save(tmp_path)
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "bert"}))
+    add(tmp_path, wordpiece.vocab_size)
+    ours = load_tokenizer(tmp_path)
+    theirs = AutoTokenizer.from_pretrained(tmp_path)
+    assert ours.vocab_size == len(theirs)
+    for text in MARKED:
+        assert ours.encode(text) == theirs(text, add_special_tokens=False)["input_ids"]
+    assert ours.piece_to_id("[e1]") in ours.encode(MARKED[0])
+    assert ours.mask_id not in ours.encode("a [MASK]")  # a role, not a mark of the user's
+    (tmp_path / "saved").mkdir()
+    ours.save(tmp_path / "saved")
+    assert load_tokenizer(tmp_path / "saved").encode(MARKED[0]) == ours.encode(MARKED[0])
+
+
+def test_an_added_token_without_a_number_is_refused(wordpiece, tmp_path):
+    wordpiece.save(tmp_path)
+    (tmp_path / "added_tokens.json").write_text('{"[e1]": "last"}')
+    with refusal(DamagedData, tmp_path, "[e1]"):
+        load_tokenizer(tmp_path)
+
+
+def test_a_class_of_another_name_leaves_the_normaliser_as_it_is(wordpiece, tmp_path):
+    wordpiece_tokenizer(wordpiece.vocabulary, WordPieceNormalization(lower_case=False)).save(tmp_path)
+    config = {"tokenizer_class": "PreTrainedTokenizerFast", "do_lower_case": True}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+    assert load_tokenizer(tmp_path).lower_case is False
+
+
+def test_the_class_may_be_in_the_configuration_of_the_model(wordpiece, tmp_path):
+    wordpiece.save(tmp_path)
+    (tmp_path / "tokenizer_config.json").unlink()
+    (tmp_path / "config.json").write_text('{"model_type": "bert", "tokenizer_class": "BertJapaneseTokenizer"}')
+    with refusal(InvalidConfiguration, tmp_path):
+        load_tokenizer(tmp_path)

@@ -73,7 +73,7 @@ from albert.runtime.files import final_path, new_directory, write_text
 from albert.runtime.json_files import from_json, read_json_object, save_json, to_json
 from albert.runtime.manifest import MANIFEST_NAME, verify_directory
 from albert.text.tokenizer import Tokenizer
-from albert.text.tokenizer_loading import load_tokenizer, vocabulary_file
+from albert.text.tokenizer_loading import gives_token_types, load_tokenizer, vocabulary_file
 
 # --------------------------------------------------------------------------------------------------------------------
 # config.json: our configuration under the keys of transformers' AlbertConfig. All keys are written, because its
@@ -129,6 +129,8 @@ def config_to_json(
     del values["family"]
     if config.head_pooling == "pooler":
         del values["head_pooling"]
+    if config.segment_types:
+        del values["segment_types"]
     if family.name == "albert":
         values["num_hidden_groups"] = exported_groups(config)
         if config.embedding_size == config.hidden_size:
@@ -225,6 +227,8 @@ def read_config(directory: Path) -> tuple[AlbertConfig, dict[str, Any]]:
         values["family"] = "albert"
     else:
         values = _values_of_family(content, family, path)
+    if "segment_types" not in values and values["type_vocab_size"] != 1:
+        values["segment_types"] = gives_token_types(directory)
     if values.get("classifier_dropout_prob") is None:  # as in transformers
         values["classifier_dropout_prob"] = values["hidden_dropout_prob"]
     if isinstance(values["hidden_act"], str):

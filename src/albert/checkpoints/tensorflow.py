@@ -26,6 +26,7 @@ _ONLY_OURS = (
     "classifier_dropout_prob",
     "family",
     "head_pooling",
+    "segment_types",
 )
 _KNOWN = tuple(field.name for field in fields(AlbertConfig) if field.name not in _ONLY_OURS)
 _ACTIVATIONS = {"gelu": "gelu_new", "gelu_new": "gelu_new", "relu": "relu", "tanh": "tanh"}

@@ -222,7 +222,7 @@ def _embeddings(graph: GraphWriter, model: AlbertModel) -> str:
     embeddings = model.embeddings
     words = graph.rows(graph.ids, "embeddings.words", embeddings.word_embeddings.weight)
     type_ids = graph.types
-    if embeddings.token_type_embeddings.num_embeddings == 1:  # all tokens have the same type
+    if not embeddings.has_types:  # all tokens have the same type
         type_ids = graph.node("Mul", type_ids, 0)
     types = graph.rows(type_ids, "embeddings.types", embeddings.token_type_embeddings.weight)
     positions = graph.rows(graph.columns(), "embeddings.places", embeddings.position_embeddings.weight)

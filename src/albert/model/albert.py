@@ -42,6 +42,7 @@ class FactorizedEmbedding(nn.Module):
         super().__init__()
         width = config.embedding_size
         self.match_embedding = config.match_embedding
+        self.has_types = config.segment_types and config.type_vocab_size > 1
         self.word_embeddings = nn.Embedding(config.vocab_size, width)
         self.position_embeddings = nn.Embedding(config.max_position_embeddings, width)
         self.token_type_embeddings = nn.Embedding(config.type_vocab_size, width)
@@ -56,7 +57,7 @@ class FactorizedEmbedding(nn.Module):
             why = f"a sequence has {packed.longest} tokens, the model has {positions} positions"
             raise InvalidConfiguration("max_length", why, f"pack texts with at most {positions}")
         types = packed.token_type_ids
-        if self.token_type_embeddings.num_embeddings == 1:  # RoBERTa and DistilBERT do not tell segments apart
+        if not self.has_types:  # RoBERTa and DistilBERT do not tell segments apart
             types = torch.zeros_like(types)
         embedded = (
             self.word_embeddings(packed.token_ids)

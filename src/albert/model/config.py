@@ -127,6 +127,8 @@ class AlbertConfig:
     """Whether there is a linear map from E to H; None: only if E differs from H (transformers always has one)."""
     attention_window: int | None = None
     """Number of tokens to either side that a token attends to, besides [CLS]; None: dense attention."""
+    segment_types: bool = True
+    """Whether the tokens of a second text have the second token type; not in models whose tokenizer gives none."""
     match_embedding: bool = False
     """Whether the last token type embedding is added to the tokens that occur in the other segment, too."""
     family: Family = "albert"

@@ -14,6 +14,7 @@ RECIPE_FIELDS_ADDED: dict[str, Any] = {
     "model.attention_window": None,
     "model.match_embedding": False,
     "model.family": "albert",
+    "model.segment_types": True,
     "model.head_pooling": "pooler",
     "sinusoidal_positions": None,
     "sequences.neighbours_probability": 0.0,

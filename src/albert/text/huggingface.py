@@ -25,6 +25,7 @@ from albert.runtime.json_files import read_json_object, save_json
 from albert.runtime.manifest import open_input, read_input
 from albert.text.sentencepiece import parse_unigram
 from albert.text.tokenizer import (
+    ADDED_TOKENS_NAME,
     BERT_CLASSES,
     BLANK,
     CONFIG_NAME,
@@ -74,11 +75,11 @@ class HuggingFaceTokenizer(Tokenizer):
 
     def __init__(self, content: str, config: str, fingerprint: str | None = None, source: str = JSON_NAME) -> None:
         self._arguments = content, config, fingerprint, source
-        self._content: dict[str, Any] = json.loads(content)
-        self._config: dict[str, Any] = json.loads(config)
+        self.content: dict[str, Any] = json.loads(content)
+        self.config: dict[str, Any] = json.loads(config)
         self._own_fingerprint = fingerprint
         try:
-            self._tokenizer = tokenizers.Tokenizer.from_str(content)
+            self._tokenizer = tokenizers.Tokenizer.from_str(self._with_further_tokens_in_text(content))
         except BaseException as error:  # the library panics for some files, which is no Exception
             if isinstance(error, KeyboardInterrupt | SystemExit | MemoryError):
                 raise
@@ -86,17 +87,17 @@ class HuggingFaceTokenizer(Tokenizer):
             raise DamagedData(source, why, _SAVE_AGAIN) from error
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
-        self._tokenizer.encode_special_tokens = True  # a literal "[MASK]" is text
+        self._tokenizer.encode_special_tokens = True  # a literal "[MASK]" is text; further special tokens are not
         self._vocab_size = 1 + max(self._tokenizer.get_vocab(True).values(), default=0)
         if self._vocab_size > MAX_PIECES:
             raise DamagedData(source, f"has {self._vocab_size:,} pieces, no model has more than {MAX_PIECES:,}")
-        unknown = self._content.get("model", {}).get("unk_token")
+        unknown = self.content.get("model", {}).get("unk_token")
         if isinstance(unknown, str) and self._tokenizer.token_to_id(unknown) is None:
             raise DamagedData(source, f"has no piece {unknown!r} for what it does not know", _SAVE_AGAIN)
         special = {role: self._special_piece(role, source) for role in ROLES}
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = (special[role] for role in ROLES)
         self.separators = self._separators(source)
-        steps = _steps(self._content.get("normalizer"))
+        steps = _steps(self.content.get("normalizer"))
         lowers = [step for step in steps if step.get("type") == "Lowercase" or step.get("lowercase") is True]
         self.lower_case = bool(lowers)
         self.keep_accents = not any(
@@ -106,9 +107,26 @@ class HuggingFaceTokenizer(Tokenizer):
             for step in steps
         )
 
+    def _with_further_tokens_in_text(self, content: str) -> str:
+        """The content with special tokens that have none of BERT's roles as usual tokens: texts may hold them."""
+        roles = {name for names in _USUAL.values() for name in names}
+        for role in (*ROLES, "bos", "eos"):
+            stated = self.config.get(f"{role}_token")
+            roles.add(stated.get("content") if isinstance(stated, dict) else stated)
+        entries = self.content.get("added_tokens")
+        further = [
+            entry
+            for entry in (entries if isinstance(entries, list) else [])
+            if isinstance(entry, dict) and entry.get("special") is True and entry.get("content") not in roles
+        ]
+        if not further:
+            return content
+        added = [entry | {"special": False} if entry in further else entry for entry in entries]
+        return _as_text(self.content | {"added_tokens": added})
+
     def _special_piece(self, role: str, source: str) -> int:
         """The id of a special piece: as `tokenizer_config.json` says, else the usual name."""
-        stated = self._config.get(f"{role}_token")
+        stated = self.config.get(f"{role}_token")
         name = stated.get("content") if isinstance(stated, dict) else stated
         names = [name] if isinstance(name, str) else list(_USUAL[role])
         found = [number for piece in names if (number := self._tokenizer.token_to_id(piece)) is not None]
@@ -119,7 +137,7 @@ class HuggingFaceTokenizer(Tokenizer):
 
     def _separators(self, source: str) -> int:
         """The number of separators between two texts, from the template; one before and one after a single text."""
-        if self._content.get("post_processor") is None:
+        if self.content.get("post_processor") is None:
             return 1
         first = self._tokenizer.encode("a").ids
         second = self._tokenizer.encode("a", "a").ids
@@ -133,7 +151,7 @@ class HuggingFaceTokenizer(Tokenizer):
     @property
     def kind(self) -> str:
         """The kind of model: WordPiece, byte-level BPE, BPE or Unigram."""
-        name = str(self._content.get("model", {}).get("type") or "WordPiece")
+        name = str(self.content.get("model", {}).get("type") or "WordPiece")
         return f"byte-level {name}" if self._is_byte_level else name
 
     @property
@@ -146,7 +164,7 @@ class HuggingFaceTokenizer(Tokenizer):
         return tuple(self.piece(number) for number in range(self.vocab_size))
 
     def _fingerprint(self) -> str:
-        return self._own_fingerprint or fingerprint_of_json(self._content)
+        return self._own_fingerprint or fingerprint_of_json(self.content)
 
     def normalize(self, text: str) -> str:
         text = _SURROGATES.sub("\ufffd", text)
@@ -230,13 +248,13 @@ class HuggingFaceTokenizer(Tokenizer):
     @cached_property
     def _continuation_mark(self) -> str:
         """Before pieces inside words, for WordPiece; empty for other kinds."""
-        model = self._content.get("model", {})
+        model = self.content.get("model", {})
         is_wordpiece = model.get("type", "BPE" if "merges" in model else "WordPiece") == "WordPiece"
         return str(model.get("continuing_subword_prefix", CONTINUATION_MARK)) if is_wordpiece else ""
 
     @cached_property
     def _is_byte_level(self) -> bool:
-        parts = [self._content.get(name) for name in ("pre_tokenizer", "decoder")]
+        parts = [self.content.get(name) for name in ("pre_tokenizer", "decoder")]
         return any(step.get("type") == "ByteLevel" for part in parts for step in _steps(part))
 
 
@@ -348,6 +366,16 @@ def read_vocabulary(file: Path) -> list[str]:
     return text.replace("\r\n", "\n").replace("\r", "\n").rstrip("\n").split("\n")
 
 
+def load_wordpiece(file: Path, config: Mapping[str, Any]) -> HuggingFaceTokenizer:
+    """The tokenizer of a `vocab.txt`, with the tokens that the files beside it add."""
+    refuse_other_word_rules(file, config)
+    tokenizer = wordpiece_tokenizer(read_vocabulary(file), read_normalization(file, config), str(file), config)
+    content = with_added_tokens(tokenizer.content, file.parent, config)
+    if content == tokenizer.content:
+        return tokenizer
+    return HuggingFaceTokenizer(_as_text(content), _as_text(tokenizer.config), None, str(file))
+
+
 def check_vocabulary(pieces: Sequence[str], source: str) -> None:
     """Raise DamagedData for an invalid WordPiece vocabulary."""
     if len(pieces) > MAX_PIECES:
@@ -385,7 +413,8 @@ def read_normalization(file: Path, config: Mapping[str, Any], normalizer: object
 def refuse_other_word_rules(file: Path, config: Mapping[str, Any]) -> None:
     """Refuse tokenizers of BERT that divide text into words by other rules (Japanese), or not at all."""
     class_name = str(config.get("tokenizer_class") or "")
-    if class_name.startswith("BertJapanese") or config.get("do_basic_tokenize", True) is not True:
+    is_japanese = class_name.startswith("BertJapanese") or config.get("word_tokenizer_type") not in (None, "basic")
+    if is_japanese or config.get("do_basic_tokenize", True) is not True:
         path = file.parent / CONFIG_NAME
         raise InvalidConfiguration(path, "has other rules for words than BERT", "such tokenizers are not supported")
 
@@ -407,6 +436,7 @@ def load_tokenizer_json(
     described = content.get("model")
     if not isinstance(described, dict):
         raise DamagedData(file, "describes no tokenizer", _SAVE_AGAIN)
+    content = with_added_tokens(content, file.parent, config)
     is_wordpiece = described.get("type", "BPE" if "merges" in described else "WordPiece") == "WordPiece"
     normalizer = content.get("normalizer")
     of_bert = is_wordpiece and isinstance(normalizer, dict) and normalizer.get("type") == "BertNormalizer"
@@ -416,7 +446,9 @@ def load_tokenizer_json(
         raise InvalidConfiguration(file, why)
     if not (of_bert or class_of_bert):
         return HuggingFaceTokenizer(_as_text(content), _as_text(_with_special_tokens(file, config)), None, str(file))
-    normalization = read_normalization(file, config, None if class_of_bert else normalizer)
+    # A class of another name leaves the normaliser as it is; without a class the settings apply, as in BERT's.
+    settings = config if class_of_bert or changed or not config.get("tokenizer_class") else {}
+    normalization = read_normalization(file, settings, None if class_of_bert else normalizer)
     entries = described.get("vocab")
     if not isinstance(entries, dict) or not all(type(number) is int for number in entries.values()):
         raise DamagedData(file, "has no pieces with their ids")
@@ -430,12 +462,11 @@ def load_tokenizer_json(
     usual = wordpiece_tokenizer(pieces, normalization, str(file), config)
     rules = {**content, "model": _WORDPIECE | described}
     if class_of_bert or (isinstance(normalizer, dict) and normalizer.get("clean_text") is True):
-        rules["normalizer"] = usual._content["normalizer"]
+        rules["normalizer"] = usual.content["normalizer"]
     if class_of_bert:
         rules["pre_tokenizer"] = {"type": "BertPreTokenizer"}
-    if _rules(rules) == _rules(usual._content):
-        return usual
-    return HuggingFaceTokenizer(_as_text(rules), _as_text(_with_special_tokens(file, config)), None, str(file))
+    own = HuggingFaceTokenizer(_as_text(rules), _as_text(_with_special_tokens(file, config)), None, str(file))
+    return usual if _rules(rules) == _rules(usual.content) and own.separators == usual.separators else own
 
 
 _WORDPIECE = {
@@ -460,6 +491,40 @@ def _rules(content: Mapping[str, Any]) -> dict[str, Any]:
         )
         or sorted(SPECIAL_PIECES),
     }
+
+
+def with_added_tokens(content: Mapping[str, Any], directory: Path, config: Mapping[str, Any]) -> dict[str, Any]:
+    """The content with the tokens that only `added_tokens.json` or `tokenizer_config.json` add, as in transformers.
+
+    Raises:
+        DamagedData: an id that is not a whole number.
+    """
+    entries = content.get("added_tokens")
+    entries = list(entries) if isinstance(entries, list) else []
+    known = {entry.get("content") for entry in entries if isinstance(entry, dict)}
+    vocabulary: Any = content.get("model", {}).get("vocab")
+    pieces = vocabulary if isinstance(vocabulary, dict) else {piece for piece, *_ in vocabulary or ()}
+    file = directory / ADDED_TOKENS_NAME
+    added: dict[str, Any] = {}
+    if file.is_file():
+        for piece, number in read_json_object(file).items():
+            added[piece] = {"id": number, "special": False, "normalized": True}
+    decoder = config.get("added_tokens_decoder")
+    for number, entry in decoder.items() if isinstance(decoder, dict) else ():
+        if isinstance(entry, dict) and isinstance(entry.get("content"), str):
+            is_number = str(number).isdecimal()
+            added[entry["content"]] = {**entry, "id": int(number) if is_number else number}
+    listed = config.get("additional_special_tokens")
+    special = set(map(str, listed)) if isinstance(listed, list) else set()
+    flags = dict.fromkeys(("single_word", "lstrip", "rstrip"), False)
+    new = {piece: entry for piece, entry in added.items() if piece not in known and piece not in pieces}
+    for piece, entry in new.items():
+        if type(entry["id"]) is not int:
+            raise DamagedData(directory, f"gives the added token {piece!r} the id {entry['id']!r}", _SAVE_AGAIN)
+    for piece, entry in sorted(new.items(), key=lambda item: item[1]["id"]):
+        kind = {"special": True, "normalized": False}
+        entries.append(flags | kind | entry | {"content": piece} | (kind if piece in special else {}))
+    return {**content, "added_tokens": entries}
 
 
 def _with_special_tokens(file: Path, config: Mapping[str, Any]) -> dict[str, Any]:

@@ -27,6 +27,7 @@ MERGES_NAME = "merges.txt"
 BPE_MODEL_NAME = "sentencepiece.bpe.model"
 """The SentencePiece model of XLM-R and CamemBERT, whose pieces have other ids than in the file."""
 CONFIG_NAME = "tokenizer_config.json"
+ADDED_TOKENS_NAME = "added_tokens.json"
 SPECIAL_TOKENS_NAME = "special_tokens_map.json"
 SPECIAL_PIECES = ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]")
 BERT_CLASSES = ("BertTokenizer", "BertTokenizerFast", "DistilBertTokenizer", "DistilBertTokenizerFast")

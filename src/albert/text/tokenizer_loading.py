@@ -137,7 +137,7 @@ def load_tokenizer(path: Path, *, lower_case: bool | None = None, keep_accents: 
         raise MissingInput(path, f"holds no tokenizer: no {', '.join(known[:-1])} or {known[-1]}", remedy)
     config_file = file.parent / CONFIG_NAME
     verify_files(file.parent, (file.name, CONFIG_NAME, *((MERGES_NAME,) if file.name == BYTE_LEVEL_NAME else ())))
-    config = read_json_object(config_file) if config_file.is_file() else {}
+    config = read_tokenizer_config(file.parent)
     if lower_case is not None:
         config["do_lower_case"] = lower_case
     if keep_accents is not None:
@@ -160,6 +160,18 @@ def load_tokenizer(path: Path, *, lower_case: bool | None = None, keep_accents: 
         proto = parse_model(model, str(file))
         tokenizer.former_fingerprint = content_fingerprint(proto, lower, accents, reference=True)
     return tokenizer
+
+
+def read_tokenizer_config(directory: Path) -> dict[str, Any]:
+    """The content of `tokenizer_config.json`; as in transformers, the model's `config.json` may name the class."""
+    file = directory / CONFIG_NAME
+    config = read_json_object(file) if file.is_file() else {}
+    model_file = directory / "config.json"
+    if config.get("tokenizer_class") is None and model_file.is_file():
+        stated = read_json_object(model_file).get("tokenizer_class")
+        if isinstance(stated, str):
+            config["tokenizer_class"] = stated
+    return config
 
 
 def _is_alberts(file: Path, config: Mapping[str, Any]) -> bool:
@@ -190,14 +202,50 @@ def _load_other(file: Path, config: Mapping[str, Any], changed: bool, is_referen
     elif file.suffix == ".json":
         tokenizer = huggingface.load_tokenizer_json(file, read_json_object(file), config, changed)
     else:
-        huggingface.refuse_other_word_rules(file, config)
-        pieces = huggingface.read_vocabulary(file)
-        normalization = huggingface.read_normalization(file, config)
-        tokenizer = huggingface.wordpiece_tokenizer(pieces, normalization, str(file), config)
+        tokenizer = huggingface.load_wordpiece(file, config)
     if is_reference:
         settings = asdict(huggingface.read_normalization(file, config))
         tokenizer.former_fingerprint = wordpiece_fingerprint(tokenizer.vocabulary, settings, reference=True)
     return tokenizer
+
+
+_WITHOUT_TYPES = (
+    "RobertaTokenizer",
+    "XLMRobertaTokenizer",
+    "CamembertTokenizer",
+    "DistilBertTokenizer",
+    "MPNetTokenizer",
+)
+"""Classes of transformers that give no token types."""
+
+
+def gives_token_types(directory: Path) -> bool:
+    """Whether transformers gives the tokens of a second text the token type 1, by the files of a model's tokenizer.
+
+    BERTs with the tokenizer of XLM-R, as the multilingual MiniLM, were trained without.
+    """
+    config = read_tokenizer_config(directory)
+    names = config.get("model_input_names")
+    if isinstance(names, list) and "token_type_ids" not in names:
+        return False
+    class_name = str(config.get("tokenizer_class") or "").removesuffix("Fast")
+    if class_name in _WITHOUT_TYPES and not isinstance(names, list):
+        return False
+    if not class_name or class_name in (*BERT_CLASSES, *ALBERT_CLASSES) or not (directory / JSON_NAME).is_file():
+        return True
+    template = read_json_object(directory / JSON_NAME).get("post_processor")
+    steps = template.get("processors", [template]) if isinstance(template, dict) else []
+    for step in steps if isinstance(steps, list) else []:
+        if not isinstance(step, dict):
+            continue
+        if step.get("type") == "RobertaProcessing":
+            return False
+        pieces = step.get("pair") if step.get("type") == "TemplateProcessing" else None
+        for piece in pieces if isinstance(pieces, list) else []:
+            sequence = piece.get("Sequence") if isinstance(piece, dict) else None
+            if isinstance(sequence, dict) and sequence.get("id") == "B":
+                return sequence.get("type_id") != 0
+    return True
 
 
 def _read_model(file: Path) -> bytes:

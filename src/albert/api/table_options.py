@@ -23,7 +23,7 @@ class TableOptions:
     """Your own tables: the column of a second text."""
     label: tuple[str, ...] | None = None
     """Your own tables: the column of the label or number; with lists, or --multi-label, of several labels. Several
-    columns hold 0 or 1 each, one column for each label."""
+    columns hold 0 or 1 each, one column for each label, or a label each, or nothing."""
     words: str | None = None
     """Token classification: the column of lists of words, or of one word in each row (--group)."""
     tags: str | None = None

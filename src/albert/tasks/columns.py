@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from albert.runtime.errors import DamagedData, UsageError, did_you_mean
-from albert.tasks.rows import TAGS, WORDS, as_number
+from albert.tasks.annotations import tags_of_words
+from albert.tasks.rows import TAGS, WORDS, as_number, fields_of
 from albert.tasks.source import Field, Row, Rows
 from albert.tasks.table_task import COLUMNS, TableTask
 from albert.text.word_split import word_spans
@@ -45,12 +46,15 @@ def read_columns(
     """
     if not to_learn:
         rows = _named_as_in_training(task, rows)
+    rows = _objects_in_text(task, rows)
     task = _named_columns(task, rows, inferred)
     task, rows = _grouped_words(task, rows, source)
     task, rows = _spans_as_tags(task, rows, source, inferred)
+    task, rows = _word_spans_as_tags(task, rows, inferred)
     rows = _lists_in_text(task, rows, inferred)
     task, rows = _labels_of_columns(task, rows, source)
     task, rows = _labels_of_vectors(task, rows, inferred, to_learn)
+    task, rows = _options_of_vectors(task, rows)
     rows = _clean_labels(task, rows)
     task, rows = _plain_numbers(task, rows, source, inferred, to_learn)
     if task.drop_unlabelled:
@@ -100,10 +104,26 @@ def changed_rows(rows: Rows, column: str, convert: Callable[[Row, Field], Field 
 # Names of columns, their positions, and usual names.
 
 _USUAL: tuple[tuple[dict[str, tuple[str, ...]], str], ...] = (
-    ({"words": ("words", "tokens"), "tags": ("tags", "ner_tags", "pos_tags")}, "token-classification"),
     (
-        {"question": ("question",), "context": ("context",), "answer": ("answers.text",), "answer_start": ()},
+        {"words": ("words", "tokens", "tokenized_text"), "tags": ("tags", "ner_tags", "pos_tags", "ner")},
+        "token-classification",
+    ),
+    (
+        {
+            "question": ("question",),
+            "context": ("context",),
+            "answer": ("answers.text", "answer", "answer_text", "text"),
+            "answer_start": (),
+        },
         "question-answering",
+    ),
+    (
+        {
+            "question": ("question", "question.stem"),
+            "options": ("choices.text", "question.choices.text"),
+            "label": ("answerKey",),
+        },
+        "multiple-choice",
     ),
     ({"text": ("text",), "label": ("label",)}, "classification"),
 )
@@ -123,9 +143,13 @@ def _named_columns(task: TableTask, rows: Rows, inferred: list[Inferred]) -> Tab
             changes[option] = _column_name(flag, value, rows, known)
     task = replace(task, **changes)
     if task.options is not None and len(task.options) == 1 and task.options[0] not in known:
-        inner = f"{task.options[0]}.text"
-        if inner in known:
-            task = replace(task, options=(inner,))
+        inner = [f"{task.options[0]}.{name}" for name in ("text", "choices") if f"{task.options[0]}.{name}" in known]
+        if inner:
+            task = replace(task, options=(inner[0],))
+    if task.options is not None and task.label is not None and task.label not in known:
+        inner = [f"{task.label}.{name}" for name in ("label", "labels") if f"{task.label}.{name}" in known]
+        if inner:
+            task = replace(task, label=inner[0])
     if task.answer is not None and task.answer not in known and f"{task.answer}.text" in known:
         start = f"{task.answer}.answer_start"
         task = replace(task, answer_start=task.answer_start or (start if start in known else None))
@@ -137,13 +161,24 @@ def _named_columns(task: TableTask, rows: Rows, inferred: list[Inferred]) -> Tab
             if task.kind not in (None, kind) and not (kind == "classification" and task.kind != "token-classification"):
                 continue
             found = {option: next((n for n in names if n in known), None) for option, names in usual.items()}
-            if kind == "question-answering" and "answers.answer_start" in known:
-                found["answer_start"] = "answers.answer_start"
+            if kind == "question-answering":
+                start = "answers.answer_start" if found["answer"] == "answers.text" else "answer_start"
+                found["answer_start"] = start if start in known else None
             needed = [option for option, names in usual.items() if names]
             if all(found[option] is not None for option in needed):
                 for option in needed if kind != "token-classification" or found["words"] != WORDS else ():
                     inferred.append(Inferred(option, str(found[option]), "a column has this name", f"--{option}"))
-                return replace(task, **found)
+                named: dict[str, Any] = {**found}
+                if "options" in named:
+                    named["options"] = (named["options"],)
+                return replace(task, **named)
+        if task.kind in (None, "token-classification") and "text" in known and "label" not in known:
+            marks = [name for name in _NAMES_OF_MARKS if _holds_marks(rows, name)]
+            if len(marks) == 1:
+                inferred.append(Inferred("text", "text", "a column has this name", "--text"))
+                inferred.append(Inferred("label", marks[0], "it marks parts of texts", "--label"))
+                task = replace(task, text="text", label=marks[0])
+                return replace(task, spans=("text", marks[0])) if task.kind is not None else task
     others = ("words", "tags", "options", "question", "context", "answer")
     if all(getattr(task, other) is None for other in others):
         for option in ("text", "label"):
@@ -230,20 +265,37 @@ def _sentence_of_words(
 
 _STARTS = ("start_offset", "start", "begin", "start_char")
 _ENDS = ("end_offset", "end", "stop", "end_char")
-_LABELS_OF_SPANS = ("label", "type", "entity_type", "entity", "tag", "category", "class")
+_LABELS_OF_SPANS = (
+    *("label", "labels", "type", "types", "entity_type", "entity_group", "entity_label", "entity", "tag", "tag_name"),
+    *("category", "class", "ner"),
+)
+_TEXTS_OF_SPANS = ("text", "value", "surface", "mention", "span_text", "word")
+_NAMES_OF_MARKS = ("label", "entities", "spans", "labels", "annotations")
 _LAYOUTS_OF_SPANS = (
     'write marked parts as [0, 3, "PER"], as {"start": 0, "end": 3, "label": "PER"}, '
     'or as {"span": [0, 3], "type": "PER"}'
 )
 
 
-def _spans_as_tags(task: TableTask, rows: Rows, source: object, inferred: list[Inferred]) -> tuple[TableTask, Rows]:
-    """Parts of a text, `[start, end, label]` in characters, become a tag for each word (IOB2)."""
-    text, label = task.spans if task.spans is not None else (task.text, task.label)
-    if text is None or label is None or task.kind not in (None, "token-classification"):
-        return task, rows
-    if task.kind == "token-classification" and task.spans is None:
-        return task, rows
+@dataclass(frozen=True)
+class _Marks:
+    """The columns of marked parts that are written as objects; `text` is that of the parts themselves."""
+
+    start: str
+    end: str
+    label: str
+    text: str | None
+
+    def of(self, row: Row) -> list[tuple[int, int, str]]:
+        """The marked parts of a row: start, end and label."""
+        if self.start not in row.fields:
+            return []
+        parts = zip(row.texts(self.start), row.texts(self.end), row.texts(self.label), strict=True)
+        return [(_position(row, first), _position(row, last), name) for first, last, name in parts]
+
+
+def _columns_of_marks(rows: Rows, label: str) -> _Marks | None:
+    """The columns of start, end and label in the objects of a column; None if there are none."""
     columns = set(rows.columns)
     start = next((f"{label}.{name}" for name in _STARTS if f"{label}.{name}" in columns), None)
     end = next((f"{label}.{name}" for name in _ENDS if f"{label}.{name}" in columns), None)
@@ -253,36 +305,53 @@ def _spans_as_tags(task: TableTask, rows: Rows, source: object, inferred: list[I
         if len(ranges) == 1:
             start = ranges[0]
             end = start.removesuffix("start") + "end"
-    name_at = next((f"{label}.{name}" for name in _LABELS_OF_SPANS if f"{label}.{name}" in columns), "")
-    in_columns = start is not None and end is not None and bool(name_at)
+    name_at = next((f"{label}.{name}" for name in _LABELS_OF_SPANS if f"{label}.{name}" in columns), None)
+    if start is None or end is None or name_at is None:
+        return None
+    text = next((f"{label}.{name}" for name in _TEXTS_OF_SPANS if f"{label}.{name}" in columns), None)
+    return _Marks(start, end, name_at, text)
+
+
+def _holds_marks(rows: Rows, name: str) -> bool:
+    """Return whether a column holds marked parts."""
+    return _columns_of_marks(rows, name) is not None or any(map(_span_list, rows.values(name)))
+
+
+def _spans_as_tags(task: TableTask, rows: Rows, source: object, inferred: list[Inferred]) -> tuple[TableTask, Rows]:
+    """Parts of a text, `[start, end, label]` in characters, become a tag for each word (IOB2)."""
+    text, label = task.spans if task.spans is not None else (task.text, task.label)
+    if text is None or label is None or task.kind not in (None, "token-classification"):
+        return task, rows
+    if task.kind == "token-classification" and task.spans is None:
+        return task, rows
+    marks = _columns_of_marks(rows, label)
     inner = [name for name in rows.columns if name.startswith(f"{label}.")]
-    if inner and not in_columns and not any(rows.values(label)):
+    if inner and marks is None and not any(rows.values(label)):
         why = f"holds objects with {', '.join(map(repr, inner))}, of which no start, end and label are known"
         raise UsageError(f"column {label!r}", why, _LAYOUTS_OF_SPANS)
-    if not in_columns and not any(map(_span_list, rows.values(label))):
-        if task.spans is not None and label not in columns:
+    if marks is None and not any(map(_span_list, rows.values(label))):
+        if task.spans is not None and label not in rows.columns:
             words = [_words_of(row.text(text)) for row in rows.rows]
             tagless = [
                 replace(row, fields={**row.fields, WORDS: own}) for row, own in zip(rows.rows, words, strict=True)
             ]
             return task, replace(rows, rows=tagless)
         return task, rows
+    spans = [marks.of(row) if marks is not None else _span_list(row.fields.get(label, ())) or [] for row in rows.rows]
+    marked_texts: list[tuple[str, ...]] = []
+    if marks is not None and marks.text is not None and marks.text in rows.columns:
+        marked_texts = [row.texts(marks.text) if marks.text in row.fields else () for row in rows.rows]
     counts = Counter[str]()
+    are_included = _are_ends_included(rows, text, spans, marked_texts, counts)
     result = []
-    for row in rows.rows:
-        if in_columns:
-            parts = (
-                zip(row.texts(str(start)), row.texts(str(end)), row.texts(name_at), strict=True)
-                if (start in row.fields)
-                else ()
-            )
-            spans = [(_position(row, first), _position(row, last), name) for first, last, name in parts]
-        else:
-            spans = _span_list(row.fields.get(label, ())) or []
-        words, tags = tags_of_spans(row, row.text(text), spans, counts)
+    for row, own in zip(rows.rows, spans, strict=True):
+        moved = [(start, end + 1, name) for start, end, name in own] if are_included else own
+        words, tags = tags_of_spans(row, row.text(text), moved, counts)
         result.append(replace(row, fields={**row.fields, WORDS: words, TAGS: tags}))
-    of = f" (from {start!r} to {end!r}, called {name_at!r})" if in_columns else ""
+    of = f" (from {marks.start!r} to {marks.end!r}, called {marks.label!r})" if marks is not None else ""
     notes = (*rows.notes, f"the parts of {text!r} that {label!r} marks{of} are read as a tag for each word")
+    if are_included:
+        notes += (f"the character at the end of a marked part in {label!r} belongs to it",)
     for what, count in counts.items():
         notes += (f"{count:,} {what}",)
     if task.kind is None:
@@ -292,6 +361,112 @@ def _spans_as_tags(task: TableTask, rows: Rows, source: object, inferred: list[I
         task, kind="token-classification", spans=(text, label), text=None, label=None, words=WORDS, tags=TAGS
     )
     return task, replace(rows, rows=result, notes=notes)
+
+
+def _are_ends_included(
+    rows: Rows,
+    text: str,
+    spans: Sequence[Sequence[tuple[int, int, str]]],
+    marked_texts: Sequence[Sequence[str]],
+    counts: Counter[str],
+) -> bool:
+    """Return whether the character at `end` belongs to a marked part.
+
+    The texts of the parts decide, if the rows have them; else whether nearly all parts end one character before the end
+    of a word. Parts whose text is another one are counted, and refused if they are most.
+    """
+    total = 0
+    as_included = 0
+    as_excluded = 0
+    for row, own, texts in zip(rows.rows, spans, marked_texts, strict=bool(marked_texts)):
+        if len(texts) != len(own):
+            continue
+        whole = row.text(text)
+        for (start, end, _), marked in zip(own, texts, strict=True):
+            wanted = _letters(marked)
+            total += 1
+            as_included += _letters(whole[start : end + 1]) == wanted
+            as_excluded += _letters(whole[start:end]) == wanted
+    if total:
+        other = total - max(as_included, as_excluded)
+        if other > total / 2:
+            why = f"mark another text than their own in {other:,} of {total:,} parts"
+            raise DamagedData(rows.rows[0].where, f"its positions {why}", "positions are counted in characters from 0")
+        if other:
+            counts["marked parts whose own text is another one"] += other
+        return as_included > as_excluded
+    in_words = 0
+    at_ends = 0
+    for row, own in zip(rows.rows, spans, strict=True):
+        ends = {last for _, last in word_spans(row.text(text))} if own else set()
+        for start, end, _ in own:
+            total += 1
+            at_ends += end in ends and end > start
+            in_words += end + 1 in ends and end not in ends
+    return in_words >= _FEWEST_MARKS and in_words >= 0.9 * total and at_ends <= 0.05 * total
+
+
+_FEWEST_MARKS = 5
+"""Fewer parts do not show whether ends are included; the words are the same, unless the last one is a single letter."""
+
+
+def _letters(text: str) -> str:
+    return "".join(text.split()).casefold()
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Marked words, [start, end, label] with the numbers of words, as tags.
+
+_MANY_MARKS = 50
+"""If none of so many marks has equal start and end, ends are not included: some marks are of one word."""
+
+
+def _word_spans_as_tags(task: TableTask, rows: Rows, inferred: list[Inferred]) -> tuple[TableTask, Rows]:
+    """Marked words become a tag for each word; whether the last word is included, the rows must show."""
+    words = task.words
+    label = task.tags
+    if words is None or label is None:
+        return task, rows
+    lists = [row.fields.get(words) for row in rows.rows]
+    marks = _columns_of_marks(rows, label)
+    if not any(isinstance(own, tuple) for own in lists):
+        return task, rows
+    if marks is None and not any(map(_span_list, rows.values(label))):
+        return task, rows
+    spans = [marks.of(row) if marks is not None else _span_list(row.fields.get(label, ())) or [] for row in rows.rows]
+    included = None
+    excluded = None
+    total = 0
+    for row, own, sentence in zip(rows.rows, spans, lists, strict=True):
+        size = len(sentence or ())
+        for start, end, _ in own:
+            total += 1
+            if start == end:
+                included = included or row.where
+            if end == size:
+                excluded = excluded or row.where
+    if included is not None and excluded is not None:
+        why = f"includes the last word of a mark at {included}, and not at {excluded}"
+        raise UsageError(f"column {label!r}", why, "write a tag for each word")
+    are_included = task.span_ends == "included"
+    if task.span_ends is None or included is not None or excluded is not None:
+        if included is None and excluded is None and total < _MANY_MARKS:
+            why = "marks words, and does not show whether the word at the end of a mark belongs to it"
+            remedy = 'write a tag for each word, or "span_ends": "included" (or "excluded") into a --task-file'
+            raise UsageError(f"column {label!r}", why, remedy)
+        are_included = included is not None
+    counts = Counter[str]()
+    result = []
+    for row, own, sentence in zip(rows.rows, spans, lists, strict=True):
+        moved = [(start, end + are_included, name) for start, end, name in own]
+        tags = tags_of_words(row.where, tuple(sentence or ()), moved, counts)
+        result.append(replace(row, fields={**row.fields, label: tags}))
+    last = "belongs to it" if are_included else "does not belong to it"
+    notes = (*rows.notes, f"the words that {label!r} marks are read as a tag for each word; that at the end {last}")
+    notes += tuple(f"{count:,} {what.replace('_', ' ')}" for what, count in counts.items())
+    task = replace(task, span_ends="included" if are_included else "excluded")
+    names = rows.names if label in rows.names or not rows.names else (*rows.names, label)
+    return task, replace(rows, rows=result, notes=notes, names=names)
 
 
 def _position(row: Row, value: str) -> int:
@@ -348,6 +523,50 @@ def tags_of_spans(
 def _words_of(text: str) -> tuple[str, ...]:
     """The words of a text, as `albert predict --tag` divides it."""
     return tuple(text[start:end] for start, end in word_spans(text))
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Objects that are written as text in a cell: {'text': ['red'], 'answer_start': [6]}, [{"start": 0, "end": 4, ...}].
+
+_CELLS_OF_OBJECTS = ("answers", "choices", *_NAMES_OF_MARKS)
+
+
+def _objects_in_text(task: TableTask, rows: Rows) -> Rows:
+    """Objects in cells become columns with a dot in the name, as those of JSON."""
+    named = [task.label, task.answer, task.tags, *(task.options or ()), *(task.spans or ()), *_CELLS_OF_OBJECTS]
+    for column in dict.fromkeys(named):
+        if column is None or column not in rows.columns:
+            continue
+        values = rows.values(column)
+        first = next((value for value in values if isinstance(value, str) and value.strip()), "")
+        if not isinstance(first, str) or not re.match(r"\s*(\{\s*['\"]|\[\s*\{)", first):
+            continue
+        result = []
+        for row, value in zip(rows.rows, values, strict=True):
+            fields = {name: each for name, each in row.fields.items() if name != column}
+            if isinstance(value, str) and value.strip():
+                fields |= fields_of({column: _object_of_text(value, row, column)}, row.where, Counter())
+            result.append(replace(row, fields=fields))
+        note = f"the objects in {column!r} are written as text, and read as objects"
+        columns = dict.fromkeys(name for row in result for name in row.fields)
+        names = tuple(name for name in rows.names if name != column)
+        names += tuple(name for name in columns if name not in names)
+        rows = replace(rows, rows=result, names=names, notes=(*rows.notes, note))
+    return rows
+
+
+def _object_of_text(text: str, row: Row, column: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        pass
+    # as pandas writes the arrays of a Parquet file into CSV
+    plain = re.sub(r"array\((\[.*?\])(,\s*dtype=\w+)?\)", r"\1", text, flags=re.DOTALL)
+    try:
+        return ast.literal_eval(plain.strip())
+    except (ValueError, SyntaxError) as error:
+        why = f"{text[:40]!r} in column {column!r} is not an object"
+        raise DamagedData(row.where, why, "write the rows as .jsonl or .parquet") from error
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -412,21 +631,41 @@ _FALSE = {"0", "false", "no", "n", "", "f", "-"}
 
 
 def _labels_of_columns(task: TableTask, rows: Rows, source: object) -> tuple[TableTask, Rows]:
-    """Several columns of 0 and 1 become one column with a list of the names of those with a 1."""
+    """Several columns become one with a list of labels: the names of those with a 1, or what is in the columns."""
     names = task.label_columns
     if names is None:
         return task, rows
     column = ", ".join(names)
     columns = rows.columns
     missing = [name for name in names if name not in columns]
-    task = replace(task, label=column, labels=task.labels or names)
-    task = replace(task, kind="multi-label" if task.kind is None else task.kind)
-    if task.kind not in ("multi-label", "classification"):
+    if task.kind not in (None, "multi-label", "classification"):
         raise UsageError("--label", f"several columns do not go with {task.kind}", "name one")
+    task = replace(task, label=column, kind="multi-label" if task.kind is None else task.kind)
+    if task.label_cells is None:
+        cells = [label_key(value).lower() for name in names for value in rows.values(name) if isinstance(value, str)]
+        filled = [cell for cell in cells if cell]
+        n_switches = sum(cell in _TRUE | _FALSE for cell in filled)
+        task = replace(task, label_cells="labels" if n_switches < len(filled) / 2 else "switches")
+    if task.label_cells == "switches":
+        task = replace(task, labels=task.labels or names)
     if missing:
         if len(missing) == len(names):
             return task, rows  # rows without labels
         raise DamagedData(source, f"has no column {missing[0]!r}", did_you_mean(missing[0], columns))
+    if task.label_cells == "labels":
+        result = []
+        for row in rows.rows:
+            written = [row.fields.get(name, "") for name in names]
+            parts = [part for value in written for part in ((value,) if isinstance(value, str) else value)]
+            own: Field = tuple(dict.fromkeys(filter(None, map(clean_label, parts))))
+            if task.kind == "classification":
+                if len(own) != 1:
+                    why = f"has {len(own)} labels in {column}"
+                    raise DamagedData(row.where, why, "--classes needs exactly one, leave it out for several labels")
+                own = own[0]
+            result.append(replace(row, fields={**row.fields, column: own}))
+        note = f"the columns {column} hold a label each, or none"
+        return task, replace(rows, rows=result, notes=(*rows.notes, note))
     labels = task.labels or names
     if len(labels) != len(names):
         raise UsageError("--labels", f"has {len(labels)} names for {len(names)} columns", "name each")
@@ -438,7 +677,7 @@ def _labels_of_columns(task: TableTask, rows: Rows, source: object) -> tuple[Tab
             text = label_key(written).lower() if isinstance(written, str) else "a list"
             if text not in _TRUE | _FALSE:
                 why = f"{written!r} in column {name!r} is neither 0 nor 1"
-                raise DamagedData(row.where, why, "several columns of --label hold 0 or 1 each")
+                raise DamagedData(row.where, why, "several columns of --label hold 0 or 1 each, or a label each")
             if text in _TRUE:
                 true.append(label)
         value: Field = tuple(true)
@@ -449,6 +688,43 @@ def _labels_of_columns(task: TableTask, rows: Rows, source: object) -> tuple[Tab
             value = true[0]
         result.append(replace(row, fields={**row.fields, column: value}))
     return task, replace(rows, rows=result)
+
+
+def _options_of_vectors(task: TableTask, rows: Rows) -> tuple[TableTask, Rows]:
+    """For a multiple choice, a vector with a 1 for the right option becomes the number of the option."""
+    column = task.label
+    if column is None or task.options is None:
+        return task, rows
+    values = [value for value in rows.values(column) if value is not None]
+    if not values or not all(isinstance(value, tuple) for value in values):
+        return task, rows
+    if not {label_key(item) for value in values for item in value} <= {"0", "1"}:
+        return task, rows
+
+    def convert(row: Row, value: Field) -> Field:
+        right = [at for at, item in enumerate(value) if label_key(item) == "1"]
+        if len(right) != 1:
+            why = f"has {len(right)} right options in column {column!r}"
+            raise DamagedData(row.where, why, "a multiple choice has one right option")
+        return str(right[0])
+
+    return replace(task, option_labels="from-0"), changed_rows(rows, column, convert)
+
+
+def single_labels(task: TableTask, rows: Rows) -> Rows:
+    """Rows with a text in the place of a list of one label, for a task with one label in each row."""
+    column = task.label
+    if column is None or not any(isinstance(value, tuple) for value in rows.values(column)):
+        return rows
+
+    def convert(row: Row, value: Field) -> Field:
+        if isinstance(value, str):
+            return value
+        if len(value) > 1:
+            raise DamagedData(row.where, f"has {len(value)} labels in column {column!r}", "say --multi-label")
+        return value[0] if value else ""
+
+    return changed_rows(rows, column, convert)
 
 
 def _labels_of_vectors(task: TableTask, rows: Rows, inferred: list[Inferred], to_learn: bool) -> tuple[TableTask, Rows]:

@@ -21,6 +21,7 @@ from albert.tasks.columns import (
     label_key,
     looks_like_a_written_number,
     read_columns,
+    single_labels,
 )
 from albert.tasks.kinds.classification import Choice
 from albert.tasks.kinds.multi_label import Labels
@@ -62,6 +63,8 @@ def infer_kind(rows: Rows, text: str, label: str) -> tuple[Kind, str, str]:
     if any(isinstance(value, tuple) for value in labels):
         if any(isinstance(value, tuple) for value in rows.values(text)):
             return "token-classification", f"{text!r} and {label!r} hold lists", "--multi-label"
+        if all(value is None or len(value) == 1 for value in labels if not isinstance(value, str)):
+            return "classification", f"every list in {label!r} has one label", "--multi-label"
         return "multi-label", f"{label!r} holds lists", "a column of one label a row"
     values = [value.strip() for value in labels if isinstance(value, str) and value.strip()]
     distinct = set(values)
@@ -236,6 +239,8 @@ def infer_task(
     columns = rows.columns
     kind = task.kind
     assert kind is not None
+    if kind in ("classification", "regression"):
+        rows = single_labels(task, rows)
     for name, kinds in KINDS_WITH.items():
         if getattr(task, name) is not None and kind not in kinds:
             flag = "--" + name.replace("_", "-")

@@ -27,6 +27,7 @@ from albert.runtime.errors import DamagedData, MissingInput, UsageError
 from albert.runtime.json_files import unique_keys
 from albert.runtime.manifest import PIPE_REMEDY
 from albert.runtime.progress import Position, progress
+from albert.tasks.annotations import Convert, is_of_spacy, nested_layout, row_of_spacy
 from albert.tasks.encodings import SAMPLE_BYTES, lines_of, recognise_encoding, text_of_file
 from albert.tasks.folders import read_folder
 from albert.tasks.source import ColumnRows, Field, Row, Rows
@@ -140,6 +141,7 @@ class TableFile:
         doubt: what to do if a named column is missing, because the first row looks like a row.
         tagged: how tagged text is divided.
         rows: the rows of a format that is read as a whole.
+        nested: how the rows of an annotation tool are made flat.
         words, group: if every row holds one word, the columns of the words and of their sentence. A record is then a
             sentence, with a list for every other column.
     """
@@ -160,6 +162,7 @@ class TableFile:
     tagged: "Tagged | None" = None
     rows: Sequence[Record] | None = None
     text_field: str = "text"
+    nested: Convert | None = None
     words: str | None = None
     group: str | None = None
 
@@ -183,11 +186,17 @@ class TableFile:
 
         Args:
             counts: comments and marks of documents are counted.
-            class_names: for Parquet written by `datasets`, the names of classes instead of their numbers.
+            class_names: for a task: for Parquet written by `datasets`, the names of classes instead of their numbers;
+                and rows of annotation tools that are not annotated are left out and counted.
         """
-        counts = Counter() if counts is None else counts
         if self.group is not None:
             return _sentences(replace(self, group=None), str(self.words), self.group, reached)
+        if self.nested is not None:
+            convert = self.nested
+            to_learn = counts if class_names else None
+            rows = replace(self, nested=None).records(reached, counts, class_names)
+            return chain.from_iterable(convert(row, to_learn) for row in rows)
+        counts = Counter() if counts is None else counts
         if self.rows is not None:
             return iter(self.rows)
         match self.format:
@@ -243,6 +252,7 @@ def read_table(path: Path, layout: Layout | None = None) -> Rows:
             notes.append(f"no blank line divides the lines: all {n_words:,} words are one sentence")
     for name, count in unread.items():
         notes.append(f"column {name!r} holds values that are neither texts nor lists of texts: {count:,} are not read")
+    notes += [f"{count:,} {name.replace('_', ' ')}" for name, count in counts.items() if count and table.nested]
     if unread:
         counts["fields_not_read"] = unread.total()
     names = table.names
@@ -276,7 +286,7 @@ def ending_of(path: Path) -> str:
 def open_table(
     path: Path, layout: Layout | None = None, *, name: str | None = None, pipe_remedy: str = PIPE_REMEDY
 ) -> TableFile:
-    """Recognise the layout of a file.
+    """Recognise the layout of a file, and of rows that are nested in one another.
 
     Args:
         name: of the file in errors; its path when not set.
@@ -286,7 +296,16 @@ def open_table(
         MissingInput: the file cannot be read.
         DamagedData: it is not text, or not of its format.
     """
-    layout = layout or Layout()
+    table = _open_file(path, layout or Layout(), name, pipe_remedy)
+    if table.format not in ("json", "jsonl", "parquet", "dataset"):
+        return table
+    rows = table.rows if table.rows is not None else tuple(islice(table.records(), 100))
+    nested = nested_layout(rows)
+    return table if nested is None else replace(table, nested=nested.convert, notes=(*table.notes, nested.note))
+
+
+def _open_file(path: Path, layout: Layout, name: str | None, pipe_remedy: str) -> TableFile:
+    """A file whose layout is recognised."""
     if path.is_dir():
         return _open_folder(path, layout, name or str(path))
     packed = path.suffix.lower() in COMPRESSIONS
@@ -1342,6 +1361,13 @@ def _open_json(file: CorpusFile, encoding: str, notes: tuple[str, ...], layout: 
             value = json.loads(text.read(), object_pairs_hook=unique_keys)
         except (ValueError, RecursionError) as error:
             raise DamagedData(file.name, f"is not JSON ({error})") from error
+    if isinstance(value, dict) and len(value) == 1:
+        name, inner = next(iter(value.items()))
+        if isinstance(inner, dict) and any(isinstance(each, list) for each in inner.values()):
+            notes += (f"the rows are in the object {name!r}",)
+            value = inner
+    if isinstance(value, dict) and isinstance(value.get("annotations"), list) and "classes" in value:
+        value = [item for item in value["annotations"] if item is not None]
     if isinstance(value, dict):
         articles = value.get("data")
         if isinstance(articles, list) and articles and isinstance(articles[0], dict) and "paragraphs" in articles[0]:
@@ -1385,6 +1411,9 @@ def _open_json(file: CorpusFile, encoding: str, notes: tuple[str, ...], layout: 
         names = layout.columns or tuple(f"column {number}" for number in range(1, width + 1))
         value = [dict(zip(names, row, strict=False)) for row in value]
         notes += ("every row is a list of values",)
+    if value and all(map(is_of_spacy, value)):
+        value = [row_of_spacy(item) for item in value]
+        notes += ("every row is a text with its entities or categories (spaCy): columns text and label",)
     records = []
     for number, row in enumerate(value):
         if not isinstance(row, dict):
@@ -1499,6 +1528,10 @@ def _is_span(item: Any) -> bool:
     return type(start) is int and type(end) is int and isinstance(label, str)
 
 
+def _is_one_text(value: Any) -> bool:
+    return isinstance(value, list) and len(value) == 1 and isinstance(value[0], str)
+
+
 def _range_of(value: Any) -> tuple[int, int] | None:
     """The start and end in `[0, 3]`, or in a list of one such range, as BRAT's offsets are written; else None."""
     if isinstance(value, list) and len(value) == 1:
@@ -1520,6 +1553,9 @@ def _leaves(values: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]
                 yield f"{prefix}{name}.{key}", ["" if item.get(key) is None else item[key] for item in value]
             for key in keys:
                 if key in plain:
+                    continue
+                if all(_is_one_text(item.get(key)) for item in value):
+                    yield f"{prefix}{name}.{key}", [item[key][0] for item in value]
                     continue
                 ranges = [_range_of(item.get(key)) for item in value]
                 if None in ranges:

@@ -1,6 +1,7 @@
 """The systems that `encoders.py` compares, each in a process of its own, run by the Python that has it installed.
 
     python encoder_systems.py SYSTEM PRECISION MODEL THREADS    # answers requests until its input ends
+    python encoder_systems.py file SYSTEM PRECISION MODEL THREADS INPUT OUTPUT    # lines to vectors in .npy
     python encoder_systems.py prepare MODEL KIND                # writes the files of the peers below the model
 
 A request is a line of JSON on standard input, `{"texts": [...], "one_at_a_time": false, "vectors": false}`. The
@@ -185,6 +186,19 @@ def serve(system: str, precision: str, model: Path, threads: int) -> None:
         print(json.dumps(answer(embed, json.loads(line))), file=replies)
 
 
+def write_vectors(system: str, precision: str, model: Path, threads: int, texts: Path, output: Path) -> None:
+    """The vectors of the lines of a file to .npy, in one call, as the documentation of these tools does it.
+
+    The last line of standard error is the peak memory of the process in kB.
+    """
+    import numpy as np
+
+    embed = SYSTEMS[system](model, precision, threads)
+    np.save(output, embed(texts.read_text(encoding="utf-8").splitlines()))
+    status = Path("/proc/self/status").read_text()
+    print(next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM:")), file=sys.stderr)
+
+
 # --------------------------------------------------------------------------------------------------------------------
 # Files of the peers.
 
@@ -235,5 +249,8 @@ def prepare(model: Path, kind: str, int8: str) -> None:
 if __name__ == "__main__":
     if sys.argv[1] == "prepare":
         prepare(Path(sys.argv[2]), sys.argv[3], sys.argv[4])
+    elif sys.argv[1] == "file":
+        _, _, name, precision, model, threads, texts, output = sys.argv
+        write_vectors(name, precision, Path(model), int(threads), Path(texts), Path(output))
     else:
         serve(sys.argv[1], sys.argv[2], Path(sys.argv[3]), int(sys.argv[4]))

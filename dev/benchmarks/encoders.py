@@ -148,8 +148,12 @@ def measure(args: Encoders) -> Iterator[dict[str, object]]:
 
 
 def file_rows(model: Path, args: Encoders) -> Iterator[dict[str, object]]:
-    """A row for each file of texts: the rate of the whole command, and the peak memory of its process."""
+    """A row for each file of texts and system: the rate of the whole process, and its peak memory.
+
+    sentence-transformers' backends write .npy, too; `times_ours` is their time divided by that of `albert predict`.
+    """
     sentences = texts_of("sts-b", args.data)
+    peers = [name for name in args.systems if name.startswith("sentence-transformers") and name.endswith(" fp32")]
     with tempfile.TemporaryDirectory() as folder:
         for lines in args.lines:
             count = max(1, round(lines * args.share))
@@ -159,19 +163,26 @@ def file_rows(model: Path, args: Encoders) -> Iterator[dict[str, object]]:
             source.write_text("".join(texts), encoding="utf-8")
             for ending in args.endings if lines == min(args.lines) else args.endings[:1]:
                 output = Path(folder) / f"{lines}.{ending}"
-                command = ["predict", model, "--task", "embed", "--input", source, "--output", output]
-                began = time.perf_counter()
-                done = subprocess.run(
-                    [sys.executable, "-c", PREDICT, *command], check=True, stderr=subprocess.PIPE, text=True,
-                    env=offline(args.threads),
-                )  # fmt: skip
-                seconds = time.perf_counter() - began
-                yield {
-                    "model": "minilm", "load": f"file to .{ending}", "texts": count, "system": "albert predict",
-                    "rounds": 1, "milliseconds": f"{1000 * seconds:.0f}", "texts_per_second": f"{count / seconds:.1f}",
-                    "peak_mb": f"{int(done.stderr.split()[-1]) / 1024:.0f}",
-                }  # fmt: skip
-                output.unlink()
+                predict = ["predict", model, "--task", "embed", "--input", source, "--output", output]
+                commands = {"albert predict": [sys.executable, "-c", PREDICT, *predict]}
+                for name in peers if ending == "npy" else ():
+                    how = [*name.split(), model, str(args.threads), source, output]
+                    commands[name] = [args.peers_python or sys.executable, SCRIPT, "file", *how]
+                ours = 0.0
+                for name, command in commands.items():
+                    began = time.perf_counter()
+                    done = subprocess.run(
+                        command, check=True, stderr=subprocess.PIPE, text=True, env=offline(args.threads)
+                    )
+                    seconds = time.perf_counter() - began
+                    ours = ours or seconds
+                    yield {
+                        "model": "minilm", "load": f"file to .{ending}", "texts": count, "system": name, "rounds": 1,
+                        "milliseconds": f"{1000 * seconds:.0f}", "texts_per_second": f"{count / seconds:.1f}",
+                        "times_ours": f"{seconds / ours:.2f}",
+                        "peak_mb": f"{int(done.stderr.split()[-1]) / 1024:.0f}",
+                    }  # fmt: skip
+                    output.unlink()
 
 
 def can_compute(name: str) -> bool:

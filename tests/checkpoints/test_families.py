@@ -248,3 +248,46 @@ def test_conversion_keeps_every_head(family, tmp_path):
         again, info = type(model).from_pretrained(output, output_loading_info=True, dtype=torch.float64)
         assert not any(info.values()), head
         torch.testing.assert_close(theirs(again.eval(), head), theirs(model, head), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("files", "subject", "names"),
+    [
+        ({"modules.json": [{"type": "a.StaticEmbedding", "path": ""}]}, "modules.json", "StaticEmbedding"),
+        ({"modules.json": [{"type": "a.Router", "path": ""}], "tokenizer.json": {}}, "modules.json", "Router"),
+        ({"adapter_config.json": {"base_model_name_or_path": "bert-base-uncased"}}, "", "bert-base-uncased"),
+        ({"model.gguf": {}}, "", "GGUF"),
+    ],
+)
+def test_models_of_another_kind_are_refused_by_name(files, subject, names, tmp_path, capsys):
+    for name, content in files.items():
+        (tmp_path / name).write_text(json.dumps(content))
+    for command in (["info", str(tmp_path)], ["predict", str(tmp_path), "--fill-mask", "a [MASK]"]):
+        assert run(command) != 0
+        message = capsys.readouterr().err
+        assert str(tmp_path / subject) in message and names in message and message.count("\n") == 1
+
+
+def test_a_model_with_code_of_its_own_is_refused(tmp_path, refused):
+    make("Bert", "Model").save_pretrained(tmp_path)
+    content = json.loads((tmp_path / "config.json").read_text())
+    code = {"AutoConfig": "configuration.Other", "AutoModel": "modeling.OtherModel"}
+    (tmp_path / "config.json").write_text(json.dumps(content | {"auto_map": code}))
+    refused(lambda: albert.open_model(tmp_path), 78, "auto_map")
+    (tmp_path / "config.json").write_text(json.dumps(content | {"auto_map": {"AutoTokenizer": ["a.B", None]}}))
+    assert read_config(tmp_path)[0].family == "bert"
+
+
+def test_the_conversion_of_a_pickle_keeps_the_head_and_the_modules(tmp_path, refused):
+    model = make("Bert", "ForSequenceClassification")
+    model.save_pretrained(tmp_path)
+    (tmp_path / "model.safetensors").unlink()
+    torch.save(model.state_dict(), tmp_path / "pytorch_model.bin")
+    refused(
+        lambda: open_model(tmp_path, "classification"), 66, tmp_path, "BertForSequenceClassification.from_pretrained("
+    )
+    modules = [{"type": "a.Transformer", "path": ""}, {"type": "a.Pooling", "path": "1_Pooling"}]
+    (tmp_path / "modules.json").write_text(json.dumps(modules))
+    (tmp_path / "1_Pooling").mkdir()
+    (tmp_path / "1_Pooling" / "config.json").write_text('{"pooling_mode": "mean"}')
+    refused(lambda: open_model(tmp_path, "classification"), 66, tmp_path, "SentenceTransformer(")

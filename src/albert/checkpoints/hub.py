@@ -12,7 +12,8 @@ import huggingface_hub  # loads its parts, and the HTTP library, when they are u
 from huggingface_hub import constants
 
 from albert.runtime.environment import bundled_model, lazy_import, similar_shipped_model
-from albert.runtime.errors import DamagedData, MissingInput, Unavailable, UsageError
+from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput, Unavailable, UsageError
+from albert.runtime.json_files import read_json_object
 from albert.runtime.manifest import MANIFEST_NAME, read_input, verify_directory
 
 WEIGHTS_NAME = "model.safetensors"
@@ -125,6 +126,7 @@ def find_local_model(path_or_id: str | Path, revision: str | None = None) -> Pat
         seeds = sorted(path.glob("seed-*/model/config.json"))
         if seeds:
             raise MissingInput(path, "holds the runs of several seeds", f"name one, such as {seeds[0].parents[1]}")
+        _refuse_other_models(path)
         return path
     refuse_archive(path)
     if _holds_tensorflow(path):
@@ -143,6 +145,27 @@ def find_local_model(path_or_id: str | Path, revision: str | None = None) -> Pat
     if revision is not None and not _REVISION.fullmatch(revision):
         raise UsageError("revision", f"{revision!r} is not a branch, tag or commit")
     return None
+
+
+def _refuse_other_models(path: Path) -> None:
+    """Refuse a directory without config.json that holds a model of another kind, and name it.
+
+    Raises:
+        InvalidConfiguration: modules of sentence-transformers of which the first is no Transformer.
+        MissingInput: an adapter, or a model for llama.cpp.
+    """
+    if (path / MODULES_NAME).is_file():
+        types = [str(module.get("type", "")).rpartition(".")[2] for module in read_modules(path)]
+        if types and types[0] != "Transformer":
+            why = f"begins with a module {types[0]!r}, which is not supported"
+            raise InvalidConfiguration(path / MODULES_NAME, why, "an encoder, Transformer, is expected")
+    adapter = path / "adapter_config.json"
+    if adapter.is_file():
+        base = read_json_object(adapter).get("base_model_name_or_path") or "another model"
+        remedy = "merge the two with peft (merge_and_unload, then save_pretrained), and name that directory"
+        raise MissingInput(path, f"holds an adapter for {base}, not a model", remedy)
+    if any(path.glob("*.gguf")):
+        raise MissingInput(path, "holds a GGUF file, for llama.cpp", "name the directory that it was made from")
 
 
 def transformer_folder(path: Path) -> Path | None:

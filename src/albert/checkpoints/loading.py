@@ -20,7 +20,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from albert.checkpoints.families import family_of
-from albert.checkpoints.hub import INDEX_NAME, INT8_WEIGHTS_NAME, WEIGHTS_NAME
+from albert.checkpoints.hub import INDEX_NAME, INT8_WEIGHTS_NAME, MODULES_NAME, WEIGHTS_NAME
 from albert.checkpoints.huggingface import (
     BACKBONE_PREFIX,
     BUFFERS,
@@ -155,15 +155,9 @@ def quantization_notes(extra: Mapping[str, Any], directory: Path) -> tuple[str, 
     return ("matrices are stored as 8-bit integers, one scale per row; they were converted to float32",)
 
 
-_PICKLE = (
-    "is a pickle, which can run code and is never loaded",
-    "if you trust it, convert it: AutoModel.from_pretrained(...).save_pretrained(...) of transformers writes "
-    + WEIGHTS_NAME,
-)
+_PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json")
 _OTHER_FRAMEWORK = "open them with {}=True in transformers 4 and save them as " + WEIGHTS_NAME
 _OTHERS = {
-    "pytorch_model.bin": _PICKLE,
-    "pytorch_model.bin.index.json": _PICKLE,
     "tf_model.h5": ("holds TensorFlow weights", _OTHER_FRAMEWORK.format("from_tf")),
     "flax_model.msgpack": ("holds Flax weights", _OTHER_FRAMEWORK.format("from_flax")),
 }
@@ -248,10 +242,26 @@ def _weight_files(directory: Path) -> list[Path]:
         return _sharded(directory)
     if (directory / INT8_WEIGHTS_NAME).is_file():
         return [directory / INT8_WEIGHTS_NAME]
+    for name in _PICKLES:
+        if (directory / name).exists():
+            why = "is a pickle, which can run code and is never loaded"
+            remedy = f"if you trust it, convert it in Python: {_conversion(directory)}, which writes {WEIGHTS_NAME}"
+            raise MissingInput(directory / name, why, remedy)
     for name, (why, remedy) in _OTHERS.items():
         if (directory / name).exists():
             raise MissingInput(directory / name, why, remedy)
     raise MissingInput(directory, f"holds no {WEIGHTS_NAME}", "name a directory that albert or transformers wrote")
+
+
+def _conversion(directory: Path) -> str:
+    """The call of transformers or sentence-transformers that writes a model again, with its head and its modules."""
+    for root in (directory, directory.parent):
+        if (root / MODULES_NAME).is_file():
+            return f"SentenceTransformer({str(root)!r}).save({str(root)!r})"
+    config = directory / "config.json"
+    names = read_json_object(config).get("architectures") if config.is_file() else None
+    name = names[0] if isinstance(names, list) and names and str(names[0]).isidentifier() else "AutoModel"
+    return f"transformers.{name}.from_pretrained({str(directory)!r}).save_pretrained({str(directory)!r})"
 
 
 def _sharded(directory: Path) -> list[Path]:

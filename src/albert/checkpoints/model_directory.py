@@ -218,6 +218,10 @@ def read_config(directory: Path) -> tuple[AlbertConfig, dict[str, Any]]:
     scheme = content.get("position_embedding_type") or "absolute"
     if scheme != "absolute":
         raise InvalidConfiguration(f"{path}: position_embedding_type", f"is {scheme!r}, only 'absolute' is supported")
+    code = content.get("auto_map")
+    if isinstance(code, dict) and any(str(name).startswith("AutoModel") for name in code):
+        remedy = "if its weights are those of the class of transformers, remove auto_map"
+        raise InvalidConfiguration(f"{path}: auto_map", "names code of the model's own, which is never run", remedy)
     if kind == _WINDOWED["model_type"] and content.get("attention_window") is None:
         raise InvalidConfiguration(f"{path}: attention_window", f"is missing from a model of type {kind!r}")
     if kind == _MATCHING["model_type"] and content.get("match_embedding") is not True:

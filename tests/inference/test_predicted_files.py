@@ -179,7 +179,7 @@ def test_words_are_tagged(saved, predicted):
     assert words(rows) == [["He", "came."], ["He", "came", "."], []]
 
 
-def test_a_tagger_reads_sentences_of_words_on_lines(saved, predicted, capsys, monkeypatch):
+def test_a_tagger_reads_sentences_of_words_on_lines(saved, predicted, tmp_path, capsys, monkeypatch):
     model = saved("token_classification", 2, id2label={0: "O", 1: "X"})
 
     def words(content, *flags, name):
@@ -193,6 +193,11 @@ def test_a_tagger_reads_sentences_of_words_on_lines(saved, predicted, capsys, mo
         assert "blank lines divide the lines into sentences" in capsys.readouterr().err
     assert words(one_word, name="in.conll") == sentences
     assert words(tagged, "--task", "tag", name="in.testa") == sentences
+    assert words(tagged, name="in.testa") == sentences  # the model itself says that it tags
+    evaluated = albert.evaluate(model=model, dev=tmp_path / "in.testa")
+    assert evaluated.scores
+    rows = lines(*({"words": each, "tags": ["O"] * len(each)} for each in sentences))
+    assert words(rows, name="in.jsonl") == sentences
     assert words(tagged, "--task", "tag", "--text", "words", name="in.testa") == sentences
     assert words(tagged, "--task", "tag", "--text", "column 1", name="in.testa") == sentences
     assert len(words(one_word, "--format", "text", name="in.txt")) == len(one_word.splitlines())

@@ -341,19 +341,23 @@ def task_of_model(
 
 
 def task_from_config(directory: Path, table: TableOptions, dev: Path | None) -> "TableTask":
-    """Kind and labels from a model's configuration; the options must name the columns."""
+    """Kind and labels from a model's configuration; the options must name the columns, unless it tags words."""
     from albert.checkpoints.huggingface import kind_of
     from albert.checkpoints.model_directory import read_config
     from albert.tasks.table_task import TASK_FILE, TableTask
 
-    needed = {"--dev": dev, "--text": table.text, "--label": table.label}
+    _, extra = read_config(directory)
+    names = extra.get("id2label")
+    kind = kind_of(extra)
+    is_tagger = kind == "token_classification"
+    needed = {"--dev": dev}
+    if not is_tagger:
+        needed |= {"--text": table.text, "--label": table.label}
     missing = [name for name, value in needed.items() if value is None]
     if missing:
         why = f"there is no {TASK_FILE} beside it, and your own file needs {', '.join(missing)}"
         raise UsageError(directory, why, "or name a TASK")
-    _, extra = read_config(directory)
-    names = extra.get("id2label")
-    if kind_of(extra) not in ("classification", "pair_classification"):
+    if not is_tagger and kind not in ("classification", "pair_classification"):
         raise InvalidConfiguration(directory, "has no head for this task", "give a model that was fine-tuned on it")
     if extra.get("problem_type") == "regression" or (extra.get("problem_type") is None and len(names or ()) == 1):
         return TableTask(kind="regression")
@@ -361,6 +365,8 @@ def task_from_config(directory: Path, table: TableOptions, dev: Path | None) -> 
         raise InvalidConfiguration(directory, "its config.json names no labels", "give a fine-tuned model")
     several = extra.get("problem_type") == "multi_label_classification"
     labels = tuple(names[index] for index in sorted(names))
+    if is_tagger:
+        return TableTask(kind="token-classification", labels=labels)
     return TableTask(kind="multi-label" if several else "classification", labels=labels)
 
 

@@ -206,11 +206,14 @@ def predict(
 
     with imports():
         from albert.checkpoints.hub import find_model
+        from albert.checkpoints.huggingface import kind_of
+        from albert.checkpoints.model_directory import read_config
         from albert.inference.files import FilePrediction, opened_input, predict_file
         from albert.inference.predictor import Predictor
         from albert.tasks.custom import for_other_file
         from albert.tasks.rows import WORDS, sentences_of_lines
         from albert.tasks.table_task import table_task_of
+        from albert.text.readers import Record
         from albert.text.unknown import unknown_warning
 
     overrides: dict[str, Any] = {}
@@ -267,7 +270,8 @@ def predict(
         return
 
     # Columns and format of the rows: those that are named, else those of the file that the model was trained on.
-    trained = table_task_of(find_model(model, opening.revision))
+    directory = find_model(model, opening.revision)
+    trained = table_task_of(directory)
     if trained is not None and input != "-":
         trained = for_other_file(trained, Path(input))
     usual = usual_fields(trained)
@@ -279,6 +283,9 @@ def predict(
         options or usual.options,
     )
     is_tagging = task == "tag" or (trained is not None and trained.kind == "token-classification")
+    if trained is None and task is None:
+        _, extra = read_config(directory)
+        is_tagging = kind_of(extra) == "token_classification"
     layout = Layout() if trained is None or input == "-" else trained.layout
     layout = with_values(
         layout,
@@ -310,9 +317,10 @@ def predict(
                 file = sentences_of_lines(lines)
             for line in file.notes if file is not lines else ():
                 note(line)
-            if file.format == "conll":
+            names = file.names or tuple(next(file.records(), Record("", {})).fields)
+            if file.format == "conll" or (WORDS in names and fields.text not in names):
                 name = name_of(fields.text, file)
-                if text is None and name not in file.names:
+                if text is None and name not in names:
                     note(f"the words are the column {WORDS!r}, not {name!r} (--text)")
                     name = WORDS
                 fields = with_values(fields, text=name)

@@ -172,13 +172,14 @@ def _named_columns(task: TableTask, rows: Rows, inferred: list[Inferred]) -> Tab
                 if "options" in named:
                     named["options"] = (named["options"],)
                 return replace(task, **named)
-        if task.kind in (None, "token-classification") and "text" in known and "label" not in known:
+        is_tagging = task.kind == "token-classification"
+        if "text" in known and (is_tagging or (task.kind is None and "label" not in known)):
             marks = [name for name in _NAMES_OF_MARKS if _holds_marks(rows, name)]
             if len(marks) == 1:
                 inferred.append(Inferred("text", "text", "a column has this name", "--text"))
                 inferred.append(Inferred("label", marks[0], "it marks parts of texts", "--label"))
                 task = replace(task, text="text", label=marks[0])
-                return replace(task, spans=("text", marks[0])) if task.kind is not None else task
+                return replace(task, spans=("text", marks[0])) if is_tagging else task
     others = ("words", "tags", "options", "question", "context", "answer")
     if all(getattr(task, other) is None for other in others):
         for option in ("text", "label"):
@@ -324,6 +325,8 @@ def _spans_as_tags(task: TableTask, rows: Rows, source: object, inferred: list[I
         return task, rows
     if task.kind == "token-classification" and task.spans is None:
         return task, rows
+    if task.spans is not None and text not in rows.columns and WORDS in rows.columns:
+        return task, rows  # words with tags, for a model that was trained on marked texts
     marks = _columns_of_marks(rows, label)
     inner = [name for name in rows.columns if name.startswith(f"{label}.")]
     if inner and marks is None and not any(rows.values(label)):

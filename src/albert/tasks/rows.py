@@ -13,6 +13,7 @@ import gc
 import io
 import json
 import re
+import zipfile
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -30,6 +31,7 @@ from albert.runtime.progress import Position, progress
 from albert.tasks.annotations import Convert, is_of_spacy, nested_layout, row_of_spacy
 from albert.tasks.encodings import SAMPLE_BYTES, lines_of, recognise_encoding, text_of_file
 from albert.tasks.folders import read_folder
+from albert.tasks.label_files import check_equal_lines, labels_beside, read_lines, tags_beside
 from albert.tasks.source import ColumnRows, Field, Row, Rows
 from albert.text.readers import (
     COMPRESSIONS,
@@ -67,8 +69,16 @@ _ENDINGS: dict[str, Format] = {
 _NO_TABLES = {
     ".xls": "save it as .xlsx or .csv",
     ".ods": "save it as .xlsx or .csv",
-    ".zip": "unpack it",
     ".tar": "unpack it",
+    ".tgz": "unpack it",
+    ".tbz2": "unpack it",
+    ".txz": "unpack it",
+    ".rar": "unpack it",
+    ".gzip": "name it .gz",
+    ".ann": "write .jsonl instead, with the marked parts of each text as [start, end, label]",
+    ".spacy": "write .jsonl instead",
+    ".yml": "write .jsonl instead",
+    ".yaml": "write .jsonl instead",
     ".7z": "unpack it",
     ".pkl": "write .csv, .jsonl or .parquet instead",
     ".pickle": "write .csv, .jsonl or .parquet instead",
@@ -147,7 +157,7 @@ class TableFile:
     """
 
     file: CorpusFile
-    format: Format | Literal["folder", "dataset"]
+    format: Format | Literal["folder", "dataset", "lines"]
     encoding: str = "utf-8"
     delimiter: str = ","
     quoted: bool = True
@@ -224,10 +234,13 @@ def read_table(path: Path, layout: Layout | None = None) -> Rows:
         Unavailable: Parquet or Excel, and its library is not installed.
         DamagedData: a row or line is damaged.
     """
-    table = open_table(path, layout)
+    table = _open_lines_with_labels(path, layout or Layout()) or open_table(path, layout)
     if table.format == "text":
         why = "has lines that are not words with tags, and no columns"
-        remedy = "a table is .csv, .tsv, .jsonl or .parquet; tagged text has a word and its tag a line"
+        remedy = (
+            "a table is .csv, .tsv, .jsonl or .parquet; tagged text has a word and its tag a line; "
+            f"the labels of the lines may be in {path.stem}.labels"
+        )
         raise UsageError(path, why, remedy)
     counts: Counter[str] = Counter()
     unread: Counter[str] = Counter()
@@ -255,10 +268,61 @@ def read_table(path: Path, layout: Layout | None = None) -> Rows:
     notes += [f"{count:,} {name.replace('_', ' ')}" for name, count in counts.items() if count and table.nested]
     if unread:
         counts["fields_not_read"] = unread.total()
+    if table.format == "jsonl" and "label" not in rows[0].fields:
+        notes += _add_labels_beside(path, rows)
     names = table.names
     if not names:
         names = tuple(dict.fromkeys(chain.from_iterable(row.fields for row in rows)))
     return Rows(rows, {"rows": len(rows), **counts}, tuple(notes), names, table.doubt, table.aliases)
+
+
+def _open_lines_with_labels(path: Path, layout: Layout) -> TableFile | None:
+    """A file with a text on each line, whose labels are the lines of a file beside it; None if there are none.
+
+    A file beside it with another number of lines is an error, unless the file is a table by itself.
+    """
+    is_table = layout.delimiter is not None or layout.columns is not None or layout.no_header
+    if is_table or layout.format not in (None, "text") or path.is_dir() or ending_of(path) in _ENDINGS:
+        return None
+    beside = labels_beside(path)
+    if beside is None or not path.is_file():
+        return None
+    texts, notes = read_lines(path, layout.encoding)
+    labels, _ = read_lines(beside, layout.encoding)
+    if len(texts) != len(labels) and layout.format is None:
+        try:
+            other = open_table(path, layout)
+        except UsageError:
+            other = None
+        is_one_sentence = other is not None and other.format == "conll" and all(text.strip() for text in texts)
+        if other is not None and other.format != "text" and not is_one_sentence:
+            return None
+    check_equal_lines(path, len(texts), beside, len(labels))
+    columns = {"text": texts, "label": [label.strip() for label in labels]}
+    notes += (f"a text on each line; the labels are the lines of {beside.name}",)
+    tags = tags_beside(path)
+    if tags is not None:
+        columns["tags"], _ = read_lines(tags, layout.encoding)
+        check_equal_lines(path, len(texts), tags, len(columns["tags"]))
+        notes += (f"the tags of the words are the lines of {tags.name} (--words text --tags tags)",)
+    records = []
+    for number, values in enumerate(zip(*columns.values(), strict=True), start=1):
+        records.append(Record(f"{path}:{number}", dict(zip(columns, values, strict=True))))
+    return TableFile(
+        file=input_file(path, "text"), format="lines", names=tuple(columns), notes=notes, rows=tuple(records)
+    )
+
+
+def _add_labels_beside(path: Path, rows: Sequence[Row]) -> list[str]:
+    """Labels for rows of JSON lines, from a file beside them, if there is one (`train-labels.lst`)."""
+    beside = labels_beside(path)
+    if beside is None:
+        return []
+    labels, _ = read_lines(beside, None)
+    check_equal_lines(path, len(rows), beside, len(labels), "rows")
+    for row, label in zip(rows, labels, strict=True):
+        row.fields = {**row.fields, "label": label.strip()}
+    return [f"the lines of {beside.name} are the column 'label'"]
 
 
 @contextmanager
@@ -310,15 +374,24 @@ def _open_file(path: Path, layout: Layout, name: str | None, pipe_remedy: str) -
         return _open_folder(path, layout, name or str(path))
     packed = path.suffix.lower() in COMPRESSIONS
     ending = ending_of(path)
+    file = input_file(path, "", name, pipe_remedy)
+    notes: tuple[str, ...] = ()
+    if ending == ".zip" and not packed:
+        packed = True
+        file, note = _member_of(file)
+        notes = (note,)
+        ending = ending_of(Path(file.member))
     format = layout.format or _ENDINGS.get(ending)
     if ending in _NO_TABLES and layout.format is None:
         raise UsageError(path, f"{ending} files are not read", _NO_TABLES[ending])
-    file = input_file(path, "" if format is None else _KINDS[format], name, pipe_remedy)
+    if format is not None:
+        file = replace(file, kind=_KINDS[format])
     if format in ("parquet", "xlsx"):
         if packed:
             raise UsageError(path, f"a packed {_KINDS[format]} file is not read", "unpack it")
         return TableFile(file=file, format=format) if format == "parquet" else _open_excel(file, layout)
-    encoding, notes = recognise_encoding(file, layout.encoding)
+    encoding, note = recognise_encoding(file, layout.encoding)
+    notes += note
     with text_of_file(file, encoding) as text:
         sample = text.read(SAMPLE_BYTES)
         if len(sample) == SAMPLE_BYTES:
@@ -345,7 +418,7 @@ def _open_file(path: Path, layout: Layout, name: str | None, pipe_remedy: str) -
     if format == "json" and layout.format is None and re.match(r"\s*\{.*\}\s*\n\s*\{", sample):
         format = "jsonl"
         notes += ("every line is an object: read as JSON lines",)
-    file = input_file(path, _KINDS[format], name, pipe_remedy)
+    file = replace(file, kind=_KINDS[format])
     match format:
         case "json":
             return _open_json(file, encoding, notes, layout)
@@ -362,6 +435,30 @@ def _open_file(path: Path, layout: Layout, name: str | None, pipe_remedy: str) -
             return TableFile(file=file, format=format, encoding=encoding, notes=notes, names=("text",))
         case _:
             return _open_delimited(file, format, encoding, notes, layout, sample, ending)
+
+
+def _member_of(file: CorpusFile) -> tuple[CorpusFile, str]:
+    """The only table in a zip archive, with a line about it."""
+    with open_corpus_file(file) as (content, _):
+        try:
+            with zipfile.ZipFile(content) as archive:
+                names = [entry.filename for entry in archive.infolist() if not entry.is_dir()]
+        except (zipfile.BadZipFile, ValueError, NotImplementedError) as error:
+            raise DamagedData(file.name, f"damaged zip file ({error})", "fetch it again") from error
+    plain = [name for name in names if not name.startswith("__MACOSX/") and not Path(name).name.startswith(".")]
+    tables = [name for name in plain if ending_of(Path(name)) in _ENDINGS]
+    if not tables:
+        texts = (".txt", ".text", ".data", ".label", ".labels", "")
+        is_about = re.compile(r"(readme|licen[cs]e|notice|changelog)", re.IGNORECASE)
+        tables = [name for name in plain if Path(name).suffix.lower() in texts and not is_about.match(Path(name).name)]
+    if len(tables) != 1:
+        shown = ", ".join((tables or plain)[:8]) + (", …" if len(tables or plain) > 8 else "")
+        why = f"holds several tables: {shown}" if tables else f"holds no table{': ' + shown if shown else ''}"
+        raise UsageError(file.name, why, "unpack it, and name one of its files")
+    name = tables[0]
+    if Path(name).suffix.lower() in COMPRESSIONS:
+        raise UsageError(file.name, f"holds a packed file, {name}", "unpack it")
+    return replace(file, name=f"{file.name}/{name}", member=name), f"{name} in the archive is read"
 
 
 def _open_folder(path: Path, layout: Layout, name: str) -> TableFile:
@@ -810,7 +907,7 @@ def _chunks(table: TableFile, reached: Advance) -> Iterator[tuple[bytes, bool]]:
     """The text of a file in UTF-8 and in parts of about a megabyte, and whether a part is the last one."""
     is_utf8 = table.encoding in ("utf-8", "utf-8-sig")
     decoder = codecs.getincrementaldecoder(table.encoding)()
-    is_packed = table.file.path.suffix.lower() in COMPRESSIONS
+    is_packed = table.file.path.suffix.lower() in COMPRESSIONS or bool(table.file.member)
     lines = 1
     with open_corpus_file(table.file) as (content, _):
         is_first = True
@@ -1153,8 +1250,12 @@ def _open_tagged(file: CorpusFile, encoding: str, notes: tuple[str, ...], layout
         headings = [field.strip() for field in first[:size]]
         words_at = next(at for at, each in enumerate(lowered) if each in _NAMES_OF_WORDS)
         tags_at = max((at for at, each in enumerate(lowered[:size]) if each in _NAMES_OF_TAGS), default=tags_at)
+    tags_name = TAGS
+    if layout.tags in headings:  # the column that the user names keeps its name
+        tags_at = headings.index(layout.tags)
+        tags_name = layout.tags
     if tags_at != words_at:
-        names[tags_at] = TAGS
+        names[tags_at] = tags_name
     names[words_at] = WORDS
     aliases = {heading: name for heading, name in zip(headings, names, strict=False)}
     aliases |= {f"column {position}": name for position, name in enumerate(names, start=1)}

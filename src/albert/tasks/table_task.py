@@ -215,7 +215,7 @@ def read_label_names(values: Sequence[str]) -> dict[str, str]:
         lines = [line.strip() for line in path.read_text(encoding="utf-8-sig").splitlines() if line.strip()]
         pairs = [re.fullmatch(r"(\d+)\s*[=,;:\t ]\s*(\S.*)", line) for line in lines]
         if all(pairs):
-            return {pair[1]: pair[2].strip() for pair in pairs if pair is not None}
+            return {pair[1]: pair[2].partition("\t")[0].strip() for pair in pairs if pair is not None}
         return {str(number): line for number, line in enumerate(lines)}
     names = {}
     for value in values:

@@ -11,6 +11,7 @@ import json
 import lzma
 import os
 import re
+import zipfile
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -42,6 +43,7 @@ class CorpusFile:
         name: the name in records and errors; in a corpus, relative to the folder that was searched.
         size: bytes on disk; 0 for a data set on the Hub.
         modified: time of the last change in nanoseconds.
+        member: the file in a zip archive that is read; empty if it is no archive.
     """
 
     path: Path
@@ -49,6 +51,7 @@ class CorpusFile:
     size: int
     modified: int
     kind: Kind
+    member: str = ""
 
 
 def input_file(path: Path, kind: Kind, name: str | None = None, pipe_remedy: str = PIPE_REMEDY) -> CorpusFile:
@@ -473,11 +476,43 @@ def open_corpus_file(file: CorpusFile) -> Iterator[tuple[BufferedIOBase, Buffere
             content = raw
             if compression is not None:
                 content = io.BufferedReader(DecompressedFile(raw, file.path, compression), MAX_PART)
+            if file.member:
+                with _zip_damage_refused(file.name):
+                    archive = zipfile.ZipFile(raw)
+                content = io.BufferedReader(_Member(archive, file), MAX_PART)
             yield content, raw
             status = os.fstat(raw.fileno())
             check_unchanged(file, status.st_size, status.st_mtime_ns)
     except OSError as error:
         raise MissingInput(file.path, error.strerror or " ".join(str(error).split())) from error
+
+
+class _Member(io.RawIOBase):
+    """The data of a file in a zip archive."""
+
+    def __init__(self, archive: zipfile.ZipFile, file: CorpusFile) -> None:
+        self._name = file.name
+        with _zip_damage_refused(file.name):
+            self._data = archive.open(file.member)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        with _zip_damage_refused(self._name):
+            data = self._data.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+
+@contextmanager
+def _zip_damage_refused(name: str) -> Iterator[None]:
+    try:
+        yield
+    except RuntimeError as error:  # encrypted, or a method that Python does not have
+        raise DamagedData(name, f"cannot be unpacked ({error})", "unpack it with another program") from error
+    except (zipfile.BadZipFile, zlib.error, EOFError, KeyError, lzma.LZMAError) as error:
+        raise DamagedData(name, f"damaged zip file ({error})", "fetch it again") from error
 
 
 def check_unchanged(file: CorpusFile, size: int, modified: int) -> None:

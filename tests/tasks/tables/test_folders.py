@@ -1,6 +1,7 @@
-"""Tables that are not one plain file: a folder for each label, saved data sets."""
+"""Tables that are not one plain file: folders, saved data sets, zip archives, labels in a file of their own."""
 
 import json
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -113,3 +114,78 @@ def test_saved_data_sets(tmp_path):
     arrow.write_bytes(arrow.read_bytes()[:-8])
     with pytest.raises(DamagedData, match="ends too early"):
         reading(tmp_path / "saved")
+
+
+CSV = "text,label\n" + "".join(f"{text},{'ab'[number % 2]}\n" for number, text in enumerate(TEXTS))
+
+
+def zipped(path: Path, **members: str) -> Path:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            archive.writestr(name.replace("__", "/").replace("_", "."), content)
+    return path
+
+
+def test_a_zip_with_one_table(tmp_path):
+    path = zipped(tmp_path / "train.csv.zip", data__train_csv=CSV, README_md="about", MACOSX__x="")
+    read = reading(path).read
+    assert read.task.target == Choice(("a", "b"), "label")
+    assert "data/train.csv in the archive" in notes_of(read)
+    assert read.tables["train"].rows[0].where.endswith("train.csv.zip/data/train.csv:2")
+    with pytest.raises(UsageError, match=r"train\.csv, test\.csv"):
+        reading(zipped(tmp_path / "two.zip", train_csv=CSV, test_csv=CSV))
+    with pytest.raises(UsageError, match="holds no table"):
+        reading(zipped(tmp_path / "none.zip", model_bin="x"))
+    content = bytearray(path.read_bytes())
+    content[len("PK") + 50] ^= 255
+    path.write_bytes(content)
+    with pytest.raises(DamagedData, match="damaged zip file"):
+        reading(path)
+    path.write_bytes(content[:200])
+    with pytest.raises(DamagedData, match="damaged zip file"):
+        reading(path)
+
+
+LABELS = "".join(f"{'ab'[number % 2]}\n" for number in range(len(TEXTS)))
+
+
+@pytest.mark.parametrize(
+    ("name", "beside"),
+    [
+        ("train_text.txt", "train_labels.txt"),
+        ("train.txt", "train.labels"),
+        ("train.text", "train.label"),
+        ("X_train.txt", "y_train.txt"),
+        ("seq.in", "label"),
+    ],
+)
+def test_texts_and_labels_in_two_files(tmp_path, name, beside):
+    (tmp_path / name).write_text("\n".join(TEXTS))
+    (tmp_path / beside).write_text(LABELS + "\n")
+    read = reading(tmp_path / name).read
+    assert read.task.target == Choice(("a", "b"), "label")
+    assert [row.fields["text"] for row in read.tables["train"].rows] == TEXTS
+    assert f"the labels are the lines of {beside}" in notes_of(read)
+    (tmp_path / beside).write_text("a\n")
+    with pytest.raises(DamagedData, match="1 lines where .* 6 lines"):
+        reading(tmp_path / name)
+
+
+def test_labels_beside_json_lines_and_tags_beside_texts(tmp_path):
+    rows = [{"goal": text, "sol1": "a", "sol2": "b"} for text in TEXTS]
+    (tmp_path / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp_path / "train-labels.lst").write_text("0\n1\n" * 3)
+    read = reading(tmp_path / "train.jsonl", question="goal", options=("sol1", "sol2"), label="label").read
+    assert [row.fields["label"] for row in read.tables["train"].rows] == ["sol1", "sol2"] * 3
+    (tmp_path / "seq.in").write_text("".join(f"{text}\n" for text in TEXTS))
+    (tmp_path / "seq.out").write_text("O B-x\nO O\n" * 3)
+    (tmp_path / "label").write_text(LABELS)
+    read = reading(tmp_path / "seq.in", words="text", tags="tags").read
+    assert read.tables["train"].rows[0].fields["tags"] == "O B-x"
+
+
+def test_a_table_with_a_file_of_label_names_beside_it(tmp_path):
+    tagged = "".join(f"{text.split()[0]} O\nRome B-x\n\n" for text in TEXTS)
+    (tmp_path / "text.txt").write_text(tagged)
+    (tmp_path / "labels.txt").write_text("O\nB-x\n")
+    assert reading(tmp_path / "text.txt").read.table_task.kind == "token-classification"

@@ -56,6 +56,7 @@ CONLL_PLUS = "# global.columns = FORM UPOS CONLL:NER LEMMA\n" + "".join(
 PARTS_OF_SPEECH = ("ADP", "PROPN")
 TWO, ONE_LABEL = Choice(("a", "b"), "label"), {"text": "text", "label": "label"}
 ROME = Tags(("B-place", "O"), "tags")
+ROME_OF_NER = Tags(("B-place", "O"), "CONLL:NER")
 SPANS = lines({"text": "Anna in Rome", "label": [[8, 12, "place"]]}, {"text": "It rains", "label": []})
 ENTITIES = [
     {"text": "Anna in Rome", "entities": [{"name": "Rome", "span": [8, 12], "type": "place"}]},
@@ -186,7 +187,13 @@ CHOICES = lines(
         ("g.conll", "-DOCSTART- O\n\n" + CONLL, {}, ROME, None),
         ("h.annotated", CONLL, {}, ROME, None),
         ("i.conllup", CONLL_PLUS, {}, ROME, "the tags column 3 of 4 ('CONLL:NER')"),
-        ("j.conllup", CONLL_PLUS, {"tags": "CONLL:NER", "words": "FORM"}, ROME, "the words are column 1 ('FORM')"),
+        (
+            "j.conllup",
+            CONLL_PLUS,
+            {"tags": "CONLL:NER", "words": "FORM"},
+            ROME_OF_NER,
+            "the words are column 1 ('FORM')",
+        ),
         ("k.tsv", CONLL_PLUS, {"tags": "UPOS"}, Tags(PARTS_OF_SPEECH, "UPOS"), "the tags column 2 of 4 ('UPOS')"),
         ("l.conllup", CONLL_PLUS, {"tags": "2"}, Tags(PARTS_OF_SPEECH, "UPOS"), "the tags column 2 of 4"),
         ("m.conllup", CONLL_PLUS.replace("CONLL:NER", "MISC"), {}, Tags(PARTS_OF_SPEECH, "tags"), "column 2 of 4"),
@@ -198,7 +205,7 @@ CHOICES = lines(
             Tags(("B-place", "O"), "column 3"),
             "the tags column 3 of 4",
         ),
-        ("p.conllu", CONLLU, {"tags": "XPOS"}, Tags(("PRP", "RB", "VBD"), "column 5"), "column 5 of 10 ('XPOS')"),
+        ("p.conllu", CONLLU, {"tags": "XPOS"}, Tags(("PRP", "RB", "VBD"), "XPOS"), "column 5 of 10 ('XPOS')"),
         # A12, A13: one word a row, marked parts
         (
             "a.csv",

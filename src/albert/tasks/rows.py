@@ -19,9 +19,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import accumulate, chain, islice, pairwise
 from pathlib import Path
 from typing import Any, Literal, get_args, overload
+
+import numpy as np
 
 from albert.runtime.environment import lazy_import
 from albert.runtime.errors import DamagedData, MissingInput, UsageError
@@ -686,6 +689,15 @@ def _are_quotes_escaped(sample: str, delimiter: str) -> bool:
     return not fits(sample) and fits(sample.replace('\\"', '""'))
 
 
+@lru_cache(maxsize=4)
+def _sample_rows(sample: str, delimiter: str) -> tuple[list[list[str]], bool]:
+    """The rows of a sample with quotes around fields, and whether every quote is at its place."""
+    try:
+        return [row for row in _split_rows(io.StringIO(sample, newline=""), delimiter, True, strict=True) if row], True
+    except csv.Error:
+        return [row for row in _split_rows(io.StringIO(sample, newline=""), delimiter, True) if row], False
+
+
 def _recognise_delimiter(file: CorpusFile, sample: str, usual: str, ending: str) -> str:
     """The separator that divides the first row, and nearly all others into as many fields."""
     shares: dict[str, float] = {}
@@ -695,7 +707,7 @@ def _recognise_delimiter(file: CorpusFile, sample: str, usual: str, ending: str)
             continue
         readings = [[line.split(delimiter) for line in lines]]
         if '"' in sample:
-            readings.append([row for row in _split_rows(io.StringIO(sample, newline=""), delimiter, True) if row])
+            readings.append(_sample_rows(sample, delimiter)[0])
         for each in readings:
             width = len(each[0])
             fitting = sum(len(row) == width or (len(row) > width and not any(row[width:])) for row in each)
@@ -730,11 +742,8 @@ def _recognise_quotes(sample: str, delimiter: str) -> tuple[bool, str | None]:
         return True, None
     raw = [line.split(delimiter) for line in sample.splitlines() if line]
     raw_fits = sum(len(row) == len(raw[0]) for row in raw) / len(raw)
-    try:
-        rows = [row for row in _split_rows(io.StringIO(sample, newline=""), delimiter, True, strict=True) if row]
-        fits = sum(len(row) == len(rows[0]) for row in rows) / len(rows)
-    except csv.Error:
-        fits = 0.0
+    rows, is_right = _sample_rows(sample, delimiter)
+    fits = sum(len(row) == len(rows[0]) for row in rows) / len(rows) if is_right else 0.0
     if fits < raw_fits and raw_fits > 0.9:
         return False, "quotes are read as text, because they do not enclose fields (--format csv)"
     if delimiter != "\t" or fits > raw_fits:
@@ -792,8 +801,9 @@ class _Block:
 
     def values(self, table: TableFile) -> Iterator[tuple[int, Sequence[str]]]:
         """The line on which each row begins, and its values in the columns that have a name."""
-        if self.is_regular and not self.has_quotes:
-            columns = [self.column(table, index) for index in _used(table)]
+        if self.is_regular:
+            fields = self.fields(table)
+            columns = [fields[index :: len(table.names)] for index in _used(table)]
             rows: Any = enumerate(zip(*columns, strict=True), start=self.line)
             return rows
         used = _used(table)
@@ -801,11 +811,18 @@ class _Block:
 
     def column(self, table: TableFile, index: int) -> list[str]:
         """The values of a column, by its position."""
-        if self.has_quotes or not self.is_regular:
+        if not self.is_regular:
             return [values[index] for _, values in self._divided(table)]
+        return self.fields(table)[index :: len(table.names)]
+
+    def fields(self, table: TableFile) -> list[str]:
+        """The fields of all rows, one after the other, of a regular block."""
+        if self.has_quotes:
+            fields = _quoted_fields(self.data, table.delimiter.encode())
+            return fields or [field for _, values in self._divided(table) for field in values]
         fields = self.data.decode().replace("\n", table.delimiter).split(table.delimiter)
         del fields[-1]  # after the last line's end
-        return fields[index :: len(table.names)]
+        return fields
 
     def _divided(self, table: TableFile) -> Iterable[tuple[int, list[str]]]:
         if self.rows is not None:
@@ -867,9 +884,10 @@ def _blocks(table: TableFile, reached: Advance) -> Iterator[_Block]:
         if data:
             has_quotes = table.quoted and b'"' in data
             skeleton = b""
-            if can_be_regular:
-                unquoted = _without_quoted_fields(data, table.delimiter.encode()) if has_quotes else data
-                skeleton = unquoted.translate(None, others)
+            if can_be_regular and has_quotes:
+                skeleton = _quoted_skeleton(data, table.delimiter.encode(), others.replace(b'"', b""))
+            elif can_be_regular:
+                skeleton = data.translate(None, others)
             if b"\r" in skeleton and data.count(b"\r") == data.count(b"\r\n"):
                 skeleton = skeleton.replace(b"\r", b"")
             if skeleton and skeleton == row * (len(skeleton) // width):
@@ -889,18 +907,62 @@ def _blocks(table: TableFile, reached: Advance) -> Iterator[_Block]:
             raise DamagedData(f"{table.file.name}:{line}", f"is longer than {MAX_RECORD_LENGTH / 1e6:,.0f} MB")
 
 
-def _without_quoted_fields(data: bytes, delimiter: bytes) -> bytes:
-    """Rows without the text of their fields in quotes; nothing if another quote or a line in quotes is there."""
-    parts = data.split(b'"')
-    unquoted = b'"'.join(parts[::2])
-    if len(parts) % 2 == 0 or unquoted.count(b"\n") < data.count(b"\n") or unquoted.count(b"\r") < data.count(b"\r"):
+_QUOTE = 34
+_LINE_END = 10
+_RETURN = 13
+
+
+def _quoted_skeleton(data: bytes, delimiter: bytes, others: bytes) -> bytes:
+    """Separators and ends of lines outside of quotes; nothing if a quote does not enclose a field, or encloses a line.
+
+    Args:
+        data: whole lines.
+        others: the bytes that are neither a separator, an end of a line nor a quote.
+    """
+    signs = np.frombuffer(data, np.uint8)
+    quotes = np.flatnonzero(signs == _QUOTE)
+    if len(quotes) % 2:
         return b""
-    while b'""' in unquoted:  # two quotes in a field stand for one
-        unquoted = unquoted.replace(b'""', b'"')
-    count = unquoted.count(b'"')
-    begun = unquoted.startswith(b'"') + unquoted.count(delimiter + b'"') + unquoted.count(b'\n"')
-    ended = unquoted.count(b'"' + delimiter) + unquoted.count(b'"\n') + unquoted.count(b'"\r\n')
-    return unquoted if begun == ended == count else b""
+    closed = quotes[1::2]
+    # Beside a quote there is a separator, an end of a line, or another quote: two in a field stand for one. Before the
+    # first byte is, as index -1, the last one, which ends a line.
+    allowed = np.zeros(256, bool)
+    allowed[[delimiter[0], _LINE_END, _QUOTE]] = True
+    if not allowed[signs[quotes[0::2] - 1]].all():
+        return b""
+    after = signs[closed + 1]
+    wrong = closed[~allowed[after]]
+    if len(wrong) and not ((signs[wrong + 1] == _RETURN) & (signs[wrong + 2] == _LINE_END)).all():
+        return b""
+    kept = np.frombuffer(data.translate(None, others), np.uint8)
+    is_inside = np.cumsum(kept == _QUOTE, dtype=np.uint8) & 1 == 1
+    inside = kept[is_inside]
+    if ((inside == _LINE_END) | (inside == _RETURN)).any():
+        return b""
+    outside = kept[~is_inside]
+    return outside[outside != _QUOTE].tobytes()
+
+
+def _quoted_fields(data: bytes, delimiter: bytes) -> list[str] | None:
+    """The fields of whole rows with quotes around some of them and no line in quotes; None if no sign is free.
+
+    Separators and ends of lines outside of quotes are replaced by a byte that does not occur; quotes around fields and
+    the first of two are removed.
+    """
+    sign = next((code for code in (31, 30, 29, 28, 0, 1, 2, 3) if bytes([code]) not in data), None)
+    if sign is None:
+        return None
+    signs = np.frombuffer(data, np.uint8).copy()
+    is_quote = signs == _QUOTE
+    quotes = np.flatnonzero(is_quote)
+    closed = quotes[1::2]
+    is_doubled = signs[closed + 1] == _QUOTE
+    is_inside = np.cumsum(is_quote, dtype=np.uint8) & 1 == 1
+    signs[((signs == delimiter[0]) | (signs == _LINE_END)) & ~is_inside] = sign
+    is_quote[closed[is_doubled]] = False
+    fields = signs[~is_quote].tobytes().decode().split(chr(sign))
+    del fields[-1]  # after the last line's end
+    return fields
 
 
 def _chunks(table: TableFile, reached: Advance) -> Iterator[tuple[bytes, bool]]:

@@ -35,8 +35,9 @@ def test_csv_round_trip(rows, gz, tmp_path_factory):
 def test_a_table_of_several_megabytes_is_read_as_the_csv_module_reads_it(end, tmp_path):
     """Plain rows, quoted fields, quoted ends of lines, two quotes in a field, empty lines, empty fields at the end."""
     forms = ["plain {},a", '"in, quotes {}",b', f'"two{end}lines {{}}",a', '"a ""word"" {}",b', 'not a" quote {},a,,']
+    forms.append('"""all"", {}\x1f","",,')
     lines = ["text,label"]
-    for number in range(60_000):
+    for number in range(70_000):
         part = number // 10_000  # one kind of rows after the other
         lines.append(forms[number % len(forms) if part > len(forms) - 1 else part].format("é" * (number % 40)))
         if number == 15_000:
@@ -55,9 +56,9 @@ def test_a_table_of_several_megabytes_is_read_as_the_csv_module_reads_it(end, tm
     rows = read_table(path)
     assert [(row.where, row.fields["text"], row.fields["label"]) for row in rows.rows] == expected
     assert rows.values("text") == [text for _, text, _ in expected]
-    assert rows.values("missing") == [None] * 60_000
+    assert rows.values("missing") == [None] * 70_000
     assert rows.rows[-1].fields["text"] == expected[-1][1] and len(rows.rows[40_000:40_003]) == 3
-    assert [row.identifier for row in rows.rows] == [str(number) for number in range(60_000)]
+    assert [row.identifier for row in rows.rows] == [str(number) for number in range(70_000)]
 
 
 @pytest.mark.parametrize("fault", ['"open,a', '"a"b,a', "one field", "a,b,c"])

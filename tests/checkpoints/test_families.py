@@ -1,4 +1,4 @@
-"""BERT, DistilBERT, RoBERTa, XLM-R and CamemBERT: the numbers of transformers, in both directions."""
+"""BERT, DistilBERT, RoBERTa, XLM-R, CamemBERT and ELECTRA: the numbers of transformers, in both directions."""
 
 import json
 
@@ -40,6 +40,7 @@ FAMILIES = {
     "Roberta": AFTER_PADDING,
     "XLMRoberta": AFTER_PADDING,
     "Camembert": AFTER_PADDING,
+    "Electra": SIZES | {"embedding_size": 8},
 }
 HEADS = (
     "Model",
@@ -49,7 +50,7 @@ HEADS = (
     "ForQuestionAnswering",
     "ForMultipleChoice",
 )
-CASES = [(family, head) for family in ("Bert", "DistilBert", "Roberta") for head in HEADS]
+CASES = [(family, head) for family in ("Bert", "DistilBert", "Roberta", "Electra") for head in HEADS]
 CASES += [("Bert", "ForPreTraining"), ("XLMRoberta", "ForMaskedLM"), ("Camembert", "ForMaskedLM")]
 IDS = [np.arange(5, 37), np.array([7, 8, 9, 10, 3])]
 TYPES = [np.repeat([0, 1], [10, 22]), np.array([0, 0, 1, 1, 1])]
@@ -136,7 +137,7 @@ def test_single_precision_and_the_last_of_512_positions(tmp_path):
     torch.testing.assert_close(actual, theirs(model, "Model", ids, ids), rtol=0, atol=3e-5)
 
 
-@pytest.mark.parametrize("hidden_act", ["gelu_new", "relu", "gelu_pytorch_tanh"])
+@pytest.mark.parametrize("hidden_act", ["gelu_new", "relu", "gelu_pytorch_tanh", "gelu_fast"])
 def test_activations(hidden_act, tmp_path):
     model = make("Bert", "ForMaskedLM", hidden_act=hidden_act, layer_norm_eps=1e-3)
     model.save_pretrained(tmp_path)
@@ -173,7 +174,7 @@ def test_pickles_are_refused_with_the_remedy(tmp_path, refused):
 
 @pytest.mark.parametrize(
     ("kind", "name"), [("mpnet", "MPNet"), ("deberta-v2", "DeBERTa"), ("modernbert", "ModernBERT"), ("t5", "T5"),
-                       ("nomic_bert", "Nomic"), ("electra", "ELECTRA"), ("whisper", "'whisper'")]
+                       ("nomic_bert", "Nomic"), ("whisper", "'whisper'")]
 )  # fmt: skip
 def test_other_families_are_refused_by_name(kind, name, tmp_path, capsys):
     (tmp_path / "config.json").write_text(json.dumps({"model_type": kind}))
@@ -215,7 +216,7 @@ def test_weights_of_another_family_are_refused(tmp_path):
     assert refusal.value.exit_code in (65, 78)
 
 
-@pytest.mark.parametrize("family", ["Bert", "DistilBert", "Roberta"])
+@pytest.mark.parametrize("family", ["Bert", "DistilBert", "Roberta", "Electra"])
 @pytest.mark.parametrize("objective", ["sop", "nsp", "none"])
 def test_pretraining_models_keep_their_sentence_head(family, objective, tmp_path):
     make(family, "Model").save_pretrained(tmp_path / "theirs")
@@ -291,3 +292,11 @@ def test_the_conversion_of_a_pickle_keeps_the_head_and_the_modules(tmp_path, ref
     (tmp_path / "1_Pooling").mkdir()
     (tmp_path / "1_Pooling" / "config.json").write_text('{"pooling_mode": "mean"}')
     refused(lambda: open_model(tmp_path, "classification"), 66, tmp_path, "SentenceTransformer(")
+
+
+def test_a_discriminator_and_wide_embeddings_of_electra_open(tmp_path):
+    model = make("Electra", "ForPreTraining", embedding_size=16)
+    model.save_pretrained(tmp_path)
+    actual, opened = ours(tmp_path)
+    torch.testing.assert_close(actual, theirs(model.electra, "Model"), rtol=0, atol=1e-11)
+    assert opened.loading_report.not_used == "in the file, not used here: 4 of discriminator_predictions"

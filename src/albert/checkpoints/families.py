@@ -35,6 +35,9 @@ class Family:
         heads_of: by class, the names that are other ones there.
         copies: tensors that are written twice -> the tensor that they equal.
         sentence_head: what the sentence head of its pre-training class predicts; None: it has none.
+        has_pooler: whether its class without a head has one.
+        has_embedding_size: whether its embeddings may have another width than its layers.
+        head_activation: the one that its heads have whatever `hidden_act` is; None: they have that one.
         first_position: rows of the position table before the first position.
         config: our keys of `config.json` -> its own.
         defaults: what its configuration takes where `config.json` says nothing.
@@ -53,6 +56,9 @@ class Family:
     heads_of: Mapping[str, Mapping[str, str]]
     copies: Mapping[str, str]
     sentence_head: Literal["sop", "nsp"] | None = None
+    has_pooler: bool = True
+    has_embedding_size: bool = False
+    head_activation: str | None = None
     first_position: int = 0
     config: Mapping[str, str] = field(default_factory=dict)
     defaults: Mapping[str, Any] = field(default_factory=dict)

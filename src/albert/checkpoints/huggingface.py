@@ -1,6 +1,6 @@
 """Conversion between our models and transformers': names of parameters and classes, old names, kinds of heads.
 
-The names of each family (ALBERT, BERT, DistilBERT, RoBERTa, XLM-R) are one table, read in both directions
+The names of each family (ALBERT, BERT, DistilBERT, RoBERTa, XLM-R, ELECTRA) are one table, read in both directions
 (`albert.checkpoints.families`). What differs in more than the name:
 - transformers has no sharing of attention or feed-forward blocks alone: the shared block is written once for each
   layer, and read back as one block after checking that the copies are equal.
@@ -176,7 +176,7 @@ def to_transformers(
         tensors[own_prefix + _POSITIONS] = torch.cat((unused, positions))
     if _TYPES not in family.names:  # the only token type is part of the positions
         tensors[own_prefix + _POSITIONS] = positions + tensors.pop(own_prefix + _TYPES)[0]
-    if family.name == "distilbert" and architecture == "AlbertModel":  # it has no pooler
+    if not family.has_pooler and architecture == "AlbertModel":
         tensors = {ours: tensor for ours, tensor in tensors.items() if not ours.startswith(f"{own_prefix}pooler.")}
     renamed: dict[str, Tensor] = {}
     for ours, tensor in tensors.items():
@@ -229,11 +229,10 @@ def from_transformers(tensors: Mapping[str, Tensor], config: AlbertConfig, where
     renamed: dict[str, Tensor] = {}
     in_file: dict[str, str] = {}
     heads = family.heads_read()
-    head_of_pooler = {ours: theirs for theirs, ours in heads.items() if ours.startswith(BACKBONE_PREFIX)}
     for ours, theirs in backbone_names(config):
         names = [family.prefix + name for name in theirs]
-        if head_of_pooler.get(BACKBONE_PREFIX + ours) in content:  # the pooler of a class of RoBERTa or DistilBERT
-            names = [head_of_pooler[BACKBONE_PREFIX + ours]]
+        if ours.startswith("pooler."):  # which may belong to a head there
+            names = [theirs for theirs in content if heads.get(theirs) == BACKBONE_PREFIX + ours] or names
         copies = {name: content.pop(name) for name in names if name in content}
         if copies:
             renamed[BACKBONE_PREFIX + ours] = _merge(copies, config, where)

@@ -83,7 +83,7 @@ from albert.text.tokenizer_loading import gives_token_types, load_tokenizer, voc
 CONFIG_NAME = "config.json"
 _FIELDS = tuple(f.name for f in fields(AlbertConfig))
 # transformers' other names of the same functions.
-_ACTIVATIONS = {"gelu_pytorch_tanh": "gelu_new", "gelu_python": "gelu"}
+_ACTIVATIONS = {"gelu_pytorch_tanh": "gelu_new", "gelu_fast": "gelu_new", "gelu_python": "gelu"}
 # Far beyond any model; without limits a damaged number could fill the memory before it is compared with the weights.
 _MAX_SIZE = 2**24
 _ONLY_ALBERT = (
@@ -149,10 +149,11 @@ def config_to_json(
             kind = _DENSE
     else:
         values["max_position_embeddings"] += family.first_position
+        own = ("embedding_size",) if family.has_embedding_size else ()
         values = {
             family.config.get(name, name): value
             for name, value in values.items()
-            if name not in _ONLY_ALBERT and name not in family.fixed
+            if name not in family.fixed and (name in own or name not in _ONLY_ALBERT)
         }
         kind = {"model_type": family.name}
     labels = {}
@@ -286,15 +287,17 @@ def _values_of_family(content: Mapping[str, Any], family: Family, path: Path) ->
     values |= {ours: content[theirs] for theirs, ours in named.items() if theirs in content}
     values |= dict(family.fixed) | {"family": family.name, "sharing": "none", "num_hidden_groups": 1}
     values["embedding_size"] = values["hidden_size"]
+    if family.has_embedding_size:
+        values["embedding_size"] = content.get("embedding_size", family.defaults["embedding_size"])
+    if family.head_activation is not None and values["hidden_act"] not in (family.head_activation, "gelu_python"):
+        why = f"is {values['hidden_act']!r}, {family.title} has {family.head_activation!r} in its heads"
+        raise InvalidConfiguration(f"{path}: hidden_act", why)
     if family.first_position:
         if content.get("pad_token_id", family.written["pad_token_id"]) != family.first_position - 1:
             why = f"is {content['pad_token_id']!r}: positions begin after it, in {family.title} at 2"
             raise InvalidConfiguration(f"{path}: pad_token_id", why)
         if isinstance(values["max_position_embeddings"], int):
             values["max_position_embeddings"] -= family.first_position
-        if values["hidden_act"] not in ("gelu", "gelu_python"):
-            why = f"is {values['hidden_act']!r}, {family.title} has 'gelu' in the head for masked tokens"
-            raise InvalidConfiguration(f"{path}: hidden_act", why)
     return values
 
 
@@ -305,6 +308,8 @@ def _our_class(name: str, family: Family, extra: dict[str, Any]) -> str:
     """Our name of the class in `config.json`; the objective of a sentence head is added to `extra`."""
     name = family.our_class(name).replace(_POOLED_MARK, "For", 1)
     name = _PRETRAINING_ALIASES.get(name, name)
+    if name == "AlbertForPreTraining" and family.name == "electra":  # finds replaced tokens
+        name = "AlbertModel"
     if name == "AlbertForPreTraining" and family.sentence_head not in (None, "sop"):
         extra.setdefault(OBJECTIVE_KEY, family.sentence_head)
     return name

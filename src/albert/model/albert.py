@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from albert.model.config import AlbertConfig, LayerApplication, sharing_plan
-from albert.model.encoder import Encoder, initialize
+from albert.model.encoder import ACTIVATIONS, Encoder, initialize
 from albert.model.heads import MaskedLanguageModelHead, SentenceOrderHead, SpanHead
 from albert.model.packing import (
     PackedSequences,
@@ -98,10 +98,9 @@ class AlbertModel(nn.Module):
         return [embedded, *self.encoder.each_layer(embedded, packed)]
 
     def pool(self, hidden: Float[Tensor, "tokens H"], packed: PackedSequences) -> Float[Tensor, "sequences H"]:
-        """One vector per sequence: tanh (in DistilBERT ReLU) of a linear map of the state at [CLS]."""
+        """One vector per sequence: an activation (`AlbertConfig.pooler_activation`) of a map of the state at [CLS]."""
         assert self.pooler is not None, "built without a pooler"
-        mapped = self.pooler(hidden[packed.first_positions])
-        return mapped.relu() if self.config.pooler_activation == "relu" else mapped.tanh()
+        return ACTIVATIONS[self.config.pooler_activation](self.pooler(hidden[packed.first_positions]))
 
 
 Pooling = Literal["mean", "cls", "max", "weighted"]

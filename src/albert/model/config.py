@@ -74,7 +74,7 @@ Activation = Literal["gelu", "gelu_new", "relu", "tanh"]
 Extension = Literal["interpolate", "tile"]
 """How new position embeddings are computed."""
 Sharing = Literal["all", "attention", "ffn", "none"]
-Family = Literal["albert", "bert", "distilbert", "roberta", "xlm-roberta", "camembert"]
+Family = Literal["albert", "bert", "distilbert", "roberta", "xlm-roberta", "camembert", "electra"]
 """`model_type` in transformers, of the models that are a BERT inside."""
 HeadPooling = Literal["pooler", "mean", "cls", "max"]
 """What a head for a whole text reads."""
@@ -132,7 +132,8 @@ class AlbertConfig:
     match_embedding: bool = False
     """Whether the last token type embedding is added to the tokens that occur in the other segment, too."""
     family: Family = "albert"
-    """Whose files the model is read from and written as; the others than ALBERT have E = H and share nothing."""
+    """Whose files the model is read from and written as; the others than ALBERT share nothing, and have E = H except
+    ELECTRA."""
     head_pooling: HeadPooling = "pooler"
     """What a head for a whole text reads: the pooler's output at [CLS], the mean over all tokens, the state at [CLS] or
     the maximum over all tokens. "mean" suits encoders that were trained for sentence vectors."""
@@ -175,6 +176,9 @@ class AlbertConfig:
         if self.family != "albert":
             shape = {"sharing": "none", "embedding_size": self.hidden_size, "embedding_projection": False,
                      "attention_window": None, "match_embedding": False}  # fmt: skip
+            if self.family == "electra":  # its embeddings are mapped to H, if their width is another
+                del shape["embedding_size"]
+                del shape["embedding_projection"]
             for name, needed in shape.items():
                 value = getattr(self, name)
                 if value != needed and not (name == "embedding_projection" and value is None):
@@ -193,9 +197,14 @@ class AlbertConfig:
         return differs if self.embedding_projection is None else self.embedding_projection
 
     @property
-    def pooler_activation(self) -> Literal["tanh", "relu"]:
-        """The activation of the pooler; DistilBERT's map before its classifier has another one."""
-        return "relu" if self.family == "distilbert" else "tanh"
+    def pooler_activation(self) -> Literal["tanh", "relu", "gelu"]:
+        """The activation of the pooler; the maps before the classifiers of DistilBERT and ELECTRA have other ones."""
+        match self.family:
+            case "distilbert":
+                return "relu"
+            case "electra":
+                return "gelu"
+        return "tanh"
 
     @property
     def effective_window(self) -> int | None:

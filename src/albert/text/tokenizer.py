@@ -30,7 +30,7 @@ CONFIG_NAME = "tokenizer_config.json"
 ADDED_TOKENS_NAME = "added_tokens.json"
 SPECIAL_TOKENS_NAME = "special_tokens_map.json"
 SPECIAL_PIECES = ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]")
-BERT_CLASSES = ("BertTokenizer", "BertTokenizerFast", "DistilBertTokenizer", "DistilBertTokenizerFast")
+BERT_CLASSES = tuple(f"{name}Tokenizer{fast}" for name in ("Bert", "DistilBert", "Electra") for fast in ("", "Fast"))
 """Classes of transformers that normalise as `tokenizer_config.json` says, whatever `tokenizer.json` says."""
 MAXIMUM_LENGTH = 512
 BLANK = "▁"

@@ -38,7 +38,7 @@ def check_options(options: object, resumes: bool = False) -> None:
     values["data"] = corpora
     for path in _paths(values.values()):
         if not path.exists():
-            raise MissingInput(path, "No such file or directory")
+            raise MissingInput(path, "No such file or directory", _remedy(path))
     for corpus in corpora:
         check_corpus(corpus)
     opening = getattr(options, "opening", options)
@@ -54,6 +54,16 @@ def check_options(options: object, resumes: bool = False) -> None:
         raise CannotCreate(output, "is a file, a folder is expected", "choose another --output")
     if is_new and isinstance(output, Path) and os.path.lexists(output):
         raise CannotCreate(output, "exists already", "choose another name, or add --replace")
+
+
+def _remedy(path: Path) -> str | None:
+    """What to do if this may be a data set of the Hub, or a pattern."""
+    name = path.as_posix()
+    if name.startswith("hf:/") or (name.count("/") == 1 and not path.suffix and not path.parent.exists()):
+        return "fetch a data set of the Hub (hf download --repo-type dataset OWNER/NAME), and name one of its files"
+    if any(sign in name for sign in "*?["):
+        return "name one file; tables with the same columns are joined first"
+    return None
 
 
 def _paths(values: Iterable[object]) -> Iterator[Path]:

@@ -125,7 +125,7 @@ _USUAL: tuple[tuple[dict[str, tuple[str, ...]], str], ...] = (
         },
         "multiple-choice",
     ),
-    ({"text": ("text",), "label": ("label",)}, "classification"),
+    ({"text": ("text",), "label": ("label", "labels")}, "classification"),
 )
 
 

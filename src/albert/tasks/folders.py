@@ -1,6 +1,7 @@
 """A folder with a folder of texts for each label, as aclImdb, 20 Newsgroups and scikit-learn's `load_files` have it."""
 
 import os
+import re
 import stat
 from collections import Counter
 from collections.abc import Sequence
@@ -67,6 +68,9 @@ def read_folder(folder: Path, name: str, encoding: str | None) -> Texts:
     unread: Counter[str] = Counter()
     found: list[tuple[str | None, Path]]
     doubt = None
+    are_marked = any(file.suffix.lower() == ".ann" for file in entries.files)
+    if are_marked and not labels:
+        return _read_brat(folder, name, entries, encoding)
     if labels:
         names = ("text", "label", "file")
         is_txt = any(file.suffix.lower() == ".txt" for held in labels.values() for file in held.files)
@@ -97,7 +101,10 @@ def read_folder(folder: Path, name: str, encoding: str | None) -> Texts:
         found = [(None, file) for file in entries.files if not is_txt or file.suffix.lower() == ".txt"]
         unread["files with another ending than .txt"] += len(entries.files) - len(found)
         notes.append(f"{counted(len(found), 'files')} with a text each")
-        doubt = f"the texts of each label are expected in a folder of their own: {name.rstrip('/')}/LABEL/1.txt"
+        doubt = (
+            f"the texts of each label are expected in a folder of their own: {name.rstrip('/')}/LABEL/1.txt; of files "
+            "with a text on each line, one for each label: sed 's/^/__label__LABEL /' FILE >> train.txt"
+        )
     if not found:
         raise MissingInput(name, "is a folder without texts", "a folder of .txt files for each label is expected")
     unread["files with a hidden name"] += entries.hidden
@@ -115,6 +122,54 @@ def read_folder(folder: Path, name: str, encoding: str | None) -> Texts:
         fields = {"text": text, "label": label, "file": file.relative_to(folder).as_posix()}
         records.append(Record(where, {key: fields[key] for key in names}))
     return Texts(names=names, records=tuple(records), notes=tuple(notes), doubt=doubt)
+
+
+def _read_brat(folder: Path, name: str, entries: _Entries, encoding: str | None) -> Texts:
+    """The texts of a folder with their marked parts, as BRAT writes them: `1.txt` and `1.ann`."""
+    texts = [file for file in entries.files if file.suffix.lower() == ".txt"]
+    marked = [file for file in texts if file.with_suffix(".ann").is_file()]
+    if not marked:
+        raise MissingInput(name, "has .ann files without texts", "1.ann goes with 1.txt")
+    decoded, note = _decoded(folder, name, marked, encoding, are_stripped=False)
+    counts: Counter[str] = Counter()
+    counts["texts without an .ann file, left out"] = len(texts) - len(marked)
+    records = []
+    for file, text in zip(marked, decoded, strict=True):
+        where = f"{name.rstrip('/')}/{file.name}"
+        lines, _ = _decoded(folder, name, [file.with_suffix(".ann")], encoding, are_stripped=False)
+        marks = _marks_of_brat(f"{name.rstrip('/')}/{file.stem}.ann", lines[0], text, counts)
+        records.append(Record(where, {"text": text, "label": marks, "file": file.name}))
+    notes = [f"BRAT's folder: {counted(len(marked), 'files')} with a text each, whose marked parts are in .ann files"]
+    notes += note
+    notes += [counted(count, what) for what, count in counts.items() if count]
+    return Texts(names=("text", "label", "file"), records=tuple(records), notes=tuple(notes), doubt=None)
+
+
+def _marks_of_brat(where: str, lines: str, text: str, counts: Counter[str]) -> list[list[object]]:
+    """The marked parts `[start, end, label]` in lines such as `T1<tab>PER 0 4<tab>Anna`; other lines are not read."""
+    marks: list[list[object]] = []
+    wrong = 0
+    for number, line in enumerate(lines.split("\n"), start=1):
+        if not line.startswith("T"):
+            continue
+        found = re.match(r"T\S+\t(\S+) (\d+) (\d+)(;[\d ;]+)?(\t.*)?\r?$", line)
+        if found is None:
+            raise DamagedData(
+                f"{where}:{number}", "is not a marked part", "expected T1, a tab, LABEL START END, a tab, TEXT"
+            )
+        if found[4]:
+            counts["marked parts in several pieces, left out"] += 1
+            continue
+        start = int(found[2])
+        end = int(found[3])
+        own = (found[5] or "").strip()
+        wrong += bool(own) and text[start:end].split() != own.split()
+        marks.append([start, end, found[1]])
+    if wrong > len(marks) / 2:
+        why = f"has {wrong} marked parts whose text is not at their place in {Path(where).stem}.txt"
+        raise DamagedData(where, why, "positions are counted in characters from 0")
+    counts["marked parts whose own text is another one"] += wrong
+    return marks
 
 
 def _entries_of(folder: Path) -> _Entries:
@@ -140,7 +195,9 @@ def _has_texts(folder: Path) -> bool:
     return bool(_entries_of(folder).files)
 
 
-def _decoded(folder: Path, name: str, files: Sequence[Path], encoding: str | None) -> tuple[list[str], tuple[str, ...]]:
+def _decoded(
+    folder: Path, name: str, files: Sequence[Path], encoding: str | None, are_stripped: bool = True
+) -> tuple[list[str], tuple[str, ...]]:
     """The texts of files, without blanks at their ends; a line about the encoding of those that are not UTF-8."""
     given = None if encoding is None else known_encoding(encoding)
     texts: list[str] = []
@@ -154,7 +211,7 @@ def _decoded(folder: Path, name: str, files: Sequence[Path], encoding: str | Non
             why = f"is not text: NUL byte at byte {data.index(0)}"
             raise DamagedData(where, why, "remove it; if there are .txt files, only these are read")
         try:
-            texts.append(data.decode(own).strip())
+            texts.append(data.decode(own))
         except UnicodeDecodeError as error:
             if given is not None:
                 why = f"is not {given.removesuffix('-sig').upper()}: byte {data[error.start]:#04x} ({error.reason})"
@@ -164,17 +221,18 @@ def _decoded(folder: Path, name: str, files: Sequence[Path], encoding: str | Non
             if sum(map(len, lines)) < 1 << 16:
                 lines += [line for line in data.splitlines() if not line.isascii()]
     if not foreign:
-        return texts, ()
+        return [text.strip() for text in texts] if are_stripped else texts, ()
     likely = likely_encoding(lines)
     for number, data in foreign.items():
         where = f"{name.rstrip('/')}/{files[number].relative_to(folder).as_posix()}"
         try:
-            texts[number] = data.decode(likely).strip()
+            texts[number] = data.decode(likely)
         except UnicodeDecodeError as error:
             why = f"is neither UTF-8 nor {likely}: byte {data[error.start]:#04x}"
             raise DamagedData(where, why, "name the encoding with --encoding (latin-1 has every byte)") from error
     first = min(foreign)
     shown = f"{shown_word(texts[first])!r} in {files[first].relative_to(folder).as_posix()}"
     verb = "is" if len(foreign) == 1 else "are"
-    counted = f"{len(foreign):,} of the files {verb} not UTF-8"
-    return texts, (f"{counted}: read as {likely}, such as {shown} (--encoding)",)
+    these = f"{len(foreign):,} of the files {verb} not UTF-8"
+    texts = [text.strip() for text in texts] if are_stripped else texts
+    return texts, (f"{these}: read as {likely}, such as {shown} (--encoding)",)

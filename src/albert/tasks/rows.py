@@ -39,6 +39,7 @@ from albert.tasks.source import ColumnRows, Field, Row, Rows
 from albert.text.readers import (
     COMPRESSIONS,
     MAX_RECORD_LENGTH,
+    PYTHON_DICT_REMEDY,
     Advance,
     CorpusFile,
     Record,
@@ -426,7 +427,10 @@ def _open_file(path: Path, layout: Layout, name: str | None, pipe_remedy: str) -
         case "json":
             return _open_json(file, encoding, notes, layout)
         case "jsonl":
-            if encoding not in ("utf-8", "utf-8-sig"):
+            is_spacy = re.match(r"\s*\[\s*\"", sample) is not None
+            if is_spacy:
+                notes += (_SPACY_NOTE,)
+            if is_spacy or encoding not in ("utf-8", "utf-8-sig"):
                 rows = tuple(_json_lines(file, encoding))
                 return TableFile(file=file, format=format, encoding=encoding, notes=notes, rows=rows)
             return TableFile(file=file, format=format, encoding=encoding, notes=notes)
@@ -506,6 +510,8 @@ def _recognise_format(file: CorpusFile, sample: str, has_task: bool) -> tuple[Fo
                 return "json", "the file is JSON"
             except ValueError:
                 pass
+    if re.match(r"#begin document \(.*\);", sample):
+        return "conll", None
     if all(map(_FASTTEXT.match, filled)):
         return "fasttext", None
     if all(map(_COARSE_AND_FINE.match, filled)):
@@ -1098,6 +1104,8 @@ def _fitted(values: list[str], width: int, where: str, table: TableFile) -> list
     remedy = f"columns are separated by {shown}, another separator is named by --delimiter"
     if len(values) > width and table.quoted:
         remedy += "; a text with the separator in it needs double quotes"
+    if len(values) > width and table.delimiter == "\t":
+        remedy += f"; the first {width} columns alone: cut -f 1-{width} FILE > NEW"
     if table.quoted and (table.single_quotes or _divides_single_quotes(values)):
         remedy = 'single quotes do not enclose a field: write double quotes (") in their place'
     raise DamagedData(where, f"has {len(values)} {what} where {against} {width}", remedy)
@@ -1116,6 +1124,10 @@ _TAGGED_SHARE = 0.95
 _LONG_SENTENCE = 60
 _MAX_SENTENCE_LENGTH = 300
 _COMMENT = re.compile(r"#\s*[\w.:-]+(\s+[\w.:-]+)*\s*=|#\s+\S+\s+\S+\s+\S+")
+_FIELDS_OF_2012 = 11
+"""Of a line of CoNLL-2012: further ones, one for each predicate and the last, are not read."""
+_BRACKETS = re.compile(r"\([A-Za-z_-]+(\*\)?|\))|\*\)?")
+_TAG_OF_ENTITY = re.compile(r"O|[BIESLU]-\S+")
 _CONLL_U: str = "ID FORM LEMMA UPOS XPOS FEATS HEAD DEPREL DEPS MISC"
 _NAMES_OF_WORDS = {"word", "words", "token", "tokens", "form", "text"}
 _NAMES_OF_TAGS = {
@@ -1143,6 +1155,7 @@ class Tagged:
         header: the line with the names of the columns, 0 for none.
         numbered: whether the first field numbers the words, so that `3-4` and `5.1` are not words (CoNLL-U).
         prefix: before every word, not a part of it (`en:` in WikiANN).
+        cut: fields after this number are not read, because their number differs (CoNLL-2012); 0 for none.
     """
 
     separator: str | None
@@ -1151,6 +1164,7 @@ class Tagged:
     header: int = 0
     numbered: bool = False
     prefix: str = ""
+    cut: int = 0
 
 
 def _fields_of_line(line: str, separator: str | None) -> list[str]:
@@ -1248,7 +1262,8 @@ def _open_tagged(file: CorpusFile, encoding: str, notes: tuple[str, ...], layout
         if len(lines) >= 20_000:
             break
     separator = "\t" if any("\t" in line for line in lines) else None
-    divided = [(line, _fields_of_line(line, separator)) for line in lines]
+    cut = _FIELDS_OF_2012 if any(line.startswith("#begin document") for line in lines) else 0
+    divided = [(line, _fields_of_line(line, separator)[: cut or None]) for line in lines]
     filled = [fields for _, fields in divided if fields and _DOCUMENT not in fields]
     sizes = Counter(len(fields) for fields in filled if not (fields[0].startswith("#") and len(fields) == 1))
     if not sizes:
@@ -1290,6 +1305,17 @@ def _open_tagged(file: CorpusFile, encoding: str, notes: tuple[str, ...], layout
     if numbered and size == 10:
         tags_at = 3
         headings = _CONLL_U.split()
+    if cut and size == cut:
+        words_at = 3
+        tags_at = cut - 1
+        numbered = False
+        notes += ("CoNLL-2012: the named entities are the tags (--tags 5: parts of speech)",)
+    tags_first = all(_TAG_OF_ENTITY.fullmatch(fields[0]) for fields in rows) and any(
+        fields[0] != "O" for fields in rows
+    )
+    if tags_first and size == 2 and not all(_TAG_OF_ENTITY.fullmatch(fields[1]) for fields in rows):
+        words_at = 1
+        tags_at = 0
     declared = _declared_columns(lines)
     if declared and len(declared) != size:
         why = f"names {len(declared)} columns, the words have {size} fields"
@@ -1342,7 +1368,13 @@ def _open_tagged(file: CorpusFile, encoding: str, notes: tuple[str, ...], layout
     else:
         prefix = ""
     tagged = Tagged(
-        separator=separator, size=size, drops_last=drops_last, header=header, numbered=numbered, prefix=prefix
+        separator=separator,
+        size=size,
+        drops_last=drops_last,
+        header=header,
+        numbered=numbered,
+        prefix=prefix,
+        cut=cut,
     )
     return TableFile(
         file=file,
@@ -1374,6 +1406,7 @@ def _tagged_records(table: TableFile, counts: Counter[str]) -> Iterator[Record]:
             continue
         if number == how.header:
             continue
+        fields = fields[: how.cut or None]
         if _DOCUMENT in fields:
             counts["document_marks"] += 1
             continue
@@ -1414,7 +1447,24 @@ def _tagged_sentence(
         raise DamagedData(where, why, _without_blank_lines(len(names), separator))
     columns = dict(zip(names, map(list, zip(*sentence, strict=True)), strict=True))
     columns[WORDS] = [word.removeprefix(prefix) for word in columns[WORDS]]
+    for name, values in columns.items():
+        if name != WORDS and all(map(_BRACKETS.fullmatch, values)):
+            columns[name] = _tags_of_brackets(values)
     return Record(where, columns)
+
+
+def _tags_of_brackets(values: Sequence[str]) -> list[str]:
+    """Tags (IOB2) of marks with brackets as in CoNLL-2003's forerunners and CoNLL-2012: `(PERSON*`, `*`, `*)`."""
+    tags = []
+    label = ""
+    for value in values:
+        is_first = value.startswith("(")
+        if is_first:
+            label = value[1:].partition("*")[0].removesuffix(")")
+        tags.append(f"{'B' if is_first else 'I'}-{label}" if label else "O")
+        if value.endswith(")"):
+            label = ""
+    return tags
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -1497,6 +1547,9 @@ def _text_records(table: TableFile) -> Iterator[Record]:
 # JSON as one value: a list of objects, SQuAD's layout, or what pandas writes.
 
 
+_SPACY_NOTE = "every row is a text with its entities or categories (spaCy): columns text and label"
+
+
 def _json_lines(file: CorpusFile, encoding: str) -> Iterator[Record]:
     for number, line in lines_of(file, encoding):
         if not line.strip():
@@ -1505,6 +1558,8 @@ def _json_lines(file: CorpusFile, encoding: str) -> Iterator[Record]:
             value = json.loads(line, object_pairs_hook=unique_keys)
         except (ValueError, RecursionError) as error:
             raise DamagedData(f"{file.name}:{number}", f"is not JSON ({error})") from error
+        if is_of_spacy(value):
+            value = row_of_spacy(value)
         if not isinstance(value, dict):
             raise DamagedData(f"{file.name}:{number}", f"is {type(value).__name__}, a JSON object is expected")
         yield Record(f"{file.name}:{number}", value)
@@ -1518,12 +1573,21 @@ def _is_list_of_rows(value: Any) -> bool:
     return plain and len(set(map(len, value))) == 1
 
 
+def _are_rows_by_key(value: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Return whether objects are rows and not columns: more of them than fields, and all with the same fields."""
+    fields = next(iter(value.values()))
+    same = all(row.keys() == fields.keys() for row in value.values())
+    return same and len(value) > len(fields) and not all(name.isdecimal() for name in fields)
+
+
 def _open_json(file: CorpusFile, encoding: str, notes: tuple[str, ...], layout: Layout) -> TableFile:
     with text_of_file(file, encoding) as text:
         try:
             value = json.loads(text.read(), object_pairs_hook=unique_keys)
         except (ValueError, RecursionError) as error:
-            raise DamagedData(file.name, f"is not JSON ({error})") from error
+            text.seek(0)
+            remedy = PYTHON_DICT_REMEDY if re.match(r"\s*\{u?'", text.read(100)) else None
+            raise DamagedData(file.name, f"is not JSON ({error})", remedy) from error
     if isinstance(value, dict) and len(value) == 1:
         name, inner = next(iter(value.items()))
         if isinstance(inner, dict) and any(isinstance(each, list) for each in inner.values()):
@@ -1542,6 +1606,12 @@ def _open_json(file: CorpusFile, encoding: str, notes: tuple[str, ...], layout: 
             for name, items in value.items()
             if isinstance(items, list) and items and all(isinstance(item, dict) for item in items)
         }
+        if isinstance(value.get("columns"), list) and "index" in value and _is_list_of_rows(value.get("data")):
+            names = [str(name) for name in value["columns"]]
+            value = [dict(zip(names, row, strict=False)) for row in value["data"]]
+            notes += ("columns and rows are lists, as pandas writes them",)
+            lists = {"data": value}
+            value = {"data": value}
         pairs = [name for name, items in value.items() if _is_list_of_rows(items)]
         if pairs and not lists:
             why = f"has {len(pairs)} lists of rows, {', '.join(map(repr, pairs[:8]))}"
@@ -1553,6 +1623,9 @@ def _open_json(file: CorpusFile, encoding: str, notes: tuple[str, ...], layout: 
         elif lists:
             why = f"has several lists of objects, {', '.join(map(repr, lists))}"
             raise DamagedData(file.name, why, "write the one with the rows to a file of its own")
+        elif value and all(isinstance(row, dict) for row in value.values()) and _are_rows_by_key(value):
+            value = [{"key": key, **row} for key, row in value.items()]
+            notes += ("each row is an object, and its name is the column 'key'",)
         elif value and all(isinstance(column, dict) for column in value.values()):
             keys = list(dict.fromkeys(chain.from_iterable(value.values())))
             value = [{name: column.get(key) for name, column in value.items()} for key in keys]
@@ -1576,7 +1649,7 @@ def _open_json(file: CorpusFile, encoding: str, notes: tuple[str, ...], layout: 
         notes += ("every row is a list of values",)
     if value and all(map(is_of_spacy, value)):
         value = [row_of_spacy(item) for item in value]
-        notes += ("every row is a text with its entities or categories (spaCy): columns text and label",)
+        notes += (_SPACY_NOTE,)
     records = []
     for number, row in enumerate(value):
         if not isinstance(row, dict):

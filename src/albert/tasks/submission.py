@@ -8,6 +8,7 @@ to list."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from albert.runtime.errors import UsageError, did_you_mean
@@ -85,6 +86,9 @@ def find_task(name: str) -> Task:
     for task in DECLARED.values():
         if _letters_and_digits(task.name) == wanted:
             return task
+    if Path(name).is_file():
+        why = "is a file, where the name of a task is expected"
+        raise UsageError(name, why, "--train takes one file: join tables with the same columns first")
     raise UsageError(f"task {name}", "unknown", did_you_mean(name.lower(), DECLARED))
 
 

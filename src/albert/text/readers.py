@@ -532,6 +532,10 @@ csv.field_size_limit(2**31 - 1)  # rows have their own limit
 MAX_RECORD_LENGTH = 128_000_000
 """Bytes; a longer record most likely means that the file has another format."""
 JSON_LINES_REMEDY = "JSON lines have one object per line; `jq -c '.[]?' FILE` converts lists and indented objects"
+PYTHON_DICT_REMEDY = (
+    "it is a Python dict: python -c 'import ast, json, sys; "
+    "[print(json.dumps(ast.literal_eval(line))) for line in sys.stdin]' < FILE > NEW.jsonl"
+)
 AFTER_LONE_RETURN = re.compile(rb"(?<=\r)(?!\n|\Z)")
 
 Lines = Iterator[tuple[int, bytes]]
@@ -635,6 +639,8 @@ def json_object(text: str, where: str) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         reason = getattr(error, "msg", None) or "too deep or too large a value"
         remedy = JSON_LINES_REMEDY if text.strip() in ("{", "[") else None
+        if re.match(r"\s*\{u?'", text):
+            remedy = PYTHON_DICT_REMEDY
         raise DamagedData(where, f"is not JSON ({reason})", remedy) from error
     if not isinstance(value, dict):
         remedy = JSON_LINES_REMEDY if isinstance(value, list) else None

@@ -82,6 +82,7 @@ IN_TEXTS = {
         }
         for text in TEXTS
     ],
+    "lines.jsonl": "".join(json.dumps([text, {"entities": MARKS}]) + "\n" for text in TEXTS),
     "cells.csv": "text,label\n"
     + "".join(
         f'{text},"[{{""start"": 0, ""end"": 4, ""labels"": [""PER""]}}, '
@@ -234,3 +235,49 @@ def test_a_label_in_each_of_several_columns(tmp_path):
         read(tmp_path / "a.csv", table, label=("label_1", "label_2"), classes=True)
     with pytest.raises(DamagedData, match="neither 0 nor 1"):
         read(tmp_path / "b.csv", "text,x,y\na,1,0\nb,0,1\nc,0,2\n", label=("x", "y"))
+
+
+MIT_MOVIE = "".join(f"O\twhat\nB-ACTOR\t{text.split()[3]}\n\n" for text in TEXTS)
+CONLL_2012 = "#begin document (a); part 000\n" + "".join(
+    f"a 0 0 Anna NNP (NP* - - - S {'(PERSON*' if n % 2 else '(PERSON)'} {'* ' * n}-\n"
+    f"a 0 1 Rome NNP *) - - - S {'*)' if n % 2 else '*'} {'* ' * n}(3)\n\n"
+    for n in range(3)
+)
+
+
+def test_tags_before_words_and_fields_in_differing_numbers(tmp_path):
+    found = read(tmp_path / "a.bio", MIT_MOVIE)
+    row = found.tables["train"].rows[0]
+    assert (row.fields["words"], row.fields["tags"]) == (("what", "reads"), ("O", "B-ACTOR"))
+    found = read(tmp_path / "a.v4_gold_conll", CONLL_2012 + "#end document\n")
+    rows = found.tables["train"].rows
+    assert {row.fields["words"] for row in rows} == {("Anna", "Rome")}
+    assert [row.fields["tags"] for row in rows] == [("B-PERSON", "O"), ("B-PERSON", "I-PERSON"), ("B-PERSON", "O")]
+    found = read(tmp_path / "b.v4_gold_conll", CONLL_2012.replace("1 Rome NNP", "1 Rome NN"), tags="5")
+    assert found.table_task.labels == ("NN", "NNP")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {f"doc{n}": {"text": text, "label": "ab"[n % 2]} for n, text in enumerate(TEXTS)},
+        {str(n): {"text": text, "label": "ab"[n % 2]} for n, text in enumerate(TEXTS)},
+        {
+            "columns": ["text", "label"],
+            "index": [0, 1, 2, 3, 4, 5],
+            "data": [[text, "ab"[n % 2]] for n, text in enumerate(TEXTS)],
+        },
+        {"text": dict(enumerate(TEXTS)), "label": dict(enumerate("ababab"))},
+        [{"text": text, "labels": ["ab"[n % 2]]} for n, text in enumerate(TEXTS)],
+    ],
+)
+def test_json_with_rows_by_key_and_as_pandas_writes_them(tmp_path, content):
+    found = read(tmp_path / "a.json", content)
+    assert [row.fields["text"] for row in found.tables["train"].rows] == TEXTS
+    assert found.table_task.labels == ("a", "b") and found.table_task.kind == "classification"
+
+
+def test_python_dicts_are_no_json(tmp_path):
+    for name in ("a.json", "a.jsonl"):
+        with pytest.raises(DamagedData, match="literal_eval"):
+            read(tmp_path / name, "".join(f"{ {'text': text, 'label': 'a'} }\n" for text in TEXTS))

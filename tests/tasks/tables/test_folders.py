@@ -189,3 +189,38 @@ def test_a_table_with_a_file_of_label_names_beside_it(tmp_path):
     (tmp_path / "text.txt").write_text(tagged)
     (tmp_path / "labels.txt").write_text("O\nB-x\n")
     assert reading(tmp_path / "text.txt").read.table_task.kind == "token-classification"
+
+
+def test_folder_of_brat(tmp_path):
+    folder = tmp_path / "brat"
+    folder.mkdir()
+    for number, text in enumerate(TEXTS):
+        (folder / f"{number}.txt").write_text(f"\nAnna ({text}) in Rome\n")
+        end = len(text) + 12
+        lines = f"T1\tPER 1 5\tAnna\nT2\tLOC {end} {end + 4}\tRome\nR1\tin Arg1:T1 Arg2:T2\n#1\tNote T1\tsic\n"
+        (folder / f"{number}.ann").write_text(lines)
+    (folder / "9.txt").write_text("It rains")
+    with open(folder / "0.ann", "a") as file:
+        file.write("T3\tFAR 1 5;20 24\tAnna Rome\n")
+    read = reading(folder).read
+    rows = read.tables["train"].rows
+    assert len(rows) == len(TEXTS)
+    assert rows[0].fields["tags"] == ("B-PER", "O", "O", "O", "O", "O", "B-LOC")
+    assert "1 text without an .ann file" in notes_of(read) and "in several pieces" in notes_of(read)
+    for number in range(len(TEXTS)):
+        (folder / f"{number}.ann").write_text("T1\tPER 2 6\tAnna\n")
+    with pytest.raises(DamagedData, match=r"0\.ann"):
+        reading(folder)
+    (folder / "0.ann").write_text("T1 PER\n")
+    with pytest.raises(DamagedData, match=r"0\.ann:1"):
+        reading(folder)
+
+
+def test_what_is_no_file_says_what_to_write(tmp_path):
+    with pytest.raises(MissingInput, match="hf download"):
+        reading(Path("stanfordnlp/imdb"))
+    with pytest.raises(MissingInput, match="joined"):
+        reading(tmp_path / "*.parquet")
+    (tmp_path / "a.csv").write_text(CSV)
+    with pytest.raises(UsageError, match="one file"):
+        albert.finetune(str(tmp_path / "a.csv"), train=tmp_path / "a.csv", model=MODEL, statistics_only=True)

@@ -18,6 +18,7 @@ from albert.inference import onnx_export as exporting
 from albert.model.albert import AlbertForMaskedLM, AlbertModel
 from albert.model.packing import pack
 from albert.runtime.devices import multiplies_int8
+from albert.text.huggingface import SPECIAL_PIECES, wordpiece_tokenizer
 
 LENGTHS = (3, 17, 9, 1)
 OUTPUTS = {
@@ -195,3 +196,27 @@ def test_missing_extra_is_named(saved, tmp_path, monkeypatch, capsys):
     code = run(["export", "onnx", str(saved("encoder")), "--output", str(tmp_path / "onnx")])
     assert code == 69
     assert "onnx: is not installed; " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("family", ["Roberta", "DistilBert", "Bert"])
+def test_a_file_has_the_inputs_that_transformers_gives(family, tmp_path):
+    """A model without token types has no input for them, and the example of the card runs."""
+    sizes = {"vocab_size": 40, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    sizes |= {"intermediate_size": 24, "max_position_embeddings": 34}
+    if family == "DistilBert":
+        sizes = {"vocab_size": 40, "dim": 16, "n_layers": 1, "n_heads": 2, "hidden_dim": 24}
+    if family == "Roberta":
+        sizes |= {"type_vocab_size": 1, "pad_token_id": 1}
+    model = getattr(transformers, family + "ForSequenceClassification")
+    model(getattr(transformers, family + "Config")(**sizes)).save_pretrained(tmp_path / "model")
+    wordpiece_tokenizer([*SPECIAL_PIECES, "short", "text", "a", "."]).save(tmp_path / "model")
+    config = json.loads((tmp_path / "model" / "tokenizer_config.json").read_text())
+    names = ["input_ids", "attention_mask", *(["token_type_ids"] if family == "Bert" else [])]
+    config["model_input_names"] = names
+    (tmp_path / "model" / "tokenizer_config.json").write_text(json.dumps(config))
+    export(tmp_path / "model", tmp_path / "onnx")
+    assert sorted(each.name for each in onnx.load(tmp_path / "onnx" / "model.onnx").graph.input) == sorted(names)
+    card = (tmp_path / "onnx" / "README.md").read_text()
+    assert ", ".join(names) + ": int64" in card
+    (example,) = re.findall(r"```python\n(.*?)```", card, re.DOTALL)
+    exec(example.replace("path/to/this/directory", str(tmp_path / "onnx")), {})

@@ -71,8 +71,13 @@ def drop_equal_ties(content: dict[str, Tensor], family: Family, where: str) -> l
             content[original] = content.pop(copy)
             continue
         if differ(content[copy], content[original]):
-            why = f"{copy} and {original} are tied in {family.title} but differ in this file"
-            raise DamagedData(where, why, f"save the model again with the two tied, or remove {copy}")
+            why = (
+                f"{copy} and {original} differ in this file; heads for masked tokens are supported if the two are tied"
+            )
+            remedy = (
+                "for the encoder alone save AutoModel.from_pretrained(...) of transformers, and name that directory"
+            )
+            raise DamagedData(where, why, remedy)
         del content[copy]
         if not copy.endswith("bias"):
             copies.append(copy)

@@ -191,9 +191,12 @@ def label_names(extra: Mapping[str, Any], num_labels: int) -> list[str]:
     if id2label is None:
         return [f"LABEL_{index}" for index in range(num_labels)]
     labels = {str(index): str(label) for index, label in id2label.items()} if isinstance(id2label, Mapping) else {}
-    if set(labels) != {str(index) for index in range(num_labels)} or len(set(labels.values())) != num_labels:
+    repeated = [label for label, count in Counter(labels.values()).items() if count > 1]
+    if repeated:
+        raise InvalidConfiguration("id2label", f"names {repeated[0]!r} twice", "give each output its own name")
+    if set(labels) != {str(index) for index in range(num_labels)}:
         why = f"names {sorted(labels)}, the head has {num_labels} outputs"
-        raise InvalidConfiguration("id2label", why, "give each output its own name")
+        raise InvalidConfiguration("id2label", why, "name each output from 0 on")
     return [labels[str(index)] for index in range(num_labels)]
 
 

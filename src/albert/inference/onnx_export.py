@@ -19,6 +19,7 @@ import onnxruntime
 from torch import nn
 
 from albert import __version__
+from albert.checkpoints.cross_encoders import activation_keys
 from albert.checkpoints.hub import find_model, name_of
 from albert.checkpoints.huggingface import ARCHITECTURES, MODELS, OBJECTIVE_KEY, Kind
 from albert.checkpoints.loading import QUANTIZATION_KEY
@@ -87,6 +88,7 @@ class ExportReport:
     opset: int
     depth: int
     window: int | None
+    inputs: tuple[str, ...]
     input_axes: Axes
     outputs: dict[str, Axes]
     bytes: int
@@ -106,8 +108,7 @@ def onnx_card(name: str, source: str, report: ExportReport, has_tokenizer: bool,
     if "sentence_logits" in axes:
         meaning = "0 the next segment, 1 a foreign one" if next_sentence else "0 in order, 1 swapped"
         axes["sentence_logits"] += f": {meaning}"
-    choices = "{key: rows[None] for key, rows in inputs.items()}"
-    inputs = choices if "choices" in report.input_axes else "dict(inputs)"
+    rows = "inputs[each.name][None]" if "choices" in report.input_axes else "inputs[each.name]"
     limits = {
         "differences": True,
         "int8": report.precision == "int8",
@@ -120,7 +121,7 @@ def onnx_card(name: str, source: str, report: ExportReport, has_tokenizer: bool,
         description=f"{source} as one ONNX file of {report.bytes / 1e6:,.1f} MB, opset {report.opset}, "
         f"{report.precision}, {report.depth} layers. Weights that layers share are stored once: in float32 its "
         f"parameters are {report.weight_bytes / 1e6:,.1f} MB.",
-        recipe={"inputs": "input_ids, attention_mask, token_type_ids: int64, padded on the right", **axes},
+        recipe={"inputs": f"{', '.join(report.inputs)}: int64, padded on the right", **axes},
         scores={
             f"{output} in {check.runtime}: largest difference": largest
             for check in report.checks
@@ -129,7 +130,7 @@ def onnx_card(name: str, source: str, report: ExportReport, has_tokenizer: bool,
         limits=tuple(_TEXTS["limits"][name].format_map(vars(report)) for name, holds in limits.items() if holds),
         tags=("onnx",),
         location="path/to/this/directory",
-        use=_TEXTS["use" if has_tokenizer else "use_without_tokenizer"].replace("{inputs}", inputs),
+        use=_TEXTS["use" if has_tokenizer else "use_without_tokenizer"].replace("{rows}", rows),
     )
 
 
@@ -156,17 +157,20 @@ def runtimes(file: Path) -> Iterator[tuple[str, Run]]:
     options.log_severity_level = _ERRORS_ONLY
     session = onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
     names = [output.name for output in session.get_outputs()]
-    yield (
-        f"ONNX Runtime {onnxruntime.__version__}",
-        lambda inputs: dict(zip(names, session.run(names, inputs), strict=True)),  # type: ignore[arg-type]
-    )
+    needed = [value.name for value in session.get_inputs()]
+
+    def run_onnxruntime(inputs: dict[str, np.ndarray]) -> dict[str, Any]:
+        outputs = session.run(names, {name: inputs[name] for name in needed})
+        return dict(zip(names, outputs, strict=True))
+
+    yield f"ONNX Runtime {onnxruntime.__version__}", run_onnxruntime
     if importlib.util.find_spec("openvino") is not None:
         openvino: Any = lazy_import("openvino")
         # by default it computes in bfloat16 where the processor can
         compiled = openvino.Core().compile_model(str(file), "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
 
         def run(inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-            outputs = compiled(inputs)
+            outputs = compiled({name: inputs[name] for name in needed})
             return {name: outputs[name] for name in names}
 
         yield f"OpenVINO {openvino.__version__.split('-')[0]}", run
@@ -233,19 +237,21 @@ def export_onnx(
         **({} if tokenizer is None else {FINGERPRINT_KEY: tokenizer.fingerprint}),
     }
     graph, axes = export_graph(trained.opened.model, trained.abilities, precision, opset, metadata)
+    inputs = tuple(value.name for value in graph.graph.input)
     if output.suffix == ".onnx":
         with new_file(output) as file:
             file.write_bytes(graph.SerializeToString())
-            return _checked_report(file, axes, trained, precision, opset, depth)
+            return _checked_report(file, inputs, axes, trained, precision, opset, depth)
     with new_directory(output, replace=replace) as folder:
         file = folder / MODEL_NAME
         file.write_bytes(graph.SerializeToString())
-        report = _checked_report(file, axes, trained, precision, opset, depth)
+        report = _checked_report(file, inputs, axes, trained, precision, opset, depth)
         if tokenizer is not None:
             tokenizer.save(folder)
         content = read_json_object(directory / CONFIG_NAME)
         content.pop(QUANTIZATION_KEY, None)
-        save_json(folder / CONFIG_NAME, content | {EXPORT_KEY: metadata | {"opset": opset}})
+        content |= {EXPORT_KEY: metadata | {"opset": opset}, **activation_keys(extra)}
+        save_json(folder / CONFIG_NAME, content)
         next_sentence = extra.get(OBJECTIVE_KEY) == "nsp"
         card = onnx_card(output.name, name_of(directory), report, tokenizer is not None, next_sentence)
         write_text(folder / CARD_NAME, card)
@@ -253,7 +259,13 @@ def export_onnx(
 
 
 def _checked_report(
-    file: Path, axes: dict[str, Axes], trained: TrainedModel, precision: OnnxPrecision, opset: int, depth: int
+    file: Path,
+    inputs: tuple[str, ...],
+    axes: dict[str, Axes],
+    trained: TrainedModel,
+    precision: OnnxPrecision,
+    opset: int,
+    depth: int,
 ) -> ExportReport:
     """The report on a file that was written, after every runtime's outputs were compared with ours."""
     return ExportReport(
@@ -263,6 +275,7 @@ def _checked_report(
         opset=opset,
         depth=depth,
         window=trained.opened.config.effective_window,
+        inputs=inputs,
         input_axes=trained.abilities[0].onnx_axes,
         outputs=axes,
         bytes=file.stat().st_size,

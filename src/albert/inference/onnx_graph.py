@@ -45,7 +45,8 @@ class GraphWriter:
     Weights are stored once, [inputs, outputs] as MatMul takes them, so that no runtime transposes a copy for every
     layer. In int8 they are integers with a scale per output, and activations have a scale per token, so that no result
     depends on the rest of its batch. Word embeddings are stored as rows, and transposed for the tied masked-token head.
-    The inputs `ids`, `mask` and `types` are int64 [batch, sequence], padded on the right.
+    The inputs `ids`, `mask` and `types` are int64 [batch, sequence], padded on the right; an input that no node reads
+    is left out.
     """
 
     def __init__(self, opset: int, precision: OnnxPrecision = "fp32") -> None:
@@ -148,10 +149,11 @@ class GraphWriter:
         for output in outputs:
             node = helper.make_node("Identity", [output.value], [output.name], name=f"output/{output.name}")
             self._nodes.append(node)
+        used = {name for node in self._nodes for name in node.input}
         graph = helper.make_graph(
             self._nodes,
             "albert",
-            [_value_info(name, np.int64, axes) for name in INPUTS],
+            [_value_info(name, np.int64, axes) for name in INPUTS if name in used],
             [_value_info(output.name, output.dtype, output.axes) for output in outputs],
             list(self._initializers.values()),
         )
@@ -221,10 +223,11 @@ def encoder_nodes(graph: GraphWriter, model: AlbertModel) -> str:
 def _embeddings(graph: GraphWriter, model: AlbertModel) -> str:
     embeddings = model.embeddings
     words = graph.rows(graph.ids, "embeddings.words", embeddings.word_embeddings.weight)
-    type_ids = graph.types
-    if not embeddings.has_types:  # all tokens have the same type
-        type_ids = graph.node("Mul", type_ids, 0)
-    types = graph.rows(type_ids, "embeddings.types", embeddings.token_type_embeddings.weight)
+    table = embeddings.token_type_embeddings.weight
+    if embeddings.has_types:
+        types = graph.rows(graph.types, "embeddings.types", table)
+    else:  # all tokens have the same type: the file has no input for it, as those of transformers
+        types = graph.weight("embeddings.type.weight", table[0])
     positions = graph.rows(graph.columns(), "embeddings.places", embeddings.position_embeddings.weight)
     summed = graph.node("Add", graph.node("Add", words, positions), types)
     if model.config.match_embedding:

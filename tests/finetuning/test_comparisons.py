@@ -133,7 +133,11 @@ def test_rates_are_compared_on_the_development_set_and_the_test_set_chooses_noth
     assert run([*command, "--try", "1e-9", "1e-3"]) == 0
     shown = capsys.readouterr().out
     assert "rate 1e-09" in shown and "accuracy/test" in shown
+    assert "TF-IDF" in shown
     summary = read_json_object(output / "summary.json")
+    assert summary["simpler_models"]["TF-IDF with logistic regression"]["accuracy/test"] == 100.0
+    assert "on the test set does not beat" in summary["advice"]
+    assert summary["advice"] in shown
     assert summary["chosen"] in ("rate 1e-09", "rate 0.001")
     scores = {entry["name"]: entry["scores"]["accuracy"] for entry in summary["runs"]}
     assert scores[summary["chosen"]] == max(scores.values())
@@ -148,8 +152,8 @@ def test_rates_are_compared_on_the_development_set_and_the_test_set_chooses_noth
 
 def test_folds_are_scored_by_models_that_did_not_see_them(table, pretrained, tmp_path):
     result = albert.finetune(
-        train=table, text="text", label="label", model=pretrained, output=tmp_path / "run", folds=3, frozen=True,
-        device="cpu",
+        train=table, text="text", label="label", model=pretrained, output=tmp_path / "run", folds=3, steps=1,
+        learning_rate=1e-9, solve_head=False, device="cpu",
     )  # fmt: skip
     assert result.model is None
     assert "mean and standard deviation of 3 folds" in repr(result)
@@ -157,6 +161,14 @@ def test_folds_are_scored_by_models_that_did_not_see_them(table, pretrained, tmp
     assert sum(run["evaluation"]["examples"] for run in runs) == 60
     assert all(run["training"]["examples"] + run["evaluation"]["examples"] == 60 for run in runs)
     assert result.scores["accuracy"] == pytest.approx(np.mean([run["scores"]["accuracy"] for run in runs]))
+    linear = [run["linear_baseline"]["scores"]["accuracy"] for run in runs]
+    assert result.linear_baseline is not None and result.baseline is not None
+    assert result.linear_baseline["scores"]["accuracy"] == pytest.approx(np.mean(linear))
+    assert result.baseline["accuracy"] == pytest.approx(np.mean([run["baseline"]["accuracy"] for run in runs]))
+    assert "TF-IDF with logistic regression, mean" in repr(result)
+    advice = read_json_object(tmp_path / "run/summary.json")["advice"]
+    assert f"TF-IDF with logistic regression ({np.mean(linear):.2f})" in advice
+    assert advice.partition(":")[0] in repr(result)
 
 
 def test_rows_with_the_same_text_are_in_one_fold_and_classes_are_even(table):

@@ -11,7 +11,7 @@ from tests.refusals import refusal
 from tests.tiny import short_task
 
 from albert.cli.main import run
-from albert.finetuning.evaluation import FROZEN, advice, evaluate_directory
+from albert.finetuning.evaluation import FROZEN, MAJORITY, advice, evaluate_directory
 from albert.finetuning.run import finetune
 from albert.finetuning.run_record import FinetuningSettings
 from albert.finetuning.selection import BestModel
@@ -205,17 +205,19 @@ def test_command_shows_the_plan_and_compared_scores(pretrained, tmp_path, capsys
     ],
 )
 def test_advice_is_given_if_a_compared_score_is_not_beaten(scores, baseline, linear, text):
-    linear = linear and {"method": LINEAR, "scores": {"accuracy": linear}, "left_out": None}
-    result = advice(scores, baseline, linear)
+    simpler = {MAJORITY: baseline} if baseline else {}
+    if linear is not None:
+        simpler[LINEAR] = {"accuracy": linear}
+    result = advice(scores, simpler)
     assert result is None if text is None else text in result
 
 
 def test_advice_names_the_frozen_model_where_it_is_best():
-    linear = {"method": LINEAR, "scores": {"accuracy": 60.0}, "left_out": None}
-    text = advice({"accuracy": 59.0}, {"accuracy": 50.0}, linear, {"accuracy": 64.0})
+    simpler = {MAJORITY: {"accuracy": 50.0}, LINEAR: {"accuracy": 60.0}, FROZEN: {"accuracy": 64.0}}
+    text = advice({"accuracy": 59.0}, simpler)
     assert text is not None
     assert f"{FROZEN} (64.00)" in text
     assert f"use the {FROZEN} for such rows (--frozen), or try" in text
-    alone = advice({"accuracy": 49.0}, {"accuracy": 50.0}, is_frozen=True)
+    alone = advice({"accuracy": 49.0}, {MAJORITY: {"accuracy": 50.0}}, is_frozen=True)
     assert alone is not None
     assert "without --frozen" in alone

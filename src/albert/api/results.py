@@ -322,14 +322,18 @@ def score_rows(
 
 
 def comparison_rows(found: Comparison) -> list[tuple[str, ...]]:
-    """The scores of each run; of folds mean and standard deviation, too."""
+    """The scores of each run; of folds mean and standard deviation, too; and those of simpler models, of folds their
+    means."""
     more = ("mean", "deviation") if found.by == "fold" else ()
-    rows: list[tuple[str, ...]] = [("score", *(run.name for run in found.runs), *more)]
+    simpler = found.simpler
+    headings = [f"{name}, mean" if more else name for name in simpler]
+    rows: list[tuple[str, ...]] = [("score", *(run.name for run in found.runs), *more, *headings)]
     names = dict.fromkeys(name for run in found.runs for name in run.scores)
     for name in filter(is_score, names):
         cells = [shown_if_known(run.scores, name) for run in found.runs]
         if more:
             cells += [shown_if_known(found.means, name), shown_if_known(found.deviations, name)]
+        cells += [shown_if_known(scores, name) for scores in simpler.values()]
         rows.append((name, *cells))
     return rows
 

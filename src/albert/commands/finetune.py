@@ -615,20 +615,23 @@ def result_of_seeds(found: "SeedsResult", output: Path, task: Task) -> "Finetune
 
 
 def result_of_comparison(found: "Comparison", output: Path, task: Task) -> "FinetuneResult":
-    """The result of runs that are compared; folds leave no model, and have no baseline in common."""
+    """The result of runs that are compared; folds leave no model, and their baselines are means over the folds."""
     from albert.api.results import FinetuneResult
+    from albert.finetuning.evaluation import MAJORITY
     from albert.training.run_folder import RunFolder
 
-    is_of_rates = found.by == "rate"
+    linear = found.typical.report.get("linear_baseline")
+    if linear is not None and found.by == "fold":
+        linear = {"method": linear["method"], "scores": found.simpler.get(linear["method"], {})}
     return FinetuneResult(
         task=task,
         output=output,
-        model=RunFolder(found.best.directory).model_path if is_of_rates else None,
+        model=RunFolder(found.best.directory).model_path if found.by == "rate" else None,
         scores=found.scores,
         report=found.to_json(),
         found=found,
-        baseline=found.best.report["baseline"] if is_of_rates else None,
-        linear_baseline=found.best.report.get("linear_baseline") if is_of_rates else None,
+        baseline=found.simpler.get(MAJORITY),
+        linear_baseline=linear,
     )
 
 

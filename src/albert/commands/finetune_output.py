@@ -30,7 +30,7 @@ from albert.cli.render import (
 )
 from albert.finetuning import seeds
 from albert.finetuning.comparisons import Comparison
-from albert.finetuning.evaluation import FROZEN, advice, format_score, published_lines
+from albert.finetuning.evaluation import format_score, published_lines
 from albert.finetuning.options import FULL_WIDTH
 from albert.finetuning.report_page import REPORT_NAME, advice_lines
 from albert.finetuning.run_record import FinetuningResult
@@ -373,27 +373,20 @@ def show_seeds(
     if any(run.step is not None for run in result.runs):
         rows.append(styled("dim", "after step", *("-" if run.step is None else run.step for run in result.runs)))
     runs = table(None, ("score", *(run.directory.name for run in result.runs)), rows)
-    linear = result.linear_baseline if result.linear_baseline and result.linear_baseline["scores"] else None
     distribution = []
     for name, spread in result.spreads.items():
         quartiles = f"{spread.lower_quartile:.2f}–{spread.upper_quartile:.2f}"
         median, lowest, highest = map(format_score, (spread.median, spread.lowest, spread.highest))
-        compared = [shown_if_known(linear["scores"], name)] if linear else []
-        compared += [shown_if_known(result.frozen_head, name)] if result.frozen_head else []
-        distribution.append(
-            (name, median, lowest, quartiles, highest, spread.runs, shown_if_known(result.baseline, name), *compared)
-        )
-    columns = ["score", "median", "lowest", "quartiles", "highest", "runs", "majority"]
-    columns += [linear["method"]] if linear else []
-    columns += [FROZEN] if result.frozen_head else []
+        compared = (shown_if_known(scores, name) for scores in result.simpler.values())
+        distribution.append((name, median, lowest, quartiles, highest, spread.runs, *compared))
+    columns = ["score", "median", "lowest", "quartiles", "highest", "runs", *result.simpler]
     spreads = table(None, columns, distribution)
     lines = [f"seed {run.seed} failed: {run.failure}" for run in result.failed]
     if result.failed:
         lines.append("medians include failed runs")
     if result.baseline is None:
         lines.append("there is no majority baseline for this task, so failed runs are not detected")
-    if hint := advice(result.medians, result.baseline, result.linear_baseline, result.frozen_head):
-        lines.append(f"median: {hint}")
+    lines += advice_lines(result.to_json())
     print_lines(console, *result.notes, result.selection, runs, spreads, *lines, *published_lines(task))
     print_lines(console, *tables, bold_prefix(output / seeds.SUMMARY_NAME, " has all of it"))
 
@@ -407,7 +400,8 @@ def show_finetuned(console: Console, result: FinetuneResult) -> None:
             show_benchmark(console, found, result.output)
         case Comparison() as found, _:
             failures = [f"{run.name}: {run.report['failure']}" for run in found.runs if not run.scores]
-            print_lines(console, table_of_rows(result.rows()), *failures, found.conclusion)
+            further = advice_lines(found.to_json())
+            print_lines(console, table_of_rows(result.rows()), *failures, found.conclusion, *further)
             why = "the chosen run" if found.by == "rate" else "the fold with the median score"
             print_lines(console, *_analysis_of_run(result, found.typical.directory, why))
             if result.model is not None:

@@ -3,13 +3,14 @@
 OUTPUT/rate-0.0001, … or fold-1, …   the runs; finished ones are kept
     summary.json                      the scores of each, updated after each run"""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
+from albert.finetuning.evaluation import advice, simpler_models
 from albert.finetuning.model import Start
 from albert.finetuning.options import RecipeLike
 from albert.finetuning.run_record import FinetuningSettings
@@ -77,24 +78,45 @@ class Comparison:
     @property
     def means(self) -> dict[str, float]:
         """The mean over runs of each score that all of them have."""
-        return {name: float(np.mean(values)) for name, values in self._complete_scores().items()}
+        return complete_means([run.scores for run in self.runs])
 
     @property
     def deviations(self) -> dict[str, float]:
         """The standard deviation between runs of each score that all of them have."""
         if len(self.runs) < 2:
             return {}
-        return {name: float(np.std(values, ddof=1)) for name, values in self._complete_scores().items()}
+        values_of = complete_values([run.scores for run in self.runs])
+        return {name: float(np.std(values, ddof=1)) for name, values in values_of.items()}
 
-    def _complete_scores(self) -> dict[str, list[float]]:
-        """The values of each score that all runs have."""
-        complete = {}
-        for name in self.runs[0].scores:
-            values = [run.scores.get(name) for run in self.runs]
-            known = [value for value in values if value is not None]
-            if len(known) == len(values):
-                complete[name] = known
-        return complete
+    @property
+    def simpler(self) -> dict[str, dict[str, float | None]]:
+        """The scores of the majority baseline and of other simpler models on the same rows: of the run with the chosen
+        rate, or the means over the folds; see `simpler_models`."""
+        if self.by == "rate":
+            return simpler_models(self.best.report)
+        of_folds = [simpler_models(run.report) for run in self.runs]
+        means: dict[str, dict[str, float | None]] = {}
+        for model in of_folds[0]:
+            if all(model in fold for fold in of_folds):
+                means[model] = dict(complete_means([fold[model] for fold in of_folds]))
+        return {model: scores for model, scores in means.items() if scores}
+
+    @property
+    def advice(self) -> str | None:
+        """Which model to use, if a simpler one is not beaten."""
+        settings = self.typical.report.get("settings", {})
+        return advice(
+            self.scores,
+            self.simpler,
+            is_frozen=settings.get("frozen", False),
+            is_weighted=settings.get("class_weights") is not None,
+            step=self.next_step,
+        )
+
+    @property
+    def next_step(self) -> dict[str, str] | None:
+        """What to change next, by the run with the chosen rate, or by the fold with the median score."""
+        return self.typical.report.get("next_step")
 
     @property
     def scores(self) -> dict[str, float | None]:
@@ -129,8 +151,27 @@ class Comparison:
             "chosen": self.best.name if self.by == "rate" else None,
             "mean": self.means,
             "deviation": self.deviations,
+            "simpler_models": self.simpler,
             "conclusion": self.conclusion,
+            "next_step": self.next_step if self.by == "rate" else None,
+            "advice": self.advice,
         }
+
+
+def complete_values(runs: Sequence[Mapping[str, float | None]]) -> dict[str, list[float]]:
+    """The values of each score that all runs have."""
+    complete = {}
+    for name in runs[0]:
+        values = [scores.get(name) for scores in runs]
+        known = [value for value in values if value is not None]
+        if len(known) == len(values):
+            complete[name] = known
+    return complete
+
+
+def complete_means(runs: Sequence[Mapping[str, float | None]]) -> dict[str, float]:
+    """The mean over runs of each score that all of them have."""
+    return {name: float(np.mean(values)) for name, values in complete_values(runs).items()}
 
 
 def compare_rates(

@@ -321,31 +321,74 @@ _WARNINGS = {
 }
 
 
+def all_scores(report: Mapping[str, Any]) -> dict[str, float | None]:
+    """The scores of a finished run on the development set, and on further splits as `score/split`."""
+    scores = dict(report.get("scores", {}))
+    for split, further in report.get("further_scores", {}).items():
+        scores |= {f"{name}/{split}": value for name, value in further.items()}
+    return scores
+
+
+def simpler_models(report: Mapping[str, Any]) -> dict[str, dict[str, float | None]]:
+    """The scores of the majority baseline and the other simpler models of a finished run, named as in `all_scores`."""
+    models: dict[str, dict[str, float | None]] = {}
+    if report.get("baseline"):
+        models[MAJORITY] = dict(report["baseline"])
+    linear = report.get("linear_baseline")
+    if linear is not None and linear["scores"]:
+        models[linear["method"]] = dict(linear["scores"])
+    frozen = report.get("frozen_head")
+    if frozen is not None and not report.get("settings", {}).get("frozen"):
+        models[FROZEN] = dict(frozen["scores"])
+    for split, compared in report.get("further_baselines", {}).items():
+        for model, scores in compared.items():
+            if model in models and scores:
+                models[model] |= {f"{name}/{split}": value for name, value in scores.items()}
+    return models
+
+
+TEST = "/test"
+"""The end of the names of scores on a user's test set, as in `all_scores`."""
+MOSTLY_ONE_CLASS = 80.0
+"""Accuracy of the majority baseline from which on accuracy says little about a model."""
+
+
+def deciding_score(scores: Mapping[str, float | None], simpler: Mapping[str, Mapping[str, float | None]]) -> str:
+    """The name of the score by which a model is compared with simpler ones: the first one, of the test set if there is
+    one, which chose nothing; F1 instead of accuracy if most rows have one class."""
+    name = next(iter(scores), "")
+    where = TEST if name + TEST in scores else ""
+    if name == "accuracy" and (simpler.get(MAJORITY, {}).get(name + where) or 0.0) >= MOSTLY_ONE_CLASS:
+        name = next((each for each in scores if each.startswith(("f1", "macro_f1"))), name)
+    return name + where if name + where in scores else name
+
+
 def advice(
     scores: Mapping[str, float | None],
-    baseline: Mapping[str, float | None] | None,
-    linear: Mapping[str, Any] | None = None,
-    frozen: Mapping[str, float | None] | None = None,
+    simpler: Mapping[str, Mapping[str, float | None]],
+    *,
     is_frozen: bool = False,
+    is_weighted: bool = False,
     step: Mapping[str, str] | None = None,
 ) -> str | None:
-    """Which model to use, and what to try, if the first score is not better than those of simpler ones, else None.
+    """Which model to use, and what to try, if the `deciding_score` is not better than those of simpler models, else
+    None.
 
     Args:
-        baseline: of the majority baseline.
-        linear: a `LinearBaseline` as plain values.
-        frozen: of the frozen model with a linear head.
-        is_frozen: whether the scored model is that one itself.
+        scores: see `all_scores`.
+        simpler: see `simpler_models`.
+        is_frozen: whether the scored model is the frozen one with a linear head itself.
+        is_weighted: whether classes were weighted.
         step: a `next_step`.
     """
-    name, score = next(iter(scores.items()), ("", None))
+    name = deciding_score(scores, simpler)
+    score = scores.get(name)
     rivals: dict[str, float | None] = {}
-    if baseline is not None and name in baseline:
-        rivals[MAJORITY] = baseline[name] or 0.0  # the correlation with a constant is undefined
-    if frozen is not None and name in frozen:
-        rivals[FROZEN] = frozen[name]
-    if linear is not None and name in linear["scores"]:
-        rivals[linear["method"]] = linear["scores"][name]
+    for rival in (MAJORITY, FROZEN, *simpler):
+        if name in simpler.get(rival, {}):
+            rivals[rival] = simpler[rival][name]
+    if MAJORITY in rivals:
+        rivals[MAJORITY] = rivals[MAJORITY] or 0.0  # the correlation with a constant is undefined
     ahead = {rival: value for rival, value in rivals.items() if not is_beaten(name, score, value)}
     if not ahead:
         return None
@@ -359,8 +402,17 @@ def advice(
         remedy = f"try {step['try']}"
     if is_frozen:
         remedy = "fine-tune the whole model, without --frozen"
+    where = TEST if name.endswith(TEST) else ""
+    majority = simpler.get(MAJORITY, {}).get("accuracy" + where) or 0.0
+    if majority >= MOSTLY_ONE_CLASS:
+        weights = "" if is_weighted else "try --class-weights balanced; or "
+        remedy = weights + remedy
+        if next(iter(scores)) == "accuracy":
+            chosen = "f1" if name.startswith("f1") else "macro_f1"
+            remedy += f"; --metrics {chosen} chooses the best evaluation by it, not by accuracy"
     remedy = remedy if best == MAJORITY else f"{use}, or {remedy}"
-    return f"{name} {format_score(score)} does not beat {' or '.join(names)}: {remedy}"
+    shown = f"{name.removesuffix(TEST)} {format_score(score)}" + (" on the test set" if where else "")
+    return f"{shown} does not beat {' or '.join(names)}: {remedy}"
 
 
 LARGE_GAP = 10.0

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from albert.finetuning.evaluation import evaluate_directory, write_predictions
+from albert.finetuning.evaluation import advice, evaluate_directory, simpler_models, write_predictions
 from albert.finetuning.model import PretrainedEncoder, Start
 from albert.finetuning.objective import TeacherLogits
 from albert.finetuning.options import RecipeLike
@@ -62,6 +62,8 @@ class SeedsResult:
         selection: which model of a run is scored.
         linear_baseline: a `LinearBaseline` as plain values; like `notes` that of the last run.
         frozen_head: the scores of the frozen model with a linear head, of the last run.
+        simpler: the scores of these three on all splits, of the last run; see `simpler_models`.
+        settings: of the last run.
     """
 
     task: str
@@ -71,6 +73,16 @@ class SeedsResult:
     notes: tuple[str, ...] = ()
     linear_baseline: Mapping[str, Any] | None = None
     frozen_head: Mapping[str, float | None] | None = None
+    simpler: Mapping[str, Mapping[str, float | None]] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def advice(self) -> str | None:
+        """Which model to use, if the median does not beat a simpler one."""
+        is_frozen = self.settings.get("frozen", False)
+        is_weighted = self.settings.get("class_weights") is not None
+        found = advice(self.medians, self.simpler, is_frozen=is_frozen, is_weighted=is_weighted)
+        return found and f"median: {found}"
 
     @property
     def failed(self) -> tuple[SeedRun, ...]:
@@ -105,6 +117,8 @@ class SeedsResult:
             "baseline": None if self.baseline is None else dict(self.baseline),
             "linear_baseline": self.linear_baseline,
             "frozen_head": self.frozen_head,
+            "simpler_models": self.simpler,
+            "advice": self.advice,
             "failed_seeds": [run.seed for run in self.failed],
             "runs": [{**vars(run), "directory": run.directory.name} for run in self.runs],
             "selection": self.selection,
@@ -172,6 +186,8 @@ def _seeds_result(
         notes=tuple(report.get("notes", ())),
         linear_baseline=report.get("linear_baseline"),
         frozen_head=None if settings.frozen else (report.get("frozen_head") or {}).get("scores"),
+        simpler=simpler_models(report),
+        settings=report.get("settings", {}),
     )
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from albert.finetuning.evaluation import all_scores
 from albert.finetuning.model import Start
 from albert.finetuning.objective import TeacherLogits
 from albert.finetuning.options import RecipeLike
@@ -22,7 +23,7 @@ class OneOfSeveral:
     """A run that ended, or diverged."""
 
     scores: Mapping[str, float | None]
-    """Empty if it diverged. Scores of a further split are named `score/split`."""
+    """Empty if it diverged; see `all_scores`."""
     report: Mapping[str, Any]
     """The content of its `results.json`; empty if it diverged."""
     divergence: str | None = None
@@ -44,10 +45,7 @@ def finetune_one(
         result = finetune(task, start, data, directory, recipe, settings, teacher_logits, announce)
     except Diverged as error:
         return OneOfSeveral(scores={}, report={}, divergence=f"diverged: {error.why}")
-    scores = dict(result.scores)
-    for split, further in result.report.get("further_scores", {}).items():
-        scores |= {f"{name}/{split}": value for name, value in further.items()}
-    return OneOfSeveral(scores=scores, report=result.report)
+    return OneOfSeveral(scores=all_scores(result.report), report=result.report)
 
 
 def require_one_that_ended(output: Path, divergences: Sequence[str | None]) -> None:

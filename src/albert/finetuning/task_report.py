@@ -12,8 +12,10 @@ from albert.finetuning.evaluation import (
     MAJORITY,
     Evaluation,
     advice,
+    all_scores,
     analysis_of,
     next_step,
+    simpler_models,
 )
 from albert.finetuning.selection import describe_selection, development_curve
 from albert.finetuning.task_work import TaskWork
@@ -38,7 +40,6 @@ def task_report(
         selection["note"] = selection["rule"]
     linear = work.scorer.linear_baseline()
     frozen = work.frozen_head()
-    frozen_scores = frozen["scores"] if frozen is not None and not settings.frozen else None
     training_scores = work.scorer.training_scores(evaluation.threshold, work.started.tokenizer, work.plan.recipe)
     step = _next_step(work, evaluation, training_scores, selection, training)
     n_trained = training.steps * batches.batch_size
@@ -80,7 +81,7 @@ def task_report(
         "notes": notes,
         "frozen_head": frozen,
         "linear_baseline": linear,
-        "advice": advice(evaluation.scores, evaluation.baseline, linear, frozen_scores, settings.frozen, step),
+        "advice": None,
         "training_scores": training_scores,
         "next_step": step,
         "selection": selection,
@@ -97,6 +98,13 @@ def task_report(
             }
             for name, result in further.items()
         }
+    report["advice"] = advice(
+        all_scores(report),
+        simpler_models({**report, "settings": {"frozen": settings.frozen}}),
+        is_frozen=settings.frozen,
+        is_weighted=settings.class_weights is not None,
+        step=step,
+    )
     return report
 
 

@@ -261,6 +261,55 @@ def test_standard_input_of_another_format_is_refused(content, flags, code, subje
 
 
 @pytest.mark.parametrize(
+    ("content", "flags", "texts"),
+    [
+        ('id,text\n1,"a, b"\n2,"c, d, e"\n', (), ["a, b", "c, d, e"]),
+        ("id;text\n1;a, b\n2;c\n", (), ["a, b", "c"]),
+        ("id\ttext\n1\ta, b\n", (), ["a, b"]),
+        ("text\na\nb c\n", (), ["a", "b c"]),
+        ('id,review\n1,"a, b"\n2,c\n', ("--text", "review"), ["a, b", "c"]),
+        ("1,a\n2,c\n", ("--no-header", "--text", "2"), ["a", "c"]),
+        ("__label__x a b\n__label__y c\n", (), ["a b", "c"]),
+        ("Good, cheap\nBad, broke\n", (), ["Good, cheap", "Bad, broke"]),
+    ],
+)
+def test_standard_input_is_recognised_like_a_file(content, flags, texts, classifier, tmp_path, capsys, monkeypatch):
+    (tmp_path / "in.txt").write_text(content)
+    outputs = []
+    packed = gzip.compress(content.encode())
+    for source, stdin in (("-", content.encode()), ("-", packed), (str(tmp_path / "in.txt"), b"")):
+        monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(stdin)))
+        assert run(["predict", classifier, "--input", source, *flags, *EXACT]) == 0
+        captured = capsys.readouterr()
+        outputs.append(captured.out)
+        assert ("read as one text per line" in captured.err) == ("Good" in content)
+    assert len(set(outputs)) == 1
+    rows = [json.loads(line) for line in outputs[0].splitlines()]
+    column = {(): "text", ("--text", "review"): "review"}.get(flags, "column 2")
+    assert [row[column] for row in rows] == texts
+
+
+def test_parquet_is_read_from_standard_input(classifier, tmp_path, capsys, monkeypatch):
+    content = io.BytesIO()
+    pyarrow.parquet.write_table(pa.Table.from_pylist([{"text": "a"}]), content)
+    content.seek(0)
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=content))
+    assert run(["predict", classifier, "--input", "-", *EXACT]) == 0
+    assert json.loads(capsys.readouterr().out)["text"] == "a"
+
+
+@pytest.mark.parametrize("flags", [(), ("--text", "txt")])
+def test_a_table_with_other_columns_is_refused(flags, classifier, refused, monkeypatch):
+    content = b'id,review\n1,"a, b"\n2,c\n'
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(content)))
+    refused(["predict", classifier, "--input", "-", *flags], 65 if flags else 2, "txt" if flags else "--format text")
+
+
+def test_evaluate_says_that_it_reads_no_standard_input(classifier, refused):
+    refused(["evaluate", "--model", classifier, "--dev", "-"], 2, "--dev", "file")
+
+
+@pytest.mark.parametrize(
     ("name", "content", "code", "place", "subject"),
     [
         ("in.jsonl", b"", 66, "in.jsonl", "rows"),

@@ -36,6 +36,10 @@ def check_options(options: object, resumes: bool = False) -> None:
     data = getattr(options, "data", None)
     corpora = data if isinstance(data, tuple) else ()
     values["data"] = corpora
+    for name in ("train", "dev", "test"):
+        if Path("-") in _paths([values[name]]) and not Path("-").exists():
+            why = "standard input is not read here"
+            raise UsageError(f"--{name} -", why, f"save it in a file first: cat > {name}.csv; --{name} {name}.csv")
     for path in _paths(values.values()):
         if not path.exists():
             raise MissingInput(path, "No such file or directory", _remedy(path))

@@ -296,7 +296,8 @@ def predict(
         no_header=no_header or layout.no_header,
         has_task=not is_tagging,
     )
-    with opened_input(input, layout, fields.text, text is not None) as file:
+    read = [fields.pair, fields.question, fields.context, *fields.options]
+    with opened_input(input, layout, fields.text, text is not None, [name for name in read if name]) as file:
         for line in file.notes:
             note(line)
         fields = Fields(

@@ -9,13 +9,16 @@ import datetime
 import decimal
 import io
 import json
+import re
 import shutil
 import sys
 import tempfile
+import zipfile
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -30,6 +33,7 @@ from albert.runtime.errors import CannotCreate, DamagedData, MissingInput, Usage
 from albert.runtime.files import LOCK_NAME, locked, new_file, remove_directory
 from albert.runtime.manifest import file_hash, input_hash
 from albert.runtime.progress import progress
+from albert.tasks.encodings import lines_of
 from albert.tasks.rows import Layout, TableFile, fields_of, open_table
 from albert.text.readers import COMPRESSIONS, Record
 from albert.training.run_folder import Stopped, StopRequest, stop_signals
@@ -39,21 +43,37 @@ _CHUNK = 1 << 20
 PIPE_REMEDY = "pipe it into standard input: --input -"
 
 
+_BEGINNINGS = {
+    b"PAR1": ".parquet",
+    b"\x1f\x8b": ".gz",
+    b"BZh": ".bz2",
+    b"\xfd7zXZ": ".xz",
+    b"\x28\xb5\x2f\xfd": ".zst",
+    b"PK\x03\x04": ".zip",
+}
+"""How standard input begins that is no text, and the ending of such a file."""
+
+
 @contextmanager
 def opened_input(
-    source: str, layout: Layout | None = None, text: str = "text", is_named: bool = False
+    source: str,
+    layout: Layout | None = None,
+    text: str = "text",
+    is_named: bool = False,
+    others: Collection[str] = (),
 ) -> Iterator[TableFile]:
     """The input file of a path; for `-`, standard input, copied to a temporary file.
 
-    Files are read as for training. A `.txt` file and standard input have a text on each line, unless they are JSON, or
-    a table by what `layout` says, or with the column `text` in its first row.
+    Files are read as for training. A `.txt` file and standard input have a text on each line, unless they are JSON, a
+    table by what `layout` says, or begin with a line that names columns.
 
     Args:
         text: the column of texts, or of words.
         is_named: whether the user names it; a file that looks like tagged text without this column is a table.
+        others: further columns that are read.
 
     Raises:
-        UsageError: it may be a table without a header.
+        UsageError: it may be a table whose columns have other names, or no header.
     """
     layout = layout or Layout()
     if source != STANDARD_INPUT:
@@ -61,7 +81,7 @@ def opened_input(
         packed = path.suffix.lower() in COMPRESSIONS
         is_text = Path(path.stem if packed else path.name).suffix.lower() in (".txt", "")
         if is_text and not path.is_dir():
-            table = _open_lines(path, layout, text, source)
+            table = _open_lines(path, layout, text, is_named, others, source)
         else:
             table = open_table(path, layout, pipe_remedy=PIPE_REMEDY)
         is_column = text.isdecimal() or text in table.names or text in table.aliases
@@ -73,29 +93,84 @@ def opened_input(
             raise UsageError(source, "unknown kind of file", f"use {known}, or say --format")
         yield table
         return
-    with tempfile.NamedTemporaryFile(prefix="albert-") as file:
-        shutil.copyfileobj(sys.stdin.buffer, file, _CHUNK)
-        file.flush()
-        yield _open_lines(Path(file.name), layout, text, "standard input")
+    with tempfile.TemporaryDirectory(prefix="albert-") as folder:
+        path = Path(folder) / "input"
+        with open(path, "wb") as file:
+            shutil.copyfileobj(sys.stdin.buffer, file, _CHUNK)
+        with open(path, "rb") as file:
+            beginning = file.read(8)
+        ending = next((ending for start, ending in _BEGINNINGS.items() if beginning.startswith(start)), "")
+        if ending == ".zip":
+            ending = _ending_of_zip(path)
+        path = path.rename(path.with_suffix(ending))
+        name = "standard input"
+        if ending in (".parquet", ".xlsx", ".zip"):
+            yield open_table(path, layout, name=name, pipe_remedy=PIPE_REMEDY)
+        else:
+            yield _open_lines(path, layout, text, is_named, others, name)
 
 
-def _open_lines(path: Path, layout: Layout, text: str, name: str) -> TableFile:
-    """A file with a text on each line, or with rows that have a column of texts."""
+def _ending_of_zip(path: Path) -> str:
+    """`.xlsx` for a file of Excel, which is a zip archive; `.zip` for another archive."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return ".xlsx" if "xl/workbook.xml" in archive.namelist() else ".zip"
+    except zipfile.BadZipFile:
+        return ".zip"
+
+
+def _open_lines(path: Path, layout: Layout, text: str, is_named: bool, others: Collection[str], name: str) -> TableFile:
+    """A file with a text on each line, or a table.
+
+    It is a table if its first line names one of the columns, and JSON or labels with texts (fastText) are recognised.
+    A file whose lines have equal numbers of separators may be a table: this is refused or said.
+    """
     is_given = layout.delimiter is not None or layout.columns is not None or layout.no_header
     if layout.format is not None or is_given:
         return open_table(path, layout, name=name, pipe_remedy=PIPE_REMEDY)
     lines = open_table(path, replace(layout, format="text"), name=name, pipe_remedy=PIPE_REMEDY)
     lines = replace(lines, text_field=text)
+    first = next((line for _, line in lines_of(lines.file, lines.encoding)), "").removeprefix("\ufeff")
+    delimiter = _delimiter_of_header(first, text, others)
+    if delimiter is not None:
+        table = open_table(path, replace(layout, delimiter=delimiter), name=name, pipe_remedy=PIPE_REMEDY)
+        if len(table.names) == 1:
+            said = f"the first line is the name of the column {text!r} (--format text reads it as a text)"
+            return replace(table, notes=(*table.notes, said))
+        return table
     try:
         table = open_table(path, layout, name=name, pipe_remedy=PIPE_REMEDY)
     except UsageError:
         return lines
     if table.format in ("json", "jsonl") or text in table.names:
         return table
-    if table.format == "csv" and table.delimiter == "\t":
-        why = f"has {len(table.names)} columns, separated by tabs, and none is called {text!r}"
-        raise UsageError(name, why, "name them with --columns, or say --format text for a text on each line")
+    if table.format == "fasttext":
+        return table if is_named else replace(table, aliases={**table.aliases, text: "text"})
+    if table.format != "csv":
+        return lines
+    if is_named:
+        return table  # whose columns are named in the error
+    shown = {"\t": "tabs", ",": "commas", ";": "semicolons"}.get(table.delimiter, repr(table.delimiter))
+    names = [column.strip('"') for column in first.split(table.delimiter)]  # a text has a blank after a comma
+    has_names = all(re.fullmatch(r"[A-Za-z_][\w.-]*", column, re.ASCII) for column in names)
+    n_rows = sum(1 for _ in islice(lines_of(lines.file, lines.encoding), 2))
+    if table.delimiter == "\t" or (has_names and n_rows > 1):
+        why = f"has {len(table.names)} columns, separated by {shown}, and none is called {text!r}"
+        remedy = "name the one with the texts with --text, or all with --columns; --format text reads a text per line"
+        raise UsageError(name, why, remedy)
+    if n_rows > 1:
+        said = f"{name} is read as one text per line; --format csv reads it as a table (columns separated by {shown})"
+        return replace(lines, notes=(*lines.notes, said))
     return lines
+
+
+def _delimiter_of_header(line: str, text: str, others: Collection[str]) -> str | None:
+    """The separator in a first line that names the column of texts, or two others that are read; else None."""
+    for delimiter in ("\t", ",", ";", "|"):
+        names = {name.strip().strip('"').strip() for name in line.split(delimiter)}
+        if text in names or len(names.intersection(others)) > 1:
+            return delimiter
+    return None
 
 
 # --------------------------------------------------------------------------------------------------------------------

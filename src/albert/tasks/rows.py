@@ -528,7 +528,13 @@ def _recognise_format(file: CorpusFile, sample: str, has_task: bool) -> tuple[Fo
     for delimiter in ("\t", ";", "|", ","):
         widths = Counter(line.count(delimiter) for line in filled)
         width, count = widths.most_common(1)[0]
-        if width == 0 or count < _TAGGED_SHARE * len(filled):
+        total = len(filled)
+        if '"' in sample and count < _TAGGED_SHARE * total:
+            quoted, is_right = _sample_rows(sample, delimiter)
+            if is_right:
+                width, count = Counter(len(row) - 1 for row in quoted).most_common(1)[0]
+                total = len(quoted)
+        if width == 0 or count < _TAGGED_SHARE * total:
             continue
         if delimiter == ",":
             # Texts have commas, too: the first line must look like names of columns, short and no sentences.

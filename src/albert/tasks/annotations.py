@@ -41,7 +41,8 @@ def nested_layout(rows: Sequence[Record]) -> Nested | None:
         if any(labels) and all(label is None or _is_by_type(label) for label in labels):
             return Nested(_of_cluener, "the marked parts in 'label' are listed by type and text (CLUENER)")
     for name, value in first.items():
-        others = [row.fields.get(name) for row in rows[1:] if isinstance(row.fields.get(name), dict)]
+        values: list[Any] = [row.fields.get(name) for row in rows[1:]]
+        others = [each for each in values if isinstance(each, dict)]
         if _is_truth_by_text(value) and others and not any(set(value) <= set(other) for other in others):
             note = "objects with texts and 0 or 1, such as {name!r}, are options: the right one has the 1"
             return Nested(_of_truths, note.format(name=name))
@@ -245,7 +246,7 @@ def is_of_spacy(item: Any) -> bool:
     return any(isinstance(item[1].get(name), kind) for name, kind in (("entities", list), ("cats", dict)))
 
 
-def row_of_spacy(item: list[Any]) -> dict[str, Any]:
+def row_of_spacy(item: Any) -> dict[str, Any]:
     """The row of a text with entities or categories: `text`, and `label` with marked parts or labels."""
     text, annotated = item
     if "entities" in annotated:

@@ -71,6 +71,10 @@ def read_folder(folder: Path, name: str, encoding: str | None) -> Texts:
     are_marked = any(file.suffix.lower() == ".ann" for file in entries.files)
     if are_marked and not labels:
         return _read_brat(folder, name, entries, encoding)
+    marked = [label for label, held in labels.items() if any(file.suffix.lower() == ".ann" for file in held.files)]
+    if marked:
+        why = f"holds folders with BRAT's .ann files: {', '.join(marked[:8])}"
+        raise UsageError(name, why, f"name one, such as {name.rstrip('/')}/{marked[0]}")
     if labels:
         names = ("text", "label", "file")
         is_txt = any(file.suffix.lower() == ".txt" for held in labels.values() for file in held.files)

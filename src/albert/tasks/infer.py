@@ -124,7 +124,7 @@ def refuse_doubtful_classes(values: Sequence[str], label: str) -> None:
         raise UsageError(f"column {label!r}", why, "name another --label, or say --classes")
 
 
-SEPARATORS = ("|", ";", ",", "/", "+", " ")
+SEPARATORS = ("|", ";", ",", "/", "+", "#", " ")
 
 
 def separator_of(values: Iterable[str]) -> str | None:

@@ -246,6 +246,10 @@ def read_table(path: Path, layout: Layout | None = None) -> Rows:
             f"the labels of the lines may be in {path.stem}.labels"
         )
         raise UsageError(path, why, remedy)
+    if table.tagged is not None and table.tagged.two_columns is not None:
+        first, second = table.tagged.two_columns
+        why = f"columns {first} and {second} both have tags of the same entities"
+        raise UsageError(path, why, f"say --tags {first} or --tags {second}")
     counts: Counter[str] = Counter()
     unread: Counter[str] = Counter()
     rows: Sequence[Row]
@@ -1162,6 +1166,7 @@ class Tagged:
         numbered: whether the first field numbers the words, so that `3-4` and `5.1` are not words (CoNLL-U).
         prefix: before every word, not a part of it (`en:` in WikiANN).
         cut: fields after this number are not read, because their number differs (CoNLL-2012); 0 for none.
+        two_columns: the columns with tags of the same entities, as of marks inside of marks; a task reads one of them.
     """
 
     separator: str | None
@@ -1171,6 +1176,7 @@ class Tagged:
     numbered: bool = False
     prefix: str = ""
     cut: int = 0
+    two_columns: tuple[int, int] | None = None
 
 
 def _fields_of_line(line: str, separator: str | None) -> list[str]:
@@ -1303,7 +1309,8 @@ def _open_tagged(file: CorpusFile, encoding: str, notes: tuple[str, ...], layout
     steps = [later - earlier for earlier, later in pairwise(plain)]
     starts = sum(later in (0, 1) for later in plain[1:])
     counted = sum(step == 1 for step in steps)
-    numbered = size > 2 and bool(ids) and all(is_id) and counted + starts >= len(steps) and counted > 0
+    in_order = counted > 0 and counted + starts >= 0.98 * len(steps)
+    numbered = size > 1 and bool(ids) and all(is_id) and in_order and (size > 2 or starts > 0)
     names = [f"column {position}" for position in range(1, size + 1)]
     words_at = 1 if numbered else 0
     tags_at = size - 1
@@ -1316,6 +1323,14 @@ def _open_tagged(file: CorpusFile, encoding: str, notes: tuple[str, ...], layout
         tags_at = cut - 1
         numbered = False
         notes += ("CoNLL-2012: the named entities are the tags (--tags 5: parts of speech)",)
+    two_columns: tuple[int, int] | None = None
+    if size > 2 and not cut and not header:
+        inner = [fields[size - 1] for fields in rows]
+        outer = [fields[size - 2] for fields in rows]
+        are_tags = all(map(_TAG_OF_ENTITY.fullmatch, [*inner, *outer]))
+        shared = ({*inner} & {*outer}) - {"O"}
+        if are_tags and shared and layout.tags is None:
+            two_columns = (size - 1, size)
     tags_first = all(_TAG_OF_ENTITY.fullmatch(fields[0]) for fields in rows) and any(
         fields[0] != "O" for fields in rows
     )
@@ -1381,6 +1396,7 @@ def _open_tagged(file: CorpusFile, encoding: str, notes: tuple[str, ...], layout
         numbered=numbered,
         prefix=prefix,
         cut=cut,
+        two_columns=two_columns,
     )
     return TableFile(
         file=file,
@@ -1416,7 +1432,7 @@ def _tagged_records(table: TableFile, counts: Counter[str]) -> Iterator[Record]:
         if _DOCUMENT in fields:
             counts["document_marks"] += 1
             continue
-        if how.drops_last and len(fields) == how.size + 1 and not fields[-1].strip():
+        if len(fields) == how.size + 1 and not fields[-1].strip():
             fields = fields[:-1]
         if fields[0].startswith("#") and (how.numbered or len(fields) != how.size or _COMMENT.match(line)):
             counts["comments"] += 1
@@ -1428,6 +1444,9 @@ def _tagged_records(table: TableFile, counts: Counter[str]) -> Iterator[Record]:
             why = f"has {len(fields)} fields where the other words have {how.size}"
             raise DamagedData(f"{name}:{number}", why, "a blank line ends a sentence; a table needs another ending")
         if not all(field.strip() for field in fields):
+            if [field.strip() for field in fields] == ["", "O"]:  # in the Broad Twitter Corpus
+                counts["blank_words_left_out"] += 1
+                continue
             raise DamagedData(f"{name}:{number}", "an empty field", "every word needs its tag")
         if not sentence:
             begin = number
@@ -1587,6 +1606,7 @@ def _are_rows_by_key(value: Mapping[str, Mapping[str, Any]]) -> bool:
 
 
 def _open_json(file: CorpusFile, encoding: str, notes: tuple[str, ...], layout: Layout) -> TableFile:
+    value: Any
     with text_of_file(file, encoding) as text:
         try:
             value = json.loads(text.read(), object_pairs_hook=unique_keys)
@@ -1614,10 +1634,8 @@ def _open_json(file: CorpusFile, encoding: str, notes: tuple[str, ...], layout: 
         }
         if isinstance(value.get("columns"), list) and "index" in value and _is_list_of_rows(value.get("data")):
             names = [str(name) for name in value["columns"]]
-            value = [dict(zip(names, row, strict=False)) for row in value["data"]]
+            lists["data"] = [dict(zip(names, row, strict=False)) for row in value["data"]]
             notes += ("columns and rows are lists, as pandas writes them",)
-            lists = {"data": value}
-            value = {"data": value}
         pairs = [name for name, items in value.items() if _is_list_of_rows(items)]
         if pairs and not lists:
             why = f"has {len(pairs)} lists of rows, {', '.join(map(repr, pairs[:8]))}"

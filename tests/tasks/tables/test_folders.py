@@ -211,6 +211,8 @@ def test_folder_of_brat(tmp_path):
         (folder / f"{number}.ann").write_text("T1\tPER 2 6\tAnna\n")
     with pytest.raises(DamagedData, match=r"0\.ann"):
         reading(folder)
+    with pytest.raises(UsageError, match="/brat"):
+        reading(tmp_path)
     (folder / "0.ann").write_text("T1 PER\n")
     with pytest.raises(DamagedData, match=r"0\.ann:1"):
         reading(folder)

@@ -149,6 +149,17 @@ def test_a_fine_tuned_pair_regression_says_that_its_score_is_the_number(encoder,
     np.testing.assert_allclose(actual, logits(path)[:, 0].numpy(), atol=1e-4)
 
 
+def test_the_head_of_a_sigmoid_is_not_trained_further_on_numbers(encoder, tmp_path):
+    rows = [{"q": q, "p": p, "gold": n / 2} for n, (q, p) in enumerate(zip(TEXTS * 8, PAIRS * 8, strict=True))]
+    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    columns = {"train": tmp_path / "rows.jsonl", "text": "q", "pair": "p", "label": "gold"}
+    settings = {"steps": 1, "batch_size": 4, "device": "cpu", "precision": "fp32", "model": str(encoder)}
+    with refusal(InvalidConfiguration, str(encoder), "sigmoid"):
+        albert.finetune(**columns, **settings, keep_head=True, output=tmp_path / "kept")
+    change(encoder / "config.json", problem_type="regression")
+    albert.finetune(**columns, **settings, keep_head=True, output=tmp_path / "kept")
+
+
 def test_what_is_no_model_with_a_head_is_refused(encoder):
     change(encoder / "config.json", sentence_transformers={"activation_fn": "torch.nn.Hardtanh"})
     with refusal(InvalidConfiguration, "config.json", "Hardtanh", "Sigmoid"):

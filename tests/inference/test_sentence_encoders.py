@@ -241,6 +241,24 @@ def test_the_length_of_newer_files_is_that_of_the_tokenizer(encoder):
         assert albert.load(str(encoder)).embedding_length == length
 
 
+def test_vectors_are_cut_where_the_files_say(encoder, tmp_path):
+    """Matryoshka: after the module that normalises; scaled again if that is asked for."""
+    whole = albert.load(encoder, precision="fp32").embed(TEXTS)
+    write(encoder, "config_sentence_transformers.json", {"truncate_dim": 6, "similarity_fn_name": "cosine"})
+    model = albert.load(encoder, precision="fp32")
+    assert model.vector_width == 6
+    np.testing.assert_allclose(model.embed(TEXTS), whole[:, :6], atol=1e-6)
+    scaled = whole[:, :6] / np.linalg.norm(whole[:, :6], axis=1, keepdims=True)
+    np.testing.assert_allclose(model.embed(TEXTS, normalize=True), scaled, atol=1e-6)
+    assert run(["convert", str(encoder), "--output", str(tmp_path / "converted")]) == 0
+    np.testing.assert_allclose(
+        albert.load(tmp_path / "converted", precision="fp32").embed(TEXTS), whole[:, :6], atol=1e-6
+    )
+    write(encoder, "config_sentence_transformers.json", {"truncate_dim": 0})
+    with refusal(InvalidConfiguration, "truncate_dim"):
+        albert.load(encoder)
+
+
 def test_a_directory_without_a_tokenizer_is_named(encoder):
     for name in ("tokenizer.json", "vocab.txt"):
         (encoder / name).unlink()

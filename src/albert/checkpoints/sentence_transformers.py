@@ -71,6 +71,7 @@ class SentenceVectors:
         default_prompt: the name of the prompt that is used when none is given.
         similarity: the function that compares vectors, by its name in sentence-transformers.
         dense: linear maps after the pooling, in their order.
+        truncate_dim: the first dimensions that are kept (Matryoshka), after `normalize`; None: all.
     """
 
     pooling: SentencePooling = "mean"
@@ -81,10 +82,16 @@ class SentenceVectors:
     default_prompt: str | None = None
     similarity: str | None = None
     dense: tuple[DenseLayer, ...] = ()
+    truncate_dim: int | None = None
 
     def width(self, hidden_size: int) -> int:
-        """The number of dimensions of a vector of an encoder of this width."""
+        """The number of dimensions of a vector of an encoder of this width, before it is truncated."""
         return self.dense[-1].out_features if self.dense else hidden_size
+
+    def kept_width(self, hidden_size: int) -> int:
+        """The number of dimensions of a vector that are kept."""
+        width = self.width(hidden_size)
+        return width if self.truncate_dim is None else min(width, self.truncate_dim)
 
     def prompt(self, name: str | None, model: str) -> str:
         """The text of a prompt; of the default one, if the model has one, for None; `""` is no prompt."""
@@ -155,12 +162,16 @@ def read_sentence_vectors(directory: Path, hidden_size: int | None = None) -> di
         "prompts": texts.get("prompts") or {},
         "default_prompt": texts.get("default_prompt_name"),
         "similarity": texts.get("similarity_fn_name"),
+        "truncate_dim": texts.get("truncate_dim"),
         "dense": [_dense(root / folder) for folder, kind in zip(folders, kinds, strict=True) if kind == "Dense"],
     }
     checked = from_json(SentenceVectors, vectors, f"{root}: {SENTENCE_KEY}")
     if checked.max_length is not None and checked.max_length < 3:
         subject = f"{settings_path}: max_seq_length"
         raise InvalidConfiguration(subject, f"is {checked.max_length}, at least 3 tokens are needed")
+    if checked.truncate_dim is not None and checked.truncate_dim < 1:
+        subject = f"{root / PROMPTS_NAME}: truncate_dim"
+        raise InvalidConfiguration(subject, f"is {checked.truncate_dim}, at least 1 dimension is needed")
     if checked.default_prompt is not None and checked.default_prompt not in checked.prompts:
         subject = f"{root / PROMPTS_NAME}: default_prompt_name"
         raise InvalidConfiguration(subject, f"is {checked.default_prompt!r}, which is not among the prompts")
@@ -287,11 +298,12 @@ def write_sentence_vectors(directory: Path, vectors: SentenceVectors, hidden_siz
         save_json(directory / paths[-1] / "config.json", {})
     settings = {"max_seq_length": vectors.max_length, "do_lower_case": vectors.lower_case}
     save_json(directory / SETTINGS_NAME, settings)
-    if vectors.prompts or vectors.default_prompt or vectors.similarity:
+    if vectors.prompts or vectors.default_prompt or vectors.similarity or vectors.truncate_dim:
         prompts = {
             "prompts": to_json(vectors.prompts),
             "default_prompt_name": vectors.default_prompt,
             "similarity_fn_name": vectors.similarity or "cosine",
+            **({} if vectors.truncate_dim is None else {"truncate_dim": vectors.truncate_dim}),
         }
         save_json(directory / PROMPTS_NAME, prompts)
     modules = [

@@ -108,6 +108,8 @@ class Teacher:
                 outputs = outputs.reshape(-1, features.n_options)
             self.known_logits[key] = outputs if columns is None else outputs[:, columns]
         logits = self.known_logits[key]
+        if self.opened.activation is not None:
+            logits = self.opened.activation(torch.from_numpy(logits)).numpy()
         return logits if self.scale is None else self.scale.standardised(logits)
 
 

@@ -393,6 +393,7 @@ def finetune_vectors(
                 learned = None
                 if own is not None:  # the texts have no prompts here; those of the teacher are in its vectors
                     learned = replace(own, max_length=recipe.max_length, prompts={}, default_prompt=None)
+                    learned = replace(learned, truncate_dim=None)
                 work = VectorWork(
                     description="Learning vectors",
                     module=model,

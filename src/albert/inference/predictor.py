@@ -425,8 +425,9 @@ class Predictor:
 
     @property
     def vector_width(self) -> int:
-        """The number of dimensions of the vectors of `embed`: H, or that of the model's last Dense module."""
-        return self.sentence_vectors.width(self.config.hidden_size)
+        """The number of dimensions of the vectors of `embed`: H, or that of the model's last Dense module, or as many
+        as its files keep."""
+        return self.sentence_vectors.kept_width(self.config.hidden_size)
 
     @property
     def embedding_length(self) -> int:
@@ -521,4 +522,4 @@ def save_for_sentence_transformers(
             max_length=max_length,
         )
         write_sentence_vectors(copy, vectors, config.hidden_size)
-    return vectors.width(config.hidden_size), max_length
+    return vectors.kept_width(config.hidden_size), max_length

@@ -145,6 +145,7 @@ def embed_texts(
     check_texts("texts", texts)
     own = predictor.sentence_vectors
     pooling = own.pooling if pooling is None else pooling
+    asked = normalize is not None
     normalize = own.normalize if normalize is None else normalize
     if pooling not in get_args(Pooling):
         raise UsageError(f"pooling {pooling!r}", "unknown", f"use {', '.join(get_args(Pooling))}")
@@ -159,9 +160,18 @@ def embed_texts(
     if predictor.dense is not None:
         with torch.inference_mode():
             vectors = predictor.dense(torch.from_numpy(vectors)).numpy()
+    if own.truncate_dim is not None:
+        if own.normalize:  # before the vectors are cut, as in sentence-transformers
+            vectors = _of_length_1(vectors)
+        vectors = vectors[:, : own.truncate_dim]
+        normalize = normalize and asked
     if normalize:
-        vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), np.finfo(np.float32).tiny)
-    return vectors, encoded.cut
+        vectors = _of_length_1(vectors)
+    return np.ascontiguousarray(vectors), encoded.cut
+
+
+def _of_length_1(vectors: Float32[np.ndarray, "texts D"]) -> Float32[np.ndarray, "texts D"]:
+    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), np.finfo(np.float32).tiny)
 
 
 def piece_weights(tokenizer: "Tokenizer") -> Float32[np.ndarray, " V"]:

@@ -15,6 +15,7 @@ from albert.api.rows_in_memory import rows_as_json_lines
 from albert.checkpoints.model_directory import save_model_directory
 from albert.model.albert import AlbertForPreTraining
 from albert.model.config import AlbertConfig
+from albert.runtime.errors import DamagedData
 from albert.text.sentencepiece import train_tokenizer
 
 TABLE = {"text": "review", "label": "stars", "device": "cpu", "steps": 3, "evaluate_every": 1, "max_length": 32}
@@ -38,6 +39,31 @@ def inner_frames(error: BaseException) -> list[str]:
     """The modules of the package in a traceback."""
     paths = [Path(frame.filename) for frame in traceback.extract_tb(error.__traceback__)]
     return [path.name for path in paths if path.parents[1] == Path(albert.__file__).parent]
+
+
+def test_null_is_the_empty_text_in_every_format(model, tmp_path, capsys):
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("openpyxl")
+    rows = make_reviews()
+    rows[3]["review"] = None
+    frame = pandas.DataFrame(rows)
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    frame.to_json(tmp_path / "a.jsonl", orient="records", lines=True)
+    frame.to_parquet(tmp_path / "a.parquet")
+    frame.to_excel(tmp_path / "a.xlsx", index=False)
+    inputs = {path.suffix[1:]: path for path in sorted(tmp_path.iterdir())} | {"frame": frame}
+    weights = set()
+    scores = set()
+    for name, table in inputs.items():
+        albert.finetune(train=table, model=model, output=tmp_path / name, **TABLE)
+        weights.add(files_of(tmp_path / name)["model/model.safetensors"])
+        result = albert.evaluate(model=str(tmp_path / "csv"), dev=table)
+        scores.add(result.scores["accuracy"])
+        assert f"1 of {len(rows)} rows has an empty text" in result.report["warnings"]
+    assert len(weights) == len(scores) == 1
+    rows[4]["stars"] = None
+    with pytest.raises(DamagedData, match="empty label"):
+        albert.finetune(train=rows, model=model, output=tmp_path / "unlabelled", **TABLE)
 
 
 def test_rows_in_memory_give_the_weights_of_a_file(model, reviews, tmp_path):

@@ -86,6 +86,31 @@ def test_all_formats_give_the_same_predictions(classifier, predicted, tmp_path):
         assert [row["second_label"] for row in again] == [row["predicted_label"] for row in expected]
 
 
+def test_null_is_an_empty_text_and_a_number_its_digits(classifier, predicted, capsys):
+    rows = [{"text": "a", "text_pair": "b"}, {"text": None, "text_pair": "c"}, {"text": 3, "text_pair": None}]
+    rows.append({"text": None, "text_pair": None})
+    as_json = predicted(classifier, lines(*rows))
+    errors = capsys.readouterr().err
+    assert "1 of 4 texts is empty" in errors
+    assert "1 of 4 rows has an empty 'text'\n" in errors and "1 of 4 rows has an empty 'text_pair'" in errors
+    as_csv = predicted(classifier, "text,text_pair\na,b\n,c\n3,\n,\n", name="in.csv")
+    assert [row["predicted_scores"] for row in as_json] == [row["predicted_scores"] for row in as_csv]
+    assert [row["text"] for row in as_json] == ["a", None, 3, None]
+
+
+def test_null_is_an_empty_question_or_option(model_paths, predicted):
+    rows = [
+        {"context": "a", "question": None, "options": "b", "c": "d", "e": None},
+        {"context": None, "question": "a", "options": None, "c": "d", "e": "f"},
+    ]
+    flags = ("--options", "options", "c", "e")
+    as_json = predicted(model_paths("choose"), lines(*rows), *flags)
+    as_csv = predicted(model_paths("choose"), "context,question,options,c,e\na,,b,d,\n,a,,d,f\n", *flags, name="in.csv")
+    assert [row["predicted_scores"] for row in as_json] == [row["predicted_scores"] for row in as_csv]
+    (row,) = predicted(model_paths("tag"), lines({"text": None}))
+    assert row["predicted_tags"] == []
+
+
 def test_plain_packed_and_standard_input_give_the_same(classifier, tmp_path, capsys, monkeypatch):
     texts = ["[MASK] came.", "", "Sáw | it\t!", "it " * 90]
     content = "\r\n".join(texts).encode() + b"\r\n"
@@ -313,11 +338,10 @@ def test_evaluate_says_that_it_reads_no_standard_input(classifier, refused):
     ("name", "content", "code", "place", "subject"),
     [
         ("in.jsonl", b"", 66, "in.jsonl", "rows"),
-        ("in.jsonl", b'{"text": "a"}\n{"text": 3}\n', 65, "in.jsonl:2", "'text'"),
-        ("in.jsonl", b'{"text": null}\n', 65, "in.jsonl:1", "'text'"),
+        ("in.jsonl", b'{"text": "a"}\n{"text": {"a": "b"}}\n', 65, "in.jsonl:2", "'text'"),
         ("in.jsonl", b'{"text": "a"}\n{"txt": "b"}\n', 65, "in.jsonl:2", "'txt'"),
         ("in.jsonl", b'{"text": "a"}\nno\n', 65, "in.jsonl:2", "JSON"),
-        ("in.jsonl", b'{"text": "a", "text_pair": 1}\n', 65, "in.jsonl:1", "'text_pair'"),
+        ("in.jsonl", b'{"text": "a", "text_pair": ["b"]}\n', 65, "in.jsonl:1", "'text_pair'"),
         ("in.jsonl", b'{"text": "a", "predicted_label": 1}\n', 65, "in.jsonl", "'predicted_label'"),
         ("in.csv", b"text,b\r\na\r\n", 65, "in.csv:2", "fields"),
         ("in.parquet", b"PAR1", 65, "in.parquet", "Parquet"),

@@ -205,7 +205,7 @@ def evaluate(
             for name, text in submission_files(scored_task, each, together.predictions).items():
                 write_text(submission / name, text)
                 handed_in[submission / name] = len(together.predictions)
-        unknown = unknown_texts_of(scored_task, folder, each, model[0], revision)
+        unknown = warnings_on_texts(scored_task, folder, each, model[0], revision)
         content = report_of_split(scored_task, model, each, computed_in, found, unknown)
         if report is not None:
             if not together.scores:
@@ -395,14 +395,23 @@ def finish(result: "EvaluateResult", file: Path | None, on_result: "Callable[[Ev
         on_result(result)
 
 
-def unknown_texts_of(task: Task, data: Path, split: str, model: str, revision: str | None) -> tuple[str, ...]:
-    """A line if the model's vocabulary does not know the text of a split."""
+def warnings_on_texts(task: Task, data: Path, split: str, model: str, revision: str | None) -> tuple[str, ...]:
+    """Lines if the model's vocabulary does not know the text of a split, and if texts are empty."""
     from albert.checkpoints.hub import find_model
     from albert.tasks.table_task import unknown_texts
     from albert.text.tokenizer_loading import load_tokenizer
 
     tokenizer = load_tokenizer(find_model(model, revision))
-    return unknown_texts(task, {split: task.source.read(data, split)}, tokenizer, model)
+    rows = task.source.read(data, split)
+    lines = unknown_texts(task, {split: rows}, tokenizer, model)
+    columns = [column for column in task.inputs.columns if any(row.fields.get(column) for row in rows.rows)]
+    empty = 0
+    for row in rows.rows:
+        values = [row.fields.get(column) for column in columns]
+        empty += not all(value.strip() if isinstance(value, str) else value for value in values)
+    if empty:
+        lines += (f"{empty:,} of {len(rows.rows):,} rows {'has' if empty == 1 else 'have'} an empty text",)
+    return lines
 
 
 def report_of_split(

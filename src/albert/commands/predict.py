@@ -346,6 +346,8 @@ def predict(
     if summary.empty:
         verb = "is" if summary.empty == 1 else "are"
         note(f"{summary.empty:,} of {summary.rows:,} texts {verb} empty; an answer to an empty text means nothing")
+    for name, count in summary.empty_in.items():
+        note(f"{count:,} of {summary.rows:,} rows {'has' if count == 1 else 'have'} an empty {name!r}")
     if summary.cut:
         longest = ability.max_length(predictor)
         note(f"{summary.cut:,} of {summary.rows:,} texts were cut: the model reads {longest} tokens")

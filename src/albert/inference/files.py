@@ -34,7 +34,7 @@ from albert.runtime.files import LOCK_NAME, locked, new_file, remove_directory
 from albert.runtime.manifest import file_hash, input_hash
 from albert.runtime.progress import progress
 from albert.tasks.encodings import lines_of
-from albert.tasks.rows import Layout, TableFile, fields_of, open_table
+from albert.tasks.rows import Layout, TableFile, fields_of, null_names, open_table
 from albert.text.readers import COMPRESSIONS, Record
 from albert.training.run_folder import Stopped, StopRequest, stop_signals
 
@@ -391,13 +391,25 @@ class FilePrediction:
     prefix: str = "predicted_"
     replace: bool = False  # Overwrite an existing output, or an unfinished one with other settings
 
+    @property
+    def read_fields(self) -> tuple[str, ...]:
+        """The fields with texts that the task reads, without options."""
+        named = {
+            "--text": self.fields.text,
+            "--pair-field": self.fields.pair,
+            "--question-field": self.fields.question,
+            "--context-field": self.fields.context,
+        }
+        return tuple(name for option, name in named.items() if name and option in self.ability.options)
+
     def inputs(self, record: Record) -> tuple[Any, ...]:
         """What the task reads of a row; parts of nested values have names with dots, as in training."""
         names = {self.fields.text, self.fields.pair, self.fields.question, self.fields.context, *self.fields.options}
         if self.file.has_types and any("." in name and name not in record.fields for name in names):
             inner = fields_of(record.fields, record.where, Counter())
             lists = {name: list(value) if isinstance(value, tuple) else value for name, value in inner.items()}
-            record = Record(record.where, {**lists, **record.fields})
+            nulls = dict.fromkeys(null_names(record.fields))
+            record = Record(record.where, {**lists, **nulls, **record.fields})
         try:
             return self.ability.read(record, self.fields)
         except DamagedData as error:
@@ -419,11 +431,13 @@ class FilePrediction:
 
 
 class CheckedInput(NamedTuple):
-    """A validated input file: number of rows and of those without a text, names of their fields in order of appearance,
-    the Arrow schema for Parquet output (else None), and the file's SHA-256."""
+    """A validated input file: number of rows and of those without a text, for each field that is read the number of
+    other rows in which it is empty, names of all fields in order of appearance, the Arrow schema for Parquet output
+    (else None), and the file's SHA-256."""
 
     rows: int
     empty: int
+    empty_in: Mapping[str, int]
     columns: tuple[str, ...]
     schema: Any
     sha256: str
@@ -435,6 +449,7 @@ def check_input(args: FilePrediction, answers: Iterable[str]) -> CheckedInput:
     columns = dict[str, None]()
     rows = 0
     empty = 0
+    empty_in = Counter[str]()
     typed = args.output is not None and args.output.suffix.lower() == ".parquet"
     # column types of JSON lines are inferred from the rows; other formats declare them
     is_grouped = args.file.group is not None
@@ -444,7 +459,10 @@ def check_input(args: FilePrediction, answers: Iterable[str]) -> CheckedInput:
         for batch in args.batches():
             for record in batch:
                 columns.update(dict.fromkeys(record.fields))
-                empty += _is_empty(args.inputs(record))
+                if _is_empty(args.inputs(record)):
+                    empty += 1
+                else:
+                    empty_in.update(name for name in args.read_fields if _is_blank(record.fields.get(name, "a")))
                 duplicates = [name for name in answers if name in record.fields]
                 if duplicates:
                     why = f"has a field {duplicates[0]!r} already"
@@ -458,7 +476,12 @@ def check_input(args: FilePrediction, answers: Iterable[str]) -> CheckedInput:
     schema = types.schema if types is not None else None
     if typed and types is None:
         schema = lazy_import(_TYPED, "data").input_schema(file, tuple(columns))
-    return CheckedInput(rows, empty, tuple(columns), schema, input_hash(file.path))
+    return CheckedInput(rows, empty, empty_in, tuple(columns), schema, input_hash(file.path))
+
+
+def _is_blank(value: Any) -> bool:
+    """Return whether the value of a field is null, NaN, or a text without a character that is not blank."""
+    return not value.strip() if isinstance(value, str) else value is None or value != value
 
 
 def _is_empty(inputs: Any) -> bool:
@@ -488,7 +511,8 @@ class FileSummary:
     """Counts of a predicted file.
 
     Attributes:
-        empty: rows whose texts are empty or blank.
+        empty: rows whose texts are all empty or blank.
+        empty_in: for a field that is read, the number of other rows in which it is empty.
         cut: texts of which tokens were cut.
         mispaired: rows with one text for a model trained on two, or the reverse.
         unanswered: rows without an answer; `first_unanswered` says why the first of them have none.
@@ -496,6 +520,7 @@ class FileSummary:
 
     rows: int = 0
     empty: int = 0
+    empty_in: Mapping[str, int] = field(default_factory=dict)
     cut: int = 0
     mispaired: int = 0
     unanswered: int = 0
@@ -518,7 +543,7 @@ def predict_file(predictor: Predictor, args: FilePrediction) -> FileSummary:
     answers = {f"{args.prefix}{name}": value for name, value in fields.items()}
     checked = check_input(args, answers)
     format = output_format(args, checked, answers, predictor.vector_width)
-    summary = FileSummary(empty=checked.empty)
+    summary = FileSummary(empty=checked.empty, empty_in=checked.empty_in)
     of_pairs = args.ability.expects_pairs(predictor)
     if args.output is None:
         with progress("Predicting", total=checked.rows, unit="rows") as bar:

@@ -10,7 +10,7 @@ import numpy as np
 
 from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput, did_you_mean
 from albert.runtime.progress import Position, progress
-from albert.tasks.rows import fields_of
+from albert.tasks.rows import fields_of, null_names
 from albert.tasks.source import Answer, Row, Rows
 from albert.text.readers import Kind, input_file, open_corpus_file, read_records
 from albert.text.tokenizer import Tokenizer
@@ -112,7 +112,8 @@ def read_rows(path: Path, kind: Kind, columns: Sequence[str] | None = None, drop
         records = read_records(file, columns=names, class_names=True, broken=broken, reached=reached)
         for record in records:
             fields = fields_of(record.fields, record.where, unread) if typed else record.fields
-            rows.append(Row(str(len(rows)), record.where, fields))
+            nulls = tuple(null_names(record.fields)) if typed else ()
+            rows.append(Row(str(len(rows)), record.where, fields, nulls=nulls))
     if unread:
         counts["fields_not_read"] = unread.total()
     if not rows:

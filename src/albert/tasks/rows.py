@@ -252,16 +252,16 @@ def read_table(path: Path, layout: Layout | None = None) -> Rows:
         raise UsageError(path, why, f"say --tags {first} or --tags {second}")
     counts: Counter[str] = Counter()
     unread: Counter[str] = Counter()
-    rows: Sequence[Row]
+    rows: list[Row] | DelimitedRows
     with progress(f"Reading {path.name}", total=table.file.size / 1e6, unit="MB") as bar:
         reached = Position(lambda count: bar.advance(count / 1e6), least=1 << 16).reached
         if table.has_types:
             with without_collection():
-                records = enumerate(table.records(reached, counts, class_names=True))
-                rows = [
-                    Row(str(number), record.where, fields_of(record.fields, record.where, unread))
-                    for number, record in records
-                ]
+                rows = []
+                for number, record in enumerate(table.records(reached, counts, class_names=True)):
+                    fields = fields_of(record.fields, record.where, unread)
+                    nulls = tuple(null_names(record.fields))
+                    rows.append(Row(str(number), record.where, fields, nulls=nulls))
         else:
             rows = DelimitedRows(table, reached)
     if not rows:
@@ -1778,6 +1778,15 @@ def fields_of(values: Mapping[str, Any], where: str, unread: Counter[str]) -> di
         else:
             fields[name] = texts if isinstance(value, list | tuple) else texts[0]
     return fields
+
+
+def null_names(values: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    """The names of fields that are null or NaN, inside of objects with dotted names."""
+    for name, value in values.items():
+        if value is None or value != value:  # NaN is not equal to itself
+            yield f"{prefix}{name}"
+        elif isinstance(value, dict):
+            yield from null_names(value, f"{prefix}{name}.")
 
 
 def _is_span(item: Any) -> bool:

@@ -29,6 +29,8 @@ class Row:
         where: `file:line`, for error messages.
         answers: gold answers of a span task; None if the file has none for any question.
         group: part of the data that is scored separately too.
+        nulls: columns whose cell is null or NaN (Excel, Parquet, JSON, data frames). They are not in `fields`, and are
+            read as the empty text, which such a cell is in CSV.
     """
 
     identifier: str
@@ -36,6 +38,7 @@ class Row:
     fields: Mapping[str, Field]
     answers: tuple[Answer, ...] | None = ()
     group: str = ""
+    nulls: tuple[str, ...] = ()
 
     def text(self, column: str) -> str:
         """The text in a column; DamagedData if there is no such column, or it holds a list."""
@@ -58,6 +61,8 @@ class Row:
         return tuple(filter(None, map(str.strip, value.split(separator))))
 
     def _value(self, column: str) -> Field:
+        if column in self.nulls and column not in self.fields:
+            return ""
         if column not in self.fields:
             raise DamagedData(self.where, f"has no column {column!r}", did_you_mean(column, self.fields))
         return self.fields[column]
@@ -97,7 +102,7 @@ class Rows:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns of all rows, in the order of their first appearance."""
+        """The columns of all rows that are not null in all of them, in the order of their first appearance."""
         if isinstance(self.rows, ColumnRows):
             return self.rows.names
         return tuple(dict.fromkeys(column for row in self.rows for column in row.fields))

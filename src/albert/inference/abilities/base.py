@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, TypedDict
 
 from albert.runtime.errors import DamagedData, UsageError, did_you_mean
+from albert.tasks.rows import text_of as written_text
 from albert.text.readers import Record
 
 if TYPE_CHECKING:
@@ -77,15 +78,22 @@ class Fields:
 
 
 def text_of(record: Record, field: str, option: str) -> str:
-    """The text in a field, which an option names; raises DamagedData if it is missing or not a string."""
+    """The text in a field, which an option names; raises DamagedData if it is missing or neither text nor number.
+
+    Null and NaN are the empty text, and numbers and dates are written as in training.
+    """
     if field not in record.fields:
         hint = did_you_mean(field, record.fields)
         raise DamagedData(record.where, f"has no field {field!r}", f"{hint} ({option} names another)")
     value = record.fields[field]
-    if not isinstance(value, str):
-        kind = "null" if value is None else type(value).__name__
-        raise DamagedData(record.where, f"field {field!r} is {kind}, a text is expected")
-    return value
+    if isinstance(value, str):
+        return value
+    if value is None or value != value:  # NaN is not equal to itself
+        return ""
+    text = written_text(value)
+    if text is None:
+        raise DamagedData(record.where, f"field {field!r} is {type(value).__name__}, a text is expected")
+    return text
 
 
 def optional_text_of(record: Record, field: str, usual: str, option: str) -> str | None:

@@ -120,6 +120,54 @@ def test_class_weights_change_a_run_and_are_part_of_its_identity(table, start, d
 
 
 # --------------------------------------------------------------------------------------------------------------------
+# Rare classes.
+
+
+@pytest.fixture
+def rare(tmp_path) -> Path:
+    """100 texts, ten of them with another class."""
+    path = tmp_path / "rare.csv"
+    rows = [
+        f"the {NOUNS[i % 10 == 0]} {PLAIN_WORDS[i % 8]} {i},{'lost' if i % 10 == 0 else 'found'}" for i in range(100)
+    ]
+    path.write_text("text,label\n" + "\n".join(rows) + "\n")
+    return path
+
+
+UNLEARNED = {"steps": 1, "learning_rate": 1e-9, "batch_size": 8, "solve_head": False, "device": "cpu"}
+
+
+def test_f1_of_a_rare_class_decides(rare, pretrained, tmp_path, capsys):
+    options = {"train": rare, "dev": rare, "model": pretrained, **UNLEARNED}
+    result = albert.finetune(**options, output=tmp_path / "plain")
+    assert list(result.scores) == ["f1 (lost)", "accuracy", "macro_f1"]
+    assert "90% of the rows have the label 'found'" in capsys.readouterr().err
+    assert result.report["selection"]["metric"] == "f1 (lost)"
+    assert result.report["advice"].startswith("f1 (lost)") and "--class-weights balanced" in result.report["advice"]
+    assert any("for accuracy" in note and "'found'" in note for note in result.report["notes"])
+    weighted = albert.finetune(**options, output=tmp_path / "weighted", class_weights="balanced")
+    assert weighted.report["linear_baseline"]["method"] == "TF-IDF with balanced logistic regression"
+    assert "--class-weights" not in weighted.report["advice"]
+    by_accuracy = albert.finetune(**options, output=tmp_path / "accuracy", metrics=["accuracy", "f1"])
+    assert list(by_accuracy.scores) == ["accuracy", "f1 (lost)"]
+    assert by_accuracy.report["advice"].startswith("f1 (lost)") and "--metrics f1" in by_accuracy.report["advice"]
+
+
+def test_first_score_follows_the_share_of_the_most_frequent_class(tmp_path):
+    def scores(*labels, **settings):
+        path = tmp_path / "rows.csv"
+        path.write_text("text,label\n" + "".join(f"a {i},{label}\n" for i, label in enumerate(labels)))
+        task = TableTask(train=path, text="text", label="label", **settings)
+        return read_task(task, hold_out=False).table_task.metrics
+
+    assert scores(*"aaaaaaaab") == ("f1 (b)", "accuracy", "macro_f1")
+    assert scores(*"aaab") == ("accuracy", "f1 (b)", "macro_f1")
+    assert scores(*"aaaaaaaabc") == ("macro_f1", "accuracy")
+    assert scores(*"aaaaaaaab", positive="a") == ("accuracy", "f1 (a)", "macro_f1")
+    assert scores(*"aaaaaaaab", label_names={"a": "no", "b": "yes"}, positive="yes")[0] == "f1 (yes)"
+
+
+# --------------------------------------------------------------------------------------------------------------------
 # A test set, a search, folds.
 
 

@@ -111,7 +111,8 @@ def score_predictions(
     baseline = None
     notes = () if threshold is None else (threshold.note,)
     if prepared.labelled:
-        scores, baseline = _scores(task, prepared, predictions)
+        scores, baseline, about_baseline = _scores(task, prepared, predictions)
+        notes += () if about_baseline is None else (about_baseline,)
         notes += (CHOSEN_ON_THESE,) if isinstance(threshold, NullThreshold) else ()
     else:
         predictions.entries[:] = [{**entry, "gold": None} for entry in predictions.entries]
@@ -184,12 +185,13 @@ def model_outputs(
 
 def _scores(
     task: Task, prepared: PreparedSplit, predictions: Predictions
-) -> tuple[dict[str, float | None], dict[str, float | None]]:
-    """Scores, and those of the majority baseline, of the split and of each group if there are several."""
+) -> tuple[dict[str, float | None], dict[str, float | None], str | None]:
+    """Scores, and those of the majority baseline, of the split and of each group if there are several; and a line about
+    the baseline, see `majority_baseline`."""
     gold = predictions.gold
     predicted = predictions.predicted
     scores = task.scores(gold, predicted)
-    baseline = task.baseline_scores(gold)
+    baseline, about_baseline = task.majority_baseline(gold)
     groups: dict[str, list[int]] = {}
     for index, example in enumerate(prepared.examples):
         groups.setdefault(example.group, []).append(index)
@@ -197,7 +199,7 @@ def _scores(
         some_gold, some_predicted = ([values[index] for index in members] for values in (gold, predicted))
         scores |= {f"{name}_{group}": value for name, value in task.scores(some_gold, some_predicted).items()}
         baseline |= {f"{name}_{group}": value for name, value in task.baseline_scores(some_gold).items()}
-    return scores, baseline
+    return scores, baseline, about_baseline
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -397,19 +399,18 @@ def advice(
     for rival in ahead:
         best = rival if is_better(name, ahead[rival], ahead[best]) else best
     use = f"use {best if 'TF-IDF' in best else f'the {best}'} for such rows" + (" (--frozen)" if best == FROZEN else "")
-    remedy = "try more --epochs, another --learning-rate, or a larger --model"
-    if step is not None:
-        remedy = f"try {step['try']}"
-    if is_frozen:
-        remedy = "fine-tune the whole model, without --frozen"
     where = TEST if name.endswith(TEST) else ""
-    majority = simpler.get(MAJORITY, {}).get("accuracy" + where) or 0.0
-    if majority >= MOSTLY_ONE_CLASS:
-        weights = "" if is_weighted else "try --class-weights balanced; or "
-        remedy = weights + remedy
-        if next(iter(scores)) == "accuracy":
-            chosen = "f1" if name.startswith("f1") else "macro_f1"
-            remedy += f"; --metrics {chosen} chooses the best evaluation by it, not by accuracy"
+    mostly_one = (simpler.get(MAJORITY, {}).get("accuracy" + where) or 0.0) >= MOSTLY_ONE_CLASS
+    weights = "--class-weights balanced, " if mostly_one and not is_weighted else ""
+    if is_frozen:
+        remedy = ("try " + weights + "or " if weights else "") + "fine-tune the whole model, without --frozen"
+    elif step is not None:
+        remedy = "try " + (weights + "or " if weights else "") + step["try"]
+    else:
+        remedy = f"try {weights}more --epochs, another --learning-rate, or a larger --model"
+    if mostly_one and next(iter(scores)) == "accuracy":
+        chosen = "f1" if name.startswith("f1") else "macro_f1"
+        remedy += f"; --metrics {chosen} chooses the best evaluation by it, not by accuracy"
     remedy = remedy if best == MAJORITY else f"{use}, or {remedy}"
     shown = f"{name.removesuffix(TEST)} {format_score(score)}" + (" on the test set" if where else "")
     return f"{shown} does not beat {' or '.join(names)}: {remedy}"

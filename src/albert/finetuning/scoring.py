@@ -77,12 +77,16 @@ class Scorer:
         scores = evaluate_model(self.model, self.task, split, self.compute, threshold=threshold).scores
         return {"examples": len(rows), "scores": dict(scores)}
 
-    def linear_baseline(self) -> dict[str, Any] | None:
-        """The scores of a linear model on the same rows, as plain values; None if the task has no such model."""
+    def linear_baseline(self, balanced: bool = False) -> dict[str, Any] | None:
+        """The scores of a linear model on the same rows, as plain values; None if the task has no such model.
+
+        Args:
+            balanced: whether it weights classes by their inverse frequency, as the model does.
+        """
         if not self.dev_split.labelled:
             return None
         started = time.perf_counter()
         further = {split.split: split.examples for split in self.further if split.labelled}
         rows = (self.train_split.examples, self.dev_split.examples, further)
-        baseline = self.task.target.linear_baseline(self.task.metrics, *rows)
+        baseline = self.task.target.linear_baseline(self.task.metrics, *rows, balanced=balanced)
         return None if baseline is None else {**vars(baseline), "seconds": time.perf_counter() - started}

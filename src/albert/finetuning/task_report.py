@@ -38,7 +38,7 @@ def task_report(
     if settings.frozen:
         selection["rule"] = "selection: none, the encoder is frozen and its head was solved"
         selection["note"] = selection["rule"]
-    linear = work.scorer.linear_baseline()
+    linear = work.scorer.linear_baseline(balanced=settings.class_weights is not None)
     frozen = work.frozen_head()
     training_scores = work.scorer.training_scores(evaluation.threshold, work.started.tokenizer, work.plan.recipe)
     step = _next_step(work, evaluation, training_scores, selection, training)

@@ -472,6 +472,8 @@ def _with_labels(
         if task.positive not in named:
             raise UsageError("--positive", f"{task.positive!r} is not a label", did_you_mean(task.positive, known))
         task = replace(task, positive=named[task.positive])
+    if kind == "classification" and task.metrics is None and to_learn:
+        task = _with_metrics_of_rare_classes(task, counts, inferred)
     labels = task.labels or ()
     names = task.label_names or {}
     counted = [str(number) for number in range(len(names))]
@@ -490,6 +492,28 @@ def _with_labels(
             why = f"{name!r}, the name of {label!r}, is another label or its name"
             raise InvalidConfiguration("label_names", why, "choose another name")
     return task
+
+
+MOSTLY_ONE_CLASS = 0.8
+"""The share of the most frequent class from which on accuracy says little, so that F1 chooses the best evaluation."""
+
+
+def _with_metrics_of_rare_classes(task: TableTask, counts: Counter[str], inferred: list[Inferred]) -> TableTask:
+    """The task with F1 of the rare class, or macro F1 of several classes, as its first score if one class has most of
+    the rows."""
+    keys = Counter[str]()
+    for label, count in counts.items():
+        keys[label_key(label)] += count
+    labels = task.labels or ()
+    most = max(labels, key=lambda label: keys[label_key(label)])
+    share = keys[label_key(most)] / max(1, keys.total())
+    if share < MOSTLY_ONE_CLASS or task.positive == most:
+        return task
+    names = ("f1", "accuracy", "macro_f1") if len(labels) == 2 else ("macro_f1", "accuracy")
+    what = f"f1 of {task.positive}" if len(labels) == 2 else "macro_f1"
+    why = f"{share:.0%} of the rows have the label {most!r}, so that accuracy says little"
+    inferred.append(Inferred("best is by", what, why, f"--metrics accuracy {names[0]}"))
+    return replace(task, metrics=names)
 
 
 RARE_OUTSIDE = 0.01

@@ -93,15 +93,25 @@ def texts_baseline(
     return LinearBaseline(method, own, len(train), further_scores=dict(zip(further, others, strict=True)))
 
 
-def _logistic_regression() -> LogisticRegression:
-    return LogisticRegression(C=INVERSE_REGULARISATION, solver="liblinear", random_state=0)
+TEXTS_METHOD = {False: "TF-IDF with logistic regression", True: "TF-IDF with balanced logistic regression"}
+"""The names of the model, without and with weights of the classes by their inverse frequency."""
+
+
+def _logistic_regression(balanced: bool) -> LogisticRegression:
+    weights = "balanced" if balanced else None
+    return LogisticRegression(C=INVERSE_REGULARISATION, solver="liblinear", random_state=0, class_weight=weights)
 
 
 def fit_classes(
-    features: Any, train: Sequence[Example], scored_features: Any, scored: Sequence[Example], n_classes: int
+    features: Any,
+    train: Sequence[Example],
+    scored_features: Any,
+    scored: Sequence[Example],
+    n_classes: int,
+    balanced: bool = False,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Gold and predicted class ids of the scored examples."""
-    classifier = _logistic_regression()
+    classifier = _logistic_regression(balanced)
     model: Any = classifier if n_classes == 2 else OneVsRestClassifier(classifier)
     model.fit(features, np.array([example.target for example in train]))
     return np.array([example.target for example in scored]), model.predict(scored_features)
@@ -117,13 +127,18 @@ def fit_numbers(
 
 
 def fit_labels(
-    features: Any, train: Sequence[Example], scored_features: Any, scored: Sequence[Example], n_labels: int
+    features: Any,
+    train: Sequence[Example],
+    scored_features: Any,
+    scored: Sequence[Example],
+    n_labels: int,
+    balanced: bool = False,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Gold and predicted label sets of the scored examples, with a threshold that is chosen on the training rows by
     cross-validation."""
     targets = label_sets(train, n_labels).astype(np.int64)
     gold = label_sets(scored, n_labels).astype(np.int64)
-    model = OneVsRestClassifier(_logistic_regression())
+    model = OneVsRestClassifier(_logistic_regression(balanced))
     threshold = LabelThreshold()
     if len(targets) >= 2 * THRESHOLD_FOLDS:
         fold = stream("tasks.linear_baseline.folds", 0).permutation(len(targets)) % THRESHOLD_FOLDS
@@ -152,7 +167,7 @@ def _scores_of_sets(
 # --------------------------------------------------------------------------------------------------------------------
 # Tags: a logistic regression over the form of each word and of its neighbours, each word on its own.
 
-TAGS_METHOD = "word forms with logistic regression"
+TAGS_METHOD = {False: "word forms with logistic regression", True: "word forms with balanced logistic regression"}
 MAX_TAGGED_WORDS = 50_000
 
 
@@ -162,8 +177,10 @@ def words_baseline(
     train: Sequence[Example],
     dev: Sequence[Example],
     further: Mapping[str, Sequence[Example]],
+    balanced: bool = False,
 ) -> LinearBaseline:
     """Fit a logistic regression to the words of the training sentences and score it on the development set."""
+    method = TAGS_METHOD[balanced]
     order = stream("tasks.linear_baseline", 0).permutation(len(train))
     n_words = np.cumsum([len(train[index].texts) for index in order])
     within = max(1, int(np.searchsorted(n_words, MAX_TAGGED_WORDS, side="right")))
@@ -177,10 +194,9 @@ def words_baseline(
     elif sum(len(word) for example in dev for word in example.texts) > MAX_DEV_CHARACTERS:
         why = f"the development set has more than {MAX_DEV_CHARACTERS:,} characters"
     if why is not None:
-        return LinearBaseline(TAGS_METHOD, {}, left_out=why)
+        return LinearBaseline(method, {}, left_out=why)
     vectors = DictVectorizer()
-    classifier = LogisticRegression(C=INVERSE_REGULARISATION, solver="liblinear", random_state=0)
-    model = OneVsRestClassifier(classifier)
+    model = OneVsRestClassifier(_logistic_regression(balanced))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         features: Any = vectors.fit_transform(row for example in train for row in word_features(example.texts))
@@ -195,7 +211,7 @@ def words_baseline(
     gold = [tuple(labels[tag] for tag in example.target) for example in scored if isinstance(example.target, tuple)]
     predicted = [tuple(islice(found, len(example.texts))) for example in scored]
     own, *others = _scores_of_sets(metrics, sets, gold, predicted)
-    return LinearBaseline(TAGS_METHOD, own, len(train), further_scores=dict(zip(further, others, strict=True)))
+    return LinearBaseline(method, own, len(train), further_scores=dict(zip(further, others, strict=True)))
 
 
 def word_features(words: Sequence[str]) -> Iterator[dict[str, Any]]:

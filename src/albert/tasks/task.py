@@ -77,12 +77,27 @@ class Task:
         Args:
             gold: label ids, indices of options, sets of labels, tags, numbers, or answers of the rows.
         """
+        return self.majority_baseline(gold)[0]
+
+    def majority_baseline(self, gold: Any) -> tuple[dict[str, float | None], str | None]:
+        """The `baseline_scores`, and a line about them if the best label differs between the scores."""
         best: dict[str, float | None] = {}
+        labels: dict[str, str | None] = {}
         for predicted in self.target.constants(gold):
             for name, value in self.scores(gold, predicted).items():
                 if name not in best or is_better(name, value, best[name]):
                     best[name] = value
-        return best
+                    labels[name] = self.target.constant_label(predicted)
+        scores_of: dict[str | None, list[str]] = {}
+        for name, label in labels.items():
+            scores_of.setdefault(label, []).append(name)
+        if len(scores_of) < 2:
+            return best, None
+        parts = [f"for {' and '.join(names)} it is {label!r}" for label, names in scores_of.items()]
+        return (
+            best,
+            f"the majority baseline gives every row the same label, the best one for each score: {', '.join(parts)}",
+        )
 
 
 def load_tasks(

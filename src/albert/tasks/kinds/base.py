@@ -284,14 +284,23 @@ class Target(ABC):
     def constants(self, gold: Any) -> Iterator[Any]:
         """Constant predictions for the majority baseline, one of them best for each metric; the most frequent first."""
 
+    def constant_label(self, predicted: Any) -> str | None:
+        """The label that a constant prediction of `constants` gives to every row; None if the kind has no classes."""
+        return None
+
     def linear_baseline(
         self,
         metrics: Sequence[Metric],
         train: Sequence[Example],
         dev: Sequence[Example],
         further: Mapping[str, Sequence[Example]],
+        balanced: bool = False,
     ) -> Any:
-        """A `LinearBaseline` on words, fitted to `train` and scored on the other sets; None if the kind has none."""
+        """A `LinearBaseline` on words, fitted to `train` and scored on the other sets; None if the kind has none.
+
+        Args:
+            balanced: whether each class, label or tag is weighted by its inverse frequency.
+        """
         return None
 
     @abstractmethod

@@ -103,12 +103,16 @@ class Choice(Labelled):
     def constants(self, gold: Any) -> Iterator[np.ndarray]:
         return most_frequent_class(gold, len(self.labels))
 
+    def constant_label(self, predicted: np.ndarray) -> str | None:
+        return self.shown[int(predicted[0])] if len(predicted) else None
+
     def linear_baseline(
         self,
         metrics: Sequence[Metric],
         train: Sequence[Example],
         dev: Sequence[Example],
         further: Mapping[str, Sequence[Example]],
+        balanced: bool = False,
     ) -> Any:
         """TF-IDF with logistic regression."""
         from albert.tasks import linear_baseline as linear
@@ -120,9 +124,9 @@ class Choice(Labelled):
             train,
             dev,
             further,
-            method="TF-IDF with logistic regression",
+            method=linear.TEXTS_METHOD[balanced],
             n_outputs=len(self.labels),
-            fit=partial(linear.fit_classes, n_classes=len(self.labels)),
+            fit=partial(linear.fit_classes, n_classes=len(self.labels), balanced=balanced),
             left_out="the training rows have one class" if one_class else None,
         )
 

@@ -185,6 +185,7 @@ class Labels(Labelled):
         train: Sequence[Example],
         dev: Sequence[Example],
         further: Mapping[str, Sequence[Example]],
+        balanced: bool = False,
     ) -> Any:
         """TF-IDF with a logistic regression for each label."""
         from albert.tasks import linear_baseline as linear
@@ -194,9 +195,9 @@ class Labels(Labelled):
             linear.sample(train),
             dev,
             further,
-            method="TF-IDF with logistic regression",
+            method=linear.TEXTS_METHOD[balanced],
             n_outputs=len(self.labels),
-            fit=partial(linear.fit_labels, n_labels=len(self.labels)),
+            fit=partial(linear.fit_labels, n_labels=len(self.labels), balanced=balanced),
         )
 
     def analysis(self, examples: Sequence[Example], predictions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -137,6 +137,7 @@ class Score(Target):
         train: Sequence[Example],
         dev: Sequence[Example],
         further: Mapping[str, Sequence[Example]],
+        balanced: bool = False,
     ) -> Any:
         """TF-IDF with ridge regression."""
         from albert.tasks import linear_baseline as linear

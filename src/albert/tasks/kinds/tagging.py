@@ -266,11 +266,12 @@ class Tags(Labelled):
         train: Sequence[Example],
         dev: Sequence[Example],
         further: Mapping[str, Sequence[Example]],
+        balanced: bool = False,
     ) -> Any:
         """A logistic regression over the form of each word and of its neighbours."""
         from albert.tasks.linear_baseline import words_baseline
 
-        return words_baseline(metrics, self.labels, train, dev, further)
+        return words_baseline(metrics, self.labels, train, dev, further, balanced)
 
     def analysis(self, examples: Sequence[Example], predictions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """Of entities, or of words if the tags describe none."""

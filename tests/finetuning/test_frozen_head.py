@@ -97,12 +97,33 @@ def test_frozen_is_an_ordinary_model_directory(classes, pretrained, tmp_path, ca
     before = open_model(pretrained, "encoder").model.state_dict()
     after = open_model(output, "encoder").model.state_dict()
     assert all(torch.equal(before[name], after[name]) for name in before if not name.startswith("pooler"))
+    assert f"head solved on {results['training']['examples']} of" in shown
+    assert "updates" not in shown and "epochs" not in shown and "learning rate" not in shown
+    assert "learning rate" not in (output / "report.html").read_text()
     assert "standardises [CLS] instead" in shown  # the outputs of a pooler with random weights hardly vary
     assert Predictor.open(output, "cpu").classify("the sailor and a stone")[0]["label"] == "about sailor"
     run(["evaluate", "--model", str(output), "--device", "cpu"])
     assert f"{results['scores']['accuracy']:.2f}" in capsys.readouterr().out
     opened = transformers.AlbertForSequenceClassification.from_pretrained(output / "model")
     assert opened.config.id2label[1] == "about sailor"
+
+
+def test_frozen_learns_from_all_rows_or_says_how_many(classes, pretrained, tmp_path, capsys, monkeypatch):
+    command = ["finetune", "--train", str(classes), "--text", "text", "--label", "label", "--device", "cpu"]
+    command += ["--model", str(pretrained), "--frozen"]
+    monkeypatch.setattr(frozen_head, "MAX_EXAMPLES", 20)
+    assert run([*command, "--output", str(tmp_path / "all")]) == 0
+    results = json.loads((tmp_path / "all/results.json").read_text())
+    n_rows = results["training"]["rows"]
+    assert results["training"]["examples"] == results["frozen_head"]["examples"] == n_rows > 20
+    width = json.loads((pretrained / "config.json").read_text())["hidden_size"]
+    monkeypatch.setattr(frozen_head, "MAX_FEATURES", 30 * width)
+    capsys.readouterr()
+    assert run([*command, "--output", str(tmp_path / "some"), "--max-train-examples", str(n_rows - 1)]) == 0
+    shown = capsys.readouterr().out
+    assert f"solved on 30 of {n_rows - 1} training rows" in shown and f"head solved on 30 of {n_rows} training" in shown
+    assert f"{n_rows - 1} of these {n_rows} rows are drawn" in shown
+    assert json.loads((tmp_path / "some/results.json").read_text())["training"]["examples"] == 30
 
 
 def test_run_that_is_killed_after_the_head_was_solved_resumes_exactly(

@@ -11,7 +11,7 @@ from tests.finetuning.conftest import SMALL, UNDECLARED, folder_of
 import albert
 from albert.cli.main import run
 from albert.finetuning.evaluation import next_step
-from albert.finetuning.report_page import report_page
+from albert.finetuning.report_page import _axis_number, report_page
 from albert.finetuning.run import finetune
 from albert.finetuning.run_record import FinetuningSettings
 from albert.runtime.json_files import read_json_object
@@ -261,6 +261,12 @@ def test_calibration_error_of_probabilities():
     assert found is not None
     assert [each["count"] for each in found["bins"]] == [1, 3]
     assert found["expected_calibration_error"] == pytest.approx(0.25 * 45 + 0.75 * (290 / 3 - 200 / 3))
+
+
+@pytest.mark.parametrize("value", [0.000709, -0.000123, 98765.0, 0.709, 12.34, 100.0, 0.0])
+def test_numbers_of_axes_fit_their_margin(value):
+    assert len(_axis_number(value)) <= 7
+    assert float(_axis_number(value)) == pytest.approx(value, rel=0.05)
 
 
 @pytest.mark.parametrize(

@@ -116,13 +116,18 @@ def test_untrained_positions_are_noted(data, config, tokenizer_directory, tmp_pa
     save_model_directory(tmp_path / "m", model, tokenizer_directory, extra={"max_sequence_length": 16})
     start = PretrainedEncoder(str(tmp_path / "m"))
     started = start_model(start, ENTAILMENT, RECIPE, seed=0)
-    assert any(note.startswith("positions from 16 on were never trained") for note in started.notes)
     tiled = start_model(
         replace(start, changes=ArchitectureChanges(extend_positions="tile")), ENTAILMENT, RECIPE, seed=0
     )
     table = "albert.embeddings.position_embeddings.weight"
     assert torch.equal(tiled.model.state_dict()[table], started.model.state_dict()[table][:16].repeat(4, 1))
-    assert not any("never trained" in note for note in tiled.notes)
+    announced = {}
+    result = finetune(SHORT, start, data / "choice", tmp_path / "run", settings=CPU, announce=announced.update)
+    before = [line for line in announced["before_training"] if "positions from 16 on were never trained" in line]
+    assert before and before[0] in result.report["notes"]
+    short = replace(SHORT, recipe=replace(SHORT.recipe, max_length=16))
+    result = finetune(short, start, data / "choice", tmp_path / "short", settings=CPU)
+    assert not any("never trained" in note for note in result.report["notes"])
     result = finetune(SHORT, start, data / "choice", tmp_path / "run", settings=CPU)
     assert open_model(result.model_directory, "classification").extra["trained_positions"] == 32
 

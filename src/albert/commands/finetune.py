@@ -330,7 +330,7 @@ def finetune(
     if statistics_only or read is not None:
         max_length = requested_recipe(learned, changes).recipe.max_length
         if world().is_first:
-            report = report_on_rows(learned, read, data, model, revision, max_length)
+            report = report_on_rows(learned, read, data, model, revision, max_length, max_train_examples)
             on_rows(report)
     if read is not None:
         read.check()
@@ -507,7 +507,13 @@ def target_of(task: Task, given: Mapping[str, Any], span_head: SpanHeadKind | No
 
 
 def report_on_rows(
-    task: Task, read: "ReadTask | None", data: Path | None, model: str, revision: str | None, max_length: int
+    task: Task,
+    read: "ReadTask | None",
+    data: Path | None,
+    model: str,
+    revision: str | None,
+    max_length: int,
+    max_train_examples: int | None,
 ) -> "DataReport":
     """How the rows were read, and their statistics in tokens of the model."""
     from albert.api.results import DataReport
@@ -522,6 +528,9 @@ def report_on_rows(
         tables = {split: task.source.read(data or Path(), split) for split in ("train", "dev")}
     statistics = table_statistics(task, tables, tokenizer, max_length)
     warnings = list(unknown_texts(task, tables, tokenizer, model))
+    n_train = statistics["train"].rows if "train" in statistics else 0
+    if max_train_examples is not None and max_train_examples < n_train:
+        warnings.append(f"train: {max_train_examples:,} of these {n_train:,} rows are drawn for training")
     for split, found in statistics.items():
         contradictions = found.counts["contradictions"]
         if contradictions > CONTRADICTIONS * found.rows and isinstance(task.inputs, Single):

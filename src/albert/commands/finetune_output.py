@@ -173,6 +173,11 @@ def show_settings(console: Console, figures: Mapping[str, Any]) -> None:
     """Print the settings of a run; for the figures see `announce` of `albert.finetuning.run.finetune`."""
     for line in figures.get("before_training", ()):
         console.print(line)
+    if figures.get("frozen"):
+        where = f"{figures['precision']} on {figures['device']}"
+        console.print(f"only the linear head is learned; at most {figures['max_length']:,} tokens, {where}")
+        console.file.flush()
+        return
     factor = figures["rate_factor"]
     workers = f", {figures['workers']} workers" if figures["workers"] > 1 else ""
     why = "" if factor == 1 else f" ({factor:.3g} times the recipe's for H below {FULL_WIDTH})"
@@ -208,10 +213,14 @@ def show_result(console: Console, result: FinetuneResult, found: FinetuningResul
         lines.append(f"{found.model_directory.parent} is complete already; nothing was trained")
     examples = "texts" if report["task"] == "vectors" else "pairs"
     rows = f"{training['rows']:,} training rows" if task is not None else f"{training['examples']:,} {examples}"
+    done = f"{training['steps']:,} steps over {training['examples']:,} of {rows} ({training['epochs']:.3g} epochs)"
+    seconds = training["seconds"]
+    if report.get("settings", {}).get("frozen"):
+        done = f"head solved on {training['examples']:,} of {rows}"
+        seconds = report["frozen_head"]["seconds"]
     lines += [
         *run_notes(report),
-        f"{training['steps']:,} steps over {training['examples']:,} of {rows} ({training['epochs']:.3g} epochs) in "
-        f"{training['seconds']:,.0f} s",
+        f"{done} in {seconds:,.0f} s",
         *(
             f"{part}: {counts[name]:,} {what}"
             for part, counts in counts_of.items()

@@ -38,7 +38,9 @@ CANDIDATES = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3)
 FOLDS = 5
 MAX_EXAMPLES = 20_000
 MAX_WORDS = 60_000
-"""A larger training set is sampled."""
+"""A larger training set is sampled: before fine-tuning, and for cross-validation of a head that is the result."""
+MAX_FEATURES = 60_000_000
+"""Numbers in the features of a head that is the result, 480 MB: 156,000 rows of width 384. Above, rows are sampled."""
 MAX_ITERATIONS = 200
 UNUSED_DEVIATION = 0.05
 """A pooler whose outputs, between -1 and 1, have a smaller median deviation over the training examples is replaced."""
@@ -53,11 +55,13 @@ the first updates drive it into saturation."""
 
 @dataclass(frozen=True)
 class SolvedHead:
-    """How a head was solved: the regularisation, the examples (words for tags) and the time."""
+    """How a head was solved: the regularisation, the examples, and the time."""
 
     inverse_regularisation: float
     examples: int
     seconds: float
+    of_examples: int
+    """So many examples there are; fewer `examples` are a random sample of them."""
     cross_validated: Mapping[float, float] | None = None
     """The mean loss of held-out examples for each C that was tried."""
     replaced_pooler: float | None = None
@@ -82,10 +86,11 @@ def solve_head(
     classifier: Any = model.classifier
     pooler: Any = getattr(getattr(model, "albert", None), "pooler", None)
     replaced = None
+    members = head_members(target, batches, classifier.weight.shape[1], is_result=cross_validate)
     if pooler is None:
-        features, targets, groups = training_features(model, target, batches, compute, classifier)
+        features, targets, groups = training_features(model, target, batches, compute, classifier, members)
     else:
-        states, targets, groups = training_features(model, target, batches, compute, pooler)
+        states, targets, groups = training_features(model, target, batches, compute, pooler, members)
         if not cross_validate and np.median(states.std(axis=0)) < UNTRAINED_DEVIATION:
             return None
         features = pooled(states, pooler)
@@ -102,7 +107,14 @@ def solve_head(
     scores = None
     balanced = batches.class_weights is not None
     if cross_validate:
-        scores = cross_validated_losses(target, features, targets, groups, balanced)
+        limit = MAX_WORDS if target.per_token else MAX_EXAMPLES
+        part = np.ones(len(groups), np.bool_)
+        if len(groups) > limit:
+            names = np.unique(groups)
+            n_chosen = max(2, int(len(names) * limit / len(groups)))
+            chosen = stream("finetuning.frozen_head.sample", 0).permutation(len(names)) < n_chosen
+            part = chosen[np.searchsorted(names, groups)]
+        scores = cross_validated_losses(target, features[part], targets[part], groups[part], balanced)
         best = min(scores, key=lambda value: (scores[value], value))
     weight, bias = fit(target, features, targets, groups, best, balanced)
     weight = weight / deviation
@@ -110,8 +122,8 @@ def solve_head(
     with torch.no_grad():
         classifier.weight.copy_(torch.from_numpy(weight))
         classifier.bias.copy_(torch.from_numpy(bias))
-    n_examples = len(np.unique(groups))
-    return SolvedHead(best, n_examples, time.perf_counter() - started, scores, replaced)
+    seconds = time.perf_counter() - started
+    return SolvedHead(best, len(members), seconds, batches.n_examples, scores, replaced)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -134,24 +146,37 @@ def standardise(states: Float[np.ndarray, "rows H"], pooler: nn.Linear) -> None:
         pooler.bias.copy_(torch.from_numpy(-scale * states.mean(axis=0)))
 
 
+def head_members(target: Target, batches: TaskBatches, width: int, is_result: bool) -> np.ndarray:
+    """The indices of the examples that a head is solved on: all, or a fixed sample of them within the limits."""
+    n_examples = batches.n_examples
+    most_rows = MAX_FEATURES // width
+    most_examples = most_rows if is_result else MAX_EXAMPLES
+    most_words = most_rows if is_result else MAX_WORDS
+    members = np.arange(n_examples)
+    if n_examples > most_examples:
+        members = np.sort(stream("finetuning.frozen_head", 0).permutation(n_examples)[:most_examples])
+    if target.per_token:
+        lengths = batches.sequences.lengths
+        order = stream("finetuning.frozen_head", 0).permutation(len(members))
+        within = np.cumsum(lengths[members[order]]) <= max(most_words, int(lengths.max()))
+        members = np.sort(members[order[within]])
+    return members
+
+
 def training_features(
-    model: nn.Module, target: Target, batches: TaskBatches, compute: ComputeOptions, reader: nn.Module
+    model: nn.Module,
+    target: Target,
+    batches: TaskBatches,
+    compute: ComputeOptions,
+    reader: nn.Module,
+    members: np.ndarray,
 ) -> tuple[Float[np.ndarray, "rows features"], np.ndarray, np.ndarray]:
-    """The inputs of `reader`, the classifier or the pooler, for the training examples or a fixed sample of them; their
-    targets; and their groups.
+    """The inputs of `reader`, the classifier or the pooler, for some training examples; their targets; and their
+    groups.
 
     A row is an example, a word with a tag, or an option, whose target says whether it is the right one. Rows of a group
     belong together: to a sentence, to a question.
     """
-    n_examples = batches.n_examples
-    members = np.arange(n_examples)
-    if n_examples > MAX_EXAMPLES:
-        members = np.sort(stream("finetuning.frozen_head", 0).permutation(n_examples)[:MAX_EXAMPLES])
-    if target.per_token:
-        lengths = batches.sequences.lengths
-        order = stream("finetuning.frozen_head", 0).permutation(len(members))
-        within = np.cumsum(lengths[members[order]]) <= max(MAX_WORDS, int(lengths.max()))
-        members = np.sort(members[order[within]])
     chosen = batches.sequences_of(members)
     with recorded_inputs(model, reader) as forward:
         selected = batches.sequences.select(chosen)
@@ -227,4 +252,7 @@ def describe(solved: SolvedHead, scores: Mapping[str, float | None], alone: bool
     replaced = ""
     if solved.replaced_pooler is not None:
         replaced = f"; the pooler, whose outputs deviated by {solved.replaced_pooler:.2g}, standardises [CLS] instead"
-    return f"{what}{shown} after {solved.seconds:,.0f} s{replaced}"
+    sampled = ""
+    if solved.examples < solved.of_examples:
+        sampled = f", solved on {solved.examples:,} of {solved.of_examples:,} training rows"
+    return f"{what}{shown} after {solved.seconds:,.0f} s{sampled}{replaced}"

@@ -209,8 +209,6 @@ def start_model(
     notes = (*_loading_notes(opened.loading_report), *changed)
     if "head_pooling" in overrides:
         notes += (f"the head reads the encoder's own pooling, {overrides['head_pooling']}, as its {MODULES_NAME} says",)
-    if trained is not None and trained < min(recipe.max_length, config.max_position_embeddings):
-        notes += (f"positions from {trained} on were never trained: --extend-positions derives them from the others",)
     return StartedModel(
         model=model.train(),
         config=config,

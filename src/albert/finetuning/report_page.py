@@ -280,6 +280,8 @@ def _notes(results: Mapping[str, Any]) -> list[str]:
         f"learning rate {recipe['learning_rate']:.3g}, batch size {recipe['batch_size']:,}, "
         f"at most {recipe['max_length']:,} tokens, seed {results['seed']}"
     )
+    if results.get("settings", {}).get("frozen"):
+        settings = f"only the linear head was learned, at most {recipe['max_length']:,} tokens"
     lines = [settings, *(re.sub(r" after [\d,]+ s\b", "", line) for line in lines if line)]
     items = "".join(f"<li>{_text(line)}</li>" for line in lines)
     return ["<h2>Notes</h2>", f"<ul>{items}</ul>"]
@@ -307,10 +309,19 @@ def _table(head: Sequence[str], rows: Rows, words: int = 1) -> str:
 
 WIDTH = 360
 HEIGHT = 190
-LEFT = 48
+LEFT = 52
 RIGHT = 12
 TOP = 26
 BOTTOM = 26
+
+
+def _axis_number(value: float) -> str:
+    """A number of at most seven characters, which is what the margin has room for: 0.709, 12.3, 7.1e-4."""
+    text = f"{value:.3g}"
+    if len(text) <= 6:
+        return text
+    mantissa, _, exponent = f"{value:.1e}".partition("e")
+    return f"{mantissa}e{int(exponent)}"
 
 
 def _curve(title: str, points: Sequence[tuple[float, float]]) -> str:
@@ -327,8 +338,8 @@ def _curve(title: str, points: Sequence[tuple[float, float]]) -> str:
     path = " ".join(f"{LEFT + (x - first) * across:.1f},{bottom - (y - low) * up:.1f}" for x, y in points)
     axes = f"M{LEFT} {TOP}V{bottom}H{WIDTH - RIGHT}"
     labels = (
-        (LEFT - 6, TOP + 8, "end", f"{high:.3g}"),
-        (LEFT - 6, bottom, "end", f"{low:.3g}"),
+        (LEFT - 6, TOP + 8, "end", _axis_number(high)),
+        (LEFT - 6, bottom, "end", _axis_number(low)),
         (LEFT, HEIGHT - 8, "start", f"update {first:,.0f}"),
         (WIDTH - RIGHT, HEIGHT - 8, "end", f"{last:,.0f}"),
         (LEFT, 16, "start", title),

@@ -7,7 +7,7 @@ RUN/recipe.json            the whole run as a value
     results.json           scores, baselines, counts, speed, seed, errors
     report.html            the results as a page; written last"""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from albert.finetuning.data import (
 )
 from albert.finetuning.evaluation import ComputeOptions, write_predictions
 from albert.finetuning.frozen_head import describe, solve_head
-from albert.finetuning.model import Start, exit_depths, fit_length, start_model
+from albert.finetuning.model import Start, StartedModel, exit_depths, fit_length, start_model
 from albert.finetuning.objective import TeacherLogits, open_teacher, training_setup
 from albert.finetuning.options import BY_DEFAULT, RecipeLike, plan_learning, requested_recipe
 from albert.finetuning.report_page import REPORT_NAME, write_report
@@ -156,6 +156,8 @@ def finetune(
         if scale is not None:
             batches = replace(batches, targets=scale.standardised(batches.targets))
             teacher = None if teacher is None else replace(teacher, scale=scale)
+        untrained = untrained_positions(started, [train_split, dev_split, *further])
+        notes += untrained
         started = replace(started, notes=tuple(notes))
 
         # The run: a new one, one that goes on, or a complete one; another run is refused.
@@ -239,7 +241,7 @@ def finetune(
                     notes=(*setup.notes, *before_training),
                     best=best,
                 )
-                work.start(ranks, announce, before_training)
+                work.start(ranks, announce, (*untrained, *before_training))
                 training = train(work, work.training_plan, run)
 
                 # Scores, predictions, the model and the report.
@@ -297,6 +299,17 @@ def solve_and_score_head(
         scores = {"scores": dict(evaluation.scores), "further_scores": further_scores}
         save_json(path, {**scores, "line": line, **to_json(solved)})
     return read_json_object(path)["line"] if path.is_file() else HEAD_NOT_SOLVED
+
+
+def untrained_positions(started: StartedModel, splits: Sequence[PreparedSplit]) -> list[str]:
+    """A line if sequences reach positions that pre-training never trained."""
+    trained = started.trained_positions
+    longer = 0 if trained is None else sum(int((each.features.sequences.lengths > trained).sum()) for each in splits)
+    if not longer:
+        return []
+    total = sum(len(each.features.sequences) for each in splits)
+    remedy = f"--max-length {trained} cuts them there, --extend-positions derives the others"
+    return [f"positions from {trained} on were never trained, and {longer:,} of {total:,} texts reach them: {remedy}"]
 
 
 # --------------------------------------------------------------------------------------------------------------------

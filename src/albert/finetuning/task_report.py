@@ -52,6 +52,9 @@ def task_report(
         )
     if training.ended_by == "patience":
         notes.append(training.ending)
+    if linear is not None and 0 < linear["train_examples"] < len(split.examples):
+        of_all = f"{linear['train_examples']:,} of {len(split.examples):,} training rows"
+        notes.append(f"{linear['method']} learned from {of_all}")
     curve = development_curve(selection["metric"], work.folder.journal_path)
     if curve:
         notes.append(curve)
@@ -61,7 +64,7 @@ def task_report(
         "published": to_json(work.task.published),
         "training": {
             **split.counts,
-            "examples": len(split.examples),
+            "examples": frozen["examples"] if settings.frozen and frozen is not None else len(split.examples),
             "sequences": len(batches.sequences),
             "windows_left_out": len(split.features.sequences) - len(batches.sequences),
             "steps": training.steps,

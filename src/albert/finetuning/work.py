@@ -22,7 +22,7 @@ from albert.training.work import Work
 
 Announce = Callable[[Mapping[str, Any]], None]
 """Shows a user how a run trains, before its first update: the values of `LearningPlan.figures`, and `before_training`,
-lines about what was computed so far."""
+lines about what was computed so far, and `frozen`, whether only the head is learned."""
 
 
 @dataclass(kw_only=True)
@@ -63,7 +63,7 @@ class FinetuningWork(Work):
         if announce is not None and ranks.is_first:
             rate = self.optimizer_recipe.learning_rate
             figures = self.plan.figures(rate, self.compute.precision, self.device.type, self.workers)
-            announce(figures | {"before_training": tuple(before_training)})
+            announce(figures | {"before_training": tuple(before_training), "frozen": self.settings.frozen})
         if self.device.type == "cuda":
             batch = self.source.micro_batches(0, ranks.rank, ranks.size)[0]
             check = check_attention_kernel(self.module, self.loss, batch, self.compute.precision, self.device, ranks)

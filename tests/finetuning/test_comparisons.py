@@ -18,7 +18,7 @@ from albert.finetuning.options import evaluation_interval, plan_learning, reques
 from albert.finetuning.run import finetune
 from albert.finetuning.run_record import FinetuningSettings
 from albert.finetuning.selection import evaluations_without_gain
-from albert.runtime.errors import InvalidConfiguration, UsageError
+from albert.runtime.errors import InvalidConfiguration, MissingInput, UsageError
 from albert.runtime.json_files import read_journal, read_json_object
 from albert.tasks.custom import read_task
 from albert.tasks.examples import IGNORE_INDEX
@@ -197,6 +197,12 @@ def test_rates_are_compared_on_the_development_set_and_the_test_set_chooses_noth
     }
     assert (output / "rate-0.001/predictions-test.jsonl").read_text().count("\n") == 60
 
+    # The comparison is opened as its best run.
+    directories = {entry["name"]: entry["directory"] for entry in summary["runs"]}
+    assert run(["predict", str(output), "--input", str(table), "--device", "cpu"]) == 0
+    assert f"{directories[summary['chosen']]}/model: " in capsys.readouterr().err
+    assert albert.load(output).name.endswith(f"{directories[summary['chosen']]}/model")
+
 
 def test_folds_are_scored_by_models_that_did_not_see_them(table, pretrained, tmp_path):
     result = albert.finetune(
@@ -211,6 +217,8 @@ def test_folds_are_scored_by_models_that_did_not_see_them(table, pretrained, tmp
     assert result.scores["accuracy"] == pytest.approx(np.mean([run["scores"]["accuracy"] for run in runs]))
     linear = [run["linear_baseline"]["scores"]["accuracy"] for run in runs]
     assert result.linear_baseline is not None and result.baseline is not None
+    with refusal(MissingInput, "fold-1"):
+        albert.load(tmp_path / "run")
     assert result.linear_baseline["scores"]["accuracy"] == pytest.approx(np.mean(linear))
     assert result.baseline["accuracy"] == pytest.approx(np.mean([run["baseline"]["accuracy"] for run in runs]))
     assert "TF-IDF with logistic regression, mean" in repr(result)

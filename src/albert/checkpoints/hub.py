@@ -74,9 +74,9 @@ def name_of(directory: Path) -> str:
 def find_model(path_or_id: str | Path, revision: str | None = None) -> Path:
     """The directory of a model, downloaded if given by a Hub id.
 
-    For the directory of a run, the directory of its model; for one of sentence-transformers that keeps its encoder in a
-    folder (`0_Transformer`), that folder. `HF_HUB_OFFLINE`, `HF_HOME`, `HF_ENDPOINT` and `HF_TOKEN`
-    are respected.
+    For the directory of a run, the directory of its model, and with `finetune --try` that of the best rate; for one of
+    sentence-transformers that keeps its encoder in a folder (`0_Transformer`), that folder. `HF_HUB_OFFLINE`,
+    `HF_HOME`, `HF_ENDPOINT` and `HF_TOKEN` are respected.
 
     Args:
         path_or_id: in this order a directory, the name of a model that comes with the package ("tiny"), or a Hub id
@@ -123,9 +123,10 @@ def find_local_model(path_or_id: str | Path, revision: str | None = None) -> Pat
         if checkpoints:
             remedy = f"repeat its command to finish it, or name its newest checkpoint, {checkpoints[-1].parent}"
             raise MissingInput(path, "is an unfinished run without a model", remedy)
-        seeds = sorted(path.glob("seed-*/model/config.json"))
-        if seeds:
-            raise MissingInput(path, "holds the runs of several seeds", f"name one, such as {seeds[0].parents[1]}")
+        best = _best_of_rates(path)
+        if best is not None:
+            return best
+        _refuse_several_runs(path)
         _refuse_other_models(path)
         return path
     refuse_archive(path)
@@ -145,6 +146,40 @@ def find_local_model(path_or_id: str | Path, revision: str | None = None) -> Pat
     if revision is not None and not _REVISION.fullmatch(revision):
         raise UsageError("revision", f"{revision!r} is not a branch, tag or commit")
     return None
+
+
+def _best_of_rates(path: Path) -> Path | None:
+    """The model of the rate that `finetune --try` chose; None for another directory. MissingInput if it is stopped."""
+    summary = path / "summary.json"
+    if not summary.is_file() or not any(path.glob("rate-*/recipe.json")):
+        return None
+    content = read_json_object(summary)
+    runs = {str(run.get("name")): str(run.get("directory")) for run in content.get("runs", ())}
+    begun = {each.parent.name for each in path.glob("rate-*/recipe.json")}
+    chosen = path / runs.get(str(content.get("chosen")), "") / "model"
+    if begun - {*runs.values()} or not (chosen / "config.json").is_file():
+        example = next(iter(sorted(path.glob("rate-*/model/config.json"))), path / "rate-…/model/config.json")
+        remedy = f"repeat its command to finish it, or name one of its runs, such as {example.parents[1]}"
+        raise MissingInput(path, "is an unfinished comparison of learning rates", remedy)
+    return chosen
+
+
+def _refuse_several_runs(path: Path) -> None:
+    """Raises MissingInput for a directory with the runs of several folds, seeds or tasks."""
+    for pattern, of, more in (
+        (
+            "fold-*",
+            "folds, each trained on a part of the rows",
+            "; the same command without --folds trains on all rows",
+        ),
+        ("seed-*", "seeds", ""),
+        ("*/seed-*", "tasks", ""),
+    ):
+        models = sorted(path.glob(f"{pattern}/model/config.json"))
+        if models:
+            raise MissingInput(
+                path, f"holds the runs of several {of}", f"name one, such as {models[0].parents[1]}{more}"
+            )
 
 
 def _refuse_other_models(path: Path) -> None:

@@ -544,3 +544,21 @@ def test_the_class_may_be_in_the_configuration_of_the_model(wordpiece, tmp_path)
     (tmp_path / "config.json").write_text('{"model_type": "bert", "tokenizer_class": "BertJapaneseTokenizer"}')
     with refusal(InvalidConfiguration, tmp_path):
         load_tokenizer(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "config", "model"),
+    [
+        ("vocab.json", {"tokenizer_class": "HerbertTokenizerFast"}, {}),
+        ("vocab.json", {}, {"model_type": "bert"}),
+        ("vocab.txt", {"tokenizer_class": "PhobertTokenizer"}, {}),
+        ("sentencepiece.bpe.model", {}, {"model_type": "bert"}),
+    ],
+)
+def test_files_of_other_classes_are_refused(name, config, model, tmp_path):
+    """BPE of other classes has the same names of files, and other ids."""
+    for file, content in {name: {"a": 0}, "tokenizer_config.json": config, "config.json": model}.items():
+        (tmp_path / file).write_text(json.dumps(content))
+    (tmp_path / "merges.txt").write_text("")
+    with refusal(InvalidConfiguration, tmp_path):
+        load_tokenizer(tmp_path)

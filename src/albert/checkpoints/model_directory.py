@@ -216,7 +216,8 @@ def read_config(directory: Path) -> tuple[AlbertConfig, dict[str, Any]]:
     if kind not in [*kinds, *FAMILIES]:
         titles = ", ".join(each.title for each in FAMILIES.values())
         if "model_type" not in content:
-            raise InvalidConfiguration(path, "has no model_type", f"families that open: {titles}")
+            remedy = f'write the one of the model into it, such as "model_type": "bert"; families that open: {titles}'
+            raise InvalidConfiguration(path, "has no model_type", remedy)
         what = OTHER_FAMILIES.get(str(kind), f"a model of type {kind!r}")
         raise InvalidConfiguration(path, f"describes {what}: it is no BERT inside", f"families that open: {titles}")
     scheme = content.get("position_embedding_type") or "absolute"

@@ -410,13 +410,18 @@ def read_normalization(file: Path, config: Mapping[str, Any], normalizer: object
     return WordPieceNormalization(lower_case, not strip_accents, space_ideographs)
 
 
+_OTHER_CLASSES = ("BertJapanese", "Phobert", "Bertweet", "RoFormer")
+"""How the names of classes begin that have a vocab.txt, too."""
+
+
 def refuse_other_word_rules(file: Path, config: Mapping[str, Any]) -> None:
     """Refuse tokenizers of BERT that divide text into words by other rules (Japanese), or not at all."""
     class_name = str(config.get("tokenizer_class") or "")
-    is_japanese = class_name.startswith("BertJapanese") or config.get("word_tokenizer_type") not in (None, "basic")
-    if is_japanese or config.get("do_basic_tokenize", True) is not True:
+    is_other = class_name.startswith(_OTHER_CLASSES) or config.get("word_tokenizer_type") not in (None, "basic")
+    if is_other or config.get("do_basic_tokenize", True) is not True:
         path = file.parent / CONFIG_NAME
-        raise InvalidConfiguration(path, "has other rules for words than BERT", "such tokenizers are not supported")
+        what = f"{class_name} has" if class_name.startswith(_OTHER_CLASSES) else "has"
+        raise InvalidConfiguration(path, f"{what} other rules for words than BERT", "such tokenizers are not supported")
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -555,7 +560,11 @@ def byte_level_json(file: Path, config: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         MissingInput: there is no `merges.txt`.
         DamagedData: ids that are not whole numbers, or merges that do not fit the pieces.
+        InvalidConfiguration: the files are of another class than RoBERTa's, such as HerBERT's.
     """
+    stated = _class_or_type(file, config)
+    if stated not in ("", "RobertaTokenizer", "roberta"):
+        raise InvalidConfiguration(file, f"is of {stated}; RoBERTa's can be read", _SAVE_AGAIN)
     vocabulary = read_json_object(file)
     if not all(type(number) is int and number >= 0 for number in vocabulary.values()):
         raise DamagedData(file, "is not a piece and its id in each entry", _SAVE_AGAIN)
@@ -627,13 +636,19 @@ def sentencepiece_json(file: Path, config: Mapping[str, Any]) -> dict[str, Any]:
     return _with_specials(tokenizer, specials)
 
 
-def _family_of_sentencepiece(file: Path, config: Mapping[str, Any]) -> str:
-    """The class of the tokenizer: as `tokenizer_config.json` says, else by the type of the model beside it."""
+def _class_or_type(file: Path, config: Mapping[str, Any]) -> str:
+    """The class of a tokenizer, without "Fast", or the type of the model beside it; empty if nothing says."""
     stated = str(config.get("tokenizer_class") or "").removesuffix("Fast")
     model_config = file.parent / "config.json"
-    if not stated and model_config.is_file():
-        kind = read_json_object(model_config).get("model_type")
-        stated = {"xlm-roberta": "XLMRobertaTokenizer", "camembert": "CamembertTokenizer"}.get(str(kind), str(kind))
+    if stated or not model_config.is_file():
+        return stated
+    return str(read_json_object(model_config).get("model_type") or "")
+
+
+def _family_of_sentencepiece(file: Path, config: Mapping[str, Any]) -> str:
+    """The class of the tokenizer: as `tokenizer_config.json` says, else by the type of the model beside it."""
+    stated = _class_or_type(file, config)
+    stated = {"xlm-roberta": "XLMRobertaTokenizer", "camembert": "CamembertTokenizer"}.get(stated, stated)
     if stated not in ("XLMRobertaTokenizer", "CamembertTokenizer"):
         why = f"is of {stated or 'a model that its files do not name'}"
         raise InvalidConfiguration(file, f"{why}; XLM-R's and CamemBERT's can be read", _SAVE_AGAIN)

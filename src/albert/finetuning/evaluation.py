@@ -318,7 +318,8 @@ _WARNINGS = {
     "tags_that_continue_nothing": "tags that continue an entity that none began: they begin it, as in conlleval",
     "contexts_in_several_windows": "contexts in several windows",
     "answers_relocated": "answers found away from their offset",
-    "answers_not_found": "answers not in their context, or there more than once",
+    "answers_found_more_than_once": "answers that are in their context more than once: the first place is taken",
+    "answers_not_found": "answers not in their context",
     "answers_not_aligned": "answers that match no tokens of their context",
 }
 

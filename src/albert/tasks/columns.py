@@ -793,13 +793,20 @@ def label_key(text: str) -> str:
 
 
 def equal_labels(labels: Mapping[str, int]) -> dict[str, str]:
-    """A spelling for each label that occurs, the shortest and most frequent of those that are equal."""
+    """A spelling for each label that occurs, the shortest and most frequent of those that are equal.
+
+    Labels such as 0.0 and 1.0 are whole numbers, which pandas writes so beside an empty cell. They become 0 and 1,
+    unless another label has a fraction.
+    """
+    have_fractions = any(re.fullmatch(r"[+-]?\d*\.\d*[1-9]\d*", label) for label in map(clean_label, labels))
     groups: dict[str, list[str]] = {}
     for label in labels:
         groups.setdefault(label_key(label), []).append(label)
     spelling = {}
     for group in groups.values():
         best = min(group, key=lambda label: (len(label), -labels[label], label))
+        if best.endswith(".0") and not have_fractions:
+            best = label_key(best)
         spelling.update(dict.fromkeys(group, best))
     return spelling
 

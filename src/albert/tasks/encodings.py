@@ -3,6 +3,7 @@
 import codecs
 import io
 import re
+import unicodedata
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -56,6 +57,10 @@ def recognise_encoding(file: CorpusFile, given: str | None) -> tuple[str, tuple[
                 part = beginning[offset::2]
                 if part.count(0) > len(part) // 2:
                     return encoding, (f"the text is {encoding.upper()}",)
+            if beginning.startswith(b"PK\3\4"):
+                raise DamagedData(file.name, "is not text but a zip archive or an Excel file", "give --format xlsx")
+            if beginning.startswith(b"PAR1"):
+                raise DamagedData(file.name, "is not text but a Parquet file", "give --format parquet")
             why = f"is not text: NUL byte at byte {beginning.index(0)}"
             raise DamagedData(file.name, why, "name its format with --format if its ending is another one's")
         decoder = codecs.getincrementaldecoder("utf-8")()
@@ -96,6 +101,12 @@ def recognise_encoding(file: CorpusFile, given: str | None) -> tuple[str, tuple[
         line = foreign[0].decode(encoding)
     except UnicodeDecodeError as error:
         raise DamagedData(f"{file.name}:{first}", "is not UTF-8", "name the encoding with --encoding") from error
+    if encoding in _OTHER_SCRIPTS and not _is_of_its_script(b"".join(foreign).decode(encoding, errors="replace")):
+        why = f"is neither UTF-8 nor another encoding for certain: as {encoding} it has {shown_word(line)!r}"
+        remedy = (
+            f"name the encoding with --encoding, or drop the bytes: iconv -c -f utf-8 -t utf-8 {file.name} > mended"
+        )
+        raise DamagedData(f"{file.name}:{first}", why, remedy)
     return encoding, (_encoding_note(line, encoding, first),)
 
 
@@ -125,6 +136,18 @@ def likely_encoding(foreign: Sequence[bytes]) -> str:
         if best.encoding in _OTHER_SCRIPTS or not fits:
             return best.encoding
     return "cp1252"
+
+
+def _is_of_its_script(text: str) -> bool:
+    """Return whether a text in an encoding of another script than Latin has words of that script.
+
+    Damaged UTF-8 in an English text also fits such encodings: its letters beyond ASCII are few, and stand beside signs.
+    """
+    beyond = [character for character in text if not character.isascii()]
+    letters = sum(character.isalpha() or unicodedata.combining(character) > 0 for character in beyond)
+    ascii_letters = sum(character.isascii() and character.isalpha() for character in text)
+    words = re.findall(r"[^\W\d_a-zA-Z]{3,}", text)
+    return letters > 0.5 * len(beyond) and (letters > 0.1 * ascii_letters or len(words) > 0.5 * text.count("\n"))
 
 
 def _encoding_note(line: str, encoding: str, number: int) -> str:

@@ -1708,8 +1708,12 @@ def _open_excel(file: CorpusFile, layout: Layout) -> TableFile:
     """The first sheet of an Excel file."""
     library = lazy_import("openpyxl", "excel")
     with open_corpus_file(file) as (content, _):
+        data = content.read()
+        if not data.startswith(b"PK"):
+            remedy = "name its format with --format, such as csv; an .xls file: save it as .xlsx or .csv"
+            raise DamagedData(file.name, "is not an .xlsx file, whatever its ending is", remedy)
         try:
-            book = library.load_workbook(io.BytesIO(content.read()), read_only=True, data_only=True)
+            book = library.load_workbook(io.BytesIO(data), read_only=True, data_only=True)
         except Exception as error:
             raise DamagedData(file.name, f"damaged Excel file ({error})", "save it again, or as .csv") from error
         sheets = book.sheetnames

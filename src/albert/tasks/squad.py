@@ -21,28 +21,35 @@ from albert.text.sentences import replace_surrogates
 # --------------------------------------------------------------------------------------------------------------------
 # The position of an answer in its context, if a file has it, has a wrong one, or has none.
 
-COUNTED = ("answers", "answers_relocated", "answers_not_found")
+COUNTED = ("answers", "answers_relocated", "answers_found_more_than_once", "answers_not_found")
 
 
 def locate_answer(text: str, start: int | None, context: str, counts: Counter[str]) -> Answer:
     """An answer with its position in the context.
 
     If the text is not at `start`, the occurrence nearest to it is taken: starts may be off by one, or count bytes or
-    UTF-16 units. Without a start the text must occur exactly once. Evaluation compares texts only.
+    UTF-16 units. Without a start the first occurrence that is not a part of a longer word is taken, if there is one, or
+    else the first one. Evaluation compares texts only.
 
     Args:
         start: position of its first character; None or negative if the file has none.
-        counts: `answers`, `answers_relocated` (of those with a start) and `answers_not_found` are incremented.
+        counts: `answers`, `answers_relocated` (of those with a start), `answers_found_more_than_once` (of those
+            without) and `answers_not_found` are incremented.
     """
     counts["answers"] += 1
     if start is not None and start >= 0 and context.startswith(text, start):
         return Answer(text, start)
     found = [match.start() for match in re.finditer(re.escape(text), context)] if text.strip() else []
-    if len(found) == 1 or (found and start is not None and start >= 0):
-        counts["answers_relocated"] += start is not None
-        return Answer(text, min(found, key=lambda position: abs(position - (start or 0))))
-    counts["answers_not_found"] += 1
-    return Answer(text, None)
+    if not found:
+        counts["answers_not_found"] += 1
+        return Answer(text, None)
+    if start is not None and start >= 0:
+        counts["answers_relocated"] += 1
+        return Answer(text, min(found, key=lambda position: abs(position - start)))
+    counts["answers_relocated"] += start is not None
+    whole = [match.start() for match in re.finditer(rf"(?<!\w){re.escape(text)}(?!\w)", context)] or found
+    counts["answers_found_more_than_once"] += len(whole) > 1
+    return Answer(text, whole[0])
 
 
 def read_questions(path: Path, split: str) -> Rows:

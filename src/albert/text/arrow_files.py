@@ -82,7 +82,9 @@ def _damage_refused(path: object, kind: str) -> Iterator[None]:
             raise MissingInput(path, error.strerror or "cannot be read") from error
         if isinstance(error, MemoryError):
             raise OutOfResources(path, "asks for more memory than there is; it may be damaged") from error
-        raise DamagedData(path, f"damaged {kind} ({_one_line(error)})", "fetch or write it again") from error
+        raise DamagedData(
+            path, f"damaged {kind} ({_one_line(error)})", "fetch or write it again, or name its format with --format"
+        ) from error
 
 
 def _one_line(error: Exception) -> str:

@@ -472,7 +472,7 @@ def test_excel_is_read(tmp_path):
     assert reading.read.task.target == Choice(("0", "1"), "label")
     assert "not read: 'more'" in reading.read.raw["train"].notes[0]
     with pytest.raises(albert.AlbertError, match="damaged Excel file"):
-        read(tmp_path, "b.xlsx", b"no")
+        read(tmp_path, "b.xlsx", b"PK no")
 
 
 def test_squad_answers_are_found_near_their_start(tmp_path):

@@ -139,7 +139,7 @@ def predict(
         prompt: The name of one of the model's prompts, which is written before every text to embed.
         replace: Replace an existing output, or an unfinished one with other settings.
         explain: Show which words moved the score: each is left out in turn, which takes the time of as many texts as
-            there are words. With --input they are in the column 'explanation'.
+            there are words. With --input they are in the column 'predicted_explanation'.
         top_k: Number of pieces for a mask, or of answers to a question; 5 when not set, but one answer to a question of
             a file.
         json: Print JSON instead of a table.
@@ -333,7 +333,8 @@ def predict(
         if ability.reads_words:
             file = grouped(file, input, fields.text, group, trained)
         settings = Settings(top_k, pooling, normalize, prompt, words, explain)
-        prediction = FilePrediction(file, output, ability, fields, settings, prefix, replace)
+        meaning = trained.option_labels if trained is not None and ability.name == "choose" else None
+        prediction = FilePrediction(file, output, ability, fields, settings, prefix, replace, meaning)
         summary = predict_file(predictor, prediction)
         first = islice(file.records(), 1_000)
         texts = (each for record in first for each in texts_of(prediction.inputs(record)))

@@ -34,6 +34,7 @@ from albert.runtime.files import LOCK_NAME, locked, new_file, remove_directory
 from albert.runtime.manifest import file_hash, input_hash
 from albert.runtime.progress import progress
 from albert.tasks.encodings import lines_of
+from albert.tasks.kinds.choice import labels_of_options
 from albert.tasks.rows import Layout, TableFile, fields_of, null_names, open_table
 from albert.text.readers import COMPRESSIONS, Record
 from albert.training.run_folder import Stopped, StopRequest, stop_signals
@@ -390,6 +391,7 @@ class FilePrediction:
     settings: Settings = field(default_factory=Settings)
     prefix: str = "predicted_"
     replace: bool = False  # Overwrite an existing output, or an unfinished one with other settings
+    option_labels: str | None = None  # What a label of a multiple choice means (`TableTask.option_labels`)
 
     @property
     def read_fields(self) -> tuple[str, ...]:
@@ -423,7 +425,36 @@ class FilePrediction:
 
     def answers(self, predictor: Predictor, batch: Sequence[Record]) -> list[dict[str, Any]]:
         """The answers to a batch of rows."""
-        return self.ability.answers(predictor, [self.inputs(record) for record in batch], self.settings)
+        answers = self.ability.answers(predictor, [self.inputs(record) for record in batch], self.settings)
+        if self.option_labels is None:
+            return answers
+        labelled = []
+        for record, answer in zip(batch, answers, strict=True):
+            label = None if answer.get("index") is None else self._label_of_option(record, answer["index"])
+            labelled.append({"label": label, **answer})
+        return labelled
+
+    def columns(self, predictor: Predictor) -> dict[str, Any]:
+        """The columns that every row gets, and their types."""
+        columns = self.ability.columns(predictor, self.settings)
+        return columns if self.option_labels is None else {"label": str, **columns}
+
+    def _label_of_option(self, record: Record, index: int) -> str:
+        """The option as the labels of the training file call it; `index` counts options that are not empty."""
+        names = self.fields.options
+        texts: Sequence[Any] = [record.fields.get(name) or "" for name in names]
+        listed: Sequence[str] = ()
+        if len(names) == 1:
+            fields = fields_of(record.fields, record.where, Counter())
+            options = fields.get(names[0], ())
+            texts = [options] if isinstance(options, str) else options
+            column, dot, name = names[0].rpartition(".")
+            beside = fields.get(f"{column}.label", ()) if dot and name == "text" else ()
+            listed = [beside] if isinstance(beside, str) else beside
+            names = tuple(f"{names[0]}[{number}]" for number in range(len(texts)))
+        labels = labels_of_options(str(self.option_labels), names, list(map(str, texts)), listed)
+        present = [label for label, text in zip(labels, texts, strict=True) if str(text).strip()]
+        return present[index]
 
     def output_row(self, record: Record, answer: Mapping[str, Any]) -> Row:
         """A row with the fields of its answer."""
@@ -539,7 +570,7 @@ class FileSummary:
 
 def predict_file(predictor: Predictor, args: FilePrediction) -> FileSummary:
     """Predict every row of a file; after a signal, a kill or a failure to write, the same call goes on."""
-    fields = args.ability.columns(predictor, args.settings)
+    fields = args.columns(predictor)
     answers = {f"{args.prefix}{name}": value for name, value in fields.items()}
     checked = check_input(args, answers)
     format = output_format(args, checked, answers, predictor.vector_width)
@@ -635,6 +666,7 @@ def _identity(predictor: Predictor, args: FilePrediction, checked: CheckedInput)
         "configuration": {key: str(value) for key, value in asdict(predictor.config).items()},
         "prefix": args.prefix,
         **({} if args.file.group is None else {"group": args.file.group}),
+        **({} if args.option_labels is None else {"option_labels": args.option_labels}),
         **{f"{name}_field": list(value) if isinstance(value, tuple) else value for name, value in fields.items()},
         **{name: value for name, value in asdict(args.settings).items() if name != "explain" or value},
         "threads": torch.get_num_threads(),

@@ -11,6 +11,7 @@ from albert.runtime.json_files import common_fields
 from albert.runtime.manifest import input_hash
 from albert.tasks.columns import Inferred
 from albert.tasks.infer import expand_options, hold_out_rows, infer_task, listed_labels, option_index
+from albert.tasks.kinds.choice import OPTION_LABELS, labels_of_options
 from albert.tasks.recipe import TaskRecipe
 from albert.tasks.rows import ending_of, read_table, without_collection
 from albert.tasks.source import Answer, Row, Rows
@@ -122,7 +123,9 @@ def prepare_rows(task: TableTask, rows: Rows) -> Rows:
                 raise DamagedData(row.where, why, f"the first is at {first[identifier]}")
             first[identifier] = row.where
         if is_choice:
-            fields = {**fields, **empty, **_right_option(task, row, names)}
+            texts = [row.text(name) if name in fields else "" for name in names]
+            labels = labels_of_options(str(task.option_labels), names, texts, listed_labels(task, row))
+            fields = {**fields, **empty, OPTION_LABELS: tuple(labels), **_right_option(task, row, names)}
         if is_question:
             answers = gold_answers(task, row, counts) if has_answers else None
         return replace(row, identifier=identifier, fields=fields, answers=answers)

@@ -26,6 +26,7 @@ class Example:
         target: a label id, the index of an option, a number, the ids of the true labels, or an id for each word; None
             for a span, whose gold answers are `answers`.
         group: examples of the same group are scored together too.
+        option_labels: what the options are called in the labels of the file; empty for the names of their columns.
     """
 
     identifier: str
@@ -35,6 +36,7 @@ class Example:
     answers: tuple[Answer, ...] = ()
     options: tuple[str, ...] = ()
     group: str = ""
+    option_labels: tuple[str, ...] = ()
 
 
 # --------------------------------------------------------------------------------------------------------------------

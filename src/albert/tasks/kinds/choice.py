@@ -30,6 +30,23 @@ from albert.tasks.recipe import TaskRecipe
 from albert.tasks.source import Row
 from albert.text.tokenizer import Tokenizer
 
+OPTION_LABELS = "(option labels)"
+"""A column with how each option is called in the labels of the file, where that is not the name of its column."""
+
+
+def labels_of_options(meaning: str, names: Sequence[str], texts: Sequence[str], listed: Sequence[str]) -> list[str]:
+    """How a file with labels of this meaning (`TableTask.option_labels`) calls each option."""
+    match meaning:
+        case "letter":
+            return [chr(ord("A") + index) for index in range(len(names))]
+        case "from-0" | "from-1":
+            return [str(index + (meaning == "from-1")) for index in range(len(names))]
+        case "text":
+            return list(texts)
+        case "listed":
+            return [*listed, *[""] * len(names)][: len(names)]
+    return list(names)
+
 
 @dataclass(frozen=True)
 class Option(Target):
@@ -70,7 +87,8 @@ class Option(Target):
             why = f"has fewer than two options in the columns {', '.join(self.options[:8])}"
             raise DamagedData(row.where, why, "a question needs at least two")
         gold = self.gold(row, texts) if labelled else None
-        return Example(row.identifier, row.where, texts, gold, options=options, group=row.group)
+        labels = row.texts(OPTION_LABELS) if OPTION_LABELS in row.fields else ()
+        return Example(row.identifier, row.where, texts, gold, options=options, group=row.group, option_labels=labels)
 
     # ---- From examples to token ids ---------------------------------------------------------------------------------
 
@@ -144,14 +162,32 @@ class Option(Target):
     def predictions(
         self, examples: Sequence[Example], features: Features, decoded: np.ndarray, threshold: Any
     ) -> tuple[Predictions, None]:
-        """The most probable option, by the name of its column."""
-        return class_predictions(self.options, examples, features.targets, decoded), None
+        """The most probable option, as the labels of the file call it, or else by the name of its column."""
+        found = class_predictions(self.options, examples, features.targets, decoded)
+        for example, entry in zip(examples, found.entries, strict=True):
+            labels = self._labels_of(example)
+            entry["prediction"] = labels[entry["prediction"]]
+            entry["gold"] = None if entry["gold"] is None else labels[entry["gold"]]
+            entry["probabilities"] = {labels[name]: value for name, value in entry["probabilities"].items()}
+        return found, None
+
+    def _labels_of(self, example: Example) -> dict[str, str]:
+        """What each column of an option is called; its own name if two have the same label."""
+        labels = dict(zip(self.options, example.option_labels, strict=False))
+        labels = {name: labels.get(name) or name for name in self.options}
+        return labels if len({*labels.values()}) == len(labels) else {name: name for name in self.options}
 
     def constants(self, gold: Any) -> Iterator[np.ndarray]:
         return most_frequent_class(gold, len(self.options))
 
     def analysis(self, examples: Sequence[Example], predictions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        return class_analysis(self.options, self.options, examples, predictions)
+        by_column = []
+        for example, entry in zip(examples, predictions, strict=True):
+            columns = {label: name for name, label in self._labels_of(example).items()}
+            probabilities = {columns[label]: value for label, value in entry["probabilities"].items()}
+            named = {"prediction": columns[entry["prediction"]], "gold": columns[entry["gold"]]}
+            by_column.append({**entry, **named, "probabilities": probabilities})
+        return class_analysis(self.options, self.options, examples, by_column)
 
     def submission_files(self, name: str, entries: Sequence[Mapping[str, Any]]) -> dict[str, str]:
         """An object of question to the name of an option."""

@@ -50,6 +50,9 @@ NO_ARCHITECTURE = ArchitectureChanges()
 LISTENER = Argument(only_python=True)
 CONTRADICTIONS = 0.2
 """Share of the rows that may repeat a text with another label without a warning."""
+SHOWN_NEVER = 10
+MIN_REPEATED_ROWS = 30
+"""From so many rows on, texts that repeat so often that half of the rows are copies are said."""
 
 
 def say_what_was_read(report: "DataReport") -> None:
@@ -531,7 +534,21 @@ def report_on_rows(
     n_train = statistics["train"].rows if "train" in statistics else 0
     if max_train_examples is not None and max_train_examples < n_train:
         warnings.append(f"train: {max_train_examples:,} of these {n_train:,} rows are drawn for training")
+    never = [label for label, count in statistics["train"].labels.items() if not count] if n_train else []
+    if never:
+        shown = ", ".join(never[:SHOWN_NEVER])
+        if len(never) > SHOWN_NEVER:
+            shown += f" and {len(never) - SHOWN_NEVER} more"
+        labels = "label" if len(never) == 1 else "labels"
+        warnings.append(f"warning: train: no row has the {labels} {shown}, so that nothing is learned about it")
     for split, found in statistics.items():
+        n_texts = found.rows - found.counts["duplicates"]
+        if found.rows >= MIN_REPEATED_ROWS and n_texts <= found.rows / 2:
+            why = "a score on them is that of so many texts" if split != "train" else "more different texts would help"
+            kept = statistics["train"].counts.get("kept back for dev", 0) if split == "dev" and n_train else 0
+            if kept:
+                why += f"; rows with the same text stay together, so that {kept / (kept + n_train):.0%} are held out"
+            warnings.append(f"warning: {split}: {found.rows:,} rows have {n_texts:,} different texts: {why}")
         contradictions = found.counts["contradictions"]
         if contradictions > CONTRADICTIONS * found.rows and isinstance(task.inputs, Single):
             what = f"{contradictions:,} rows have the text of an earlier row and another label"

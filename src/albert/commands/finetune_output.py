@@ -137,11 +137,12 @@ def _rows_table(statistics: Mapping[str, SplitStatistics], max_length: int) -> T
 
 
 def _labels_table(statistics: Mapping[str, SplitStatistics], names: Mapping[str, str]) -> Table:
-    """Counts and shares of labels with an example of each; labels beyond the first ones are summed."""
+    """Counts and shares of labels with an example of each; labels beyond the first ones are summed. The shares are of
+    all labels (of the words, for tags); of the rows if a row may have several labels."""
     splits = list(statistics.values())
     labels = list(dict.fromkeys(label for split in splits for label in split.labels))
-    totals = [max(1, sum(split.labels.values())) for split in splits]
-
+    may_be_several = any(split.without_labels is not None for split in splits)
+    totals = [max(1, split.rows if may_be_several else sum(split.labels.values())) for split in splits]
     examples = {label: text for split in reversed(splits) for label, text in split.examples.items()}
 
     def row(name: str, members: list[str]) -> tuple[object, ...]:
@@ -154,8 +155,16 @@ def _labels_table(statistics: Mapping[str, SplitStatistics], names: Mapping[str,
         _, *cells = row(label, [label])
         rows.append((f"{label} ({names[label]})" if label in names else label, *cells))
     if len(labels) > SHOWN_LABELS:
-        rows.append(row(f"{len(labels) - SHOWN_LABELS} others", labels[SHOWN_LABELS:]))
-    headings = (heading for split in statistics for heading in (split, "share"))
+        others = row(f"{len(labels) - SHOWN_LABELS} others", labels[SHOWN_LABELS:])
+        if may_be_several:  # a row may have several of them, so that the sum is no share of the rows
+            others = tuple("" if index % 2 == 0 and index > 0 else cell for index, cell in enumerate(others))
+        rows.append(others)
+    if may_be_several:
+        counts = [split.without_labels or 0 for split in splits]
+        shares = (cell for n, total in zip(counts, totals, strict=True) for cell in (n, f"{n / total:.1%}"))
+        rows.append(("(no label)", *shares, ""))
+    share = "of the rows" if may_be_several else "share"
+    headings = (heading for split in statistics for heading in (split, share))
     return table("Labels", ("", *headings, "for example"), rows, words=(0, 1 + 2 * len(splits)))
 
 

@@ -437,6 +437,7 @@ def next_step(
     learning_rate: float,
     epochs: float,
     still_rising: bool,
+    is_english: bool = True,
 ) -> dict[str, str] | None:
     """What to change next, by the scores of training and development rows: `why`, and what to `try`.
 
@@ -444,10 +445,13 @@ def next_step(
 
     Args:
         still_rising: whether the last evaluation was the best, or there was one only.
+        is_english: whether the texts are English, so that an English model may be named.
     """
     if metric.startswith(LOWER_IS_BETTER) or training is None or development is None:
         return None
     larger = next((f"--model {name}" for width, name in LARGER_MODELS.items() if hidden_size < width), None)
+    if larger is not None and not is_english:
+        larger = "a larger --model that was trained on texts of this language"
     why = f"{metric} is {training:.1f} on training rows and {development:.1f} on the development set"
     if training - development >= LARGE_GAP and (training >= WELL_KNOWN or not still_rising):
         why += "; more epochs do not close this gap"

@@ -21,7 +21,9 @@ from albert.finetuning.selection import describe_selection, development_curve
 from albert.finetuning.task_work import TaskWork
 from albert.model.cost import count_parameters
 from albert.runtime.json_files import to_json
+from albert.tasks.custom import TableSource
 from albert.tasks.task import UNNAMED
+from albert.text.english import is_english
 from albert.training.logging import TrainingResult
 
 FEW_ROWS = 30
@@ -45,10 +47,17 @@ def task_report(
     n_trained = training.steps * batches.batch_size
     n_evaluated = len(evaluation.predictions)
     notes = [*_notes(work), *evaluation.notes]
+    dev = work.scorer.dev_split.examples
+    n_texts = len({(example.texts, example.options) for example in dev})
     if n_evaluated < FEW_ROWS:
         rows = "row" if n_evaluated == 1 else "rows"
+        few = f"the development set has {n_evaluated} {rows}: scores on it prove nothing; some hundred rows are needed"
+        if isinstance(work.task.source, TableSource) and work.task.source.has_one_split:
+            few += ", or --folds 5, which scores every row of the table once"
+        notes.append(few)
+    elif n_texts <= n_evaluated / 2:
         notes.append(
-            f"the development set has {n_evaluated} {rows}: scores on it prove nothing; some hundred rows are needed"
+            f"the development set has {n_texts:,} different texts in {n_evaluated:,} rows: its score is that of so few"
         )
     if training.ended_by == "patience":
         notes.append(training.ending)
@@ -171,6 +180,7 @@ def _next_step(
         hidden_size=work.started.config.hidden_size,
         learning_rate=work.optimizer_recipe.learning_rate,
         epochs=work.plan.epochs,
+        is_english=is_english(text for example in work.scorer.train_split.examples for text in example.texts),
         still_rising=selection["step"] in (None, training.steps) and training.ended_by != "patience",
     )
 

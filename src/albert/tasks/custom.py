@@ -80,6 +80,11 @@ class TableSource:
     def splits(self) -> tuple[str, ...]:
         return tuple(self.tables)
 
+    @property
+    def has_one_split(self) -> bool:
+        """Whether a development set was given or held out; otherwise the rows are divided into folds."""
+        return self.table_task.dev is not None or self.table_task.held_out.digest is not None
+
     def with_files(self, files: Mapping[str, Path]) -> "TableSource":
         tables = {}
         for split, path in files.items():

@@ -231,7 +231,12 @@ def infer_task(
         to_learn: whether the rows are for training; others need no labels, which are not inferred from them.
     """
     inferred: list[Inferred] = []
+    had_kind = task.kind is not None
     task, rows = read_columns(task, rows, source, inferred, to_learn)
+    if task.label_columns is not None and not had_kind and task.kind is not None:
+        cells = "0 or 1" if task.label_cells == "switches" else "a label, or nothing,"
+        why = f"--label names {len(task.label_columns)} columns, and each row has {cells} in each"
+        inferred.append(Inferred("task", task.kind, why, "--classes"))
     if task.kind is None:
         task = _with_kind(task, rows, source, inferred)
         if task.kind == "regression":
@@ -426,6 +431,7 @@ def _with_labels(
         counts = Counter(value for value in rows.values(column) if isinstance(value, str) and value.strip())
     else:
         counts = Counter(label for row in rows.rows for label in target.written_labels(row) if label)
+    labels_are_inferred = task.labels is None
     if task.labels is None:
         spelling = equal_labels(counts) if kind != "token-classification" else {label: label for label in counts}
         labels = sort_labels(set(spelling.values()))
@@ -449,8 +455,6 @@ def _with_labels(
             if label.casefold() in no_labels:
                 why = "a class of its own; a cell without a label is empty"
                 inferred.append(Inferred("no label?", repr(label), why, "an empty cell, --drop-unlabelled"))
-        if kind == "token-classification" and task.metrics is None:
-            task = _with_tag_metrics(task, counts, inferred)
         same: dict[str, list[str]] = {}
         for label in labels if kind != "token-classification" else ():
             same.setdefault("".join(label.casefold().split()), []).append(label)
@@ -491,6 +495,8 @@ def _with_labels(
         if name in (*others, *map(names.get, others)):
             why = f"{name!r}, the name of {label!r}, is another label or its name"
             raise InvalidConfiguration("label_names", why, "choose another name")
+    if kind == "token-classification" and task.metrics is None and labels_are_inferred:
+        task = _with_tag_metrics(task, counts, inferred)
     return task
 
 
@@ -522,10 +528,11 @@ RARE_OUTSIDE = 0.01
 
 def _with_tag_metrics(task: TableTask, counts: Counter[str], inferred: list[Inferred]) -> TableTask:
     """The task scored by words if its tags are not of entities though they look like it."""
-    labels = list(task.labels or ())
+    names = task.label_names or {}
+    labels = [names.get(label, label) for label in task.labels or ()]
     if has_prefixes(labels):
         return task
-    share = counts[OUTSIDE] / counts.total()
+    share = sum(count for label, count in counts.items() if names.get(label, label) == OUTSIDE) / counts.total()
     if OUTSIDE in labels and share < RARE_OUTSIDE:
         why = f"{OUTSIDE} is {share:.2%} of the tags, too rare for the words outside of entities"
         inferred.append(Inferred("scored by", "word_scores", why, "--metrics run_scores"))

@@ -334,7 +334,7 @@ def metrics_of(task: TableTask) -> tuple[Metric, ...]:
     if task.metrics is not None:
         return tuple(names[name] for name in task.metrics)
     if task.kind == "token-classification":
-        return metrics.tag_metrics(labels)
+        return metrics.tag_metrics([(task.label_names or {}).get(label, label) for label in labels])
     if task.kind == "classification":
         default = ("accuracy", "f1", "macro_f1") if len(labels) == 2 else ("accuracy", "macro_f1")
         return tuple(names[name] for name in default)
@@ -382,7 +382,9 @@ class SplitStatistics:
     Attributes:
         counts: `empty texts`, `missing labels`, `duplicates` (rows with the texts of an earlier row), `contradictions`
             (duplicates with another label), `in train`, `labels unknown to train`, and counts from reading the file.
-        labels: frequency of each label, most frequent first; empty for numbers and spans.
+        labels: frequency of each label, most frequent first, and 0 for labels of the task that no row has; empty for
+            numbers and spans.
+        without_labels: of several labels per row, the rows without any; None for other kinds.
         numbers: smallest, mean and largest number to predict.
         examples: for each label the text of the first row that has it; for tags the first word.
         unlabelled: where the first row without a label is.
@@ -395,6 +397,7 @@ class SplitStatistics:
     lengths: Lengths | None
     examples: Mapping[str, str] = field(default_factory=dict)
     unlabelled: str | None = None
+    without_labels: int | None = None
 
 
 def table_statistics(
@@ -429,17 +432,24 @@ def table_statistics(
             numbers = (float(values.min()), float(values.mean()), float(values.max())) if len(values) else None
             frequencies.clear()
             examples = {}
+        known = dict(frequencies.most_common())
+        if values is None and split == "train":
+            known |= {label: 0 for label in target.class_names if label not in known}
+        without_labels = None
+        if target.may_be_unlabelled and target.is_labelled(rows.rows):
+            without_labels = sum(not own for own in labels)
         unlabelled = None
         if counts["missing labels"]:
             unlabelled = next(row.where for row, own in zip(rows.rows, labels, strict=True) if not own)
         statistics[split] = SplitStatistics(
             rows=len(rows.rows),
             counts=counts,
-            labels=dict(frequencies.most_common()),
+            labels=known,
             numbers=numbers,
             lengths=lengths,
             examples=examples,
             unlabelled=unlabelled,
+            without_labels=without_labels,
         )
     return statistics
 

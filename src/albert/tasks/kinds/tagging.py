@@ -88,7 +88,8 @@ class OutsideShift:
 class Tags(Labelled):
     """One of several classes for every word (token classification). `labels` are in the order of their ids.
 
-    `column` holds a list with a tag for each word, or a text with whitespace between tags.
+    `column` holds a list with a tag for each word, or a text with whitespace between tags. `names` are readable names
+    for tags that are digits in the files; they say whether tags are those of entities, and are what is scored.
     """
 
     labels: tuple[str, ...]
@@ -124,10 +125,10 @@ class Tags(Labelled):
         texts = [example.texts for example in examples]
         tags = [example.target for example in examples]
         features = tag_features(texts, tokenizer, recipe.max_length, tags)
-        if not has_prefixes(self.labels):
+        if not has_prefixes(self.shown):
             return features
         known = (sentence for sentence in tags if isinstance(sentence, tuple))
-        invalid = sum(count_invalid_continuations([self.labels[tag] for tag in sentence]) for sentence in known)
+        invalid = sum(count_invalid_continuations([self.shown[tag] for tag in sentence]) for sentence in known)
         return replace(features, counts={"tags_that_continue_nothing": invalid, **features.counts})
 
     def training_part(
@@ -179,11 +180,11 @@ class Tags(Labelled):
     @property
     def is_tuned(self) -> bool:
         """Of entities the logit of `O` is; of other tags nothing."""
-        return OUTSIDE in self.labels
+        return OUTSIDE in self.shown
 
     def read(self, tags: Sequence[str]) -> list[Any]:
         """The entities that tags form."""
-        return entities_of(tags) if has_prefixes(self.labels) else runs_of(tags)
+        return entities_of(tags) if has_prefixes(self.shown) else runs_of(tags)
 
     def hold_out(self, examples: Sequence[Example], seed: int) -> tuple[list[Example], list[Example]]:
         if not self.is_tuned or len(examples) < MIN_SENTENCES:
@@ -199,17 +200,17 @@ class Tags(Labelled):
         """
         assert isinstance(features, TagFeatures)
         targets = [example.target for example in examples]
-        gold = [[self.labels[tag] for tag in tags] for tags in targets if isinstance(tags, tuple)]
+        gold = [[self.shown[tag] for tag in tags] for tags in targets if isinstance(tags, tuple)]
         assert len(gold) == len(examples), "sentences held out of training have tags"
         if not any(self.read(tags) for tags in gold):
             return None
         about = f"{len(examples):,} sentences held out of training"
-        outside = self.labels.index(OUTSIDE)
+        outside = self.shown.index(OUTSIDE)
         shifts = np.arange(0.0, MAX_SHIFT + SHIFT_STEP / 2, SHIFT_STEP)
         scores = []
         for value in shifts:
             shifted = OutsideShift(float(value), about).applied_to(decoded, outside).argmax(axis=1)
-            found = [[self.labels[tag] for tag in tags] for tags in features.split_by_sentence(shifted)]
+            found = [[self.shown[tag] for tag in tags] for tags in features.split_by_sentence(shifted)]
             scores.append(entity_scores(gold, found, self.read)["entity_f1"])
         padded = np.pad(np.array(scores), 2, mode="edge")
         smooth = np.convolve(padded, np.full(5, 0.2), mode="valid")
@@ -218,7 +219,7 @@ class Tags(Labelled):
     def fold(self, threshold: Any, model: Any) -> None:
         """Lower the bias of `O`."""
         if isinstance(threshold, OutsideShift):
-            model.classifier.bias.data[self.labels.index(OUTSIDE)] -= threshold.value
+            model.classifier.bias.data[self.shown.index(OUTSIDE)] -= threshold.value
 
     # ---- From outputs to predictions and scores ---------------------------------------------------------------------
 
@@ -237,16 +238,18 @@ class Tags(Labelled):
         assert isinstance(features, TagFeatures)
         shift = threshold if isinstance(threshold, OutsideShift) else None
         if shift is not None:
-            decoded = shift.applied_to(decoded, self.labels.index(OUTSIDE))
+            decoded = shift.applied_to(decoded, self.shown.index(OUTSIDE))
         result = Predictions([], [], [])
         for example, rows in zip(examples, features.split_by_sentence(decoded), strict=True):
-            gold = tuple(self.labels[tag] for tag in example.target) if isinstance(example.target, tuple) else ()
-            predicted = tuple(self.labels[tag] for tag in rows.argmax(axis=1)) if len(rows) else ()
+            gold_ids = example.target if isinstance(example.target, tuple) else ()
+            ids = rows.argmax(axis=1).tolist() if len(rows) else []
+            gold = tuple(self.shown[tag] for tag in gold_ids)
+            predicted = tuple(self.shown[tag] for tag in ids)
             entry: dict[str, Any] = {"id": example.identifier, "words": list(example.texts)}
-            entry["prediction"] = list(predicted)
-            entry["gold"] = None if example.target is None else list(gold)
+            entry["prediction"] = [self.labels[tag] for tag in ids]
+            entry["gold"] = None if example.target is None else [self.labels[tag] for tag in gold_ids]
             entry["probabilities"] = rows.max(axis=1).tolist() if len(rows) else []
-            if has_prefixes(self.labels) or OUTSIDE in self.labels:
+            if has_prefixes(self.shown) or OUTSIDE in self.shown:
                 entry["entities"] = [entity._asdict() for entity in self.read(predicted)]
             result.gold.append(gold)
             result.predicted.append(predicted)
@@ -256,8 +259,8 @@ class Tags(Labelled):
     def constants(self, gold: Any) -> Iterator[list[tuple[str, ...]]]:
         """The most frequent tag for every word, and `O`."""
         counts = Counter(tag for tags in gold for tag in tags)
-        most_frequent = max(sorted(self.labels), key=lambda label: counts[label])
-        for tag in dict.fromkeys((most_frequent, OUTSIDE) if OUTSIDE in self.labels else (most_frequent,)):
+        most_frequent = max(sorted(self.shown), key=lambda label: counts[label])
+        for tag in dict.fromkeys((most_frequent, OUTSIDE) if OUTSIDE in self.shown else (most_frequent,)):
             yield [(tag,) * len(tags) for tags in gold]
 
     def linear_baseline(
@@ -271,13 +274,13 @@ class Tags(Labelled):
         """A logistic regression over the form of each word and of its neighbours."""
         from albert.tasks.linear_baseline import words_baseline
 
-        return words_baseline(metrics, self.labels, train, dev, further, balanced)
+        return words_baseline(metrics, self.shown, train, dev, further, balanced)
 
     def analysis(self, examples: Sequence[Example], predictions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """Of entities, or of words if the tags describe none."""
         shown = dict(zip(self.labels, self.shown, strict=True))
-        prefixed = has_prefixes(self.labels)
-        of_entities = prefixed or OUTSIDE in self.labels
+        prefixed = has_prefixes(self.shown)
+        of_entities = prefixed or OUTSIDE in self.shown
         units: list[tuple[str, str]] = []
         errors = []
         for example, entry in zip(examples, predictions, strict=True):

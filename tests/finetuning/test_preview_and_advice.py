@@ -1,0 +1,72 @@
+"""What is said about the rows before training, and about the scores after it."""
+
+import json
+
+import pytest
+
+import albert
+from albert.cli.main import run
+from albert.tasks.custom import read_task
+from albert.tasks.table_task import TableTask
+from albert.text.english import is_english
+
+UNLEARNED = {"steps": 1, "learning_rate": 1e-9, "batch_size": 8, "solve_head": False, "device": "cpu"}
+
+
+def test_shares_of_several_labels_are_of_the_rows(pretrained, tmp_path, capsys):
+    rows = [f"the ship {i},{int(i % 2 == 0)},{int(i % 4 == 0)},0" for i in range(40)]
+    (tmp_path / "rows.csv").write_text("text,toxic,rude,threat\n" + "\n".join(rows) + "\n")
+    command = ["finetune", "--train", str(tmp_path / "rows.csv"), "--text", "text", "--model", str(pretrained)]
+    assert run([*command, "--label", "toxic", "rude", "threat", "--held-out", "0.5", "--statistics-only"]) == 0
+    shown = capsys.readouterr().out
+    assert "Inferred" in shown and "multi-label" in shown and "--classes" in shown
+    assert "no row has the label threat" in shown
+    lines = {line.split("  ")[0]: line.split() for line in shown.splitlines() if line}
+    assert lines["threat"][1:5] == ["0", "0.0%", "0", "0.0%"]
+    toxic = lines["toxic"]
+    assert float(toxic[2].rstrip("%")) == pytest.approx(100 * int(toxic[1]) / 20)
+    empty = lines["(no label)"]
+    assert int(empty[2]) == 20 - int(toxic[1]) and int(empty[4]) == 20 - int(toxic[3])  # those with toxic have all
+
+
+def test_few_different_texts_are_said(pretrained, tmp_path, capsys):
+    rows = [f"the ship {i % 12},{'ab'[i % 2]}" for i in range(240)]
+    (tmp_path / "rows.csv").write_text("text,label\n" + "\n".join(rows) + "\n")
+    result = albert.finetune(train=tmp_path / "rows.csv", model=pretrained, output=tmp_path / "run", **UNLEARNED)
+    said = capsys.readouterr().err
+    assert "dev: 40 rows have 2 different texts" in said and "17% are held out" in said
+    assert any("2 different texts in 40 rows" in note for note in result.report["notes"])
+
+
+def test_few_development_rows_and_another_language(pretrained, tmp_path):
+    rows = [f"der Hund und das Schiff nummer {i},{'ab'[i % 2]}" for i in range(40)]
+    (tmp_path / "rows.csv").write_text("text,label\n" + "\n".join(rows) + "\n")
+    options = {"train": tmp_path / "rows.csv", "model": pretrained, **UNLEARNED}
+    notes = albert.finetune(**options, output=tmp_path / "run").report["notes"]
+    assert any("--folds 5" in note for note in notes)
+    folds = albert.finetune(**options, output=tmp_path / "folds", folds=2)
+    assert folds.found is not None
+    assert not any("--folds" in note for note in folds.found.runs[0].report["notes"])
+    assert not is_english(row.partition(",")[0] for row in rows)
+    assert is_english(f"what was the name of the ship that they saw, number {i}" for i in range(10))
+    assert not is_english("他 的 船 在 海 上" for _ in range(10))
+
+
+def test_names_of_tags_say_whether_they_are_entities(pretrained, tmp_path):
+    rows = [{"tokens": ["the", "ship", "Anna", str(i)], "tags": [0, 0, 1, 2]} for i in range(20)]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    task = TableTask(train=tmp_path / "rows.jsonl", words="tokens", tags="tags")
+    plain = read_task(task, hold_out=False)
+    assert plain.table_task.metrics == ("word_scores",)
+    result = albert.finetune(
+        train=tmp_path / "rows.jsonl", dev=tmp_path / "rows.jsonl", words="tokens", tags="tags", model=pretrained,
+        label_names=["0=O", "1=B-PER", "2=I-PER"], output=tmp_path / "run", frozen=True, device="cpu",
+    )  # fmt: skip
+    assert result.scores["entity_f1"] == 100.0
+    assert result.linear_baseline is not None and result.linear_baseline["scores"]["entity_f1"] == 100.0
+    assert result.baseline == {"entity_f1": 0.0, "entity_precision": 0.0, "entity_recall": 0.0, "tag_accuracy": 50.0}
+    first = json.loads((tmp_path / "run/predictions-dev.jsonl").read_text().splitlines()[0])
+    assert first["gold"] == ["0", "0", "1", "2"]
+    assert first["entities"] == [{"type": "PER", "start": 2, "end": 4}]
+    evaluated = albert.evaluate(model=str(tmp_path / "run"), dev=tmp_path / "rows.jsonl", device="cpu")
+    assert evaluated.scores["entity_f1"] == 100.0

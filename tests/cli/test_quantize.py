@@ -24,6 +24,9 @@ def test_a_quantised_or_converted_classifier_keeps_its_examples_and_answers_alik
         verify_directory(tmp_path / name)
     assert run(["evaluate", "--model", str(tmp_path / "int8"), *rows[2:], *flags[:6]]) == 0
     assert "accuracy" in capsys.readouterr().out
+    for name in ("int8", "copy"):  # the columns of the training file are known
+        assert run(["predict", str(tmp_path / name), "--input", str(scene.tables / "dev.csv"), "--device", "cpu"]) == 0
+        assert run(["evaluate", "--model", str(tmp_path / name), "--dev", str(scene.tables / "dev.csv")]) == 0
     original, quantised = (albert.load(path, "cpu", precision="fp32") for path in (model, tmp_path / "int8"))
     for before, after in zip(original.classify_batch(TEXTS), quantised.classify_batch(TEXTS), strict=True):
         expected = {answer["label"]: answer["score"] for answer in before}

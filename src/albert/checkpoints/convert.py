@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from albert.checkpoints.families import family_of
-from albert.checkpoints.hub import copy_examples, refuse_archive
+from albert.checkpoints.hub import copy_examples, copy_task, refuse_archive
 from albert.checkpoints.huggingface import (
     BACKBONE_PREFIX,
     CLASSIFIERS,
@@ -303,6 +303,7 @@ def convert(path: str, output: Path, options: ConversionOptions, replace_output:
         )
         if source.directory is not None:
             copy_examples(source.directory, directory)
+            copy_task(source.directory, directory)
         # Free the tensors, so that the opened model is the only copy in memory.
         tensors.clear()
         ours.clear()

@@ -13,7 +13,7 @@ from huggingface_hub import constants
 
 from albert.runtime.environment import bundled_model, lazy_import, similar_shipped_model
 from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput, Unavailable, UsageError
-from albert.runtime.json_files import read_json_object
+from albert.runtime.json_files import read_json_object, save_json
 from albert.runtime.manifest import MANIFEST_NAME, read_input, verify_directory
 
 WEIGHTS_NAME = "model.safetensors"
@@ -22,6 +22,7 @@ INT8_WEIGHTS_NAME = "model.int8.safetensors"
 MODULES_NAME = "modules.json"
 PROMPTS_NAME = "config_sentence_transformers.json"
 EXAMPLES_NAME = "examples.json"  # of a fine-tuned model, for the page of `albert serve`
+TASK_NAME = "task.json"  # of a run, and of a model derived from one; it is not uploaded
 HUB_FILES = [
     "config.json",
     "model*.safetensors",
@@ -253,6 +254,21 @@ def copy_examples(source: Path, directory: Path) -> None:
     """Copy the example rows of a model, if it has any, to a model derived from it."""
     if (source / EXAMPLES_NAME).is_file():
         shutil.copyfile(source / EXAMPLES_NAME, directory / EXAMPLES_NAME)
+
+
+def copy_task(source: Path, directory: Path) -> None:
+    """Copy the task that a run saved beside its model, with the names of the columns, to a model derived from it.
+
+    The copy has the names of the run's tables without their folders, because a model may be passed on.
+    """
+    for folder in (source, source.parent):
+        if (folder / TASK_NAME).is_file():
+            task = read_json_object(folder / TASK_NAME)
+            files = {
+                name: Path(task[name]).name for name in ("train", "dev", "test") if isinstance(task.get(name), str)
+            }
+            save_json(directory / TASK_NAME, {**task, **files})
+            return
 
 
 _ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz", ".tar.zst", ".zip", ".7z", ".rar")

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from albert.checkpoints import loading, model_directory
 from albert.checkpoints.cross_encoders import activation_keys
-from albert.checkpoints.hub import copy_examples, find_model, name_of
+from albert.checkpoints.hub import copy_examples, copy_task, find_model, name_of
 from albert.checkpoints.model_directory import CARD_NAME, CONFIG_NAME, FINGERPRINT_KEY, require_matching_tokenizer
 from albert.checkpoints.sentence_transformers import sentence_vectors_of, write_sentence_vectors
 from albert.inference.abilities import Ability
@@ -179,6 +179,7 @@ def quantize_directory(
         )
         write_text(copy / CARD_NAME, _card(output.name, before, directory, report))
         copy_examples(directory, copy)
+        copy_task(directory, copy)
     return report
 
 

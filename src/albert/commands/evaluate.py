@@ -133,6 +133,7 @@ def evaluate(
         from albert.paper.layers import precision_scores
         from albert.runtime.devices import pick_device
         from albert.runtime.files import write_text
+        from albert.tasks.custom import TableSource
         from albert.tasks.submission import submission_files
 
     overrides = {"hidden_act": hidden_act, "num_attention_heads": num_attention_heads}
@@ -207,6 +208,8 @@ def evaluate(
                 handed_in[submission / name] = len(together.predictions)
         unknown = warnings_on_texts(scored_task, folder, each, model[0], revision)
         content = report_of_split(scored_task, model, each, computed_in, found, unknown)
+        if isinstance(scored_task.source, TableSource) and scored_task.source.tables[each].notes:
+            content["reading"] = list(scored_task.source.tables[each].notes)
         if report is not None:
             if not together.scores:
                 raise UsageError("--report", "needs rows with labels", "leave it out, --predictions writes the answers")
@@ -581,6 +584,7 @@ def lines_on_split(result: "EvaluateResult", scored: "ScoredSplit") -> "list[Ren
     models = scored.models
     evaluation = scored.found.together
     lines: list[RenderableType] = [note for member in scored.found.members for note in member.notes]
+    lines += result.report.get("reading", ())
     lines += result.report.get("warnings", ())
     lines.append(f"{len(evaluation.predictions):,} examples in {evaluation.seconds:,.1f} s, in {scored.precision}")
     for model, member in zip(models, scored.found.members, strict=True):

@@ -101,6 +101,8 @@ def test_one_output_without_a_meaning_is_a_sigmoid_and_a_note(encoder, tmp_path,
     command = ["predict", str(encoder), "--input", str(rows), "--text", "q", "--pair", "p", "--precision", "fp32"]
     assert run([*command, "--output", str(output)]) == 0
     assert "sigmoid" in capsys.readouterr().err
+    assert run(["info", str(encoder)]) == 0
+    assert "Sigmoid of its output" in capsys.readouterr().out
     scores = [json.loads(line)["predicted_score"] for line in output.read_text().splitlines()]
     np.testing.assert_allclose(scores, expected.sigmoid().numpy(), atol=1e-5)
     command = ["evaluate", "--model", str(encoder), "--dev", str(rows), "--text", "q", "--pair", "p", "--label", "gold"]

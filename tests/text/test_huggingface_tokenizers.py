@@ -524,9 +524,10 @@ def test_added_tokens_are_found_in_texts_as_by_transformers(wordpiece, tmp_path,
     assert load_tokenizer(tmp_path / "saved").encode(MARKED[0]) == ours.encode(MARKED[0])
 
 
-def test_an_added_token_without_a_number_is_refused(wordpiece, tmp_path):
+@pytest.mark.parametrize("number", ["last", 100_000, -1])
+def test_an_added_token_without_the_next_number_is_refused(wordpiece, tmp_path, number):
     wordpiece.save(tmp_path)
-    (tmp_path / "added_tokens.json").write_text('{"[e1]": "last"}')
+    (tmp_path / "added_tokens.json").write_text(json.dumps({"[e1]": number}))
     with refusal(DamagedData, tmp_path, "[e1]"):
         load_tokenizer(tmp_path)
 

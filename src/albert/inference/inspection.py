@@ -18,6 +18,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional
 
+from albert.checkpoints.cross_encoders import score_activation
 from albert.checkpoints.families import family_of
 from albert.checkpoints.huggingface import Kind, kind_of
 from albert.checkpoints.loading import INDEX_NAME, INT8_WEIGHTS_NAME, WEIGHTS_NAME, LoadingReport
@@ -310,7 +311,7 @@ def model_report(directory: Path) -> ModelReport:
         family=family_of(config).title,
         architecture=written_class(str((extra.get("architectures") or ["AlbertModel"])[0]), config),
         sentence_vectors=sentence_vectors_of(extra),
-        head=_SENTENCE_OBJECTIVES.get(objective, HEADS[kind]),
+        head=_score_head(opened) or _SENTENCE_OBJECTIVES.get(objective, HEADS[kind]),
         labels=[labels[index] for index in sorted(labels)] if kind.endswith("classification") else [],
         parameters=sum(p.numel() for p in opened.model.parameters()),
         weight_bytes=sum(file.stat().st_size for file in weights),
@@ -320,6 +321,17 @@ def model_report(directory: Path) -> ModelReport:
         other_keys={key: value for key, value in extra.items() if key not in _REPORTED_KEYS},
         tokenizer=tokenizer_report(directory, extra.get(FINGERPRINT_KEY)),
     )
+
+
+def _score_head(opened: OpenedModel) -> str:
+    """What a classification head with one output gives; empty for other heads."""
+    head: Any = getattr(opened.model, "classifier", None)
+    is_score = kind_of(opened.extra) in ("classification", "pair_classification") and head.out_features == 1
+    if not is_score or opened.extra.get("problem_type") == "multi_label_classification":
+        return ""
+    activation = score_activation(opened.extra)
+    meaning = "its output" if activation == "Identity" else f"{activation} of its output"
+    return f"a score for each text or pair of texts: {meaning}"
 
 
 def corpus_report(directory: Path) -> tuple[CorpusDescription, bool, TokenizerReport | None]:

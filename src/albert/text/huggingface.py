@@ -112,11 +112,12 @@ class HuggingFaceTokenizer(Tokenizer):
         roles = {name for names in _USUAL.values() for name in names}
         for role in (*ROLES, "bos", "eos"):
             stated = self.config.get(f"{role}_token")
-            roles.add(stated.get("content") if isinstance(stated, dict) else stated)
-        entries = self.content.get("added_tokens")
+            roles.add(str(stated.get("content") if isinstance(stated, dict) else stated))
+        stated = self.content.get("added_tokens")
+        entries: list[Any] = stated if isinstance(stated, list) else []
         further = [
             entry
-            for entry in (entries if isinstance(entries, list) else [])
+            for entry in entries
             if isinstance(entry, dict) and entry.get("special") is True and entry.get("content") not in roles
         ]
         if not further:
@@ -502,13 +503,15 @@ def with_added_tokens(content: Mapping[str, Any], directory: Path, config: Mappi
     """The content with the tokens that only `added_tokens.json` or `tokenizer_config.json` add, as in transformers.
 
     Raises:
-        DamagedData: an id that is not a whole number.
+        DamagedData: an id that is not the next whole number.
     """
     entries = content.get("added_tokens")
     entries = list(entries) if isinstance(entries, list) else []
-    known = {entry.get("content") for entry in entries if isinstance(entry, dict)}
+    known = {str(entry.get("content")) for entry in entries if isinstance(entry, dict)}
     vocabulary: Any = content.get("model", {}).get("vocab")
-    pieces = vocabulary if isinstance(vocabulary, dict) else {piece for piece, *_ in vocabulary or ()}
+    pairs = vocabulary if isinstance(vocabulary, list) else []
+    listed_pieces = {str(pair[0]) for pair in pairs if isinstance(pair, list) and pair}
+    pieces = vocabulary if isinstance(vocabulary, dict) else listed_pieces
     file = directory / ADDED_TOKENS_NAME
     added: dict[str, Any] = {}
     if file.is_file():
@@ -526,7 +529,12 @@ def with_added_tokens(content: Mapping[str, Any], directory: Path, config: Mappi
     for piece, entry in new.items():
         if type(entry["id"]) is not int:
             raise DamagedData(directory, f"gives the added token {piece!r} the id {entry['id']!r}", _SAVE_AGAIN)
-    for piece, entry in sorted(new.items(), key=lambda item: item[1]["id"]):
+    taken = [entry.get("id") for entry in entries if isinstance(entry, dict)]
+    free = max([len(pairs), len(pieces), *(number + 1 for number in taken if type(number) is int)])
+    for number, (piece, entry) in enumerate(sorted(new.items(), key=lambda item: item[1]["id"]), start=free):
+        if entry["id"] != number:
+            why = f"gives the added token {piece!r} the id {entry['id']}, {number} is the next one"
+            raise DamagedData(directory, why, _SAVE_AGAIN)
         kind = {"special": True, "normalized": False}
         entries.append(flags | kind | entry | {"content": piece} | (kind if piece in special else {}))
     return {**content, "added_tokens": entries}

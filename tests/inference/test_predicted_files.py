@@ -111,6 +111,22 @@ def test_null_is_an_empty_question_or_option(model_paths, predicted):
     assert row["predicted_tags"] == []
 
 
+def test_tagged_text_is_written_with_the_predicted_tags(model_paths, predicted, tmp_path, classifier, refused):
+    content = "He\tPRP\tO\ncame\tVBD\tO\n\nSáw\tNN\tB-X\n\n"
+    rows = predicted(model_paths("tag"), content, name="in.conll")
+    output = tmp_path / "out.conll"
+    assert predict_file(model_paths("tag"), tmp_path / "in.conll", output, *EXACT) == 0
+    tags = [entry["entity"] for row in rows for entry in row["predicted_tags"]]
+    expected = iter(tags)
+    written = [f"{line}\t{next(expected)}" if line else "" for line in content.split("\n")]
+    assert output.read_text(encoding="utf-8").split("\n") == written
+    assert predict_file(model_paths("tag"), output, tmp_path / "again.conll", *EXACT) == 0
+    (tmp_path / "in.txt").write_text("He came.\n")
+    assert predict_file(model_paths("tag"), tmp_path / "in.txt", output, *EXACT, "--replace") == 0
+    assert [line.split("\t")[0] for line in output.read_text().splitlines()] == ["He", "came", ".", ""]
+    refused(["predict", classifier, "--input", tmp_path / "in.txt", "--output", output, "--replace"], 2, output)
+
+
 def test_plain_packed_and_standard_input_give_the_same(classifier, tmp_path, capsys, monkeypatch):
     texts = ["[MASK] came.", "", "Sáw | it\t!", "it " * 90]
     content = "\r\n".join(texts).encode() + b"\r\n"

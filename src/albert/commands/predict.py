@@ -115,8 +115,8 @@ def predict(
         choose: Two or more options to choose from, given --context.
         input: Many rows: a table in any format that training reads, also compressed (.gz), or a .txt with a text on
             each line; - is standard input.
-        output: The rows with their answers: .jsonl, .csv, .parquet, or .npy for embeddings; JSON on standard output
-            when not set.
+        output: The rows with their answers: .jsonl, .csv, .parquet, .npy for embeddings, or .conll for tags (the
+            predicted one is the last column); JSON on standard output when not set.
         task: The task for the rows; that of the model's head when not set.
         text: The column of --input with the text, by its name or position; that of the training file when not set, else
             'text'. The columns of pairs, questions, contexts and options are named by --pair and so on, and are found

@@ -225,6 +225,28 @@ class Vectors(OutputFormat):
         return np.asarray([row[self.field] for row in rows], "<f4").tobytes()
 
 
+class Conll(OutputFormat):
+    """A word on each line, the other columns of tagged text, and the predicted tag; a blank line after a sentence."""
+
+    def __init__(self, field: str, columns: Sequence[str]) -> None:
+        self.field = field
+        self.columns = tuple(columns)
+
+    def encode(self, rows: Sequence[Row]) -> bytes:
+        lines = []
+        for row in rows:
+            words = [entry["word"] for entry in row[self.field] or ()]
+            others = [row[name] for name in self.columns if len(row[name]) == len(words)]
+            tags = [entry["entity"] for entry in row[self.field] or ()]
+            for cells in zip(words, *others, tags, strict=True):
+                if any(len(cell.split()) != 1 for cell in cells):
+                    why = "has a word that is empty or has blanks inside, which .conll cannot hold"
+                    raise UsageError(" ".join(words)[:80], why, "write .jsonl")
+                lines.append("\t".join(cells))
+            lines.append("")
+        return "".join(line + "\n" for line in lines).encode()
+
+
 def output_format(args: "FilePrediction", checked: "CheckedInput", answers: Mapping[str, Any], width: int) -> Any:
     """The OutputFormat (or Parquet, with the same methods) by the output's extension; JSON lines for standard output.
 
@@ -241,6 +263,12 @@ def output_format(args: "FilePrediction", checked: "CheckedInput", answers: Mapp
             return lazy_import(_TYPED, "data").Parquet(checked.schema, answers)
         case ".npy" if vector in answers:
             return Vectors(vector, checked.rows, width)
+        case ".conll" if f"{args.prefix}tags" in answers:
+            is_tagged_text = args.file.format == "conll"
+            columns = [name for name in checked.columns if is_tagged_text and name != args.fields.text]
+            return Conll(f"{args.prefix}tags", columns)
+        case ".conll":
+            raise UsageError(path, "holds only words with tags", "use another ending")
         case ".npy":
             raise UsageError(path, "holds only vectors", "use --task embed, or another ending")
     raise UsageError(path, "unknown kind of output", f"use {', '.join(ENDINGS)}")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from albert.inference.onnx_graph import GraphWriter, Output
     from albert.inference.predictor import Predictor
 
-ENDINGS = (".jsonl", ".csv", ".parquet", ".npy")
+ENDINGS = (".jsonl", ".csv", ".parquet", ".npy", ".conll")
 """Of files with predictions."""
 ERROR = "error"
 """The column with the reason why a row has no result; null if it has one."""

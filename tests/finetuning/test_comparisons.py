@@ -204,6 +204,18 @@ def test_rates_are_compared_on_the_development_set_and_the_test_set_chooses_noth
     assert albert.load(output).name.endswith(f"{directories[summary['chosen']]}/model")
 
 
+@pytest.mark.parametrize("option", ["--try", "--try-rates"])
+def test_try_is_the_name_of_the_option_and_try_rates_of_the_keyword(option, table, pretrained, tmp_path, capsys):
+    command = ["finetune", "--train", str(table), "--model", str(pretrained), "--output", str(tmp_path / "run")]
+    assert run([*command, option, "1e-4", "2e-4", "--folds", "2"]) == 2
+    error = capsys.readouterr().err
+    assert "--try:" in error and "--try-rates" not in error
+    assert run([*command, option, "1e-4", "2e-4", "--print-recipe"]) == 0
+    assert "try_rates = [0.0001, 0.0002]" in capsys.readouterr().out
+    with refusal(UsageError, "try_rates"):
+        albert.finetune(train=table, model=pretrained, output=tmp_path / "run", try_rates=[1e-4, 2e-4], folds=2)
+
+
 def test_folds_are_scored_by_models_that_did_not_see_them(table, pretrained, tmp_path):
     result = albert.finetune(
         train=table, text="text", label="label", model=pretrained, output=tmp_path / "run", folds=3, steps=1,

@@ -187,6 +187,8 @@ def options_as_keywords(text: str, known: Iterable[str]) -> str:
     names = set(known)
 
     def keyword(match: re.Match[str]) -> str:
+        if match[1] == "try" and names & {"try", "try_rates"}:
+            return "try_rates"  # try is a word of Python
         name = match[1].replace("-", "_")
         return name if name.split(".")[0] in names else match[0]
 

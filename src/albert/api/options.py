@@ -5,6 +5,7 @@
 import dataclasses
 import functools
 import inspect
+import keyword
 import re
 import types
 import typing
@@ -72,7 +73,8 @@ class Option:
 
     @property
     def keyword(self) -> str:
-        return self.name.replace("-", "_")
+        name = self.name.replace("-", "_")
+        return self.path[-1] if keyword.iskeyword(name) else name  # --try is try_rates
 
     @property
     def is_required(self) -> bool:
@@ -194,7 +196,7 @@ def changed_flags(options: Any, *names: str) -> list[str]:
 
 def option_name(field: str) -> str:
     """The command line option of a field."""
-    return "--" + field.replace("_", "-")
+    return "--try" if field == "try_rates" else "--" + field.replace("_", "-")
 
 
 def check_png(option: str, picture: Path, csv: Path | None = None) -> None:

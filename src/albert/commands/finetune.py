@@ -110,7 +110,7 @@ def finetune(
     page_examples: int = 5,
     seeds: int | None = None,
     folds: int | None = None,
-    try_rates: tuple[float, ...] | None = None,
+    try_rates: Annotated[tuple[float, ...] | None, Argument(name="try")] = None,
     intermediate: str | None = None,
     select: Literal["last", "best"] | None = None,
     patience: int | None = None,

@@ -1,4 +1,4 @@
-"""Time and memory of reading a CSV of short rows: `albert.tasks.rows.read_table` beside `pandas.read_csv`.
+"""Time and memory of reading a CSV of short rows: `albert.tasks.reading.rows.read_table` beside `pandas.read_csv`.
 
     python dev/benchmarks/table_reading.py
 
@@ -25,7 +25,7 @@ COLUMNS = (
 READERS = {
     "albert": """
 from pathlib import Path
-from albert.tasks.rows import read_table, without_collection
+from albert.tasks.reading.rows import read_table, without_collection
 def read(path, stage):
     rows = read_table(Path(path))
     if stage == "columns":

@@ -38,7 +38,7 @@ from albert.pretraining.recipe import PretrainingRecipe
 from albert.runtime.errors import AlbertError
 from albert.runtime.json_files import load_json, read_journal
 from albert.runtime.manifest import MANIFEST_NAME, verify_directory
-from albert.tasks.rows import read_table
+from albert.tasks.reading.rows import read_table
 from albert.tasks.submission import DECLARED
 from albert.tasks.table_task import load_table_task
 from albert.text.corpus import find_corpus_files, read_corpus

@@ -17,6 +17,7 @@ from albert.inference.abilities import Ability
 from albert.inference.files import batches_of, opened_input
 from albert.model.albert import AlbertForSequenceClassification
 from albert.runtime.errors import WriteFailed
+from albert.tasks.reading.rows import records_of
 from albert.text.readers import Record
 
 ROWS = 1100
@@ -199,7 +200,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path):
     path.write_text("".join(f"line number {n} of a file that does not fit{' at all' * 50}\n" for n in range(40_000)))
     tracemalloc.start()
     with opened_input(str(path)) as file:
-        count = sum(len(batch) for batch in batches_of(file.records()))
+        count = sum(len(batch) for batch in batches_of(records_of(file)))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert count == 40_000

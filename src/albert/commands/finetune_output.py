@@ -39,7 +39,7 @@ from albert.runtime.environment import world
 from albert.runtime.json_files import read_json_object
 from albert.tasks.inputs import Pair, QuestionInContext, Words
 from albert.tasks.kinds.choice import Option
-from albert.tasks.rows import as_number
+from albert.tasks.reading.fields import as_number
 from albert.tasks.source import Field, Rows
 from albert.tasks.table_task import COLUMNS, SplitStatistics, TableTask
 from albert.tasks.task import Published, Task

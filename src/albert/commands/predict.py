@@ -23,7 +23,8 @@ from albert.commands.serve import AS_SAVED, ModelOptions
 from albert.inference.abilities import ABILITIES, ENDINGS, Ability, Fields, Settings, ability_for
 from albert.model.config import Activation
 from albert.runtime.errors import DamagedData, UsageError, did_you_mean
-from albert.tasks.rows import Format, Layout, TableFile
+from albert.tasks.reading.rows import records_of
+from albert.tasks.reading.table_file import Format, Layout, TableFile
 
 TASKS = tuple(ability.name for ability in ABILITIES.values() if ability.reads_rows)
 if TYPE_CHECKING:
@@ -211,7 +212,8 @@ def predict(
         from albert.inference.files import FilePrediction, opened_input, predict_file
         from albert.inference.predictor import Predictor
         from albert.tasks.custom import for_other_file
-        from albert.tasks.rows import WORDS, sentences_of_lines
+        from albert.tasks.reading.rows import sentences_of_lines
+        from albert.tasks.reading.table_file import WORDS
         from albert.tasks.table_task import table_task_of
         from albert.text.readers import Record
         from albert.text.unknown import unknown_warning
@@ -318,7 +320,7 @@ def predict(
                 file = sentences_of_lines(lines)
             for line in file.notes if file is not lines else ():
                 note(line)
-            names = file.names or tuple(next(file.records(), Record("", {})).fields)
+            names = file.names or tuple(next(records_of(file), Record("", {})).fields)
             if file.format == "conll" or (WORDS in names and fields.text not in names):
                 name = name_of(fields.text, file)
                 if text is None and name not in names:
@@ -336,7 +338,7 @@ def predict(
         meaning = trained.option_labels if trained is not None and ability.name == "choose" else None
         prediction = FilePrediction(file, output, ability, fields, settings, prefix, replace, meaning)
         summary = predict_file(predictor, prediction)
-        first = islice(file.records(), 1_000)
+        first = islice(records_of(file), 1_000)
         texts = (each for record in first for each in texts_of(prediction.inputs(record)))
         warning = unknown_warning(predictor.tokenizer, texts, predictor.name)
         if warning is not None:
@@ -393,7 +395,7 @@ def name_of(column: str, file: TableFile) -> str:
 def grouped(file: TableFile, source: str, words: str, group: str | None, trained: "TableTask | None") -> TableFile:
     """A table with one word in each row as sentences, if a column numbers them; a table of sentences as it is."""
     column = group or (trained.group if trained is not None else None)
-    first = [record.fields for record in islice(file.records(), 1_000)]
+    first = [record.fields for record in islice(records_of(file), 1_000)]
     values = [fields.get(words) for fields in first]
     single = bool(values) and all(isinstance(value, str) and len(value.split()) <= 1 for value in values)
     if column is not None:

@@ -40,8 +40,8 @@ from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInpu
 from albert.runtime.json_files import save_json, to_json
 from albert.runtime.random_streams import stream
 from albert.tasks.examples import Example, Sequences, text_features
+from albert.tasks.reading.rows import read_table
 from albert.tasks.recipe import TaskRecipe
-from albert.tasks.rows import read_table
 from albert.tasks.table_task import RecipeChanges
 from albert.text.tokenizer import Tokenizer
 from albert.training.loop import train

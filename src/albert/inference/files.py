@@ -33,9 +33,11 @@ from albert.runtime.errors import CannotCreate, DamagedData, MissingInput, Usage
 from albert.runtime.files import LOCK_NAME, locked, new_file, remove_directory
 from albert.runtime.manifest import file_hash, input_hash
 from albert.runtime.progress import progress
-from albert.tasks.encodings import lines_of
 from albert.tasks.kinds.choice import labels_of_options
-from albert.tasks.rows import Layout, TableFile, fields_of, null_names, open_table
+from albert.tasks.reading.encodings import lines_of
+from albert.tasks.reading.fields import fields_of, null_names
+from albert.tasks.reading.rows import open_table, records_of
+from albert.tasks.reading.table_file import Layout, TableFile
 from albert.text.readers import COMPRESSIONS, Record
 from albert.training.run_folder import Stopped, StopRequest, stop_signals
 
@@ -449,7 +451,7 @@ class FilePrediction:
 
     def batches(self) -> Iterator[list[Record]]:
         """The rows of the file, in batches."""
-        return batches_of(self.file.records())
+        return batches_of(records_of(self.file))
 
     def answers(self, predictor: Predictor, batch: Sequence[Record]) -> list[dict[str, Any]]:
         """The answers to a batch of rows."""

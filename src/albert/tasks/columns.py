@@ -14,8 +14,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from albert.runtime.errors import DamagedData, UsageError, did_you_mean
-from albert.tasks.annotations import tags_of_words
-from albert.tasks.rows import TAGS, WORDS, as_number, fields_of
+from albert.tasks.reading.annotations import tags_of_words
+from albert.tasks.reading.fields import as_number, fields_of
+from albert.tasks.reading.table_file import TAGS, WORDS
 from albert.tasks.source import Field, Row, Rows
 from albert.tasks.table_task import COLUMNS, TableTask
 from albert.text.word_split import word_spans
@@ -480,7 +481,7 @@ def _position(row: Row, value: str) -> int:
 
 
 def _span_list(value: Field | None) -> list[tuple[int, int, str]] | None:
-    """Spans in a field, as `albert.tasks.rows.fields_of` keeps them or as text in a cell; None for no spans."""
+    """Spans in a field, as `fields_of` keeps them or as text in a cell; None for no spans."""
     if isinstance(value, str) and re.match(r"\s*\[\s*[\[(]\s*\d", value):
         try:
             items = ast.literal_eval(value.strip())

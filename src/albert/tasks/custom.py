@@ -12,8 +12,8 @@ from albert.runtime.manifest import input_hash
 from albert.tasks.columns import Inferred
 from albert.tasks.infer import expand_options, hold_out_rows, infer_task, listed_labels, option_index
 from albert.tasks.kinds.choice import OPTION_LABELS, labels_of_options
+from albert.tasks.reading.rows import ending_of, read_table, without_collection
 from albert.tasks.recipe import TaskRecipe
-from albert.tasks.rows import ending_of, read_table, without_collection
 from albert.tasks.source import Answer, Row, Rows
 from albert.tasks.squad import locate_answer
 from albert.tasks.table_task import NO_QUESTION, NO_TEXT, RecipeChanges, TableTask, declare_task

@@ -10,7 +10,7 @@ import numpy as np
 
 from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput, did_you_mean
 from albert.runtime.progress import Position, progress
-from albert.tasks.rows import fields_of, null_names
+from albert.tasks.reading.fields import fields_of, null_names
 from albert.tasks.source import Answer, Row, Rows
 from albert.text.readers import Kind, input_file, open_corpus_file, read_records
 from albert.text.tokenizer import Tokenizer

@@ -27,7 +27,8 @@ from albert.tasks.kinds.classification import Choice
 from albert.tasks.kinds.multi_label import Labels
 from albert.tasks.kinds.tagging import Tags
 from albert.tasks.metrics import OUTSIDE, has_prefixes
-from albert.tasks.rows import TAGS, WORDS, as_number
+from albert.tasks.reading.fields import as_number
+from albert.tasks.reading.table_file import TAGS, WORDS
 from albert.tasks.source import Field, Row, Rows
 from albert.tasks.table_task import (
     COLUMNS_OF_KIND,

@@ -26,8 +26,8 @@ from albert.tasks.kinds.regression import Score
 from albert.tasks.kinds.span import Span
 from albert.tasks.kinds.tagging import Tags
 from albert.tasks.metrics import Metric
+from albert.tasks.reading.table_file import Format, Layout
 from albert.tasks.recipe import TaskRecipe
-from albert.tasks.rows import Format, Layout
 from albert.tasks.source import Field, Row, Rows, Source
 from albert.tasks.task import UNNAMED, Task
 from albert.text.tokenizer import Tokenizer
@@ -120,7 +120,7 @@ class TableTask:
         label_names: readable names for labels that are digits in the file.
         option_labels: meaning of the label of a multiple choice.
         may_be_absent: whether a question may have no answer.
-        format, delimiter, encoding, columns, no_header: see `albert.tasks.rows.Layout`.
+        format, delimiter, encoding, columns, no_header: see `albert.tasks.reading.table_file.Layout`.
         group: the column that numbers the sentences of a table with one word in each row.
         label_columns: several columns of labels; `label` is then their names.
         label_cells: what they hold: 0 or 1 for the label that is their name ("switches"), or a label or nothing.

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, TypedDict
 
 from albert.runtime.errors import DamagedData, UsageError, did_you_mean
-from albert.tasks.rows import text_of as written_text
+from albert.tasks.reading.fields import text_of as written_text
 from albert.text.readers import Record
 
 if TYPE_CHECKING:

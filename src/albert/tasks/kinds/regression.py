@@ -15,8 +15,8 @@ from albert.tasks.error_analysis import MAX_ERRORS, text_of
 from albert.tasks.examples import Example, Features, text_features
 from albert.tasks.kinds.base import Predictions, Target, table_file
 from albert.tasks.metrics import Metric, NumberScale
+from albert.tasks.reading.fields import as_number
 from albert.tasks.recipe import TaskRecipe
-from albert.tasks.rows import as_number
 from albert.tasks.source import Row
 from albert.text.tokenizer import Tokenizer
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from albert.runtime.errors import DamagedData, MissingInput, UsageError
 from albert.runtime.manifest import read_input
-from albert.tasks.encodings import ENCODING_MARKS, known_encoding, likely_encoding, shown_word
+from albert.tasks.reading.encodings import ENCODING_MARKS, known_encoding, likely_encoding, shown_word
 from albert.text.readers import Record, counted
 
 UNLABELLED = ("unsup", "unlabeled", "unlabelled", "unsupervised")

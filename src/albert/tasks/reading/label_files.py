@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 from albert.runtime.errors import DamagedData
-from albert.tasks.encodings import lines_of, recognise_encoding
+from albert.tasks.reading.encodings import lines_of, recognise_encoding
 from albert.text.readers import input_file
 
 _TEXTS = re.compile(r"(?<![a-z])(texts?|sentences?|sents?|tweets?|documents?|docs?|data|inputs?|x)(?![a-z])", re.I)

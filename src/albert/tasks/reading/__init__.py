@@ -1,0 +1,1 @@
+"""Files with tables as people have them, to rows of texts."""

@@ -1,7 +1,7 @@
 """Rows of files as people have them: one reader for `finetune`, `evaluate`, `predict` and Python.
 
 `open_table` looks at the beginning of a file and recognises its format, encoding, separator, quotes and header; every
-recognition that is not the usual one is a line in `notes`. `TableFile.records` then reads row by row, `read_table` all
+recognition that is not the usual one is a line in `notes`. `records_of` then reads row by row, `read_table` all
 rows. What may be read in two ways is refused, with the option to give. No line is skipped: each is a row, a comment
 that is counted, or an error that names file and line."""
 

@@ -156,9 +156,11 @@ def test_the_head_of_a_sigmoid_is_not_trained_further_on_numbers(encoder, tmp_pa
     (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
     columns = {"train": tmp_path / "rows.jsonl", "text": "q", "pair": "p", "label": "gold"}
     settings = {"steps": 1, "batch_size": 4, "device": "cpu", "precision": "fp32", "model": str(encoder)}
+    albert.finetune(**columns, **settings, keep_head=True, output=tmp_path / "unstated")
+    change(encoder / "config.json", sentence_transformers={"activation_fn": SIGMOID})
     with refusal(InvalidConfiguration, str(encoder), "sigmoid"):
         albert.finetune(**columns, **settings, keep_head=True, output=tmp_path / "kept")
-    change(encoder / "config.json", problem_type="regression")
+    change(encoder / "config.json", sentence_transformers={"activation_fn": IDENTITY})
     albert.finetune(**columns, **settings, keep_head=True, output=tmp_path / "kept")
 
 

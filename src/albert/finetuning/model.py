@@ -46,7 +46,7 @@ def order_kept_head(opened: OpenedModel, target: Target, model: str) -> None:
     head: Any = getattr(opened.model, "classifier", None)
     if target.n_outputs is not None and not target.class_names and head.out_features != target.n_outputs:
         raise InvalidConfiguration(model, f"has a head with {head.out_features} outputs, a number needs 1", _NEW_HEAD)
-    activation = score_activation(opened.extra)
+    activation = opened.extra.get(ACTIVATION_KEY, "Identity")
     if target.problem_type == "regression" and activation != "Identity":
         why = f"has a head whose score is the {activation.lower()} of its output, a number is learned"
         raise InvalidConfiguration(model, why, _NEW_HEAD)

@@ -54,6 +54,17 @@ def test_labels_such_as_1_0_are_whole_numbers_unless_one_has_a_fraction(tmp_path
     assert code == 0 and "1.0, 1.5, 2.0" in shown
 
 
+def test_a_first_word_that_is_called_like_a_column_is_no_header(tmp_path, capsys):
+    sentences = ["Text NN O\nof NN O\nships NN B-X\n", *["old NN O\nships NN B-X\n"] * 30]
+    path = tmp_path / "tags.conll"
+    path.write_text("\n".join(sentences), encoding="utf-8")
+    code, shown = preview(capsys, path, "--words", "words")
+    assert code == 0 and "names of the columns" not in shown
+    path.write_text("Text POS NER\n" + "\n".join(sentences[1:]), encoding="utf-8")
+    code, shown = preview(capsys, path, "--words", "Text", "--tags", "NER")
+    assert code == 0 and "names of the columns" in shown
+
+
 def test_damaged_utf_8_in_english_is_not_read_as_another_script(tmp_path, capsys):
     damaged = [b"\xe2??thank you", b"\xf0\xa6", b""]
     lines = [b"%d,i love my day %d %s friends" % (n % 2, n, damaged[n % 3]) for n in range(200)]

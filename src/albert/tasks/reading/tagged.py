@@ -136,7 +136,10 @@ def open_tagged(file: CorpusFile, encoding: str, notes: tuple[str, ...], layout:
     header = 0
     lowered = [field.strip().lower() for field in first]
     are_names = _NAMES_OF_WORDS & set(lowered) and (_NAMES_OF_TAGS & set(lowered) or len(lowered) > 2)
-    if len(first) >= 2 and are_names and not layout.no_header:
+    # a first word such as "text" has a tag that other words have, too
+    unnamed = [at for at, heading in enumerate(lowered) if heading not in _NAMES_OF_WORDS | _NAMES_OF_TAGS]
+    repeats = any(fields[at] == first[at] for at in unnamed if at < size for fields in rows[1:])
+    if len(first) >= 2 and are_names and len(rows) > 1 and not repeats and not layout.no_header:
         header = number
         rows = rows[1:]
         notes += (f"line {number} holds the names of the columns: {', '.join(first)}",)

@@ -55,7 +55,7 @@ def test_labels_such_as_1_0_are_whole_numbers_unless_one_has_a_fraction(tmp_path
 
 
 def test_a_first_word_that_is_called_like_a_column_is_no_header(tmp_path, capsys):
-    sentences = ["Text NN O\nof NN O\nships NN B-X\n", *["old NN O\nships NN B-X\n"] * 60]
+    sentences = ["Text NN O\nof NN O\nships NN B-X\n", *(f"old{n} NN O\nships NN B-X\n" for n in range(60))]
     path = tmp_path / "tags.conll"
     path.write_text("\n".join(sentences), encoding="utf-8")
     code, shown = preview(capsys, path, "--words", "words")

@@ -164,7 +164,7 @@ def finetune(
             their own. When not set, for models narrower than ALBERT-base, which do not learn to match words by
             attention.
         solve_head: Begin with the best linear head on the model's frozen features, which takes seconds, then fine-tune
-            (Kumar et al. 2022). When not set, for your own tables.
+            (Kumar et al. 2022). When not set, for your own tables, unless they have numbers.
         frozen: Only the linear head, on frozen features, with the best regularisation by cross-validation; takes
             seconds.
         freeze_encoder: Train only pooler and head; the encoder's output is computed once for each example, without

@@ -8,7 +8,7 @@ import albert
 from albert.cli.main import run
 from albert.tasks.custom import read_task
 from albert.tasks.table_task import TableTask
-from albert.text.english import is_english
+from albert.text.unknown import is_english
 
 UNLEARNED = {"steps": 1, "learning_rate": 1e-9, "batch_size": 8, "solve_head": False, "device": "cpu"}
 

@@ -156,7 +156,7 @@ def _labels_table(statistics: Mapping[str, SplitStatistics], names: Mapping[str,
         rows.append((f"{label} ({names[label]})" if label in names else label, *cells))
     if len(labels) > SHOWN_LABELS:
         others = row(f"{len(labels) - SHOWN_LABELS} others", labels[SHOWN_LABELS:])
-        if may_be_several:  # a row may have several of them, so that the sum is no share of the rows
+        if may_be_several:  # a row can have two of these labels, and would be counted twice in their share
             others = tuple("" if index % 2 == 0 and index > 0 else cell for index, cell in enumerate(others))
         rows.append(others)
     if may_be_several:

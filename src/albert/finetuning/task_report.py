@@ -23,7 +23,7 @@ from albert.model.cost import count_parameters
 from albert.runtime.json_files import to_json
 from albert.tasks.custom import TableSource
 from albert.tasks.task import UNNAMED
-from albert.text.english import is_english
+from albert.text.unknown import is_english
 from albert.training.logging import TrainingResult
 
 FEW_ROWS = 30

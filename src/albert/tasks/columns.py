@@ -656,42 +656,33 @@ def _labels_of_columns(task: TableTask, rows: Rows, source: object) -> tuple[Tab
         if len(missing) == len(names):
             return task, rows  # rows without labels
         raise DamagedData(source, f"has no column {missing[0]!r}", did_you_mean(missing[0], columns))
-    if task.label_cells == "labels":
-        result = []
-        for row in rows.rows:
-            written = [row.fields.get(name, "") for name in names]
-            parts = [part for value in written for part in ((value,) if isinstance(value, str) else value)]
-            own: Field = tuple(dict.fromkeys(filter(None, map(clean_label, parts))))
-            if task.kind == "classification":
-                if len(own) != 1:
-                    why = f"has {len(own)} labels in {column}"
-                    raise DamagedData(row.where, why, "--classes needs exactly one, leave it out for several labels")
-                own = own[0]
-            result.append(replace(row, fields={**row.fields, column: own}))
-        note = f"the columns {column} hold a label each, or none"
-        return task, replace(rows, rows=result, notes=(*rows.notes, note))
     labels = task.labels or names
-    if len(labels) != len(names):
+    are_labels = task.label_cells == "labels"
+    if not are_labels and len(labels) != len(names):
         raise UsageError("--labels", f"has {len(labels)} names for {len(names)} columns", "name each")
     result = []
     for row in rows.rows:
-        true: list[str] = []
-        for label, name in zip(labels, names, strict=True):
+        own: list[str] = []
+        for at, name in enumerate(names):
             written = row.fields.get(name, "")
+            if are_labels:
+                own += map(clean_label, (written,) if isinstance(written, str) else written)
+                continue
             text = label_key(written).lower() if isinstance(written, str) else "a list"
             if text not in _TRUE | _FALSE:
                 why = f"{written!r} in column {name!r} is neither 0 nor 1"
                 raise DamagedData(row.where, why, "several columns of --label hold 0 or 1 each, or a label each")
             if text in _TRUE:
-                true.append(label)
-        value: Field = tuple(true)
+                own.append(labels[at])
+        value: Field = tuple(dict.fromkeys(filter(None, own)))
         if task.kind == "classification":
-            if len(true) != 1:
-                why = f"has {len(true)} columns with a 1 among {column}"
+            if len(value) != 1:
+                why = f"has {len(value)} labels in {column}"
                 raise DamagedData(row.where, why, "--classes needs exactly one, leave it out for several labels")
-            value = true[0]
+            value = value[0]
         result.append(replace(row, fields={**row.fields, column: value}))
-    return task, replace(rows, rows=result)
+    notes = (*rows.notes, f"the columns {column} hold a label each, or none") if are_labels else rows.notes
+    return task, replace(rows, rows=result, notes=notes)
 
 
 def _options_of_vectors(task: TableTask, rows: Rows) -> tuple[TableTask, Rows]:

@@ -69,12 +69,6 @@ PASSAGE = {
     "options": [["Lisbon", "Rome", "Bern", "Oslo"], ["May", "June", "July", "August"]],
     "answers": ["A", "B"],
 }
-PAGES = (
-    '<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.11/"><siteinfo><namespaces>'
-    '<namespace key="6">File</namespace></namespaces></siteinfo><page><title>Tea</title><ns>0</ns><revision>'
-    "<model>wikitext</model><text>'''Tea''' is a [[drink|hot drink]].&lt;ref&gt;x&lt;/ref&gt;\n== Kinds ==\n* {{x|1}}"
-    "\n{| a\n|}</text></revision></page></mediawiki>"
-)
 CONLL = "-DOCSTART- -X- O O\n\nEU NNP B-ORG\nrejects VBZ O\n\nPeter NNP B-PER\nBlackburn NNP I-PER\n"
 LINES = "\n".join(json.dumps(row) for row in ROWS) + "\n"
 CSV = 'text,label,id\n"It was, so to say, a day.",good,1\n"He said ""no"".",bad,2\nPlain,good,3\n'
@@ -237,7 +231,6 @@ PARSERS: tuple[Parser, ...] = (
     _fixed("corpus-tsv", "a.tsv", "table", TSV, partial(_documents, text_field="sentence")),
     _fixed("corpus-gzip", "a.jsonl.gz", "gzip", _PACKED_LINES, _documents),
     _fixed("corpus-parquet", "a.parquet", "bytes", parquet(), _documents),
-    _fixed("corpus-wikipedia", "a.xml", "text", PAGES, _documents),
     _made("corpus-description", "corpus", "corpus.json", "json", _split),
     _made("shard-tokens", "corpus", "train/00000-00000.tokens.bin", "bytes", _split),
     _made("shard-sentences", "corpus", "train/00000-00000.sentences.npy", "bytes", _split),

@@ -111,3 +111,33 @@ def preparation_command(folder: Path, tokenizer: Path, output: Path, settings: o
     script = output.parent / "prepare_it.py"
     script.write_text(PREPARE)
     return [sys.executable, *map(str, (script, folder, tokenizer, output)), json.dumps(vars(settings))]
+
+
+def stand_in_for_hub(monkeypatch, datasets, folder: Path, configurations: Iterable[str]) -> list[tuple]:
+    """Put a folder in the place of every data set of the Hub; return the list of requests, which grows.
+
+    Each configuration is a folder in it, with the files of the split `train`."""
+    from albert.text import arrow_files
+
+    card = "---\nconfigs:\n"
+    for name in configurations:
+        card += f"- config_name: {name}\n  data_files:\n  - split: train\n    path: {name}/*\n"
+    (folder / "README.md").write_text(card + "---\n")
+    requests = []
+    load = datasets.load_dataset_builder
+
+    class Commit:
+        sha = "0123abc"
+
+    class Hub:
+        def dataset_info(self, name, revision=None):
+            requests.append((name, revision))
+            return Commit()
+
+    def load_from_folder(name, config, revision):
+        requests.append((name, config, revision))
+        return load(str(folder), config)
+
+    monkeypatch.setattr(arrow_files, "HfApi", Hub)
+    monkeypatch.setattr(datasets, "load_dataset_builder", load_from_folder)
+    return requests

@@ -164,7 +164,6 @@ def test_new_format_needs_one_entry(tmp_path, monkeypatch):
     ("name", "library", "extra", "reader"),
     [
         ("a.parquet", "pyarrow.parquet", "data", "arrow_files"),
-        ("a.xml", "mwparserfromhell", "wikipedia", "wikipedia_reader"),
         ("a.txt.zst", "zstandard", "data", ""),
     ],
 )

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.refusals import refusal
+from tests.text.helpers import stand_in_for_hub
 
 from albert.runtime.errors import AlbertError, DamagedData, MissingInput, Unavailable, UsageError
 from albert.text.corpus import read_corpus
@@ -185,10 +186,7 @@ def test_one_of_several_splits_must_be_named(saved):
 @pytest.fixture(params=["parquet", "jsonl"])
 def hub(request, tmp_path, monkeypatch, datasets):
     """A folder in place of owner/name on the Hub, with two configurations; returns the list of requests."""
-    from albert.text import arrow_files
-
     folder = tmp_path / "repository"
-    card = "---\nconfigs:\n"
     for config in ("english", "german"):
         (folder / config).mkdir(parents=True)
         if request.param == "parquet":
@@ -196,25 +194,7 @@ def hub(request, tmp_path, monkeypatch, datasets):
         else:
             lines = [json.dumps({"text": text, "id": number}) + "\n" for number, text in enumerate(TEXTS)]
             (folder / config / "train.jsonl").write_text("".join(lines))
-        card += f"- config_name: {config}\n  data_files:\n  - split: train\n    path: {config}/*\n"
-    (folder / "README.md").write_text(card + "---\n")
-    requests, load = [], datasets.load_dataset_builder
-
-    class Commit:
-        sha = "0123abc"
-
-    class Hub:
-        def dataset_info(self, name, revision=None):
-            requests.append((name, revision))
-            return Commit()
-
-    def load_from_folder(name, config, revision):
-        requests.append((name, config, revision))
-        return load(str(folder), config)
-
-    monkeypatch.setattr(arrow_files, "HfApi", Hub)
-    monkeypatch.setattr(datasets, "load_dataset_builder", load_from_folder)
-    return requests
+    return stand_in_for_hub(monkeypatch, datasets, folder, ["english", "german"])
 
 
 def test_hub_data_set_is_read_at_one_commit(hub):

@@ -92,8 +92,8 @@ def prepare(
     Example: albert prepare corpus/ --tokenizer tokenizer --output data
 
     Args:
-        corpus: Files, folders or patterns: .txt, .jsonl, .csv, .tsv, .parquet, a Wikipedia dump (.xml), packed as .gz,
-            .bz2, .xz or .zst; a folder that `datasets` saved; or hf://OWNER/NAME[/CONFIG][@REVISION]:SPLIT on the Hub.
+        corpus: Files, folders or patterns: .txt, .jsonl, .csv, .tsv, .parquet, packed as .gz, .bz2, .xz or .zst; a
+            folder that `datasets` saved; or hf://OWNER/NAME[/CONFIG][@REVISION]:SPLIT on the Hub.
         tokenizer: A directory with a tokenizer, a spiece.model or a vocab.txt: `albert tokenizer train` makes one.
         output: The directory to create.
         held_out: Share of the documents held out for evaluation, selected by a hash of their text: at least one, or the

@@ -21,6 +21,7 @@ from albert.runtime.progress import Position
 from albert.text.readers import (
     COMPRESSIONS,
     EMPTY,
+    WIKIPEDIA,
     Advance,
     CorpusFile,
     CorpusReport,
@@ -56,8 +57,6 @@ FORMATS: dict[Kind, Format] = {
     "JSON lines": Format((".jsonl", ".ndjson", ".json"), "albert.text.readers:read_json_lines"),
     "CSV": Format((".csv",), "albert.text.readers:read_delimited"),
     "TSV": Format((".tsv",), "albert.text.readers:read_delimited"),
-    "Wikipedia": Format((".xml",), "albert.text.wikipedia_reader:read", "wikipedia"),
-    "WikiExtractor": Format((), "albert.text.readers:read_extracted_wikipedia"),
     "Parquet": Format((".parquet",), "albert.text.arrow_files:read_parquet", "data", compressible=False),
     "saved dataset": Format((), "albert.text.arrow_files:read_saved_dataset", "data"),
     "Hub dataset": Format((), "albert.text.arrow_files:read_hub_dataset", "data"),
@@ -67,6 +66,8 @@ HUB = re.compile(
 )
 """hf://OWNER/NAME[/CONFIG][@REVISION]:SPLIT, a data set of the Hugging Face Hub; `Path` leaves one slash of two."""
 WIKIEXTRACTOR_NAME = re.compile(r"wiki_\d{2,}")
+"""WikiExtractor's files have no ending; their content says what they hold (see `readers.read_plain_text`)."""
+_ARCHIVES = (".tar", ".tgz", ".tbz2", ".txz", ".zip", ".7z", ".rar")
 DEFAULT_READING = Reading()
 
 
@@ -81,12 +82,27 @@ def describe_endings() -> str:
     return f"{endings()} (each but {plain} also with {' '.join(COMPRESSIONS)})"
 
 
+def _ending(name: str) -> str:
+    """Return the ending of a name, both of `a.xml.bz2`."""
+    stem, ending = os.path.splitext(name.lower())
+    return os.path.splitext(stem)[1] + ending if ending in COMPRESSIONS else ending
+
+
+def _instead_of(ending: str) -> str:
+    """What to do instead of naming files with an ending that is not known."""
+    if ending.startswith(".xml"):
+        return f"dumps of Wikipedia are not read: {WIKIPEDIA}"
+    if ending.startswith(_ARCHIVES):
+        return "unpack the archive, and name its folder"
+    return f"known: {describe_endings()}"
+
+
 def kind_of(name: str) -> Kind | None:
     """Return the format of a file by its name; None if it is unknown."""
     stem, ending = os.path.splitext(name.lower())
     compressed = ending in COMPRESSIONS
     if WIKIEXTRACTOR_NAME.fullmatch(stem if compressed else name):
-        return "WikiExtractor"
+        return "text"
     ending = os.path.splitext(stem)[1] if compressed else ending
     for kind, format_ in FORMATS.items():
         if ending in format_.endings and (format_.compressible or not compressed):
@@ -143,7 +159,7 @@ def _found(path: Path, counts: Counter[str]) -> Iterator[tuple[Path, str]]:
             known = f" of a known format: {describe_endings()}" if found else ""
             raise MissingInput(path, f"matches no file{known}")
     elif path.is_file() and kind_of(path.name) is None:
-        raise UsageError(path, "cannot tell its format from its name", f"known: {describe_endings()}")
+        raise UsageError(path, "is of a format that is not read", _instead_of(_ending(path.name)))
     for match in matches:
         if not match.is_dir():
             yield match, match.name
@@ -153,12 +169,16 @@ def _found(path: Path, counts: Counter[str]) -> Iterator[tuple[Path, str]]:
             is_empty = False
             yield file, file.relative_to(match).as_posix() if file != match else match.resolve().name
         if is_empty:
-            files = (Path(name).suffix.lower() or "no ending" for _, _, names in os.walk(match) for name in names)
+            files = (_ending(name) for _, _, names in os.walk(match) for name in names)
             most_frequent = Counter(itertools.islice(files, 10_000)).most_common(3)
             why = f"holds no {endings()} file"
+            remedy = None
             if most_frequent:
-                why += f", but {', '.join(f'{count:,} with {ending}' for ending, count in most_frequent)}"
-            raise MissingInput(match, why)
+                held = (f"{count:,} with {ending or 'no ending'}" for ending, count in most_frequent)
+                why += f", but {', '.join(held)}"
+                ending = most_frequent[0][0]
+                remedy = _instead_of(ending) if ending.startswith((".xml", *_ARCHIVES)) else None
+            raise MissingInput(match, why, remedy)
 
 
 def _walk(folder: Path, entered: set[tuple[int, int]], counts: Counter[str]) -> Iterator[Path]:

@@ -5,7 +5,6 @@ The formats are listed in `albert.text.corpus`."""
 import bz2
 import csv
 import dataclasses
-import html
 import io
 import json
 import lzma
@@ -164,10 +163,9 @@ class CorpusReport:
             dropped = "".join(f", {count:,} dropped: {reason}" for reason, count in self.dropped.items())
             raise MissingInput(subject, f"no document with text ({self.documents_in:,} read{dropped})")
 
-    def drop(self, reason: str, size: int, documents: int = 1) -> None:
-        """Count a dropped document, or with `documents=0` dropped bytes of a used one."""
-        if documents:
-            self.dropped[reason] += documents
+    def drop(self, reason: str, size: int) -> None:
+        """Count a dropped document."""
+        self.dropped[reason] += 1
         self.dropped_bytes[reason] += size
 
     def remarks(self) -> list[str]:
@@ -721,21 +719,20 @@ Parts = Iterator[tuple[bytes, bool]]
 
 
 def read_plain_text(file: CorpusFile, reading: Reading, report: CorpusReport, reached: Advance) -> RawDocuments:
-    """Read a text file (see `Reader`), or what WikiExtractor wrote, whatever its name is."""
+    """Read a text file (see `Reader`); one that begins as JSON lines do, such as WikiExtractor's, is read so."""
     divide = {"file": _file_parts, "blank-line": _block_parts, "line": _line_parts}[reading.documents]
     offset = 0
     with open_corpus_file(file) as (content, raw):
-        if begins_with_documents(content):
-            yield from read_tagged_documents(file, content, raw, reading, report, reached)
-            return
-        if _beginning(content).lower().startswith(_HTML):
-            report.noted[LOOKS_LIKE_HTML] += 1
-        for data, continues in divide(content, reading.max_document_bytes):
+        is_json_lines = _is_json_lines(_beginning(content), file, report)
+        for data, continues in () if is_json_lines else divide(content, reading.max_document_bytes):
             if reading.documents == "file" or not data.isspace():
                 report.cuts += continues
                 yield decode(data, file.path, reading, report, offset)
                 reached(raw.tell())
             offset += len(data)
+    if is_json_lines:
+        report.noted[IS_JSON_LINES] += 1
+        yield from read_json_lines(file, reading, report, reached)
 
 
 def _file_parts(content: BufferedIOBase, limit: int) -> Parts:
@@ -787,12 +784,14 @@ def _parts_of_lines(content: BufferedIOBase, limit: int) -> Iterator[tuple[bytes
             yield data, data.endswith(b"\n")
 
 
-# ---- What WikiExtractor writes: <doc id="12" title="..."> lines of text </doc>, or JSON lines ------------------------
+# ---- What begins as another format, whatever the name of the file is ------------------------------------------------
 
-_DOCUMENT_TAG = re.compile(rb"<doc\s[^>]*>")
-_TITLE = re.compile(rb"""\stitle=(?:"([^"]*)"|'([^']*)')""")
+_JSON_LINE = re.compile(rb'\{"\w+":')
 _HTML = (b"<!doctype html", b"<html", b"<?xml version")
 LOOKS_LIKE_HTML = "text files begin like HTML or XML, and their tags were read as text: extract the text first"
+IS_JSON_LINES = "files begin as JSON lines do, and are read so"
+WIKIPEDIA = "take hf://wikimedia/wikipedia/20231101.de:train, or use WikiExtractor with --json (docs/own-text.md)"
+_WIKIS = ((b"<mediawiki", "is a dump of a wiki"), (b"<doc id=", "is in WikiExtractor's <doc> format"))
 
 
 def _beginning(content: BufferedIOBase) -> bytes:
@@ -801,65 +800,14 @@ def _beginning(content: BufferedIOBase) -> bytes:
     return b"" if peek is None else peek(200)[:200].removeprefix(_BYTE_ORDER_MARK).lstrip()
 
 
-def begins_with_documents(content: BufferedIOBase) -> bool:
-    """Return whether a file begins as WikiExtractor's do."""
-    return _DOCUMENT_TAG.match(_beginning(content)) is not None or _beginning(content).startswith(b"<doc id=")
-
-
-def read_extracted_wikipedia(
-    file: CorpusFile, reading: Reading, report: CorpusReport, reached: Advance
-) -> RawDocuments:
-    """Read a file of WikiExtractor with its own name, wiki_00 and so on, also one of JSON lines (see `Reader`)."""
-    with open_corpus_file(file) as (content, raw):
-        if not _beginning(content).startswith(b"{"):
-            yield from read_tagged_documents(file, content, raw, reading, report, reached)
-            return
-    yield from read_json_lines(file, reading, report, reached)
-
-
-def read_tagged_documents(
-    file: CorpusFile,
-    content: BufferedIOBase,
-    raw: BufferedIOBase,
-    reading: Reading,
-    report: CorpusReport,
-    reached: Advance,
-) -> RawDocuments:
-    """Yield the text between <doc ...> and </doc> without the first line if it is the title; entities are resolved."""
-    lines: list[bytes] | None = None
-    title = b""
-    begin = 0
-    size = 0
-    for number, line in numbered_lines(content, file.path, reading.max_record_bytes):
-        tag = _DOCUMENT_TAG.match(line.strip())
-        if lines is None:
-            if not line.strip():
-                continue
-            if tag is None:
-                raise DamagedData(f"{file.path}:{number}", "is outside <doc ...> and </doc>", "fetch the file again")
-            lines = []
-            begin = number
-            size = 0
-            name = _TITLE.search(line)
-            title = html.unescape((name[1] or name[2] or b"").decode("utf-8", "replace")).encode() if name else b""
-            continue
-        if tag is not None:
-            raise DamagedData(f"{file.path}:{number}", f"another <doc> begins before the one of line {begin} ends")
-        if line.strip() != b"</doc>":
-            lines.append(line)
-            size += len(line)
-            if size > reading.max_record_bytes:
-                why = f"is longer than {reading.max_record_bytes / 1e6:,.0f} MB"
-                raise DamagedData(f"{file.path}:{begin}", why, "look for a missing </doc>")
-            continue
-        if lines and title and html.unescape(lines[0].decode("utf-8", "replace")).strip().encode() == title.strip():
-            lines = lines[1:]
-        text = decode(b"\n".join(lines), f"{file.path}:{begin}", reading, report)
-        yield text if text is None or "&" not in text else html.unescape(text)
-        reached(raw.tell())
-        lines = None
-    if lines is not None:
-        raise DamagedData(f"{file.path}:{begin}", "<doc> without its </doc>: the file is cut short", "fetch it again")
+def _is_json_lines(beginning: bytes, file: CorpusFile, report: CorpusReport) -> bool:
+    """Return whether a text file holds JSON lines; count what else it looks like, and refuse what wikis write."""
+    for first, what in _WIKIS:
+        if beginning.startswith(first):
+            raise DamagedData(file.path, what, WIKIPEDIA)
+    if beginning.lower().startswith(_HTML):
+        report.noted[LOOKS_LIKE_HTML] += 1
+    return _JSON_LINE.match(beginning) is not None
 
 
 # ---- Tables and JSON lines: every row after the header, and every line, is a document ------------------------------

@@ -303,7 +303,6 @@ def evaluate(
     sequences: int = 2000,
     max_ngram: int = 3,
     depth: int | Sequence[int] = (),
-    patience: int | Sequence[int] = (),
     curve: str | os.PathLike[str] | None = None,
     rounds: int = 1,
     micro_batch_tokens: int = 8192,

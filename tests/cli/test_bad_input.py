@@ -430,7 +430,6 @@ CASES: dict[str, list[tuple]] = {
         ("--precision fp32 bf16 --tolerance -1", 78, "tolerance -1.0"),
         ("--depth 2 99", 78, "depth 99 2"),
         ("--depth 0", 78, "depth 0"),
-        ("--patience 2", 78, "{classifier} layer"),
         ("--depth 1 2 --predictions {here}/p.jsonl", 2, "--predictions --depth"),
         ("--depth 1 2 --rounds 0", 2, "--rounds 0"),
     ],

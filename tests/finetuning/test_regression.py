@@ -90,8 +90,6 @@ def test_resumed_run_has_the_same_weights(task, start, tmp_path, complete_and_re
     assert complete.scores == evaluated.scores
     losses = [line["loss"] for line in read_journal(tmp_path / "complete/journal.jsonl") if line["event"] == "train"]
     assert losses[0] < 10
-    early = Predictor.open(tmp_path / "complete", device="cpu", patience=1).early_exit
-    assert early.tolerance == pytest.approx(0.1 * 11.2, rel=0.05)
 
 
 def test_run_of_an_earlier_version_is_resumed_without_scaling(task, start, tmp_path, monkeypatch, interrupted):

@@ -94,7 +94,7 @@ def test_only_regression_models_score(predictors, refused):
 
 def test_albert_load_opens_a_predictor(saved):
     model = albert.load(saved("classification", 2), precision="fp32")
-    assert (model.precision, model.depth, model.patience) == ("fp32", 2, None)
+    assert (model.precision, model.depth) == ("fp32", 2)
     with pytest.raises(AttributeError):
         albert.lode  # noqa: B018
 
@@ -147,19 +147,6 @@ def test_depth_of_layers_that_differ_is_at_most_their_number(saved, config, refu
     encoder.plan = encoder.plan[:3]
     assert_close(short.classify("The cat"), full.classify("The cat"))
     refused(lambda: albert.load(path, depth=5), 78, "depth: is 5", "1 to 4")
-
-
-def test_early_exit_reports_the_depth_of_each_text(saved, config, refused):
-    deep = replace(config, num_hidden_layers=6)
-    path = saved("classification", 2, deep, exit_depths=[1, 2, 3, 4, 5, 6])
-    texts = ["The cat " * n for n in range(12)]
-    for text, ranked in zip(texts, albert.load(path, precision="fp32", patience=1).classify_batch(texts), strict=True):
-        assert 2 <= ranked[0]["depth"] <= 6
-        expected = albert.load(path, precision="fp32", depth=ranked[0]["depth"]).classify(text)
-        assert_close(ranked[0]["score"], expected[0]["score"])
-    refused(lambda: albert.load(saved("classification", 2, deep), patience=1), 78, "last layer")
-    chooser = albert.load(saved("multiple_choice", None, deep, exit_depths=[1, 2, 3]), patience=1)
-    assert {entry["depth"] for entry in chooser.choose("The cat", ["a", "b"])} <= {2, 3, 6}
 
 
 def test_text_of_100_000_characters(predictors):

@@ -354,15 +354,14 @@ def together_rows(found: EvaluatedModels) -> list[tuple[str, ...]]:
 
 
 def depth_rows(curve: DepthCurve) -> list[tuple[str, ...]]:
-    """A row for each depth and patience: layers, GFLOPs and milliseconds of an example, and scores."""
+    """A row for each depth: GFLOPs and milliseconds of an example, and scores."""
     metrics = [name for name in curve.points[0].scores if is_score(name)]
-    rows: list[tuple[str, ...]] = [("run", "layers", "GFLOPs", "ms", *metrics)]
+    rows: list[tuple[str, ...]] = [("depth", "GFLOPs", "ms", *metrics)]
     for point in curve.points:
-        run = f"depth {point.depth}" if point.patience is None else f"patience {point.patience}"
-        costs = (f"{point.mean_depth:.2f}", f"{point.gflops:.3g}", f"{point.milliseconds:.3g}")
-        rows.append((run, *costs, *(format_score(point.scores[name]) for name in metrics)))
+        costs = (f"{point.gflops:.3g}", f"{point.milliseconds:.3g}")
+        rows.append((str(point.depth), *costs, *(format_score(point.scores[name]) for name in metrics)))
     if curve.baseline is not None:
-        rows.append((MAJORITY, "-", "-", "-", *(format_score(curve.baseline[name]) for name in metrics)))
+        rows.append((MAJORITY, "-", "-", *(format_score(curve.baseline[name]) for name in metrics)))
     return rows
 
 

@@ -44,9 +44,6 @@ class DepthOptions:
 
     depth: tuple[int, ...] = ()
     """Number of layers to apply; as many as in training when not set. Several give a table of scores and costs."""
-    patience: tuple[int, ...] = ()
-    """Early exit: an example is decided as soon as this many depths in a row agree with the one before. For models of
-    `albert finetune --exits`; each patience is a row of the table as well."""
     curve: Path | None = None
     """Draw that table, score against compute, as a PNG; the figures are written beside it as .csv."""
     rounds: int = 1
@@ -55,7 +52,7 @@ class DepthOptions:
     @property
     def makes_table(self) -> bool:
         """Whether several depths, or costs, are asked for."""
-        return len(self.depth) > 1 or bool(self.patience) or self.curve is not None
+        return len(self.depth) > 1 or self.curve is not None
 
 
 ALL_LAYERS = DepthOptions()
@@ -255,7 +252,7 @@ def check_combination(
         of_other_tasks = (*OF_TABLES, "split", "dev", "predictions", "submission", "report")
         refuse(given, of_other_tasks, "requires another task", f"leave it or {PRETRAINING} out")
         if depths.depth or depths.makes_table:
-            raise UsageError("--depth, --patience and --curve", "require another task", f"leave {PRETRAINING} out")
+            raise UsageError("--depth and --curve", "require another task", f"leave {PRETRAINING} out")
         if compares_precisions(precision):
             remedy = "several are compared on a task, for one model"
             raise UsageError("--precision", "must be fp32 or bf16 here", remedy)
@@ -481,7 +478,7 @@ def compare_depths(
     precision: "InferencePrecision",
     opening: Mapping[str, Any],
 ) -> "EvaluateResult":
-    """Score a model at several depths and patiences, and draw the scores against the compute."""
+    """Score a model at several depths, and draw the scores against the compute."""
     from albert.api.results import EvaluateResult
     from albert.paper.layers import CURVE_COLUMNS, depth_curve, write_curve
 
@@ -499,7 +496,6 @@ def compare_depths(
         data,
         split,
         depths=depths.depth,
-        patiences=depths.patience,
         rounds=depths.rounds,
         precision=precision,
         **opening,

@@ -148,8 +148,8 @@ def finetune(
             set.
         statistics_only: Show how the rows are read, their lengths and labels, and do not train.
         depth: Number of layers to apply; as many as in training when not set. Half of the layers are half of the work.
-        exits: Depths at which the head is trained, `every` or `3 6 9`: the model can then be run at each of them, or
-            exit early by patience (albert predict --patience). Only the last layer when not set.
+        exits: Depths at which the head is trained, `every` or `3 6 9`: the model can then be run at each of them. Only
+            the last layer when not set.
         objective: Learn text embeddings (albert.load(MODEL).embed) instead of a task. contrastive: the rows of your own
             table are pairs of related texts (--text, --pair); the second texts of the other rows in a batch are the
             negatives, and those of --negative. vectors: the rows are texts (--text), whose vectors by --teacher are

@@ -427,9 +427,8 @@ def texts_of(inputs: Any) -> Iterator[str]:
 
 def print_model(predictor: "Predictor") -> None:
     """Print which model answered, and how it computed."""
-    early = "" if predictor.patience is None else f", decided early with patience {predictor.patience}"
-    layers = f"{predictor.depth} layers{early}"
-    print(f"{predictor.name}: {predictor.precision} on {predictor.device.type}, {layers}", file=sys.stderr)
+    how = f"{predictor.precision} on {predictor.device.type}, {predictor.depth} layers"
+    print(f"{predictor.name}: {how}", file=sys.stderr)
 
 
 def show_predictions(predictions: list[Any], columns: tuple[str, ...]) -> None:

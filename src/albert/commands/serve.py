@@ -27,8 +27,6 @@ class ModelOptions:
     int8 can change answers, and is slower than bf16 on a processor with AMX."""
     depth: int | None = None
     """Number of layers to apply; a shared layer can be applied any number of times."""
-    patience: int | None = None
-    """Early exit: stop as soon as this many depths in a row agree; the model must be trained for it (--exits)."""
     threshold: float | None = None
     """Several labels per text: the probability from which on a label is predicted; the model's own when not set."""
 

@@ -382,13 +382,13 @@ class FastEncoder(nn.Module):
             return rows[: len(hidden)].float()
 
     def each_layer(
-        self, hidden: Float[Tensor, "tokens H"], packed: PackedSequences, done: int = 0
+        self, hidden: Float[Tensor, "tokens H"], packed: PackedSequences
     ) -> Iterator[Float[Tensor, "tokens H"]]:
-        """Yield the output of every layer after the first `done`; see `Encoder.each_layer`."""
+        """Yield the output of every layer; see `Encoder.each_layer`."""
         tokens = len(hidden)
         with torch.inference_mode():
             rows = self._padded(hidden)
-        for number in range(done, len(self.plan)):
+        for number in range(len(self.plan)):
             with torch.inference_mode():
                 rows = self._layer(number, rows, packed)
                 output = rows[:tokens].float()

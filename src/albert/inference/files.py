@@ -692,7 +692,6 @@ def _identity(predictor: Predictor, args: FilePrediction, checked: CheckedInput)
         "precision": predictor.precision,
         "device": predictor.device.type,
         "depth": predictor.depth,
-        "patience": predictor.patience,
         "configuration": {key: str(value) for key, value in asdict(predictor.config).items()},
         "prefix": args.prefix,
         **({} if args.file.group is None else {"group": args.file.group}),

@@ -30,14 +30,12 @@ from albert.checkpoints.sentence_transformers import (
 )
 from albert.inference.abilities import ABILITIES, CLASSIFY, EMBED, FILL_MASK, ORDER, SCORE, TAG, Ability, Lengths
 from albert.inference.abilities.answer import FoundAnswer, find_answers
-from albert.inference.abilities.base import Costs
 from albert.inference.abilities.choose import RankedOption, rank_options
 from albert.inference.abilities.classify import ExplainedLabel, rank_labels, score_texts
 from albert.inference.abilities.embed import embed_texts, piece_weights
 from albert.inference.abilities.fill_mask import FilledMask, fill_masks
 from albert.inference.abilities.order import PredictedOrder, predict_orders
 from albert.inference.abilities.tag import TaggedWord, WordInText, tag_sentences, tag_texts
-from albert.inference.early_exit import EarlyExit, early_exit_of
 from albert.inference.engine import PackedModel, PrecisionChoice, choose_precision
 from albert.model.albert import AlbertForPairClassification, PooledEncoder, Pooling, set_depth
 from albert.runtime.devices import pick_device
@@ -98,12 +96,11 @@ class Predictor:
         kind: which heads it was opened with.
         precision: of the encoder's matrix products; "auto" is bf16 where the device has it in hardware, else fp32.
         depth: number of layers to apply; None: all that it was trained with.
-        patience: early exit after this many consecutive exits agree; None applies all layers.
         threshold: with several labels per text, the probability from which on a label is predicted; None: the model's.
 
     Raises:
         DamagedData: the tokenizer is not the one that the model was trained with.
-        InvalidConfiguration: the model has fewer layers, or does not support early exit.
+        InvalidConfiguration: the model has fewer layers.
         Unavailable: the device does not support the precision.
     """
 
@@ -117,7 +114,6 @@ class Predictor:
         device: torch.device,
         precision: PrecisionChoice = "auto",
         depth: int | None = None,
-        patience: int | None = None,
         threshold: float | None = None,
     ) -> None:
         self.name = str(opened.directory)
@@ -132,16 +128,11 @@ class Predictor:
         self.precision = choose_precision(precision, device)
         """Of the encoder's matrix products: fp32, bf16 or int8."""
         self.depth = opened.config.num_hidden_layers if depth is None else depth
-        """Number of layers applied; with `patience` the maximum."""
+        """Number of layers applied."""
         if depth is not None:
             set_depth(opened.model, depth)
-        self.patience = patience
         self.packed_model = PackedModel(opened.model, device, precision=self.precision)
         """The model with its head, for packed batches."""
-        self.early_exit: EarlyExit | None = None
-        """The same model with early exit, if `patience` is set."""
-        if patience is not None:
-            self.early_exit = early_exit_of(self.packed_model, patience, self.extra, self.name)
         self.lengths = lengths_of(kind, opened)
         """Tokens of a sequence and of a question, and the step between windows."""
         has_unanswerable = kind == "joint_question_answering" or THRESHOLD_KEY in self.extra
@@ -169,7 +160,6 @@ class Predictor:
         overrides: Mapping[str, Any] | None = None,
         precision: PrecisionChoice = "auto",
         depth: int | None = None,
-        patience: int | None = None,
         threshold: float | None = None,
     ) -> "Predictor":
         """Open a model directory, a run directory, or a Hub id, with its own head.
@@ -193,7 +183,7 @@ class Predictor:
         kind = kind_of(extra)
         opened = model_directory.open_model(directory, kind, overrides=overrides)
         opened.loading_report.warn_if_unverified()
-        how: dict[str, Any] = {"precision": precision, "depth": depth, "patience": patience, "threshold": threshold}
+        how: dict[str, Any] = {"precision": precision, "depth": depth, "threshold": threshold}
         predictor = cls(opened, kind, tokenizer, torch_device, **how)
         predictor._open_again = partial(cls.open, directory, device, overrides=overrides, **how)
         return predictor
@@ -207,8 +197,8 @@ class Predictor:
         values: dict[str, object] = {}
         if self.can(CLASSIFY) or self.can(TAG):
             values = {"labels": self.labels if len(self.labels) <= 10 else f"{len(self.labels)} of them"}
-        values |= {"depth": self.depth} | ({} if self.patience is None else {"patience": self.patience})
-        values |= {"max_length": self.max_length, "precision": self.precision, "device": str(self.device)}
+        values |= {"depth": self.depth, "max_length": self.max_length}
+        values |= {"precision": self.precision, "device": str(self.device)}
         settings = ", ".join(f"{name}={value!r}" for name, value in values.items())
         return f"<{type(self).__name__} {self.name!r}: {can}; {settings}>"
 
@@ -262,18 +252,6 @@ class Predictor:
             remedy = f"this model can {' and '.join(self.abilities)}" if self.abilities else "fine-tune it first"
             raise InvalidConfiguration(self.name, f"has no trained head to {abilities[0].needs}", remedy)
 
-    def rows(
-        self, ids: Sequence[np.ndarray], types: Sequence[np.ndarray], sizes: Sequence[int] | None = None
-    ) -> tuple[list[Any], list[Costs]]:
-        """The head's output for each sequence and, with early exit, the `depth` in layers (otherwise empty dicts).
-
-        `sizes` are the numbers of sequences that are decided together; None: one each.
-        """
-        if self.early_exit is None:
-            return self.packed_model.rows(ids, types), [{} for _ in ids]
-        exits = self.early_exit.rows(ids, types, sizes)
-        return [row for row, _ in exits], [{"depth": depth} for _, depth in exits]
-
     def pooled_model(self, pooling: Pooling) -> PackedModel:
         """The encoder with a pooling, made once."""
         if pooling not in self._pooled:
@@ -293,7 +271,7 @@ class Predictor:
         """Every label with its probability, most likely first, for each text (or text and pair).
 
         The `score` of a regression model is the predicted number. With several labels per text `predicted` says which
-        ones are predicted. Entries of a text that was cut have `tokens_cut`, and with early exit `depth`.
+        ones are predicted. Entries of a text that was cut have `tokens_cut`.
 
         With `explain` each word is left out in turn, and the entry of the first label (with several labels per text,
         of each predicted one) has `explanation`: a list of `word`, its characters `start`..`end`, and `change`, by how

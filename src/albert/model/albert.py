@@ -4,7 +4,6 @@ Also: the factorised embedding, the joint question-answering head (SQuAD 2.0), s
 changing the depth or the dropout of an existing model."""
 
 from abc import abstractmethod
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
@@ -544,21 +543,6 @@ def plan_for_depth(config: AlbertConfig, depth: int) -> tuple[LayerApplication, 
     plan = sharing_plan(config)
     n_applications = depth * config.inner_group_num
     return (plan * -(-n_applications // len(plan)))[:n_applications]
-
-
-def read_exit_depths(extra: Mapping[str, Any], model: str) -> tuple[int, ...]:
-    """Depths at which the head of a model was trained, ascending, from the further keys of its `config.json`.
-
-    Raises:
-        InvalidConfiguration: the model was trained at its full depth only, or the key is not a list of depths.
-    """
-    stated = extra.get(EXITS_KEY)
-    if stated is None:
-        why = "was trained to answer only after its last layer"
-        raise InvalidConfiguration(model, why, "fine-tune it with --exits every, or leave the patience out")
-    if not isinstance(stated, list) or not all(type(depth) is int and depth > 0 for depth in stated):
-        raise InvalidConfiguration(f"{model}: {EXITS_KEY}", f"is {stated!r}, depths are expected")
-    return tuple(sorted(set(stated)))
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -137,11 +137,11 @@ class Encoder(nn.Module):
         return rows[: len(hidden)]
 
     def each_layer(
-        self, hidden: Float[Tensor, "tokens H"], packed: PackedSequences, done: int = 0
+        self, hidden: Float[Tensor, "tokens H"], packed: PackedSequences
     ) -> Iterator[Float[Tensor, "tokens H"]]:
-        """Yield the output of each layer after the first `done`, whose output is `hidden`; computed on request."""
+        """Yield the output of each layer; computed on request."""
         rows = pad_batch_rows(hidden, packed)
-        for layer in self._layers()[done:]:
+        for layer in self._layers():
             rows = self._compute(layer, rows, packed)
             yield rows[: len(hidden)]
 

@@ -9,7 +9,6 @@ from albert.paper.pictures import (
     COLORS,
     GREY,
     MARKERS,
-    ORANGE,
     Axes,
     Figure,
     MaxNLocator,
@@ -38,7 +37,7 @@ def draw_layers(measured: Sequence[LayerSimilarity], picture: Path) -> None:
 
 
 def draw_curve(curve: DepthCurve, picture: Path) -> None:
-    """Draw one line for depths and one for patiences, with the number at each point, as a PNG."""
+    """Draw the scores against the cost, with the depth at each point, as a PNG."""
     figure = Figure(figsize=(10.5, 4.2), layout="constrained")
     title = f"{curve.task}, {curve.split}: {curve.examples:,} examples; trained at depth {curve.trained_depth}"
     figure.suptitle(title, x=0.01, ha="left", fontsize=12)
@@ -52,15 +51,12 @@ def draw_curve(curve: DepthCurve, picture: Path) -> None:
 
 
 def _draw_points(axes: Axes, curve: DepthCurve, cost: Callable[[DepthPoint], float]) -> None:
-    kinds = (("fixed depth", BLUE, "o", False), ("early exit by patience", ORANGE, "s", True))
-    for label, color, marker, early_exit in kinds:
-        points = sorted((p for p in curve.points if (p.patience is not None) == early_exit), key=cost)
-        positions = {(cost(p), score): p for p in points if (score := p.scores[curve.metric]) is not None}
-        if positions:
-            axes.plot(*zip(*positions, strict=True), color=color, marker=marker, label=label)
-        for position, point in positions.items():
-            number = point.patience if early_exit else point.depth
-            axes.annotate(str(number), position, textcoords="offset points", xytext=(0, 6), ha="center", fontsize=8)
+    points = sorted(curve.points, key=cost)
+    positions = {(cost(point), score): point for point in points if (score := point.scores[curve.metric]) is not None}
+    if positions:
+        axes.plot(*zip(*positions, strict=True), color=BLUE, marker="o", label="depth")
+    for position, point in positions.items():
+        axes.annotate(str(point.depth), position, textcoords="offset points", xytext=(0, 6), ha="center", fontsize=8)
     constant = None if curve.baseline is None else curve.baseline.get(curve.metric)
     if constant is not None:
         axes.axhline(constant, color=GREY, linestyle="--", label="majority baseline")

@@ -23,7 +23,6 @@ from albert.checkpoints.model_directory import open_model, read_config, tokenize
 from albert.finetuning.data import PreparedSplit, encode_split, read_examples
 from albert.finetuning.evaluation import Evaluation, evaluate_directory, predictions_from_outputs, score_predictions
 from albert.finetuning.model import open_for_task
-from albert.inference.early_exit import EarlyExit, early_exit_of
 from albert.inference.engine import InferencePrecision, PackedModel, choose_precision, use_fast_encoders
 from albert.inference.inspection import layer_movement
 from albert.model.albert import AlbertModel, check_depth, set_depth
@@ -175,24 +174,20 @@ SMOOTHNESS: dict[str, Callable[[LayerSimilarity], float]] = {
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Score against compute: a fine-tuned model at every depth, with early exit, and at fp32, bf16 and int8 (Table 11).
+# Score against compute: a fine-tuned model at every depth, and at fp32, bf16 and int8 (Table 11).
 
 
 @dataclass(frozen=True, kw_only=True)
 class DepthPoint:
-    """Scores and cost of a model at one depth or patience.
+    """Scores and cost of a model at one depth.
 
     Attributes:
-        depth: maximal number of layers.
-        patience: number of consecutive depths that must agree for an early exit; None for no early exit.
-        mean_depth: mean number of layers applied to a sequence.
+        depth: number of layers.
         milliseconds: per example, without reading and decoding; the median of the rounds.
         gflops: matrix products of the encoder per example; a multiply-add counts 2.
     """
 
     depth: int
-    patience: int | None
-    mean_depth: float
     scores: Mapping[str, float | None]
     milliseconds: float
     gflops: float
@@ -200,7 +195,7 @@ class DepthPoint:
 
 @dataclass(frozen=True, kw_only=True)
 class DepthCurve:
-    """Scores and cost of a model at several depths and patiences on one split."""
+    """Scores and cost of a model at several depths on one split."""
 
     model: str
     task: str
@@ -230,8 +225,7 @@ def depth_curve(
     data: Path,
     split: str = "dev",
     *,
-    depths: Sequence[int] = (),
-    patiences: Sequence[int] = (),
+    depths: Sequence[int],
     rounds: int = 1,
     device: str = "auto",
     precision: InferencePrecision = "fp32",
@@ -240,55 +234,48 @@ def depth_curve(
     revision: str | None = None,
     overrides: Mapping[str, Any] | None = None,
 ) -> DepthCurve:
-    """Score a model at several depths and patiences, in turns, round by round.
+    """Score a model at several depths, in turns, round by round.
 
     Args:
         task, model, data, split, device, max_length, micro_batch_tokens, revision, overrides: see `evaluate_models`.
-        depths: numbers of layers; early exits go up to the largest, or to the trained depth if none is given.
+        depths: numbers of layers.
 
     Raises:
-        InvalidConfiguration: the model cannot run at a depth, or was not trained for early exits.
+        InvalidConfiguration: the model cannot run at a depth.
     """
-    if not depths and not patiences:
-        raise InvalidConfiguration("depth", "no depth and no patience is given", "give at least one")
+    if not depths:
+        raise InvalidConfiguration("depth", "no depth is given", "give at least one")
     opened = open_for_task(task, model, max_length, revision, overrides)
     config = opened.model.config
-    extra = read_config(opened.directory)[1]
     assert isinstance(config, AlbertConfig)
     for depth in depths:
         check_depth(config, depth)
     examples, counts = read_examples(task, data, split)
     prepared = encode_split(task, split, examples, counts, opened.tokenizer, opened.recipe)
     packed_model = PackedModel(opened.model, pick_device(device), micro_batch_tokens, precision)
-    deepest = max(depths, default=config.num_hidden_layers)
-    set_depth(opened.model, deepest)
-    exits = [early_exit_of(packed_model, patience, extra, model) for patience in patiences]
-    variants = [*((depth, None) for depth in depths), *((deepest, early) for early in exits)]
-    results: list[tuple[list[Any], np.ndarray]] = []
-    seconds: list[list[float]] = [[] for _ in variants]
-    with progress(f"Running {len(variants)} depths", total=rounds * len(variants), unit="passes") as bar:
+    results: list[list[Any]] = []
+    seconds: list[list[float]] = [[] for _ in depths]
+    with progress(f"Running {len(depths)} depths", total=rounds * len(depths), unit="passes") as bar:
         for _ in range(rounds):
-            for (depth, early), times in zip(variants, seconds, strict=True):
+            for depth, times in zip(depths, seconds, strict=True):
                 started = time.perf_counter()
-                outputs = _outputs(packed_model, prepared, depth, early)
+                outputs = _outputs(packed_model, prepared, depth)
                 times.append(time.perf_counter() - started)
-                if len(results) < len(variants):
+                if len(results) < len(depths):
                     results.append(outputs)
                 bar.advance()
     points = []
     baseline = None
-    for (depth, early), (outputs, layers), times in zip(variants, results, seconds, strict=True):
+    for depth, outputs, times in zip(depths, results, seconds, strict=True):
         predicted = predictions_from_outputs(task.target, prepared, outputs, opened.label_columns)
         evaluation = score_predictions(task, prepared, predicted, opened.threshold, time.perf_counter())
         baseline = evaluation.baseline
         points.append(
             DepthPoint(
                 depth=depth,
-                patience=None if early is None else early.patience,
-                mean_depth=float(np.mean(layers)),
                 scores=evaluation.scores,
                 milliseconds=1000 * median(times) / len(examples),
-                gflops=_flops(config, prepared.features.sequences, layers) / len(examples) / 1e9,
+                gflops=_flops(config, prepared.features.sequences, depth) / len(examples) / 1e9,
             )
         )
     return DepthCurve(
@@ -304,35 +291,27 @@ def depth_curve(
     )
 
 
-def _outputs(
-    packed_model: PackedModel, prepared: PreparedSplit, depth: int, early: EarlyExit | None
-) -> tuple[list[Any], np.ndarray]:
-    """Outputs of the head and number of layers applied, for every sequence."""
+def _outputs(packed_model: PackedModel, prepared: PreparedSplit, depth: int) -> list[Any]:
+    """Outputs of the head for every sequence."""
     features = prepared.features
     members = range(len(features.sequences))
     ids = [features.sequences.token_ids(member) for member in members]
     types = [features.sequences.token_type_ids(member) for member in members]
     set_depth(packed_model.model, depth)
-    if early is None:
-        return packed_model.rows(ids, types), np.full(len(ids), depth)
-    sizes = [features.n_options] * (len(ids) // features.n_options)
-    if features.options is not None:
-        sizes = features.options.sum(axis=1).tolist()
-    rows = early.rows(ids, types, sizes)
-    return [row for row, _ in rows], np.array([depth for _, depth in rows])
+    return packed_model.rows(ids, types)
 
 
-def _flops(config: AlbertConfig, sequences: Sequences, depths: np.ndarray) -> float:
-    """FLOPs of all sequences, each with its own number of layers."""
+def _flops(config: AlbertConfig, sequences: Sequences, depth: int) -> float:
+    """FLOPs of all sequences."""
     total = 0.0
-    for (length, depth), n in Counter(zip(sequences.lengths.tolist(), depths.tolist(), strict=True)).items():
+    for length, n in Counter(sequences.lengths.tolist()).items():
         per_token = count_flops(config, length)
         layers = (per_token.forward - per_token.projection) / config.num_hidden_layers
         total += n * length * (per_token.projection + depth * layers)
     return total
 
 
-CURVE_COLUMNS = ("depth", "patience", "mean_depth", "gflops", "milliseconds")
+CURVE_COLUMNS = ("depth", "gflops", "milliseconds")
 """Columns of a curve's table, before those of the scores."""
 
 
@@ -340,9 +319,9 @@ def write_curve(curve: DepthCurve, table: Path) -> None:
     """Write a CSV row per point."""
     rows: list[Sequence[object]] = [[*CURVE_COLUMNS, *curve.points[0].scores]]
     for point in curve.points:
-        figures = (f"{point.mean_depth:.3f}", f"{point.gflops:.4f}", f"{point.milliseconds:.3f}")
+        figures = (f"{point.gflops:.4f}", f"{point.milliseconds:.3f}")
         scores = ("" if value is None else f"{value:.3f}" for value in point.scores.values())
-        rows.append([point.depth, point.patience or "", *figures, *scores])
+        rows.append([point.depth, *figures, *scores])
     write_csv(table, rows)
 
 

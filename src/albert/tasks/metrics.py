@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from albert.runtime.environment import lazy_import
-from albert.runtime.errors import DamagedData, InvalidConfiguration
+from albert.runtime.errors import DamagedData
 
 Metric = Callable[[Any, Any], float | dict[str, float | None] | None]
 """From gold and predicted values to a score, or several by name; None if it is undefined."""
@@ -309,12 +309,3 @@ class NumberScale:
         finally:
             for parameter, values in zip(classifier.parameters(), saved, strict=True):
                 parameter.data.copy_(values)
-
-
-def saved_deviation(extra: Mapping[str, Any], model: str) -> float:
-    """The standard deviation of the training targets in a model's `config.json`, 1 if it has none."""
-    scale = extra.get(TARGET_SCALE_KEY, {"deviation": 1.0})
-    deviation = scale.get("deviation") if isinstance(scale, dict) else None
-    if not isinstance(deviation, int | float) or not 0 < deviation < math.inf:
-        raise InvalidConfiguration(f"{model}: {TARGET_SCALE_KEY}", "holds no deviation above 0", "fine-tune it again")
-    return deviation

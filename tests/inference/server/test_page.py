@@ -269,15 +269,6 @@ def test_adjacent_words_of_an_entity_are_merged(opened, monkeypatch):
     assert page.locator("#answer .legend li").all_inner_texts() == ["LOC (1)", "PER (1)"]
 
 
-def test_depth_of_an_early_exit_is_shown(opened, monkeypatch):
-    labels = [{"label": "calm", "score": 1.0, "depth": 1}]
-    monkeypatch.setattr(CLASSIFY, "compute", lambda predictor, inputs, settings: [labels] * len(inputs))
-    page = opened("classify")
-    page.wait_for_selector("#answer .exits")
-    assert page.locator(".exits .used").count() == 1 and page.locator(".exits span span").count() == 2
-    assert "Decided after 1 of 2 layers." in page.locator(".exits").inner_text()
-
-
 def test_refusal_is_shown_and_markup_is_text(opened):
     page = opened("pretrain")
     page.get_by_label("Text").fill("<b onclick=alert(1)>no mask</b>")

@@ -120,14 +120,12 @@ TopK = Annotated[int, Bounds(1, 100)]
 Start = Annotated[int, "Its first character in the text."]
 End = Annotated[int, "The character after its last one."]
 TokensCut = Annotated[int, "Tokens of the text that did not fit and were not read."]
-Depth = Annotated[int, "Layers that were computed, with early exit."]
 
 
 class Costs(TypedDict, total=False):
     """What every result of a text may have."""
 
     tokens_cut: TokensCut
-    depth: Depth
 
 
 def tokens_cut_field(cut: int) -> Costs:

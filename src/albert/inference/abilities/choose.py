@@ -13,7 +13,6 @@ import numpy as np
 from albert.inference.abilities.base import (
     Ability,
     Bounds,
-    Depth,
     Fields,
     Lengths,
     Settings,
@@ -62,7 +61,6 @@ class RankedOption(TypedDict):
     index: int
     score: float
     tokens_cut: NotRequired[TokensCut]
-    depth: NotRequired[Depth]
 
 
 class Choose(Ability):
@@ -128,10 +126,7 @@ class Choose(Ability):
     # ---- The columns of a file: the best option, and the scores of all in the order of the row ---------------------
 
     def columns(self, predictor: "Predictor", settings: Settings) -> dict[str, Any]:
-        columns: dict[str, Any] = {"option": str, "index": int, "score": float, "scores": [float]}
-        if predictor.patience is not None:
-            columns["depth"] = int
-        return {**columns, "tokens_cut": int}
+        return {"option": str, "index": int, "score": float, "scores": [float], "tokens_cut": int}
 
     def row(self, predictor: "Predictor", result: list[RankedOption]) -> dict[str, Any]:
         scores = [entry["score"] for entry in sorted(result, key=lambda entry: entry["index"])]
@@ -200,10 +195,9 @@ def rank_options(
         types.append((np.arange(len(joined)) >= first).astype(np.int64))
         cut.append(sum(lost))
 
-    # The options of a question compete; with early exit they stop together.
+    # The options of a question compete.
     counts = [len(own) for own in options]
-    rows, depths = predictor.rows(ids, types, counts)
-    scores = np.array(rows, np.float64)
+    scores = np.array(predictor.packed_model.rows(ids, types), np.float64)
     ranked: list[list[RankedOption]] = []
     for own, (start, stop) in zip(options, pairwise(accumulate(counts, initial=0)), strict=True):
         probabilities = softmax(scores[start:stop]).tolist()
@@ -213,7 +207,6 @@ def rank_options(
                 "index": index,
                 "score": probabilities[index],
                 **tokens_cut_field(cut[start + index]),
-                **depths[start + index],
             }
             for index, option in enumerate(own)
         ]

@@ -14,7 +14,6 @@ from albert.inference import explanations
 from albert.inference.abilities.base import (
     Ability,
     Costs,
-    Depth,
     Fields,
     Settings,
     Texts,
@@ -58,7 +57,6 @@ class LabelScore(TypedDict):
         Annotated[bool, "If the model gives several labels to a text: whether it gives this one, by its threshold."]
     ]
     tokens_cut: NotRequired[TokensCut]
-    depth: NotRequired[Depth]
 
 
 class Number(TypedDict):
@@ -67,7 +65,6 @@ class Number(TypedDict):
     label: str
     score: float
     tokens_cut: NotRequired[TokensCut]
-    depth: NotRequired[Depth]
 
 
 class ExplainedLabel(LabelScore):
@@ -209,8 +206,6 @@ def _cost_columns(predictor: "Predictor", settings: Settings) -> dict[str, Any]:
         if predictor.reads_pairs is not False:
             word["part"] = str
         columns["explanation"] = [word]
-    if predictor.patience is not None:
-        columns["depth"] = int
     return {**columns, "tokens_cut": int}
 
 
@@ -231,7 +226,7 @@ def outputs_of(
         raise UsageError("pairs", "are missing: this model compares two texts", remedy)
     parts = (texts,) if pairs is None else (texts, pairs)
     encoded = encode_texts(predictor.tokenizer, parts, predictor.max_length)
-    rows, depths = predictor.rows(encoded.ids, encoded.token_types)
+    rows = predictor.packed_model.rows(encoded.ids, encoded.token_types)
     n_labels = len(predictor.labels)
     problem_type = predictor.extra.get("problem_type")
     logits = torch.from_numpy(np.stack(rows) if rows else np.zeros((0, n_labels), np.float32))
@@ -241,8 +236,7 @@ def outputs_of(
         logits = ACTIVATIONS[score_activation(predictor.extra)]()(logits)
     elif problem_type != "regression":
         logits = logits.softmax(dim=-1)
-    costs: list[Costs] = [{**tokens_cut_field(cut), **depth} for cut, depth in zip(encoded.cut, depths, strict=True)]
-    return logits.numpy(), costs
+    return logits.numpy(), [tokens_cut_field(cut) for cut in encoded.cut]
 
 
 def rank_labels(

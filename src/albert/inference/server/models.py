@@ -58,7 +58,6 @@ class ModelReply(BaseModel):
     problem_type: str | None
     precision: str
     depth: int
-    patience: int | None
     device: str
     max_length: int
     vocab_size: int

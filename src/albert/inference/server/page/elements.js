@@ -56,10 +56,3 @@ export function legend(items, emptyText) {
   return items.length ? element("ul", { class: "legend", "aria-label": "Labels" }, ...items)
     : element("p", { class: "hint" }, emptyText);
 }
-
-/** The layer after which an early-exit model decided. */
-export function exits(depth, layers) {
-  const boxes = Array.from({ length: layers }, (_, index) => element("span", { class: index < depth ? "used" : "" }));
-  return element("p", { class: "exits" }, element("span", { "aria-hidden": "true" }, ...boxes),
-    ` Decided after ${depth} of ${layers} layers.`);
-}

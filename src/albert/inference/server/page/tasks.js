@@ -1,7 +1,7 @@
 // Views of the tasks: fields and examples, the request's body for the input, and the elements of a result. The server
 // lists which tasks there are.
 
-import { bars, cutNotice, element, exits, legend, passage, percent } from "/page/elements.js";
+import { bars, cutNotice, element, legend, passage, percent } from "/page/elements.js";
 
 const texts = ({ text, pair }) => (pair ? { texts: [text], pairs: [pair] } : { texts: [text] });
 const layersOfText = ({ text, pair }) => (pair ? { text, pair } : { text });
@@ -45,9 +45,8 @@ const VIEWS = {
       { text: "Two hours that nobody will give me back." },
     ],
     body: texts,
-    show: (labels, input, model) => [
+    show: (labels) => [
       bars(labels.map(({ label, score }) => ({ label, share: score }))),
-      ...(labels[0].depth ? [exits(labels[0].depth, model.depth)] : []),
       ...cutNotice(labels[0].tokens_cut),
     ],
     cells: (labels, model) => (model.problem_type === "multi_label_classification" ? {
@@ -62,10 +61,7 @@ const VIEWS = {
     fields: PAIR_FIELDS,
     examples: [{ text: "A man plays a guitar.", pair: "Somebody makes music." }, { text: SHIP }],
     body: texts,
-    show: ({ score, depth, tokens_cut }, input, model) => [
-      element("p", { class: "big" }, score.toFixed(3)),
-      ...(depth ? [exits(depth, model.depth)] : []), ...cutNotice(tokens_cut),
-    ],
+    show: ({ score, tokens_cut }) => [element("p", { class: "big" }, score.toFixed(3)), ...cutNotice(tokens_cut)],
     cells: ({ score }) => ({ predicted_score: score }),
     inside: layersOfText,
   },

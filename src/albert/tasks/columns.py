@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from albert.runtime.errors import DamagedData, UsageError, did_you_mean
-from albert.tasks.reading.annotations import tags_of_words
 from albert.tasks.reading.fields import as_number, fields_of
 from albert.tasks.reading.table_file import TAGS, WORDS
 from albert.tasks.source import Field, Row, Rows
@@ -50,8 +49,9 @@ def read_columns(
     rows = _objects_in_text(task, rows)
     task = _named_columns(task, rows, inferred)
     task, rows = _grouped_words(task, rows, source)
+    _refuse_unaccepted_rows(task, rows, source)
+    _refuse_marked_words(task, rows)
     task, rows = _spans_as_tags(task, rows, source, inferred)
-    task, rows = _word_spans_as_tags(task, rows, inferred)
     rows = _lists_in_text(task, rows, inferred)
     task, rows = _labels_of_columns(task, rows, source)
     task, rows = _labels_of_vectors(task, rows, inferred, to_learn)
@@ -106,7 +106,7 @@ def changed_rows(rows: Rows, column: str, convert: Callable[[Row, Field], Field 
 
 _USUAL: tuple[tuple[dict[str, tuple[str, ...]], str], ...] = (
     (
-        {"words": ("words", "tokens", "tokenized_text"), "tags": ("tags", "ner_tags", "pos_tags", "ner")},
+        {"words": ("words", "tokens"), "tags": ("tags", "ner_tags", "pos_tags", "ner")},
         "token-classification",
     ),
     (
@@ -265,18 +265,9 @@ def _sentence_of_words(
 # --------------------------------------------------------------------------------------------------------------------
 # Marked parts of a text as tags of its words.
 
-_STARTS = ("start_offset", "start", "begin", "start_char")
-_ENDS = ("end_offset", "end", "stop", "end_char")
-_LABELS_OF_SPANS = (
-    *("label", "labels", "type", "types", "entity_type", "entity_group", "entity_label", "entity", "tag", "tag_name"),
-    *("category", "class", "ner"),
-)
-_TEXTS_OF_SPANS = ("text", "value", "surface", "mention", "span_text", "word")
-_NAMES_OF_MARKS = ("label", "entities", "spans", "labels", "annotations")
-_LAYOUTS_OF_SPANS = (
-    'write marked parts as [0, 3, "PER"], as {"start": 0, "end": 3, "label": "PER"}, '
-    'or as {"span": [0, 3], "type": "PER"}'
-)
+_NAMES_OF_MARKS = ("label", "entities", "spans", "labels")
+_POSITIONS = "positions are counted in characters from 0, and the end is that after the last character"
+_LAYOUTS_OF_SPANS = 'write marked parts as [0, 3, "PER"], or as {"start": 0, "end": 3, "label": "PER"}'
 
 
 @dataclass(frozen=True)
@@ -299,24 +290,19 @@ class _Marks:
 def _columns_of_marks(rows: Rows, label: str) -> _Marks | None:
     """The columns of start, end and label in the objects of a column; None if there are none."""
     columns = set(rows.columns)
-    start = next((f"{label}.{name}" for name in _STARTS if f"{label}.{name}" in columns), None)
-    end = next((f"{label}.{name}" for name in _ENDS if f"{label}.{name}" in columns), None)
-    if start is None or end is None:
-        ranges = [name for name in rows.columns if name.startswith(f"{label}.") and name.endswith(".start")]
-        ranges = [name for name in ranges if name.removesuffix("start") + "end" in columns]
-        if len(ranges) == 1:
-            start = ranges[0]
-            end = start.removesuffix("start") + "end"
-    name_at = next((f"{label}.{name}" for name in _LABELS_OF_SPANS if f"{label}.{name}" in columns), None)
-    if start is None or end is None or name_at is None:
+    start = f"{label}.start"
+    end = f"{label}.end"
+    named = next((name for name in (f"{label}.label", f"{label}.labels") if name in columns), None)
+    if named is None or not {start, end} <= columns:
         return None
-    text = next((f"{label}.{name}" for name in _TEXTS_OF_SPANS if f"{label}.{name}" in columns), None)
-    return _Marks(start, end, name_at, text)
+    text = f"{label}.text"
+    return _Marks(start, end, named, text if text in columns else None)
 
 
 def _holds_marks(rows: Rows, name: str) -> bool:
-    """Return whether a column holds marked parts."""
-    return _columns_of_marks(rows, name) is not None or any(map(_span_list, rows.values(name)))
+    """Return whether a column holds marked parts, or objects that may be marked parts in another form."""
+    has_objects = any(column.startswith(f"{name}.") for column in rows.columns)
+    return has_objects or any(map(_span_list, rows.values(name)))
 
 
 def _spans_as_tags(task: TableTask, rows: Rows, source: object, inferred: list[Inferred]) -> tuple[TableTask, Rows]:
@@ -342,20 +328,15 @@ def _spans_as_tags(task: TableTask, rows: Rows, source: object, inferred: list[I
             return task, replace(rows, rows=tagless)
         return task, rows
     spans = [marks.of(row) if marks is not None else _span_list(row.fields.get(label, ())) or [] for row in rows.rows]
-    marked_texts: list[tuple[str, ...]] = []
-    if marks is not None and marks.text is not None and marks.text in rows.columns:
-        marked_texts = [row.texts(marks.text) if marks.text in row.fields else () for row in rows.rows]
     counts = Counter[str]()
-    are_included = _are_ends_included(rows, text, spans, marked_texts, counts)
+    if marks is not None and marks.text is not None:
+        _check_marked_texts(rows, text, spans, marks.text, counts)
     result = []
     for row, own in zip(rows.rows, spans, strict=True):
-        moved = [(start, end + 1, name) for start, end, name in own] if are_included else own
-        words, tags = tags_of_spans(row, row.text(text), moved, counts)
+        words, tags = tags_of_spans(row, row.text(text), own, counts)
         result.append(replace(row, fields={**row.fields, WORDS: words, TAGS: tags}))
     of = f" (from {marks.start!r} to {marks.end!r}, called {marks.label!r})" if marks is not None else ""
     notes = (*rows.notes, f"the parts of {text!r} that {label!r} marks{of} are read as a tag for each word")
-    if are_included:
-        notes += (f"the character at the end of a marked part in {label!r} belongs to it",)
     for what, count in counts.items():
         notes += (f"{count:,} {what}",)
     if task.kind is None:
@@ -367,110 +348,47 @@ def _spans_as_tags(task: TableTask, rows: Rows, source: object, inferred: list[I
     return task, replace(rows, rows=result, notes=notes)
 
 
-def _are_ends_included(
-    rows: Rows,
-    text: str,
-    spans: Sequence[Sequence[tuple[int, int, str]]],
-    marked_texts: Sequence[Sequence[str]],
-    counts: Counter[str],
-) -> bool:
-    """Return whether the character at `end` belongs to a marked part.
-
-    The texts of the parts decide, if the rows have them; else whether nearly all parts end one character before the end
-    of a word. Parts whose text is another one are counted, and refused if they are most.
-    """
+def _check_marked_texts(
+    rows: Rows, text: str, spans: Sequence[Sequence[tuple[int, int, str]]], marked: str, counts: Counter[str]
+) -> None:
+    """Count marked parts whose own text, in the column `marked`, is not at their place; refused if they are most."""
     total = 0
-    as_included = 0
-    as_excluded = 0
-    for row, own, texts in zip(rows.rows, spans, marked_texts, strict=bool(marked_texts)):
+    other = 0
+    for row, own in zip(rows.rows, spans, strict=True):
+        texts = row.texts(marked) if marked in row.fields else ()
         if len(texts) != len(own):
             continue
         whole = row.text(text)
-        for (start, end, _), marked in zip(own, texts, strict=True):
-            wanted = _letters(marked)
-            total += 1
-            as_included += _letters(whole[start : end + 1]) == wanted
-            as_excluded += _letters(whole[start:end]) == wanted
-    if total:
-        other = total - max(as_included, as_excluded)
-        if other > total / 2:
-            why = f"mark another text than their own in {other:,} of {total:,} parts"
-            raise DamagedData(rows.rows[0].where, f"its positions {why}", "positions are counted in characters from 0")
-        if other:
-            counts["marked parts whose own text is another one"] += other
-        return as_included > as_excluded
-    in_words = 0
-    at_ends = 0
-    for row, own in zip(rows.rows, spans, strict=True):
-        ends = {last for _, last in word_spans(row.text(text))} if own else set()
-        for start, end, _ in own:
-            total += 1
-            at_ends += end in ends and end > start
-            in_words += end + 1 in ends and end not in ends
-    return in_words >= _FEWEST_MARKS and in_words >= 0.9 * total and at_ends <= 0.05 * total
+        total += len(own)
+        places = zip(own, texts, strict=True)
+        other += sum(whole[start:end].split() != written.split() for (start, end, _), written in places)
+    if other > total / 2:
+        why = f"its marked parts are another text than their own in {other:,} of {total:,} cases"
+        raise DamagedData(rows.rows[0].where, why, _POSITIONS)
+    if other:
+        counts["marked parts whose own text is another one"] += other
 
 
-_FEWEST_MARKS = 5
-"""Fewer parts do not show whether ends are included; the words are the same, unless the last one is a single letter."""
+def _refuse_unaccepted_rows(task: TableTask, rows: Rows, source: object) -> None:
+    """Raise UsageError for rows of Prodigy that were rejected or ignored: their marks are not annotations."""
+    columns = set(rows.columns)
+    if task.label == "answer" or "answer" not in columns or not {"_input_hash", "_task_hash"} & columns:
+        return
+    others = Counter(value for value in rows.values("answer") if value != "accept")
+    if others:
+        shown = ", ".join(f"{count:,} of {answer!r}" for answer, count in others.items())
+        remedy = f"""keep the accepted ones: grep '"answer": *"accept"' {source} > accepted.jsonl"""
+        raise UsageError(str(source), f"has rows of Prodigy whose answer is not 'accept': {shown}", remedy)
 
 
-def _letters(text: str) -> str:
-    return "".join(text.split()).casefold()
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# Marked words, [start, end, label] with the numbers of words, as tags.
-
-_MANY_MARKS = 50
-"""If none of so many marks has equal start and end, ends are not included: some marks are of one word."""
-
-
-def _word_spans_as_tags(task: TableTask, rows: Rows, inferred: list[Inferred]) -> tuple[TableTask, Rows]:
-    """Marked words become a tag for each word; whether the last word is included, the rows must show."""
-    words = task.words
+def _refuse_marked_words(task: TableTask, rows: Rows) -> None:
+    """Raise UsageError for marks that number words, `[start, end, label]`, in the place of a tag for each word."""
     label = task.tags
-    if words is None or label is None:
-        return task, rows
-    lists = [row.fields.get(words) for row in rows.rows]
-    marks = _columns_of_marks(rows, label)
-    if not any(isinstance(own, tuple) for own in lists):
-        return task, rows
-    if marks is None and not any(map(_span_list, rows.values(label))):
-        return task, rows
-    spans = [marks.of(row) if marks is not None else _span_list(row.fields.get(label, ())) or [] for row in rows.rows]
-    included = None
-    excluded = None
-    total = 0
-    for row, own, sentence in zip(rows.rows, spans, lists, strict=True):
-        size = len(sentence or ())
-        for start, end, _ in own:
-            total += 1
-            if start == end:
-                included = included or row.where
-            if end == size:
-                excluded = excluded or row.where
-    if included is not None and excluded is not None:
-        why = f"includes the last word of a mark at {included}, and not at {excluded}"
-        raise UsageError(f"column {label!r}", why, "write a tag for each word")
-    are_included = task.span_ends == "included"
-    if task.span_ends is None or included is not None or excluded is not None:
-        if included is None and excluded is None and total < _MANY_MARKS:
-            why = "marks words, and does not show whether the word at the end of a mark belongs to it"
-            remedy = 'write a tag for each word, or "span_ends": "included" (or "excluded") into a --task-file'
-            raise UsageError(f"column {label!r}", why, remedy)
-        are_included = included is not None
-    counts = Counter[str]()
-    result = []
-    for row, own, sentence in zip(rows.rows, spans, lists, strict=True):
-        moved = [(start, end + are_included, name) for start, end, name in own]
-        tags = tags_of_words(row.where, tuple(sentence or ()), moved, counts)
-        result.append(replace(row, fields={**row.fields, label: tags}))
-    last = "belongs to it" if are_included else "does not belong to it"
-    notes = (*rows.notes, f"the words that {label!r} marks are read as a tag for each word; that at the end {last}")
-    notes += tuple(f"{count:,} {what.replace('_', ' ')}" for what, count in counts.items())
-    task = replace(task, span_ends="included" if are_included else "excluded")
-    names = rows.names if label in rows.names or not rows.names else (*rows.names, label)
-    return task, replace(rows, rows=result, notes=notes, names=names)
+    if task.words is None or label is None:
+        return
+    if _columns_of_marks(rows, label) is not None or any(map(_span_list, rows.values(label))):
+        remedy = "write a list of tags, one for each word (B-PER, I-PER, O)"
+        raise UsageError(f"column {label!r}", "marks words by their numbers, which is not read", remedy)
 
 
 def _position(row: Row, value: str) -> int:
@@ -508,7 +426,7 @@ def tags_of_spans(
     for start, end, name in sorted(spans, key=lambda span: (span[0] - span[1], span[0])):
         if not 0 <= start < end <= len(text):
             why = f"marks the characters {start} to {end} of a text with {len(text)}"
-            raise DamagedData(row.where, why, "positions are counted in characters from 0")
+            raise DamagedData(row.where, why, _POSITIONS)
         inside = [at for at, (first, last) in enumerate(words) if first < end and last > start]
         if not inside:
             counts["marked parts without a word, left out"] += 1

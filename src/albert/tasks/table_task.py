@@ -125,7 +125,6 @@ class TableTask:
         label_columns: several columns of labels; `label` is then their names.
         label_cells: what they hold: 0 or 1 for the label that is their name ("switches"), or a label or nothing.
         spans: the columns of a text, and of the parts of it that are marked with a label.
-        span_ends: whether the word at the end of a mark, `[start, end, label]` with numbers of words, belongs to it.
         decimal: the decimal sign of numbers that are written as 39,75 or $1,164.00.
         drop_unlabelled: whether rows without a label are left out.
         positive: of two classes, the one whose F1 is reported.
@@ -161,7 +160,6 @@ class TableTask:
     label_columns: tuple[str, ...] | None = None
     label_cells: Literal["switches", "labels"] | None = None
     spans: tuple[str, str] | None = None
-    span_ends: Literal["included", "excluded"] | None = None
     decimal: Literal[",", "."] | None = None
     drop_unlabelled: bool = False
     positive: str | None = None

@@ -1,12 +1,14 @@
-"""Exports of annotation tools, and nested rows of published data sets (through `albert.finetune`)."""
+"""Marked parts of texts, raw exports of annotation tools, and nested rows (through `albert.finetune`)."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 import albert
-from albert.runtime.errors import DamagedData, UsageError
+from albert.runtime.errors import AlbertError, DamagedData, UsageError
 from albert.tasks.kinds.choice import Option
 from albert.tasks.kinds.classification import Choice
 from albert.tasks.kinds.multi_label import Labels
@@ -29,60 +31,23 @@ def read(path: Path, content, **options):
     return result.reading.read
 
 
-def marks(start: str, end: str, label: str, last: int = 0, **more: list[str]) -> list[dict]:
-    """The marked parts as objects, whose ends are `last` before the usual ones."""
-    parts = [{start: first, end: stop + last, label: name} for first, stop, name in MARKS]
-    return [part | {key: texts[n] for key, texts in more.items()} for n, part in enumerate(parts)]
+def marks(label: str, **more: list) -> list[dict]:
+    """The marked parts as objects."""
+    parts = [{"start": start, "end": end, label: name} for start, end, name in MARKS]
+    return [part | {key: values[number] for key, values in more.items()} for number, part in enumerate(parts)]
 
 
-def label_studio(text: str, *annotations: list[dict]) -> dict:
-    return {"id": 7, "data": {"text": text}, "annotations": [{"result": results} for results in annotations]}
-
-
-def result_of(kind: str, **value) -> dict:
-    return {"type": kind, "from_name": "sentiment", "value": value}
+def prodigy(n: int, text: str, answer: str = "accept") -> dict:
+    return {"text": text, "spans": marks("label"), "_input_hash": n, "_task_hash": n, "answer": answer}
 
 
 IN_TEXTS = {
-    "pipeline.jsonl": [{"text": text, "entities": marks("start", "end", "entity_group")} for text in TEXTS],
-    "prodigy.jsonl": [
-        {"text": text, "spans": marks("start", "end", "label"), "_input_hash": n, "answer": "accept"}
-        for n, text in enumerate(TEXTS)
-    ]
-    + [{"text": "It rains", "spans": [], "_input_hash": 9, "answer": "reject"}],
-    "min.json": [
-        {"text": text, "label": [{**m, "labels": [m["labels"]]} for m in marks("start", "end", "labels")]}
-        for text in TEXTS
-    ],
-    "studio.json": [
-        label_studio(text, [result_of("labels", start=s, end=e, labels=[name]) for s, e, name in MARKS])
-        for text in TEXTS
-    ],
-    "spacy.json": [[text, {"entities": MARKS}] for text in TEXTS],
-    "tecoholic.json": {"classes": ["PER"], "annotations": [[text, {"entities": MARKS}] for text in TEXTS] + [None]},
+    "doccano.jsonl": [{"text": text, "label": MARKS} for text in TEXTS],
     "entities.jsonl": [{"text": text, "entities": MARKS} for text in TEXTS],
-    "rasa.json": {
-        "rasa_nlu_data": {
-            "common_examples": [{"text": text, "entities": marks("start", "end", "entity")} for text in TEXTS]
-        }
-    },
-    "included.jsonl": [{"text": text, "label": [[s, e - 1, name] for s, e, name in MARKS]} for text in TEXTS],
-    "by-text.jsonl": [
-        {"text": text, "label": marks("start", "end", "label", -1, text=["Anna", "Rome"])} for text in TEXTS[:2]
+    "prodigy.jsonl": [prodigy(n, text) for n, text in enumerate(TEXTS)],
+    "min.json": [
+        {"text": text, "label": marks("labels", labels=[["PER"], ["LOC"]], text=["Anna", "Rome"])} for text in TEXTS
     ],
-    "cluener.jsonl": [
-        {"text": text, "label": {"PER": {"Anna": [[0, 3]]}, "LOC": {"Rome": [[8, 11]]}}} for text in TEXTS
-    ],
-    "dataturks.jsonl": [
-        {
-            "content": text,
-            "annotation": [
-                {"label": [name], "points": [{"start": s, "end": e - 1, "text": text[s:e]}]} for s, e, name in MARKS
-            ],
-        }
-        for text in TEXTS
-    ],
-    "lines.jsonl": "".join(json.dumps([text, {"entities": MARKS}]) + "\n" for text in TEXTS),
     "cells.csv": "text,label\n"
     + "".join(
         f'{text},"[{{""start"": 0, ""end"": 4, ""labels"": [""PER""]}}, '
@@ -95,84 +60,125 @@ IN_TEXTS = {
 @pytest.mark.parametrize("name", IN_TEXTS)
 def test_marked_parts_of_texts(tmp_path, name):
     found = read(tmp_path / name, IN_TEXTS[name])
-    for row, text in zip(found.tables["train"].rows, TEXTS, strict=False):
-        assert row.fields["words"] == tuple(text.split())
-        assert row.fields["tags"] == TAGS
-    assert len(found.tables["train"].rows) in (2, len(TEXTS))
+    rows = found.tables["train"].rows
+    assert [row.fields["words"] for row in rows] == [tuple(text.split()) for text in TEXTS]
+    assert {row.fields["tags"] for row in rows} == {TAGS}
 
 
-WORDS = ["Anna", "in", "New", "York"]
-OF_WORDS = ("B-PER", "O", "B-LOC", "I-LOC")
+def label_studio(text: str, *annotations: list[dict]) -> dict:
+    return {"id": 7, "data": {"text": text}, "annotations": [{"result": results} for results in annotations]}
+
+
+def result_of(kind: str, **value) -> dict:
+    return {"type": kind, "from_name": "sentiment", "value": value}
+
+
+STUDIO_MARKS = [
+    label_studio(text, [result_of("labels", start=s, end=e, text=text[s:e], labels=[name]) for s, e, name in MARKS])
+    for text in TEXTS
+]
+STUDIO_CHOICES = [label_studio(text, [result_of("choices", choices=["ab"[n % 2]])]) for n, text in enumerate(TEXTS)]
+POINTS = [{"label": ["PER"], "points": [{"start": 0, "end": 3, "text": "Anna"}]}]
+WORD_MARKS = {"tokens": ["Anna", "in", "Rome"], "ner": [[0, 0, "PER"], [2, 2, "LOC"]]}
 
 
 @pytest.mark.parametrize(
-    ("row", "options"),
+    ("name", "content", "options", "message"),
     [
-        ({"tokens": WORDS, "ner": [[0, 0, "PER"], [2, 3, "LOC"]]}, {}),
-        ({"tokenized_text": WORDS, "ner": [[0, 0, "PER"], [2, 3, "LOC"]]}, {}),
-        ({"tokens": WORDS, "ner": [[0, 1, "PER"], [2, 4, "LOC"]]}, {}),
+        ("studio.json", STUDIO_MARKS, {}, "raw export of Label Studio; export it as JSON-MIN, or convert it: python"),
+        ("studio.jsonl", STUDIO_CHOICES, {"label": "sentiment"}, "raw export of Label Studio"),
+        ("turks.jsonl", [{"content": text, "annotation": POINTS} for text in TEXTS], {}, "DataTurks; write a line"),
+        ("spacy.json", [[text, {"entities": MARKS}] for text in TEXTS], {}, "as for spaCy; write a line for each"),
+        ("prodigy.jsonl", [prodigy(0, "x in Rome it is", "reject")], {}, "1 of 'reject'; keep the accepted ones: grep"),
+        ("words.jsonl", [WORD_MARKS] * 3, {}, "marks words by their numbers, which is not read; write a list of tags"),
         (
-            {
-                "tokens": WORDS,
-                "entities": [{"start": 0, "end": 1, "type": "PER"}, {"start": 2, "end": 4, "type": "LOC"}],
-            },
-            {"words": "tokens", "tags": "entities"},
+            "offsets.jsonl",
+            [{"text": text, "entities": [{"start_offset": 0, "end_offset": 4, "label": "PER"}]} for text in TEXTS],
+            {},
+            'write marked parts as [0, 3, "PER"], or as {"start": 0',
         ),
+        (
+            "ranges.jsonl",
+            [{"text": text, "entities": [{"span": [0, 4], "type": "PER"}]} for text in TEXTS],
+            {"label": "entities"},
+            'write marked parts as [0, 3, "PER"], or as {"start": 0',
+        ),
+        (
+            "ends.jsonl",
+            [{"text": text, "label": [{"start": 0, "end": 3, "label": "PER", "text": "Anna"}]} for text in TEXTS],
+            {},
+            "in 6 of 6 cases; positions are counted in characters from 0, and the end is that after the last character",
+        ),
+        (
+            "one.jsonl",
+            [{"text": "I in Rome", "label": [[0, 0, "PER"]]}],
+            {},
+            "the end is that after the last character",
+        ),
+        ("seq.in", "Anna sings a song\nIt rains again, again and again\n", {}, "paste seq.in LABELS > train.tsv"),
+        ("train_text.txt", "Anna sings a song\nIt rains again\n", {}, "paste train_text.txt LABELS > train.tsv"),
+        ("a.label", "NUM:date When was it ?\nLOC:city Where is it ?\n", {}, "sed 's/ /\\t/' a.label > train.tsv"),
     ],
 )
-def test_marked_words(tmp_path, row, options):
-    found = read(tmp_path / "a.jsonl", [row] * 3, **options)
-    assert found.tables["train"].rows[0].fields[found.table_task.tags] == OF_WORDS
-    assert found.table_task.span_ends is not None
+def test_other_forms_are_refused_with_what_to_write(tmp_path, name, content, options, message):
+    with pytest.raises(AlbertError) as caught:
+        read(tmp_path / name, content, **options)
+    assert message in str(caught.value) and "\n" not in str(caught.value)
 
 
-def test_documents_of_sentences(tmp_path):
-    document = {
-        "doc_key": "x",
-        "sentences": [["It", "rains"], WORDS],
-        "ner": [[], [[2, 2, "PER"], [4, 5, "LOC"], [5, 5, "INNER"]]],
+def test_a_folder_of_brat_is_refused_with_the_converter(tmp_path):
+    write_brat(tmp_path / "brat" / "part")
+    for folder in (tmp_path / "brat" / "part", tmp_path / "brat"):
+        with pytest.raises(UsageError, match=r"BRAT's .ann files, .+; convert the folder: python examples/convert_ann"):
+            albert.finetune(train=folder, dev=folder, model=MODEL, statistics_only=True)
+    with pytest.raises(UsageError, match="convert the folder"):
+        albert.finetune(train=tmp_path / "brat" / "part" / "0.ann", model=MODEL, statistics_only=True)
+
+
+def write_brat(folder: Path) -> Path:
+    folder.mkdir(parents=True)
+    for number, text in enumerate(TEXTS):
+        (folder / f"{number}.txt").write_bytes(f"{text}\r\n".encode())
+        lines = "T1\tPER 0 4\tAnna\nT2\tLOC 8 12\tRome\nR1\tin Arg1:T1 Arg2:T2\n#1\tNote T1\tsic\n"
+        (folder / f"{number}.ann").write_text(lines)
+    (folder / "9.txt").write_text("It rains")
+    return folder
+
+
+def convert(export: Path, output: Path) -> "subprocess.CompletedProcess[str]":
+    script = Path(__file__).parents[3] / "examples" / "convert_annotations.py"
+    command = [sys.executable, str(script), str(export), str(output)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_the_example_converts_raw_exports(tmp_path):
+    table = tmp_path / "train.jsonl"
+    (tmp_path / "studio.json").write_text(json.dumps([*STUDIO_MARKS, label_studio("nobody has seen it")]))
+    folder = write_brat(tmp_path / "brat")
+    with open(folder / "0.ann", "a") as file:
+        file.write("T3\tFAR 0 4;8 12\tAnna Rome\n")
+    said = {
+        tmp_path / "studio.json": "1 tasks without an annotation, left out",
+        folder: "1 texts without an .ann file, left out\n",
     }
-    found = read(tmp_path / "a.jsonl", [document] * 2)
-    rows = found.tables["train"].rows
-    assert [row.fields["tags"] for row in rows] == [("O", "O"), OF_WORDS] * 2
-    assert any("overlap" in note for note in found.raw["train"].notes)
-    document["ner"] = [[], [[2, 9, "PER"]]]
-    with pytest.raises(DamagedData, match="sentence 1"):
-        read(tmp_path / "b.jsonl", [document])
-
-
-def test_marks_that_may_be_read_in_two_ways(tmp_path):
-    rows = [{"tokens": [*WORDS, "."], "ner": [[0, 1, "PER"]]}] * 3
-    with pytest.raises(UsageError, match="span_ends"):
-        read(tmp_path / "a.jsonl", rows)
-    task = tmp_path / "task.json"
-    task.write_text(json.dumps({"span_ends": "included"}))
-    found = read(tmp_path / "a.jsonl", rows, task_file=task)
-    assert found.tables["train"].rows[0].fields["ner"] == ("B-PER", "I-PER", "O", "O", "O")
-    with pytest.raises(UsageError, match="includes the last word"):
-        read(tmp_path / "b.jsonl", [{"tokens": WORDS, "ner": [[0, 0, "PER"], [2, 4, "LOC"]]}])
-    wrong = [{"text": text, "label": marks("start", "end", "label", text=["nna ", "Room"])} for text in TEXTS]
-    with pytest.raises(DamagedData, match="another text"):
-        read(tmp_path / "c.jsonl", wrong)
-
-
-def test_choices_and_tasks_without_annotation_of_label_studio(tmp_path):
-    tasks = [label_studio(text, [result_of("choices", choices=["ab"[n % 2]])]) for n, text in enumerate(TEXTS)]
-    tasks += [label_studio("nobody has seen it")]
-    found = read(tmp_path / "a.json", tasks, label="sentiment")
-    assert found.task.target == Choice(("a", "b"), "sentiment")
-    assert len(found.tables["train"].rows) == len(TEXTS)
-    assert any("1 tasks without annotation" in note for note in found.raw["train"].notes)
-    tasks[0]["annotations"][0]["result"][0]["value"]["choices"] = ["a", "b"]
-    assert read(tmp_path / "b.json", tasks, label="sentiment").task.target == Labels(("a", "b"), "sentiment")
+    for export, counted in said.items():
+        done = convert(export, table)
+        assert done.returncode == 0 and counted in done.stdout
+        result = albert.finetune(train=table, dev=table, model=MODEL, statistics_only=True)
+        rows = result.reading.read.tables["train"].rows
+        assert [row.fields["tags"] for row in rows] == [TAGS] * len(TEXTS)
+    assert "1 marked parts in several pieces" in done.stdout
+    (tmp_path / "choices.json").write_text(json.dumps(STUDIO_CHOICES))
+    assert convert(tmp_path / "choices.json", table).returncode == 0
+    result = albert.finetune(train=table, dev=table, model=MODEL, label="sentiment", statistics_only=True)
+    assert result.reading.read.task.target == Choice(("a", "b"), "sentiment")
+    (folder / "0.ann").write_text("T1\tPER 2 6\tAnna\n")
+    assert "0.ann:1: 'Anna' is not at this place" in convert(folder, table).stderr
 
 
 @pytest.mark.parametrize(
     ("rows", "options"),
-    [
-        ([{"question": f"{n}?", "mc1_targets": {f"r{n}": 1, f"w{n}": 0}} for n in range(4)], {}),
-        ([{"question": f"{n}?", "mc1_targets": {"choices": ["r", "w"], "labels": [1, 0]}} for n in range(4)], {}),
-    ],
+    [([{"question": f"{n}?", "mc1_targets": {"choices": ["r", "w"], "labels": [1, 0]}} for n in range(4)], {})],
 )
 def test_right_options_with_a_one(tmp_path, rows, options):
     found = read(tmp_path / "a.jsonl", rows, question="question", options=("mc1_targets",), label="mc1_targets")

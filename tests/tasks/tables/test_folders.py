@@ -1,4 +1,4 @@
-"""Tables that are not one plain file: folders, saved data sets, zip archives, labels in a file of their own."""
+"""Tables that are not one plain file: folders, saved data sets, zip archives."""
 
 import json
 import zipfile
@@ -148,76 +148,11 @@ def test_a_zip_with_one_table(tmp_path):
         reading(path)
 
 
-LABELS = "".join(f"{'ab'[number % 2]}\n" for number in range(len(TEXTS)))
-
-
-@pytest.mark.parametrize(
-    ("name", "beside"),
-    [
-        ("train_text.txt", "train_labels.txt"),
-        ("train.txt", "train.labels"),
-        ("train.text", "train.label"),
-        ("X_train.txt", "y_train.txt"),
-        ("seq.in", "label"),
-    ],
-)
-def test_texts_and_labels_in_two_files(tmp_path, name, beside):
-    (tmp_path / name).write_text("\n".join(TEXTS))
-    (tmp_path / beside).write_text(LABELS + "\n")
-    read = reading(tmp_path / name).read
-    assert read.task.target == Choice(("a", "b"), "label")
-    assert [row.fields["text"] for row in read.tables["train"].rows] == TEXTS
-    assert f"the labels are the lines of {beside}" in notes_of(read)
-    (tmp_path / beside).write_text("a\n")
-    with pytest.raises(DamagedData, match="1 lines where .* 6 lines"):
-        reading(tmp_path / name)
-
-
-def test_labels_beside_json_lines_and_tags_beside_texts(tmp_path):
-    rows = [{"goal": text, "sol1": "a", "sol2": "b"} for text in TEXTS]
-    (tmp_path / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    (tmp_path / "train-labels.lst").write_text("0\n1\n" * 3)
-    read = reading(tmp_path / "train.jsonl", question="goal", options=("sol1", "sol2"), label="label").read
-    assert [row.fields["label"] for row in read.tables["train"].rows] == ["sol1", "sol2"] * 3
-    (tmp_path / "seq.in").write_text("".join(f"{text}\n" for text in TEXTS))
-    (tmp_path / "seq.out").write_text("O B-x\nO O\n" * 3)
-    (tmp_path / "label").write_text(LABELS)
-    read = reading(tmp_path / "seq.in", words="text", tags="tags").read
-    assert read.tables["train"].rows[0].fields["tags"] == "O B-x"
-
-
 def test_a_table_with_a_file_of_label_names_beside_it(tmp_path):
     tagged = "".join(f"{text.split()[0]} O\nRome B-x\n\n" for text in TEXTS)
     (tmp_path / "text.txt").write_text(tagged)
     (tmp_path / "labels.txt").write_text("O\nB-x\n")
     assert reading(tmp_path / "text.txt").read.table_task.kind == "token-classification"
-
-
-def test_folder_of_brat(tmp_path):
-    folder = tmp_path / "brat"
-    folder.mkdir()
-    for number, text in enumerate(TEXTS):
-        (folder / f"{number}.txt").write_text(f"\nAnna ({text}) in Rome\n")
-        end = len(text) + 12
-        lines = f"T1\tPER 1 5\tAnna\nT2\tLOC {end} {end + 4}\tRome\nR1\tin Arg1:T1 Arg2:T2\n#1\tNote T1\tsic\n"
-        (folder / f"{number}.ann").write_text(lines)
-    (folder / "9.txt").write_text("It rains")
-    with open(folder / "0.ann", "a") as file:
-        file.write("T3\tFAR 1 5;20 24\tAnna Rome\n")
-    read = reading(folder).read
-    rows = read.tables["train"].rows
-    assert len(rows) == len(TEXTS)
-    assert rows[0].fields["tags"] == ("B-PER", "O", "O", "O", "O", "O", "B-LOC")
-    assert "1 text without an .ann file" in notes_of(read) and "in several pieces" in notes_of(read)
-    for number in range(len(TEXTS)):
-        (folder / f"{number}.ann").write_text("T1\tPER 2 6\tAnna\n")
-    with pytest.raises(DamagedData, match=r"0\.ann"):
-        reading(folder)
-    with pytest.raises(UsageError, match="/brat"):
-        reading(tmp_path)
-    (folder / "0.ann").write_text("T1 PER\n")
-    with pytest.raises(DamagedData, match=r"0\.ann:1"):
-        reading(folder)
 
 
 def test_what_is_no_file_says_what_to_write(tmp_path):

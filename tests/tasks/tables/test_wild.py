@@ -58,14 +58,6 @@ TWO, ONE_LABEL = Choice(("a", "b"), "label"), {"text": "text", "label": "label"}
 ROME = Tags(("B-place", "O"), "tags")
 ROME_OF_NER = Tags(("B-place", "O"), "CONLL:NER")
 SPANS = lines({"text": "Anna in Rome", "label": [[8, 12, "place"]]}, {"text": "It rains", "label": []})
-ENTITIES = [
-    {"text": "Anna in Rome", "entities": [{"name": "Rome", "span": [8, 12], "type": "place"}]},
-    {"text": "It rains", "entities": []},
-]
-OFFSETS = [
-    {"text": "Anna in Rome", "entities": [{"offsets": [[8, 12]], "text": ["Rome"], "type": "place"}]},
-    {"text": "It rains", "entities": []},
-]
 WORD_NUMBERS = [
     {"text": "Anna in Rome", "entities": [{"words": "2", "type": "place"}]},
     {"text": "It rains", "entities": []},
@@ -147,13 +139,6 @@ CHOICES = lines(
         ("d.jsonl", json.dumps([{"text": w, "label": "ab"[n % 2]} for n, w in enumerate(WORDS)]), {}, TWO, "one list"),
         ("e.json", lines(*({"text": w, "label": "ab"[n % 2]} for n, w in enumerate(WORDS))), {}, TWO, "JSON lines"),
         ("f.json", json.dumps({"text": {"0": "x", "1": "y"}, "label": {"0": "a", "1": "b"}}), {}, TWO, "pandas"),
-        (
-            "g.label",
-            "NUM:date When was it ?\nLOC:city Where is it ?\n",
-            {},
-            Choice(("LOC", "NUM"), "label"),
-            "a label and",
-        ),
         ("h.txt", "__label__a good film\n__label__b bad film\n", {}, TWO, "a label and its text"),
         (
             "i.txt",
@@ -215,8 +200,6 @@ CHOICES = lines(
             "9 s",
         ),
         ("b.jsonl", SPANS, {}, ROME, "are read as a tag for each word"),
-        ("c.json", json.dumps(ENTITIES), {"label": "entities"}, ROME, "from 'entities.span.start'"),
-        ("d.jsonl", lines(*OFFSETS), {"label": "entities"}, ROME, "called 'entities.type'"),
         # B2 to B4: several columns, vectors, lists as text
         ("a.csv", COLUMNS, {"label": ["toxic", "rude"]}, Labels(("toxic", "rude"), "toxic, rude"), None),
         (
@@ -407,7 +390,6 @@ DATES = [(f"text {n}", f"2024-01-{n + 1:02d}") for n in range(28)]
         ),
         ("s.jsonl", SPANS.replace("12", "99"), {}, "marks the characters 8 to 99 of a text with 12"),
         ("s2.json", json.dumps(WORD_NUMBERS), {"label": "entities"}, "write marked parts as [0, 3"),
-        ("s3.json", json.dumps(ENTITIES).replace("[8, 12]", "[8, 99]"), {"label": "entities"}, "characters 8 to 99"),
         ("t.json", '{"a": 1}', {}, "is an object with 'a', no list of rows"),
         ("u.csv", table(",", "text", "label"), {"label": "9"}, "there is no column 9; there are 2"),
         ("u2.conllup", CONLL_PLUS.replace(" UPOS", ""), {}, "names 3 columns, the words have 4 fields"),

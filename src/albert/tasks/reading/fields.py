@@ -60,15 +60,6 @@ def _is_one_text(value: Any) -> bool:
     return isinstance(value, list) and len(value) == 1 and isinstance(value[0], str)
 
 
-def _range_of(value: Any) -> tuple[int, int] | None:
-    """The start and end in `[0, 3]`, or in a list of one such range, as BRAT's offsets are written; else None."""
-    if isinstance(value, list) and len(value) == 1:
-        value = value[0]
-    if isinstance(value, list | tuple) and len(value) == 2 and all(type(each) is int for each in value):
-        return value[0], value[1]
-    return None
-
-
 def _leaves(values: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
     """The values inside nested objects and lists of objects, with dotted names."""
     for name, value in values.items():
@@ -84,13 +75,8 @@ def _leaves(values: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]
                     continue
                 if all(_is_one_text(item.get(key)) for item in value):
                     yield f"{prefix}{name}.{key}", [item[key][0] for item in value]
-                    continue
-                ranges = [_range_of(item.get(key)) for item in value]
-                if None in ranges:
-                    yield f"{prefix}{name}.{key}", [None]
                 else:
-                    yield f"{prefix}{name}.{key}.start", [each[0] for each in ranges if each is not None]
-                    yield f"{prefix}{name}.{key}.end", [each[1] for each in ranges if each is not None]
+                    yield f"{prefix}{name}.{key}", [None]
         elif value is not None and value == value:  # NaN is not equal to itself
             yield f"{prefix}{name}", value
 

@@ -1,7 +1,6 @@
 """A folder with a folder of texts for each label, as aclImdb, 20 Newsgroups and scikit-learn's `load_files` have it."""
 
 import os
-import re
 import stat
 from collections import Counter
 from collections.abc import Sequence
@@ -11,6 +10,7 @@ from pathlib import Path
 from albert.runtime.errors import DamagedData, MissingInput, UsageError
 from albert.runtime.manifest import read_input
 from albert.tasks.reading.encodings import ENCODING_MARKS, known_encoding, likely_encoding, shown_word
+from albert.tasks.reading.exports import CONVERT
 from albert.text.readers import Record, counted
 
 UNLABELLED = ("unsup", "unlabeled", "unlabelled", "unsupervised")
@@ -48,7 +48,7 @@ def read_folder(folder: Path, name: str, encoding: str | None) -> Texts:
     If some files are `.txt`, only these are read; otherwise all files are. What is not read is counted in the notes.
 
     Raises:
-        UsageError: there are tables, or folders in the folders.
+        UsageError: there are tables, or folders in the folders, or BRAT's `.ann` files.
         MissingInput: there is no text, or a file cannot be read.
         DamagedData: a file is not text.
     """
@@ -68,13 +68,8 @@ def read_folder(folder: Path, name: str, encoding: str | None) -> Texts:
     unread: Counter[str] = Counter()
     found: list[tuple[str | None, Path]]
     doubt = None
-    are_marked = any(file.suffix.lower() == ".ann" for file in entries.files)
-    if are_marked and not labels:
-        return _read_brat(folder, name, entries, encoding)
-    marked = [label for label, held in labels.items() if any(file.suffix.lower() == ".ann" for file in held.files)]
-    if marked:
-        why = f"holds folders with BRAT's .ann files: {', '.join(marked[:8])}"
-        raise UsageError(name, why, f"name one, such as {name.rstrip('/')}/{marked[0]}")
+    if any(file.suffix.lower() == ".ann" for held in (entries, *labels.values()) for file in held.files):
+        raise UsageError(name, "holds BRAT's .ann files, which are not read", f"convert the folder: {CONVERT}")
     if labels:
         names = ("text", "label", "file")
         is_txt = any(file.suffix.lower() == ".txt" for held in labels.values() for file in held.files)
@@ -128,54 +123,6 @@ def read_folder(folder: Path, name: str, encoding: str | None) -> Texts:
     return Texts(names=names, records=tuple(records), notes=tuple(notes), doubt=doubt)
 
 
-def _read_brat(folder: Path, name: str, entries: _Entries, encoding: str | None) -> Texts:
-    """The texts of a folder with their marked parts, as BRAT writes them: `1.txt` and `1.ann`."""
-    texts = [file for file in entries.files if file.suffix.lower() == ".txt"]
-    marked = [file for file in texts if file.with_suffix(".ann").is_file()]
-    if not marked:
-        raise MissingInput(name, "has .ann files without texts", "1.ann goes with 1.txt")
-    decoded, note = _decoded(folder, name, marked, encoding, are_stripped=False)
-    counts: Counter[str] = Counter()
-    counts["texts without an .ann file, left out"] = len(texts) - len(marked)
-    records = []
-    for file, text in zip(marked, decoded, strict=True):
-        where = f"{name.rstrip('/')}/{file.name}"
-        lines, _ = _decoded(folder, name, [file.with_suffix(".ann")], encoding, are_stripped=False)
-        marks = _marks_of_brat(f"{name.rstrip('/')}/{file.stem}.ann", lines[0], text, counts)
-        records.append(Record(where, {"text": text, "label": marks, "file": file.name}))
-    notes = [f"BRAT's folder: {counted(len(marked), 'files')} with a text each, whose marked parts are in .ann files"]
-    notes += note
-    notes += [counted(count, what) for what, count in counts.items() if count]
-    return Texts(names=("text", "label", "file"), records=tuple(records), notes=tuple(notes), doubt=None)
-
-
-def _marks_of_brat(where: str, lines: str, text: str, counts: Counter[str]) -> list[list[object]]:
-    """The marked parts `[start, end, label]` in lines such as `T1<tab>PER 0 4<tab>Anna`; other lines are not read."""
-    marks: list[list[object]] = []
-    wrong = 0
-    for number, line in enumerate(lines.split("\n"), start=1):
-        if not line.startswith("T"):
-            continue
-        found = re.match(r"T\S+\t(\S+) (\d+) (\d+)(;[\d ;]+)?(\t.*)?\r?$", line)
-        if found is None:
-            raise DamagedData(
-                f"{where}:{number}", "is not a marked part", "expected T1, a tab, LABEL START END, a tab, TEXT"
-            )
-        if found[4]:
-            counts["marked parts in several pieces, left out"] += 1
-            continue
-        start = int(found[2])
-        end = int(found[3])
-        own = (found[5] or "").strip()
-        wrong += bool(own) and text[start:end].split() != own.split()
-        marks.append([start, end, found[1]])
-    if wrong > len(marks) / 2:
-        why = f"has {wrong} marked parts whose text is not at their place in {Path(where).stem}.txt"
-        raise DamagedData(where, why, "positions are counted in characters from 0")
-    counts["marked parts whose own text is another one"] += wrong
-    return marks
-
-
 def _entries_of(folder: Path) -> _Entries:
     files = []
     folders = []
@@ -199,9 +146,7 @@ def _has_texts(folder: Path) -> bool:
     return bool(_entries_of(folder).files)
 
 
-def _decoded(
-    folder: Path, name: str, files: Sequence[Path], encoding: str | None, are_stripped: bool = True
-) -> tuple[list[str], tuple[str, ...]]:
+def _decoded(folder: Path, name: str, files: Sequence[Path], encoding: str | None) -> tuple[list[str], tuple[str, ...]]:
     """The texts of files, without blanks at their ends; a line about the encoding of those that are not UTF-8."""
     given = None if encoding is None else known_encoding(encoding)
     texts: list[str] = []
@@ -225,7 +170,7 @@ def _decoded(
             if sum(map(len, lines)) < 1 << 16:
                 lines += [line for line in data.splitlines() if not line.isascii()]
     if not foreign:
-        return [text.strip() for text in texts] if are_stripped else texts, ()
+        return [text.strip() for text in texts], ()
     likely = likely_encoding(lines)
     for number, data in foreign.items():
         where = f"{name.rstrip('/')}/{files[number].relative_to(folder).as_posix()}"
@@ -238,5 +183,5 @@ def _decoded(
     shown = f"{shown_word(texts[first])!r} in {files[first].relative_to(folder).as_posix()}"
     verb = "is" if len(foreign) == 1 else "are"
     these = f"{len(foreign):,} of the files {verb} not UTF-8"
-    texts = [text.strip() for text in texts] if are_stripped else texts
+    texts = [text.strip() for text in texts]
     return texts, (f"{these}: read as {likely}, such as {shown} (--encoding)",)

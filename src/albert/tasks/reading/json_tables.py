@@ -6,18 +6,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
-from albert.runtime.errors import DamagedData
+from albert.runtime.errors import DamagedData, UsageError
 from albert.runtime.json_files import unique_keys
-from albert.tasks.reading.annotations import is_of_spacy, row_of_spacy
 from albert.tasks.reading.encodings import lines_of, text_of_file
+from albert.tasks.reading.exports import MARKED_TEXT, is_of_spacy
 from albert.tasks.reading.table_file import Layout, TableFile
 from albert.text.readers import (
     PYTHON_DICT_REMEDY,
     CorpusFile,
     Record,
 )
-
-SPACY_NOTE = "every row is a text with its entities or categories (spaCy): columns text and label"
 
 
 def json_lines(file: CorpusFile, encoding: str) -> Iterator[Record]:
@@ -29,8 +27,6 @@ def json_lines(file: CorpusFile, encoding: str) -> Iterator[Record]:
             value = json.loads(line, object_pairs_hook=unique_keys)
         except (ValueError, RecursionError) as error:
             raise DamagedData(f"{file.name}:{number}", f"is not JSON ({error})") from error
-        if is_of_spacy(value):
-            value = row_of_spacy(value)
         if not isinstance(value, dict):
             raise DamagedData(f"{file.name}:{number}", f"is {type(value).__name__}, a JSON object is expected")
         yield Record(f"{file.name}:{number}", value)
@@ -66,8 +62,6 @@ def open_json(file: CorpusFile, encoding: str, notes: tuple[str, ...], layout: L
         if isinstance(inner, dict) and any(isinstance(each, list) for each in inner.values()):
             notes += (f"the rows are in the object {name!r}",)
             value = inner
-    if isinstance(value, dict) and isinstance(value.get("annotations"), list) and "classes" in value:
-        value = [item for item in value["annotations"] if item is not None]
     if isinstance(value, dict):
         articles = value.get("data")
         if isinstance(articles, list) and articles and isinstance(articles[0], dict) and "paragraphs" in articles[0]:
@@ -118,9 +112,9 @@ def open_json(file: CorpusFile, encoding: str, notes: tuple[str, ...], layout: L
         names = layout.columns or tuple(f"column {number}" for number in range(1, width + 1))
         value = [dict(zip(names, row, strict=False)) for row in value]
         notes += ("every row is a list of values",)
-    if value and all(map(is_of_spacy, value)):
-        value = [row_of_spacy(item) for item in value]
-        notes += (SPACY_NOTE,)
+    if value and is_of_spacy(value[0]):
+        why = "holds texts with annotations as for spaCy"
+        raise UsageError(file.name, why, f"write a line for each text: {MARKED_TEXT}")
     records = []
     for number, row in enumerate(value):
         if not isinstance(row, dict):

@@ -21,15 +21,14 @@ from albert.runtime.environment import lazy_import
 from albert.runtime.errors import DamagedData, MissingInput, UsageError
 from albert.runtime.manifest import PIPE_REMEDY
 from albert.runtime.progress import Position, progress
-from albert.tasks.reading.annotations import nested_layout
 from albert.tasks.reading.delimited import DelimitedRows, delimited_records, open_delimited, sample_rows
 from albert.tasks.reading.encodings import SAMPLE_BYTES, lines_of, recognise_encoding, text_of_file
 from albert.tasks.reading.excel import open_excel
+from albert.tasks.reading.exports import CONVERT, refuse_raw_export
+from albert.tasks.reading.fasttext import FASTTEXT, fasttext_records, open_fasttext
 from albert.tasks.reading.fields import fields_of, null_names, text_of
 from albert.tasks.reading.folders import read_folder
-from albert.tasks.reading.json_tables import SPACY_NOTE, json_lines, open_json
-from albert.tasks.reading.label_files import check_equal_lines, labels_beside, read_lines, tags_beside
-from albert.tasks.reading.labelled_lines import COARSE_AND_FINE, FASTTEXT, labelled_records, open_labelled_lines
+from albert.tasks.reading.json_tables import json_lines, open_json
 from albert.tasks.reading.table_file import ENDINGS, WORDS, Format, Layout, TableFile
 from albert.tasks.reading.tagged import (
     LONG_SENTENCE,
@@ -61,7 +60,7 @@ _NO_TABLES = {
     ".txz": "unpack it",
     ".rar": "unpack it",
     ".gzip": "name it .gz",
-    ".ann": "write .jsonl instead, with the marked parts of each text as [start, end, label]",
+    ".ann": f"convert the folder: {CONVERT}",
     ".spacy": "write .jsonl instead",
     ".yml": "write .jsonl instead",
     ".yaml": "write .jsonl instead",
@@ -106,16 +105,10 @@ def records_of(
 
     Args:
         counts: comments and marks of documents are counted.
-        class_names: for a task: for Parquet written by `datasets`, the names of classes instead of their numbers;
-            and rows of annotation tools that are not annotated are left out and counted.
+        class_names: for Parquet written by `datasets`, the names of classes instead of their numbers.
     """
     if table.group is not None:
         return _sentences(replace(table, group=None), str(table.words), table.group, reached)
-    if table.nested is not None:
-        convert = table.nested
-        to_learn = counts if class_names else None
-        rows = records_of(replace(table, nested=None), reached, counts, class_names)
-        return chain.from_iterable(convert(row, to_learn) for row in rows)
     counts = Counter() if counts is None else counts
     if table.rows is not None:
         return iter(table.rows)
@@ -125,7 +118,7 @@ def records_of(
         case "conll":
             return tagged_records(table, counts)
         case "fasttext":
-            return labelled_records(table)
+            return fasttext_records(table)
         case "text":
             return _text_records(table)
         case "dataset":
@@ -144,14 +137,9 @@ def read_table(path: Path, layout: Layout | None = None) -> Rows:
         Unavailable: Parquet or Excel, and its library is not installed.
         DamagedData: a row or line is damaged.
     """
-    table = _open_lines_with_labels(path, layout or Layout()) or open_table(path, layout)
+    table = open_table(path, layout)
     if table.format == "text":
-        why = "has lines that are not words with tags, and no columns"
-        remedy = (
-            "a table is .csv, .tsv, .jsonl or .parquet; tagged text has a word and its tag a line; "
-            f"the labels of the lines may be in {path.stem}.labels"
-        )
-        raise UsageError(path, why, remedy)
+        raise _refused_lines(path, table)
     if table.tagged is not None and table.tagged.two_columns is not None:
         first, second = table.tagged.two_columns
         why = f"columns {first} and {second} both have tags of the same entities"
@@ -179,64 +167,31 @@ def read_table(path: Path, layout: Layout | None = None) -> Rows:
             notes.append(f"no blank line divides the lines: all {n_words:,} words are one sentence")
     for name, count in unread.items():
         notes.append(f"column {name!r} holds values that are neither texts nor lists of texts: {count:,} are not read")
-    notes += [f"{count:,} {name.replace('_', ' ')}" for name, count in counts.items() if count and table.nested]
     if unread:
         counts["fields_not_read"] = unread.total()
-    if table.format == "jsonl" and "label" not in rows[0].fields:
-        notes += _add_labels_beside(path, rows)
     names = table.names
     if not names:
         names = tuple(dict.fromkeys(chain.from_iterable(row.fields for row in rows)))
     return Rows(rows, {"rows": len(rows), **counts}, tuple(notes), names, table.doubt, table.aliases)
 
 
-def _open_lines_with_labels(path: Path, layout: Layout) -> TableFile | None:
-    """A file with a text on each line, whose labels are the lines of a file beside it; None if there are none.
+_COARSE_AND_FINE = re.compile(r"[A-Z]{2,12}:[A-Za-z]+ \S")
+"""A line of TREC: `NUM:date When was the war ?`."""
 
-    A file beside it with another number of lines is an error, unless the file is a table by itself.
-    """
-    is_table = layout.delimiter is not None or layout.columns is not None or layout.no_header
-    if is_table or layout.format not in (None, "text") or path.is_dir() or ending_of(path) in ENDINGS:
-        return None
-    beside = labels_beside(path)
-    if beside is None or not path.is_file():
-        return None
-    texts, notes = read_lines(path, layout.encoding)
-    labels, _ = read_lines(beside, layout.encoding)
-    if len(texts) != len(labels) and layout.format is None:
-        try:
-            other = open_table(path, layout)
-        except UsageError:
-            other = None
-        is_one_sentence = other is not None and other.format == "conll" and all(text.strip() for text in texts)
-        if other is not None and other.format != "text" and not is_one_sentence:
-            return None
-    check_equal_lines(path, len(texts), beside, len(labels))
-    columns = {"text": texts, "label": [label.strip() for label in labels]}
-    notes += (f"a text on each line; the labels are the lines of {beside.name}",)
-    tags = tags_beside(path)
-    if tags is not None:
-        columns["tags"], _ = read_lines(tags, layout.encoding)
-        check_equal_lines(path, len(texts), tags, len(columns["tags"]))
-        notes += (f"the tags of the words are the lines of {tags.name} (--words text --tags tags)",)
-    records = []
-    for number, values in enumerate(zip(*columns.values(), strict=True), start=1):
-        records.append(Record(f"{path}:{number}", dict(zip(columns, values, strict=True))))
-    return TableFile(
-        file=input_file(path, "text"), format="lines", names=tuple(columns), notes=notes, rows=tuple(records)
+
+def _refused_lines(path: Path, table: TableFile) -> UsageError:
+    """The error for a file of lines without columns, with what to write."""
+    first = next(iter(records_of(table)), None)
+    if first is not None and _COARSE_AND_FINE.match(str(first.fields[table.text_field])):
+        why = f"has a label and a text on each line, such as {str(first.fields[table.text_field])[:40]!r}"
+        remedy = f"write a tab after the label: sed 's/ /\\t/' {path.name} > train.tsv, then --columns label text"
+        return UsageError(path, why, remedy)
+    why = "has lines that are not words with tags, and no columns"
+    remedy = (
+        "a table is .csv, .tsv, .jsonl or .parquet; tagged text has a word and its tag a line; "
+        f"labels in a file of their own: paste {path.name} LABELS > train.tsv, then --columns text label"
     )
-
-
-def _add_labels_beside(path: Path, rows: Sequence[Row]) -> list[str]:
-    """Labels for rows of JSON lines, from a file beside them, if there is one (`train-labels.lst`)."""
-    beside = labels_beside(path)
-    if beside is None:
-        return []
-    labels, _ = read_lines(beside, None)
-    check_equal_lines(path, len(rows), beside, len(labels), "rows")
-    for row, label in zip(rows, labels, strict=True):
-        row.fields = {**row.fields, "label": label.strip()}
-    return [f"the lines of {beside.name} are the column 'label'"]
+    return UsageError(path, why, remedy)
 
 
 @contextmanager
@@ -260,22 +215,22 @@ def ending_of(path: Path) -> str:
 def open_table(
     path: Path, layout: Layout | None = None, *, name: str | None = None, pipe_remedy: str = PIPE_REMEDY
 ) -> TableFile:
-    """Recognise the layout of a file, and of rows that are nested in one another.
+    """Recognise the layout of a file.
 
     Args:
         name: of the file in errors; its path when not set.
 
     Raises:
-        UsageError: the format is unknown, or the layout may be understood in two ways.
+        UsageError: the format is unknown, or the layout may be understood in two ways; or the file is the raw export of
+            an annotation tool.
         MissingInput: the file cannot be read.
         DamagedData: it is not text, or not of its format.
     """
     table = _open_file(path, layout or Layout(), name, pipe_remedy)
-    if table.format not in ("json", "jsonl", "parquet", "dataset"):
-        return table
-    rows = table.rows if table.rows is not None else tuple(islice(records_of(table), 100))
-    nested = nested_layout(rows)
-    return table if nested is None else replace(table, nested=nested.convert, notes=(*table.notes, nested.note))
+    if table.format in ("json", "jsonl"):
+        for first in islice(records_of(table), 1):
+            refuse_raw_export(table.file.name, first)
+    return table
 
 
 def _open_file(path: Path, layout: Layout, name: str | None, pipe_remedy: str) -> TableFile:
@@ -333,17 +288,14 @@ def _open_file(path: Path, layout: Layout, name: str | None, pipe_remedy: str) -
         case "json":
             return open_json(file, encoding, notes, layout)
         case "jsonl":
-            is_spacy = re.match(r"\s*\[\s*\"", sample) is not None
-            if is_spacy:
-                notes += (SPACY_NOTE,)
-            if is_spacy or encoding not in ("utf-8", "utf-8-sig"):
+            if encoding not in ("utf-8", "utf-8-sig"):
                 rows = tuple(json_lines(file, encoding))
                 return TableFile(file=file, format=format, encoding=encoding, notes=notes, rows=rows)
             return TableFile(file=file, format=format, encoding=encoding, notes=notes)
         case "conll":
             return open_tagged(file, encoding, notes, layout)
         case "fasttext":
-            return open_labelled_lines(file, encoding, notes, sample)
+            return open_fasttext(file, encoding, notes)
         case "text":
             return TableFile(file=file, format=format, encoding=encoding, notes=notes, names=("text",))
         case _:
@@ -416,8 +368,8 @@ def _recognise_format(file: CorpusFile, sample: str, has_task: bool) -> tuple[Fo
         return "conll", None
     if all(map(FASTTEXT.match, filled)):
         return "fasttext", None
-    if all(map(COARSE_AND_FINE.match, filled)):
-        return "fasttext", None
+    if all(map(_COARSE_AND_FINE.match, filled)):
+        return "text", None
     if not has_task and looks_tagged(lines):
         if any(not line.strip() for line in lines[:-1]):
             return "conll", None

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
-from albert.tasks.reading.annotations import Convert
 from albert.text.readers import (
     CorpusFile,
     Record,
@@ -75,13 +74,12 @@ class TableFile:
         doubt: what to do if a named column is missing, because the first row looks like a row.
         tagged: how tagged text is divided.
         rows: the rows of a format that is read as a whole.
-        nested: how the rows of an annotation tool are made flat.
         words, group: if every row holds one word, the columns of the words and of their sentence. A record is then a
             sentence, with a list for every other column.
     """
 
     file: CorpusFile
-    format: Format | Literal["folder", "dataset", "lines"]
+    format: Format | Literal["folder", "dataset"]
     encoding: str = "utf-8"
     delimiter: str = ","
     quoted: bool = True
@@ -96,7 +94,6 @@ class TableFile:
     tagged: "Tagged | None" = None
     rows: Sequence[Record] | None = None
     text_field: str = "text"
-    nested: Convert | None = None
     words: str | None = None
     group: str | None = None
 

@@ -228,15 +228,14 @@ def test_a_score_that_moves_beyond_the_tolerance_fails():
     check_precisions(results[:2], 0.5)
 
 
-@pytest.mark.parametrize(("capabilities", "precision"), [({"avx512_bf16": True}, "bf16"), ({"avx2": True}, "fp32")])
-def test_the_default_precision_is_that_of_predict(scene, tmp_path, capsys, monkeypatch, capabilities, precision):
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities)
+@pytest.mark.parametrize(("flags", "precision"), [((), "fp32"), (("--precision", "bf16"), "bf16")])
+def test_the_precision_is_that_of_predict(scene, tmp_path, capsys, monkeypatch, flags, precision):
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": True})
     results, predictions = tmp_path / "scores.json", tmp_path / "predictions.jsonl"
-    assert run(on_table(scene, scene.classifier, "--results", results, "--predictions", predictions)) == 0
+    assert run(on_table(scene, scene.classifier, *flags, "--results", results, "--predictions", predictions)) == 0
     assert f" s, in {precision}" in capsys.readouterr().out
     assert json.loads(results.read_text())["precision"] == precision
-    model = albert.load(scene.classifier, "cpu")
-    assert model.precision == precision
+    model = albert.load(scene.classifier, "cpu", precision=precision)
     rows = [line.split(",")[0] for line in (scene.tables / "dev.csv").read_text().splitlines()[1:]]
     scored = [json.loads(line)["probabilities"] for line in predictions.read_text().splitlines()]
     for answers, probabilities in zip(model.classify_batch(rows), scored, strict=True):

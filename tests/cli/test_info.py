@@ -15,6 +15,7 @@ from albert.cli.main import run
 from albert.commands.info import bytes_of_size
 from albert.model.config import PRESETS
 from albert.model.cost import count_training_memory
+from albert.runtime.devices import precision_advice
 
 
 @pytest.fixture
@@ -60,6 +61,8 @@ def test_without_a_name_it_describes_the_machine_and_the_presets(info) -> None:
     assert "torch" in output and all(f"{name} " in output for name in PRESETS) and "albert-base-v2" in output
     report = info("--json")
     assert report["machine"]["torch"] == torch.__version__
+    advice = precision_advice(torch.device("cpu"))
+    assert report["machine"]["answers"] == ("in fp32" if advice is None else f"in fp32; faster: {advice}")
     assert report["presets"]["albert-large"]["parameters"] == 17_683_968
     assert report["other_names"]["albert-base-v2"] == "albert-base"
 

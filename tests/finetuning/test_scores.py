@@ -159,7 +159,6 @@ LINEAR = "TF-IDF with logistic regression"
 def test_command_shows_the_plan_and_compared_scores(pretrained, tmp_path, capsys, monkeypatch):
     rows = "".join(f"it was {word} {n},{n // 2 % 2}\n" for n, word in enumerate(("good", "fine", "bad", "long") * 10))
     (tmp_path / "my.csv").write_text("review,poor\n" + rows)
-    monkeypatch.setattr("albert.commands.finetune_output.default_precision", lambda device: "bf16")
     command = ["finetune", "--train", str(tmp_path / "my.csv"), "--text", "review", "--label", "poor"]
     command += ["--model", str(pretrained), "--learning-rate", "1e-9", "--steps", "9", "--batch-size", "4"]
     command += ["--max-length", "32", "--device", "cpu", "--no-solve-head"]
@@ -174,11 +173,15 @@ def test_command_shows_the_plan_and_compared_scores(pretrained, tmp_path, capsys
     _, f1, _ = report["baseline"]
     assert f"majority baseline  {LINEAR}" in out
     assert re.search(r"^accuracy +[\d.]+ +50\.00 +100\.00$", out, re.M)
-    assert report["computed_in"] == "fp32" and "scores computed in fp32; albert evaluate, predict and serve" in out
+    assert report["computed_in"] == "fp32" and "scores computed in" not in out
     assert report["advice"] in out
     assert f"{LINEAR} (100.00): use {LINEAR} for such rows" in report["advice"]
     card = (tmp_path / "run/model/README.md").read_text()
     assert f"accuracy, {LINEAR} | 100 |" in card and f"{f1}, majority baseline | 66.67 |" in card
+    assert run([*command, "--output", str(tmp_path / "bf16"), "--precision", "bf16"]) == 0
+    assert read_json_object(tmp_path / "bf16/results.json")["computed_in"] == "bf16"
+    others = "albert evaluate, predict and serve compute in fp32, with --precision bf16 as here"
+    assert f"scores computed in bf16; {others}" in capsys.readouterr().out
     assert run([*command, "--output", str(tmp_path / "seeds"), "--seeds", "2"]) == 0
     out = capsys.readouterr().out
     assert out.count("9 updates") == 1 and "median: accuracy" in out and LINEAR in out

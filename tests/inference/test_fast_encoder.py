@@ -203,11 +203,12 @@ def test_each_output_uses_the_whole_range_and_errs_by_half_a_step():
     ("choice", "capabilities", "expected"),
     [
         *((choice, {"avx512_vnni": True}, choice) for choice in ("fp32", "bf16", "int8")),
-        ("auto", {"amx_bf16": True, "architecture": "x86_64"}, "bf16"),
+        ("auto", {"amx_bf16": True, "architecture": "x86_64"}, "fp32"),
         ("auto", {"avx2": True, "architecture": "x86_64"}, "fp32"),
     ],
 )
-def test_auto_precision_is_bf16_only_in_hardware(choice, capabilities, expected, monkeypatch):
+def test_auto_precision_of_a_cpu_is_fp32(choice, capabilities, expected, monkeypatch):
+    monkeypatch.delenv("ONEDNN_MAX_CPU_ISA", raising=False)
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities)
     assert choose_precision(choice, CPU) == expected
 
@@ -218,3 +219,12 @@ def test_int8_is_refused_without_instructions_and_on_gpus(monkeypatch):
         choose_precision("int8", CPU)
     with pytest.raises(Unavailable):
         choose_precision("int8", torch.device("cuda"))
+
+
+def test_int8_is_refused_where_the_environment_hides_its_instructions(monkeypatch):
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_vnni": True})
+    monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_VNNI")
+    assert choose_precision("int8", CPU) == "int8"
+    monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", "avx2")
+    with pytest.raises(Unavailable, match="no instructions for it"):
+        choose_precision("int8", CPU)

@@ -1,5 +1,6 @@
 """Devices: choice, precision, linear maps, speed of products, free memory."""
 
+import csv
 import json
 import os
 import time
@@ -17,12 +18,13 @@ from albert.runtime.devices import (
     default_precision,
     describe_machine,
     deterministic_kernels,
-    finetuning_precision,
+    fastest_precision,
     free_memory,
     linear,
     measured_matmul_rate,
     onednn_is_faster,
     pick_device,
+    precision_advice,
     product,
     seed_torch,
 )
@@ -62,11 +64,12 @@ def test_autocast_changes_only_matrix_products():
     [("avx512_bf16", True, "bf16"), ("amx_bf16", True, "bf16"), ("bf16", True, "bf16"), ("avx512_f", True, "fp32"),
      ("avx512_bf16", False, "fp32")],
 )  # fmt: skip
-def test_default_precision_of_a_cpu_depends_on_its_instructions(monkeypatch, instruction, onednn, precision):
+def test_pretraining_takes_bf16_where_a_cpu_has_it_and_answers_never(monkeypatch, instruction, onednn, precision):
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {instruction: True, "architecture": "any"})
     monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: onednn)
     monkeypatch.setattr(time, "perf_counter", None)  # nothing is timed
-    assert default_precision(CPU) == choose_precision("auto", CPU) == precision
+    assert fastest_precision(CPU) == precision
+    assert default_precision(CPU) == choose_precision("auto", CPU) == "fp32"
     description = describe_machine()
     assert (instruction in description["capabilities"].split()) is (instruction != "avx512_f")
     assert json.loads(json.dumps(description)) == description
@@ -75,8 +78,40 @@ def test_default_precision_of_a_cpu_depends_on_its_instructions(monkeypatch, ins
 @pytest.mark.parametrize(("supported", "precision"), [(True, "bf16"), (False, "fp32")])
 def test_default_precision_of_a_gpu_depends_on_its_hardware(monkeypatch, supported, precision):
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: supported)
-    assert default_precision(CUDA) == finetuning_precision(CUDA) == precision
-    assert finetuning_precision(CPU) == "fp32"
+    assert default_precision(CUDA) == fastest_precision(CUDA) == choose_precision("auto", CUDA) == precision
+
+
+@pytest.mark.parametrize(("instruction", "file"), [("avx512_bf16", "inference"), ("amx_bf16", "inference-amx")])
+def test_the_advice_on_precision_has_the_measured_figures(monkeypatch, checkout, instruction, file):
+    milliseconds = {}
+    with open(checkout / f"results/benchmark-{file}.csv", newline="") as rows:
+        for row in csv.DictReader(rows):
+            if row["system"].startswith("albert ") and not row.get("busy"):
+                milliseconds[row["load"], row["system"].removeprefix("albert ")] = float(row["milliseconds"])
+    loads = {load for load, _ in milliseconds}
+
+    def gain(precision):
+        gains = [milliseconds[load, "fp32"] / milliseconds[load, precision] for load in loads]
+        return f"{min(gains):.1f} to {max(gains):.1f} times"
+
+    monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: True)
+    present = {"avx512_bf16": True, "avx512_vnni": True, instruction: True}
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: present)
+    bf16 = f"--precision bf16 ({gain('bf16')} as fast for ALBERT-base with {instruction})"
+    assert precision_advice(CPU) == f"{bf16} or int8 ({gain('int8')}); answers change a little"
+    assert precision_advice(CUDA) is None
+
+
+@pytest.mark.parametrize(
+    ("instructions", "choice"),
+    [(("bf16",), "--precision bf16,"), (("avx512_vnni",), "--precision int8,"), (("avx2",), None)],
+)
+def test_the_advice_names_no_figure_that_was_not_measured(monkeypatch, instructions, choice):
+    monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: dict.fromkeys(instructions, True))
+    advice = precision_advice(CPU)
+    assert (advice is None) is (choice is None)
+    assert advice is None or (advice.startswith(choice) and "times" not in advice)
 
 
 @pytest.mark.parametrize(
@@ -92,7 +127,6 @@ def test_int8_warns_once_where_bf16_is_faster(monkeypatch, caplog, instructions,
     for _ in range(2):
         assert choose_precision("int8", CPU) == "int8"
     assert [("int8 is slower than bf16" in message) for message in caplog.messages] == [True] * slower
-    assert choose_precision("auto", CPU) == default_precision(CPU) != "int8"
 
 
 def test_torch_seeds_are_a_function_of_name_seed_and_position():

@@ -30,7 +30,7 @@ from albert.inference import inspection
 from albert.model.config import PRESET_ALIASES, PRESET_GROUPS, PRESETS, AlbertConfig, preset_name
 from albert.model.cost import count_flops, count_parameters
 from albert.paper import sizes
-from albert.runtime.devices import describe_machine
+from albert.runtime.devices import default_precision, describe_machine, pick_device, precision_advice
 from albert.runtime.errors import AlbertError, did_you_mean
 from albert.runtime.json_files import to_json
 from albert.text.shards import DESCRIPTION_NAME
@@ -159,6 +159,9 @@ def amounts(section: str, sources: Sequence[Any], form: Callable[[int], str]) ->
 def show_machine(console: Console) -> dict[str, Any]:
     """Print this machine and the list of presets; returns them as plain values."""
     machine = {"albert": __version__, **describe_machine()}
+    device = pick_device()
+    advice = precision_advice(device)
+    machine["answers"] = f"in {default_precision(device)}" if advice is None else f"in fp32; faster: {advice}"
     show(console, key_value_table("This machine", machine))
     show_presets(console)
     console.print("\nalbert info NAME shows the details of one, --compare OTHER compares two.")

@@ -112,8 +112,8 @@ def evaluate(
             tiny's card.
         json: For pretraining: print a JSON object instead of the table.
         micro_batch_tokens: Tokens in one pass through the model; depths are compared with those of `albert predict`.
-        precision: Precision of matrix products; auto is that of albert predict, bf16 if the device has instructions for
-            it. Several, or int8, are compared in one table; if the score moves by more than the tolerance the command
+        precision: Precision of matrix products; auto, as in albert predict, is fp32 on a CPU and bf16 on a GPU.
+            Several, or int8, are compared in one table; if the score moves by more than the tolerance the command
             fails (exit 4).
         tolerance: Points by which another precision may move the first score.
     """

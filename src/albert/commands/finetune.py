@@ -575,11 +575,11 @@ def open_teacher(teacher: str, revision: str | None, settings: "FinetuningSettin
     from albert.finetuning.vectors import VectorTeacher
     from albert.inference.predictor import Predictor
     from albert.model.config import AlbertConfig
-    from albert.runtime.devices import finetuning_precision, pick_device
+    from albert.runtime.devices import default_precision, pick_device
     from albert.runtime.json_files import fingerprint_of
 
     device = pick_device(settings.device, world().local_rank)
-    precision = settings.precision or finetuning_precision(device)
+    precision = settings.precision or default_precision(device)
     predictor = Predictor.open(teacher, device, revision=revision, precision=precision)
     default = to_json(AlbertConfig())
     about = {

@@ -251,7 +251,7 @@ def show_result(console: Console, result: FinetuneResult, found: FinetuningResul
     computed_in = report.get("computed_in")
     usual = default_precision(pick_device())
     if computed_in not in (None, usual):
-        others = f"albert evaluate, predict and serve compute in {usual} on this machine"
+        others = f"albert evaluate, predict and serve compute in {usual}"
         lines.append(f"scores computed in {computed_in}; {others}, with --precision {computed_in} as here")
     lines += advice_lines(report)
     page = found.model_directory.parent / REPORT_NAME

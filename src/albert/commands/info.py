@@ -94,7 +94,7 @@ def info(
         from albert.cli import descriptions
         from albert.inference import inspection
         from albert.paper import sizes
-        from albert.runtime.devices import default_precision, free_memory, pick_device
+        from albert.runtime.devices import fastest_precision, free_memory, pick_device
         from albert.runtime.json_files import to_json
 
     console = open_console(soft_wrap=False, quiet=json)
@@ -141,7 +141,7 @@ def info(
         planned_on = torch.device("cuda") if elsewhere else pick_device(device)
         planned_in = precision
         if planned_in == "auto":
-            planned_in = "bf16" if elsewhere else default_precision(planned_on)
+            planned_in = "bf16" if elsewhere else fastest_precision(planned_on)
         if limit is None and not elsewhere:
             limit = free_memory(planned_on)
         plan = sizes.memory_plan(
@@ -186,7 +186,7 @@ def info(
             sequence_length=min(MEASURED_LENGTH, longest) if max_length is None else max_length,
             batch_size=batch_size,
             device=measured_on,
-            precision=default_precision(measured_on) if precision == "auto" else precision,
+            precision=fastest_precision(measured_on) if precision == "auto" else precision,
         )
         descriptions.show_throughput(console, measurement)
         values["measured"] = asdict(measurement)

@@ -23,8 +23,9 @@ class ModelOptions:
     revision: str | None = None
     device: Literal["auto", "cpu", "cuda"] = "auto"
     precision: Literal["auto", "fp32", "bf16", "int8"] = "auto"
-    """Precision of the encoder's matrix products; auto is bf16 if the machine supports it in hardware, otherwise fp32.
-    int8 can change answers, and is slower than bf16 on a processor with AMX."""
+    """Precision of the encoder's matrix products; auto is fp32 on a CPU, so that every machine gives the same
+    answers, and bf16 on a GPU. bf16 and int8 are faster where the processor has instructions for them, and can change
+    answers; `albert info` says what they gain."""
     depth: int | None = None
     """Number of layers to apply; a shared layer can be applied any number of times."""
     threshold: float | None = None
@@ -72,7 +73,7 @@ def serve(
     with imports():
         serving = lazy_import("albert.inference.server.serving", extra="serve")
         from albert.inference.predictor import Predictor
-        from albert.runtime.devices import set_threads
+        from albert.runtime.devices import precision_advice, set_threads
 
     if threads is not None:
         set_threads(threads)
@@ -91,6 +92,9 @@ def serve(
             say(f"note: {note}")
         abilities = " and ".join(predictor.abilities) or "embed texts"
         say(f"ready: this model can {abilities}; {predictor.precision}, {predictor.depth} layers, {predictor.device}")
+        advice = precision_advice(predictor.device)
+        if predictor.precision == "fp32" and advice is not None:
+            say(f"faster: {advice}")
 
     try:
         serving.serve(limits, open_predictor, listener, drain_timeout, started, hosts)

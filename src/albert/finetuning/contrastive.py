@@ -33,7 +33,7 @@ from albert.finetuning.evaluation import ComputeOptions
 from albert.finetuning.model import Start
 from albert.finetuning.run_record import FinetuningResult, FinetuningSettings, recorded_settings
 from albert.finetuning.work import Announce, finished
-from albert.runtime.devices import finetuning_precision, pick_device
+from albert.runtime.devices import default_precision, pick_device
 from albert.runtime.distributed import process_group
 from albert.runtime.environment import world
 from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput, UsageError, did_you_mean
@@ -279,7 +279,7 @@ def finetune_contrastive(
         raise InvalidConfiguration("temperature", f"is {temperature}, it must be above 0")
     folder = RunFolder(output)
     device = pick_device(settings.device, world().local_rank)
-    precision = settings.precision or finetuning_precision(device)
+    precision = settings.precision or default_precision(device)
     compute = ComputeOptions(device, precision, settings.micro_batch_tokens)
     with process_group(device) as ranks:
         # The encoder, and everything that is read: bad input leaves no directory behind.

@@ -44,7 +44,7 @@ from albert.finetuning.selection import BestModel
 from albert.finetuning.task_report import task_card, task_report
 from albert.finetuning.task_work import FROZEN_HEAD_NAME, TaskWork
 from albert.finetuning.work import Announce, finished
-from albert.runtime.devices import describe_machine, finetuning_precision, pick_device
+from albert.runtime.devices import default_precision, describe_machine, pick_device
 from albert.runtime.distributed import process_group
 from albert.runtime.environment import Ranks, world
 from albert.runtime.errors import InvalidConfiguration, MissingInput
@@ -99,7 +99,7 @@ def finetune(
         raise InvalidConfiguration(task.title, "has no training set", remedy)
     settings = settings or FinetuningSettings()
     device = pick_device(settings.device, world().local_rank)
-    precision = settings.precision or finetuning_precision(device)
+    precision = settings.precision or default_precision(device)
     compute = ComputeOptions(device, precision, settings.micro_batch_tokens)
     with process_group(device) as ranks:
         # The encoder, with a head.

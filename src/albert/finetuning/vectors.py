@@ -35,7 +35,7 @@ from albert.finetuning.evaluation import ComputeOptions, model_outputs
 from albert.finetuning.model import Start, StartedModel
 from albert.finetuning.run_record import FinetuningResult, FinetuningSettings, recorded_settings
 from albert.finetuning.work import Announce, finished
-from albert.runtime.devices import finetuning_precision, pick_device
+from albert.runtime.devices import default_precision, pick_device
 from albert.runtime.distributed import process_group, wait_for_all
 from albert.runtime.environment import Ranks, world
 from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput, UsageError, did_you_mean
@@ -310,7 +310,7 @@ def finetune_vectors(
     """
     folder = RunFolder(output)
     device = pick_device(settings.device, world().local_rank)
-    precision = settings.precision or finetuning_precision(device)
+    precision = settings.precision or default_precision(device)
     compute = ComputeOptions(device, precision, settings.micro_batch_tokens)
     with process_group(device) as ranks:
         # The encoder, and everything that is read: bad input leaves no directory behind.

@@ -138,10 +138,10 @@ PrecisionChoice = Literal["auto", "fp32", "bf16", "int8"]
 
 
 def choose_precision(precision: PrecisionChoice, device: torch.device) -> InferencePrecision:
-    """Resolve "auto": bf16 where the device multiplies it in hardware, else fp32.
+    """Resolve "auto": fp32 on a CPU, and bf16 on a GPU that multiplies it in hardware.
 
-    "auto" is never int8, which can change scores: `albert evaluate --precision fp32 int8` shows by how much. Logs a
-    warning, once per process, where int8 is slower than bf16.
+    Other precisions change scores: `albert evaluate --precision fp32 bf16 int8` shows by how much. Logs a warning, once
+    per process, where int8 is slower than bf16.
     """
     choices = get_args(PrecisionChoice)
     if precision not in choices:

@@ -94,7 +94,7 @@ class Predictor:
 
     Args:
         kind: which heads it was opened with.
-        precision: of the encoder's matrix products; "auto" is bf16 where the device has it in hardware, else fp32.
+        precision: of the encoder's matrix products; "auto" is fp32 on a CPU, and bf16 on a GPU that has it in hardware.
         depth: number of layers to apply; None: all that it was trained with.
         threshold: with several labels per text, the probability from which on a label is predicted; None: the model's.
 

@@ -17,7 +17,7 @@ from albert.paper.throughput import measure_throughput
 from albert.pretraining.evaluation import evaluate_pretraining
 from albert.pretraining.run import pretrain
 from albert.pretraining.start import Init
-from albert.runtime.devices import default_precision, pick_device
+from albert.runtime.devices import fastest_precision, pick_device
 from albert.runtime.errors import Diverged
 from albert.runtime.files import LOCK_NAME, try_locked
 from albert.runtime.json_files import save_json
@@ -116,7 +116,7 @@ class Execution:
             {row: variant.recipe.model for row, variant in job.variants.items()},
             sequence_length=job.variant.recipe.sequences.max_length,
             device=device,
-            precision=default_precision(device),
+            precision=fastest_precision(device),
         )
         seconds = {row: result.training_seconds / result.tokens for row, result in measured.results.items()}
         report = {name: getattr(measured, name) for name in ("device", "precision", "threads")}

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from albert.paper.grids import SCALES, Downstream, Grid, Scale, ScaleName, Variant, variant_key
-from albert.runtime.devices import default_precision, pick_device
+from albert.runtime.devices import fastest_precision, pick_device
 from albert.runtime.environment import Precision
 from albert.runtime.errors import InvalidConfiguration, UsageError
 from albert.runtime.json_files import load_json, read_journal
@@ -281,7 +281,7 @@ def open_study(
     opened = [TokenCorpus.open(corpus, verify=False) for corpus in corpora]
     study = Study(scale=scale, corpora=corpus_records(opened).corpora)
     if not (root / STUDY_NAME).is_file():
-        return replace(study, precision=default_precision(pick_device(device)), seeds=seeds)
+        return replace(study, precision=fastest_precision(pick_device(device)), seeds=seeds)
     saved = load_json(Study, root / STUDY_NAME)
     saved = replace(saved, seeds=seeds or saved.seeds)
     if saved.scale != scale:

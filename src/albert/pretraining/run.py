@@ -27,7 +27,7 @@ from albert.pretraining.recipe import (
 from albert.pretraining.start import Init, warm_start_for_pretraining
 from albert.pretraining.statistics import tokens_cut
 from albert.pretraining.work import PretrainingWork, training_plan
-from albert.runtime.devices import default_precision, deterministic_kernels, pick_device, seed_torch
+from albert.runtime.devices import deterministic_kernels, fastest_precision, pick_device, seed_torch
 from albert.runtime.distributed import (
     code_fingerprint,
     process_group,
@@ -270,7 +270,7 @@ def resolve_recipe(
     if change_dropout is not None:
         changes = _add_dropout_change(recipe, changes, folder, change_dropout)
     if precision == "auto":
-        precision = default_precision(device)
+        precision = fastest_precision(device)
     in_fp32 = sum_over_ranks(torch.tensor(float(precision == "fp32"), device=device), ranks)
     precision = "fp32" if in_fp32 > 0 else "bf16"
     model = replace(recipe.model, vocab_size=corpus.vocab_size)

@@ -207,7 +207,7 @@ def test_masked_token_bias_is_written_under_both_names(kind, dtype, tmp_path):
     assert _open_in_theirs(kind, tmp_path).predictions.decoder.bias.equal(ours.predictions.bias.float())
     report = open_model(tmp_path, kind, dtype=None).loading_report
     assert report.missing == report.unexpected == report.dropped == report.newly_initialised == ()
-    del held["predictions.decoder.bias"]  # as in earlier versions
+    del held["predictions.decoder.bias"]  # as older versions of transformers wrote it
     save_file(held, tmp_path / "model.safetensors", metadata={"format": "pt"})
     opened = open_model(tmp_path, kind, dtype=None)
     assert opened.loading_report.missing == () and _same(opened.model.predictions.bias, ours.predictions.bias)

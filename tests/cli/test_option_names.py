@@ -1,4 +1,4 @@
-"""Other names of options: those of transformers and of other commands, and earlier ones."""
+"""Other names of options: those of transformers and of other commands."""
 
 import re
 from operator import attrgetter
@@ -111,14 +111,3 @@ def test_misspelt_options_get_a_suggestion(command, capsys, refused):
 @pytest.mark.parametrize("shape", [predict_main.shape, serve_main.shape])
 def test_a_positional_model_may_be_given_as_an_option(shape, words):
     assert parse(shape, ["--device", "cpu", *words], "albert").model == "m"
-
-
-def test_earlier_names_work_with_a_note(capsys):
-    assert parse(predict_main.shape, ["m", "--ask", "embed"], "albert predict").task == "embed"
-    assert parse(shape_of(finetune), ["race", "--model", "m", "--second-release"], "albert finetune").v2_recipe
-    assert capsys.readouterr().err == (
-        "albert: note: --ask is now called --task\nalbert: note: --second-release is now called --v2-recipe\n"
-    )
-    for words in ("pretrain small --sequence-length 64", "finetune race --model tiny --second-release"):
-        assert run([*words.split(), "--print-recipe"]) == 0
-        assert capsys.readouterr().err.count("note: ") == 1

@@ -59,13 +59,6 @@ def test_every_value_of_a_recipe_has_a_comment(capsys):
     assert max(map(len, lines)) <= 102
 
 
-def test_a_renamed_recipe_works_with_a_note(capsys):
-    assert run(["pretrain", "two-cores", "--print-recipe"]) == 0
-    old = capsys.readouterr()
-    assert "the recipe two-cores is now called small" in old.err
-    assert tomllib.loads(old.out) == tomllib.loads(printed(capsys, "pretrain", "small", "--print-recipe"))
-
-
 def test_options_of_finetune_are_printed_and_read_back(tmp_path, capsys):
     words = ["--train", "my.csv", "--text", "review", "--model", "tiny", "--lr", "1e-3", "--num-hidden-layers", "3"]
     (tmp_path / "mine.toml").write_text(printed(capsys, "finetune", *words, "--print-recipe"), encoding="utf-8")

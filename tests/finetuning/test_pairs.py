@@ -198,6 +198,10 @@ def test_regression_on_pairs(data, pretrained, tmp_path):
 def test_defaults_and_a_resumed_run_keeps_its_encoding(finetuned, command, start, capsys):
     task, single, squad, race = (DECLARED[name] for name in ("mrpc", "sst-2", "squad-1.1", "race"))
     wide = RandomEncoder(replace(AlbertConfig(), vocab_size=400), Path(start.model))
+
+    def recorded(pairs, matching):
+        return {"settings": {"encode_pairs": pairs, "match_embedding": matching}}
+
     for *arguments, encoding, matching in (
         (task, start, None, None, None, "together", True),
         (task, start, None, False, None, "together", False),
@@ -207,9 +211,9 @@ def test_defaults_and_a_resumed_run_keeps_its_encoding(finetuned, command, start
         (single, start, None, None, None, "together", False),
         (task, wide, None, None, None, "together", False),
         (task, wide, None, True, None, "together", True),
-        (task, start, None, None, {"settings": {}}, "together", False),  # a run of an earlier version
-        (task, start, None, None, {"settings": {"encode_pairs": "separately"}}, "separately", False),
-        (task, start, None, None, {"settings": {"match_embedding": True}}, "together", True),
+        (task, start, None, None, recorded("together", False), "together", False),
+        (task, start, None, None, recorded("separately", False), "separately", False),
+        (task, start, None, None, recorded("together", True), "together", True),
     ):
         task_, start_, pairs, match, record = arguments
         assert choose_pairs(task_, start_, pairs, match, record) == (encoding, matching)

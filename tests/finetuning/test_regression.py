@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from tests.finetuning.conftest import weights_of
 
 from albert.checkpoints.model_directory import open_model
 from albert.cli.main import run
@@ -90,17 +89,6 @@ def test_resumed_run_has_the_same_weights(task, start, tmp_path, complete_and_re
     assert complete.scores == evaluated.scores
     losses = [line["loss"] for line in read_journal(tmp_path / "complete/journal.jsonl") if line["event"] == "train"]
     assert losses[0] < 10
-
-
-def test_run_of_an_earlier_version_is_resumed_without_scaling(task, start, tmp_path, monkeypatch, interrupted):
-    task, settings = shorter(task, 6), replace(CPU, checkpoint_every=2)
-    monkeypatch.setattr("albert.finetuning.run.number_scale", lambda *_: None)  # as it was
-    complete = learn(task, start, tmp_path / "complete", settings)
-    with interrupted(4):
-        learn(task, start, tmp_path / "stopped", settings)
-    monkeypatch.undo()
-    assert weights_of(learn(task, start, tmp_path / "stopped", settings)) == weights_of(complete)
-    assert learn(task, start, tmp_path / "complete", settings).already_complete
 
 
 def test_constant_column_is_refused_in_one_line(table, pretrained, tmp_path, capsys):

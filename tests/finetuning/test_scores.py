@@ -18,7 +18,7 @@ from albert.finetuning.selection import BestModel
 from albert.runtime.errors import CannotCreate, DamagedData, InvalidConfiguration
 from albert.runtime.files import new_directory
 from albert.runtime.json_files import read_journal, read_json_object
-from albert.runtime.manifest import MANIFEST_NAME, FileSum, file_hash, manifest_bytes, verify_directory
+from albert.runtime.manifest import verify_directory
 from albert.tasks.metrics import mean_absolute_error, pearson
 from albert.tasks.submission import DECLARED
 
@@ -102,24 +102,6 @@ def test_run_is_not_resumed_with_another_development_set(stopped, tmp_path):
     drop_rows(dev)
     with refusal(CannotCreate, "development set"):
         resume(tmp_path / "run")
-
-
-def test_run_without_a_recorded_development_set_is_resumed(stopped, tmp_path):
-    """As earlier versions wrote it."""
-    resume, _ = stopped(5)
-    (state_path,) = (tmp_path / "run/checkpoints").rglob("training_state.json")
-    manifest = state_path.parent / MANIFEST_NAME
-    state = read_json_object(state_path)
-    del state["identity"]["development set"]
-    state_path.write_text(json.dumps(state))
-    listed = {name: FileSum(**entry) for name, entry in read_json_object(manifest)["files"].items()}
-    listed[state_path.name] = FileSum(state_path.stat().st_size, file_hash(state_path))
-    manifest.write_bytes(manifest_bytes(listed))
-    result = resume(tmp_path / "run")
-    report = read_json_object(tmp_path / "run/results.json")
-    del report["identity"]["development set"]
-    (tmp_path / "run/results.json").write_text(json.dumps(report))
-    assert resume(tmp_path / "run").scores == result.scores
 
 
 def test_best_model_on_another_development_set_does_not_count(stopped, tmp_path):

@@ -7,7 +7,6 @@ import torch
 import transformers
 
 import albert
-from albert.text.tokenizer import byte_fingerprint
 
 FINGERPRINT_KEY = "tokenizer_fingerprint"
 TEXT = "The ``old'' café – [MASK] saw £3.50 in 2010, didn't it?"
@@ -72,15 +71,6 @@ def test_fine_tuning_starts_from_it_and_saves_a_complete_directory(theirs, tmp_p
     for word in ("cat", "café", "2010,"):
         ids = transformers.AutoTokenizer.from_pretrained(path)(word, add_special_tokens=False)["input_ids"]
         assert ids == albert.tokenizer.load(theirs).encode(word)
-
-
-def test_fingerprint_of_an_earlier_version_is_accepted(ours, theirs):
-    tokenizer = albert.tokenizer.load(ours)
-    (ours / "MANIFEST.json").unlink()
-    fingerprint = byte_fingerprint(tokenizer.model, tokenizer.lower_case, tokenizer.keep_accents)
-    for directory in (ours, theirs):
-        edit_json(directory / "config.json", lambda content: content.update({FINGERPRINT_KEY: fingerprint}))
-    assert open_exactly(ours).fill_mask(TEXT) == open_exactly(theirs).fill_mask(TEXT)
 
 
 def test_a_changed_vocabulary_is_refused(theirs, refused):

@@ -16,8 +16,7 @@ from albert.pretraining.recipe import PAPER_BASE, RECIPES, PretrainingRecipe, sc
 from albert.pretraining.run import pretrain
 from albert.runtime import environment
 from albert.runtime.errors import InvalidConfiguration, Unavailable
-from albert.runtime.json_files import flatten, load_json, read_json_object, save_json, to_json
-from albert.runtime.legacy import RECIPE_FIELDS_ADDED
+from albert.runtime.json_files import load_json, read_json_object, save_json
 from albert.text.sentencepiece import train_tokenizer
 from albert.training.record import pretraining_fingerprint
 from albert.training.run_folder import RunFolder
@@ -100,17 +99,10 @@ def test_limits_and_guards_are_not_part_of_the_fingerprint(tiny_recipe):
     assert pretraining_fingerprint(replace(tiny_recipe, clip_norm=2.0)) != pretraining_fingerprint(tiny_recipe)
 
 
-def test_recipes_without_newer_fields_are_read_and_resumed(tiny_recipe, tmp_path):
-    """The default of a newer field is not part of the fingerprint; another value is."""
-    tree = to_json(tiny_recipe)
-    for name, value in RECIPE_FIELDS_ADDED.items():
-        assert flatten(tree)[name] == value, name
-    windowed = replace(tiny_recipe, model=replace(tiny_recipe.model, attention_window=8))
-    assert pretraining_fingerprint(windowed) != pretraining_fingerprint(tiny_recipe)
-    for name in ("max_tokens", "max_minutes", "on_divergence", "max_rollbacks"):
-        del tree[name]
-    save_json(tmp_path / "old.json", tree)
-    assert load_json(PretrainingRecipe, tmp_path / "old.json") == tiny_recipe
+def test_the_fingerprint_changes_with_what_decides_the_result(tiny_recipe):
+    fingerprint = pretraining_fingerprint(tiny_recipe)
+    assert pretraining_fingerprint(replace(tiny_recipe, seed=tiny_recipe.seed + 1)) != fingerprint
+    assert pretraining_fingerprint(replace(tiny_recipe, max_tokens=5, workers=2, keep_checkpoints=9)) == fingerprint
 
 
 def test_another_corpus_is_refused_with_what_differs(tiny_recipe, tiny_corpus, tiny_texts, tmp_path):

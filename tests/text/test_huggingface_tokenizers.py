@@ -291,8 +291,6 @@ def test_fingerprint_depends_on_pieces_and_settings(wordpiece, tmp_path):
     for normalization in FLAGS:
         others.append(wordpiece_tokenizer(wordpiece.vocabulary, normalization).fingerprint)
     assert len(set(others)) == len(FLAGS) + 2
-    assert wordpiece.matches_fingerprint(wordpiece.fingerprint)
-    assert not wordpiece.matches_fingerprint(others[0])
 
 
 # ---- files ---------------------------------------------------------------------------------------------------------
@@ -470,7 +468,6 @@ def test_tokenizer_json_of_another_tokenizer_is_refused(write_changed, change, s
         ({"strip_accents": 1}, "strip_accents 1"),
         ({"tokenizer_class": "BertJapaneseTokenizer"}, "words"),
         ({"do_basic_tokenize": False}, "words"),
-        ({"preprocessing": "refrence"}, "preprocessing refrence"),
     ],
 )
 def test_settings_of_another_tokenizer_are_refused(saved, config, subjects):

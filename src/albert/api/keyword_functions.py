@@ -42,7 +42,6 @@ from albert.runtime.errors import (
 )
 from albert.runtime.files import write_text
 from albert.runtime.json_files import convert_value, read_toml_or_json, to_json
-from albert.runtime.removed import removed_option
 from albert.training.run_folder import ROWS_FOLDER
 
 T = TypeVar("T")
@@ -86,9 +85,6 @@ def by_option(
                 raise error(f"{subject}: {word}", f"is {value!r}, True or False is expected")
             value = setting if value else ...
         if usual is None:
-            removed = removed_option(subject, name, word)
-            if removed is not None:
-                raise removed
             remedy = re.sub(r"--([a-z-]+)", lambda match: match[1].replace("-", "_"), suggestion(name, index) or "")
             known = [option.keyword for option in options]
             raise error(f"{subject}: {word}", f"unknown {what}", remedy or did_you_mean(word, known))

@@ -1,5 +1,5 @@
-"""Other names of options, for the command line and for keywords of Python: those of transformers, of other commands and
-of earlier versions."""
+"""Other names of options, for the command line and for keywords of Python: those of transformers and of other
+commands."""
 
 import difflib
 import re
@@ -9,11 +9,11 @@ from collections.abc import Collection
 from importlib.resources import files
 
 _NAMES = tomllib.loads((files("albert.api") / "option_names.toml").read_text(encoding="utf-8"))
-TRANSFORMERS_NAMES, SAME_THING, EARLIER_NAMES = (
+TRANSFORMERS_NAMES, SAME_THING = (
     {f"--{name}": f"--{ours}" for name, ours in (pair.split("=") for pair in _NAMES[kind].split())}
-    for kind in ("transformers", "same", "earlier")
+    for kind in ("transformers", "same")
 )
-"""Names in transformers, in other commands, and in earlier versions -> ours."""
+"""Names in transformers and in other commands -> ours."""
 SETTINGS: dict[str, tuple[str, str]] = {name: tuple(setting) for name, setting in _NAMES["switches"].items()}
 """Switches of transformers and of other commands -> an option and its value."""
 USUAL_TEXTS: dict[str, str] = _NAMES["texts"]
@@ -45,7 +45,7 @@ def switch_value(name: str) -> tuple[str, str]:
 def canonical_name(name: str, known: Collection[str]) -> str | None:
     """The known option that a name stands for; None if there is none."""
     usual = TRANSFORMERS_NAMES.get(name, name)
-    names = (name, usual, SAME_THING.get(usual), EARLIER_NAMES.get(name))
+    names = (name, usual, SAME_THING.get(usual))
     return next((option for option in names if option in known), None)
 
 

@@ -573,7 +573,7 @@ def require_matching_tokenizer(
     """Check that the model was trained with this tokenizer."""
     path = vocabulary_file(directory)
     trained_with = extra.get(FINGERPRINT_KEY)
-    if trained_with is not None and not tokenizer.matches_fingerprint(str(trained_with)):
+    if trained_with is not None and tokenizer.fingerprint != trained_with:
         why = f"has fingerprint {tokenizer.fingerprint[:12]}, the model was trained with {str(trained_with)[:12]}"
         raise DamagedData(path, why, "put the tokenizer of the training run beside the model")
     if tokenizer.vocab_size > config.vocab_size:

@@ -28,7 +28,6 @@ from albert.runtime.errors import (
     printable,
     translate,
 )
-from albert.runtime.removed import removed_command
 
 
 @dataclass(frozen=True)
@@ -96,9 +95,6 @@ def dispatch(arguments: list[str]) -> int:
     if name == "--version":
         print(f"albert {__version__}")
         return 0
-    removed = removed_command(name)
-    if removed is not None:
-        raise removed
     if name not in COMMANDS:
         raise UsageError(name, "no such command", did_you_mean(name, COMMANDS))
     code = getattr(load_command(COMMANDS[name].module), f"{name}_main")(rest)

@@ -17,12 +17,11 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from albert.api.checks import check_options
-from albert.api.option_names import EARLIER_NAMES, canonical_name, suggestion, switch_value
+from albert.api.option_names import canonical_name, suggestion, switch_value
 from albert.api.options import Option, Values, first_clause, make_options, options_of, shape_of, union_parts
 from albert.cli.main import COMMANDS, load_command
 from albert.runtime.environment import lazy_import
 from albert.runtime.errors import UsageError, did_you_mean
-from albert.runtime.removed import removed_command, removed_option, removed_value
 
 _TEXTS = tomllib.loads((files("albert.cli") / "help.toml").read_text(encoding="utf-8"))
 COMMON: dict[str, str] = _TEXTS["common"]
@@ -90,12 +89,7 @@ def typed_values(options: Sequence[Option], arguments: Sequence[str], program: s
             switch, setting = switch_value(name)
             usual = canonical_name(switch, index)
             words = [setting]
-        elif usual == EARLIER_NAMES.get(name):
-            print(f"albert: note: {name} is now called {usual}", file=sys.stderr)
         if usual is None:
-            removed = removed_option(program, name)
-            if removed is not None:
-                raise removed
             remedy = suggestion(name, index) or "--help shows the usual options, --help-all all of them"
             raise UsageError(f"{program}: {name}", "unknown option", remedy)
         option, is_on = index[usual]
@@ -164,7 +158,7 @@ def _one_from_words(kind: Any, words: Sequence[str], subject: str) -> Any:
     choices = {str(choice): choice for choice in typing.get_args(kind) or (True, False)}
     if typing.get_origin(kind) is Literal or kind is bool:
         if words[0] not in choices:
-            remedy = removed_value(words[0]) or did_you_mean(words[0], choices)
+            remedy = did_you_mean(words[0], choices)
             raise UsageError(subject, f"{words[0]!r} is not a choice", remedy)
         return choices[words[0]]
     try:
@@ -388,9 +382,6 @@ class CommandGroup:
             print(help_text(self.program))
             return 0
         name, *rest = arguments
-        removed = removed_command(f"{self.program.removeprefix('albert ')} {name}")
-        if removed is not None:
-            raise removed
         if name not in self.parts:
             raise UsageError(f"{self.program}: {name}", f"no such {self.kind}", did_you_mean(name, self.parts))
         return self.parts[name](rest)

@@ -36,7 +36,6 @@ from albert.pretraining.recipe import (
 from albert.runtime.environment import world
 from albert.runtime.errors import MissingInput, UsageError
 from albert.runtime.json_files import to_json, to_toml
-from albert.runtime.legacy import RECIPE_NAMES
 from albert.training.record import Head, recorded_start
 from albert.training.run_folder import RunFolder
 
@@ -306,8 +305,6 @@ def pretrain_command(arguments: list[str]) -> None:
     prints = given.get(("print_recipe",), False)
     if name is None and file is None:
         raise UsageError("albert pretrain", "the first word is a recipe", f"one of {', '.join(RECIPES)}, or a file")
-    if name in RECIPE_NAMES:
-        print(f"albert: note: the recipe {name} is now called {RECIPE_NAMES[name]}", file=sys.stderr)
 
     is_help = any(word in arguments for word in HELP_FLAGS)
     if name is None:

@@ -127,7 +127,7 @@ def choose_pairs(
     As requested, as recorded if the run is resumed, or as the model does; else together, and marked if two segments are
     read in one sequence by a narrow model (results/models.md, "Match embedding").
     """
-    recorded = None if record is None else record.get("settings", {})
+    recorded = None if record is None else record["settings"]
     is_random = isinstance(start, RandomEncoder)
     config, extra = (start.config, {}) if is_random else read_config(find_model(start.model, start.revision))
     keeps_head = not is_random and start.keep_head
@@ -140,7 +140,7 @@ def choose_pairs(
             why = "separately has no exits after several layers"
             raise InvalidConfiguration("encode_pairs", why, "leave --exits out, or encode pairs together")
         before = of_head if keeps_head else "together"
-        encoding = pairs or (before if recorded is None else recorded.get("encode_pairs", "together"))
+        encoding = pairs or (before if recorded is None else recorded["encode_pairs"])
     elif pairs == "separately":
         why = f"separately needs pairs of texts, {task.title} has none"
         raise InvalidConfiguration("encode_pairs", why, _LEAVE_OUT)
@@ -153,7 +153,7 @@ def choose_pairs(
     if matching is not None or config.match_embedding:
         return encoding, bool(matching) or config.match_embedding
     if recorded is not None:
-        return encoding, recorded.get("match_embedding", False)
+        return encoding, recorded["match_embedding"]
     is_albert = config.family == "albert"
     return encoding, two_segments and not keeps_head and config.hidden_size < FULL_WIDTH and is_albert
 

@@ -121,8 +121,7 @@ def requested_recipe(task: Task, recipe: RecipeLike = None, record: dict[str, An
     recorded = frozenset()
     if record is not None:
         earlier = from_json(TaskRecipe, record["recipe"], "recipe.json: recipe")
-        # Older runs did not record which values were defaults; all of theirs count as such.
-        recorded = by_default & frozenset(record.get(BY_DEFAULT, _ALL))
+        recorded = by_default & frozenset(record.get(BY_DEFAULT, ()))
         complete = replace(complete, **{name: getattr(earlier, name) for name in recorded})
     complete.check()
     return RequestedRecipe(complete, by_default, by_default - recorded, own_table)

@@ -7,10 +7,9 @@ RUN/recipe.json            the whole run as a value
     results.json           scores, baselines, counts, speed, seed, errors
     report.html            the results as a page; written last"""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from albert.checkpoints.model_directory import save_model_directory
 from albert.finetuning.data import (
@@ -50,7 +49,7 @@ from albert.runtime.environment import Ranks, world
 from albert.runtime.errors import InvalidConfiguration, MissingInput
 from albert.runtime.json_files import read_json_object, save_json, to_json
 from albert.tasks.custom import TableSource
-from albert.tasks.metrics import TARGET_SCALE_KEY, NumberScale
+from albert.tasks.metrics import TARGET_SCALE_KEY
 from albert.tasks.recipe import TaskRecipe
 from albert.tasks.table_task import RecipeChanges, save_table_task
 from albert.tasks.task import Task
@@ -152,7 +151,7 @@ def finetune(
                 why = f"need classes, labels or tags, {task.title} has none"
                 raise InvalidConfiguration("class_weights", why, "leave them out")
             batches = replace(batches, class_weights=balanced_weights(batches.targets, n_classes))
-        scale = number_scale(task, batches, record)
+        scale = task.target.number_scale(batches.targets)
         if scale is not None:
             batches = replace(batches, targets=scale.standardised(batches.targets))
             teacher = None if teacher is None else replace(teacher, scale=scale)
@@ -174,7 +173,7 @@ def finetune(
         }
         sequences = batches.sequences
         identity = {
-            "recipe": task_fingerprint(record, task.target),
+            "recipe": task_fingerprint(record),
             "training data": arrays_fingerprint(sequences.tokens, sequences.starts, batches.targets),
             "development set": examples_fingerprint(dev_split.examples),
             **start_identity(started),
@@ -266,8 +265,7 @@ def finetune(
                     run.finish(report | {"seed": settings.seed, "computed_in": precision, "machine": machine})
             result = finished(folder, ranks, already_complete)
             if ranks.is_first:
-                is_missing = "per_class" in result.report and not (folder.path / REPORT_NAME).exists()
-                if not already_complete or is_missing:  # runs of earlier versions have no errors
+                if not already_complete or not (folder.path / REPORT_NAME).exists():
                     write_report(folder)
                 save_custom_task(task, plan.recipe, output)
             return result
@@ -334,12 +332,6 @@ def task_batches(
         workers,
         options=features.options,
     )
-
-
-def number_scale(task: Task, batches: TaskBatches, record: Mapping[str, Any] | None) -> NumberScale | None:
-    """The scale of the numbers to predict; None for a resumed run of an earlier version, which has none."""
-    scale = task.target.number_scale(batches.targets)
-    return None if record is not None and TARGET_SCALE_KEY not in record else scale
 
 
 def save_custom_task(task: Task, recipe: TaskRecipe, directory: Path) -> None:

@@ -19,26 +19,10 @@ from albert.runtime.json_files import to_json
 from albert.tasks.custom import TableSource
 from albert.tasks.examples import Example
 from albert.tasks.inputs import PairEncoding, QuestionInContext, Words
-from albert.tasks.kinds.base import Target
 from albert.tasks.kinds.regression import Score
 from albert.tasks.recipe import TaskRecipe
 from albert.tasks.task import Task, ThresholdFrom
-from albert.training.record import finetuning_fingerprint, without_defaults
-
-_ADDED_LATER = {
-    "exits": None,
-    "freeze_encoder": False,
-    "distillation": None,
-    "page_examples": 5,
-    "encode_pairs": "together",
-    "match_embedding": False,
-    "solve_head": False,
-    "frozen": False,
-    "threshold": None,
-    "patience": None,
-    "class_weights": None,
-}
-"""Settings that older runs lack, with the value they had. That value is not recorded, so that older runs resume."""
+from albert.training.record import finetuning_fingerprint
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +50,7 @@ class FinetuningSettings:
         frozen: the solved head is the result, nothing is fine-tuned.
         threshold: with several labels per example, the probability from which on a label is predicted, or "train" to
             choose it on rows held out of training; None: "train". Tags of entities have a shift of `O` in its place,
-            which is always chosen so. Runs of earlier versions had 0.5 and no shift, recorded as None.
+            which is always chosen so.
     """
 
     seed: int = 0
@@ -194,11 +178,7 @@ def resolve_plan_settings(
     run ends early. For a user's own table the best evaluation is the result, unless the development set is too small.
     """
     recorded = None if record is None else record.get("settings", {})
-    recorded_without = recorded is not None and recorded.get("optimizer", "") is None  # by an earlier version
-    if settings.optimizer in (None, "adamw") and recorded_without:
-        settings = replace(settings, optimizer=None)
-    else:
-        settings = replace(settings, optimizer=optimizer_of(settings, plan.recipe))
+    settings = replace(settings, optimizer=optimizer_of(settings, plan.recipe))
     if settings.frozen:
         return replace(settings, select="last", evaluate_every=None, patience=None)
     if settings.patience is not None and settings.select == "last":
@@ -240,7 +220,7 @@ def recorded_settings(settings: FinetuningSettings) -> dict[str, Any]:
     if settings.distillation is not None:
         values["distillation"]["teacher"] = settings.distillation.source
         del values["distillation"]["revision"]  # is part of the source
-    return without_defaults(values, _ADDED_LATER)
+    return values
 
 
 def start_identity(started: StartedModel) -> dict[str, str]:
@@ -249,11 +229,9 @@ def start_identity(started: StartedModel) -> dict[str, str]:
     return {"initial weights": weights, "tokenizer": started.tokenizer.fingerprint}
 
 
-def task_fingerprint(record: Mapping[str, Any], target: Target) -> str:
+def task_fingerprint(record: Mapping[str, Any]) -> str:
     """A hash of recipe, settings, target and changes of the architecture, the same on every machine."""
     parts = {name: record[name] for name in ("recipe", "settings", "target", "changes") if name in record}
-    if target.kind in ("multi-label", "token-classification") and record["target"]["names"] is None:
-        parts["target"] = {name: value for name, value in record["target"].items() if name != "names"}
     return finetuning_fingerprint(parts)
 
 

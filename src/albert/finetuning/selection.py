@@ -37,11 +37,9 @@ class BestModel:
         if not self.directory.is_dir():
             return True
         best = read_json_object(self.directory / _SCORE_NAME)
-        if best.get("scored_on", self.scored_on) != self.scored_on:
+        if best["scored_on"] != self.scored_on:
             return True
         name, score = next(iter(scores.items()))
-        if best.get("metric", name) != name:  # kept by an earlier version, which chose by accuracy
-            return True
         return is_better(name, score, best["score"])
 
     def write_score(self, directory: Path, scores: Mapping[str, float | None]) -> None:

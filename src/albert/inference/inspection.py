@@ -356,5 +356,5 @@ def tokenizer_report(directory: Path, expected: object = None) -> TokenizerRepor
         lower_case=tokenizer.lower_case,
         keep_accents=tokenizer.keep_accents,
         fingerprint=tokenizer.fingerprint,
-        belongs=None if expected is None else tokenizer.matches_fingerprint(str(expected)),
+        belongs=None if expected is None else tokenizer.fingerprint == expected,
     )

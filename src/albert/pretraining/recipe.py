@@ -1,7 +1,6 @@
 """Pre-training recipes: all settings of a run as a value, the named recipes, and the recipe of a run in its folder."""
 
 import math
-import sys
 import tomllib
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
@@ -15,9 +14,7 @@ from albert.pretraining.sampling import SequenceRecipe
 from albert.pretraining.segments import SentenceObjective
 from albert.runtime.environment import PEER_TIMEOUT_MINUTES, Precision, PrecisionChoice
 from albert.runtime.errors import InvalidConfiguration, UsageError, did_you_mean, require_range
-from albert.runtime.json_files import deep_merge, from_json, read_json_object, read_toml_or_json, save_json, to_json
-from albert.runtime.legacy import RECIPE_NAMES, removed_settings
-from albert.runtime.removed import WHY
+from albert.runtime.json_files import deep_merge, from_json, load_json, read_toml_or_json, save_json, to_json
 from albert.training.record import PRETRAINING_MAY_CHANGE_LATER_UPDATES, require_same_recipe
 from albert.training.run_folder import RunFolder
 
@@ -256,16 +253,13 @@ def read_recipe(path: Path, base: PretrainingRecipe = PAPER_BASE) -> Pretraining
 
 
 def saved_recipe(run: RunFolder) -> PretrainingRecipe:
-    """The recipe of a run, without the settings that were removed since.
+    """The recipe of a run.
 
     Raises:
         MissingInput, DamagedData: it cannot be read.
-        InvalidConfiguration: it is not a recipe, or has a value that was removed.
+        InvalidConfiguration: it is not a recipe.
     """
-    values = read_json_object(run.recipe_path)
-    removed = removed_settings(PretrainingRecipe.__name__, values)
-    kept = {name: value for name, value in values.items() if name not in removed}
-    return from_json(PretrainingRecipe, kept, str(run.recipe_path))
+    return load_json(PretrainingRecipe, run.recipe_path)
 
 
 def find_recipe(name: str) -> PretrainingRecipe:
@@ -275,7 +269,6 @@ def find_recipe(name: str) -> PretrainingRecipe:
         UsageError: neither a known name nor a file.
         MissingInput, DamagedData, InvalidConfiguration: see `read_recipe`.
     """
-    name = RECIPE_NAMES.get(name, name)
     if name in RECIPES:
         return RECIPES[name]
     if Path(name).exists() and not Path(name).is_dir():  # opening refuses pipes
@@ -295,12 +288,9 @@ def check_and_save_recipe(folder: RunFolder, recipe: PretrainingRecipe) -> None:
     """
     if folder.recipe_path.exists():
         saved = saved_recipe(folder)
-        removed = removed_settings(PretrainingRecipe.__name__, read_json_object(folder.recipe_path))
-        for name, value in removed.items():
-            print(f"albert: note: {folder.path} continues without {name} {value}, which {WHY}", file=sys.stderr)
         require_same_recipe(folder, to_json(saved), to_json(recipe))
         changeable = (*PRETRAINING_MAY_CHANGE_LATER_UPDATES, "dropout_changes")
         recipe = replace(saved, **{name: getattr(recipe, name) for name in changeable})
-        if recipe == saved and not removed:
+        if recipe == saved:
             return
     save_json(folder.recipe_path, recipe)

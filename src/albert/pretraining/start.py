@@ -116,7 +116,7 @@ def _match_pieces(opened: OpenedModel, corpus: TokenCorpus, init: Init) -> tuple
     """The model's piece for each piece of the corpus; and the model's tokenizer fingerprint if it is another."""
     new = corpus.tokenizer()
     recorded = opened.extra.get(FINGERPRINT_KEY)
-    if recorded is not None and new.matches_fingerprint(str(recorded)):
+    if recorded == new.fingerprint:
         return same_pieces(opened.config.vocab_size, new.vocab_size), None
     if not vocabulary_file(opened.directory).is_file():
         why = "has no tokenizer, so its embeddings cannot be matched to the corpus's pieces"

@@ -9,7 +9,7 @@ of a result; the next writer in that directory removes it.
     .out.old-0123abcd    the previous `out`, until the new one has its name
 
 A writer is alive if its lock is held (see `lock_file`), also in another container or on another host. On a file system
-without locks the names are `.out.tmp-PROCESS-0123abcd`, as in earlier versions, and leftovers are not removed."""
+without locks the names are `.out.tmp-PROCESS-0123abcd`, and leftovers are not removed."""
 
 import contextlib
 import csv

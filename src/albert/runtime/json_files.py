@@ -27,9 +27,7 @@ from typing import Any, TypeVar
 
 from albert.runtime.errors import AlbertError, DamagedData, InvalidConfiguration, did_you_mean
 from albert.runtime.files import write_bytes, write_text, writing
-from albert.runtime.legacy import FIELDS_REMOVED, removed_settings, without_neutral
 from albert.runtime.manifest import open_input, read_input
-from albert.runtime.removed import WHY, removed_value
 
 T = TypeVar("T")
 MAX_JSON_BYTES = 2**27
@@ -53,9 +51,6 @@ def from_json(cls: type[T], data: Any, where: str) -> T:
     """The inverse of `to_json`; `where` is the subject of errors (`InvalidConfiguration`)."""
     _require(dict, data, where)
     fields = {f.name: f for f in dataclasses.fields(cls) if f.init}  # type: ignore[arg-type]
-    data = without_neutral(cls.__name__, data)
-    for key in removed_settings(cls.__name__, data):
-        raise InvalidConfiguration(f"{where}: {key}", WHY, FIELDS_REMOVED[cls.__name__][key][1])
     hints = typing.get_type_hints(cls)
     for key in data:
         if key not in fields:
@@ -139,8 +134,7 @@ def convert_value(hint: Any, value: Any, where: str) -> Any:
         return convert_value(items[0], value, where)  # raises the error of the first choice
     if origin is typing.Literal:
         if value not in items:
-            remedy = removed_value(value) or did_you_mean(str(value), map(str, items))
-            raise InvalidConfiguration(where, f"{value!r} is not a choice", remedy)
+            raise InvalidConfiguration(where, f"{value!r} is not a choice", did_you_mean(str(value), map(str, items)))
         return value
     if dataclasses.is_dataclass(hint):
         return from_json(typing.cast(type, hint), value, where)
@@ -264,7 +258,7 @@ def read_journal(path: Path) -> list[dict[str, Any]]:
 
 
 _NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
-"""JSON has no such numbers; journals of earlier versions have them without quotes, which Python reads."""
+"""JSON has no such numbers."""
 
 
 def _encode_non_finite(value: Any) -> Any:

@@ -33,7 +33,6 @@ from albert.text.sentences import check_language, split_sentences
 from albert.text.tokenizer import (
     BLANK,
     CONFIG_NAME,
-    CONTENT_PREFIX,
     JSON_NAME,
     MAXIMUM_LENGTH,
     MODEL_NAME,
@@ -42,7 +41,6 @@ from albert.text.tokenizer import (
     Encoded,
     Tokenizer,
     begins_word,
-    byte_fingerprint,
     content_fingerprint,
     tokenizer_json,
 )
@@ -311,18 +309,6 @@ class SentencePieceTokenizer(Tokenizer):
 
     def _fingerprint(self) -> str:
         return content_fingerprint(self._proto, self.lower_case, self.keep_accents)
-
-    def matches_fingerprint(self, fingerprint: str) -> bool:
-        """Return whether a recorded fingerprint is that of this tokenizer.
-
-        Old corpora and models recorded a hash of the bytes of `spiece.model`. A tokenizer rebuilt from `tokenizer.json`
-        has not got these bytes, so it matches all such hashes.
-        """
-        if fingerprint.startswith(CONTENT_PREFIX):
-            return super().matches_fingerprint(fingerprint)
-        if list(self._proto.trainer_spec.input) == [REBUILT_FROM]:
-            return True
-        return fingerprint == byte_fingerprint(self.model, self.lower_case, self.keep_accents)
 
     def normalize(self, text: str) -> str:
         return normalize(text, *self._normalization)

@@ -183,7 +183,7 @@ class TokenCorpus:
         if verify and (directory / DESCRIPTION_NAME).is_file():
             verify_directory(directory)
         description = read_description(directory)
-        if not load_tokenizer(directory).matches_fingerprint(description.tokenizer_fingerprint):
+        if load_tokenizer(directory).fingerprint != description.tokenizer_fingerprint:
             raise DamagedData(directory, "its tokenizer files are not those it was made with", "prepare it again")
         if not description.shards.get(split):
             raise MissingInput(directory, f"holds no {split} documents", "prepare it with another --held-out share")
@@ -217,7 +217,7 @@ class TokenCorpus:
 
     @property
     def tokenizer_fingerprint(self) -> str:
-        """The fingerprint of the tokenizer, in the current form even if an older one is recorded."""
+        """The fingerprint of the tokenizer."""
         return self.tokenizer().fingerprint
 
     @property

@@ -39,12 +39,7 @@ Encoded = tuple[list[int], list[tuple[int, int]]]
 
 
 class Tokenizer(ABC):
-    """Converts text to ids and back, with the offsets of the pieces in the original text.
-
-    Attributes:
-        former_fingerprint: what corpora and models recorded if the files ask for the preprocessing of the original
-            code, which earlier versions had; None otherwise.
-    """
+    """Converts text to ids and back, with the offsets of the pieces in the original text."""
 
     pad_id: int
     unk_id: int
@@ -53,7 +48,6 @@ class Tokenizer(ABC):
     mask_id: int
     lower_case: bool
     keep_accents: bool
-    former_fingerprint: str | None = None
     separators: int = 1
     """Pieces `sep_id` between two texts: 2 for RoBERTa and XLM-R."""
     _arguments: tuple[Any, ...]
@@ -79,10 +73,6 @@ class Tokenizer(ABC):
 
     @abstractmethod
     def _fingerprint(self) -> str: ...
-
-    def matches_fingerprint(self, fingerprint: str) -> bool:
-        """Return whether a recorded fingerprint is that of this tokenizer."""
-        return fingerprint in (self.fingerprint, self.former_fingerprint)
 
     @abstractmethod
     def normalize(self, text: str) -> str:
@@ -221,19 +211,15 @@ def _construct(kind: Callable[..., Tokenizer], *arguments: Any) -> Tokenizer:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Fingerprints: a hash of everything that decides the ids, in whatever file. Corpora and models record it. Old ones have
-# a hash of the bytes of `spiece.model`, which is still accepted.
+# Fingerprints: a hash of everything that decides the ids, in whatever file. Corpora and models record it.
 
 CONTENT_PREFIX = "v2:"
 
 
-def content_fingerprint(proto: Any, lower_case: bool, keep_accents: bool, reference: bool = False) -> str:
+def content_fingerprint(proto: Any, lower_case: bool, keep_accents: bool) -> str:
     """Return a prefix and the SHA-256 of pieces, scores, types and normalisation of a SentencePiece `ModelProto`.
 
     Other fields, such as the training data, change no id and are not hashed.
-
-    Args:
-        reference: for the preprocessing of the original code, which earlier versions had.
     """
     normalizer = proto.normalizer_spec
     trainer = proto.trainer_spec
@@ -246,7 +232,6 @@ def content_fingerprint(proto: Any, lower_case: bool, keep_accents: bool, refere
         "escape_whitespaces": normalizer.escape_whitespaces,
         "treat_whitespace_as_suffix": trainer.treat_whitespace_as_suffix,
         "byte_fallback": trainer.byte_fallback,
-        **({"reference": True} if reference else {}),
     }
     digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode("ascii"))
     for entry in proto.pieces:
@@ -255,13 +240,9 @@ def content_fingerprint(proto: Any, lower_case: bool, keep_accents: bool, refere
     return CONTENT_PREFIX + digest.hexdigest()
 
 
-def wordpiece_fingerprint(vocabulary: Sequence[str], settings: Mapping[str, bool], reference: bool = False) -> str:
-    """Return a prefix and the SHA-256 of the pieces, in the order of ids, and of the normalisation.
-
-    Args:
-        reference: for the preprocessing of the original code, which earlier versions had.
-    """
-    hashed = {"wordpiece": {**settings, "reference": reference}}
+def wordpiece_fingerprint(vocabulary: Sequence[str], settings: Mapping[str, bool]) -> str:
+    """Return a prefix and the SHA-256 of the pieces, in the order of ids, and of the normalisation."""
+    hashed = {"wordpiece": dict(settings)}
     digest = hashlib.sha256(json.dumps(hashed, sort_keys=True).encode("ascii"))
     for piece in vocabulary:
         digest.update(piece.encode("utf-8") + b"\0")
@@ -272,12 +253,6 @@ def fingerprint_of_json(content: Mapping[str, Any]) -> str:
     """Return a prefix and the SHA-256 of what decides the ids in a `tokenizer.json`."""
     deciding = {name: content.get(name) for name in ("model", "normalizer", "pre_tokenizer", "added_tokens")}
     return CONTENT_PREFIX + hashlib.sha256(json.dumps(deciding, sort_keys=True).encode("ascii")).hexdigest()
-
-
-def byte_fingerprint(model: bytes, lower_case: bool, keep_accents: bool) -> str:
-    """Return the old fingerprint: the SHA-256 of the bytes of `spiece.model` and the flags."""
-    flags = json.dumps({"lower_case": lower_case, "keep_accents": keep_accents}, sort_keys=True)
-    return hashlib.sha256(model + flags.encode("ascii")).hexdigest()
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -5,20 +5,17 @@ import base64
 import binascii
 import os
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from albert.runtime.environment import bundled_model
 from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput
 from albert.runtime.json_files import read_json_object
-from albert.runtime.legacy import PREPROCESSING_KEY, REFERENCE_PREPROCESSING, note_reference_preprocessing
 from albert.runtime.manifest import read_input, verify_files
 from albert.text.sentencepiece import (
     SentencePieceTokenizer,
     build_model,
     is_choosable_digit_comma,
-    parse_model,
     require_special_pieces,
 )
 from albert.text.tokenizer import (
@@ -32,10 +29,8 @@ from albert.text.tokenizer import (
     SPECIAL_PIECES,
     VOCABULARY_NAME,
     Tokenizer,
-    content_fingerprint,
     read_flag,
     refuse_added_tokens,
-    wordpiece_fingerprint,
 )
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -142,24 +137,13 @@ def load_tokenizer(path: Path, *, lower_case: bool | None = None, keep_accents: 
         config["do_lower_case"] = lower_case
     if keep_accents is not None:
         config |= {"keep_accents": keep_accents, "strip_accents": not keep_accents}
-    preprocessing = config.pop(PREPROCESSING_KEY, "transformers")  # a converted tokenizer has no such key
-    if preprocessing not in ("transformers", REFERENCE_PREPROCESSING):
-        why = f"is {preprocessing!r}, this version has no other than that of transformers"
-        raise InvalidConfiguration(f"{config_file}: {PREPROCESSING_KEY}", why, "leave it out")
-    is_reference = preprocessing == REFERENCE_PREPROCESSING
-    if is_reference:
-        note_reference_preprocessing(str(config_file))
     is_of_roberta = file.name in (BYTE_LEVEL_NAME, BPE_MODEL_NAME)
     if is_of_roberta or file.suffix == ".txt" or (file.suffix == ".json" and not _is_alberts(file, config)):
-        return _load_other(file, config, lower_case is not None or keep_accents is not None, is_reference)
+        return _load_other(file, config, lower_case is not None or keep_accents is not None)
     model = model_from_tokenizer_json(file, config) if file.suffix == ".json" else _read_model(file)
     lower = read_flag(config, "do_lower_case", True, config_file)
     accents = read_flag(config, "keep_accents", False, config_file)
-    tokenizer = SentencePieceTokenizer(model, lower, accents, str(file))
-    if is_reference:
-        proto = parse_model(model, str(file))
-        tokenizer.former_fingerprint = content_fingerprint(proto, lower, accents, reference=True)
-    return tokenizer
+    return SentencePieceTokenizer(model, lower, accents, str(file))
 
 
 def read_tokenizer_config(directory: Path) -> dict[str, Any]:
@@ -187,26 +171,20 @@ def _is_alberts(file: Path, config: Mapping[str, Any]) -> bool:
     return [entry[0] if isinstance(entry, list) and entry else None for entry in first] == list(SPECIAL_PIECES)
 
 
-def _load_other(file: Path, config: Mapping[str, Any], changed: bool, is_reference: bool) -> Tokenizer:
+def _load_other(file: Path, config: Mapping[str, Any], changed: bool) -> Tokenizer:
     """The vocabulary of another model than ALBERT, by the library `tokenizers`.
 
     Args:
         changed: whether the caller set case or accents.
-        is_reference: whether an earlier version followed the original code of BERT.
     """
     from albert.text import huggingface
 
     if file.name in (BYTE_LEVEL_NAME, BPE_MODEL_NAME):
         make = huggingface.byte_level_json if file.name == BYTE_LEVEL_NAME else huggingface.sentencepiece_json
-        tokenizer = huggingface.load_tokenizer_json(file, make(file, config), config, changed)
-    elif file.suffix == ".json":
-        tokenizer = huggingface.load_tokenizer_json(file, read_json_object(file), config, changed)
-    else:
-        tokenizer = huggingface.load_wordpiece(file, config)
-    if is_reference:
-        settings = asdict(huggingface.read_normalization(file, config))
-        tokenizer.former_fingerprint = wordpiece_fingerprint(tokenizer.vocabulary, settings, reference=True)
-    return tokenizer
+        return huggingface.load_tokenizer_json(file, make(file, config), config, changed)
+    if file.suffix == ".json":
+        return huggingface.load_tokenizer_json(file, read_json_object(file), config, changed)
+    return huggingface.load_wordpiece(file, config)
 
 
 _WITHOUT_TYPES = (

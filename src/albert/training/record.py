@@ -15,7 +15,6 @@ from typing import Any, Literal, NamedTuple
 from albert.model.config import Extension
 from albert.runtime.errors import CannotCreate, InvalidConfiguration, MissingInput
 from albert.runtime.json_files import fingerprint_of, flatten, load_json, read_json_object, save_json, to_json
-from albert.runtime.legacy import FINGERPRINTS_ADDED, RECIPE_FIELDS_ADDED
 from albert.runtime.manifest import MANIFEST_NAME, file_hash
 from albert.text.shards import TokenCorpus
 from albert.training.run_folder import RunFolder
@@ -59,11 +58,6 @@ def changed_settings(
     return [Difference(name, before.get(name), now.get(name)) for name in names if before.get(name) != now.get(name)]
 
 
-def without_defaults(settings: Mapping[str, Any], added_later: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings, without those that older runs lack where they have the value that means the same."""
-    return {name: value for name, value in settings.items() if name not in added_later or value != added_later[name]}
-
-
 # --------------------------------------------------------------------------------------------------------------------
 # Fingerprints.
 
@@ -75,7 +69,7 @@ def pretraining_fingerprint(recipe: Any) -> str:
         recipe: a `PretrainingRecipe`.
     """
     may_change = (*PRETRAINING_MAY_CHANGE, *PRETRAINING_MAY_CHANGE_LATER_UPDATES, "dropout_changes")
-    settings = without_defaults(flatten(to_json(recipe)), RECIPE_FIELDS_ADDED)
+    settings = flatten(to_json(recipe))
     return fingerprint_of({name: value for name, value in settings.items() if name not in may_change})
 
 
@@ -86,10 +80,7 @@ def finetuning_fingerprint(record: Mapping[str, Any]) -> str:
 
 def first_difference(saved: Mapping[str, str], identity: Mapping[str, str]) -> str | None:
     """Name of the first fingerprint that differs from the saved one; None if all agree."""
-    for key, value in identity.items():
-        if saved.get(key) != value and (key in saved or key not in FINGERPRINTS_ADDED):
-            return key
-    return None
+    return next((key for key, value in identity.items() if saved.get(key) != value), None)
 
 
 def require_same_identity(directory: Path, saved: Mapping[str, str], identity: Mapping[str, str]) -> None:
@@ -165,8 +156,6 @@ class Run:
             if before == now:
                 continue
             changed = changed_settings(before, now)
-            if not changed:  # a setting that is None now, and that an older run did not have
-                return f"another {part}"
             shown = [f"{name} ({_shown(old)}, now {_shown(new)})" for name, old, new in changed[:3]]
             more = f" and {len(changed) - 3} more" if len(changed) > 3 else ""
             return f"other settings: {', '.join(shown)}{more}"
@@ -270,8 +259,6 @@ def corpus_records(corpora: Sequence[TokenCorpus]) -> CorpusRecords:
 def check_and_save_corpora(folder: RunFolder, corpora: Sequence[TokenCorpus]) -> None:
     """Save the corpora of a new run; compare those of a resumed one.
 
-    A run that is older than these records is checked by the fingerprints of its checkpoints alone.
-
     Raises:
         InvalidConfiguration: the run was trained on other corpora, or in another order.
     """
@@ -284,7 +271,7 @@ def check_and_save_corpora(folder: RunFolder, corpora: Sequence[TokenCorpus]) ->
             raise InvalidConfiguration(
                 folder.path, why, "give the run's own corpus, choose another --output, or add --replace"
             )
-    elif not folder.checkpoints():
+    else:
         save_json(path, now)
 
 

@@ -20,8 +20,7 @@ from albert.runtime.distributed import gather_full, is_sharded, shard_like
 from albert.runtime.environment import Precision, Ranks
 from albert.runtime.errors import DamagedData
 from albert.runtime.files import library_writes
-from albert.runtime.json_files import from_json, read_json_object, save_json
-from albert.runtime.legacy import present_training_state
+from albert.runtime.json_files import load_json, save_json
 from albert.training.record import require_same_identity
 from albert.training.update import DivergenceHistory, UpdateMetrics
 
@@ -146,7 +145,7 @@ def read_progress(directory: Path, step: int | None = None) -> TrainingState:
         DamagedData: the checkpoint is of another step.
     """
     file = directory / STATE_NAME
-    state = from_json(TrainingState, present_training_state(read_json_object(file)), str(file))
+    state = load_json(TrainingState, file)
     if step is not None and state.step != step:
         why = f"holds the state after step {state.step}, its name says {step}"
         raise DamagedData(directory, why, "remove it to continue from the checkpoint before it")
@@ -236,12 +235,8 @@ def training_environment(
 def report_environment_changes(
     before: Mapping[str, str | int], now: Mapping[str, str | int], ranks: Ranks
 ) -> dict[str, dict[str, Any]]:
-    """Print a note, on the first rank, if results may differ in the last bits; returns the changes by name.
-
-    Values that older versions did not record are not compared; they had one worker.
-    """
-    recorded = {**before, "workers": before.get("workers", 1)} if before else {}
-    changes = {name: {"before": old, "now": now.get(name)} for name, old in recorded.items() if old != now.get(name)}
+    """Print a note, on the first rank, if results may differ in the last bits; returns the changes by name."""
+    changes = {name: {"before": old, "now": now.get(name)} for name, old in before.items() if old != now.get(name)}
     if changes and ranks.is_first:
         text = ", ".join(f"{name} {values['before']} → {values['now'] or 'none'}" for name, values in changes.items())
         print(f"albert: note: the run continues with {text}; the result will not be bit-identical", file=sys.stderr)

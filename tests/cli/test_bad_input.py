@@ -491,7 +491,6 @@ CASES: dict[str, list[tuple]] = {
         ("{here}", 66, "{here} MANIFEST.json"),
         ("{here}/nowhere", 66, "{here}/nowhere"),
     ],
-    "completion": [("ksh", 2, "ksh")],
     "analyze layers": [
         ("", 2, "MODEL"),
         ("{pretrained} --output layers.pdf", 2, "layers.pdf .png"),

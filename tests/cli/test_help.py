@@ -39,7 +39,6 @@ COMMANDS = {
     "tables export": "DIRECTORY",
     "info": "[WHAT]",
     "verify": "PATH...",
-    "completion": "{bash,zsh,fish}",
 }
 
 

@@ -59,7 +59,6 @@ COMMANDS = {
     "tables": Command("albert.commands.tables", "reproduce the paper's tables and figures, ours beside theirs"),
     "info": Command("albert.commands.info", "describe a model, a corpus or this machine"),
     "verify": Command("albert.commands.verify", "check every file against its manifest"),
-    "completion": Command("albert.commands.completion", "completion of commands and options in bash, zsh or fish"),
 }
 """Name -> the module that parses the options of a command in its function NAME_main."""
 

@@ -326,7 +326,7 @@ class Subcommand:
     """A command with options.
 
     Attributes:
-        shape: its options, for help and completion.
+        shape: its options, for help.
         main: called with the words of the command line; returns an exit code, or None for success.
     """
 

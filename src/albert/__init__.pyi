@@ -75,7 +75,7 @@ def prepare(
     seed: int = 0,
     shard_megabytes: float = 8.0,
     replace: bool = False,
-    duplicates: Literal['keep', 'exact', 'near'] = "keep",
+    duplicates: Literal['keep', 'exact'] = "keep",
     engine: Literal['processes', 'datatrove', 'ray', 'slurm'] = "processes",
     slurm: SlurmSettings | Mapping[str, Any] = ...,
 ) -> PrepareResult:

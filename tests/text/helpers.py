@@ -1,6 +1,7 @@
 """Texts that are hard to tokenize, checks of offsets, and helpers for corpora."""
 
 import json
+import random
 import sys
 import unicodedata
 from collections.abc import Iterable
@@ -82,6 +83,13 @@ def is_dropped(tokenizer, text, index, covered):
     if unicodedata.category(character)[0] == "M" and index and covered[index - 1]:
         return False
     return tokenizer.encode(f"x{character}y") in (tokenizer.encode("xy"), tokenizer.encode("x y"))
+
+
+def make_texts(count: int, seed: int) -> list[str]:
+    """Texts of 100 to 300 words out of 5,000, which have hardly a run of words in common."""
+    numbers = random.Random(seed)
+    words = ["".join(numbers.choices("abcdefghijklmnopqrstuvwxyz", k=numbers.randint(2, 9))) for _ in range(5000)]
+    return [" ".join(numbers.choices(words, k=numbers.randint(100, 300))) + "." for _ in range(count)]
 
 
 def write_jsonl(path: Path, texts: Iterable[str | None]) -> Path:

@@ -101,8 +101,8 @@ def prepare(
         workers: Number of processes; one per processor by default.
         seed: Seed of the selection.
         shard_megabytes: Text of one shard, in millions of bytes; each worker keeps one in memory.
-        duplicates: Leave out documents that repeat an earlier one of CORPUS: `exact` except for white space, or `near`,
-            at least 80 % of it. The text is then read twice.
+        duplicates: Keep documents that repeat an earlier one of CORPUS, or leave out those that do exactly, except for
+            white space; the text is then read twice. For near copies see examples/near_duplicates.py.
         engine: Where the work runs: processes of this machine, or datatrove (here, on Ray, on Slurm); the bytes are the
             same.
     """

@@ -62,7 +62,7 @@ def runs(items: Iterable[Item], size: Callable[[Item], int], least: int) -> Iter
         yield run
 
 
-Duplicates = Literal["keep", "exact", "near"]
+Duplicates = Literal["keep", "exact"]
 SHARD_BYTES = 8_000_000
 RESULTS = "results"
 KEPT_NAME = "fingerprints/{}.staying.npy"
@@ -81,7 +81,7 @@ class PreparationSettings(Reading):
         language: of the sentence splitter.
         as_lines: whether every line is a sentence.
         wrapped: whether line breaks are only a margin (see `albert.text.wrapping`).
-        duplicates: which duplicates are dropped (see `albert.text.duplicates`).
+        duplicates: whether equal documents are kept (see `albert.text.duplicates`).
         shard_bytes: text of one shard; a document is never divided.
         unit_bytes: files on disk of one unit of work; a file is never divided.
     """

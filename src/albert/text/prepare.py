@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Literal
 
 from albert import __version__
-from albert.runtime.environment import lazy_import
 from albert.runtime.errors import CannotCreate, InvalidConfiguration, WriteFailed
 from albert.runtime.files import locked, new_directory, remove_directory, remove_leftovers
 from albert.runtime.json_files import common_fields, flatten, read_json_object, save_json, to_json
@@ -118,7 +117,7 @@ def prepare(
         raise CannotCreate(output, "exists already", "choose another name, or add --replace")
     files, ignored, repeated = find_corpus_files(corpus_paths)
     units = runs(files, lambda file: file.size, settings.unit_bytes)
-    libraries = _libraries(settings)
+    libraries = {name: version(name) for name in ("sentencepiece", "sentencex")}
     work = output.parent / f"{output.name}.unfinished"
     with locked(work, "this preparation") as release:
         try:
@@ -184,14 +183,6 @@ def _write_plan(work: Path, settings: PreparationSettings, tokenizer: Tokenizer,
             why = f"holds an unfinished preparation with {', '.join(changes)}"
             raise CannotCreate(work, why, "use the same settings to resume, or remove it to start anew")
     save_json(path, plan)
-
-
-def _libraries(settings: PreparationSettings) -> dict[str, str]:
-    names = ["sentencepiece", "sentencex"]
-    if settings.duplicates == "near":
-        lazy_import("rensa", "duplicates")  # to fail before all work if it is missing
-        names.append("rensa")
-    return {name: version(name) for name in names}
 
 
 def _hold_out_at_least_one(

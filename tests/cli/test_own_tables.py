@@ -54,7 +54,7 @@ def test_labels_that_all_differ_are_explained(scene, tmp_path, capsys):
     (tmp_path / "t.csv").write_text("review,stars\n" + "".join(f'it was {n},"1,{n}"\n' for n in range(30)))
     columns = ["--text", "review", "--label", "stars", "--model", str(scene.pretrained), "--statistics-only"]
     assert run(["finetune", "--train", str(tmp_path / "t.csv"), *columns]) == 2
-    assert "column 'stars': holds 30 different values such as '1,0': are they numbers?" in capsys.readouterr().err
+    assert "column 'stars': holds numbers with a comma, such as '1,0'; say --decimal ," in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("flags", "rate"), [((), rate_for_width(2e-5, WIDTH)), (("--learning-rate", "3e-5"), 3e-5)])

@@ -58,7 +58,7 @@ class TableOptions:
     drop_unlabelled: bool = False
     """Your own tables: leave out rows without a label, and count them; an error when not set."""
     decimal: Literal[",", "."] | None = None
-    """The decimal sign of numbers to predict that are written as 39,75 or $1,164.00, if both are possible."""
+    """The decimal sign of the numbers to predict: a comma as in 39,75; a point when not set."""
     positive: str | None = None
     """Of two classes, the one whose F1 is reported; the rarer one when not set."""
     label_names: tuple[str, ...] | None = None

@@ -2,14 +2,14 @@
 
 The steps of `read_columns`, in their order: names and positions of columns; words that are grouped to sentences; marked
 parts of texts as tags; lists that are written as text; columns of 0 and 1 and vectors as labels; labels without blanks
-and quotes; numbers as people write them. What is decided on the training file is kept in the task, so that other files
+and quotes; numbers with a decimal comma. What is decided on the training file is kept in the task, so that other files
 are read in the same way."""
 
 import ast
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -57,7 +57,7 @@ def read_columns(
     task, rows = _labels_of_vectors(task, rows, inferred, to_learn)
     task, rows = _options_of_vectors(task, rows)
     rows = _clean_labels(task, rows)
-    task, rows = _plain_numbers(task, rows, source, inferred, to_learn)
+    rows = _decimal_points(task, rows, inferred, to_learn)
     if task.drop_unlabelled:
         rows = _labelled_rows(task, rows)
     return task, rows
@@ -501,12 +501,23 @@ def _lists_in_text(task: TableTask, rows: Rows, inferred: list[Inferred]) -> Row
     for column in columns:
         if column is None or not _holds_lists(rows, column):
             continue
+        if column == task.label and task.options is None:
+            _refuse_vectors_in_text(rows, column)
         rows = changed_rows(rows, column, _list_of_text)
         note = f"the lists in {column!r} are written as text, and read as lists"
         rows = replace(rows, notes=(*rows.notes, note))
         if column == task.label and task.text is not None and _holds_lists(rows, task.text):
             rows = changed_rows(rows, task.text, _list_of_text)
     return rows
+
+
+def _refuse_vectors_in_text(rows: Rows, column: str) -> None:
+    """Raise UsageError for labels that are vectors of 0 and 1, written as text."""
+    values = [value.strip() for value in rows.values(column) if isinstance(value, str) and value.strip()]
+    if values and all(re.fullmatch(r"\[[\s,]*([01](\.0*)?[\s,]+)+[01](\.0*)?[\s,]*\]", value) for value in values):
+        why = f"holds vectors of 0 and 1 as text, such as {values[0][:40]!r}"
+        remedy = "write a column of 0 and 1 for each label, and name them all: --label toxic rude threat"
+        raise UsageError(f"column {column!r}", why, remedy)
 
 
 def _holds_lists(rows: Rows, column: str) -> bool:
@@ -654,7 +665,10 @@ def _labels_of_vectors(task: TableTask, rows: Rows, inferred: list[Inferred], to
     if len(sizes) != 1 or not flat <= {"0", "1"} or not repeated:
         return task, rows
     (size,) = sizes
-    names = task.labels or tuple(map(str, range(size)))
+    names = task.labels
+    if names is None:
+        why = f"holds vectors of {size} numbers 0 or 1, which have no names"
+        raise UsageError(f"column {column!r}", why, f"name the label of each position: --labels A B ... ({size} names)")
     if len(names) != size:
         raise UsageError(
             "--labels", f"has {len(names)} names, the vectors in {column!r} have {size} numbers", "name each"
@@ -669,9 +683,6 @@ def _labels_of_vectors(task: TableTask, rows: Rows, inferred: list[Inferred], to
     if to_learn:
         why = f"{column!r} holds vectors with {'one 1 each' if single else 'any number of ones'}"
         inferred.append(Inferred("task", kind, why, "--multi-label" if single else "a column of labels"))
-        if task.labels is None:
-            shown = f"0 to {size - 1}, the positions"
-            inferred.append(Inferred(f"{size} labels", shown, "a vector has no names", "--labels A B ..."))
 
     def convert(row: Row, value: Field) -> Field:
         true = tuple(names[at] for at, item in enumerate(value) if label_key(item) == "1")
@@ -681,7 +692,7 @@ def _labels_of_vectors(task: TableTask, rows: Rows, inferred: list[Inferred], to
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Labels: blanks and quotes around them do not count, 1.0 is 1 and True is true.
+# Labels: blanks and quotes around them do not count, and 1.0 is 1.
 
 _BLANKS = " \t\r\n\u00a0\u200b\u200c\u200d\u2060\ufeff"
 
@@ -695,11 +706,11 @@ def clean_label(text: str) -> str:
 
 
 def label_key(text: str) -> str:
-    """What makes two labels equal: `1.0` is `1`, and `True` is `true`."""
+    """What makes two labels equal: `1.0` is `1`, and blanks around a label do not count."""
     text = clean_label(text)
     if re.fullmatch(r"[+-]?\d{1,15}\.0+", text) and as_number(text) is not None:
         return text.partition(".")[0]
-    return text.lower() if text.lower() in ("true", "false") else text
+    return text
 
 
 def equal_labels(labels: Mapping[str, int]) -> dict[str, str]:
@@ -748,82 +759,70 @@ def _labelled_rows(task: TableTask, rows: Rows) -> Rows:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Numbers as people write them: 39,75 · $1,164.00 · 59 %
+# Numbers to predict: digits with a decimal point, or with a decimal comma if `decimal` says so.
 
+_COMMA_NUMBER = re.compile(r"[+-]?\d+,\d+")
 _IN_THOUSANDS = re.compile(r"[1-9]\d{0,2}\.\d{3}")
 """A number that may be one of thousands: 6.411."""
 _WRITTEN = re.compile(r"[-+]?\s*[$€£¥₹]?\s*[-+]?\d[\d.,'’\u00a0\u202f ]*\s*(%|€|\$|£|¥|₹|[A-Za-z]{2,3})?")
+_PLAIN_NUMBERS = "write digits with a decimal point, without signs of thousands, currencies and units: 1164.5"
+DECIMAL_COMMA = "say --decimal , if the comma is the decimal sign; otherwise " + _PLAIN_NUMBERS
 
 
 def looks_like_a_written_number(text: str) -> bool:
-    """Return whether a text is a number with a currency, a percent sign, or separators of thousands."""
+    """Return whether a text is a number with a currency, a unit, or separators of thousands."""
     return _WRITTEN.fullmatch(text) is not None and not re.fullmatch(r"0\d+|\d+([._]\d+){2,}", text)
 
 
-def plain_number(text: str, decimal: str) -> str | None:
-    """A written number in digits with a decimal point; None if it is not one."""
-    if not looks_like_a_written_number(text):
-        return None
-    digits = re.sub(r"[^\d.,+-]", "", text)
-    digits = digits.replace(".", "").replace(",", ".") if decimal == "," else digits.replace(",", "")
-    return digits if as_number(digits.lstrip("0") or "0") is not None or as_number(digits) is not None else None
-
-
-def decimal_sign(values: Sequence[str]) -> str | None:
-    """The decimal sign of written numbers: point or comma; None if the values may be read in both ways."""
-    signs = set()
-    ambiguous = False
+def refuse_comma_numbers(values: Iterable[str], column: str) -> None:
+    """Raise UsageError for labels that are numbers, of which some have a comma."""
+    example = None
     for value in values:
-        point = value.rfind(".")
-        comma = value.rfind(",")
-        if point >= 0 and comma >= 0:
-            signs.add("." if point > comma else ",")
-        elif comma >= 0:
-            if value.count(",") == 1 and not re.search(r",\d{3}(\D|$)", value):
-                signs.add(",")
-            else:
-                ambiguous = True
-        elif point >= 0 and not re.fullmatch(r"\D*\d{1,3}\.\d{3}\D*", value):
-            signs.add(".")
-    if len(signs) == 1:
-        return signs.pop()
-    if len(signs) > 1:
-        return None
-    return None if ambiguous else "."
+        if _COMMA_NUMBER.fullmatch(value):
+            example = example or value
+        elif as_number(value) is None:
+            return
+    if example is not None:
+        raise UsageError(f"column {column!r}", f"holds numbers with a comma, such as {example!r}", DECIMAL_COMMA)
 
 
-def _plain_numbers(
-    task: TableTask, rows: Rows, source: object, inferred: list[Inferred], to_learn: bool
-) -> tuple[TableTask, Rows]:
-    """Numbers as people write them become plain ones, for a regression that was asked for."""
+def _decimal_points(task: TableTask, rows: Rows, inferred: list[Inferred], to_learn: bool) -> Rows:
+    """Numbers with a decimal comma become numbers with a point, if the task says so."""
     column = task.label
-    if task.kind != "regression" or column is None:
-        return task, rows
+    if task.decimal != "," or column is None or task.kind not in (None, "regression"):
+        return rows
     values = [value for value in rows.values(column) if isinstance(value, str) and value]
-    written = [value for value in values if as_number(value) is None and looks_like_a_written_number(value)]
-    if not written and task.decimal is None:
-        if not to_learn:
-            return task, rows
-        in_thousands = [value for value in values if _IN_THOUSANDS.fullmatch(value)]
-        others = [value for value in values if not _IN_THOUSANDS.fullmatch(value)]
-        if in_thousands and others and all(value.isdecimal() and len(value) <= 3 for value in others):
-            why = f"{in_thousands[0]!r} beside {others[0]!r} may have a decimal point or a separator of thousands"
-            raise UsageError(f"column {column!r}", why, "say --decimal , or --decimal .")
-        return task, rows
-    sign = task.decimal
-    if sign is None:
-        sign = decimal_sign(written)
-        if sign is None:
-            why = f"{written[0]!r} may have a decimal comma or a separator of thousands"
-            raise UsageError(f"column {column!r}", why, "say --decimal , or --decimal .")
-    if to_learn and written:
-        shown = f"{written[0]} as {plain_number(written[0], sign)}"
-        inferred.append(Inferred("numbers", shown, f"{len(written):,} are written in this way", "--decimal , or ."))
+    example = next((value for value in values if _COMMA_NUMBER.fullmatch(value)), None)
+    if example is not None and to_learn:
+        point = example.replace(",", ".")
+        inferred.append(Inferred("numbers", f"{example} as {point}", "the decimal sign is a comma", "--decimal ."))
 
     def convert(row: Row, value: Field) -> Field:
-        if not isinstance(value, str) or (as_number(value) is not None and sign == "."):
+        if not isinstance(value, str):
             return value
-        plain = plain_number(value, sign)
-        return value if plain is None else plain
+        if "." in value and as_number(value.replace(",", "")) is not None:
+            why = f"{value!r} in column {column!r} has a point, though the decimal sign is a comma"
+            raise DamagedData(row.where, why, _PLAIN_NUMBERS)
+        return value.replace(",", ".") if _COMMA_NUMBER.fullmatch(value) else value
 
-    return replace(task, decimal=sign), changed_rows(rows, column, convert)
+    return changed_rows(rows, column, convert)
+
+
+def check_numbers(task: TableTask, rows: Rows, to_learn: bool) -> None:
+    """Raise UsageError for numbers to predict with a comma, a currency, a unit, or perhaps a sign of thousands."""
+    column = task.label
+    if column is None:
+        return
+    values = [value for value in rows.values(column) if isinstance(value, str) and value]
+    written = [value for value in values if as_number(value) is None and looks_like_a_written_number(value)]
+    if written:
+        remedy = DECIMAL_COMMA if _COMMA_NUMBER.fullmatch(written[0]) else _PLAIN_NUMBERS
+        raise UsageError(f"column {column!r}", f"{written[0]!r} is not a plain number", remedy)
+    if not to_learn or task.decimal is not None:
+        return
+    in_thousands = [value for value in values if _IN_THOUSANDS.fullmatch(value)]
+    others = [value for value in values if not _IN_THOUSANDS.fullmatch(value)]
+    if in_thousands and others and all(value.isdecimal() and len(value) <= 3 for value in others):
+        why = f"{in_thousands[0]!r} beside {others[0]!r} may have a decimal point or a sign of thousands"
+        thousands = in_thousands[0].replace(".", "")
+        raise UsageError(f"column {column!r}", why, f"say --decimal . if it is decimal, otherwise write {thousands}")

@@ -16,11 +16,13 @@ from albert.runtime.random_streams import stream
 from albert.tasks.columns import (
     Inferred,
     changed_rows,
+    check_numbers,
     clean_label,
     equal_labels,
     label_key,
     looks_like_a_written_number,
     read_columns,
+    refuse_comma_numbers,
     single_labels,
 )
 from albert.tasks.kinds.classification import Choice
@@ -111,6 +113,7 @@ def refuse_doubtful_classes(values: Sequence[str], label: str) -> None:
         if len(several) > 1 and share >= 0.5 and max(in_values.values()) > 1:
             why = f"holds {separator!r} in {share:.0%} of its rows, such as {several[0]!r}: are they several labels?"
             raise UsageError(f"column {label!r}", why, f"say --multi-label --separator {separator!r}, or --classes")
+    refuse_comma_numbers(counts, label)
     dates = sum(_DATE.match(value) is not None for value in counts)
     if not few and dates > 0.9 * len(counts):
         why = f"holds {len(counts):,} different dates such as {values[0]!r}, which are no classes"
@@ -119,7 +122,7 @@ def refuse_doubtful_classes(values: Sequence[str], label: str) -> None:
     if not few and len(written) > 0.95 * len(counts):
         example = next(value for value in written if as_number(value) is None)
         why = f"holds {len(counts):,} different values such as {example!r}: are they numbers?"
-        raise UsageError(f"column {label!r}", why, "say --regression, or --classes")
+        raise UsageError(f"column {label!r}", why, "write plain numbers (1164.5), or say --classes")
     if len(values) >= 20 and len(counts) > 0.8 * len(values):
         why = f"has {len(counts):,} different values in {len(values):,} rows, nearly every row has a label of its own"
         raise UsageError(f"column {label!r}", why, "name another --label, or say --classes")
@@ -240,11 +243,11 @@ def infer_task(
         inferred.append(Inferred("task", task.kind, why, "--classes"))
     if task.kind is None:
         task = _with_kind(task, rows, source, inferred)
-        if task.kind == "regression":
-            task, rows = read_columns(task, rows, source, inferred, to_learn)
     columns = rows.columns
     kind = task.kind
     assert kind is not None
+    if kind == "regression":
+        check_numbers(task, rows, to_learn)
     if kind in ("classification", "regression"):
         rows = single_labels(task, rows)
     for name, kinds in KINDS_WITH.items():
@@ -430,6 +433,8 @@ def _with_labels(
     target = {"multi-label": separated, "token-classification": Tags((), column)}.get(kind, Choice((), column))
     if kind == "classification":
         counts = Counter(value for value in rows.values(column) if isinstance(value, str) and value.strip())
+        if task.labels is None:
+            refuse_comma_numbers(counts, column)
     else:
         counts = Counter(label for row in rows.rows for label in target.written_labels(row) if label)
     labels_are_inferred = task.labels is None
@@ -461,7 +466,7 @@ def _with_labels(
             same.setdefault("".join(label.casefold().split()), []).append(label)
         for group in (group for group in same.values() if len(group) > 1):
             shown = " and ".join(map(repr, group))
-            inferred.append(Inferred("similar labels", shown, "they are different classes", "the same in the file"))
+            inferred.append(Inferred("similar labels", shown, "they are different classes", "one spelling"))
     known = task.labels or ()
     if kind == "classification" and len(known) == 2 and task.positive is None and to_learn:
         frequency = Counter({label: 0 for label in known})

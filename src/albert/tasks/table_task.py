@@ -125,7 +125,7 @@ class TableTask:
         label_columns: several columns of labels; `label` is then their names.
         label_cells: what they hold: 0 or 1 for the label that is their name ("switches"), or a label or nothing.
         spans: the columns of a text, and of the parts of it that are marked with a label.
-        decimal: the decimal sign of numbers that are written as 39,75 or $1,164.00.
+        decimal: the decimal sign of numbers to predict; a point when not set.
         drop_unlabelled: whether rows without a label are left out.
         positive: of two classes, the one whose F1 is reported.
     """

@@ -101,7 +101,7 @@ CHOICES = lines(
         (
             "d.csv",
             "text;label\n" + "".join(f"{w}, really;{n},{n}5\n" for n, w in enumerate(WORDS)),
-            {"regression": True},
+            {"decimal": ","},
             Score("label"),
             "separated by ';'",
         ),
@@ -205,8 +205,8 @@ CHOICES = lines(
         (
             "b.jsonl",
             lines(*({"text": w, "label": [n % 2, 0, 1 - n % 2]} for n, w in enumerate(WORDS))),
-            {},
-            Choice(("0", "1", "2"), "label"),
+            {"labels": ("x", "y", "z")},
+            Choice(("x", "y", "z"), "label"),
             None,
         ),
         (
@@ -246,17 +246,10 @@ CHOICES = lines(
             None,
         ),
         (
-            "c.tsv",
-            table("\t", "text", "label", rows=[(w, f"$1,{n}64.50") for n, w in enumerate(WORDS)]),
-            {"regression": True},
-            Score("label"),
-            None,
-        ),
-        (
             "d.csv",
             table(",", "text", "label", rows=[(w, ("True", "true", "FALSE")[n % 3]) for n, w in enumerate(WORDS)]),
             {},
-            Choice(("FALSE", "True"), "label"),
+            Choice(("FALSE", "True", "true"), "label"),
             None,
         ),
         # B1, B10, B11
@@ -369,12 +362,47 @@ DATES = [(f"text {n}", f"2024-01-{n + 1:02d}") for n in range(28)]
             "'7' in column 'toxic' is neither 0 nor 1",
         ),
         ("n.csv", "text,label\nx,\"['a' 'b']\"\ny,['c']\n", {}, "is a list without commas; write the rows as .jsonl"),
-        ("o.tsv", table("\t", "text", "label", rows=MANY), {}, "are they numbers?; say regression, or classes"),
+        (
+            "o.tsv",
+            table("\t", "text", "label", rows=MANY),
+            {},
+            "numbers with a comma, such as '0,05'; say decimal ,",
+        ),
+        (
+            "o2.tsv",
+            table("\t", "text", "label", rows=[(w, ("1,5", "2", "2,5")[n % 3]) for n, w in enumerate(WORDS * 9)]),
+            {"classes": True},
+            "holds numbers with a comma, such as '1,5'; say decimal ,",
+        ),
+        (
+            "o3.tsv",
+            table("\t", "text", "label", rows=[(f"t{n}", f"$1,{n}64.50") for n in range(30)]),
+            {},
+            "different values such as '$1,064.50': are they numbers?; write plain numbers (1164.5), or say classes",
+        ),
+        (
+            "o4.tsv",
+            table("\t", "text", "label", rows=[(f"t{n}", f"{n} %") for n in range(30)]),
+            {"regression": True},
+            "'0 %' is not a plain number; write digits with a decimal point, without signs of thousands, currencies",
+        ),
+        (
+            "o5.csv",
+            "text,label\n" + "".join(f'{w},"[{n % 2}, 0, 1]"\n' for n, w in enumerate(WORDS)),
+            {"labels": ("x", "y", "z")},
+            "holds vectors of 0 and 1 as text, such as '[0, 0, 1]'; write a column of 0 and 1 for each label",
+        ),
+        (
+            "o6.jsonl",
+            lines(*({"text": w, "label": [n % 2, 0, 1]} for n, w in enumerate(WORDS))),
+            {},
+            "vectors of 3 numbers 0 or 1, which have no names; name the label of each position: labels A B ... (3",
+        ),
         (
             "p.tsv",
             table("\t", "text", "label", rows=[("a", "1,164"), ("b", "2,500")]),
             {"regression": True},
-            "say decimal",
+            "'1,164' is not a plain number; say decimal , if the comma is the decimal sign; otherwise write digits",
         ),
         (
             "q.tsv",

@@ -21,8 +21,33 @@ def test_thousands_with_a_point_are_asked_about(tmp_path):
     with pytest.raises(albert.AlbertError) as asked:
         read(tmp_path, "prices.csv", content, text="text", label="label", regression=True)
     assert "decimal" in str(asked.value) and "'6.411'" in str(asked.value)
-    found = read(tmp_path, "prices.csv", content, text="text", label="label", regression=True, decimal=",").read
-    assert found.tables["train"].values("label")[:2] == ["6411", "893"]
+    with pytest.raises(albert.AlbertError, match="'6.411' in column 'label' has a point, though"):
+        read(tmp_path, "prices.csv", content, text="text", label="label", regression=True, decimal=",")
+    found = read(tmp_path, "prices.csv", content, text="text", label="label", regression=True, decimal=".").read
+    assert found.tables["train"].values("label")[:2] == ["6.411", "893"]
+
+
+def test_a_decimal_comma_is_named_once_and_kept_for_other_files(tmp_path):
+    train = table(";", "text", "label", rows=[(text, f"{n},{n}5") for n, text in enumerate(WORDS * 4)])
+    dev = table(";", "text", "label", rows=[("good film", "-3,5"), ("bad film", "4")])
+    path = tmp_path / "train.csv"
+    found = read(tmp_path, path.name, train, dev=dev, decimal=",").read
+    assert found.task.target == Score("label")
+    assert found.tables["train"].values("label")[:3] == ["0.05", "1.15", "2.25"]
+    assert found.tables["dev"].values("label") == ["-3.5", "4"]
+    output = tmp_path / "run"
+    files = {"train": path, "dev": tmp_path / "dev.csv"}
+    albert.finetune(**files, decimal=",", model=MODEL, output=output, frozen=True, device="cpu")
+    (tmp_path / "test.csv").write_text(dev)
+    assert len(albert.evaluate(model=output, dev=tmp_path / "test.csv", device="cpu").predictions) == 2
+
+
+def test_labels_that_differ_in_case_are_different_and_said(tmp_path):
+    rows = [(f"{text} {label}", label) for text in WORDS for label in ("Good", "good ", "bad")]
+    content = table("\t", "text", "label", rows=rows)
+    found = read(tmp_path, "t.tsv", content, text="text", label="label").read
+    assert found.table_task.labels == ("Good", "bad", "good")
+    assert reading_of(tmp_path, "t.tsv", content, text="text", label="label")["similar labels"] == "'Good' and 'good'"
 
 
 def test_numbers_with_three_decimals_are_read_as_they_are(tmp_path):

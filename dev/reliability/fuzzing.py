@@ -218,7 +218,7 @@ def _records(path: Path) -> int:
     return sum(len(record.fields) for record in read_records(find_corpus_files([path]).files[0], "text"))
 
 
-_REPLACING = {"bad_utf8": "replace", "max_document_bytes": 400}
+_SKIPPING = {"bad_utf8": "skip", "max_document_bytes": 400}
 _BLOCKS = {"documents": "blank-line", "bad_utf8": "skip", "max_document_bytes": 100}
 _PACKED_LINES, _PACKED_CSV = (gzip.compress(text.encode(), mtime=0) for text in (LINES, CSV))
 _RACE = json.dumps(PASSAGE) + "\n"
@@ -227,7 +227,7 @@ PARSERS: tuple[Parser, ...] = (
     _fixed("corpus-text", "a.txt", "text", TEXT, _documents),
     _fixed("corpus-blocks", "a.txt", "text", TEXT * 9, partial(_documents, **_BLOCKS)),
     _fixed("corpus-json-lines", "a.jsonl", "json lines", LINES, _documents),
-    _fixed("corpus-csv", "a.csv", "table", CSV, partial(_documents, **_REPLACING)),
+    _fixed("corpus-csv", "a.csv", "table", CSV, partial(_documents, **_SKIPPING)),
     _fixed("corpus-tsv", "a.tsv", "table", TSV, partial(_documents, text_field="sentence")),
     _fixed("corpus-gzip", "a.jsonl.gz", "gzip", _PACKED_LINES, _documents),
     _fixed("corpus-parquet", "a.parquet", "bytes", parquet(), _documents),

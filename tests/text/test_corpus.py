@@ -164,7 +164,7 @@ def test_new_format_needs_one_entry(tmp_path, monkeypatch):
     ("name", "library", "extra", "reader"),
     [
         ("a.parquet", "pyarrow.parquet", "data", "arrow_files"),
-        ("a.txt.zst", "zstandard", "data", ""),
+        ("a.txt.zst", "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd", "data", ""),
     ],
 )
 def test_missing_library_names_the_extra(tmp_path, monkeypatch, name, library, extra, reader):
@@ -273,7 +273,6 @@ BOM = b"\xef\xbb\xbf"
         ("a.txt", "one\nstill one\n\n \ntwo\n", BLANK_LINE, ["one\nstill one\n", "two\n"]),
         ("a.csv", 'id,text\r\n1,"one, ""two""\r\n\r\nthree"\r\n\r\n2,é\n', {}, ['one, "two"\r\n\r\nthree', "é"]),
         ("a.tsv", 'id\ttext\r\n1\t"quoted", it is not\r\n\r\n2\tfour', {}, ['"quoted", it is not', "four"]),
-        ("a.txt", b"caf\xe9 \0 \xe2\x82", {"bad_utf8": "replace"}, ["caf\ufffd \ufffd \ufffd"]),
     ],
 )
 def test_documents_of_a_file(tmp_path, name, data, reading, expected):
@@ -457,6 +456,9 @@ SENTENCES = "Über die Straße kam der alte Mann. Er sagte kein Wort, schloss di
         (b"PK\x03\x04\0\0", "zip archive"),
         (SENTENCES.encode("latin-1"), "iconv -f WINDOWS-1252"),
         (SENTENCES.encode("utf-16-le"), "iconv -f UTF-16LE"),
+        (SENTENCES.encode() + b"\xff.", "iconv -c -f UTF-8 -t UTF-8"),
+        (SENTENCES.encode() + "Über".encode("latin-1"), "iconv -c -f UTF-8 -t UTF-8"),
+        (SENTENCES.encode() + b"\0.", "tr -d '\\0' < FILE"),
     ],
 )
 def test_a_file_that_is_not_utf8_text_says_what_it_is(tmp_path, data, named):
@@ -465,6 +467,18 @@ def test_a_file_that_is_not_utf8_text_says_what_it_is(tmp_path, data, named):
     with pytest.raises(DamagedData) as error:
         list(read_corpus([path]))
     assert named in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["a.tar", "a.tar.gz", "a.tgz", "a.tar.zst", "a.zip", "A.ZIP", "a.7z"])
+def test_archives_are_refused_with_what_to_do(tmp_path, name):
+    (tmp_path / name).write_bytes(b"some")
+    with refusal(UsageError, name, "unpack the archive"):
+        texts(tmp_path / name)
+    with refusal(MissingInput, "unpack the archive"):
+        texts(tmp_path)
+    write(tmp_path / "a.txt", "one")
+    report = CorpusReport()
+    assert (texts(tmp_path, report=report), report.files_ignored) == (["one"], 1)
 
 
 def test_text_that_begins_like_a_page_is_counted(tmp_path):

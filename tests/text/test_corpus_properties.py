@@ -120,7 +120,7 @@ noise = st.binary(max_size=80) | st.lists(st.sampled_from(PARTS) | st.binary(max
 @given(
     data=noise,
     documents=st.sampled_from(["file", "blank-line", "line"]),
-    bad_utf8=st.sampled_from(["refuse", "replace", "skip"]),
+    bad_utf8=st.sampled_from(["refuse", "skip"]),
     limit=st.sampled_from([4, 9, 10_000]),
 )
 def test_noise_is_read_or_raises_one_line(reader, suffix, data, documents, bad_utf8, limit):

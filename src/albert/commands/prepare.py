@@ -37,7 +37,7 @@ class TextOptions:
     language: str = "en"
     """Language of the sentence splitter (ISO 639 code)."""
     bad_utf8: BadUtf8 = Reading.bad_utf8
-    """For text that is not UTF-8: stop with an error, replace it by U+FFFD, or skip the document."""
+    """For text that is not UTF-8: stop with an error, or skip the document."""
     max_document_megabytes: float = Reading.max_document_bytes / 1e6
     """Longer documents are split at the end of a paragraph, a line or a sentence."""
 

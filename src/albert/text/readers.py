@@ -10,6 +10,7 @@ import json
 import lzma
 import os
 import re
+import sys
 import zipfile
 import zlib
 from collections import Counter
@@ -73,7 +74,7 @@ def size_and_time(path: Path, name: str, pipe_remedy: str = PIPE_REMEDY) -> tupl
 
 
 DocumentBoundary = Literal["file", "blank-line", "line"]
-BadUtf8 = Literal["refuse", "replace", "skip"]
+BadUtf8 = Literal["refuse", "skip"]
 
 NULL = "null"
 EMPTY = "empty"
@@ -87,8 +88,8 @@ class Reading:
     Attributes:
         text_field: the key of a JSON line, or the column of a table, that holds the text.
         documents: what a document is in a `.txt` file: the file, the text between blank lines, or a line.
-        bad_utf8: what to do with invalid UTF-8 and NUL bytes: raise an error that names file and byte, replace each
-            bad sequence by U+FFFD, or drop the document.
+        bad_utf8: what to do with invalid UTF-8 and NUL bytes: raise an error that names file and byte, or drop the
+            document.
         max_document_bytes: a longer document is divided at the end of a paragraph, a line or a sentence.
     """
 
@@ -237,7 +238,6 @@ _OTHER_FORMATS = (
     (b"{\\rtf", "an RTF document", "save it as text"),
     (b"\xd0\xcf\x11\xe0", "an office document", "save it as text"),
 )
-_REPLACED = "bad UTF-8 sequences replaced by U+FFFD"
 REPAIRED = "half surrogates replaced by U+FFFD"
 
 
@@ -269,17 +269,26 @@ def decode(
     if reading.bad_utf8 == "skip":
         report.drop(NOT_UTF8, len(data))
         return None
-    if reading.bad_utf8 == "replace":
-        text = data.decode("utf-8", "replace").replace("\0", REPLACEMENT_CHARACTER)
-        report.noted[_REPLACED] += text.count(REPLACEMENT_CHARACTER) - data.count(b"\xef\xbf\xbd")
-        return text
     what = "is not UTF-8:" if error else "is not text: NUL byte at"
     what += f" byte {position + (offset or 0)}"
+    remedy = f"{_conversion(data, position)}, or drop such documents: --bad-utf8 skip"
+    raise DamagedData(subject, what, remedy) from error
+
+
+def _conversion(data: bytes, position: int) -> str:
+    """Return what makes UTF-8 text of a file with such data, whose first bad byte is at a position."""
     encoding = _likely_encoding(data, position)
-    remedy = "convert it to UTF-8" if error else "UTF-8 is expected"
-    if encoding:
-        remedy = f"it looks like {encoding}: iconv -f {encoding} -t UTF-8 FILE > NEW, and check its letters"
-    raise DamagedData(subject, what, f"{remedy}, or --bad-utf8 replace or skip") from error
+    if encoding.startswith("UTF-16"):
+        return f"it looks like {encoding}: iconv -f {encoding} -t UTF-8 FILE > NEW"
+    if data[position] == 0:
+        return "tr -d '\\0' < FILE > NEW removes NUL bytes"
+    text = data[max(position - (1 << 15), 0) : position + (1 << 15)].decode("utf-8", "replace")
+    bad = text.count(REPLACEMENT_CHARACTER)
+    if sum(not character.isascii() for character in text) > 10 * bad:
+        return "it is UTF-8 with bad bytes: iconv -c -f UTF-8 -t UTF-8 FILE > NEW leaves them out"
+    if not encoding:
+        return "convert it to UTF-8"
+    return f"it looks like {encoding}: iconv -f {encoding} -t UTF-8 FILE > NEW, and check its letters"
 
 
 _ENCODINGS = {
@@ -380,17 +389,17 @@ def split_text(text: str, limit: int, report: CorpusReport) -> Iterator[str]:
 # --------------------------------------------------------------------------------------------------------------------
 # Files as bytes, decompressed if needed. A file that is damaged, cut short or still growing is refused.
 #
-# The standard library ignores damaged data after the first stream of a `.bz2` or `.xz` file, and `zstandard` takes the
-# end of a cut file for the end of the data. Here every stream must be complete.
+# The standard library ignores damaged data after the first stream of a `.bz2` or `.xz` file. Here every stream must be
+# complete.
 
 CHUNK = 1 << 16
 MAX_PART = 1 << 18
-MAX_WINDOW = 1 << 31  # `zstd --long=31`, which some published corpora need; memory is used only as data fill it
+WINDOW_BITS = 31  # `zstd --long=31`, which some published corpora need; memory is used only as data fill it
 
 
 def _zstandard() -> Any:
-    library = lazy_import("zstandard", "data")
-    return library.ZstdDecompressor(max_window_size=MAX_WINDOW).decompressobj()
+    library = lazy_import("compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd", "data")
+    return library.ZstdDecompressor(options={library.DecompressionParameter.window_log_max: WINDOW_BITS})
 
 
 class Compression(NamedTuple):
@@ -399,21 +408,17 @@ class Compression(NamedTuple):
     Attributes:
         decompressor: opens one stream, like `bz2.BZ2Decompressor`. Input that it has not used stays in it, or comes
             back as `unconsumed_tail` (zlib).
-        chunk: compressed bytes given to it at a time.
-        limit: its second argument: the largest number of bytes to return.
     """
 
     name: str
     decompressor: Callable[[], Any]
-    chunk: int = CHUNK
-    limit: tuple[int, ...] = (MAX_PART,)
 
 
 COMPRESSIONS: dict[str, Compression] = {
     ".gz": Compression("gzip", lambda: zlib.decompressobj(16 + zlib.MAX_WBITS)),
     ".bz2": Compression("bzip2", bz2.BZ2Decompressor),
     ".xz": Compression("xz", lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ)),
-    ".zst": Compression("Zstandard", _zstandard, CHUNK >> 7, ()),  # has no limit: four bytes may stand for 128 KB
+    ".zst": Compression("Zstandard", _zstandard),
 }
 
 
@@ -446,20 +451,20 @@ class DecompressedFile(io.RawIOBase):
 
 def _decompress(raw: BufferedIOBase, compression: Compression) -> Iterator[bytes]:
     """Yield the data of all streams, in parts that may be empty."""
-    packed = raw.read(compression.chunk)
+    packed = raw.read(CHUNK)
     if not packed:
         raise EOFError("it is empty")
     while packed:
         stream = compression.decompressor()
         while not stream.eof:
-            given = packed or (raw.read(compression.chunk) if getattr(stream, "needs_input", True) else b"")
-            data = stream.decompress(given, *compression.limit)
+            given = packed or (raw.read(CHUNK) if getattr(stream, "needs_input", True) else b"")
+            data = stream.decompress(given, MAX_PART)
             packed = getattr(stream, "unconsumed_tail", b"")
             if not (data or given or stream.eof) and getattr(stream, "needs_input", True):
                 raise EOFError("it ends too early")
             yield data
         packed = stream.unused_data.lstrip(b"\0")
-        while not packed and (padding := raw.read(compression.chunk)):  # to a block
+        while not packed and (padding := raw.read(CHUNK)):  # to a block
             packed = padding.lstrip(b"\0")
 
 

@@ -291,10 +291,10 @@ def serving(model: str | Path, threads: int | None = None, precision: str | None
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as server:
         assert server.stderr is not None
         try:
-            port = int(server.stderr.readline().split("listening at ")[1].split(",")[0].rsplit(":", 1)[1])
-            while "ready:" not in (line := server.stderr.readline()):
+            while "listening at " not in (line := server.stderr.readline()):
                 if not line:
                     raise SystemExit("albert serve ended before it was ready")
+            port = int(line.split("listening at ")[1].split(",")[0].rsplit(":", 1)[1])
             yield server, port
         finally:
             server.kill()

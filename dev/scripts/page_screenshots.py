@@ -46,7 +46,8 @@ def main(arguments: list[str]) -> None:
     server = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     assert server.stderr is not None
     try:
-        address = server.stderr.readline().split("listening at ")[1].split(",")[0]
+        line = next(line for line in server.stderr if "listening at " in line)
+        address = line.split("listening at ")[1].split(",")[0]
         with sync_playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
             for name, width, height, colours in PICTURES:

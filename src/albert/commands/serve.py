@@ -5,6 +5,7 @@ How a model is opened from Python, `albert.load`, is written at `albert.inferenc
 
 import os
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -50,8 +51,8 @@ def serve(
     """Serve a model over HTTP, with a page to try it in the browser.
 
     Requests of all clients are computed in common batches. Size of requests, queue and time are bounded; requests
-    beyond the bounds are refused with a status that explains why. After SIGTERM the server answers what it has
-    accepted, then ends. Addresses: / the page, /docs the API, /healthz, /readyz, /metrics.
+    beyond the bounds are refused with a status that explains why. After SIGTERM, SIGINT, SIGHUP, SIGUSR1 or SIGUSR2 the
+    server answers what it has accepted, then ends. Addresses: / the page, /docs the API, /healthz, /readyz, /metrics.
 
     Example: albert serve run/model --port 8000
 
@@ -62,7 +63,7 @@ def serve(
         allowed_host: Allowed names in the Host header of requests, besides localhost, 127.0.0.1, [::1] and the address
             of --host (with --host 0.0.0.0: any IP address); * allows all.
         threads: Threads of the model; all cores by default.
-        drain_timeout: Maximum seconds for accepted requests after SIGTERM.
+        drain_timeout: Maximum seconds for accepted requests after a signal.
     """
     if not 0 <= port < 65_536:
         raise InvalidConfiguration(f"port {port}", "a port is a number from 0 to 65535", "for example 8000")
@@ -80,7 +81,7 @@ def serve(
     listener = serving.listen(host, port)
     bound_host, bound_port = listener.getsockname()[:2]
     address = f"http://{f'[{bound_host}]' if ':' in bound_host else bound_host}:{bound_port}"
-    say(f"listening at {address}, loading {model}")
+    say(f"loading {model}")
 
     def open_predictor() -> Predictor:
         predictor = Predictor.open(model, **vars(opening))
@@ -90,11 +91,12 @@ def serve(
     def started(predictor: Predictor) -> None:
         for note in predictor.loading_report.notes:
             say(f"note: {note}")
-        abilities = " and ".join(predictor.abilities) or "embed texts"
-        say(f"ready: this model can {abilities}; {predictor.precision}, {predictor.depth} layers, {predictor.device}")
         advice = precision_advice(predictor.device)
         if predictor.precision == "fp32" and advice is not None:
             say(f"faster: {advice}")
+        abilities = " and ".join(predictor.abilities) or "embed texts"
+        computed = f"{predictor.precision}, {predictor.depth} layers, {predictor.device}"
+        say(f"listening at {address}, ready: this model can {abilities}; {computed}")
 
     try:
         serving.serve(limits, open_predictor, listener, drain_timeout, started, hosts)
@@ -106,7 +108,8 @@ def serve(
 
 def say(text: str) -> None:
     """Print a line of the server's log."""
-    print(f"albert serve: {text}", file=sys.stderr, flush=True)
+    with suppress(OSError):  # the terminal was closed
+        print(f"albert serve: {text}", file=sys.stderr, flush=True)
 
 
 serve_main = command(serve, "albert serve")

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from albert.inference.predictor import Predictor
@@ -120,3 +121,44 @@ class BlockedCall:
         self.batches.append([text for text, *_ in inputs])
         assert self.released.wait(60)
         return self.compute(predictor, inputs, settings)
+
+
+@contextmanager
+def proxy(port: int, prefix: str) -> Iterator[int]:
+    """A reverse proxy that forwards what is below a path, such as `/models/`, without that path; gives its port."""
+
+    class Proxy(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            if not self.path.startswith(prefix):
+                self.send_error(404)
+                return
+            body = self.rfile.read(int(self.headers.get("content-length", 0)))
+            headers = {"Host": "localhost", "Content-Type": self.headers.get("content-type", "")}
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+            connection.request(self.command, self.path[len(prefix) - 1 :], body or None, headers)
+            reply = connection.getresponse()
+            content = reply.read()
+            connection.close()
+            self.send_response(reply.status)
+            for name, value in reply.getheaders():
+                if name.lower() not in ("date", "connection"):
+                    self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(content)
+
+        do_POST = do_GET  # noqa: N815 (http.server's name)
+
+        def log_message(self, format: str, *arguments: Any) -> None:
+            """Print nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Proxy) as server:
+        server.daemon_threads = True
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield server.server_address[1]
+        finally:
+            server.shutdown()
+            thread.join()

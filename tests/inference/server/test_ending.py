@@ -7,6 +7,11 @@ import subprocess
 import sys
 import time
 import urllib.request
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.inference.server.running_servers import in_background, wait_until
@@ -44,6 +49,83 @@ def test_unanswered_requests_are_reported(classifier, blocked, serve):
     blocked.released.set()
 
 
+SLOW_SERVER = """
+import sys, time
+from albert.commands.serve import serve_main
+from albert.inference.abilities import FILL_MASK
+
+def compute(predictor, inputs, settings, compute=FILL_MASK.compute):
+    print("computing", file=sys.stderr, flush=True)
+    time.sleep(1)
+    return compute(predictor, inputs, settings)
+
+FILL_MASK.compute = compute
+sys.exit(serve_main(sys.argv[1:]))
+"""
+
+
+@contextmanager
+def slow_server(path: Path, **settings: Any) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A process that serves a model, each batch in a second and with a line of output, and its address."""
+    command = [sys.executable, "-c", SLOW_SERVER, str(path), "--port", "0", "--threads", "1"]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment, **settings) as process:
+        try:
+            line = next(line for line in process.stderr if "listening at " in line)
+            yield process, line.split("listening at ")[1].split(",")[0]
+        finally:
+            process.kill()
+
+
+def fill_mask(address: str) -> int:
+    """The number of results of a request."""
+    body = json.dumps({"texts": ["the [MASK]"]}).encode()
+    request = urllib.request.Request(f"{address}/fill-mask", body, {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=30) as reply:
+        return len(json.load(reply)["results"])
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        (signal.SIGHUP, signal.SIGHUP),  # as from a closed terminal
+        (signal.SIGUSR1,),
+        (signal.SIGTERM, signal.SIGHUP),  # as from systemd with SendSIGHUP
+    ],
+)
+def test_requests_in_flight_are_answered_after_a_signal(numbers, saved, config):
+    with slow_server(saved(AlbertForPreTraining(config))) as (process, address), ThreadPoolExecutor() as threads:
+        reply = threads.submit(fill_mask, address)
+        assert next(process.stderr) == "computing\n"
+        for number in numbers:
+            process.send_signal(number)
+            time.sleep(0.2)  # two signals at once are one
+        assert reply.result(30) == 1
+        assert process.wait(30) == 0
+        assert process.stderr.read() == "albert serve: stopped: every accepted request was answered\n"
+
+
+def test_ignored_hangup_stays_ignored(saved, config):
+    def ignore() -> None:  # as nohup does
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+    with slow_server(saved(AlbertForPreTraining(config)), preexec_fn=ignore) as (process, address):
+        process.send_signal(signal.SIGHUP)
+        assert fill_mask(address) == 1 and process.poll() is None
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+
+
+def test_command_that_cannot_open_its_model_does_not_say_that_it_listens(saved, config):
+    path = saved(AlbertForPreTraining(config))
+    (path / "model.safetensors").write_bytes(b"cut")
+    command = [sys.executable, "-m", "albert", "serve", str(path), "--port", "0"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100)
+    first, error = done.stderr.splitlines()
+    assert done.returncode != 0 and first == f"albert serve: loading {path}"
+    assert error.startswith(f"albert: error: {path}/model.safetensors: ")
+
+
 def test_command_serves_until_sigterm(saved, config):
     path = saved(AlbertForPreTraining(config))
     with subprocess.Popen(
@@ -53,9 +135,10 @@ def test_command_serves_until_sigterm(saved, config):
         env=os.environ | {"OMP_NUM_THREADS": "1"},
     ) as process:
         try:
-            address = process.stderr.readline().split("listening at ")[1].split(",")[0]
-            assert address.startswith("http://127.0.0.1:")
-            assert "fill masks" in process.stderr.readline()
+            assert process.stderr.readline() == f"albert serve: loading {path}\n"
+            line = next(line for line in process.stderr if "listening at " in line)
+            address = line.split("listening at ")[1].split(",")[0]
+            assert address.startswith("http://127.0.0.1:") and "fill masks" in line
             body = json.dumps({"texts": ["the [MASK]"]}).encode()
             request = urllib.request.Request(f"{address}/fill-mask", body, {"Content-Type": "application/json"})
             with urllib.request.urlopen(request, timeout=30) as reply:

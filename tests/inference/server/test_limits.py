@@ -34,7 +34,7 @@ def server(classifier, serve):
         ({"texts": ["a"] * 5}, 413, "5 texts in a request, at most 4 are allowed"),
         ({"texts": ["a" * 501]}, 413, "501 characters"),
         (b"{", 400, "not JSON"),
-        (b'{"texts": ["\xff"]}', 400, "JSON"),
+        (b'{"texts": ["\xff"]}', 400, "not UTF-8"),
         (b"[" * 5_000, 400, "JSON"),
         ([], 422, "body"),
         ({"texts": []}, 422, "texts"),

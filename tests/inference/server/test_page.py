@@ -7,10 +7,12 @@ import re
 import shutil
 import tempfile
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+from tests.inference.server.running_servers import proxy
 
 from albert.inference.abilities import CLASSIFY, TAG
 
@@ -47,16 +49,17 @@ def browser(tmp_path_factory) -> Iterator[sync_api.BrowserContext]:
 @pytest.fixture
 def opened(browser, predictors, serve):
     """Open the page of a model of some kind; errors, warnings and requests to other hosts fail the test."""
-    problems, pages = [], []
+    problems, pages, proxies = [], [], ExitStack()
 
-    def open_page(kind: str, address: str = "/", width: int = 1280) -> sync_api.Page:
+    def open_page(kind: str, address: str = "/", width: int = 1280, below: str | None = None) -> sync_api.Page:
         server = serve(predictors(kind))
+        port = server.port if below is None else proxies.enter_context(proxy(server.port, below))
         page = browser.new_page()
         pages.append(page)
         page.set_viewport_size({"width": width, "height": 800})
         page.on("console", lambda message: problems.append(message.text) if is_problem(message) else None)
         page.on("pageerror", lambda error: problems.append(str(error)))
-        host = f"127.0.0.1:{server.port}"
+        host = f"127.0.0.1:{port}"
         page.on("request", lambda request: urlsplit(request.url).netloc == host or problems.append(request.url))
         page.goto(f"http://{host}{address}")
         page.wait_for_selector("[role=tab], article")
@@ -65,6 +68,7 @@ def opened(browser, predictors, serve):
     yield open_page
     for page in pages:
         page.close()
+    proxies.close()
     assert problems == []
 
 
@@ -289,3 +293,20 @@ def test_dark_colours_and_documentation(opened):
     light = page.evaluate("getComputedStyle(document.body).backgroundColor")
     page.get_by_role("button", name="Dark colours").click()
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") != light
+
+
+def test_page_and_documentation_work_below_a_path_of_a_proxy(opened):
+    page = opened("classify", "/models/", below="/models/")
+    page.wait_for_selector("#answer .bars")
+    page.evaluate("navigator.clipboard.writeText = async (text) => { window.copied = text; }")
+    page.get_by_role("button", name="Copy as curl").click()
+    sync_api.expect(page.locator("#copied")).to_have_text("Copied.")
+    below = page.url.split("#")[0]
+    assert below.endswith("/models/") and page.evaluate("window.copied").startswith(f"curl {below}classify -H")
+    page.get_by_role("link", name="API").click()
+    page.wait_for_selector("article")
+    assert page.url == f"{below}docs" and f"curl {below}" in page.locator("pre").first.inner_text()
+    assert page.get_by_role("link", name="openapi.json").evaluate("link => link.href") == f"{below}openapi.json"
+    page.get_by_role("link", name="Try it").click()
+    page.wait_for_selector("#answer .bars")
+    assert page.url.split("#")[0] == below

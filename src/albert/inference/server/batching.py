@@ -415,6 +415,7 @@ class Service:
     Attributes:
         in_progress: number of accepted requests whose replies have not been sent.
         unanswered: number of accepted requests that were not answered before the server ended.
+        is_crowded: returns whether too many connections are open.
     """
 
     predictor: Predictor
@@ -426,6 +427,7 @@ class Service:
         self.metrics = Metrics()
         self.in_progress = 0
         self.unanswered = 0
+        self.is_crowded: Callable[[], bool] = lambda: False
         self._requests_to_check = REQUESTS_TO_CHECK
 
     def warn_of_unknown(self, inputs: Sequence[tuple[Any, ...]]) -> None:

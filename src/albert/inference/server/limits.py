@@ -1,4 +1,4 @@
-"""Limits of the server on the cost of requests; timeouts of connections are for a reverse proxy (docs/deploying.md)."""
+"""Limits of the server on the cost of requests; slow connections are for a reverse proxy (docs/deploying.md)."""
 
 import ipaddress
 import socket
@@ -24,6 +24,8 @@ class Limits:
     """Estimated wait in the queue, at the recent speed; an empty queue accepts any request (429)."""
     request_seconds: float = 30.0
     """Timeout of a request, including its time in the queue (504); the rest of it is not computed."""
+    keep_alive_seconds: float = 75.0
+    """Seconds until a connection without a request is closed; more than a proxy keeps its own (nginx: 60)."""
 
     def __post_init__(self) -> None:
         for limit in fields(self):

@@ -54,6 +54,7 @@ class ModelReply(BaseModel):
     abilities: list[str]
     addresses: list[str]
     labels: list[str]
+    columns: dict[str, str] = Field(description="The columns of the table that it was trained on, by their use.")
     pairs: bool | None = Field(description="Whether it was trained on pairs of texts; null if unknown.")
     problem_type: str | None
     precision: str

@@ -9,6 +9,7 @@ import json
 import logging
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from email.message import Message as EmailMessage
 from http import HTTPStatus
@@ -59,7 +60,7 @@ _REASONS: dict[int, tuple[str, ...]] = {
     422: ("inability", "fields", "usage"),
     429: ("queue",),
     500: ("internal", "not finite"),
-    503: ("starting", "broken", "ended", "memory"),
+    503: ("connections", "starting", "broken", "ended", "memory"),
     504: ("deadline",),
 }
 """Status -> reasons for refusing a request; refusals are counted by reason."""
@@ -74,6 +75,49 @@ class Refused(HTTPException):
             status or _STATUS[reason], why, {name.replace("_", "-"): value for name, value in headers.items()}
         )
         self.reason = reason
+
+
+DISCARDED_BYTES = 32_000_000
+"""Bytes of a refused body that are read and dropped."""
+DISCARD_SECONDS = 5.0
+"""Seconds to wait for the next part of a refused body."""
+
+
+class _Body:
+    """A request's body while it arrives; `receive` raises Refused when it is longer than `limit` bytes."""
+
+    def __init__(self, headers: Headers, receive: Receive, limit: int) -> None:
+        length = int(headers.get("content-length", "0"))
+        is_chunked = "transfer-encoding" in headers
+        self._receive = receive
+        self._limit = limit
+        self._bytes = 0
+        self._is_long = is_chunked or length > limit
+        self._is_complete = not is_chunked and length == 0
+
+    @property
+    def is_left(self) -> bool:
+        """Whether so much of it may be left that the connection is closed; uvicorn skips the rest of a short one."""
+        return self._is_long and not self._is_complete
+
+    async def receive(self) -> Message:
+        message = await self._next()
+        if self._bytes > self._limit:
+            raise too_large(self._limit)
+        return message
+
+    async def discard(self) -> None:
+        """Read and drop what is left: a client that still sends when the connection is closed loses the reply."""
+        end = self._bytes + DISCARDED_BYTES
+        with suppress(TimeoutError, asyncio.CancelledError):  # cancelled: the time to shut down is over
+            while not self._is_complete and self._bytes < end:
+                await asyncio.wait_for(self._next(), DISCARD_SECONDS)
+
+    async def _next(self) -> Message:
+        message = await self._receive()
+        self._bytes += len(message.get("body", b""))
+        self._is_complete = not message.get("more_body", False)
+        return message
 
 
 class RequestMiddleware:
@@ -91,12 +135,20 @@ class RequestMiddleware:
             return
         started = time.perf_counter()
         status = 0
+        body = _Body(Headers(raw=scope["headers"]), receive, self._service.limits.body_bytes)
+        closes = False
 
         async def send_with_headers(message: Message) -> None:
-            nonlocal status
+            nonlocal status, closes
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message["headers"] = [*message.get("headers", []), *_HEADERS]
+                closes = body.is_left
+                close = [(b"connection", b"close")] if closes else []
+                message["headers"] = [*message.get("headers", []), *_HEADERS, *close]
+            elif closes and not message.get("more_body", False):
+                await send({**message, "more_body": True})
+                await body.discard()
+                message = {"type": "http.response.body", "body": b""}
             await send(message)
 
         try:
@@ -107,7 +159,7 @@ class RequestMiddleware:
             else:
                 # uvicorn leaves out the body of a reply to HEAD; the routes are those of GET
                 inner = dict(scope, method="GET") if scope["method"] == "HEAD" else scope
-                await self._inner(inner, self._limit_body(receive), send_with_headers)
+                await self._inner(inner, body.receive, send_with_headers)
         finally:
             if scope.get(ACCEPTED):
                 self._service.in_progress -= 1
@@ -121,12 +173,14 @@ class RequestMiddleware:
         headers = Headers(raw=scope["headers"])
         length = headers.get("content-length")
         if length is not None and "transfer-encoding" in headers:
-            raise Refused("protocol", "Content-Length and Transfer-Encoding contradict each other", connection="close")
+            raise Refused("protocol", "Content-Length and Transfer-Encoding contradict each other")
+        if self._service.is_crowded():
+            raise Refused("connections", "too many connections, try again", retry_after="2", connection="close")
         if not all(map(self._service.hosts.allow, headers.getlist("host"))):
             why = "the Host header is not allowed by this server; add it by albert serve --allowed-host NAME"
             raise Refused("host", why)
         if length is not None and int(length) > limits.body_bytes:
-            raise self._too_large()
+            raise too_large(limits.body_bytes)
         if scope["method"] == "POST" and scope["path"] in self._addresses:
             refuse_unready(self._service)
             if self._service.batcher.backlog.is_full:
@@ -139,22 +193,10 @@ class RequestMiddleware:
             if headers.get("content-encoding", "identity").lower() != "identity":
                 raise Refused("type", "compressed bodies are not supported")
 
-    def _limit_body(self, receive: Receive) -> Receive:
-        total = 0
 
-        async def receive_limited() -> Message:
-            nonlocal total
-            message = await receive()
-            total += len(message.get("body", b""))
-            if total > self._service.limits.body_bytes:
-                raise self._too_large()
-            return message
-
-        return receive_limited
-
-    def _too_large(self) -> Refused:
-        why = f"the body is longer than {self._service.limits.body_bytes} bytes"
-        return Refused("body", why, connection="close")  # the rest of the body is not read
+def too_large(limit: int) -> Refused:
+    """The refusal of a body by its length."""
+    return Refused("body", f"the body is longer than {limit} bytes")
 
 
 _UNREADY = {
@@ -415,7 +457,15 @@ The endpoints depend on the model's head; `GET /model` lists them. An error is o
 
 def application(service: batching.Service) -> RequestMiddleware:
     """The ASGI application."""
-    app = FastAPI(title="albert", version=__version__, description=DESCRIPTION, docs_url=None, redoc_url=None)
+    app = FastAPI(
+        title="albert",
+        version=__version__,
+        description=DESCRIPTION,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,  # it would redirect to http:// and without the path of a reverse proxy
+        servers=[{"url": "."}],  # relative to the address of openapi.json
+    )
     full_document = app.openapi
 
     def supported_document() -> dict[str, Any]:
@@ -446,14 +496,20 @@ def _add_errors(app: FastAPI, service: batching.Service) -> None:
             if "GET" in methods:
                 headers["allow"] = ", ".join([*methods, "HEAD"])
             phrase = status.phrase.lower()
-            error = Refused(phrase, _MESSAGES.get(status, phrase), status, **headers)
+            why = _MESSAGES.get(status, phrase)
+            if status == HTTPStatus.NOT_FOUND and len(request.url.path) > 1 and request.url.path.endswith("/"):
+                why = "no such address; write it without the slash at its end"
+            if status == HTTPStatus.BAD_REQUEST:
+                why = _unreadable(error.__cause__)
+            error = Refused(phrase, why, status, **headers)
         return refusal(service, error)
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> Response:
         first = error.errors()[0]
         if first["type"] == "json_invalid":
-            return refusal(service, Refused("json", "the body is not JSON"))
+            parsed = json.JSONDecodeError(first["ctx"]["error"], error.body, first["loc"][-1])
+            return refusal(service, Refused("json", f"the body is not JSON: {parsed}"))
         where = ".".join(str(part) for part in first["loc"][1:]) or "body"
         return refusal(service, Refused("fields", f"{where}: {first['msg']}"))
 
@@ -466,8 +522,16 @@ def _add_errors(app: FastAPI, service: batching.Service) -> None:
         return refusal(service, Refused("internal", "internal error"))
 
 
+def _unreadable(error: BaseException | None) -> str:
+    """Why a body is no JSON in UTF-8."""
+    if isinstance(error, UnicodeDecodeError):
+        return f"the body is not UTF-8: byte 0x{error.object[error.start]:02x} at position {error.start}"
+    if isinstance(error, RecursionError):
+        return "the body is not JSON that can be read: it is nested too deeply"
+    return "the body is not JSON that can be read"
+
+
 _MESSAGES = {
-    HTTPStatus.BAD_REQUEST: "the body is not valid JSON",
     HTTPStatus.NOT_FOUND: "no such address; GET /openapi.json lists them",
     HTTPStatus.METHOD_NOT_ALLOWED: "this address does not support this method; GET /openapi.json lists them",
 }

@@ -1,12 +1,16 @@
 """The server process: uvicorn, which loads the model in the background and answers accepted requests before it ends."""
 
 import asyncio
+import signal
 import socket
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import FrameType
 
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from albert.inference.predictor import Predictor
 from albert.inference.server.batching import Service
@@ -15,7 +19,10 @@ from albert.inference.server.routes import application
 from albert.runtime.errors import AlbertError, Unavailable
 
 CONNECTIONS = 512
-"""Open connections, below the number of files that a process may usually open; uvicorn refuses more with 503."""
+"""Open connections, below the number of files that a process may usually open; requests of more get 503."""
+FORCING = (signal.SIGINT, signal.SIGTERM)
+ENDING = [getattr(signal, name) for name in ("SIGHUP", "SIGUSR1", "SIGUSR2") if hasattr(signal, name)]
+"""Signals that end the server as SIGTERM does: a closed terminal, and those that Slurm sends before it ends a job."""
 SWITCH_SECONDS = 2e-4
 """Switch interval of Python's GIL: torch needs the GIL after every product, and under a load of refused requests
 waiting for Python's default of 5 ms would cost more than the products."""
@@ -51,7 +58,7 @@ class ModelServer(uvicorn.Server):
             application(service),
             http="h11",
             ws="none",
-            limit_concurrency=CONNECTIONS,
+            timeout_keep_alive=service.limits.keep_alive_seconds,  # type: ignore[arg-type] (it goes to call_later)
             timeout_graceful_shutdown=drain_seconds,  # type: ignore[arg-type] (it goes to asyncio.wait_for)
             lifespan="off",
             log_config=None,
@@ -62,6 +69,7 @@ class ModelServer(uvicorn.Server):
         )
         super().__init__(config)
         self.service = service
+        service.is_crowded = lambda: len(self.server_state.connections) > CONNECTIONS
         self._open = open_predictor
         self._started = started
         self._loading: asyncio.Task[None] | None = None
@@ -90,13 +98,36 @@ class ModelServer(uvicorn.Server):
             self._failure = error
             self.should_exit = True
 
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """First signal: end when the accepted requests are answered. Second signal: end.
+    async def on_tick(self, counter: int) -> bool:
+        """Make room for new connections where many are open: close those that were kept alive and are idle."""
+        if len(self.server_state.connections) > CONNECTIONS * 3 // 4:
+            for connection in list(self.server_state.connections):
+                assert isinstance(connection, H11Protocol)
+                if connection.timeout_keep_alive_task is not None:
+                    connection.timeout_keep_alive_handler()
+        return await super().on_tick(counter)
 
-        uvicorn would raise the signal again at the end, but the command has its own exit codes.
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """As uvicorn does for SIGINT and SIGTERM; a signal that is ignored (nohup) stays ignored."""
+        is_main = threading.current_thread() is threading.main_thread()
+        numbers = [number for number in ENDING if is_main and signal.getsignal(number) is not signal.SIG_IGN]
+        before = {number: signal.signal(number, self.handle_exit) for number in numbers}
+        try:
+            with super().capture_signals():
+                yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """First signal: end when the accepted requests are answered. A second SIGINT or SIGTERM: end.
+
+        A closed terminal sends SIGHUP twice, and systemd may send it after SIGTERM. uvicorn would raise the signal
+        again at the end, but the command has its own exit codes.
         """
         self._signal = self._signal or sig
-        self.force_exit = self.should_exit
+        self.force_exit = self.force_exit or (self.should_exit and sig in FORCING)
         self.should_exit = True
 
 

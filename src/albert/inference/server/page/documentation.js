@@ -1,6 +1,6 @@
 // The OpenAPI document as a page: for each endpoint its description, an example, fields, and statuses.
 
-import { element } from "/page/elements.js";
+import { element, urlOf } from "./elements.js";
 
 const MEANINGS = {
   400: "invalid JSON or HTTP", 408: "the request arrived too slowly", 413: "too large", 415: "not JSON in UTF-8",
@@ -9,7 +9,7 @@ const MEANINGS = {
 };
 
 document.documentElement.dataset.theme = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
-const openapi = await (await fetch("/openapi.json")).json();
+const openapi = await (await fetch("openapi.json")).json();
 const resolved = (schema) => (schema?.$ref ? openapi.components.schemas[schema.$ref.split("/").pop()] : schema ?? {});
 
 function kind(schema) {
@@ -39,8 +39,8 @@ function endpoint(address, method, operation) {
   const request = resolved(operation.requestBody?.content["application/json"].schema);
   const example = request.examples?.[0];
   const curl = example
-    ? `curl ${location.origin}${address} \\\n  -H 'Content-Type: application/json' \\\n  -d '${JSON.stringify(example).replaceAll("'", "'\\''")}'`
-    : `curl ${location.origin}${address}`;
+    ? `curl ${urlOf(address)} \\\n  -H 'Content-Type: application/json' \\\n  -d '${JSON.stringify(example).replaceAll("'", "'\\''")}'`
+    : `curl ${urlOf(address)}`;
   const statuses = Object.keys(operation.responses).filter((status) => status !== "200")
     .flatMap((status) => [element("dt", {}, status),
       element("dd", {}, MEANINGS[status] ?? operation.responses[status].description)]);

@@ -17,6 +17,9 @@ function filled(node, properties, children) {
   return node;
 }
 
+/** The URL of an address of the server, which may stand below a path of a reverse proxy. */
+export const urlOf = (address) => new URL(`.${address}`, location.href).href;
+
 export const percent = (share) => `${(100 * share).toFixed(1)} %`;
 
 /** Probabilities as bars: [{label, share, context?}], most likely first. */

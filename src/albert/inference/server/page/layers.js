@@ -1,6 +1,6 @@
 // Layers of the model: attention, how far each layer moves its tokens, a head's predictions after each layer.
 
-import { element, percent, svgElement } from "/page/elements.js";
+import { element, percent, svgElement } from "./elements.js";
 
 const displayed = (piece) => piece.replaceAll("\u2581", "") || "\u2423";
 

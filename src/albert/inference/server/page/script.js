@@ -1,9 +1,9 @@
 // The page: choose a task, enter a text, send it to the model, show the result.
 
-import { element } from "/page/elements.js";
-import { showLayers } from "/page/layers.js";
-import { answerTable, textOf } from "/page/table.js";
-import { loadTasks } from "/page/tasks.js";
+import { element, urlOf } from "./elements.js";
+import { showLayers } from "./layers.js";
+import { answerTable, textOf } from "./table.js";
+import { loadTasks } from "./tasks.js";
 
 const byId = (id) => document.getElementById(id);
 const values = {}; // input, kept when the task changes
@@ -37,7 +37,7 @@ async function begin() {
 /** The reply of `GET /model` once the model is loaded. */
 async function waitForModel() {
   for (;;) {
-    const reply = await fetch("/model");
+    const reply = await fetch("model");
     if (reply.ok) return reply.json();
     byId("model").textContent = (await reply.json()).error;
     await new Promise((later) => setTimeout(later, 1000));
@@ -46,7 +46,7 @@ async function waitForModel() {
 
 /** Replace a task's examples by rows from the model's folder that have the fields of that task. */
 async function useModelExamples() {
-  const reply = await fetch("/page/examples.json");
+  const reply = await fetch("page/examples.json");
   const rows = reply.ok ? (await reply.json()).examples : [];
   for (const each of tasks) {
     const names = each.fields.map(({ name }) => name);
@@ -110,7 +110,7 @@ async function request(address, body) {
   for (const button of [byId("run"), byId("inside")]) button.disabled = true;
   const started = performance.now();
   try {
-    const reply = await fetch(address, {
+    const reply = await fetch(urlOf(address), {
       method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body),
     });
     const content = await reply.json();
@@ -178,7 +178,7 @@ async function copy(text) {
 
 function curl() {
   const body = JSON.stringify(last.body).replaceAll("'", "'\\''");
-  return `curl ${location.origin}${last.address} -H 'Content-Type: application/json' -d '${body}'`;
+  return `curl ${urlOf(last.address)} -H 'Content-Type: application/json' -d '${body}'`;
 }
 
 async function answerFile(file) {

@@ -1,5 +1,7 @@
 // Predictions for a table, row by row; the result is a CSV file with columns for the predictions.
 
+import { urlOf } from "./elements.js";
+
 const CONCURRENT_REQUESTS = 8;
 const ATTEMPTS = 5;
 
@@ -111,7 +113,7 @@ export async function answerTable(task, model, text, progress) {
 /** The predicted cells of a row; waits while the queue is full, and a few times for a server that is not ready. */
 async function answer(task, model, row) {
   for (let attempt = 1; ; attempt += 1) {
-    const reply = await fetch(task.address, {
+    const reply = await fetch(urlOf(task.address), {
       method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(task.body(row)),
     });
     if (reply.status === 429 || (reply.status === 503 && attempt < ATTEMPTS)) {

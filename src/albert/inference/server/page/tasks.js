@@ -1,7 +1,7 @@
 // Views of the tasks: fields and examples, the request's body for the input, and the elements of a result. The server
 // lists which tasks there are.
 
-import { bars, cutNotice, element, legend, passage, percent } from "/page/elements.js";
+import { bars, cutNotice, element, legend, passage, percent } from "./elements.js";
 
 const texts = ({ text, pair }) => (pair ? { texts: [text], pairs: [pair] } : { texts: [text] });
 const layersOfText = ({ text, pair }) => (pair ? { text, pair } : { text });
@@ -186,7 +186,7 @@ const PLAIN = {
 };
 
 export async function loadTasks() {
-  const reply = await fetch("/page/tasks.json");
+  const reply = await fetch("page/tasks.json");
   return (await reply.json()).map((entry) => ({ ...PLAIN, ...entry, ...VIEWS[entry.address] }));
 }
 

@@ -13,8 +13,12 @@ import sys
 from functools import partial, reduce
 from pathlib import Path
 
+import datasets
+import pyarrow
 import pytest
 import yaml
+from pyarrow import parquet
+from tests.text.helpers import stand_in_for_hub
 
 import albert
 from albert.runtime import errors
@@ -101,7 +105,23 @@ def a_users_folder(tmp_path, monkeypatch):
             writer.writerow(["review", "verdict"])
             writer.writerows([passage.text, passage.author] for passage in rows)
     shutil.copytree(ROOT / "tests" / "checkpoints" / "tensorflow" / "classifier", "google_checkpoint")
+    write_wikipedia(monkeypatch)
     return tmp_path
+
+
+def write_wikipedia(monkeypatch):
+    """Articles as a folder of Parquet files, as WikiExtractor's files, and in the place of data sets of the Hub."""
+    articles = [
+        {"id": str(path.stem), "url": f"https://de.wikipedia.org/wiki/{path.stem}", "title": path.stem, "text": text}
+        for path in sorted(Path("my_text").iterdir())
+        for text in path.read_text(encoding="utf-8").split("\n\n")
+    ]
+    for folder in ("wikipedia/20231101.de", "hub/20231101.de", "hub/de"):
+        Path(folder).mkdir(parents=True)
+        parquet.write_table(pyarrow.Table.from_pylist(articles), f"{folder}/train-00000-of-00001.parquet")
+    stand_in_for_hub(monkeypatch, datasets, Path("hub"), ["20231101.de", "de"])
+    Path("extracted/AA").mkdir(parents=True)
+    Path("extracted/AA/wiki_00").write_text("".join(json.dumps(article) + "\n" for article in articles))
 
 
 def shell_lines() -> list[str]:

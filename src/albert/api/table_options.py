@@ -30,8 +30,8 @@ class TableOptions:
     """Token classification: the column of lists of tags, one for each word, or of one tag in each row. Any column may
     be named by its position, from 1."""
     options: tuple[str, ...] | None = None
-    """Multiple choice: the columns of the options, or one column of lists; --label names the right option by its
-    column, letter, number or text."""
+    """Multiple choice: the columns of the options, or one column of lists; --label names the right option by the row's
+    own name of it, or its letter, number or text."""
     question: str | None = None
     """Questions on a text, or a multiple choice: the column of the question."""
     context: str | None = None

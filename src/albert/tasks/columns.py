@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from albert.runtime.errors import DamagedData, UsageError, did_you_mean
+from albert.tasks.option_columns import are_option_labels, columns_of_options
 from albert.tasks.reading.fields import as_number, fields_of
 from albert.tasks.reading.table_file import TAGS, WORDS
 from albert.tasks.source import Field, Row, Rows
@@ -55,7 +56,6 @@ def read_columns(
     rows = _lists_in_text(task, rows, inferred)
     task, rows = _labels_of_columns(task, rows, source)
     task, rows = _labels_of_vectors(task, rows, inferred, to_learn)
-    task, rows = _options_of_vectors(task, rows)
     rows = _clean_labels(task, rows)
     rows = _decimal_points(task, rows, inferred, to_learn)
     if task.drop_unlabelled:
@@ -118,14 +118,6 @@ _USUAL: tuple[tuple[dict[str, tuple[str, ...]], str], ...] = (
         },
         "question-answering",
     ),
-    (
-        {
-            "question": ("question", "question.stem"),
-            "options": ("choices.text", "question.choices.text"),
-            "label": ("answerKey",),
-        },
-        "multiple-choice",
-    ),
     ({"text": ("text",), "label": ("label", "labels")}, "classification"),
 )
 
@@ -144,13 +136,9 @@ def _named_columns(task: TableTask, rows: Rows, inferred: list[Inferred]) -> Tab
             changes[option] = _column_name(flag, value, rows, known)
     task = replace(task, **changes)
     if task.options is not None and len(task.options) == 1 and task.options[0] not in known:
-        inner = [f"{task.options[0]}.{name}" for name in ("text", "choices") if f"{task.options[0]}.{name}" in known]
-        if inner:
-            task = replace(task, options=(inner[0],))
-    if task.options is not None and task.label is not None and task.label not in known:
-        inner = [f"{task.label}.{name}" for name in ("label", "labels") if f"{task.label}.{name}" in known]
-        if inner:
-            task = replace(task, label=inner[0])
+        inner = f"{task.options[0]}.text"
+        if inner in known:
+            task = replace(task, options=(inner,))
     if task.answer is not None and task.answer not in known and f"{task.answer}.text" in known:
         start = f"{task.answer}.answer_start"
         task = replace(task, answer_start=task.answer_start or (start if start in known else None))
@@ -158,6 +146,9 @@ def _named_columns(task: TableTask, rows: Rows, inferred: list[Inferred]) -> Tab
     if task.spans is not None:
         return task
     if not task.given_columns and task.label_columns is None:
+        choice = _usual_choice(task, rows, inferred)
+        if choice is not None:
+            return choice
         for usual, kind in _USUAL:
             if task.kind not in (None, kind) and not (kind == "classification" and task.kind != "token-classification"):
                 continue
@@ -170,8 +161,6 @@ def _named_columns(task: TableTask, rows: Rows, inferred: list[Inferred]) -> Tab
                 for option in needed if kind != "token-classification" or found["words"] != WORDS else ():
                     inferred.append(Inferred(option, str(found[option]), "a column has this name", f"--{option}"))
                 named: dict[str, Any] = {**found}
-                if "options" in named:
-                    named["options"] = (named["options"],)
                 return replace(task, **named)
         is_tagging = task.kind == "token-classification"
         if "text" in known and (is_tagging or (task.kind is None and "label" not in known)):
@@ -189,6 +178,35 @@ def _named_columns(task: TableTask, rows: Rows, inferred: list[Inferred]) -> Tab
                 inferred.append(Inferred(option, option, "a column has this name", f"--{option}"))
                 task = replace(task, **{option: option})
     return task
+
+
+_QUESTIONS = ("question", "question.stem")
+_PASSAGES = ("context", "passage", "article")
+_LISTS_OF_OPTIONS = ("choices.text", "question.choices.text", "choices", "options")
+_RIGHT_OPTIONS = ("answerKey", "answer", "label")
+
+
+def _usual_choice(task: TableTask, rows: Rows, inferred: list[Inferred]) -> TableTask | None:
+    """A multiple choice with usual names: a question, options in columns or a list, and which one is right."""
+    known = set(rows.columns)
+    question = next((name for name in _QUESTIONS if name in known), None)
+    label = next((name for name in _RIGHT_OPTIONS if name in known), None)
+    options = columns_of_options(rows.columns)
+    if not options:
+        listed = next((name for name in _LISTS_OF_OPTIONS if name in known), None)
+        options = () if listed is None else (listed,)
+    if task.kind not in (None, "multiple-choice") or question is None or label is None or not options:
+        return None
+    if len(options) == 1 and _holds_lists(rows, options[0]):
+        rows = changed_rows(rows, options[0], _list_of_text)
+    if len(options) == 1 and not any(isinstance(value, tuple) and len(value) > 1 for value in rows.values(options[0])):
+        return None
+    passage = next((name for name in _PASSAGES if name in known), None)
+    named = replace(task, question=question, text=passage, options=options, label=label)
+    if not are_option_labels(named, rows):
+        return None
+    inferred.append(Inferred("options", ", ".join(options), f"{label!r} names one of them", "--options"))
+    return named
 
 
 def _column_name(option: str, value: str, rows: Rows, known: Container[str]) -> str:
@@ -612,27 +630,6 @@ def _labels_of_columns(task: TableTask, rows: Rows, source: object) -> tuple[Tab
         result.append(replace(row, fields={**row.fields, column: value}))
     notes = (*rows.notes, f"the columns {column} hold a label each, or none") if are_labels else rows.notes
     return task, replace(rows, rows=result, notes=notes)
-
-
-def _options_of_vectors(task: TableTask, rows: Rows) -> tuple[TableTask, Rows]:
-    """For a multiple choice, a vector with a 1 for the right option becomes the number of the option."""
-    column = task.label
-    if column is None or task.options is None:
-        return task, rows
-    values = [value for value in rows.values(column) if value is not None]
-    if not values or not all(isinstance(value, tuple) for value in values):
-        return task, rows
-    if not {label_key(item) for value in values for item in value} <= {"0", "1"}:
-        return task, rows
-
-    def convert(row: Row, value: Field) -> Field:
-        right = [at for at, item in enumerate(value) if label_key(item) == "1"]
-        if len(right) != 1:
-            why = f"has {len(right)} right options in column {column!r}"
-            raise DamagedData(row.where, why, "a multiple choice has one right option")
-        return str(right[0])
-
-    return replace(task, option_labels="from-0"), changed_rows(rows, column, convert)
 
 
 def single_labels(task: TableTask, rows: Rows) -> Rows:

@@ -10,8 +10,9 @@ from albert.runtime.errors import DamagedData, InvalidConfiguration, UsageError,
 from albert.runtime.json_files import common_fields
 from albert.runtime.manifest import input_hash
 from albert.tasks.columns import Inferred
-from albert.tasks.infer import expand_options, hold_out_rows, infer_task, listed_labels, option_index
+from albert.tasks.infer import hold_out_rows, infer_task
 from albert.tasks.kinds.choice import OPTION_LABELS, labels_of_options
+from albert.tasks.option_columns import LABELS_OF_OPTIONS, expand_options, listed_labels, option_index
 from albert.tasks.reading.rows import ending_of, read_table, without_collection
 from albert.tasks.recipe import TaskRecipe
 from albert.tasks.source import Answer, Row, Rows
@@ -135,7 +136,13 @@ def prepare_rows(task: TableTask, rows: Rows) -> Rows:
             answers = gold_answers(task, row, counts) if has_answers else None
         return replace(row, identifier=identifier, fields=fields, answers=answers)
 
-    return replace(rows, rows=convert_rows(expanded, convert), counts={**rows.counts, **counts})
+    converted = convert_rows(expanded, convert)
+    if counts["answers_not_found"] > counts["answers"] / 2:
+        n_missing = counts["answers_not_found"]
+        why = f"{n_missing:,} of {counts['answers']:,} answers are not in their context"
+        remedy = "write them as in the text; of a multiple choice, name the columns with --options and --label"
+        raise UsageError(f"column {task.answer!r}", why, remedy)
+    return replace(rows, rows=converted, counts={**rows.counts, **counts})
 
 
 def _right_option(task: TableTask, row: Row, names: Sequence[str]) -> dict[str, str]:
@@ -151,7 +158,8 @@ def _right_option(task: TableTask, row: Row, names: Sequence[str]) -> dict[str, 
         raise DamagedData(row.where, why, "the right option needs a text")
     if index is None:
         why = f"{label!r} in column {task.label!r} names no option"
-        raise DamagedData(row.where, why, f"labels are read as: {task.option_labels}")
+        remedy = f"the labels of this table are read as {task.option_labels}: {LABELS_OF_OPTIONS}"
+        raise DamagedData(row.where, why, remedy)
     return {task.label: names[index]}
 
 

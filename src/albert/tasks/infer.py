@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import accumulate
-from typing import Any, get_args
 
 from albert.runtime.errors import DamagedData, InvalidConfiguration, UsageError, did_you_mean
 from albert.runtime.random_streams import stream
@@ -29,6 +28,7 @@ from albert.tasks.kinds.classification import Choice
 from albert.tasks.kinds.multi_label import Labels
 from albert.tasks.kinds.tagging import Tags
 from albert.tasks.metrics import OUTSIDE, has_prefixes
+from albert.tasks.option_columns import LABELS_OF_OPTIONS, expand_options, infer_option_labels, listed_labels
 from albert.tasks.reading.fields import as_number
 from albert.tasks.reading.table_file import TAGS, WORDS
 from albert.tasks.source import Field, Row, Rows
@@ -37,7 +37,6 @@ from albert.tasks.table_task import (
     KINDS_WITH,
     HeldOut,
     Kind,
-    OptionLabels,
     TableTask,
 )
 from albert.tasks.task import Task
@@ -154,68 +153,6 @@ def sort_labels(labels: set[str]) -> tuple[str, ...]:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The option of a label: the name of its column, its letter, its number from 0 or from 1, or its text.
-
-
-def option_index(
-    label: str, kind: OptionLabels, names: Sequence[str], texts: Sequence[str], listed: Sequence[str] = ()
-) -> int | None:
-    """The index of the option that a label means, None if it means none; `listed` are the labels of the options."""
-    match kind:
-        case "listed":
-            return listed.index(label) if label in listed else None
-        case "name":
-            return names.index(label) if label in names else None
-        case "letter":
-            index = ord(label.upper()) - ord("A") if len(label) == 1 and label.isascii() and label.isalpha() else -1
-        case "from-0" | "from-1":
-            number = label.removesuffix(".0")  # whole numbers of a column with missing values
-            is_index = number.isascii() and number.isdigit() and len(number) < 9
-            index = int(number) - (kind == "from-1") if is_index else -1
-        case "text":
-            return texts.index(label) if texts.count(label) == 1 else None
-    return index if 0 <= index < len(names) else None
-
-
-def listed_labels(task: TableTask, row: Row) -> tuple[str, ...]:
-    """The labels beside a list of options: `choices.label` beside `choices.text`; empty if there are none."""
-    column, dot, name = (task.options or ("",))[0].rpartition(".")
-    value = row.fields.get(f"{column}.label") if dot and name == "text" else None
-    return value if isinstance(value, tuple) else ()
-
-
-def infer_option_labels(
-    rows: Sequence[Row], names: tuple[str, ...], column: str, listed: Sequence[tuple[str, ...]] = ()
-) -> OptionLabels:
-    """The meaning that fits the labels of all rows, or else of most; UsageError if several fit all of them.
-
-    Labels that are listed beside the options decide, if they fit.
-    """
-    labels_and_texts = []
-    own_labels = []
-    for number, row in enumerate(rows):
-        label = row.fields.get(column)
-        texts = [row.fields.get(name, "") for name in names]
-        if isinstance(label, str) and label.strip() and all(isinstance(text, str) for text in texts):
-            labels_and_texts.append((label.strip(), texts))
-            own_labels.append(listed[number] if listed else ())
-    if any(own_labels):
-        known = [label in own for (label, _), own in zip(labels_and_texts, own_labels, strict=True)]
-        if all(known):
-            return "listed"
-    kinds: tuple[Any, ...] = get_args(OptionLabels)
-    indices = {kind: [option_index(label, kind, names, texts) for label, texts in labels_and_texts] for kind in kinds}
-    fewest = min(found.count(None) for found in indices.values())
-    best = [kind for kind, found in indices.items() if found.count(None) == fewest]
-    first = best[0]
-    others = [kind for kind in best if indices[kind] != indices[first]]
-    if fewest == 0 and others:
-        why = f"may name an option in two ways, {first} and {others[0]}"
-        raise UsageError(f"column {column!r}", why, f"say --option-labels {first} or {others[0]}")
-    return first
-
-
-# --------------------------------------------------------------------------------------------------------------------
 # The complete task: kind, labels and the meaning of option labels, unless they are set.
 
 MANY_LABELS = 8
@@ -263,11 +200,14 @@ def infer_task(
             raise UsageError("labels", "a training file is needed to know them", "give --train")
         task = _with_labels(task, kind, rows, source, inferred, to_learn)
         rows = spelled_labels(task, rows)
+    if kind == "multiple-choice" and any(isinstance(value, tuple) for value in rows.values(str(task.label))):
+        why = "holds lists, and a multiple choice has one right option"
+        raise UsageError(f"column {task.label!r}", why, LABELS_OF_OPTIONS)
     if kind == "multiple-choice" and task.option_labels is None:
         assert task.label is not None
         listed = [listed_labels(task, row) for row in rows.rows]
         meaning = infer_option_labels(*expand_options(task, rows.rows), task.label, listed)
-        why = f"fits every label in {task.label!r}"
+        why = f"this way fits the labels in {task.label!r}"
         inferred.append(Inferred("labels of options", meaning, why, "--option-labels from-1"))
         task = replace(task, option_labels=meaning)
     return task, rows, tuple(inferred)
@@ -547,41 +487,6 @@ def _with_tag_metrics(task: TableTask, counts: Counter[str], inferred: list[Infe
         why = f"tags such as {labels[0]!r} are in small letters, and entities need B-, I- and O"
         inferred.append(Inferred("scored by", "words", why, "capitals in the file"))
     return task
-
-
-def expand_options(task: TableTask, rows: Sequence[Row]) -> tuple[list[Row], tuple[str, ...]]:
-    """Rows with a column for each option, and the names of these columns.
-
-    A single column holds lists, which are expanded. Questions may have different numbers of options: empty cells and
-    missing entries are absent.
-    """
-    options = task.options or ()
-    if len(options) > 1:
-        return [_without_empty(row, options) for row in rows], options
-    column = options[0] if options else ""
-    cells = [row.fields.get(column) for row in rows]
-    lists = [cell if isinstance(cell, tuple) else () for cell in cells]
-    length = max(map(len, lists), default=0)
-    if length < 2:
-        raise UsageError("--options", f"{column!r} has no lists of options", "name several columns, or one of lists")
-    names = tuple(f"{column}[{index}]" for index in range(length))
-    expanded = []
-    for row, items in zip(rows, lists, strict=True):
-        fields = {**row.fields, **dict(zip(names, items, strict=False))}
-        expanded.append(_without_empty(replace(row, fields=fields), names))
-    return expanded, names
-
-
-def _without_empty(row: Row, options: Sequence[str]) -> Row:
-    """A row without the options that are empty."""
-    empty = []
-    for name in options:
-        value = row.fields.get(name)
-        if isinstance(value, str) and not value.strip():
-            empty.append(name)
-    if not empty:
-        return row
-    return replace(row, fields={name: value for name, value in row.fields.items() if name not in empty})
 
 
 # --------------------------------------------------------------------------------------------------------------------

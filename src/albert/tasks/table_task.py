@@ -37,9 +37,9 @@ TASK_FILE = "task.json"
 Kind = Literal[
     "classification", "regression", "multi-label", "token-classification", "multiple-choice", "question-answering"
 ]
-OptionLabels = Literal["name", "letter", "from-0", "from-1", "text", "listed"]
-"""A label is the column of its option, its letter, its number from 0 or 1, its text, or an entry of the list of labels
-beside the list of options."""
+OptionLabels = Literal["name", "letter", "from-0", "from-1", "text"]
+"""A label is the row's own name of an option (in a list beside the options, or of its column), or its letter, its
+number from 0 or 1, or its text."""
 COLUMNS_OF_KIND: dict[Kind, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "classification": (("text", "label"), ("pair",)),
     "regression": (("text", "label"), ("pair",)),

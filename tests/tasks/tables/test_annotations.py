@@ -176,18 +176,6 @@ def test_the_example_converts_raw_exports(tmp_path):
     assert "0.ann:1: 'Anna' is not at this place" in convert(folder, table).stderr
 
 
-@pytest.mark.parametrize(
-    ("rows", "options"),
-    [([{"question": f"{n}?", "mc1_targets": {"choices": ["r", "w"], "labels": [1, 0]}} for n in range(4)], {})],
-)
-def test_right_options_with_a_one(tmp_path, rows, options):
-    found = read(tmp_path / "a.jsonl", rows, question="question", options=("mc1_targets",), label="mc1_targets")
-    assert isinstance(found.task.target, Option) and found.table_task.option_labels == "from-0"
-    with pytest.raises(DamagedData, match="2 right options"):
-        row = {"question": "?", "m": {"choices": ["r", "w"], "labels": [1, 1]}}
-        read(tmp_path / "b.jsonl", [row] * 2, question="question", options=("m",), label="m")
-
-
 def test_options_without_any_option_of_the_command(tmp_path):
     rows = [
         {"question": f"{n}?", "choices": {"text": ["x", "y"], "label": ["A", "B"]}, "answerKey": "AB"[n % 2]}

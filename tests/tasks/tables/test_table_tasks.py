@@ -15,7 +15,7 @@ from albert.finetuning.data import read_examples
 from albert.finetuning.run import save_custom_task
 from albert.runtime.errors import AlbertError, DamagedData, InvalidConfiguration, UsageError
 from albert.tasks.custom import check_rows, read_task
-from albert.tasks.infer import hold_out_rows, infer_option_labels, sort_labels
+from albert.tasks.infer import hold_out_rows, sort_labels
 from albert.tasks.inputs import Single, Words
 from albert.tasks.kinds.choice import Option
 from albert.tasks.kinds.classification import Choice
@@ -23,6 +23,7 @@ from albert.tasks.kinds.multi_label import Labels
 from albert.tasks.kinds.regression import Score
 from albert.tasks.kinds.span import Span
 from albert.tasks.kinds.tagging import Tags
+from albert.tasks.option_columns import infer_option_labels
 from albert.tasks.source import Row, Rows
 from albert.tasks.submission import DECLARED
 from albert.tasks.table_task import HeldOut, TableTask, save_table_task, table_statistics, table_task_of

@@ -43,9 +43,7 @@ def labels_of_options(meaning: str, names: Sequence[str], texts: Sequence[str], 
             return [str(index + (meaning == "from-1")) for index in range(len(names))]
         case "text":
             return list(texts)
-        case "listed":
-            return [*listed, *[""] * len(names)][: len(names)]
-    return list(names)
+    return [*listed, *[""] * len(names)][: len(names)] if listed else list(names)
 
 
 @dataclass(frozen=True)

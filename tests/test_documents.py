@@ -51,8 +51,8 @@ OTHERS = (
     "decisions/third-edition",
 )
 DOCUMENTS = (*IN_ORDER, "SECURITY.md", "CONTRIBUTING.md", *(f"docs/{name}.md" for name in OTHERS))
-HISTORY = ("docs/log.md",)
-"""What was tried, with options that no longer exist."""
+HISTORY = ("docs/log.md", "docs/decisions/fourth-edition.md")
+"""What was tried, and what left, with options that no longer exist."""
 MAX_WORDS = 1000
 """Of README."""
 SHORTER = {

@@ -110,7 +110,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class SourceCounts:
-    """Counts for one source: its bytes on disk, documents read and documents used. Zeros in old prepared corpora."""
+    """Counts for one source: its bytes on disk, documents read and documents used."""
 
     name: str
     bytes: int

@@ -5,14 +5,12 @@ How a model is opened and what it answers from Python, `albert.load`, is written
 """
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace as with_values
 from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
-
-from rich.text import Text
 
 from albert.api.checks import check_options
 from albert.api.options import GROUP, Argument
@@ -43,7 +41,6 @@ INPUTS_OF = {
     "--top-k": ("--fill-mask", "--question", "--input"),
     "--words": ("--tag", "--input"),
     "--pair": ("--classify", "--input"),
-    "--explain": ("--classify", "--input"),
     "--context": ("--question", "--choose", "--input"),
 }
 """Option -> the inputs that it belongs to; other options belong to --input."""
@@ -81,7 +78,6 @@ def predict(
     normalize: bool | None = None,
     prompt: str | None = None,
     replace: bool = False,
-    explain: bool = False,
     top_k: int | None = None,
     hidden_act: Activation | None = None,
     num_attention_heads: int | None = None,
@@ -97,8 +93,6 @@ def predict(
     Example: albert predict run/model --fill-mask "The cat [MASK] on the mat."
 
     Example: albert predict run/model --tag "U.N. official Ekeus heads for Baghdad ." --words
-
-    Example: albert predict run/model --classify "A fine film, though long." --explain
 
     Example: albert predict run/model --input reviews.csv --text review --output answered.parquet
 
@@ -139,8 +133,6 @@ def predict(
         normalize: Scale embeddings to length 1; when not set: as the model's files say, else no.
         prompt: The name of one of the model's prompts, which is written before every text to embed.
         replace: Replace an existing output, or an unfinished one with other settings.
-        explain: Show which words moved the score: each is left out in turn, which takes the time of as many texts as
-            there are words. With --input they are in the column 'predicted_explanation'.
         top_k: Number of pieces for a mask, or of answers to a question; 5 when not set, but one answer to a question of
             a file.
         json: Print JSON instead of a table.
@@ -184,7 +176,6 @@ def predict(
         "--top-k": top_k is not None,
         "--words": words,
         "--pair": pair is not None,
-        "--explain": explain,
         "--context": context is not None,
     }
     for option, is_given in given.items():
@@ -237,7 +228,7 @@ def predict(
             predictions = [predictor.order(*order)]
             shown = ("label", "score")
         elif classify is not None:
-            predictions = predictor.classify(classify, pair, explain=explain)
+            predictions = predictor.classify(classify, pair)
             shown = ("label", "score") if predictor.label_threshold is None else ("label", "score", "predicted")
         elif tag is not None and words:
             predictions = predictor.tag_sentences([tag.split()])[0]
@@ -258,8 +249,6 @@ def predict(
                 print_json(entry)
         else:
             show_predictions(predictions, shown)
-        if explain and not json:
-            show_explanations(predictions, classify, pair)
         is_single = pair is None
         if classify is not None and predictor.reads_pairs is is_single:
             of = "pairs: give the second text (--pair)" if is_single else "single texts: leave out the second (--pair)"
@@ -334,7 +323,7 @@ def predict(
                     raise UsageError(option, f"{input} is one text per line, without columns", remedy)
         if ability.reads_words:
             file = grouped(file, input, fields.text, group, trained)
-        settings = Settings(top_k, pooling, normalize, prompt, words, explain)
+        settings = Settings(top_k, pooling, normalize, prompt, words)
         meaning = trained.option_labels if trained is not None and ability.name == "choose" else None
         prediction = FilePrediction(file, output, ability, fields, settings, prefix, replace, meaning)
         summary = predict_file(predictor, prediction)
@@ -442,49 +431,6 @@ def show_predictions(predictions: list[Any], columns: tuple[str, ...]) -> None:
         console.print(table(None, columns, rows, words=range(len(columns)), boxed=True))
         if "tokens_cut" in group[0]:
             note(f"{group[0]['tokens_cut']:,} tokens did not fit and were not read")
-
-
-SHOWN_WORDS = 20
-"""Words of an explanation in the terminal."""
-MARKED_FROM = 0.25
-"""Words whose change is at least this part of the largest are marked in the text."""
-
-
-def show_explanations(predictions: Sequence[Mapping[str, Any]], classified: str | None, paired: str | None) -> None:
-    """The text with the words that moved the score of each predicted label, and a table of them."""
-    console = open_console()
-    explained = [entry for entry in predictions if "explanation" in entry]
-    if not explained:
-        note("no label is predicted, so there is nothing to explain")
-    for entry in explained:
-        words = entry["explanation"]
-        console.print()
-        console.print(Text(f"{entry['label']} {entry['score']:.4f}: what each word adds to this score", "bold"))
-        for part, text in (("text", classified), ("pair", paired)):
-            if text is not None:
-                own = [word for word in words if word.get("part", "text") == part]
-                console.print(marked(text, own, max((abs(word["change"]) for word in words), default=0.0)))
-        columns = ("word", "change", "part") if paired is not None else ("word", "change")
-        rows = [[f"{word[name]:+.4f}" if name == "change" else word[name] for name in columns] for word in words]
-        console.print(table(None, columns, rows[:SHOWN_WORDS], words=(0,), boxed=True))
-        if len(rows) > SHOWN_WORDS:
-            note(f"{len(rows) - SHOWN_WORDS:,} words with smaller changes are not shown, --json has them")
-
-
-def marked(text: str, words: Sequence[Mapping[str, Any]], largest: float) -> Text:
-    """A text in which influential words have their change behind them, green or red."""
-    result = Text()
-    position = 0
-    for word in sorted(words, key=lambda word: word["start"]):
-        change = word["change"]
-        if change == 0 or abs(change) < MARKED_FROM * largest:
-            continue
-        result.append(text[position : word["start"]])
-        style = "green" if change > 0 else "red"
-        result.append(f"{word['word']}[{change:+.2g}]", f"bold {style}" if abs(change) > largest / 2 else style)
-        position = word["end"]
-    result.append(text[position:])
-    return result
 
 
 def cell(value: Any) -> str:

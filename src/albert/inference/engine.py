@@ -351,8 +351,8 @@ def make_map(
 class FastEncoder(nn.Module):
     """Replacement for a trained encoder: the same methods, shapes and, in fp32, the same numbers to 1e-5.
 
-    Inputs and outputs are float32. `attentions` and `feed_forwards` are the blocks of the encoder, for inspection;
-    their weights must not change any more, because those that are prepared may be copies.
+    Inputs and outputs are float32. `attentions` and `feed_forwards` are the blocks of the encoder; their
+    weights must not change any more, because those that are prepared may be copies.
     """
 
     def __init__(self, encoder: Encoder, precision: InferencePrecision = "fp32") -> None:

@@ -697,7 +697,7 @@ def _identity(predictor: Predictor, args: FilePrediction, checked: CheckedInput)
         **({} if args.file.group is None else {"group": args.file.group}),
         **({} if args.option_labels is None else {"option_labels": args.option_labels}),
         **{f"{name}_field": list(value) if isinstance(value, tuple) else value for name, value in fields.items()},
-        **{name: value for name, value in asdict(args.settings).items() if name != "explain" or value},
+        **asdict(args.settings),
         "threads": torch.get_num_threads(),
         "versions": f"albert {__version__}, torch {torch.__version__}",
     }

@@ -1,12 +1,10 @@
-"""Inspection of a model: what each layer does to its input, a check of its settings, and the contents of its directory.
+"""Inspection of a model: a check of its settings, and the contents of its directory.
 
-Layers: attention, and how far they move every token (`albert.inference.abilities.layers` shows them for a text).
-
-Settings: two leave no trace in the shapes of the weights, so a wrong value loads without an error. "gelu" in Google's
+Two settings leave no trace in the shapes of the weights, so a wrong value loads without an error. "gelu" in Google's
 configurations is the tanh form, transformers' "gelu" the exact one; and ALBERT-xlarge is published with 16 heads and
 with 32. With the right values a trained model fills more masks."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
@@ -14,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional
 
@@ -31,7 +28,7 @@ from albert.checkpoints.model_directory import (
     written_class,
 )
 from albert.checkpoints.sentence_transformers import SENTENCE_KEY, SentenceVectors, sentence_vectors_of
-from albert.model.albert import AlbertForMaskedLM, AlbertModel
+from albert.model.albert import AlbertForMaskedLM
 from albert.model.config import Activation, AlbertConfig
 from albert.model.encoder import on_meta_device
 from albert.model.packing import PackedSequences, pack
@@ -43,47 +40,6 @@ from albert.runtime.progress import progress
 from albert.text.shards import CorpusDescription, read_description
 from albert.text.tokenizer import Tokenizer
 from albert.text.tokenizer_loading import load_tokenizer, vocabulary_file
-
-# --------------------------------------------------------------------------------------------------------------------
-# Distance between a layer's input and output, as in the paper's Figure 1 (Lan et al. 2019, §3.1).
-
-_MIN_NORM = 1e-12  # Lower bound on a vector's length when it is normalised
-
-
-def layer_movement(
-    before: Float[Tensor, "tokens H"], after: Float[Tensor, "tokens H"]
-) -> tuple[Float[Tensor, " tokens"], Float[Tensor, " tokens"]]:
-    """L2 distance and angle (degrees) between a layer's input and output, for each token.
-
-    The angle is 2 atan2(‖u − v‖, ‖u + v‖) of the unit vectors, which is accurate for small angles, unlike the arc
-    cosine of a cosine near 1.
-    """
-    before = before.double()
-    after = after.double()
-    distance = (after - before).norm(dim=-1)
-    u, v = (state / state.norm(dim=-1, keepdim=True).clamp_min(_MIN_NORM) for state in (before, after))
-    angle = 2 * torch.atan2((u - v).norm(dim=-1), (u + v).norm(dim=-1))
-    return distance.float(), angle.rad2deg().float()
-
-
-def attention_probabilities(
-    body: AlbertModel, inputs: Sequence[Float[Tensor, "tokens H"]]
-) -> Iterable[Float[Tensor, "heads tokens tokens"]]:
-    """Attention weights of each layer from its input (one sequence): row i is what token i attends to."""
-    for application, hidden in zip(body.encoder.plan, inputs, strict=True):
-        block: Any = body.encoder.attentions[application.attention]
-        query, key = (
-            linear(hidden).unflatten(1, (block.heads, -1)).transpose(0, 1) for linear in (block.query, block.key)
-        )
-        scores = query @ key.transpose(1, 2) / query.shape[-1] ** 0.5
-        if block.window is not None:
-            positions = torch.arange(len(hidden), device=hidden.device)
-            mask = (positions[:, None] - positions).abs() <= block.window
-            mask[0] = True
-            mask[:, 0] = True
-            scores = scores.masked_fill(~mask, float("-inf"))
-        yield scores.softmax(dim=-1)
-
 
 # --------------------------------------------------------------------------------------------------------------------
 # Check of the settings a model was trained with, by its masked-token loss on a fixed text.

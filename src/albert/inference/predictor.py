@@ -31,7 +31,7 @@ from albert.checkpoints.sentence_transformers import (
 from albert.inference.abilities import ABILITIES, CLASSIFY, EMBED, FILL_MASK, ORDER, SCORE, TAG, Ability, Lengths
 from albert.inference.abilities.answer import FoundAnswer, find_answers
 from albert.inference.abilities.choose import RankedOption, rank_options
-from albert.inference.abilities.classify import ExplainedLabel, rank_labels, score_texts
+from albert.inference.abilities.classify import LabelScore, rank_labels, score_texts
 from albert.inference.abilities.embed import embed_texts, piece_weights
 from albert.inference.abilities.fill_mask import FilledMask, fill_masks
 from albert.inference.abilities.order import PredictedOrder, predict_orders
@@ -261,23 +261,16 @@ class Predictor:
             self._pooled[pooling] = PackedModel(pooled, self.device)
         return self._pooled[pooling]
 
-    def classify(self, text: str, pair: str | None = None, *, explain: bool = False) -> list[ExplainedLabel]:
+    def classify(self, text: str, pair: str | None = None) -> list[LabelScore]:
         """`classify_batch` of one text."""
-        return self.classify_batch([text], None if pair is None else [pair], explain=explain)[0]
+        return self.classify_batch([text], None if pair is None else [pair])[0]
 
-    def classify_batch(
-        self, texts: Sequence[str], pairs: Sequence[str] | None = None, *, explain: bool = False
-    ) -> list[list[ExplainedLabel]]:
+    def classify_batch(self, texts: Sequence[str], pairs: Sequence[str] | None = None) -> list[list[LabelScore]]:
         """Every label with its probability, most likely first, for each text (or text and pair).
 
         The `score` of a regression model is the predicted number. With several labels per text `predicted` says which
-        ones are predicted. Entries of a text that was cut have `tokens_cut`.
-
-        With `explain` each word is left out in turn, and the entry of the first label (with several labels per text,
-        of each predicted one) has `explanation`: a list of `word`, its characters `start`..`end`, and `change`, by how
-        much the score is higher with the word than without it; the largest changes first. Words of pairs have `part`,
-        "text" or "pair". The work is that of as many texts as there are words."""
-        return rank_labels(self, texts, pairs, explain=explain)
+        ones are predicted. Entries of a text that was cut have `tokens_cut`."""
+        return rank_labels(self, texts, pairs)
 
     def score(self, text: str, pair: str | None = None) -> float:
         """`score_batch` of one text."""

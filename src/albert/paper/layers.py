@@ -16,6 +16,8 @@ from typing import Any
 
 import numpy as np
 import torch
+from jaxtyping import Float
+from torch import Tensor
 
 from albert.checkpoints.hub import find_model
 from albert.checkpoints.huggingface import kind_of
@@ -24,7 +26,6 @@ from albert.finetuning.data import PreparedSplit, encode_split, read_examples
 from albert.finetuning.evaluation import Evaluation, evaluate_directory, predictions_from_outputs, score_predictions
 from albert.finetuning.model import open_for_task
 from albert.inference.engine import InferencePrecision, PackedModel, choose_precision, use_fast_encoders
-from albert.inference.inspection import layer_movement
 from albert.model.albert import AlbertModel, check_depth, set_depth
 from albert.model.config import AlbertConfig
 from albert.model.cost import count_flops
@@ -39,6 +40,7 @@ from albert.tasks.examples import Sequences
 from albert.tasks.task import Task
 
 PASSAGES_AT_ONCE = 32
+_MIN_NORM = 1e-12  # Lower bound on a vector's length when it is normalised
 _SHARED = {"all": "shared", "attention": "attention shared", "ffn": "feed-forward shared", "none": "not shared"}
 
 
@@ -58,6 +60,22 @@ class LayerSimilarity:
     distance: tuple[float, ...]
     angle: tuple[float, ...]
     tokens: int
+
+
+def layer_movement(
+    before: Float[Tensor, "tokens H"], after: Float[Tensor, "tokens H"]
+) -> tuple[Float[Tensor, " tokens"], Float[Tensor, " tokens"]]:
+    """L2 distance and angle (degrees) between a layer's input and output, for each token.
+
+    The angle is 2 atan2(‖u − v‖, ‖u + v‖) of the unit vectors, which is accurate for small angles, unlike the arc
+    cosine of a cosine near 1.
+    """
+    before = before.double()
+    after = after.double()
+    distance = (after - before).norm(dim=-1)
+    u, v = (state / state.norm(dim=-1, keepdim=True).clamp_min(_MIN_NORM) for state in (before, after))
+    angle = 2 * torch.atan2((u - v).norm(dim=-1), (u + v).norm(dim=-1))
+    return distance.float(), angle.rad2deg().float()
 
 
 def cut_passages(texts: Iterable[str], count: int, words: int) -> list[str]:

@@ -38,7 +38,6 @@ class Settings:
     normalize: bool | None = None
     prompt: str | None = None
     words: bool = False  # Whether a text to tag is split into words at blanks
-    explain: bool = False  # Whether the words that moved a score are given
 
 
 class Lengths(NamedTuple):

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, NotRequi
 import numpy as np
 from jaxtyping import Float32
 
-from albert.inference import explanations
 from albert.inference.abilities.base import (
     Ability,
     Costs,
@@ -67,12 +66,6 @@ class Number(TypedDict):
     tokens_cut: NotRequired[TokensCut]
 
 
-class ExplainedLabel(LabelScore):
-    """A label, and the words that moved its score if they were asked for."""
-
-    explanation: NotRequired[list[explanations.ExplainedWord]]
-
-
 class _TextOrPairAbility(Ability):
     """What classifying and scoring have in common."""
 
@@ -86,7 +79,7 @@ class _TextOrPairAbility(Ability):
 
     # ---- A row of a file: a text, and a second one if it is there or was named -------------------------------------
 
-    options = ("--text", "--pair-field", "--explain")
+    options = ("--text", "--pair-field")
 
     def read(self, record: Record, fields: Fields) -> TextOrPair:
         text = text_of(record, fields.text, "--text")
@@ -113,7 +106,7 @@ class _TextOrPairAbility(Ability):
     def compute(self, predictor: "Predictor", inputs: Sequence[TextOrPair], settings: Settings) -> list[Any]:
         def ranked(members: list[TextOrPair]) -> list[Any]:
             pairs = None if members[0].pair is None else [entry.pair or "" for entry in members]
-            return rank_labels(predictor, [entry.text for entry in members], pairs, explain=settings.explain)
+            return rank_labels(predictor, [entry.text for entry in members], pairs)
 
         return compute_apart(inputs, lambda entry: entry.pair is None, ranked, ranked)
 
@@ -148,20 +141,15 @@ class Classify(_TextOrPairAbility):
         if predictor.extra.get("problem_type") == "multi_label_classification":
             columns = {"labels": [str]}
         columns["scores"] = dict.fromkeys(predictor.labels, float)
-        return columns | _cost_columns(predictor, settings)
+        return columns | {"tokens_cut": int}
 
-    def row(self, predictor: "Predictor", result: list[ExplainedLabel]) -> dict[str, Any]:
+    def row(self, predictor: "Predictor", result: list[LabelScore]) -> dict[str, Any]:
         scores = {entry["label"]: entry["score"] for entry in result}
-        row: dict[str, Any] = {
+        return {
             **result[0],
             "labels": [entry["label"] for entry in result if entry.get("predicted")],
             "scores": {label: scores[label] for label in predictor.labels},
         }
-        if predictor.label_threshold is not None:
-            row["explanation"] = [
-                {"label": entry["label"], **word} for entry in result for word in entry.get("explanation", ())
-            ]
-        return row
 
 
 class Score(_TextOrPairAbility):
@@ -183,7 +171,7 @@ class Score(_TextOrPairAbility):
     about_reply = "For each text, its number."
 
     def columns(self, predictor: "Predictor", settings: Settings) -> dict[str, Any]:
-        return {"score": float, **_cost_columns(predictor, settings)}
+        return {"score": float, "tokens_cut": int}
 
 
 CLASSIFY = Classify()
@@ -194,19 +182,6 @@ def _has_one_number(opened: "OpenedModel") -> bool:
     """Several numbers are given like classes, by their names, as by transformers' pipeline."""
     model: Any = opened.model
     return model.classifier.out_features == 1 and opened.extra.get("problem_type") != "multi_label_classification"
-
-
-def _cost_columns(predictor: "Predictor", settings: Settings) -> dict[str, Any]:
-    """The words that moved a score, if they are asked for; with several labels per text they have the label."""
-    columns: dict[str, Any] = {}
-    if settings.explain:
-        word: dict[str, Any] = {"word": str, "start": int, "end": int, "change": float}
-        if predictor.label_threshold is not None:
-            word = {"label": str, **word}
-        if predictor.reads_pairs is not False:
-            word["part"] = str
-        columns["explanation"] = [word]
-    return {**columns, "tokens_cut": int}
 
 
 def outputs_of(
@@ -240,15 +215,15 @@ def outputs_of(
 
 
 def rank_labels(
-    predictor: "Predictor", texts: Sequence[str], pairs: Sequence[str] | None = None, *, explain: bool = False
-) -> list[list[ExplainedLabel]]:
+    predictor: "Predictor", texts: Sequence[str], pairs: Sequence[str] | None = None
+) -> list[list[LabelScore]]:
     """What `Predictor.classify_batch` gives."""
     predictor.require(CLASSIFY, SCORE)
     scores, costs = outputs_of(predictor, texts, pairs)
     names = predictor.labels
     threshold = predictor.label_threshold
     orders = np.argsort(-scores, axis=1, kind="stable").tolist()
-    ranked: list[list[ExplainedLabel]] = [
+    ranked: list[list[LabelScore]] = [
         [{"label": names[label], "score": row[label], **cost} for label in order]
         for order, row, cost in zip(orders, scores.tolist(), costs, strict=True)
     ]
@@ -256,8 +231,6 @@ def rank_labels(
         for entries, order, predicted in zip(ranked, orders, threshold.predicted(scores).tolist(), strict=True):
             for entry, label in zip(entries, order, strict=True):
                 entry["predicted"] = predicted[label]
-    if explain:
-        _add_explanations(predictor, texts, pairs, scores, ranked)
     return ranked
 
 
@@ -266,25 +239,3 @@ def score_texts(predictor: "Predictor", texts: Sequence[str], pairs: Sequence[st
     predictor.require(SCORE)
     numbers, _ = outputs_of(predictor, texts, pairs)
     return numbers[:, 0].tolist()
-
-
-def _add_explanations(
-    predictor: "Predictor",
-    texts: Sequence[str],
-    pairs: Sequence[str] | None,
-    scores: Float32[np.ndarray, "texts labels"],
-    ranked: list[list[ExplainedLabel]],
-) -> None:
-    """Explain the first label of each text or, with several labels per text, each that is predicted."""
-    if predictor.label_threshold is None:
-        explained = [entries[:1] for entries in ranked]
-    else:
-        explained = [[entry for entry in entries if entry.get("predicted")] for entries in ranked]
-    names = predictor.labels
-    chosen = [[names.index(entry["label"]) for entry in entries] for entries in explained]
-    found = explanations.explain(
-        lambda some, others: outputs_of(predictor, some, others)[0], texts, pairs, scores, chosen
-    )
-    for entries, words_of_text in zip(explained, found, strict=True):
-        for entry, words in zip(entries, words_of_text, strict=True):
-            entry["explanation"] = words

@@ -1,12 +1,9 @@
-"""A view of the layers of any model: attention, how far they move every token, and what a head would predict from their
-output (the "logit lens").
+"""What a head would predict from the output of every layer (the "logit lens").
 
 The heads were trained on the last layer's output; earlier layers share its parameters, so the heads can read theirs."""
 
-import base64
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, TypedDict
 
 import numpy as np
@@ -22,7 +19,7 @@ if TYPE_CHECKING:
     from albert.inference.predictor import Predictor
 
 MAX_TOKENS = 64
-"""Tokens of a text whose layers are shown; the rest is cut, because the reply grows with their square."""
+"""Tokens of a text that are read; the rest is cut."""
 MASK_TOP_K = 5
 """Predictions shown for a mask after each layer."""
 
@@ -57,15 +54,10 @@ class MaskInLayers(TypedDict):
 
 
 class LayersOfText(TypedDict):
-    """What each layer does; layer 0 is the input of the first one."""
+    """What the head predicts after each layer; layer 0 is the input of the first one."""
 
     tokens: list[str]
     tokens_cut: Annotated[int, "Tokens of the text that did not fit and were not read."]
-    heads: int
-    attention: Annotated[str, "Base64 of one byte for each [layer][head][from token][to token]; 255 stands for 1."]
-    distance: Annotated[list[float], "Mean L2 distance between each layer's input and output (Figure 1)."]
-    angle: Annotated[list[float], "Mean angle between them, in degrees (Figure 1)."]
-    token_distance: Annotated[list[list[float]], "[layer][token]: the same distance, of each token."]
     masks: Annotated[
         list[MaskInLayers], "If the model fills masks and the text has any: the head's predictions after each layer."
     ]
@@ -77,7 +69,7 @@ class Layers(Ability):
     """The layers of a text; only the server has it."""
 
     name = "layers"
-    about = "Every layer's attention, how far it moves each token, and what a head would predict from its output."
+    about = "What a head that fills masks, classifies or judges an order would predict from every layer's output."
 
     # ---- A row of a file: none -------------------------------------------------------------------------------------
 
@@ -112,10 +104,9 @@ LAYERS = Layers()
 
 
 def show_layers(predictor: "Predictor", text: str, pair: str | None) -> LayersOfText:
-    """Attention, movement and head predictions of each layer for a text or a pair, cut to `MAX_TOKENS`."""
+    """The head's predictions after each layer for a text or a pair, cut to `MAX_TOKENS`."""
     import torch
 
-    from albert.inference.inspection import attention_probabilities, layer_movement
     from albert.model.packing import pack
 
     tokenizer = predictor.tokenizer
@@ -128,19 +119,10 @@ def show_layers(predictor: "Predictor", text: str, pair: str | None) -> LayersOf
     body: Any = getattr(model, "albert", model)
     with torch.inference_mode():
         states = [state.float() for state in body.hidden_states(packed)]
-        attention = np.stack([rows.cpu().numpy() for rows in attention_probabilities(body, states[:-1])])
-        movements = [layer_movement(before, after) for before, after in pairwise(states)]
-        distances = torch.stack([distance for distance, _ in movements])
-        angles = torch.stack([angle for _, angle in movements])
         labels, label_scores = _label_scores(predictor, states, packed, pair is not None)
         return {
             "tokens": [tokenizer.piece(int(piece)) for piece in ids],
             "tokens_cut": encoded.cut[0],
-            "heads": attention.shape[1],
-            "attention": base64.b64encode((attention * 255).round().astype(np.uint8).tobytes()).decode("ascii"),
-            "distance": distances.mean(dim=1).tolist(),
-            "angle": angles.mean(dim=1).tolist(),
-            "token_distance": distances.tolist(),
             "masks": _mask_predictions(predictor, states, ids),
             "labels": labels,
             "label_scores": label_scores,

@@ -4,10 +4,6 @@ export function element(tag, properties = {}, ...children) {
   return filled(document.createElement(tag), properties, children);
 }
 
-export function svgElement(tag, properties = {}, ...children) {
-  return filled(document.createElementNS("http://www.w3.org/2000/svg", tag), properties, children);
-}
-
 function filled(node, properties, children) {
   for (const [name, value] of Object.entries(properties)) {
     if (name.startsWith("on")) node.addEventListener(name.slice(2), value);

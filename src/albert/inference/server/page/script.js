@@ -74,6 +74,7 @@ function selectTask(chosen) {
   }
   history.replaceState(null, "", `#${task.address.slice(1)}`);
   byId("hint").textContent = task.hint;
+  byId("inside").hidden = byId("inside-hint").hidden = !task.inside;
   byId("fields").replaceChildren(...task.fields.flatMap(({ name, label, rows, optional, only_pairs }) => {
     const field = element("textarea", { id: `field-${name}`, name, rows, spellcheck: "false" });
     field.required = !optional;
@@ -204,7 +205,6 @@ function theme(name) {
   document.documentElement.dataset.theme = name;
   byId("theme").textContent = name === "dark" ? "Light" : "Dark";
   byId("theme").setAttribute("aria-label", name === "dark" ? "Light colours" : "Dark colours");
-  document.dispatchEvent(new Event("theme"));
 }
 
 byId("theme").addEventListener("click", () => theme(document.documentElement.dataset.theme === "dark" ? "light" : "dark"));

@@ -63,7 +63,6 @@ const VIEWS = {
     body: texts,
     show: ({ score, tokens_cut }) => [element("p", { class: "big" }, score.toFixed(3)), ...cutNotice(tokens_cut)],
     cells: ({ score }) => ({ predicted_score: score }),
-    inside: layersOfText,
   },
   "/answer": {
     title: "Answer",
@@ -84,7 +83,6 @@ const VIEWS = {
       ];
     },
     cells: ([best]) => ({ predicted_answer: best.answer, predicted_score: best.score }),
-    inside: ({ question, context }) => ({ text: question, pair: context }),
   },
   "/tag": {
     title: "Tag words",
@@ -109,7 +107,6 @@ const VIEWS = {
       ];
     },
     cells: (words) => ({ predicted_entities: JSON.stringify(merged(words).map(({ kind, text }) => [text, kind])) }),
-    inside: layersOfText,
   },
   "/choose": {
     title: "Choose",
@@ -128,7 +125,6 @@ const VIEWS = {
       ...cutNotice(Math.max(...options.map(({ tokens_cut }) => tokens_cut ?? 0))),
     ],
     cells: ([best]) => ({ predicted_option: best.option, predicted_score: best.score }),
-    inside: ({ question, context }) => ({ text: context, pair: question }),
   },
   "/order": {
     title: "Order",
@@ -171,7 +167,6 @@ const VIEWS = {
       ];
     },
     cells: ([one, other]) => ({ predicted_cosine: cosine(one, other) }),
-    inside: layersOfBoth,
   },
 };
 
@@ -182,7 +177,6 @@ const PLAIN = {
   body: ({ text }) => ({ texts: [text] }),
   show: (answer) => [element("pre", {}, JSON.stringify(answer, null, 2))],
   cells: (answer) => ({ predicted: JSON.stringify(answer) }),
-  inside: layersOfText,
 };
 
 export async function loadTasks() {

@@ -14,7 +14,9 @@ from urllib.parse import urlsplit
 import pytest
 from tests.inference.server.running_servers import proxy
 
+from albert.commands.predict import predict_main
 from albert.inference.abilities import CLASSIFY, TAG
+from albert.tasks.table_task import TASK_FILE, TableTask, save_table_task
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright, and a Chromium")
 
@@ -196,21 +198,142 @@ def test_examples_are_those_of_the_model_folder(kind, row, opened, predictors):
     assert page.locator("#copies").is_hidden()
 
 
+def choose_file(page: sync_api.Page, content: bytes, name: str = "mine.csv") -> None:
+    page.locator("#file").set_input_files({"name": name, "mimeType": "text/csv", "buffer": content})
+
+
+def chosen(page: sync_api.Page, field: str) -> str:
+    """The column that is chosen for a field."""
+    return page.locator(f"#column-{field}").evaluate("select => select.selectedOptions[0].textContent")
+
+
+def answered_rows(page: sync_api.Page) -> list[dict[str, str]]:
+    """The rows of the file that the page makes of the chosen one."""
+    with page.expect_download() as download:
+        page.locator("#columns button").click()
+    assert download.value.suggested_filename == "mine-answered.csv"
+    with open(download.value.path(), encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
 def test_csv_file_gets_columns_of_predictions(opened, classifier):
     page = opened("classify")
     texts = ["the ship", 'a storm, and "a wreck"', "the sea\nis calm"] * 4
     quoted = (text.replace('"', '""') for text in texts)
     rows = "".join(f'{number},"{text}"\r\n' for number, text in enumerate(quoted))
-    with page.expect_download() as download:
-        content = f"number,Text\r\n{rows}".encode()
-        page.locator("#file").set_input_files({"name": "mine.csv", "mimeType": "text/csv", "buffer": content})
-    assert download.value.suggested_filename == "mine-answered.csv"
-    with open(download.value.path(), encoding="utf-8", newline="") as file:
-        answered = list(csv.DictReader(file))
+    choose_file(page, f"number,Text\r\n{rows}".encode())
+    assert chosen(page, "text") == "Text"
+    answered = answered_rows(page)
     best = [labels[0]["label"] for labels in classifier.classify_batch(texts)]
     assert [row["predicted_label"] for row in answered] == best
     assert [row["Text"] for row in answered] == texts
     sync_api.expect(page.locator("#file-state")).to_contain_text("12 rows answered")
+
+
+MESSAGES = ["the ship", "", " the  sea is calm ", 'a storm, "a wreck"', "the captain", "海 and ship", "a wreck", "1.50"]
+LONG = "the ship in a storm " * 40
+
+
+def predicted(path: Path, model: Path, *options: str) -> list[dict[str, str]]:
+    """The rows that `albert predict` writes."""
+    output = path.with_name("predicted.csv")
+    predict_main(
+        [str(model), "--input", str(path), "--output", str(output), "--replace", "--precision", "fp32", *options]
+    )
+    with open(output, encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.fixture
+def learnt(predictors, monkeypatch):
+    """Let a model be one that was trained on a table with the named columns; gives its directory."""
+
+    def learn(kind: str, **columns: str) -> Path:
+        predictor = predictors(kind)
+        path = Path(predictor.name)
+        run = path.parent
+        save_table_task(run, TableTask(name="mine", kind=KIND_OF[kind], train=run / "train.csv", **columns))
+        files.append(run / TASK_FILE)
+        predictor.__dict__.pop("columns", None)
+        return path
+
+    files: list[Path] = []
+    yield learn
+    for file in files:
+        file.unlink()
+    for kind in KIND_OF:
+        predictors(kind).__dict__.pop("columns", None)
+
+
+KIND_OF = {"classify": "classification", "score": "regression", "answer": "question-answering"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "columns", "table", "separator"),
+    [
+        ("classify", {"text": "message"}, {"id": None, "text": None, "message": MESSAGES}, ","),
+        (
+            "classify",
+            {"text": "message", "pair": "reply"},
+            {"reply": MESSAGES[::-1], "id": None, "message": MESSAGES},
+            ";",
+        ),
+        ("score", {"text": "message"}, {"message": [*MESSAGES, LONG], "text": None}, "\t"),
+        ("answer", {"question": "q", "context": "c"}, {"question": None, "c": MESSAGES[2:5], "q": ["who?"] * 3}, ","),
+        ("classify", {}, {"id": None, "text": MESSAGES}, "|"),
+    ],
+)
+def test_answers_of_a_file_are_those_of_predict(kind, columns, table, separator, opened, learnt, predictors, tmp_path):
+    model = learnt(kind, **columns) if columns else Path(predictors(kind).name)
+    path = tmp_path / "mine.csv"
+    count = max(len(values) for values in table.values() if values)
+    with open(path, "w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, delimiter=separator)
+        writer.writerow(table)
+        writer.writerows(zip(*(values or range(count) for values in table.values()), strict=True))
+    page = opened(kind)
+    choose_file(page, path.read_bytes())
+    assert {field: chosen(page, field) for field in columns} == columns
+    rows = answered_rows(page)
+    expected = predicted(path, model)
+    assert len(rows) == len(expected) == count
+    for row, other in zip(rows, expected, strict=True):
+        for name in ("label", "answer"):
+            assert row.get(f"predicted_{name}") == other.get(f"predicted_{name}")
+        if "predicted_score" in other:
+            assert float(row["predicted_score"]) == pytest.approx(float(other["predicted_score"]), abs=1e-5)
+
+
+def test_columns_of_a_file_are_shown_and_may_be_chosen(opened, classifier):
+    page = opened("classify")
+    choose_file(page, b"id,Body\n1,a storm\n2,the ship\n")
+    button = page.locator("#columns button")
+    assert chosen(page, "text") == "(choose a column)" and button.is_disabled()
+    assert chosen(page, "pair") == "(none)" and button.inner_text() == "Predict 2 rows"
+    assert "1 · a storm" in page.locator("#columns .hint").inner_text()
+    page.get_by_label("Column of “Text”").select_option("Body")
+    best = [labels[0]["label"] for labels in classifier.classify_batch(["a storm", "the ship"])]
+    assert [row["predicted_label"] for row in answered_rows(page)] == best
+    page.get_by_label("The first row holds the names").uncheck()
+    page.get_by_label("Column of “Text”").select_option("column 2")
+    rows = answered_rows(page)
+    assert [row["column 2"] for row in rows] == ["Body", "a storm", "the ship"]
+    assert [row["predicted_label"] for row in rows[1:]] == best
+
+
+def test_table_without_names_is_read_as_in_training(opened, learnt):
+    learnt("classify", text="column 2", no_header=True)
+    page = opened("classify")
+    choose_file(page, b"ham,a storm\nspam,the ship\n")
+    assert not page.get_by_label("The first row holds the names").is_checked() and chosen(page, "text") == "column 2"
+    assert [row["column 2"] for row in answered_rows(page)] == ["a storm", "the ship"]
+
+
+def test_tab_whose_answers_are_no_columns_takes_no_file(opened):
+    page = opened("choose")
+    assert page.locator("#table").is_hidden()
+    choose_file(page, b"text\na\n")
+    sync_api.expect(page.get_by_role("alert")).to_contain_text("albert predict --input")
 
 
 def test_csv_file_gets_every_label_of_a_model_of_several(opened, classifier, monkeypatch):
@@ -222,10 +345,8 @@ def test_csv_file_gets_every_label_of_a_model_of_several(opened, classifier, mon
     monkeypatch.setitem(classifier.extra, "problem_type", "multi_label_classification")
     monkeypatch.setattr(CLASSIFY, "compute", lambda predictor, inputs, settings: [labels] * len(inputs))
     page = opened("classify")
-    with page.expect_download() as download:
-        page.locator("#file").set_input_files({"name": "a.csv", "mimeType": "text/csv", "buffer": b"text\na\n"})
-    with open(download.value.path(), encoding="utf-8", newline="") as file:
-        (row,) = csv.DictReader(file)
+    choose_file(page, b"text\na\n")
+    (row,) = answered_rows(page)
     assert json.loads(row["predicted_labels"]) == ["calm", "storm"] and "predicted_label" not in row
     assert json.loads(row["predicted_scores"]) == {each["label"]: each["score"] for each in labels}
 
@@ -236,14 +357,18 @@ def test_file_without_rows_is_refused_and_a_broken_server_ends_it(opened):
     for content, message in (
         (b"text\n", "no rows"),
         (b'text\nA 5" disk\n"open\n', "ends inside a quoted cell"),
+        (b"text\na,b\n", "Row 2 has 2 fields where the header has 1"),
+        (b'[{"text": "a"}]', "is JSON"),
         (b'text,predicted_label\nA 5" disk,x\n', "already has a column predicted_label"),
-        (b"pair,sentence\na,b\n", "has no column for text"),
     ):
-        page.locator("#file").set_input_files({"name": "a.csv", "mimeType": "text/csv", "buffer": content})
+        choose_file(page, content)
+        if b"disk,x" in content:
+            page.locator("#columns button").click()
         sync_api.expect(page.get_by_role("alert")).to_contain_text(message)
     broken = {"status": 503, "headers": {"retry-after": "0"}, "json": {"error": "broken"}}
     page.route("**/classify", lambda route: route.fulfill(**broken))
-    page.locator("#file").set_input_files({"name": "a.csv", "mimeType": "text/csv", "buffer": b"text\na\n"})
+    choose_file(page, b"text\na\n")
+    page.locator("#columns button").click()
     sync_api.expect(page.locator("#file-state")).to_contain_text("1 rows answered, 1 without an answer")
 
 

@@ -2,7 +2,7 @@
 
 import { element, urlOf } from "./elements.js";
 import { showLayers } from "./layers.js";
-import { answerTable, textOf } from "./table.js";
+import { answerTable, columnsOf, readTable, textOf } from "./table.js";
 import { loadTasks } from "./tasks.js";
 
 const byId = (id) => document.getElementById(id);
@@ -57,11 +57,13 @@ async function useModelExamples() {
   }
 }
 
+const shortened = (text, length) => (text.length > length ? `${text.slice(0, length - 1)}…` : text);
+
 /** The label of an example's button: its question, two texts to compare, or its first text, shortened. */
 function nameOf(example) {
   const text = example.question || (example.second && `${example.first} · ${example.second}`)
     || Object.values(example).find(Boolean);
-  return text.length > 80 ? `${text.slice(0, 79)}…` : text;
+  return shortened(text, 80);
 }
 
 function selectTask(chosen) {
@@ -85,6 +87,10 @@ function selectTask(chosen) {
   }));
   byId("examples").lastElementChild.replaceChildren(...task.examples.map((example) =>
     element("button", { type: "button", onclick: () => useExample(example) }, nameOf(example))));
+  byId("table").hidden = !task.cells;
+  byId("columns").replaceChildren();
+  byId("file").value = "";
+  byId("file-state").textContent = "";
   clearResult();
 }
 
@@ -118,13 +124,17 @@ async function request(address, body) {
     if (!reply.ok) throw new Error(content.error);
     return { results: content.results, latency: latency(performance.now() - started, reply.headers.get("server-timing")) };
   } catch (error) {
-    byId("error").textContent = error instanceof TypeError ? "The server cannot be reached." : error.message;
-    byId("error").hidden = false;
+    showError(error instanceof TypeError ? "The server cannot be reached." : error.message);
     return null;
   } finally {
     byId("answer").setAttribute("aria-busy", "false");
     for (const button of [byId("run"), byId("inside")]) button.disabled = false;
   }
+}
+
+function showError(message) {
+  byId("error").textContent = message;
+  byId("error").hidden = false;
 }
 
 function latency(total, timing) {
@@ -134,7 +144,10 @@ function latency(total, timing) {
 }
 
 function inputValues() {
-  return Object.fromEntries(task.fields.map(({ name }) => [name, byId(`field-${name}`).value]));
+  return Object.fromEntries(task.fields.map(({ name, optional }) => {
+    const { value } = byId(`field-${name}`);
+    return [name, optional && !value ? undefined : value];
+  }));
 }
 
 async function run(scroll = true) {
@@ -182,22 +195,75 @@ function curl() {
   return `curl ${urlOf(last.address)} -H 'Content-Type: application/json' -d '${body}'`;
 }
 
-async function answerFile(file) {
+async function openFile(file) {
   byId("error").hidden = true;
+  byId("columns").replaceChildren();
+  byId("file-state").textContent = "";
+  if (!task.cells) {
+    showError(`The page reads no files for "${task.title}"; use albert predict --input.`);
+    return;
+  }
+  try {
+    const { text, notes } = await textOf(file);
+    const learnt = task.fields.map(({ name }) => model.columns[name]).filter(Boolean);
+    showColumns(file.name, text, notes, !learnt.length || learnt.some((name) => !/^column \d+$/.test(name)));
+  } catch (error) {
+    showError(error.message);
+  }
+}
+
+/** Show which columns of a file are read, for the user to change, and a button that predicts its rows. */
+function showColumns(name, text, notes, hasHeader) {
+  const current = task;
+  const table = readTable(text, hasHeader);
+  const columns = columnsOf(current.fields, table.header, model.columns);
+  const isMissing = ({ name: field, optional }) => !optional && columns[field] < 0;
+  const start = element("button", { type: "button" }, `Predict ${table.rows.length} rows`);
+  const update = () => { start.disabled = current.fields.some(isMissing); };
+  const selects = current.fields.map(({ name: field, label, optional }) => {
+    const select = element("select", { id: `column-${field}` },
+      element("option", { value: -1 }, optional ? "(none)" : "(choose a column)"),
+      ...table.header.map((column, number) => element("option", { value: number }, shortened(column, 60))));
+    select.value = columns[field];
+    select.addEventListener("change", () => { columns[field] = Number(select.value); update(); });
+    return element("p", {}, element("label", { for: select.id }, `Column of “${label}”`), select);
+  });
+  const header = element("input", { type: "checkbox", id: "has-header" });
+  header.checked = hasHeader;
+  header.addEventListener("change", () => {
+    try {
+      showColumns(name, text, notes, header.checked);
+    } catch (error) {
+      showError(error.message);
+    }
+  });
+  const firstRow = table.rows[0].map((cell) => shortened(cell, 40)).join(" · ");
+  start.addEventListener("click", () => answerFile(name, current, table, columns, start));
+  update();
+  byId("columns").replaceChildren(
+    ...selects, element("p", {}, header, element("label", { for: header.id }, "The first row holds the names")),
+    element("p", { class: "hint" }, `First of ${table.rows.length} rows: ${shortened(firstRow, 160)}`), start,
+  );
+  byId("file-state").textContent = [...notes, ...table.notes].join("; ");
+}
+
+async function answerFile(name, current, table, columns, start) {
+  byId("error").hidden = true;
+  start.disabled = true;
   try {
     const progress = (done, all) => { byId("file-state").textContent = `${done} of ${all} rows`; };
-    const { text, notes: read } = await textOf(file);
-    const { file: content, notes, rows, failed } = await answerTable(task, model, text, progress);
+    const { file, failed } = await answerTable(current, model, table, columns, progress);
     const link = element("a", {
-      href: URL.createObjectURL(new Blob([content], { type: "text/csv" })),
-      download: file.name.replace(/(\.(csv|tsv|txt))?$/i, "-answered.csv"),
+      href: URL.createObjectURL(new Blob([file], { type: "text/csv" })),
+      download: name.replace(/(\.(csv|tsv|txt))?$/i, "-answered.csv"),
     }, "Download again");
-    const answered = `${rows} rows answered${failed ? `, ${failed} without an answer` : ""}`;
-    byId("file-state").replaceChildren(`${[answered, ...read, ...notes].join("; ")}. `, link);
+    const answered = `${table.rows.length} rows answered${failed ? `, ${failed} without an answer` : ""}`;
+    byId("file-state").replaceChildren(`${answered}. `, link);
     link.click();
   } catch (error) {
-    byId("error").textContent = error.message;
-    byId("error").hidden = false;
+    showError(error.message);
+  } finally {
+    start.disabled = false;
   }
 }
 
@@ -212,13 +278,13 @@ byId("form").addEventListener("submit", (event) => { event.preventDefault(); run
 byId("inside").addEventListener("click", runLayers);
 byId("copy-curl").addEventListener("click", () => copy(curl()));
 byId("copy-json").addEventListener("click", () => copy(JSON.stringify(last.results, null, 2)));
-byId("file").addEventListener("change", () => { if (byId("file").files.length) answerFile(byId("file").files[0]); });
+byId("file").addEventListener("change", () => { if (byId("file").files.length) openFile(byId("file").files[0]); });
 document.addEventListener("dragover", (event) => { event.preventDefault(); document.body.classList.add("dropping"); });
 document.addEventListener("dragleave", () => document.body.classList.remove("dropping"));
 document.addEventListener("drop", (event) => {
   event.preventDefault();
   document.body.classList.remove("dropping");
-  if (event.dataTransfer.files.length) answerFile(event.dataTransfer.files[0]);
+  if (event.dataTransfer.files.length) openFile(event.dataTransfer.files[0]);
 });
 document.addEventListener("keydown", (event) => {
   if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) { event.preventDefault(); run(); }

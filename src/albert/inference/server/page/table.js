@@ -55,42 +55,43 @@ export function parseCsv(text, separator = ",", isComplete = true) {
 
 const quotedCell = (value) => (/[",\r\n]/.test(`${value}`) ? `"${`${value}`.replaceAll('"', '""')}"` : `${value}`);
 
-/** Field of a task -> index of its column: by the name that the model was trained with, by the usual name, or all
- * required fields by position; optional ones by name only. */
-export function columnsOf(task, header, learnt = {}) {
-  const names = { pair: ["pair", "text_pair", "text2"] };
-  const named = task.fields.map(({ name }) => {
-    const trained = header.findIndex((column) => column.trim() === learnt[name]);
-    if (trained >= 0) return trained;
-    return header.findIndex((column) => (names[name] ?? [name]).includes(column.trim().toLowerCase()));
-  });
-  const byName = task.fields.some(({ optional }, position) => !optional && named[position] >= 0);
-  return Object.fromEntries(task.fields.map(({ name, optional }, position) => {
-    const column = byName || optional || named.includes(position) ? named[position] : position;
-    if (!optional && header[column] === undefined) throw new Error(`The file has no column for ${name}.`);
-    return [name, column];
+/** The rows of a file below its names, which are numbers if the first row is a row. */
+export function readTable(text, hasHeader) {
+  if (/^\s*[[{]/.test(text)) throw new Error("The file is JSON. Save it as CSV, or use albert predict --input.");
+  const separator = separatorOf(text);
+  const rows = parseCsv(text.replace(/^\ufeff/, ""), separator);
+  const header = hasHeader ? rows.shift() : rows[0]?.map((_, number) => `column ${number + 1}`);
+  if (!rows.length) throw new Error("The file has no rows below its header.");
+  const uneven = rows.findIndex((row) => row.slice(header.length).some((cell) => cell.trim()));
+  if (uneven >= 0) {
+    const where = `Row ${uneven + 1 + hasHeader}`;
+    throw new Error(`${where} has ${rows[uneven].length} fields where the header has ${header.length}.`);
+  }
+  return { header, rows, notes: separator === "," ? [] : [`columns are separated by ${SEPARATORS[separator]}`] };
+}
+
+const USUAL_NAMES = { pair: ["pair", "text_pair", "text2"], first: ["first", "text"], second: ["second", "text_pair"] };
+
+/** Field -> index of its column: that of the name that the model was trained with, else of a usual name, else -1. */
+export function columnsOf(fields, header, learnt) {
+  const names = header.map((name) => name.trim());
+  const usual = ({ name }) => names.findIndex((each) => (USUAL_NAMES[name] ?? [name]).includes(each.toLowerCase()));
+  return Object.fromEntries(fields.map((field) => {
+    const trained = names.indexOf(learnt[field.name]);
+    return [field.name, trained >= 0 ? trained : usual(field)];
   }));
 }
 
-/** Predict every row; returns the new file's text, and the number of rows that failed. */
-export async function answerTable(task, model, text, progress) {
-  if (/^\s*[[{]/.test(text)) throw new Error("The file is JSON. Save it as CSV, or use albert predict --input.");
-  const separator = separatorOf(text);
-  const [header, ...rows] = parseCsv(text.replace(/^\ufeff/, ""), separator);
-  if (!rows.length) throw new Error("The file has no rows below its header.");
-  const uneven = rows.findIndex((row) => row.slice(header.length).some((cell) => cell.trim()));
-  if (uneven >= 0) throw new Error(`Row ${uneven + 2} has ${rows[uneven].length} fields where the header has ${header.length}.`);
-  const columns = columnsOf(task, header, model.columns ?? {});
-  const notes = separator === "," ? [] : [`columns are separated by ${SEPARATORS[separator]}`];
+/** Predict every row from its columns; returns the new file's text, and the number of rows that failed. */
+export async function answerTable(task, model, { header, rows }, columns, progress) {
   const used = Object.entries(columns).filter(([, column]) => column >= 0);
-  notes.push(...used.map(([name, column]) => `${name} is the column '${header[column]}'`));
   const answers = new Array(rows.length);
   let [next, done] = [0, 0];
   async function work() {
     while (next < rows.length) {
       const number = next;
       next += 1;
-      const row = Object.fromEntries(Object.entries(columns).map(([name, column]) => [name, rows[number][column] ?? ""]));
+      const row = Object.fromEntries(used.map(([name, column]) => [name, rows[number][column] ?? ""]));
       answers[number] = await answer(task, model, row);
       const twice = header.find((column) => Object.hasOwn(answers[number], column));
       if (twice) {
@@ -107,7 +108,7 @@ export async function answerTable(task, model, text, progress) {
     ...header.map((_, column) => row[column] ?? ""), ...added.map((name) => answers[number][name] ?? ""),
   ]);
   const file = [[...header, ...added], ...lines].map((row) => `${row.map(quotedCell).join(",")}\r\n`).join("");
-  return { file, notes, rows: rows.length, failed: answers.filter(({ error }) => error).length };
+  return { file, failed: answers.filter(({ error }) => error).length };
 }
 
 /** The predicted cells of a row; waits while the queue is full, and a few times for a server that is not ready. */
@@ -122,6 +123,6 @@ async function answer(task, model, row) {
       continue;
     }
     const { results, error } = await reply.json();
-    return reply.ok ? task.cells(task.all ? results : results[0], model) : { error };
+    return reply.ok ? task.cells(results[0], model) : { error };
   }
 }

@@ -3,7 +3,7 @@
 
 import { bars, cutNotice, element, legend, passage, percent } from "./elements.js";
 
-const texts = ({ text, pair }) => (pair ? { texts: [text], pairs: [pair] } : { texts: [text] });
+const texts = ({ text, pair }) => (pair === undefined ? { texts: [text] } : { texts: [text], pairs: [pair] });
 const layersOfText = ({ text, pair }) => (pair ? { text, pair } : { text });
 const layersOfBoth = ({ first, second }) => ({ text: first, pair: second });
 const segmentList = (...parts) => element("ol", { class: "segments" },
@@ -124,7 +124,7 @@ const VIEWS = {
       bars(options.map(({ option, score }) => ({ label: option, share: score }))),
       ...cutNotice(Math.max(...options.map(({ tokens_cut }) => tokens_cut ?? 0))),
     ],
-    cells: ([best]) => ({ predicted_option: best.option, predicted_score: best.score }),
+    cells: null, // options are several columns, or a list in one
   },
   "/order": {
     title: "Order",
@@ -166,7 +166,7 @@ const VIEWS = {
         ...cutNotice((one.tokens_cut ?? 0) + (other.tokens_cut ?? 0)),
       ];
     },
-    cells: ([one, other]) => ({ predicted_cosine: cosine(one, other) }),
+    cells: null, // a file of vectors is no table
   },
 };
 

@@ -10,6 +10,10 @@ added.
 
 sentencepiece alone treats capitals and accents as rare or unknown pieces and gives other ids: it is a lower bound, not
 a peer. "Plain" texts are lower case and ASCII and need no preprocessing: there the ratio is to sentencepiece.
+
+`--preparation` measures another thing, on 100 MB or more and a quiet machine: the ids of the sentences of one document
+after the other, as `albert prepare` asks for them, by our cache of words, which begins empty, and by sentencepiece's
+own `encode` of the normalised sentences, whose ids the reference has; and the documents whose ids differ.
 """
 
 import gc
@@ -27,6 +31,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import harness
+import numpy as np
 import sentencepiece
 import tokenizers
 import transformers
@@ -34,6 +39,7 @@ import transformers
 from albert.runtime.errors import InvalidConfiguration
 from albert.text.corpus import read_corpus
 from albert.text.sentencepiece import SentencePieceTokenizer
+from albert.text.sentences import split_sentences
 from albert.text.tokenizer_loading import load_tokenizer
 
 NOT_ASCII = re.compile(r"[^\x00-\x7f]+")
@@ -42,7 +48,7 @@ IDS, OFFSETS = "ids", "ids and offsets"
 FLOOR = "sentencepiece, text as it is"
 VERSIONS = f"sentencepiece {sentencepiece.__version__}, tokenizers {tokenizers.__version__}"
 COLUMNS = ("versions", "texts", "megabytes", "work", "tokenizer", "megabytes_per_cpu_second", "lowest", "highest",
-           "megabytes_per_second", "ratio")  # fmt: skip
+           "megabytes_per_second", "ratio", "documents_that_differ")  # fmt: skip
 BATCH = 1_000_000  # bytes of one call
 Batch = list[str]
 
@@ -58,6 +64,8 @@ class Benchmark:
     megabytes: float = 20
     """Text to encode."""
     rounds: int = 5
+    preparation: bool = False
+    """Measure only the ids of sentences, as preparation encodes them."""
     seed: int = 0
     """Seed of the draw of documents."""
     output: Path = Path("results/benchmark-tokenizer-speed.csv")
@@ -79,6 +87,10 @@ def measure(args: Benchmark) -> Iterator[list[object]]:
     if not isinstance(ours, SentencePieceTokenizer):
         raise InvalidConfiguration(f"tokenizer {args.tokenizer}", "is not a SentencePiece vocabulary")
     documents = _documents(args)
+    if args.preparation:
+        for row in _prepared(documents, ours, args.rounds):
+            yield [VERSIONS, "sentences of documents", f"{_megabytes([documents]):.1f}", IDS, *row]
+        return
     paragraphs = [line for document in documents for line in document.split("\n") if line.strip()]
     systems = _systems(ours)
     without_peers = {key: system for key, system in systems.items() if key[0] == IDS and not system.is_peer}
@@ -88,7 +100,7 @@ def measure(args: Benchmark) -> Iterator[list[object]]:
             (shape, _batches(texts), systems), (f"plain {shape}", _batches(plain), without_peers),
         ):  # fmt: skip
             for row in _compare(batches, entered, ours, args.rounds):
-                yield [VERSIONS, name, f"{_megabytes(batches):.1f}", *row]
+                yield [VERSIONS, name, f"{_megabytes(batches):.1f}", *row, ""]
 
 
 def _documents(args: Benchmark) -> list[str]:
@@ -167,6 +179,35 @@ def _compare(
         wall = statistics.median(rate for _, rate in values)
         figures = harness.spread([rate for rate, _ in values], ".2f")
         yield [work, name, *figures, f"{wall:.2f}", f"{medians[work, name] / best:.2f}"]
+
+
+def _prepared(documents: Sequence[str], ours: SentencePieceTokenizer, rounds: int) -> Iterator[list[object]]:
+    """A row for our cache of words, and one for sentencepiece itself, whose ids are the reference's."""
+    sentences = [split_sentences(document, "en") for document in documents]
+    library = sentencepiece.SentencePieceProcessor(model_proto=ours.model)
+
+    def by_library(_: object, texts: Batch) -> tuple[np.ndarray, list[int]]:
+        ids = library.encode([ours.normalize(text) for text in texts], num_threads=1, return_type="numpy")
+        return np.concatenate(ids), list(map(len, ids))
+
+    systems = {"albert, new text": lambda own, texts: own.encode_joined(texts), "sentencepiece": by_library}
+
+    def rates(encode: Callable[[SentencePieceTokenizer, Batch], Any], _: int) -> tuple[float, float]:
+        own = SentencePieceTokenizer(ours.model, ours.lower_case, ours.keep_accents)
+        return _rates(partial(encode, own), sentences)
+
+    runs = {name: partial(rates, encode) for name, encode in systems.items()}
+    results = harness.alternate(runs, rounds, lambda number: number, warm_up=0)
+    for name, values in results.items():
+        ratios = [own[0] / other[0] for own, other in zip(values, results["sentencepiece"], strict=True)]
+        differ = 0
+        for texts in sentences:
+            ids, counts = systems[name](ours, texts)
+            expected = [library.encode(ours.normalize(text)) for text in texts]
+            differ += list(counts) != list(map(len, expected)) or ids.tolist() != list(chain.from_iterable(expected))
+        wall = statistics.median(rate for _, rate in values)
+        figures = harness.spread([rate for rate, _ in values], ".2f")
+        yield [name, *figures, f"{wall:.2f}", f"{statistics.median(ratios):.2f}", differ]
 
 
 def _rates(encode: Callable[[Batch], Any], batches: Sequence[Batch]) -> tuple[float, float]:

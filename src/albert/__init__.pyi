@@ -202,7 +202,6 @@ def finetune(
     extend_positions: Literal['interpolate', 'tile'] | None = None,
     attention_window: int | None = None,
     depth: int | None = None,
-    exits: int | Literal['every'] | Sequence[int] | None = None,
     objective: Literal['contrastive', 'vectors'] | None = None,
     negative: str | Sequence[str] | None = None,
     temperature: float | None = None,

@@ -131,8 +131,6 @@ def test_functions_and_commands_write_the_same_bytes(reviews, tmp_path, monkeypa
     [
         (shape_of(evaluate), {"model": "m", "precision": "fp32"}, ("fp32",)),
         (shape_of(pretrain), {"data": "d", "output": "o", "drop_heads": "masked_tokens"}, ("masked_tokens",)),
-        (shape_of(finetune), {"model": "m", "exits": "every"}, "every"),
-        (shape_of(finetune), {"model": "m", "exits": 3}, (3,)),
     ],
 )
 def test_a_single_value_is_accepted_for_a_sequence(shape, given, expected):

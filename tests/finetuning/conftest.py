@@ -167,8 +167,8 @@ def interrupted(monkeypatch):
     """A block in which a run is interrupted after a number of micro-batches."""
 
     @contextmanager
-    def interrupted(after: int, distilled: bool = False):
-        owner, name = objective.DistillationLoss if distilled else objective.TaskLoss, "__call__"
+    def interrupted(after: int):
+        owner, name = objective.TaskLoss, "__call__"
         inner, calls = getattr(owner, name), []
 
         def loss(*arguments):
@@ -203,9 +203,9 @@ def weights_of(result) -> bytes:
 def complete_and_resumed(tmp_path, interrupted):
     """The results of an uninterrupted run and of one that was interrupted and resumed, whose weights must be equal."""
 
-    def run(task, start, data, settings, after, distilled=False):
+    def run(task, start, data, settings, after):
         complete = finetune(task, start, data, tmp_path / "complete", settings=settings)
-        with interrupted(after, distilled):
+        with interrupted(after):
             finetune(task, start, data, tmp_path / "stopped", settings=settings)
         assert not (tmp_path / "stopped/model").exists()
         resumed = finetune(task, start, data, tmp_path / "stopped", settings=settings)

@@ -133,7 +133,6 @@ TEXT_PAIRS = "finetune --objective contrastive --train TABLE --text a --pair b -
         (f"{SST2_RUN} --extend-position tile", (2,), "unknown option; did you mean '--extend-positions'?"),
         (f"{SST2_RUN} --depth 3 --num-hidden-layers 4", (2,), "--depth: and --num-hidden-layers are the same thing"),
         # Exits, teachers and frozen encoders.
-        (f"{SST2_RUN} --exits 2 7", (78,), "exits: names 7, the model has 2 layers"),
         (f"{SST2_RUN} --teacher nowhere/at/all", (66,), "nowhere/at/all"),
         (f"{SST2_RUN} --distillation-weight 0.3", (2,), "--distillation-weight: requires --teacher"),
         (f"{SST2_RUN} --teacher-revision v2", (2,), "--teacher-revision: requires --teacher"),
@@ -165,7 +164,6 @@ TEXT_PAIRS = "finetune --objective contrastive --train TABLE --text a --pair b -
         ("predict PAIRS --classify ship", (2,), "this model compares two texts"),
         # Pairs of texts.
         (f"{SST2_RUN} --encode-pairs separately", (78,), "needs pairs of texts, sst-2 has none"),
-        ("finetune sts-b --data / --model MODEL --output OUT --encode-pairs separately --exits 1", (78,), "no exits"),
         (
             "finetune sts-b --data / --model PAIRS --output OUT --encode-pairs together --keep-head",
             (78,),

@@ -78,13 +78,13 @@ def test_every_entry_point_gives_years(task, start, tmp_path):
 
 @pytest.mark.parametrize("select", ["last", "best"])
 def test_resumed_run_has_the_same_weights(task, start, tmp_path, complete_and_resumed, select):
-    """With exits at every depth and a teacher."""
+    """With a teacher."""
     teacher = learn(shorter(task, 10), start, tmp_path / "teacher")
     distillation = Distillation(teacher=str(teacher.model_directory))
-    settings = replace(CPU, checkpoint_every=2, evaluate_every=2, select=select, exits="every")
+    settings = replace(CPU, checkpoint_every=2, evaluate_every=2, select=select)
     settings = replace(settings, distillation=distillation)
     task = shorter(task, 6)
-    complete, _ = complete_and_resumed(task, start, Path(), settings, 4, distilled=True)
+    complete, _ = complete_and_resumed(task, start, Path(), settings, 4)
     evaluated = evaluate_directory(task, str(tmp_path / "stopped"), Path(), device="cpu")
     assert complete.scores == evaluated.scores
     losses = [line["loss"] for line in read_journal(tmp_path / "complete/journal.jsonl") if line["event"] == "train"]

@@ -52,11 +52,10 @@ def test_two_workers_give_the_result_of_one(task, task_data, learn):
     assert [result.report["workers"] for result in (one, two)] == [1, 2]
 
 
-@pytest.mark.parametrize("option", ["frozen", "exits", "distilled", "small pieces"])
+@pytest.mark.parametrize("option", ["frozen", "distilled", "small pieces"])
 def test_two_workers_with_other_options(data, learn, option):
     settings = {
         "frozen": {"freeze_encoder": True},
-        "exits": {"exits": "every"},
         "distilled": {},
         "small pieces": {"micro_batch_tokens": 12},
     }[option]

@@ -86,7 +86,6 @@ def finetune(
     table: Annotated[TableOptions, GROUP] = NO_TABLE,
     architecture: Annotated[ArchitectureChanges, GROUP] = NO_ARCHITECTURE,
     depth: int | None = None,
-    exits: Literal["every"] | tuple[int, ...] | None = None,
     objective: Literal["contrastive", "vectors"] | None = None,
     negative: tuple[str, ...] | None = None,
     temperature: float | None = None,
@@ -148,8 +147,6 @@ def finetune(
             set.
         statistics_only: Show how the rows are read, their lengths and labels, and do not train.
         depth: Number of layers to apply; as many as in training when not set. Half of the layers are half of the work.
-        exits: Depths at which the head is trained, `every` or `3 6 9`: the model can then be run at each of them. Only
-            the last layer when not set.
         objective: Learn text embeddings (albert.load(MODEL).embed) instead of a task. contrastive: the rows of your own
             table are pairs of related texts (--text, --pair); the second texts of the other rows in a batch are the
             negatives, and those of --negative. vectors: the rows are texts (--text), whose vectors by --teacher are
@@ -266,7 +263,6 @@ def finetune(
         device=device,
         precision=precision,
         workers=workers,
-        exits=exits,
         freeze_encoder=freeze_encoder,
         distillation=distillation,
         page_examples=page_examples,
@@ -359,7 +355,7 @@ def finetune(
 
 OF_OWN_TABLES = ("test", "folds", "try_rates")
 WITHOUT_VECTORS = (
-    *("keep_head", "statistics_only", "exits", "freeze_encoder", "encode_pairs", "seeds", "intermediate"),
+    *("keep_head", "statistics_only", "freeze_encoder", "encode_pairs", "seeds", "intermediate"),
     *("question_length", "stride", "span_head", "v2_recipe", "select", "data", "head_dropout", "max_train_examples"),
     *("match_embedding", "null_threshold", "page_examples", "solve_head", "frozen", "threshold"),
     *("patience", "class_weights", *OF_OWN_TABLES),

@@ -32,7 +32,7 @@ class TaskBatch:
         packed: one sequence per example, or one per option.
         targets: label ids or numbers [examples], which labels are true [examples, labels], first and last token of the
             answer within its sequence [examples, 2], or label ids of tokens [tokens], `IGNORE_INDEX` for those without.
-        states: a frozen encoder's output for these tokens at each depth, if precomputed.
+        states: a frozen encoder's output for these tokens, if precomputed.
         teacher: a teacher's logits or numbers, if there is one.
         options: which options each example has, if they differ.
         class_weights: in the loss, of each class or tag; of each label where it is false and where it is true.
@@ -41,7 +41,7 @@ class TaskBatch:
     packed: PackedSequences
     targets: Int[Tensor, "targets ..."] | Float[Tensor, "examples ..."]
     term: str
-    states: Float[Tensor, "depths tokens H"] | None = None
+    states: Float[Tensor, "tokens H"] | None = None
     teacher: Float[Tensor, "examples outputs"] | None = None
     options: Bool[Tensor, "examples options"] | None = None
     class_weights: Float[Tensor, " classes"] | Float[Tensor, "2 labels"] | None = None
@@ -87,7 +87,7 @@ class TaskBatches:
     n_options: int = 1
     per_token: bool = False
     workers: int = 1
-    states: Float[Tensor, "depths tokens H"] | None = None
+    states: Float[Tensor, "tokens H"] | None = None
     teacher: Float[np.ndarray, "examples outputs"] | None = None
     options: Bool[np.ndarray, "examples options"] | None = None
     class_weights: Float[np.ndarray, " classes"] | Float[np.ndarray, "2 labels"] | None = None
@@ -124,7 +124,7 @@ class TaskBatches:
             pack_members(self.sequences, sequences),
             torch.from_numpy(self.targets[rows if self.per_token else members]),
             self.term,
-            None if self.states is None else self.states[:, torch.from_numpy(rows)],
+            None if self.states is None else self.states[torch.from_numpy(rows)],
             None if self.teacher is None else torch.from_numpy(self.teacher[members]),
             None if self.options is None else torch.from_numpy(self.options[members]),
             None if self.class_weights is None else torch.from_numpy(self.class_weights),

@@ -1,12 +1,11 @@
-"""The model of a fine-tuning run: pre-trained or random encoder, new or kept head, exits after several layers.
+"""The model of a fine-tuning run: pre-trained or random encoder, new or kept head, frozen encoder.
 
 `start_model` builds it; `open_for_task` opens a fine-tuned model for a task."""
 
 from collections.abc import Mapping
-from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -19,7 +18,7 @@ from albert.checkpoints.loading import LoadingReport
 from albert.checkpoints.model_directory import OpenedModel, open_model, read_config, tokenizer_of
 from albert.checkpoints.sentence_transformers import MODULES_NAME, SentenceVectors, sentence_vectors_of
 from albert.checkpoints.warm_start import WarmStartResult, trained_length, warm_start
-from albert.model.albert import AlbertForPairClassification, AlbertModel, set_depth
+from albert.model.albert import AlbertForPairClassification, set_depth
 from albert.model.config import FULL_WIDTH, AlbertConfig, ArchitectureChanges
 from albert.model.packing import PackedSequences, split_segments
 from albert.runtime.devices import seed_torch
@@ -120,7 +119,6 @@ def choose_pairs(
     pairs: PairEncoding | None,
     matching: bool | None,
     record: Mapping[str, Any] | None,
-    exits: bool = False,
 ) -> tuple[PairEncoding, bool]:
     """How a run encodes pairs, and whether tokens that occur in the other segment are marked.
 
@@ -136,9 +134,6 @@ def choose_pairs(
         of_head: PairEncoding = "separately" if kind_of(extra) == "pair_classification" else "together"
         if keeps_head and pairs not in (None, of_head):
             raise InvalidConfiguration("encode_pairs", f"{pairs}: the kept head reads pairs {of_head}", _LEAVE_OUT)
-        if exits and "separately" in (pairs, of_head if keeps_head else None):
-            why = "separately has no exits after several layers"
-            raise InvalidConfiguration("encode_pairs", why, "leave --exits out, or encode pairs together")
         before = of_head if keeps_head else "together"
         encoding = pairs or (before if recorded is None else recorded["encode_pairs"])
     elif pairs == "separately":
@@ -383,52 +378,30 @@ def label_columns(
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# One head trained on the states after several layers (exits), so that each of those depths can be used. All exits share
-# pooler and head. The loss weights exits in proportion to their depth (PABEE: Zhou et al., 2020, §3.3).
-
-Exits = Literal["every"] | tuple[int, ...]
-"""The layers after which the head is trained; the last one is always included."""
+# A model whose encoder is not trained.
 
 
-def exit_depths(exits: Exits | None, config: AlbertConfig) -> tuple[int, ...]:
-    """The depths at which the head is trained, ascending; None is the full depth alone."""
-    layers = config.num_hidden_layers
-    if exits == "every":
-        return tuple(range(1, layers + 1))
-    for depth in exits or ():
-        if not 1 <= depth <= layers:
-            raise InvalidConfiguration("exits", f"names {depth}, the model has {layers} layers", "choose among them")
-    return tuple(sorted({*(exits or ()), layers}))
+class FrozenEncoder(nn.Module):
+    """A model of which only the pooler and the head are trained; the encoder runs without dropout or gradients."""
 
-
-class MultiExitModel(nn.Module):
-    """A model whose head is applied after several layers; with a frozen encoder only pooler and head are trained."""
-
-    def __init__(self, model: nn.Module, depths: tuple[int, ...], freeze_encoder: bool = False) -> None:
+    def __init__(self, model: nn.Module) -> None:
         super().__init__()
         self.model: Any = model
-        self.depths = depths
-        self._fixed = (self.model.albert.embeddings, self.model.albert.encoder) if freeze_encoder else ()
+        self._fixed = (self.model.albert.embeddings, self.model.albert.encoder)
         for part in self._fixed:
             part.requires_grad_(False)
 
     def forward(
-        self,
-        packed: PackedSequences,
-        head_inputs: tuple[Tensor, ...] = (),
-        states: Float[Tensor, "depths tokens H"] | None = None,
-    ) -> list[Any]:
-        """The head's output at each depth; `head_inputs` are its inputs besides the states."""
+        self, packed: PackedSequences, *head_inputs: Tensor, states: Float[Tensor, "tokens H"] | None = None
+    ) -> Any:
+        """The head's output; `head_inputs` are its inputs besides the encoder's states, which may be given."""
         computed = self.states(packed) if states is None else states
-        return [self.model.head_outputs(state, packed, *head_inputs) for state in computed]
+        return self.model.head_outputs(computed, packed, *head_inputs)
 
-    def states(self, packed: PackedSequences) -> list[Float[Tensor, "tokens H"]]:
-        """The states after each depth; one depth is `inner_group_num` layers."""
+    def states(self, packed: PackedSequences) -> Float[Tensor, "tokens H"]:
+        """The states of the last layer."""
         inputs = split_segments(packed) if isinstance(self.model, AlbertForPairClassification) else packed
-        backbone: AlbertModel = self.model.albert
-        wanted = {depth * backbone.config.inner_group_num for depth in self.depths}
         for part in self._fixed:
             part.eval()
-        with torch.no_grad() if self._fixed else nullcontext():
-            layers = backbone.encoder.each_layer(backbone.embeddings(inputs), inputs)
-            return [states for number, states in enumerate(layers, start=1) if number in wanted]
+        with torch.no_grad():
+            return self.model.albert(inputs)

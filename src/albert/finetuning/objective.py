@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import nn
 
 from albert.checkpoints.hub import model_name
 from albert.checkpoints.model_directory import weights_fingerprint
@@ -19,7 +19,7 @@ from albert.finetuning.data import (
     split_by_tokens,
 )
 from albert.finetuning.evaluation import ComputeOptions, model_outputs
-from albert.finetuning.model import MultiExitModel, OpenedForTask, open_for_task
+from albert.finetuning.model import FrozenEncoder, OpenedForTask, open_for_task
 from albert.model.albert import (
     AlbertForMultipleChoice,
     AlbertForPairClassification,
@@ -127,14 +127,14 @@ def open_teacher(
 
 # --------------------------------------------------------------------------------------------------------------------
 # A frozen encoder runs without dropout and is computed once per example. A head on the pooled sequence needs only the
-# state of [CLS], so one vector per sequence (and exit) is kept. A head on all tokens needs all states; if those of the
+# state of [CLS], so one vector per sequence is kept. A head on all tokens needs all states; if those of the
 # training set exceed `MAX_STATE_BYTES`, they are computed anew in each update, without gradients.
 
 MAX_STATE_BYTES = 2**32
 """A constant, so that a run computes the same on every machine."""
 
 
-def precompute_states(frozen: MultiExitModel, batches: TaskBatches, compute: ComputeOptions) -> TaskBatches | None:
+def precompute_states(frozen: FrozenEncoder, batches: TaskBatches, compute: ComputeOptions) -> TaskBatches | None:
     """The batches with the encoder's states for all sequences; None if those are too large to keep.
 
     The sequences of the result are the tokens whose states are kept: all of them, or [CLS] alone.
@@ -147,7 +147,7 @@ def precompute_states(frozen: MultiExitModel, batches: TaskBatches, compute: Com
     if pooled:
         n = len(sequences)
         state_tokens = Sequences(sequences.tokens[sequences.starts[:-1]], np.arange(n + 1), np.ones(n, np.int32))
-    shape = (len(frozen.depths), len(state_tokens.tokens), frozen.model.config.hidden_size)
+    shape = (len(state_tokens.tokens), frozen.model.config.hidden_size)
     if 4 * np.prod(shape, dtype=np.int64) > MAX_STATE_BYTES:
         return None
     states = torch.empty(shape)
@@ -156,9 +156,9 @@ def precompute_states(frozen: MultiExitModel, batches: TaskBatches, compute: Com
         for piece in pieces:
             packed = pack_members(sequences, piece).to(compute.device)
             with autocast(compute.device, compute.precision):
-                computed = torch.stack([state.float() for state in frozen.states(packed)])
-            rows = computed[:, packed.first_positions] if pooled else computed
-            states[:, torch.from_numpy(state_tokens.token_indices(piece))] = rows.cpu()
+                computed = frozen.states(packed).float()
+            rows = computed[packed.first_positions] if pooled else computed
+            states[torch.from_numpy(state_tokens.token_indices(piece))] = rows.cpu()
             bar.advance(len(piece))
     return replace(batches, sequences=state_tokens, states=states)
 
@@ -169,46 +169,22 @@ def precompute_states(frozen: MultiExitModel, batches: TaskBatches, compute: Com
 
 @dataclass(frozen=True)
 class TaskLoss:
-    """The loss of a task, summed over the examples of a micro-batch."""
+    """The loss of a task, summed over the examples of a micro-batch; a teacher has a part in it, if there is one."""
 
     target: Target
-
-    def __call__(self, model: nn.Module, batch: Batch) -> Sums:
-        assert isinstance(batch, TaskBatch)
-        return self.of_output(model(batch.packed, *self.target.head_inputs(batch)), batch)
-
-    def of_output(self, output: Tensor | tuple, batch: TaskBatch) -> Sums:
-        """The loss of a head's output."""
-        loss, right = self.target.loss(output, batch)
-        return Sums({batch.term: loss}, {} if right is None else {batch.term: right})
-
-
-@dataclass(frozen=True)
-class DistillationLoss:
-    """The loss summed over examples, weighted over exits by their depth, of the labels and of a teacher.
-
-    Examples that the deepest exit gets right count as correct.
-    """
-
-    task_loss: TaskLoss
-    weights: tuple[float, ...]
     distillation: Distillation | None = None
 
     def __call__(self, model: nn.Module, batch: Batch) -> Sums:
         assert isinstance(batch, TaskBatch)
-        head_inputs = self.task_loss.target.head_inputs(batch)
-        exits = [self._exit_loss(output, batch) for output in model(batch.packed, head_inputs, batch.states)]
-        losses = [weight * sums.losses[batch.term] for weight, sums in zip(self.weights, exits, strict=True)]
-        return Sums({batch.term: sum(losses[1:], losses[0])}, exits[-1].correct)
-
-    def _exit_loss(self, output: Tensor | tuple, batch: TaskBatch) -> Sums:
-        sums = self.task_loss.of_output(output, batch)
-        if self.distillation is None or batch.teacher is None:
-            return sums
-        target = self.task_loss.target
-        weight = self.distillation.weight
-        soft = target.soft_loss(target.logits(output, batch), batch.teacher, self.distillation.temperature)
-        return Sums({batch.term: (1 - weight) * sums.losses[batch.term] + weight * soft}, sums.correct)
+        of_frozen_encoder = {} if batch.states is None else {"states": batch.states}
+        output = model(batch.packed, *self.target.head_inputs(batch), **of_frozen_encoder)
+        loss, right = self.target.loss(output, batch)
+        if self.distillation is not None and batch.teacher is not None:
+            weight = self.distillation.weight
+            ours = self.target.logits(output, batch)
+            soft = self.target.soft_loss(ours, batch.teacher, self.distillation.temperature)
+            loss = (1 - weight) * loss + weight * soft
+        return Sums({batch.term: loss}, {} if right is None else {batch.term: right})
 
 
 @dataclass(frozen=True)
@@ -225,7 +201,6 @@ def training_setup(
     model: nn.Module,
     target: Target,
     batches: TaskBatches,
-    depths: tuple[int, ...],
     compute: ComputeOptions,
     *,
     freeze_encoder: bool = False,
@@ -233,12 +208,11 @@ def training_setup(
     distillation: Distillation | None = None,
 ) -> TrainingSetup:
     """Choose module, batches and loss; compute a frozen encoder's states and a teacher's logits beforehand."""
-    if len(depths) == 1 and not freeze_encoder and teacher is None:
-        return TrainingSetup(model, batches, TaskLoss(target))
-    module = MultiExitModel(model, depths, freeze_encoder)
+    module = model
     source = batches
     notes = ()
     if freeze_encoder:
+        module = FrozenEncoder(model)
         precomputed = precompute_states(module, batches, compute)
         how = "computed anew for each update" if precomputed is None else "computed once"
         source = precomputed or batches
@@ -248,5 +222,4 @@ def training_setup(
         cut = teacher.split.counts.get("truncated", 0)
         truncated = f"; {cut:,} examples are truncated for it" if cut else ""
         notes += (f"learns from {distillation.source}, run once per example{truncated}",)
-    weights = tuple(depth / sum(depths) for depth in depths)
-    return TrainingSetup(module, source, DistillationLoss(TaskLoss(target), weights, distillation), notes)
+    return TrainingSetup(module, source, TaskLoss(target, distillation), notes)

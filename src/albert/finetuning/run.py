@@ -23,7 +23,7 @@ from albert.finetuning.data import (
 )
 from albert.finetuning.evaluation import ComputeOptions, write_predictions
 from albert.finetuning.frozen_head import describe, solve_head
-from albert.finetuning.model import Start, StartedModel, exit_depths, fit_length, start_model
+from albert.finetuning.model import Start, StartedModel, fit_length, start_model
 from albert.finetuning.objective import TeacherLogits, open_teacher, training_setup
 from albert.finetuning.options import BY_DEFAULT, RecipeLike, plan_learning, requested_recipe
 from albert.finetuning.report_page import REPORT_NAME, write_report
@@ -132,7 +132,6 @@ def finetune(
             raise InvalidConfiguration("batch_size", why, "choose a larger batch")
         if settings.frozen:
             plan = replace(plan, updates=0, warmup_updates=0, epochs=0.0)
-        depths = exit_depths(settings.exits, started.config)
         teacher = None
         if settings.distillation is not None:
             teacher = open_teacher(task, settings.distillation, examples, teacher_logits)
@@ -211,7 +210,6 @@ def finetune(
                     model,
                     task.target,
                     batches,
-                    depths,
                     compute,
                     freeze_encoder=settings.freeze_encoder,
                     teacher=teacher,
@@ -236,7 +234,6 @@ def finetune(
                     scorer=scorer,
                     batches=batches,
                     objective=setup.objective,
-                    depths=depths,
                     notes=(*setup.notes, *before_training),
                     best=best,
                 )

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from albert.checkpoints.model_directory import weights_fingerprint
-from albert.finetuning.model import Exits, PretrainedEncoder, Start, StartedModel, choose_pairs
+from albert.finetuning.model import PretrainedEncoder, Start, StartedModel, choose_pairs
 from albert.finetuning.objective import Distillation
 from albert.finetuning.options import MIN_SELECTING_ROWS, PATIENCE, LearningPlan, evaluation_interval
 from albert.finetuning.selection import EVALUATION_INTERVAL, SelectedBy
@@ -40,7 +40,6 @@ class FinetuningSettings:
         class_weights: "balanced" weights each class, label or tag in the loss by its inverse frequency.
         optimizer: complete, or a name that takes rate and weight decay from the recipe; None: AdamW.
         precision: None: bf16 on a GPU, fp32 on a CPU.
-        exits: layers after which the head is trained; None: the last alone.
         freeze_encoder: train only pooler and head.
         distillation: a teacher.
         page_examples: at most so many rows of the development set are written to `examples.json`.
@@ -66,7 +65,6 @@ class FinetuningSettings:
     device: str = "auto"
     precision: Precision | None = None
     workers: int = 0
-    exits: Exits | None = None
     freeze_encoder: bool = False
     distillation: Distillation | None = None
     page_examples: int = 5
@@ -117,9 +115,7 @@ def resolve_settings(
     Args:
         record: of the run to resume; None: the run is new.
     """
-    pairs, matching = choose_pairs(
-        task, start, settings.encode_pairs, settings.match_embedding, record, settings.exits is not None
-    )
+    pairs, matching = choose_pairs(task, start, settings.encode_pairs, settings.match_embedding, record)
     return replace(
         settings,
         encode_pairs=pairs,

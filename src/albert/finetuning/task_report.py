@@ -187,8 +187,6 @@ def _next_step(
 
 def _notes(work: TaskWork) -> list[str]:
     notes = [*work.started.notes, *work.notes]
-    if len(work.depths) > 1:
-        notes.append(f"the head was trained after layers {', '.join(map(str, work.depths))}")
     if work.scorer.scale is not None:
         notes.append(
             f"numbers were trained as standard scores: training mean {work.scorer.scale.mean:.4g}, "

@@ -14,7 +14,6 @@ from albert.finetuning.model import StartedModel, head_description
 from albert.finetuning.scoring import Scorer
 from albert.finetuning.selection import BestModel, evaluations_without_gain
 from albert.finetuning.work import FinetuningWork
-from albert.model.albert import EXITS_KEY
 from albert.runtime.files import new_directory
 from albert.runtime.json_files import read_json_object, to_json
 from albert.tasks.metrics import TARGET_SCALE_KEY
@@ -36,8 +35,6 @@ class TaskWork(FinetuningWork):
     scorer: Scorer
     batches: TaskBatches
     objective: Objective
-    depths: tuple[int, ...]
-    """The layers after which the head is trained."""
     notes: tuple[str, ...]
     """What was done before the first update, for the report."""
     best: BestModel | None
@@ -89,8 +86,6 @@ class TaskWork(FinetuningWork):
     def config_keys(self) -> dict[str, Any]:
         """What `config.json` says of the head."""
         keys = head_description(self.task, self.plan.recipe, self.started.trained_positions)
-        if len(self.depths) > 1:
-            keys[EXITS_KEY] = list(self.depths)
         if self.scorer.scale is not None:
             keys[TARGET_SCALE_KEY] = vars(self.scorer.scale)
         if self.started.sentence_vectors is not None:

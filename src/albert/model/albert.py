@@ -428,7 +428,7 @@ class AlbertForJointQuestionAnswering(nn.Module):
         packed: PackedSequences,
         starts: Int[Tensor, " sequences"] | None = None,
     ) -> SpanFromStart | SpanBeam:
-        """Outputs of the head for the states of the last layer, or of an earlier one; see `forward`."""
+        """Outputs of the head for the states of the last layer; see `forward`."""
         head = self.joint_qa_outputs
         lengths = torch.tensor(packed.lengths, device=hidden.device)
         # An answer starts and ends in the second segment without its [SEP], or at [CLS].
@@ -503,8 +503,6 @@ def output_rows(output: Tensor | tuple, lengths: tuple[int, ...]) -> list[Output
 # Running a model at another depth (paper, appendix A.1): the first N layers, or more layers than it was trained with if
 # all layers share their parameters.
 
-EXITS_KEY = "exit_depths"
-"""Key of `config.json`: the depths, in layers, at which the head was trained."""
 MAX_DEPTH_FACTOR = 8
 """Maximum depth as a multiple of the trained depth; larger values are probably typos."""
 

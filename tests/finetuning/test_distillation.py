@@ -1,4 +1,4 @@
-"""Exits after several layers, teachers, and frozen encoders."""
+"""Teachers, and frozen encoders."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-import transformers
 from tests.finetuning.conftest import folder_of, weights_of
 from tests.refusals import refusal
 from tests.tiny import short_task
@@ -17,10 +16,8 @@ from albert.cli.main import run
 from albert.finetuning import objective
 from albert.finetuning.data import TaskBatches, read_examples
 from albert.finetuning.evaluation import ComputeOptions
-from albert.finetuning.model import MultiExitModel, PretrainedEncoder
 from albert.finetuning.objective import (
     Distillation,
-    DistillationLoss,
     TaskLoss,
     open_teacher,
     training_setup,
@@ -30,10 +27,8 @@ from albert.finetuning.run_record import FinetuningSettings
 from albert.finetuning.seeds import finetune_seeds
 from albert.model.albert import (
     AlbertForMultipleChoice,
-    AlbertForPreTraining,
     AlbertForQuestionAnswering,
     AlbertForSequenceClassification,
-    set_depth,
 )
 from albert.model.encoder import Encoder
 from albert.model.packing import pack
@@ -52,7 +47,6 @@ SHORT = short_task(steps=6)
 CLASSES = Choice(("a", "b"), "y")
 CPU = ComputeOptions(torch.device("cpu"))
 PLAIN = FinetuningSettings(device="cpu")
-EVERY_EXIT = replace(PLAIN, exits="every")
 
 
 @pytest.fixture
@@ -66,74 +60,6 @@ def batches_of():
         return TaskBatches(sequences, targets, term, len(targets), 0, 8192, n_options)
 
     return make
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# Exits.
-
-
-@pytest.fixture
-def deep(config):
-    return replace(config, num_hidden_layers=4)
-
-
-@pytest.fixture
-def pretrained_deep(deep, tokenizer_directory, tmp_path):
-    torch.manual_seed(1)
-    save_model_directory(tmp_path / "deep", AlbertForPreTraining(deep), tokenizer_directory)
-    return PretrainedEncoder(str(tmp_path / "deep"))
-
-
-def test_loss_is_the_mean_over_depths_weighted_by_depth(deep, batches_of):
-    torch.manual_seed(0)
-    model = AlbertForSequenceClassification(replace(deep, classifier_dropout_prob=0.0), 2)
-    setup = training_setup(model, CLASSES, batches_of(np.array([0, 1, 1]), "choice"), (1, 2, 4), CPU)
-    (batch,) = setup.source.micro_batches(0, 0, 1)
-    result = setup.objective(setup.module, batch)
-    sums = []
-    for depth in (1, 2, 4):
-        set_depth(model, depth)
-        sums.append(TaskLoss(CLASSES)(model, batch))
-    expected = sum(weight * each.losses["choice"] for weight, each in zip((1 / 7, 2 / 7, 4 / 7), sums, strict=True))
-    torch.testing.assert_close(result.losses["choice"], expected)
-    assert result.correct["choice"] == sums[-1].correct["choice"]
-
-
-def test_every_depth_opens_in_transformers(data, pretrained_deep, tmp_path):
-    task = short_task(steps=60, batch_size=8, learning_rate=3e-3)
-    result = finetune(task, pretrained_deep, data / "choice", tmp_path / "run", settings=EVERY_EXIT)
-    assert "the head was trained after layers 1, 2, 3, 4" in result.report["notes"]
-    saved = read_json_object(result.model_directory / "config.json")
-    assert saved["exit_depths"] == [1, 2, 3, 4] and saved["num_hidden_layers"] == 4
-    ids, types = np.array([2, 20, 30, 40, 3]), np.zeros(5, np.int64)
-    for depth in (1, 2, 4):
-        ours = open_model(result.model_directory, "classification").model.eval()
-        set_depth(ours, depth)
-        theirs = transformers.AlbertForSequenceClassification.from_pretrained(
-            result.model_directory, num_hidden_layers=depth
-        ).eval()
-        with torch.inference_mode():
-            expected = theirs(torch.from_numpy(ids)[None], token_type_ids=torch.from_numpy(types)[None]).logits
-            torch.testing.assert_close(ours(pack([ids], [types])), expected, atol=1e-5, rtol=1e-4)
-
-
-@pytest.mark.parametrize("name", ["sts-b", "squad-1.1", "squad-2.0", "race"])
-def test_every_kind_of_head_has_exits(name, data, pretrained_deep, tmp_path):
-    task = short_task(name, steps=3, batch_size=8, question_length=8, stride=8)
-    settings = replace(PLAIN, exits=(2,))
-    result = finetune(task, pretrained_deep, folder_of(name, data), tmp_path / "run", settings=settings)
-    assert read_json_object(result.model_directory / "config.json")["exit_depths"] == [2, 4]
-
-
-def test_a_depth_is_a_group_of_inner_layers(deep):
-    torch.manual_seed(0)
-    model = AlbertForSequenceClassification(replace(deep, inner_group_num=2), 2).eval()
-    packed = pack([np.arange(5, 15)], [np.zeros(10, np.int64)])
-    with torch.inference_mode():
-        for depth, logits in zip((1, 3, 4), MultiExitModel(model, (1, 3, 4))(packed), strict=True):
-            set_depth(model, depth)
-            assert torch.equal(model(packed), logits)
-            set_depth(model, 4)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -182,23 +108,26 @@ def test_teacher_uses_its_own_tokenizer_and_the_order_of_the_task(data, teacher)
 
 def test_loss_weighs_labels_and_teacher(data, taught, start, tmp_path, monkeypatch):
     losses, sequences = [], []
-    exit_loss, forward = DistillationLoss._exit_loss, Encoder.forward
+    forward, call = Encoder.forward, TaskLoss.__call__
 
-    def record(self, output, batch):
-        sums = exit_loss(self, output, batch)
-        hard = functional.cross_entropy(output, batch.targets, reduction="sum")
-        soft = CLASSES.soft_loss(output, batch.teacher, 4.0)
+    def record(self, model, batch):
+        outputs = []
+        hook = model.register_forward_hook(lambda _, inputs, output: outputs.append(output.detach()))
+        sums = call(self, model, batch)
+        hook.remove()
+        hard = functional.cross_entropy(outputs[0], batch.targets, reduction="sum")
+        soft = CLASSES.soft_loss(outputs[0], batch.teacher, 4.0)
         losses.append((sums.losses["choice"].item(), (0.25 * hard + 0.75 * soft).item()))
         return sums
 
-    monkeypatch.setattr(DistillationLoss, "_exit_loss", record)
+    monkeypatch.setattr(TaskLoss, "__call__", record)
     monkeypatch.setattr(Encoder, "forward", lambda *args: sequences.append(args[2].n_sequences) or forward(*args))
     result = finetune(SHORT, start, data / "choice", tmp_path / "run", settings=taught)
     assert len(losses) == 6
     for loss, expected in losses:
         assert loss == pytest.approx(expected, rel=1e-5)
-    # the teacher once over the training set, the student once over the development set and over training rows
-    assert sum(sequences) == 48
+    # the teacher once over the training set, the student in 6 updates of 4, over the development set and training rows
+    assert sum(sequences) == 16 + 6 * 4 + 16 + 16
     recorded = read_json_object(tmp_path / "run/recipe.json")["settings"]["distillation"]
     teacher = Path(taught.distillation.teacher)
     assert recorded["teacher"] == "/".join(teacher.parts[-2:]) and recorded["temperature"] == 4.0
@@ -209,8 +138,8 @@ def test_seeds_share_the_logits_of_the_teacher(data, taught, start, tmp_path, mo
     sequences, forward = [], Encoder.forward
     monkeypatch.setattr(Encoder, "forward", lambda *args: sequences.append(args[2].n_sequences) or forward(*args))
     seeds = finetune_seeds(SHORT, start, data / "choice", tmp_path / "seeds", None, taught, 2)
-    # the teacher once over the training set, each student once over the development set and over training rows
-    assert sum(sequences) == 80
+    # the teacher once over the training set, each student in 6 updates of 4, over the development set and training rows
+    assert sum(sequences) == 16 + 2 * (6 * 4 + 16 + 16)
     alone = finetune(SHORT, start, data / "choice", tmp_path / "alone", settings=replace(taught, seed=1))
     assert (seeds.runs[1].directory / "model/model.safetensors").read_bytes() == weights_of(alone)
 
@@ -269,7 +198,7 @@ def test_frozen_encoder_gives_the_loss_and_gradients_of_one_without_dropout(
         monkeypatch.setattr(objective, "MAX_STATE_BYTES", 0)
     target = {"question_answering": Span(), "multiple_choice": Option(("A", "B"), "y")}.get(kind, CLASSES)
     batches = batches_of(targets, target.term, n_options)
-    setup = training_setup(model, target, batches, (2,), CPU, freeze_encoder=True)
+    setup = training_setup(model, target, batches, CPU, freeze_encoder=True)
     assert ("computed once" in setup.notes[0]) == kept
     (frozen_batch,), (batch,) = setup.source.micro_batches(0, 0, 1), batches.micro_batches(0, 0, 1)
     result, expected = setup.objective(setup.module.train(), frozen_batch), TaskLoss(target)(reference, batch)
@@ -286,13 +215,11 @@ def test_frozen_encoder_gives_the_loss_and_gradients_of_one_without_dropout(
 
 
 def test_frozen_encoder_runs_once_per_example_and_is_not_changed(data, pretrained, start, tmp_path, monkeypatch):
-    sequences, each_layer = [], Encoder.each_layer
-    monkeypatch.setattr(
-        Encoder, "each_layer", lambda *a, **named: sequences.append(a[2].n_sequences) or each_layer(*a, **named)
-    )
+    sequences, forward = [], Encoder.forward
+    monkeypatch.setattr(Encoder, "forward", lambda *args: sequences.append(args[2].n_sequences) or forward(*args))
     settings = replace(PLAIN, freeze_encoder=True)
     result = finetune(SHORT, start, data / "choice", tmp_path / "run", settings=settings)
-    assert sum(sequences) == 16
+    assert sum(sequences) == 48  # the training rows for the updates, then development and training rows for the scores
     assert "the encoder is frozen, its states are computed once" in result.report["notes"]
     before = open_model(pretrained, "encoder").model.state_dict()
     after = open_model(result.model_directory, "classification").model.albert.state_dict()
@@ -311,7 +238,7 @@ def test_frozen_encoder_runs_once_per_example_and_is_not_changed(data, pretraine
 def test_resumed_run_has_the_same_weights(
     name, frozen, data, config, tokenizer_directory, start, tmp_path, complete_and_resumed
 ):
-    """With a frozen encoder, or with a teacher and exits."""
+    """With a frozen encoder, or with a teacher."""
     torch.manual_seed(6)
     settings = replace(PLAIN, checkpoint_every=2, freeze_encoder=frozen)
     if not frozen:
@@ -324,22 +251,20 @@ def test_resumed_run_has_the_same_weights(
         labels = {"id2label": {0: "negative", 1: "positive"}} if name == "sst-2" else {}
         save_model_directory(tmp_path / "teacher", teacher, tokenizer_directory, extra=labels)
         distillation = Distillation(teacher=str(tmp_path / "teacher"))
-        settings = replace(settings, exits="every", distillation=distillation)
+        settings = replace(settings, distillation=distillation)
     task = short_task(name, steps=6, question_length=8, stride=8, encoder_dropout=0.1)
-    _, resumed = complete_and_resumed(task, start, folder_of(name, data), settings, 4, distilled=True)
+    _, resumed = complete_and_resumed(task, start, folder_of(name, data), settings, 4)
     assert read_json_object(resumed.model_directory / "config.json")["num_hidden_layers"] == 2
 
 
-def test_deep_teacher_and_student_with_exits_from_the_command_line(command, data, tmp_path, capsys):
+def test_deep_teacher_and_shallow_student_from_the_command_line(command, data, tmp_path, capsys):
     assert run(command("sst-2", data / "choice", "teacher", "--depth", "5", "--freeze-encoder")) == 0
     teacher = read_json_object(tmp_path / "teacher/recipe.json")
     assert teacher["changes"] == {"num_hidden_layers": 5} and teacher["settings"]["freeze_encoder"]
-    student = command(
-        "sst-2", data / "choice", "student", "--depth", "3", "--exits", "every", "--teacher", str(tmp_path / "teacher")
-    )
+    student = command("sst-2", data / "choice", "student", "--depth", "3", "--teacher", str(tmp_path / "teacher"))
     assert run([*student, "--distillation-temperature", "4"]) == 0
     settings = read_json_object(tmp_path / "student/recipe.json")["settings"]
-    assert settings["exits"] == "every" and settings["distillation"]["temperature"] == 4
+    assert settings["distillation"]["temperature"] == 4
     capsys.readouterr()
     evaluate = ["evaluate", "sst-2", "--model", str(tmp_path / "student"), "--data", str(data / "choice")]
     assert run([*evaluate, "--device", "cpu", "--depth", "1", "3", "6"]) == 0

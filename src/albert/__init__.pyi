@@ -200,7 +200,6 @@ def finetune(
     hidden_act: Literal['gelu', 'gelu_new', 'relu', 'tanh'] | None = None,
     max_position_embeddings: int | None = None,
     extend_positions: Literal['interpolate', 'tile'] | None = None,
-    attention_window: int | None = None,
     depth: int | None = None,
     objective: Literal['contrastive', 'vectors'] | None = None,
     negative: str | Sequence[str] | None = None,

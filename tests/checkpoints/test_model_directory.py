@@ -1,4 +1,4 @@
-"""Model directories: writing, opening and checking them, memory, windowed models, model cards."""
+"""Model directories: writing, opening and checking them, memory, model cards."""
 
 import contextlib
 import io
@@ -14,7 +14,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 import transformers
@@ -24,13 +23,12 @@ from safetensors.torch import load_file
 from tests.tiny import tiny_config
 
 import albert
-from albert.checkpoints.huggingface import MODELS, Kind, kind_of
+from albert.checkpoints.huggingface import MODELS, kind_of
 from albert.checkpoints.model_directory import model_card, open_model, read_config, save_model_directory, write_model
-from albert.checkpoints.warm_start import warm_start
 from albert.cli.main import run
 from albert.model.albert import AlbertForMaskedLM, AlbertForPreTraining, AlbertForSequenceClassification, AlbertModel
 from albert.model.config import PRESETS, AlbertConfig
-from albert.model.packing import PackedSequences, pack
+from albert.model.packing import pack
 from albert.paper.quickstart import load_chapters
 from albert.runtime.errors import CannotCreate, InvalidConfiguration, MissingInput
 from albert.text.sentencepiece import train_tokenizer
@@ -192,11 +190,6 @@ def test_missing_keys_have_transformers_defaults(directory, rewrite):
         ({"sharing": "some"}, "'some'"),
         ({"id2label": {"x": "y"}}, "id2label"),
         ({"architectures": "AlbertModel"}, "architectures"),
-        ({"attention_window": 0}, "attention_window"),
-        ({"attention_window": "4"}, "attention_window"),
-        ({"attention_window": True}, "attention_window"),
-        ({"attention_window": 2**40}, "attention_window"),
-        ({"model_type": "albert_window"}, "attention_window"),
     ],
 )
 def test_invalid_configuration_is_refused(directory, rewrite, refused, keys, subject):
@@ -361,86 +354,7 @@ def _assert_equal_masked_tokens(theirs: torch.nn.Module, ours: AlbertForPreTrain
     torch.testing.assert_close(logits, expected, rtol=1e-5, atol=1e-5)
 
 
-# ---- windowed models -------------------------------------------------------------------------------------------------
-
 LABELLED = ("classification", "pair_classification", "token_classification")
-
-
-@pytest.fixture
-def windowed(config: AlbertConfig) -> AlbertConfig:
-    return replace(config, max_position_embeddings=200, attention_window=4, initializer_range=0.3)
-
-
-def batch(lengths: tuple[int, ...]) -> PackedSequences:
-    draws = np.random.default_rng(0)
-    types = [(np.arange(n) >= n // 2).astype(np.int64) for n in lengths]
-    return pack([draws.integers(5, 50, n) for n in lengths], types)
-
-
-def outputs(model: torch.nn.Module, kind: Kind, packed: PackedSequences) -> list[torch.Tensor]:
-    with torch.inference_mode():
-        args = (packed, torch.arange(20)) if kind in ("pretraining", "masked_lm") else (packed,)
-        result = model(*args)
-    return list(result) if isinstance(result, tuple) else [result]
-
-
-@pytest.mark.parametrize("kind", MODELS)
-def test_windowed_round_trip_of_every_head(kind, windowed, tmp_path):
-    num_labels = (3,) if kind in LABELLED else ()
-    model = MODELS[kind](windowed, *num_labels).eval()
-    save_model_directory(tmp_path / "model", model, None)
-    opened = open_model(tmp_path / "model", kind)
-    assert opened.config == windowed
-    dense = open_model(tmp_path / "model", kind, overrides={"attention_window": None}).model
-    packed = batch((200, 180, 5))
-    before, after, without_window = (outputs(each, kind, packed) for each in (model, opened.model, dense))
-    assert all(map(torch.equal, before, after))
-    assert not all(torch.allclose(a, b, atol=1e-4) for a, b in zip(after, without_window, strict=True))
-
-
-@pytest.mark.parametrize("dense", [False, True])
-def test_transformers_refuses_windowed_models(dense, windowed, tmp_path):
-    config = replace(windowed, attention_window=198 if dense else 197)
-    save_model_directory(tmp_path / "model", AlbertForMaskedLM(config), None)
-    content = json.loads((tmp_path / "model/config.json").read_text())
-    assert content["attention_window"] == config.attention_window
-    if dense:
-        packed = batch((200,))
-        theirs = transformers.AlbertForMaskedLM.from_pretrained(tmp_path / "model").eval()
-        with torch.inference_mode():
-            expected = theirs(packed.token_ids[None], token_type_ids=packed.token_type_ids[None]).logits[0, :20]
-        (logits,) = outputs(open_model(tmp_path / "model", "masked_lm").model, "masked_lm", packed)
-        assert torch.allclose(logits, expected, atol=1e-4)
-    else:
-        for auto in (transformers.AutoModel, transformers.AutoModelForMaskedLM, transformers.AutoConfig):
-            with pytest.raises(ValueError):
-                auto.from_pretrained(tmp_path / "model")
-        for model_class in (transformers.AlbertModel, transformers.AlbertForMaskedLM):
-            with pytest.raises(ValueError):
-                model_class.from_pretrained(tmp_path / "model")
-
-
-def test_dense_model_has_no_window_keys(config, windowed, tmp_path):
-    save_model_directory(tmp_path / "windowed", AlbertForPreTraining(windowed), None)
-    opened = open_model(tmp_path / "windowed", "pretraining", overrides={"attention_window": None})
-    save_model_directory(tmp_path / "dense", opened.model, None, extra=opened.extra)
-    content = json.loads((tmp_path / "dense/config.json").read_text())
-    assert content["model_type"] == "albert" and not {"attention_window", "attn_implementation"} & content.keys()
-    assert transformers.AlbertForPreTraining.from_pretrained(tmp_path / "dense").config.max_position_embeddings == 200
-
-
-def test_warm_start_of_a_windowed_model_from_a_dense_one(config, windowed):
-    source = AlbertForPreTraining(replace(config, initializer_range=0.3)).eval()
-    target = AlbertForPreTraining(windowed).eval()
-    result = warm_start(
-        source.state_dict(), source.config, target.state_dict(), windowed, extend_positions="tile"
-    )  # fmt: skip
-    assert not result.drawn and not result.unused and result.trained_positions == 200
-    assert any("attention_window None → 4" in note for note in result.notes)
-    target.load_state_dict(result.tensors)
-    for lengths, is_equal in (((6, 3, 5), True), ((20,), False)):
-        (before,), (after,) = (outputs(each.albert, "encoder", batch(lengths)) for each in (source, target))
-        assert torch.allclose(before, after, atol=1e-6 if is_equal else 1e-3) == is_equal
 
 
 # ---- model cards -----------------------------------------------------------------------------------------------------
@@ -484,18 +398,17 @@ def test_card_shows_all_fields_and_escapes_special_characters():
 
 
 @pytest.mark.parametrize(
-    ("kind", "extra", "changes"),
+    ("kind", "extra"),
     [
-        *((kind, {}, {}) for kind in MODELS),
-        *(("pretraining", {"sentence_objective": objective}, {}) for objective in ("nsp", "none")),
-        ("classification", {}, {"max_position_embeddings": 200, "attention_window": 4}),
+        *((kind, {}) for kind in MODELS),
+        *(("pretraining", {"sentence_objective": objective}) for objective in ("nsp", "none")),
     ],
 )
-def test_card_example_runs(kind, extra, changes, tmp_path):
+def test_card_example_runs(kind, extra, tmp_path):
     tokenizer = train_tokenizer([load_chapters()[0].text[:20_000]], vocab_size=200)
     (tmp_path / "tokenizer").mkdir()
     tokenizer.save(tmp_path / "tokenizer")
-    config = tiny_config(tokenizer.vocab_size, **changes)
+    config = tiny_config(tokenizer.vocab_size)
     path = tmp_path / "model"
     model = MODELS[kind](config, 2) if kind in LABELLED else MODELS[kind](config)
     save_model_directory(path, model, tmp_path / "tokenizer", extra=extra)
@@ -507,6 +420,3 @@ def test_card_example_runs(kind, extra, changes, tmp_path):
         exec(compile(code.replace("path/to/this/directory", str(path)), "card", "exec"), {})
     assert printed.getvalue()
     assert f"| all | {sum(p.numel() for p in model.parameters()):,} |" in card
-    if changes:
-        assert "4 tokens to either side" in card and "library_name: albert" in card
-        assert "from_pretrained" not in card and "pipeline" not in card

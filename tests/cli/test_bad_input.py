@@ -221,7 +221,6 @@ CASES: dict[str, list[tuple]] = {
         ("--scale-batch=0", 2, "--scale-batch 0"),
         ("--hard-examples.focus -1", 78, "hard_examples.focus -1.0"),
         ("--sequences.objective none --evaluation-objectives sop", 78, "evaluation_objectives"),
-        ("--model.attention-window 0", 78, "attention_window 0"),
         ("--schedule.total-steps 0", 78, "total_steps 0"),
         ("--model.hidden-dropout-prob 1", 78, "hidden_dropout_prob 1.0"),
         ("--device tpu", 2, "--device tpu"),

@@ -64,19 +64,3 @@ def test_change_dropout_resumes_with_another_dropout(scene, pretrain, tmp_path):
     kept = load_json(PretrainingRecipe, tmp_path / "run/recipe.json")
     assert kept.dropout_changes == ((2, 0.1),)
     assert json.loads((tmp_path / "run/model/config.json").read_text())["attention_probs_dropout_prob"] == 0.1
-
-
-def test_a_dense_model_is_continued_with_an_attention_window(scene, pretrain, tmp_path, capsys):
-    words = ["--model.attention-window", "40", "--extend-positions", "tile", "--model.max-position-embeddings", "256"]
-    code, _, notes = pretrain("continue", "--init", scene.run, *SHORT, *words, "--sequences.max-length", "256")
-    change = "attention_window None → 40 (sequences that fit into the narrower window give the same results)"
-    assert code == 0 and change in " ".join(notes.split())
-    config = json.loads((tmp_path / "run/model/config.json").read_text())
-    assert (config["model_type"], config["attention_window"]) == ("albert_window", 40)
-    card = (tmp_path / "run/model/README.md").read_text(encoding="utf-8")
-    assert "40 tokens to either side" in card and "from_pretrained" not in card
-    assert run(["info", str(tmp_path / "run/model"), "--json"]) == 0
-    report = json.loads(capsys.readouterr().out)
-    assert report["configuration"]["attention_window"] == 40
-    # two layers, width 32: 2·2·2·32 for each visible token
-    assert report["flops_per_token"]["attention_scores"] < 2 * 2 * 2 * 32 * (2 * 40 + 1 + 2)

@@ -45,7 +45,6 @@ VARIANTS = [
     *({"hidden_act": activation} for activation in ("gelu", "relu", "tanh")),
     {"num_hidden_groups": 2},
     {"num_hidden_groups": 2, "inner_group_num": 2},
-    {"attention_window": 4},
     {"embedding_size": 32},
 ]
 # Tolerances of states, which LayerNorm keeps at length √H: per mille of bfloat16 and per cent of 8 bits, over 4 layers.

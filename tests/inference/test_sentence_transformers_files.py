@@ -1,7 +1,6 @@
 """The files for sentence-transformers say how vectors are computed; the directory is still a model directory."""
 
 import json
-from dataclasses import replace
 
 import numpy as np
 import transformers
@@ -61,7 +60,7 @@ def test_command_prints_dimension_and_maximum_length(saved, config, tmp_path, ca
 
 def test_models_that_sentence_transformers_cannot_open_are_refused(saved, config, tmp_path, refused):
     assert run(["quantize", str(saved("pretraining")), "--output", str(tmp_path / "int8")]) == 0
-    windowed = saved("pretraining", config=replace(config, attention_window=4))
-    for model, why in ((tmp_path / "int8", "integers"), (windowed, "attention window")):
+    matching = saved("pretraining", config=config.with_match_embedding())
+    for model, why in ((tmp_path / "int8", "integers"), (matching, "match embedding")):
         refused([*EXPORT, model, "--output", tmp_path / "vectors"], 78, model, why)
     assert not (tmp_path / "vectors").exists()

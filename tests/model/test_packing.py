@@ -1,7 +1,5 @@
 """A packed batch gives the results of its sequences one by one; padding and padding rows have no effect."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import torch
@@ -158,11 +156,6 @@ def test_a_gpu_gives_the_results_of_the_cpu(config, packed_of):
         assert_close(parameter.grad.cpu(), gradients[name], 1e-9)
 
 
-@pytest.fixture(params=[None, 4], ids=["dense", "window"])
-def windowed(request, config):
-    return replace(config, attention_window=request.param)
-
-
 TASK_MODELS = {
     "pretraining": AlbertForPreTraining,
     "token_classification": lambda config: AlbertForTokenClassification(config, 3),
@@ -173,8 +166,8 @@ TASK_MODELS = {
 
 
 @pytest.mark.parametrize("name", TASK_MODELS)
-def test_training_by_boundaries_equals_training_by_groups(windowed, packed_of, name):
-    model, packed = TASK_MODELS[name](windowed).eval(), packed_of(MIXED)
+def test_training_by_boundaries_equals_training_by_groups(config, packed_of, name):
+    model, packed = TASK_MODELS[name](config).eval(), packed_of(MIXED)
     results = []
     for batch in (packed, packed.without_groups(CPU)):
         model.zero_grad()
@@ -188,8 +181,8 @@ def test_training_by_boundaries_equals_training_by_groups(windowed, packed_of, n
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_inference_by_boundaries_equals_inference_by_groups(monkeypatch, windowed, sequences_of, precision):
-    model, batch = AlbertForSequenceClassification(windowed, 3), sequences_of(MIXED)
+def test_inference_by_boundaries_equals_inference_by_groups(monkeypatch, config, sequences_of, precision):
+    model, batch = AlbertForSequenceClassification(config, 3), sequences_of(MIXED)
     packed_model = PackedModel(model, CPU, precision=precision)
     by_groups = torch.from_numpy(np.stack(packed_model.rows(*batch)))
     monkeypatch.setattr(PackedSequences, "to", PackedSequences.without_groups)

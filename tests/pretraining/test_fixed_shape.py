@@ -49,10 +49,9 @@ def total(model, loss, objective, batches):
 
 
 @pytest.mark.parametrize("focus", [0.0, 2.0])
-@pytest.mark.parametrize("window", [None, 4])
-def test_losses_and_gradients_equal_those_of_packed_batches(tiny_samples, shape, tiny_recipe, window, focus):
+def test_losses_and_gradients_equal_those_of_packed_batches(tiny_samples, shape, tiny_recipe, focus):
     torch.manual_seed(0)
-    model = AlbertForPreTraining(replace(tiny_recipe.model, attention_window=window))
+    model = AlbertForPreTraining(tiny_recipe.model)
     loss, hard = PretrainingLoss(model, shape), HardExamplesRecipe(focus=focus)
     packed, fixed = PretrainingBatches(tiny_samples, 24, 12, hard), FixedBatches(tiny_samples, 24, shape, hard)
     for step in range(3):
@@ -169,12 +168,9 @@ def test_attention_by_boundaries_equals_attention_of_each_sequence():
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU with its attention kernel")
 @pytest.mark.parametrize(("precision", "tolerance"), [("fp32", 1e-4), ("bf16", 2e-2)])
-@pytest.mark.parametrize("window", [None, 4])
-def test_losses_and_gradients_on_a_gpu_equal_those_on_a_cpu(
-    tiny_samples, shape, tiny_recipe, precision, tolerance, window
-):
+def test_losses_and_gradients_on_a_gpu_equal_those_on_a_cpu(tiny_samples, shape, tiny_recipe, precision, tolerance):
     torch.manual_seed(0)
-    config = replace(tiny_recipe.model, attention_window=window, hidden_size=64)
+    config = replace(tiny_recipe.model, hidden_size=64)
     model, gpu = AlbertForPreTraining(config), torch.device("cuda")
     batches = FixedBatches(tiny_samples, 24, shape).micro_batches(0, 0, 1)
     expected = total(model, PretrainingLoss(model, shape), fixed_objective, batches)

@@ -8,12 +8,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from tests.pretraining.conftest import events, model_bytes
+from tests.pretraining.conftest import model_bytes
 
-from albert.checkpoints.model_directory import open_model
 from albert.model.albert import AlbertForPreTraining
 from albert.model.attention import AttentionBlock
-from albert.model.packing import pack
 from albert.optim.optimizer import OptimizerRecipe, build_optimizer
 from albert.pretraining.batches import PretrainingBatches, pretraining_objective
 from albert.pretraining.masking import MaskingRecipe
@@ -57,22 +55,6 @@ def test_a_tiny_model_memorises_a_few_documents(objective, corpus_of, tiny_recip
                 counts[name] += count
     assert correct["masked_tokens"] > 0.9 * counts["masked_tokens"] > 400
     assert correct["sentence_order"] > 0.9 * counts["sentence_order"] > 200
-
-
-def test_a_model_with_an_attention_window_learns_and_opens_with_it(tiny_recipe, tiny_corpus, tmp_path):
-    model = replace(tiny_recipe.model, max_position_embeddings=128, attention_window=3)
-    recipe = replace(tiny_recipe, model=model, sequences=replace(tiny_recipe.sequences, max_length=128))
-    run = pretrain(recipe, tiny_corpus, tmp_path / "run", "cpu")
-    losses = [record["masked_tokens_loss"] for record in events(run.run, "evaluation")]
-    assert losses[-1] < losses[0]
-    opened = open_model(run.model, "pretraining")
-    dense = open_model(run.model, "pretraining", overrides={"attention_window": None})
-    assert opened.config.attention_window == 3
-    ids = np.arange(128) % 300
-    packed = pack([ids, ids[:110]], [np.zeros(128, np.int64), np.zeros(110, np.int64)])
-    with torch.inference_mode():
-        logits = [o.model(packed, torch.arange(200)).masked_tokens for o in (opened, dense)]
-    assert (logits[0] - logits[1]).abs().max() > 1e-4
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])

@@ -26,7 +26,6 @@ REFUSED = {
         ({"sharing": "none", "num_hidden_groups": 2}, "sharing: 'none' with groups; groups go with sharing \"all\""),
         ({"sharing": "ffn", "inner_group_num": 2}, "sharing: 'ffn' with groups; groups go with sharing \"all\""),
         ({"embedding_projection": False}, "embedding_projection: cannot be off: E 128 is not H 768"),
-        ({"attention_window": 0}, "attention_window: is 0, at least 1 is needed"),
     ],
     OptimizerRecipe: [
         ({"learning_rate": 0.0}, "learning_rate: is 0.0, a finite number above 0 is needed"),

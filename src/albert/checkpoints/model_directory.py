@@ -77,8 +77,8 @@ from albert.text.tokenizer_loading import gives_token_types, load_tokenizer, voc
 
 # --------------------------------------------------------------------------------------------------------------------
 # config.json: our configuration under the keys of transformers' AlbertConfig. All keys are written, because its
-# defaults are the sizes of xxlarge. A model with an attention_window that does not cover all positions is written as
-# another model type, and so is one with a match embedding: transformers refuses them, instead of computing without.
+# defaults are the sizes of xxlarge. A model with a match embedding is written as another model type: transformers
+# refuses it, instead of computing without.
 
 CONFIG_NAME = "config.json"
 _FIELDS = tuple(f.name for f in fields(AlbertConfig))
@@ -92,15 +92,13 @@ _ONLY_ALBERT = (
     "inner_group_num",
     "sharing",
     "embedding_projection",
-    "attention_window",
     "match_embedding",
 )
 """Fields that other families do not have."""
 # The unknown type is refused by transformers' Auto classes; the unknown attention by its ALBERT classes.
-_DENSE = {"model_type": "albert"}
-_WINDOWED = {"model_type": "albert_window", "attn_implementation": "sliding_window"}
+_PLAIN = {"model_type": "albert"}
 _MATCHING = {"model_type": "albert_match", "attn_implementation": "match_embedding"}
-_TYPES = (_DENSE, _WINDOWED, _MATCHING)
+_TYPES = (_PLAIN, _MATCHING)
 UNEVEN_GROUPS_KEY = "uneven_groups"
 _NOT_CARRIED = {
     UNEVEN_GROUPS_KEY,
@@ -137,16 +135,10 @@ def config_to_json(
             values["embedding_projection"] = config.projects_embeddings
         else:
             del values["embedding_projection"]
-        if config.attention_window is None:
-            del values["attention_window"]
+        kind = _MATCHING
         if not config.match_embedding:
             del values["match_embedding"]
-        if config.effective_window:
-            kind = _WINDOWED
-        elif config.match_embedding:
-            kind = _MATCHING
-        else:
-            kind = _DENSE
+            kind = _PLAIN
     else:
         values["max_position_embeddings"] += family.first_position
         own = ("embedding_size",) if family.has_embedding_size else ()
@@ -227,8 +219,6 @@ def read_config(directory: Path) -> tuple[AlbertConfig, dict[str, Any]]:
     if isinstance(code, dict) and any(str(name).startswith("AutoModel") for name in code):
         remedy = "if its weights are those of the class of transformers, remove auto_map"
         raise InvalidConfiguration(f"{path}: auto_map", "names code of the model's own, which is never run", remedy)
-    if kind == _WINDOWED["model_type"] and content.get("attention_window") is None:
-        raise InvalidConfiguration(f"{path}: attention_window", f"is missing from a model of type {kind!r}")
     if kind == _MATCHING["model_type"] and content.get("match_embedding") is not True:
         raise InvalidConfiguration(f"{path}: match_embedding", f"is not true in a model of type {kind!r}")
     if family.name == "albert":
@@ -553,7 +543,6 @@ def short_card(
         name=name,
         location="path/to/this/directory",
         architecture=architecture,
-        attention_window=config.effective_window,
         match_embedding=config.match_embedding,
         description=description,
         parameters={**parameters, "all": sum(parameters.values())},
@@ -600,7 +589,6 @@ def model_card(
     *,
     name: str,
     architecture: str,
-    attention_window: int | None = None,
     match_embedding: bool = False,
     description: str = "",
     parameters: Mapping[str, int] | None = None,
@@ -619,7 +607,7 @@ def model_card(
     """A model card.
 
     Args:
-        attention_window, match_embedding: of the architecture, if transformers does not open it.
+        match_embedding: whether the architecture has one, so that transformers does not open it.
         recipe: training settings; those that are None or empty are left out.
         scores: metric -> value; the evaluation set belongs in the metric's name.
         location: the directory or Hub id in the example; default: the name.
@@ -628,9 +616,7 @@ def model_card(
         use: an example in Markdown for models that transformers does not open, with `{name}` for the location.
     """
     is_transformers = False
-    if attention_window is not None and not use:
-        use = _CARD["windowed"]["example"].replace("{window}", str(attention_window))
-    elif match_embedding and not use:
+    if match_embedding and not use:
         use = _CARD["matching"]["example"]
     elif not use:
         is_transformers = architecture != "AlbertForPairClassification"

@@ -291,7 +291,6 @@ _SETTINGS = {
     **dict.fromkeys(
         ("hidden_act", "num_attention_heads", "layer_norm_eps"), " (the same weights compute another function)"
     ),
-    "attention_window": " (sequences that fit into the narrower window give the same results)",
     "hidden_dropout_prob": "",
     "attention_probs_dropout_prob": "",
 }

@@ -149,7 +149,6 @@ def task_card(
         name=work.folder.path.name,
         location="path/to/this/directory",
         architecture=ARCHITECTURES[type(work.model)],
-        attention_window=started.config.effective_window,
         match_embedding=started.config.match_embedding,
         description=task.description if own_table else f"{task.name}. {task.description}".strip(),
         parameters=parts | {"task head": head},

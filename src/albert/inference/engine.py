@@ -16,8 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from albert.model.albert import PreTrainingLogits, output_rows
-from albert.model.attention import AttentionBlock, attend_by_boundaries, window_attention
-from albert.model.config import covers
+from albert.model.attention import AttentionBlock, attend_by_boundaries
 from albert.model.encoder import Encoder, FeedForwardBlock
 from albert.model.packing import AttentionGroup, PackedSequences, from_padded_blocks, pack, pad_rows, to_padded_blocks
 from albert.runtime.devices import (
@@ -38,19 +37,17 @@ _logger = logging.getLogger(__name__)
 # nothing per shape, where products by oneDNN keep up to 1 MB for each number and length of sequences.
 
 
-def attend(
-    joined: Float[Tensor, "tokens three_H"], packed: PackedSequences, heads: int, window: int | None
-) -> Float[Tensor, "tokens H"]:
+def attend(joined: Float[Tensor, "tokens three_H"], packed: PackedSequences, heads: int) -> Float[Tensor, "tokens H"]:
     """Attention of every token within its own sequence; the queries in `joined` are already scaled."""
     if not packed.has_groups:
-        return attend_by_boundaries(joined, packed, heads, window, 1.0, dense_attention)
+        return attend_by_boundaries(joined, packed, heads, 1.0, dense_attention)
     if packed.has_equal_lengths:
         cells = joined.view(packed.n_sequences, packed.lengths[0], joined.shape[1])
-        return _attend_group(cells, packed.groups[0], heads, window).flatten(0, 1)
-    if joined.dtype == torch.float32 and window is None:
+        return _attend_group(cells, packed.groups[0], heads).flatten(0, 1)
+    if joined.dtype == torch.float32:
         return _attend_by_length(joined, packed, heads)
     mixed = [
-        _attend_group(cells, group, heads, window)
+        _attend_group(cells, group, heads)
         for cells, group in zip(to_padded_blocks(joined, packed), packed.groups, strict=True)
     ]
     return from_padded_blocks(mixed, packed, packed.n_tokens)
@@ -75,16 +72,13 @@ def _attend_by_length(
 
 
 def _attend_group(
-    cells: Float[Tensor, "sequences length three_H"], group: AttentionGroup, heads: int, window: int | None
+    cells: Float[Tensor, "sequences length three_H"], group: AttentionGroup, heads: int
 ) -> Float[Tensor, "sequences length H"]:
     sequences, length, width = cells.shape
     joined = cells.view(sequences, length, 3, heads, width // (3 * heads))
     query, key, value = joined.permute(2, 0, 3, 1, 4).unbind()
-    if window is not None and not covers(window, cells.shape[1]):
-        mixed = window_attention(query, key, value, group.padded, window, dense_attention)
-    else:
-        mask = None if group.padded is None else ~group.padded[:, None, None, :]
-        mixed = dense_attention(query, key, value, mask)
+    mask = None if group.padded is None else ~group.padded[:, None, None, :]
+    mixed = dense_attention(query, key, value, mask)
     return mixed.transpose(1, 2).flatten(2)
 
 
@@ -415,7 +409,6 @@ def use_fast_encoders(model: nn.Module, precision: InferencePrecision) -> None:
 class _FastAttention:
     def __init__(self, block: AttentionBlock, precision: InferencePrecision, states: torch.dtype) -> None:
         self._heads = block.heads
-        self._window = block.window
         self._norm = _norm_of(block.layer_norm, states)
         joined = block.matrices()
         width = block.query.out_features
@@ -428,7 +421,7 @@ class _FastAttention:
 
     def __call__(self, hidden: Tensor, packed: PackedSequences) -> Tensor:
         tokens = len(packed.token_ids)
-        mixed = attend(self._joined(hidden)[:tokens], packed, self._heads, self._window)
+        mixed = attend(self._joined(hidden)[:tokens], packed, self._heads)
         if len(hidden) > tokens:
             mixed = pad_rows(mixed)
         return self._norm(self._dense.with_residual(mixed, hidden))

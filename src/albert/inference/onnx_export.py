@@ -87,7 +87,6 @@ class ExportReport:
     precision: OnnxPrecision
     opset: int
     depth: int
-    window: int | None
     inputs: tuple[str, ...]
     input_axes: Axes
     outputs: dict[str, Axes]
@@ -112,7 +111,6 @@ def onnx_card(name: str, source: str, report: ExportReport, has_tokenizer: bool,
     limits = {
         "differences": True,
         "int8": report.precision == "int8",
-        "window": report.window is not None,
         "left_out": bool(report.left_out),
     }
     return model_card(
@@ -274,7 +272,6 @@ def _checked_report(
         precision=precision,
         opset=opset,
         depth=depth,
-        window=trained.opened.config.effective_window,
         inputs=inputs,
         input_axes=trained.abilities[0].onnx_axes,
         outputs=axes,

@@ -205,7 +205,7 @@ def encoder_nodes(graph: GraphWriter, model: AlbertModel) -> str:
     with graph.scope("embeddings"):
         hidden = _embeddings(graph, model)
     with graph.scope("seen"):
-        bias = _attention_bias(graph, model.config.effective_window)
+        bias = _attention_bias(graph)
     for number, application in enumerate(model.encoder.plan):
         with graph.scope(f"layer.{number}"):
             attention = model.encoder.attentions[application.attention]
@@ -246,15 +246,9 @@ def _embeddings(graph: GraphWriter, model: AlbertModel) -> str:
     return normal if projection is None else graph.layer(normal, "embeddings.projection", projection)
 
 
-def _attention_bias(graph: GraphWriter, window: int | None) -> str:
-    """0 where a token attends to another, else `MASKED_SCORE`: [batch, 1, rows or 1, columns]."""
+def _attention_bias(graph: GraphWriter) -> str:
+    """0 for tokens, `MASKED_SCORE` for padding: [batch, 1, 1, columns]."""
     mask = graph.node("Unsqueeze", graph.cast(graph.mask, np.bool_), [1, 2])
-    if window is not None:  # within the window, or one of them is [CLS]
-        column = graph.columns()
-        row = graph.node("Unsqueeze", column, [1])
-        near = graph.node("LessOrEqual", graph.node("Abs", graph.node("Sub", row, column)), window)
-        at_cls = graph.node("Or", graph.node("Equal", row, 0), graph.node("Equal", column, 0))
-        mask = graph.node("And", mask, graph.node("Or", near, at_cls))
     return graph.node("Where", mask, 0.0, MASKED_SCORE)
 
 

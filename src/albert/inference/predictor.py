@@ -474,9 +474,6 @@ def save_for_sentence_transformers(
     if config.match_embedding:
         why = "its match embedding is not supported by sentence-transformers"
         raise InvalidConfiguration(model, why, "export the model that was fine-tuned")
-    if config.attention_window is not None:
-        why = f"its attention window ({config.attention_window}) is not supported by sentence-transformers"
-        raise InvalidConfiguration(directory, why, "use albert.load(...).embed")
     kind = kind_of(extra)
     opened = model_directory.open_model(directory, kind)  # checks the files before they are copied
     model_directory.tokenizer_of(opened)

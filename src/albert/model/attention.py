@@ -1,19 +1,19 @@
 """Multi-head self-attention over packed sequences (paper §3.1; Vaswani et al., 2017, §3.2).
 
-`AttentionBlock` is the module. Dense attention is `plain_attention` on a CPU and `varlen_attention`, a kernel for
-packed sequences, on a GPU. `window_attention` is for long sequences."""
+`AttentionBlock` is the module. Attention is `plain_attention` on a CPU and `varlen_attention`, a kernel for packed
+sequences, on a GPU."""
 
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any, ClassVar, NamedTuple
 
 import torch
-from jaxtyping import Bool, Float, Shaped
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-from albert.model.config import AlbertConfig, block_size, covers, dense_is_faster, n_blocks
+from albert.model.config import AlbertConfig
 from albert.model.packing import AttentionGroup, PackedSequences, from_padded_blocks, to_padded_blocks
 from albert.runtime.devices import Dropout, keep_mask, linear
 from albert.runtime.environment import lazy_import
@@ -132,106 +132,15 @@ def to_matmul_dtype(weight: Tensor) -> Tensor:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Window attention for long sequences: each token attends to its neighbours and [CLS], and [CLS] attends to all tokens.
-#
-# The paper's discussion (§5) names sparse attention as future work. The pattern is that of Longformer (Beltagy et al.
-# 2020, §3.1) with [CLS] as the only global token and without separate projections for it: there are no new parameters,
-# and a window that covers the sequence gives dense attention. Time and memory grow with length × window.
-#
-# The tokens after [CLS] are split into blocks of the window's size. Each block attends to [CLS], itself and both
-# neighbouring blocks by dense attention, under a mask that limits it to the window.
-
-Attend = Callable[[Tensor, Tensor, Tensor, Tensor | None], Tensor]
-"""Dense attention of queries [batch, heads, rows, head_size] to keys and values [batch, heads, columns, head_size],
-under a mask broadcast to [batch, heads, rows, columns], true where a row attends to a column; None: everywhere."""
-
-
-def window_attention(
-    query: Float[Tensor, "sequences heads length head_size"],
-    key: Float[Tensor, "sequences heads length head_size"],
-    value: Float[Tensor, "sequences heads length head_size"],
-    padded: Bool[Tensor, "sequences length"] | None,
-    window: int,
-    attend: Attend,
-) -> Float[Tensor, "sequences heads length head_size"]:
-    """Attention of every token to [CLS] (the first token) and to the tokens at most `window` positions away.
-
-    Args:
-        padded: true for padding, never for [CLS]; None: no padding.
-        attend: dense attention.
-    """
-    length = query.shape[2]
-    if dense_is_faster(length, window):
-        return attend(query, key, value, _dense_mask(query, padded, window))
-    first = attend(query[:, :, :1], key, value, None if padded is None else ~padded[:, None, None, :])
-    blocks = attend(
-        _blocks(query[:, :, 1:], block_size(window)),
-        _neighbourhoods(key, window),
-        _neighbourhoods(value, window),
-        _block_mask(query, padded, window),
-    )
-    by_token = blocks.unflatten(0, (len(query), -1)).transpose(2, 3).flatten(1, 2)[:, : length - 1]
-    return torch.cat((first.transpose(1, 2), by_token), dim=1).transpose(1, 2)
-
-
-def _dense_mask(
-    query: Tensor, padded: Tensor | None, window: int
-) -> Bool[Tensor, "sequences_or_one 1 length_or_one length"] | None:
-    """Mask for dense attention: the window and [CLS], without padding."""
-    is_token = None if padded is None else ~padded[:, None, None, :]
-    length = query.shape[2]
-    if covers(window, length):
-        return is_token
-    position = torch.arange(length, device=query.device)
-    near = (position[:, None] - position).abs() <= window
-    near[0] = True
-    near[:, 0] = True
-    return near[None, None] if is_token is None else near & is_token
-
-
-def _blocks(
-    after_first: Shaped[Tensor, "sequences heads length_less_one size"], block: int
-) -> Shaped[Tensor, "sequences_times_blocks heads block size"]:
-    """Split the tokens after [CLS] into blocks; the last one is padded with zeros."""
-    length = after_first.shape[2]
-    by_token = functional.pad(after_first.transpose(1, 2), (0, 0, 0, 0, 0, -length % block))
-    return by_token.unflatten(1, (-1, block)).flatten(0, 1).transpose(1, 2)
-
-
-def _neighbourhoods(
-    cells: Shaped[Tensor, "sequences heads length size"], window: int
-) -> Shaped[Tensor, "sequences_times_blocks heads columns size"]:
-    """For each block: [CLS], the previous block, the block and the next one; missing tokens are zeros."""
-    sequences, heads, length, size = cells.shape
-    block = block_size(window)
-    n = n_blocks(length, window)
-    by_token = functional.pad(cells[:, :, 1:].transpose(1, 2), (0, 0, 0, 0, block, (n + 1) * block - (length - 1)))
-    blocks = by_token.view(sequences, n + 2, block, heads, size).transpose(2, 3)
-    first = cells[:, None, :, :1].expand(-1, n, -1, -1, -1)
-    return torch.cat((first, blocks[:, :-2], blocks[:, 1:-1], blocks[:, 2:]), dim=3).flatten(0, 1)
-
-
-def _block_mask(
-    query: Tensor, padded: Tensor | None, window: int
-) -> Bool[Tensor, "sequences_times_blocks 1 block columns"]:
-    """Mask for attention in blocks: [CLS] and the window, without padding."""
-    sequences, _, length, _ = query.shape
-    is_token = torch.ones(sequences, length, dtype=torch.bool, device=query.device) if padded is None else ~padded
-    is_token = _neighbourhoods(is_token[:, None, :, None], window).transpose(2, 3)
-    row = torch.arange(block_size(window), device=query.device)
-    column = torch.arange(is_token.shape[3], device=query.device) - 1 - len(row)  # [CLS], then the previous block
-    near = (row[:, None] - column).abs() <= window
-    near[:, 0] = True
-    return is_token & near
-
-
-# --------------------------------------------------------------------------------------------------------------------
 # Attention of packed sequences by their boundaries, on a GPU.
 #
 # A custom operation, so that it is one node of a compiled graph: FlashAttention of `torch.nn.attention.varlen` on a
-# GPU, a loop over sequences on other devices (for tests). The kernel supports neither dropout, nor float32, nor a
-# window with [CLS]; in these cases all sequences are padded on the device and use dense attention.
+# GPU, a loop over sequences on other devices (for tests). The kernel supports neither dropout nor float32; in these
+# cases all sequences are padded on the device.
 
+Attend = Callable[[Tensor, Tensor, Tensor, Tensor | None], Tensor]
+"""Attention of queries [batch, heads, rows, head_size] to keys and values [batch, heads, columns, head_size], under a
+mask broadcast to [batch, heads, rows, columns], true where a row attends to a column; None: everywhere."""
 
 _KERNELS = "torch.nn.attention.varlen"
 """Module that registers the kernels. It is imported on use, because it imports torch's compiler."""
@@ -337,7 +246,6 @@ def attend_by_boundaries(
     joined: Float[Tensor, "rows three_H"],
     packed: PackedSequences,
     heads: int,
-    window: int | None,
     scale: float,
     attend: Attend,
     dropout: float = 0.0,
@@ -347,13 +255,12 @@ def attend_by_boundaries(
     Args:
         joined: queries, keys and values.
         scale: factor of the scores.
-        attend: dense attention, with this scale and dropout, for the cases that the kernel does not support.
+        attend: attention of padded sequences, with this scale and dropout, where the kernel does not support it.
     """
     longest = packed.longest
     parts = joined.unflatten(1, (3, heads, -1))
-    windowed = window is not None and not covers(window, longest)
     without_kernel = joined.device.type == "cuda" and joined.dtype not in (torch.float16, torch.bfloat16)
-    if AttentionKernel.allowed and not (windowed or dropout or without_kernel):
+    if AttentionKernel.allowed and not (dropout or without_kernel):
         query, key, value = parts.unbind(1)
         return varlen_attention(query, key, value, packed.boundaries, longest, scale)[0].flatten(1)
     starts = packed.boundaries[:-1, None].long()
@@ -361,10 +268,7 @@ def attend_by_boundaries(
     padded = (column >= packed.boundaries.diff()[:, None]) & (column > 0)  # a row without any column would be NaN
     cells = (starts + column.where(~padded, 0)).clamp(max=len(joined) - 1)
     query, key, value = parts[cells].permute(2, 0, 3, 1, 4)
-    if window is not None and windowed:
-        output = window_attention(query, key, value, padded, window, attend)
-    else:
-        output = attend(query, key, value, ~padded[:, None, None, :])
+    output = attend(query, key, value, ~padded[:, None, None, :])
     row = torch.arange(len(joined), device=joined.device, dtype=torch.int32)
     sequence = torch.searchsorted(packed.boundaries[1:].contiguous(), row, right=True)
     return output.transpose(1, 2).flatten(2)[sequence, packed.position_ids]
@@ -390,7 +294,6 @@ class AttentionBlock(nn.Module):
         super().__init__()
         width = config.hidden_size
         self.heads = config.num_attention_heads
-        self.window = config.attention_window
         self.query = nn.Linear(width, width)
         self.key = nn.Linear(width, width)
         self.value = nn.Linear(width, width)
@@ -420,24 +323,22 @@ class AttentionBlock(nn.Module):
         else:
             scale = (hidden.shape[1] // self.heads) ** -0.5
             dropout = self._dropout_now
-            attended = attend_by_boundaries(joined, packed, self.heads, self.window, scale, self._dense, dropout)
+            attended = attend_by_boundaries(joined, packed, self.heads, scale, self._of_padded, dropout)
         return self.layer_norm(hidden + self.dropout(linear(attended, matrices.dense, matrices.dense_bias)))
 
     def _attend(
         self, cells: Float[Tensor, "sequences length three_H"], group: AttentionGroup
     ) -> Float[Tensor, "sequences length H"]:
         query, key, value = cells.unflatten(2, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
-        if self.window is not None and not covers(self.window, cells.shape[1]):
-            output = window_attention(query, key, value, group.padded, self.window, self._dense)
-        else:
-            output = self._dense(query, key, value, None if group.padded is None else ~group.padded[:, None, None, :])
+        mask = None if group.padded is None else ~group.padded[:, None, None, :]
+        output = self._of_padded(query, key, value, mask)
         return output.transpose(1, 2).flatten(2)
 
     @property
     def _dropout_now(self) -> float:
         return self.attention_dropout.p if self.training else 0.0
 
-    def _dense(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
+    def _of_padded(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
         dropout = self._dropout_now
         if query.device.type == "cpu" and not torch.compiler.is_compiling():
             return plain_attention(query, key, value, mask, dropout)

@@ -1,74 +1,11 @@
 """`AlbertConfig`, every published size by name, and which layers share parameters (paper §3.1).
 
-Field names are those of `transformers.AlbertConfig`. The first part counts the scores of an attention pattern."""
+Field names are those of `transformers.AlbertConfig`."""
 
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from albert.runtime.errors import InvalidConfiguration
-
-# --------------------------------------------------------------------------------------------------------------------
-# Size of the attention pattern for one sequence of `length` tokens. `window` is the number of tokens to either side
-# that a token attends to; None: all.
-#
-# With a window, a token attends to [CLS] and its neighbours, and [CLS] attends to all tokens. These scores are
-# computed in blocks (`albert.model.attention`), which include some pairs outside the window.
-
-MIN_BLOCK = 32
-"""Tokens. Smaller blocks skip more scores but take more time."""
-
-
-def covers(window: int, length: int) -> bool:
-    """Return whether the window has no effect: the first token after [CLS] attends to the last one."""
-    return window >= length - 2
-
-
-def seen_pairs(length: int, window: int | None) -> int:
-    """Number of pairs (query token, key token) in the attention pattern."""
-    if window is None or covers(window, length):
-        return length * length
-    band = length * (2 * window + 1) - window * (window + 1)  # without the triangles beyond both ends
-    return band + 2 * (length - 1 - window)  # [CLS] with the tokens outside its window, in both directions
-
-
-def computed_scores(length: int, window: int | None) -> int:
-    """Number of attention scores that a head computes."""
-    blocks, rows, columns = score_matrices(length, window)
-    return blocks * rows * columns + (length if blocks > 1 else 0)
-
-
-def copied_vectors(length: int, window: int | None) -> int:
-    """Number of query, key and value vectors (of all heads) that are copied into blocks."""
-    if window is None or dense_is_faster(length, window):
-        return 0
-    blocks, rows, columns = score_matrices(length, window)
-    return blocks * (rows + 2 * columns)
-
-
-def score_matrices(length: int, window: int | None) -> tuple[int, int, int]:
-    """Number of score matrices of a head, their rows and their columns; the row of [CLS] is not included."""
-    if window is None or dense_is_faster(length, window):
-        return 1, length, length
-    block = block_size(window)
-    return n_blocks(length, window), block, 1 + 3 * block
-
-
-def dense_is_faster(length: int, window: int) -> bool:
-    """Return whether to compute dense attention under a mask: blocks copy keys, and would skip less than a third."""
-    block = block_size(window)
-    in_blocks = length + n_blocks(length, window) * block * (1 + 3 * block)
-    return covers(window, length) or 2 * length * length <= 3 * in_blocks
-
-
-def block_size(window: int) -> int:
-    """Tokens of a block; a block attends to one block on either side, which holds the whole window."""
-    return max(window, MIN_BLOCK)
-
-
-def n_blocks(length: int, window: int) -> int:
-    """Number of blocks for the tokens after [CLS]; the last block is padded."""
-    return -(-(length - 1) // block_size(window))
-
 
 Activation = Literal["gelu", "gelu_new", "relu", "tanh"]
 Extension = Literal["interpolate", "tile"]
@@ -125,8 +62,6 @@ class AlbertConfig:
     """Which parameters all layers share (paper §4.5, Table 4)."""
     embedding_projection: bool | None = None
     """Whether there is a linear map from E to H; None: only if E differs from H (transformers always has one)."""
-    attention_window: int | None = None
-    """Number of tokens to either side that a token attends to, besides [CLS]; None: dense attention."""
     segment_types: bool = True
     """Whether the tokens of a second text have the second token type; not in models whose tokenizer gives none."""
     match_embedding: bool = False
@@ -144,9 +79,6 @@ class AlbertConfig:
                      "type_vocab_size"):  # fmt: skip
             if getattr(self, name) < 1:
                 raise InvalidConfiguration(name, f"is {getattr(self, name)}, at least 1 is needed")
-        if self.attention_window is not None and self.attention_window < 1:
-            why = f"is {self.attention_window}, at least 1 is needed"
-            raise InvalidConfiguration("attention_window", why, "without a window attention is dense")
         if self.match_embedding and self.type_vocab_size < 3:
             raise InvalidConfiguration(
                 "match_embedding", f"needs a third token type, type_vocab_size is {self.type_vocab_size}"
@@ -175,7 +107,7 @@ class AlbertConfig:
             raise InvalidConfiguration("sharing", f"{self.sharing!r} with groups", 'groups go with sharing "all"')
         if self.family != "albert":
             shape = {"sharing": "none", "embedding_size": self.hidden_size, "embedding_projection": False,
-                     "attention_window": None, "match_embedding": False}  # fmt: skip
+                     "match_embedding": False}  # fmt: skip
             if self.family == "electra":  # its embeddings are mapped to H, if their width is another
                 del shape["embedding_size"]
                 del shape["embedding_projection"]
@@ -205,12 +137,6 @@ class AlbertConfig:
             case "electra":
                 return "gelu"
         return "tanh"
-
-    @property
-    def effective_window(self) -> int | None:
-        """The window, or None for dense attention (also if the window covers all positions)."""
-        window = self.attention_window
-        return None if window is None or covers(window, self.max_position_embeddings) else window
 
     def with_match_embedding(self) -> "AlbertConfig":
         """The architecture with one more token type, which marks the tokens that occur in the other segment."""
@@ -374,8 +300,6 @@ class ArchitectureChanges:
     """Number of positions; more allow longer sequences (see --extend-positions and --max-length)."""
     extend_positions: Extension | None = None
     """How new position embeddings are computed; if not given and the model has no trained ones: tile."""
-    attention_window: int | None = None
-    """Tokens to either side that a token attends to, besides [CLS]; a window over all positions is dense attention."""
 
     def changed_fields(self) -> dict[str, Any]:
         """The changes as a dictionary of plain values."""

@@ -11,11 +11,8 @@ from typing import Literal
 
 from albert.model.config import (
     AlbertConfig,
-    computed_scores,
-    copied_vectors,
     n_attention_blocks,
     n_feed_forward_blocks,
-    seen_pairs,
     sharing_plan,
 )
 from albert.model.encoder import ACTIVATED_AT_ONCE
@@ -61,8 +58,7 @@ class FlopsPerToken:
     """FLOPs of a forward pass for one token; a multiply-add counts 2.
 
     Matrix products only, without LayerNorm, activations and softmax. The sums are those of the encoder: the masked
-    language model head applies to masked tokens only, the pooler once per sequence. Of window attention, the scores
-    within the window count, although blocks compute more (`computed_scores`).
+    language model head applies to masked tokens only, the pooler once per sequence.
     """
 
     projection: int
@@ -110,7 +106,7 @@ def count_flops(config: AlbertConfig, sequence_length: int | None = None) -> Flo
     return FlopsPerToken(
         projection=2 * e * h if config.projects_embeddings else 0,
         attention_weights=2 * applications * 4 * h * h,
-        attention_scores=2 * applications * 2 * h * seen_pairs(length, config.attention_window) // length,
+        attention_scores=2 * applications * 2 * h * length,
         feed_forward=2 * applications * 2 * h * f,
         masked_language_model_head=2 * (h * e + e * config.vocab_size),
     )
@@ -216,9 +212,8 @@ def count_training_memory(
         layer += tokens * product * h  # the output, once more, of the kernel of attention
     else:
         dropped = 1 if config.attention_probs_dropout_prob else 0
-        scores = batch_size * computed_scores(sequence_length, config.attention_window)
+        scores = batch_size * sequence_length * sequence_length
         layer += scores * (product + dropped) * config.num_attention_heads
-        layer += batch_size * product * h * copied_vectors(sequence_length, config.attention_window)
     saved_layer = tokens * h * stream if activation_checkpointing else layer
     recomputed = layer if activation_checkpointing else 0
     embeddings = tokens * e * (FP32 + embedding_noise + (product if config.projects_embeddings else 0))

@@ -40,7 +40,6 @@ def run_card(
     return model_card(
         name=name,
         architecture="AlbertForPreTraining",
-        attention_window=recipe.model.effective_window,
         description=f"An ALBERT encoder pre-trained with {recipe.masking.share:.0%} of the tokens masked, {ngrams} "
         f'at a time, and the sentence objective "{recipe.sequences.objective}" for '
         f"{result.steps:,} steps, {result.tokens:,} tokens ({result.ending}).",

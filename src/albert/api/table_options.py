@@ -46,7 +46,8 @@ class TableOptions:
     """Token classification: the column that numbers the sentences of a table with one word in each row."""
     format: Format | None = None
     """The format of your files, if it is not recognised: csv (fields may be in quotes), tsv (quotes are text), jsonl,
-    json, conll (a word and its tag on each line), fasttext (a label, then its text), parquet, xlsx."""
+    json, conll (a word and its tag on each line), fasttext (a label, then its text), parquet, xlsx
+    (also .xls and .ods)."""
     delimiter: str | None = None
     """The separator of the columns of your files, if it is not recognised: , ; | or tab."""
     encoding: str | None = None

@@ -92,7 +92,7 @@ def opened_input(
             other = open_table(path, replace(layout, has_task=True), pipe_remedy=PIPE_REMEDY)
             table = table if other.format == "text" else other
         if table.format == "text" and not is_text and layout.format is None:
-            known = ".txt, .csv, .tsv, .jsonl, .json, .parquet, .xlsx or .conll"
+            known = ".txt, .csv, .tsv, .jsonl, .json, .parquet, .xlsx, .ods or .conll"
             raise UsageError(source, "unknown kind of file", f"use {known}, or say --format")
         yield table
         return

@@ -28,7 +28,6 @@ ROWS = [["text", "label"], *([f"the film number {n} was {'good' if n % 2 else 'b
 
 
 def test_a_csv_file_called_xlsx_is_read_with_its_format_named(tmp_path, capsys):
-    pytest.importorskip("openpyxl")
     path = write_csv(tmp_path / "table.xlsx", ROWS)
     code, shown = preview(capsys, path)
     assert code == 65 and "--format" in shown

@@ -318,19 +318,6 @@ def test_japanese_in_two_encodings(tmp_path):
         assert set(reading.read.task.target.labels) == {"良い", "悪い"}
 
 
-def test_the_first_sheet_with_a_table_is_read(tmp_path):
-    openpyxl = pytest.importorskip("openpyxl")
-    book = openpyxl.Workbook()
-    book.active.append(["These are our reviews"])
-    sheet = book.create_sheet("Data")
-    for row in [("text", "label"), *((f"text {n}", "ab"[n % 2]) for n in range(12))]:
-        sheet.append(row)
-    book.save(tmp_path / "book.xlsx")
-    reading = read(tmp_path, "book.xlsx", (tmp_path / "book.xlsx").read_bytes())
-    assert reading.read.task.target.labels == ("a", "b")
-    assert any("'Data' is read" in note for note in reading.read.raw["train"].notes)
-
-
 DATES = [(f"text {n}", f"2024-01-{n + 1:02d}") for n in range(28)]
 
 
@@ -350,7 +337,7 @@ DATES = [(f"text {n}", f"2024-01-{n + 1:02d}") for n in range(28)]
         ("h2.csv", "<!DOCTYPE html><html></html>", {}, "is a web page"),
         ("h3.csv", "version https://git-lfs.github.com/spec/v1\noid sha256:1\n", {}, "is a pointer of Git LFS"),
         ("h4.csv", table(",", "text", "label", rows=DATES), {}, "28 different dates"),
-        ("i.xls", "x", {}, ".xls files are not read; save it as .xlsx or .csv"),
+        ("i.xls", "x", {}, "is not an Excel file, whatever its ending is; name its format"),
         ("j.txt", "Anna O\nRome B\n" * 400, {}, "no blank line between sentences; write a blank line after each"),
         ("j2.conll", "Anna O\nRome B\n" * 16_000, {}, "read with format tsv delimiter space columns A B"),
         ("k.csv", WORD_A_ROW, {"words": "Word", "tags": "Tag"}, "one word in each row; name the column"),
@@ -468,21 +455,6 @@ def test_text_that_the_vocabulary_does_not_know_is_said(tmp_path):
     reading = read(tmp_path, "a.csv", table(",", "text", "label", rows=rows))
     assert "are unknown to the vocabulary" in reading.warnings[0] and "Cjk" in reading.warnings[0]
     assert read(tmp_path, "b.csv", table(",", "text", "label")).warnings == ()
-
-
-def test_excel_is_read(tmp_path):
-    openpyxl = pytest.importorskip("openpyxl")
-    book = openpyxl.Workbook()
-    book.active.append(["text", "label"])
-    for number, word in enumerate(WORDS):
-        book.active.append([word, number % 2])
-    book.create_sheet("more")
-    book.save(tmp_path / "made.xlsx")
-    reading = read(tmp_path, "a.xlsx", (tmp_path / "made.xlsx").read_bytes())
-    assert reading.read.task.target == Choice(("0", "1"), "label")
-    assert "not read: 'more'" in reading.read.raw["train"].notes[0]
-    with pytest.raises(albert.AlbertError, match="damaged Excel file"):
-        read(tmp_path, "b.xlsx", b"PK no")
 
 
 def test_squad_answers_are_found_near_their_start(tmp_path):

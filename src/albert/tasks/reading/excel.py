@@ -1,7 +1,10 @@
-"""Excel: the first sheet with a table."""
+"""Spreadsheets of Excel and LibreOffice (.xlsx, .xls, .ods): the first sheet with a table."""
 
+import datetime
 import io
 from collections import Counter
+from collections.abc import Sequence
+from typing import Any
 
 from albert.runtime.environment import lazy_import
 from albert.runtime.errors import DamagedData, MissingInput
@@ -12,33 +15,55 @@ from albert.text.readers import (
     open_corpus_file,
 )
 
+_BEGINNINGS = (b"PK", b"\xd0\xcf\x11\xe0")
+"""Of .xlsx and .ods, which are zip archives, and of .xls."""
+MAX_WHOLE = 1e15
+"""Larger numbers are not written as whole ones."""
+
+
+def _cell_value(cell: Any) -> Any:
+    """A cell as the table has it: None for an empty one, whole numbers without a fraction, dates with a time."""
+    if isinstance(cell, float) and cell.is_integer() and abs(cell) < MAX_WHOLE:
+        return int(cell)
+    if isinstance(cell, datetime.date) and not isinstance(cell, datetime.datetime):
+        return datetime.datetime.combine(cell, datetime.time())
+    return None if isinstance(cell, str) and not cell else cell
+
+
+def _filled_rows(cells: Sequence[Sequence[Any]]) -> list[tuple[int, list[Any]]]:
+    """The rows that are not empty, with their numbers from 1."""
+    rows = []
+    for number, row in enumerate(cells, start=1):
+        values = [_cell_value(cell) for cell in row]
+        if any(value is not None for value in values):
+            rows.append((number, values))
+    return rows
+
 
 def open_excel(file: CorpusFile, layout: Layout) -> TableFile:
-    """The first sheet of an Excel file."""
-    library = lazy_import("openpyxl", "excel")
+    """The first sheet with a table."""
+    library = lazy_import("python_calamine", "excel")
     with open_corpus_file(file) as (content, _):
         data = content.read()
-        if not data.startswith(b"PK"):
-            remedy = "name its format with --format, such as csv; an .xls file: save it as .xlsx or .csv"
-            raise DamagedData(file.name, "is not an .xlsx file, whatever its ending is", remedy)
+        if not data.startswith(_BEGINNINGS):
+            remedy = "name its format with --format, such as csv"
+            raise DamagedData(file.name, "is not an Excel file, whatever its ending is", remedy)
         try:
-            book = library.load_workbook(io.BytesIO(data), read_only=True, data_only=True)
-        except Exception as error:
+            book = library.load_workbook(io.BytesIO(data))
+            worksheet = library.SheetTypeEnum.WorkSheet
+            sheets = [sheet.name for sheet in book.sheets_metadata if sheet.typ == worksheet]
+            tables = {}
+            chosen = sheets[0] if sheets else ""
+            for name in sheets:
+                filled = _filled_rows(book.get_sheet_by_name(name).to_python(skip_empty_area=False))
+                tables[name] = filled
+                is_table = len(filled) > 1 and any(sum(cell is not None for cell in row) > 1 for _, row in filled)
+                if is_table:
+                    chosen = name
+                    break
+        except library.CalamineError as error:
             raise DamagedData(file.name, f"damaged Excel file ({error})", "save it again, or as .csv") from error
-        sheets = book.sheetnames
-        tables = {}
-        chosen = sheets[0]
-        for name in sheets:
-            rows = [list(row) for row in book[name].iter_rows(values_only=True)]
-            filled = [
-                (number, row) for number, row in enumerate(rows, start=1) if any(cell is not None for cell in row)
-            ]
-            tables[name] = filled
-            is_table = len(filled) > 1 and any(sum(cell is not None for cell in row) > 1 for _, row in filled)
-            if is_table:
-                chosen = name
-                break
-    cells = tables[chosen]
+    cells = tables.get(chosen, [])
     notes: tuple[str, ...] = ()
     if len(sheets) > 1:
         others = ", ".join(repr(other) for other in sheets if other != chosen)

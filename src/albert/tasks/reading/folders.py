@@ -15,7 +15,10 @@ from albert.text.readers import Record, counted
 
 UNLABELLED = ("unsup", "unlabeled", "unlabelled", "unsupervised")
 """Folders whose texts have no label, by their name."""
-TABLE_ENDINGS = (".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".parquet", ".xlsx", ".conll", ".conllu", ".gz", ".zip")
+TABLE_ENDINGS = (
+    *(".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".parquet", ".xlsx", ".xls", ".ods", ".conll", ".conllu"),
+    *(".gz", ".zip"),
+)
 
 
 @dataclass(frozen=True, kw_only=True)

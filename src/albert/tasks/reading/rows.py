@@ -52,8 +52,6 @@ from albert.text.readers import (
 )
 
 _NO_TABLES = {
-    ".xls": "save it as .xlsx or .csv",
-    ".ods": "save it as .xlsx or .csv",
     ".tar": "unpack it",
     ".tgz": "unpack it",
     ".tbz2": "unpack it",

@@ -11,7 +11,7 @@ from albert.text.readers import (
 
 Format = Literal["csv", "tsv", "jsonl", "json", "conll", "fasttext", "parquet", "xlsx", "text"]
 """csv: fields may be in quotes; tsv: quotes are text; conll: a word and its tags on each line; fasttext: a label, then
-its text; text: a text on each line, without columns."""
+its text; xlsx: also .xls and .ods; text: a text on each line, without columns."""
 FORMATS: tuple[str, ...] = get_args(Format)
 ENDINGS: dict[str, Format] = {
     ".csv": "csv",
@@ -29,6 +29,8 @@ ENDINGS: dict[str, Format] = {
     ".parquet": "parquet",
     ".xlsx": "xlsx",
     ".xlsm": "xlsx",
+    ".xls": "xlsx",
+    ".ods": "xlsx",
 }
 """Endings that say the format; of a file with another ending the content decides."""
 WORDS = "words"

@@ -407,7 +407,7 @@ def test_dark_colours_and_documentation(opened):
     assert "curl http://127.0.0.1" in page.locator("pre").first.inner_text()
     page = opened("classify")
     light = page.evaluate("getComputedStyle(document.body).backgroundColor")
-    page.get_by_role("button", name="Dark colours").click()
+    page.emulate_media(color_scheme="dark")
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") != light
 
 

@@ -64,7 +64,6 @@ class ModelReply(BaseModel):
     vocab_size: int
     hidden_size: int
     num_hidden_layers: int
-    num_attention_heads: int
     limits: dict[str, float]
 
 

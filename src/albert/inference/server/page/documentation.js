@@ -8,7 +8,6 @@ const MEANINGS = {
   503: "loading or shutting down", 504: "timeout",
 };
 
-document.documentElement.dataset.theme = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
 const openapi = await (await fetch("openapi.json")).json();
 const resolved = (schema) => (schema?.$ref ? openapi.components.schemas[schema.$ref.split("/").pop()] : schema ?? {});
 

@@ -13,7 +13,6 @@ let model = null;
 let last = null; // the displayed request and its results
 
 async function begin() {
-  theme(matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
   model = await waitForModel();
   const layers = `${model.depth} layer${model.depth === 1 ? "" : "s"}`;
   byId("model").textContent = `${layers}, ${model.hidden_size} wide · ${model.precision} · ${model.device}`;
@@ -267,13 +266,6 @@ async function answerFile(name, current, table, columns, start) {
   }
 }
 
-function theme(name) {
-  document.documentElement.dataset.theme = name;
-  byId("theme").textContent = name === "dark" ? "Light" : "Dark";
-  byId("theme").setAttribute("aria-label", name === "dark" ? "Light colours" : "Dark colours");
-}
-
-byId("theme").addEventListener("click", () => theme(document.documentElement.dataset.theme === "dark" ? "light" : "dark"));
 byId("form").addEventListener("submit", (event) => { event.preventDefault(); run(); });
 byId("inside").addEventListener("click", runLayers);
 byId("copy-curl").addEventListener("click", () => copy(curl()));

@@ -79,7 +79,7 @@ class TwoCheckouts:
     threads: int = 1
     cases: tuple[str, ...] = ()
     """Cases; empty: all."""
-    output: Path = Path("results/benchmark-two-checkouts-third-edition.csv")
+    output: Path = Path("results/benchmark-two-checkouts.csv")
 
 
 class Seconds(NamedTuple):

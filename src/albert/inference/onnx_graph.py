@@ -1,6 +1,6 @@
 """The graph of an ONNX file, written node by node: products in float32 or int8, embeddings, encoder and pooling.
 
-The files of torch.onnx and ONNX Runtime's quantisation are a third larger in int8 (results/benchmark-onnx-files.csv).
+The files of torch.onnx and ONNX Runtime's quantisation are a third larger in int8.
 What a head adds to the graph is in the file of its ability."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,5 +1,6 @@
 """Replies equal the predictor's results, for every client its own, and follow the OpenAPI document."""
 
+import io
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, TypedDict
 
@@ -53,6 +54,16 @@ def test_results_equal_those_of_the_predictor(predictors, serve):
         assert actual["token"] == expected["token"] and actual["score"] == pytest.approx(expected["score"], abs=1e-6)
     vectors = [each["vector"] for each in server.post("/embed", {"texts": ["a", text]}).json["results"]]
     assert np.allclose(vectors, predictor.embed(["a", text]), atol=1e-6)
+
+
+def test_text_that_the_vocabulary_does_not_know_is_answered_without_a_terminal(classifier, serve, monkeypatch):
+    class Closed(io.StringIO):
+        def write(self, text: str) -> int:
+            raise OSError("the terminal was closed")
+
+    server = serve(classifier)
+    monkeypatch.setattr("sys.stderr", Closed())
+    assert server.post("/classify", {"texts": ["海" * 20]}).status == 200
 
 
 def test_text_that_the_vocabulary_does_not_know_is_said_once(classifier, serve, capsys):

@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, NamedTuple
@@ -439,7 +440,8 @@ class Service:
         warning = unknown_warning(self.predictor.tokenizer, texts, self.predictor.name)
         if warning is not None:
             self._requests_to_check = 0
-            print(f"albert serve: {warning}", file=sys.stderr, flush=True)
+            with suppress(OSError):  # the terminal was closed
+                print(f"albert serve: {warning}", file=sys.stderr, flush=True)
 
     def start(self, predictor: Predictor) -> None:
         """Start serving a model; called in the event loop."""

@@ -393,7 +393,7 @@ def test_long_document_is_divided_at_the_best_position(tmp_path, text, parts):
         report = CorpusReport()
         assert texts(write(tmp_path / name, data), report=report, max_document_bytes=10) == parts
         assert (report.cuts, report.documents) == (1, 2)
-        assert "1 cuts in documents longer than --max-document-megabytes" in report.remarks()
+        assert "1 cuts in documents longer than 16 MB" in report.remarks()
 
 
 @pytest.mark.parametrize(

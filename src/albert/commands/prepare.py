@@ -38,8 +38,6 @@ class TextOptions:
     """Language of the sentence splitter (ISO 639 code)."""
     bad_utf8: BadUtf8 = Reading.bad_utf8
     """For text that is not UTF-8: stop with an error, or skip the document."""
-    max_document_megabytes: float = Reading.max_document_bytes / 1e6
-    """Longer documents are split at the end of a paragraph, a line or a sentence."""
 
     def __post_init__(self) -> None:
         if self.sentences_as_lines and self.wrapped == "yes":
@@ -52,7 +50,6 @@ class TextOptions:
             "text_field": self.text_field,
             "documents": self.documents,
             "bad_utf8": self.bad_utf8,
-            "max_document_bytes": round(self.max_document_megabytes * 1e6),
         }
 
     def command_line(self, corpus: tuple[str, ...]) -> str:

@@ -81,6 +81,9 @@ EMPTY = "empty"
 NOT_UTF8 = "not UTF-8"
 
 
+MAX_DOCUMENT_BYTES = 16_000_000
+
+
 @dataclass(frozen=True, kw_only=True)
 class Reading:
     """How documents are read from files.
@@ -96,7 +99,7 @@ class Reading:
     text_field: str = "text"
     documents: DocumentBoundary = "file"
     bad_utf8: BadUtf8 = "refuse"
-    max_document_bytes: int = 16_000_000
+    max_document_bytes: int = MAX_DOCUMENT_BYTES
 
     def __post_init__(self) -> None:
         if self.max_document_bytes < 4:
@@ -175,7 +178,7 @@ class CorpusReport:
             (self.files_ignored, "files of other formats, hidden files, and folders that albert wrote, ignored"),
             (self.files_repeated, "files or folders found by two paths, read once"),
             (self.files_empty, "files without a document"),
-            (self.cuts, "cuts in documents longer than --max-document-megabytes"),
+            (self.cuts, f"cuts in documents longer than {MAX_DOCUMENT_BYTES / 1e6:.0f} MB"),
         ):
             if count:
                 lines.append(f"{count:,} {what}")
@@ -794,7 +797,7 @@ def _parts_of_lines(content: BufferedIOBase, limit: int) -> Iterator[tuple[bytes
 _JSON_LINE = re.compile(rb'\{"\w+":')
 _HTML = (b"<!doctype html", b"<html", b"<?xml version")
 LOOKS_LIKE_HTML = "text files begin like HTML or XML, and their tags were read as text: extract the text first"
-IS_JSON_LINES = "files begin as JSON lines do, and are read so"
+IS_JSON_LINES = "files read as JSON lines because of their content"
 WIKIPEDIA = "take hf://wikimedia/wikipedia/20231101.de:train, or use WikiExtractor with --json (docs/own-text.md)"
 _WIKIS = ((b"<mediawiki", "is a dump of a wiki"), (b"<doc id=", "is in WikiExtractor's <doc> format"))
 

@@ -1,5 +1,6 @@
 """Finding a model: a local directory, or a repository of the Hugging Face Hub."""
 
+import hashlib
 import json
 import re
 import shlex
@@ -14,7 +15,7 @@ from huggingface_hub import constants
 from albert.runtime.environment import bundled_model, lazy_import, similar_shipped_model
 from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput, Unavailable, UsageError
 from albert.runtime.json_files import read_json_object, save_json
-from albert.runtime.manifest import MANIFEST_NAME, read_input, verify_directory
+from albert.runtime.manifest import MANIFEST_NAME, file_hash, read_input, verify_directory
 
 WEIGHTS_NAME = "model.safetensors"
 INDEX_NAME = "model.safetensors.index.json"
@@ -54,8 +55,17 @@ HUB_FILES = [
     "?_*/special_tokens_map.json",
 ]
 """All files of a model directory of ours, of transformers or of sentence-transformers; no pickles and no code."""
+_NO_ANSWER = {MANIFEST_NAME, EXAMPLES_NAME, "README.md"}
+"""Those that decide no answer."""
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 _REVISION = re.compile(r"(?!.*\.\.)\w[\w./@+-]*")
+
+
+def model_hash(directory: Path) -> str:
+    """SHA-256 of the names and contents of the files that decide a model's answers."""
+    files = {file for pattern in HUB_FILES for file in directory.glob(pattern) if file.name not in _NO_ANSWER}
+    names = "".join(f"{file.relative_to(directory).as_posix()}\n{file_hash(file)}\n" for file in sorted(files))
+    return hashlib.sha256(names.encode()).hexdigest()
 
 
 def model_name(path_or_id: str, revision: str | None) -> str:

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from albert.api.checks import check_options
-from albert.api.options import GROUP, Argument
+from albert.api.options import GROUP, Argument, changed_parameters
 from albert.cli.main import imports
 from albert.cli.options import command
 from albert.cli.render import open_console, print_json, table
@@ -21,6 +21,7 @@ from albert.commands.serve import AS_SAVED, ModelOptions
 from albert.inference.abilities import ABILITIES, ENDINGS, Ability, Fields, Settings, ability_for
 from albert.model.config import Activation
 from albert.runtime.errors import DamagedData, UsageError, did_you_mean
+from albert.runtime.json_files import to_json
 from albert.tasks.reading.rows import records_of
 from albert.tasks.reading.table_file import Format, Layout, TableFile
 
@@ -36,6 +37,9 @@ else:
 PREFIX = "predicted_"
 TOP_K = 5
 """The default for one text."""
+
+NOT_OF_ROWS = ("model", "input", "output", "replace", "json")
+"""Parameters that do not decide what a row of the output is, or are compared by their content."""
 
 INPUTS_OF = {
     "--top-k": ("--fill-mask", "--question", "--input"),
@@ -88,7 +92,8 @@ def predict(
 
     The abilities of a model depend on its head: `albert pretrain` makes models that fill masks and judge orders,
     `albert finetune` the others. Give one input, or a file of any size with --input: it is checked completely first,
-    then answered row by row. If it is stopped, the same command resumes. OUTPUT appears when it is complete.
+    then answered row by row. OUTPUT appears when it is complete. After a stop the same command
+    continues a .jsonl or .csv; other formats begin anew.
 
     Example: albert predict run/model --fill-mask "The cat [MASK] on the mat."
 
@@ -137,6 +142,9 @@ def predict(
             a file.
         json: Print JSON instead of a table.
     """
+    changed = changed_parameters(predict, dict(locals()))
+    command = {name: to_json(value) for name, value in changed.items() if name not in NOT_OF_ROWS}
+
     # One input, and what belongs to it.
     inputs = {
         "--fill-mask": fill_mask is not None,
@@ -325,7 +333,7 @@ def predict(
             file = grouped(file, input, fields.text, group, trained)
         settings = Settings(top_k, pooling, normalize, prompt, words)
         meaning = trained.option_labels if trained is not None and ability.name == "choose" else None
-        prediction = FilePrediction(file, output, ability, fields, settings, prefix, replace, meaning)
+        prediction = FilePrediction(file, output, ability, fields, settings, prefix, replace, meaning, command)
         summary = predict_file(predictor, prediction)
         first = islice(records_of(file), 1_000)
         texts = (each for record in first for each in texts_of(prediction.inputs(record)))

@@ -1,9 +1,8 @@
 """Prediction on files: all rows are validated first, then predicted batch by batch.
 
-Memory does not grow with the file. Output is JSON lines, CSV, `.npy` or Parquet. A stopped run can be resumed: answers
-are appended to a file beside the output, which is written at the end."""
+Memory does not grow with the file. Output is JSON lines, CSV, `.npy`, `.conll` or Parquet. JSON lines and CSV are
+continued after a stop (`albert.inference.partial_output`); the other formats begin anew."""
 
-import base64
 import csv
 import datetime
 import decimal
@@ -20,18 +19,19 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 
 from albert import __version__
+from albert.checkpoints.hub import model_hash
 from albert.inference.abilities import ENDINGS, ERROR, Ability, Fields, Settings
+from albert.inference.partial_output import PartialOutput, partial_output
 from albert.inference.predictor import Predictor
 from albert.runtime.environment import lazy_import
-from albert.runtime.errors import CannotCreate, DamagedData, MissingInput, UsageError, WriteFailed
-from albert.runtime.files import LOCK_NAME, locked, new_file, remove_directory
-from albert.runtime.manifest import file_hash, input_hash
+from albert.runtime.errors import DamagedData, MissingInput, UsageError
+from albert.runtime.files import new_file
+from albert.runtime.manifest import input_hash
 from albert.runtime.progress import progress
 from albert.tasks.kinds.choice import labels_of_options
 from albert.tasks.reading.encodings import lines_of
@@ -39,7 +39,7 @@ from albert.tasks.reading.fields import fields_of, null_names
 from albert.tasks.reading.rows import open_table, records_of
 from albert.tasks.reading.table_file import Layout, TableFile
 from albert.text.readers import COMPRESSIONS, Record
-from albert.training.run_folder import Stopped, StopRequest, stop_signals
+from albert.training.run_folder import Stopped, stop_signals
 
 STANDARD_INPUT = "-"
 _CHUNK = 1 << 20
@@ -187,6 +187,8 @@ class OutputFormat:
     """How rows are written: one JSON object per line, or as a derived class says; `beginning` comes before them."""
 
     beginning = b""
+    is_continued = True
+    """Whether an output that was stopped is continued: its rows stand one after the other, without an end."""
 
     def encode(self, rows: Sequence[Row]) -> bytes:
         return "".join(_json(row) + "\n" for row in rows).encode()
@@ -217,6 +219,8 @@ class Csv(OutputFormat):
 class Vectors(OutputFormat):
     """Only the vectors, float32 [rows, H], in NumPy's format."""
 
+    is_continued = False
+
     def __init__(self, field: str, rows: int, width: int) -> None:
         self.field = field
         header = io.BytesIO()
@@ -229,6 +233,8 @@ class Vectors(OutputFormat):
 
 class Conll(OutputFormat):
     """A word on each line, the other columns of tagged text, and the predicted tag; a blank line after a sentence."""
+
+    is_continued = False
 
     def __init__(self, field: str, columns: Sequence[str]) -> None:
         self.field = field
@@ -314,95 +320,6 @@ def _cell(value: Any) -> str:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Unfinished output: after a kill the same command continues it; the final file is complete or absent.
-#
-# OUTPUT.partial/answers.jsonl   a line with everything that determines the answers, then a line for each row
-#
-# Answers are appended; a line that was cut is written again, with the other rows of its batch. At the end the rows and
-# their answers are written to OUTPUT.
-
-ANSWERS_NAME = "answers.jsonl"
-_VECTOR = "embedding"
-
-
-def _open_answers(directory: Path, settings: Mapping[str, Any], replace: bool) -> BinaryIO:
-    """The file of the answers, positioned at the first one.
-
-    Raises:
-        CannotCreate: it was not begun with these settings; with `replace` it is begun again.
-    """
-    path = directory / ANSWERS_NAME
-    header = json.dumps({"settings": settings}, sort_keys=True).encode() + b"\n"
-    first = b""
-    if path.exists():
-        with open(path, "rb") as file:
-            first = file.readline(_CHUNK)
-    if first == header:
-        file = open(path, "r+b")  # noqa: SIM115 (the caller closes it)
-        file.seek(len(header))
-        return file
-    others = [file for file in directory.iterdir() if file.name not in (ANSWERS_NAME, LOCK_NAME)]
-    has_answers = first.endswith(b"\n") or bool(others)  # others: the journal of an earlier version
-    if has_answers and not replace:
-        why = _what_differs(first, settings)
-        remedy = "repeat the earlier command, or start over with --replace"
-        raise CannotCreate(directory, why, remedy)
-    for other in others:
-        other.unlink()
-    file = open(path, "w+b")  # noqa: SIM115
-    file.write(header)
-    file.flush()
-    return file
-
-
-def _what_differs(first: bytes, settings: Mapping[str, Any]) -> str:
-    try:
-        earlier = json.loads(first)["settings"]
-        changed = [name for name in {**earlier, **settings} if earlier.get(name) != settings.get(name)]
-    except (ValueError, LookupError, TypeError, AttributeError):
-        return "was begun by another version of albert, or is damaged"
-    changes = (f"{name} {_short(earlier.get(name))}, now {_short(settings.get(name))}" for name in changed)
-    return f"was begun with other settings: {', '.join(changes)}"
-
-
-def _encode_answer(answer: Mapping[str, Any]) -> bytes:
-    """An answer as a line of JSON; a vector as base64 of float32."""
-    vector = answer.get(_VECTOR)
-    if vector is not None:
-        encoded = base64.b64encode(np.asarray(vector, "<f4").tobytes()).decode()
-        answer = {**answer, _VECTOR: encoded}
-    return json.dumps(answer).encode() + b"\n"
-
-
-def _decode_answer(line: bytes, names: Collection[str]) -> dict[str, Any] | None:
-    """The answer of a line; None for a line that is cut or damaged."""
-    if not line.endswith(b"\n"):
-        return None
-    try:
-        answer = json.loads(line)
-        if not isinstance(answer, dict) or answer.keys() != set(names):
-            return None
-        if answer.get(_VECTOR) is not None:
-            answer[_VECTOR] = np.frombuffer(base64.b64decode(answer[_VECTOR], validate=True), "<f4")
-    except (ValueError, TypeError):
-        return None
-    return answer
-
-
-def _short(value: Any) -> str:
-    return "none" if value is None else str(value)[:16]
-
-
-@contextmanager
-def _write_errors(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        remedy = "free space; the same command resumes"
-        raise WriteFailed(path, error.strerror or str(error), remedy) from error
-
-
-# --------------------------------------------------------------------------------------------------------------------
 # Prediction on a file: all rows are validated first, because a bad last row would be found only after hours.
 
 BATCH_ROWS = 256
@@ -422,6 +339,7 @@ class FilePrediction:
     prefix: str = "predicted_"
     replace: bool = False  # Overwrite an existing output, or an unfinished one with other settings
     option_labels: str | None = None  # What a label of a multiple choice means (`TableTask.option_labels`)
+    command: Mapping[str, Any] = field(default_factory=dict)  # The options as they were given
 
     @property
     def read_fields(self) -> tuple[str, ...]:
@@ -597,107 +515,71 @@ class FileSummary:
             if len(self.first_unanswered) < MAX_ERRORS_SHOWN:
                 self.first_unanswered.append(f"{record.where}: {why}")
 
+    def counts(self) -> dict[str, Any]:
+        """The counts of the rows so far, as JSON values."""
+        names = ("rows", "cut", "mispaired", "unanswered", "first_unanswered")
+        return {name: getattr(self, name) for name in names}
+
+    def continue_from(self, partial: PartialOutput) -> None:
+        """Take over the counts of the rows that an earlier call wrote."""
+        for name, value in partial.counts.items():
+            setattr(self, name, value)
+
 
 def predict_file(predictor: Predictor, args: FilePrediction) -> FileSummary:
-    """Predict every row of a file; after a signal, a kill or a failure to write, the same call goes on."""
-    fields = args.columns(predictor)
-    answers = {f"{args.prefix}{name}": value for name, value in fields.items()}
+    """Predict every row of a file; after a signal or a kill the same call continues JSON lines and CSV."""
+    answers = {f"{args.prefix}{name}": value for name, value in args.columns(predictor).items()}
     checked = check_input(args, answers)
     format = output_format(args, checked, answers, predictor.vector_width)
     summary = FileSummary(empty=checked.empty, empty_in=checked.empty_in)
-    of_pairs = args.ability.expects_pairs(predictor)
     if args.output is None:
-        with progress("Predicting", total=checked.rows, unit="rows") as bar:
-            for batch in args.batches():
+        for rows in _predicted_rows(predictor, args, checked.rows, summary):
+            sys.stdout.write(_escaped(format.encode(rows).decode()))
+            sys.stdout.flush()
+    elif not format.is_continued:
+        with new_file(args.output) as temporary:
+            format.write(_predicted_rows(predictor, args, checked.rows, summary), temporary)
+    else:
+        begun = _begun(predictor, args, checked)
+        with (
+            stop_signals() as request,
+            partial_output(args.output, begun, format.beginning, args.replace) as partial,
+        ):
+            summary.continue_from(partial)
+            for rows in _predicted_rows(predictor, args, checked.rows, summary, skipped=partial.rows):
+                partial.append(format.encode(rows), len(rows), summary.counts())
+                if request.number is not None and partial.rows < checked.rows:
+                    partial.save()
+                    raise Stopped(args.output, request.number)
+            partial.finish()
+    return summary
+
+
+def _predicted_rows(
+    predictor: Predictor, args: FilePrediction, total: int, summary: FileSummary, skipped: int = 0
+) -> Iterator[list[Row]]:
+    """The rows with their answers, batch by batch, without the first `skipped`; they are added to the summary."""
+    of_pairs = args.ability.expects_pairs(predictor)
+    passed = 0
+    with progress("Predicting", total=total, unit="rows") as bar:
+        for batch in args.batches():
+            passed += len(batch)
+            if passed > skipped:
                 rows = []
                 for record, answer in zip(batch, args.answers(predictor, batch), strict=True):
                     summary.add(record, answer, of_pairs is (args.fields.pair not in record.fields))
                     rows.append(args.output_row(record, answer))
-                sys.stdout.write(_escaped(format.encode(rows).decode()))
-                sys.stdout.flush()
-                bar.advance(len(batch))
-        return summary
-    directory = args.output.with_name(args.output.name + ".partial")
-    with (
-        locked(directory, "this output") as release,
-        stop_signals() as request,
-        _write_errors(directory / ANSWERS_NAME),
-        _open_answers(directory, _identity(predictor, args, checked), args.replace) as file,
-    ):
-        beginning = file.tell()
-        _append_answers(predictor, args, checked, file, fields, request)
-        file.seek(beginning)
-        with new_file(args.output) as temporary:
-            format.write(_answered_rows(args, file, fields, summary, of_pairs), temporary)
-        file.close()
-        remove_directory(directory, release)
-    return summary
-
-
-def _answered_rows(
-    args: FilePrediction, file: BinaryIO, names: Collection[str], summary: FileSummary, of_pairs: bool | None
-) -> Iterator[list[Row]]:
-    """The rows in batches, with the answers in a file; they are added to the summary."""
-    for batch in args.batches():
-        rows = []
-        for record in batch:
-            answer = _decode_answer(file.readline(), names)
-            assert answer is not None, "every line was read or written before"
-            summary.add(record, answer, of_pairs is (args.fields.pair not in record.fields))
-            rows.append(args.output_row(record, answer))
-        yield rows
-
-
-def _append_answers(
-    predictor: Predictor,
-    args: FilePrediction,
-    checked: CheckedInput,
-    file: BinaryIO,
-    names: Collection[str],
-    request: StopRequest,
-) -> None:
-    """Append the answers that are missing in a file, batch by batch."""
-    is_missing = False
-    end = file.tell()
-    done = 0
-    with progress("Predicting", total=checked.rows, unit="rows") as bar:
-        for batch in args.batches():
-            if not is_missing:
-                is_missing = any(_decode_answer(file.readline(), names) is None for _ in batch)
-                if is_missing:  # the batch is predicted as a whole, as in a run that was not stopped
-                    file.seek(end)
-                    file.truncate()
-            if is_missing:
-                for answer in args.answers(predictor, batch):
-                    file.write(_encode_answer(answer))
-                file.flush()
-            end = file.tell()
-            done += len(batch)
+                yield rows
             bar.advance(len(batch))
-            if request.number is not None and done < checked.rows:
-                assert args.output is not None
-                raise Stopped(args.output, request.number)
 
 
-def _identity(predictor: Predictor, args: FilePrediction, checked: CheckedInput) -> dict[str, Any]:
+def _begun(predictor: Predictor, args: FilePrediction, checked: CheckedInput) -> dict[str, Any]:
     """Everything that determines the output's bytes, as JSON values."""
-    directory = Path(predictor.name)
-    weights = sorted(path for pattern in ("*.safetensors", "config.json") for path in directory.glob(pattern))
-    fields = asdict(args.fields)
     return {
+        "command": args.command,
+        "model": model_hash(Path(predictor.name)),
         "input": checked.sha256,
-        "model": " ".join(file_hash(path)[:16] for path in weights),
-        "tokenizer": predictor.tokenizer.fingerprint,
-        "ask": args.ability.name,
-        "precision": predictor.precision,
-        "device": predictor.device.type,
-        "depth": predictor.depth,
-        "configuration": {key: str(value) for key, value in asdict(predictor.config).items()},
-        "prefix": args.prefix,
-        **({} if args.file.group is None else {"group": args.file.group}),
-        **({} if args.option_labels is None else {"option_labels": args.option_labels}),
-        **{f"{name}_field": list(value) if isinstance(value, tuple) else value for name, value in fields.items()},
-        **asdict(args.settings),
-        "threads": torch.get_num_threads(),
-        "versions": f"albert {__version__}, torch {torch.__version__}",
+        "read": {"task": args.ability.name, **asdict(args.fields)},
+        "computed": f"in {predictor.precision} on {predictor.device.type}",
+        "albert": __version__,
     }

@@ -138,7 +138,7 @@ def new_file(path: Path) -> Iterator[Path]:
             check()
             _sync_file(temporary)
             os.replace(temporary, path)
-            _sync_directory(path.parent)
+            sync_directory(path.parent)
 
 
 def write_bytes(path: Path, data: bytes) -> None:
@@ -199,7 +199,7 @@ def make_directory(path: Path) -> None:
     missing = [folder for folder in (path, *path.parents) if not folder.is_dir()]
     path.mkdir(parents=True, exist_ok=True)
     for folder in reversed(missing):
-        _sync_directory(folder.parent)
+        sync_directory(folder.parent)
 
 
 def remove_directory(path: Path, release: Callable[[], None] | None = None) -> None:
@@ -207,7 +207,7 @@ def remove_directory(path: Path, release: Callable[[], None] | None = None) -> N
     the directory: network file systems keep open files."""
     with writing(path), _temporary_names(path) as (temporary, _, _):
         os.rename(path, temporary)
-        _sync_directory(path.parent)  # otherwise a power loss could bring the name back without the files
+        sync_directory(path.parent)  # otherwise a power loss could bring the name back without the files
         if release:
             release()
         shutil.rmtree(temporary)
@@ -297,7 +297,7 @@ def _write_manifest(directory: Path, known: Mapping[str, FileSum]) -> None:
     manifest.write_bytes(manifest_bytes(entries))
     _sync_file(manifest)
     for folder, _, _ in os.walk(directory):
-        _sync_directory(Path(folder))
+        sync_directory(Path(folder))
 
 
 def _put_in_place(temporary: Path, old: Path, path: Path, replace: bool) -> None:
@@ -309,12 +309,12 @@ def _put_in_place(temporary: Path, old: Path, path: Path, replace: bool) -> None
             os.rename(old, path)
             raise
         try:
-            _sync_directory(path.parent)
+            sync_directory(path.parent)
         finally:
             _remove(old)
     else:
         os.rename(temporary, path)
-        _sync_directory(path.parent)
+        sync_directory(path.parent)
 
 
 def _sync_file(path: Path) -> None:
@@ -322,7 +322,8 @@ def _sync_file(path: Path) -> None:
         os.fsync(file.fileno())
 
 
-def _sync_directory(path: Path) -> None:
+def sync_directory(path: Path) -> None:
+    """Flush the names of a directory's files to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -284,6 +284,8 @@ _TYPES = {str: pa.string(), float: pa.float64(), int: pa.int64()}
 class Parquet:
     """Parquet as an `albert.inference.files.OutputFormat`: the columns of the input, then those of the answers."""
 
+    is_continued = False
+
     def __init__(self, schema: pa.Schema, gives: Mapping[str, Any]) -> None:
         answers = [pa.field(name, arrow_type(value)) for name, value in gives.items()]
         self.schema = pa.schema([*schema, *answers])

@@ -321,13 +321,15 @@ def push(
     private: bool = False,
     revision: str | None = None,
     replace: bool = False,
+    dry_run: bool = False,
 ) -> PushedModel:
-    """Put a model on the Hugging Face Hub: weights, configuration, tokenizer and card, and no other file.
+    """Put a model on the Hugging Face Hub: weights, configuration, tokenizer, card and example rows, and no other file.
 
     It needs a token with write access, in HF_TOKEN or from `hf auth login`. An existing repository requires --replace.
-    albert and transformers open the result by its name.
+    albert opens the result by its name; the card says whether transformers or sentence-transformers gives the same
+    scores.
 
-    Example: albert push runs/stars/model someone/stars --private
+    Example: albert push runs/stars/model someone/stars --dry-run
 
     The same as `albert push`, with the same files.
     """

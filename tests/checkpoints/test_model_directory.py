@@ -23,8 +23,9 @@ from safetensors.torch import load_file
 from tests.tiny import tiny_config
 
 import albert
+from albert.checkpoints.card import BaseModel, Card, Measured, WrittenModel, model_card
 from albert.checkpoints.huggingface import MODELS, kind_of
-from albert.checkpoints.model_directory import model_card, open_model, read_config, save_model_directory, write_model
+from albert.checkpoints.model_directory import open_model, read_config, save_model_directory, write_model
 from albert.cli.main import run
 from albert.model.albert import AlbertForMaskedLM, AlbertForPreTraining, AlbertForSequenceClassification, AlbertModel
 from albert.model.config import PRESETS, AlbertConfig
@@ -363,9 +364,8 @@ HOSTILE = 'no: "yes" | {x} \\ # --- \n---\nlicense: evil'
 
 
 def test_card_shows_all_fields_and_escapes_special_characters():
-    text = model_card(
+    card = Card(
         name=HOSTILE,
-        architecture="AlbertForPreTraining",
         description="A model for tests.",
         parameters={"embeddings": 1_234_567},
         recipe={
@@ -379,10 +379,14 @@ def test_card_shows_all_fields_and_escapes_special_characters():
         },
         data=["a corpus", HOSTILE],
         scores={"MLM accuracy": 0.54321},
+        measured=[Measured(dataset=HOSTILE, split="test", scores={"accuracy": 54.321, HOSTILE: 1})],
         tags=["sop", HOSTILE],
         versions={"torch": "2.13"},
         limits=["knows little"],
+        base=BaseModel(names=("someone/base",), languages=("en", "no"), license="mit"),
+        base_relation="finetune",
     )
+    text = model_card(card, WrittenModel(architecture="AlbertForPreTraining", config=tiny_config(50)))
     for part in ("1,234,567", "| optimizer | kind lamb |", "a corpus", "0.5432", "2.13", "knows little"):
         assert part in text
     for row in ("| learning_rate | 0.00012 |", "| favor_shorter | yes |", "| layers | 1, 2 |"):
@@ -390,9 +394,25 @@ def test_card_shows_all_fields_and_escapes_special_characters():
     assert "max_tokens" not in text and "mixture" not in text and "clamp" not in text
     match = re.match(r"---\n(.*?)\n---\n", text, re.DOTALL)
     assert match is not None
-    tags = ["albert", "sop", HOSTILE]
-    assert yaml.safe_load(match[1]) == {"library_name": "transformers", "pipeline_tag": "fill-mask", "tags": tags}
-    assert HubCard(text).data.pipeline_tag == "fill-mask"
+    header = yaml.safe_load(match[1])
+    line = " ".join(HOSTILE.split())
+    (index,) = header.pop("model-index")
+    assert index["name"] == line
+    assert index["results"][0]["task"] == {"type": "fill-mask"}
+    assert index["results"][0]["dataset"] == {"name": line, "type": line, "split": "test"}
+    metrics = [(each["type"], each["value"]) for each in index["results"][0]["metrics"]]
+    assert metrics == [("accuracy", 54.32), (HOSTILE, 1)]
+    assert header == {
+        "base_model": "someone/base",
+        "base_model_relation": "finetune",
+        "language": ["en", "no"],
+        "library_name": "transformers",
+        "license": "mit",
+        "metrics": ["accuracy"],
+        "pipeline_tag": "fill-mask",
+        "tags": ["albert", "sop", HOSTILE],
+    }
+    assert HubCard(text).data.eval_results[0].metric_value == 54.32
     rows = [line for line in text.splitlines() if line.startswith("| ")]
     assert all(len(re.findall(r"(?<!\\)\|", row)) == 3 for row in rows)
 
@@ -401,6 +421,7 @@ def test_card_shows_all_fields_and_escapes_special_characters():
     ("kind", "extra"),
     [
         *((kind, {}) for kind in MODELS),
+        ("classification", {"problem_type": "multi_label_classification", "label_threshold": 0.3}),
         *(("pretraining", {"sentence_objective": objective}) for objective in ("nsp", "none")),
     ],
 )

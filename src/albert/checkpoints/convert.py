@@ -10,6 +10,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from albert.checkpoints.card import CARD_NAME, BaseModel, base_of
 from albert.checkpoints.families import family_of
 from albert.checkpoints.hub import copy_examples, copy_task, refuse_archive
 from albert.checkpoints.huggingface import (
@@ -37,7 +38,6 @@ from albert.checkpoints.loading import (
     require_finite,
 )
 from albert.checkpoints.model_directory import (
-    CARD_NAME,
     CONFIG_NAME,
     FINGERPRINT_KEY,
     describe_model,
@@ -296,10 +296,18 @@ def convert(path: str, output: Path, options: ConversionOptions, replace_output:
         extra["id2label"] = dict(enumerate(options.labels))
     outputs = written_num_labels(source.architecture, ours)
     description = f"Converted from a {source.kind} by `albert convert`."
-    card = source.card or short_card(output.name, source.architecture, source.config, source.tensors, description)
+    base = BaseModel() if source.directory is None else base_of(source.directory)
+    card = source.card if tokenizer is not None else None
     with new_directory(output, replace=replace_output) as directory:
         content = write_files(
-            directory, tensors, source.config, source.architecture, outputs, tokenizer, extra=extra, card=card
+            directory,
+            tensors,
+            source.config,
+            source.architecture,
+            outputs,
+            tokenizer,
+            extra=extra,
+            card=card or short_card(output.name, source.tensors, description, base),
         )
         if source.directory is not None:
             copy_examples(source.directory, directory)

@@ -334,11 +334,19 @@ _REFUSALS = {
 
 @dataclass(frozen=True)
 class PushedModel:
-    """An uploaded model: its repository, its address, and the names and sizes in bytes of its files."""
+    """A model that was uploaded, or would be.
+
+    Args:
+        files: the names and sizes in bytes of its files.
+        examples: the rows in its `examples.json`, which everyone sees who sees the model.
+        uploaded: whether it was; a dry run uploads nothing.
+    """
 
     repository: str
     address: str
     files: dict[str, int]
+    examples: tuple[dict[str, Any], ...] = ()
+    uploaded: bool = True
 
 
 def push_model(
@@ -348,6 +356,7 @@ def push_model(
     private: bool = False,
     replace: bool = False,
     revision: str | None = None,
+    dry_run: bool = False,
 ) -> PushedModel:
     """Upload a model with its card to the Hub; only the files of `HUB_FILES`.
 
@@ -355,6 +364,7 @@ def push_model(
         repository: USER/NAME.
         private: create a private repository; with `replace` make an existing one private.
         replace: write into an existing repository, and delete its model files that this model does not have.
+        dry_run: check the model and list its files, without a token or a connection.
 
     Raises:
         UsageError: the name is not USER/NAME.
@@ -373,6 +383,11 @@ def push_model(
         raise MissingInput(directory, why, "name a model directory or a run")
     if MANIFEST_NAME in files:
         verify_directory(directory)
+    pushed = PushedModel(
+        repository, f"{constants.ENDPOINT}/{repository}", files, _example_rows(directory), uploaded=not dry_run
+    )
+    if dry_run:
+        return pushed
     if constants.HF_HUB_OFFLINE:
         raise Unavailable(repository, "cannot be written while HF_HUB_OFFLINE is set", "unset it")
     if huggingface_hub.get_token() is None:
@@ -395,4 +410,11 @@ def push_model(
             raise Unavailable(repository, *_REFUSALS[status]) from error
         why = f"the Hub cannot be written to ({_cause(error)})"
         raise Unavailable(repository, why, "repeat the command") from error
-    return PushedModel(repository, f"{constants.ENDPOINT}/{repository}", files)
+    return pushed
+
+
+def _example_rows(directory: Path) -> tuple[dict[str, Any], ...]:
+    """The rows in a model's `examples.json`, if it has any."""
+    path = directory / EXAMPLES_NAME
+    rows = read_json_object(path).get("examples") if path.is_file() else None
+    return tuple(row for row in rows if isinstance(row, dict)) if isinstance(rows, list) else ()

@@ -4,20 +4,17 @@ They hold `config.json`, `model.safetensors`, the tokenizer's files and `README.
 `MANIFEST.json`, against which `open_model` checks every file, and `examples.json` if there are examples."""
 
 import hashlib
-import json
-import re
-import tomllib
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import reduce
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from albert.checkpoints.card import CARD_NAME, BaseModel, Card, WrittenModel, model_card
 from albert.checkpoints.cross_encoders import (
     ACTIVATION_KEY,
     activation_keys,
@@ -320,7 +317,6 @@ def with_overrides(config: AlbertConfig, overrides: Mapping[str, Any]) -> Albert
 # --------------------------------------------------------------------------------------------------------------------
 # Model directories.
 
-CARD_NAME = "README.md"
 FINGERPRINT_KEY = "tokenizer_fingerprint"
 
 
@@ -341,7 +337,7 @@ def write_model(
     tokenizer_directory: str | Path | None,
     *,
     extra: Mapping[str, Any] | None = None,
-    card: str | None = None,
+    card: Card | None = None,
 ) -> None:
     """Write a model into an existing directory, with `extra` keys in `config.json`.
 
@@ -369,7 +365,7 @@ def write_model(
     if isinstance(model, AlbertForPreTraining):
         tensors = with_sentence_objective(tensors, sentence_objective(keys), config)
     outputs = written_num_labels(architecture, model.state_dict())
-    card = card or short_card(final_path(directory).name, written_as, config, model.state_dict())
+    card = card or short_card(final_path(directory).name, model.state_dict())
     write_files(directory, tensors, config, written_as, outputs, tokenizer, extra=keys, card=card)
 
 
@@ -382,9 +378,13 @@ def write_files(
     tokenizer: Tokenizer | None,
     *,
     extra: Mapping[str, Any],
-    card: str,
+    card: Card | str,
 ) -> dict[str, Any]:
-    """Write tensors under transformers' names with all other files; returns the content of `config.json`."""
+    """Write tensors under transformers' names with all other files; returns the content of `config.json`.
+
+    Args:
+        card: what is known of the model, or the text of a card that it has already.
+    """
     # The widest one, so that opening it in this type is lossless.
     dtype = reduce(torch.promote_types, (tensor.dtype for tensor in tensors.values()))
     keys = dict(extra)
@@ -399,8 +399,27 @@ def write_files(
     if vectors is not None:
         write_sentence_vectors(directory, vectors, config.hidden_size)
     write_tensors(directory / WEIGHTS_NAME, tensors)
+    if isinstance(card, Card):
+        card = model_card(card, written_model(architecture, config, num_labels, tokenizer, keys))
     write_text(directory / CARD_NAME, card)
     return content
+
+
+def written_model(
+    architecture: str,
+    config: AlbertConfig,
+    num_labels: int | None,
+    tokenizer: Tokenizer | None,
+    extra: Mapping[str, Any],
+) -> WrittenModel:
+    """What a card needs to know of a model and its tokenizer."""
+    return WrittenModel(
+        architecture=architecture,
+        config=config,
+        extra=extra,
+        num_labels=num_labels,
+        mask_piece=None if tokenizer is None else tokenizer.piece(tokenizer.mask_id),
+    )
 
 
 def save_model_directory(
@@ -409,7 +428,7 @@ def save_model_directory(
     tokenizer_directory: str | Path | None,
     *,
     extra: Mapping[str, Any] | None = None,
-    card: str | None = None,
+    card: Card | None = None,
     examples: Sequence[Mapping[str, str]] = (),
     replace: bool = False,
 ) -> None:
@@ -534,18 +553,14 @@ def parameters_by_part(tensors: Mapping[str, Tensor]) -> dict[str, int]:
     return dict(counts)
 
 
-def short_card(
-    name: str, architecture: str, config: AlbertConfig, tensors: Mapping[str, Tensor], description: str = ""
-) -> str:
-    """A model card with configuration and number of parameters by parts."""
+def short_card(name: str, tensors: Mapping[str, Tensor], description: str = "", base: BaseModel | None = None) -> Card:
+    """A model card with the number of parameters by parts."""
     parameters = parameters_by_part(tensors)
-    return model_card(
+    return Card(
         name=name,
-        location="path/to/this/directory",
-        architecture=architecture,
-        match_embedding=config.match_embedding,
         description=description,
         parameters={**parameters, "all": sum(parameters.values())},
+        base=base or BaseModel(),
     )
 
 
@@ -576,111 +591,3 @@ def weights_fingerprint(tensors: Mapping[str, Tensor]) -> str:
     for tensor in tensors.values():
         digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# The model card: a README.md with front matter for the Hugging Face Hub. Empty sections are left out.
-
-_CARD = tomllib.loads((files("albert.checkpoints") / "card.toml").read_text(encoding="utf-8"))
-_UNSET: tuple[object, ...] = (None, [], (), {}, "")
-
-
-def model_card(
-    *,
-    name: str,
-    architecture: str,
-    match_embedding: bool = False,
-    description: str = "",
-    parameters: Mapping[str, int] | None = None,
-    recipe: Mapping[str, object] | None = None,
-    data: Sequence[str] = (),
-    scores: Mapping[str, float] | None = None,
-    scores_note: str = "",
-    tags: Sequence[str] = (),
-    versions: Mapping[str, str] | None = None,
-    location: str = "",
-    question: str = "",
-    example: Mapping[str, str] | None = None,
-    limits: Sequence[str] = (),
-    use: str = "",
-) -> str:
-    """A model card.
-
-    Args:
-        match_embedding: whether the architecture has one, so that transformers does not open it.
-        recipe: training settings; those that are None or empty are left out.
-        scores: metric -> value; the evaluation set belongs in the metric's name.
-        location: the directory or Hub id in the example; default: the name.
-        question: the text with a masked word in the example.
-        example: the row in the example, with the fields of `examples.json`.
-        use: an example in Markdown for models that transformers does not open, with `{name}` for the location.
-    """
-    is_transformers = False
-    if match_embedding and not use:
-        use = _CARD["matching"]["example"]
-    elif not use:
-        is_transformers = architecture != "AlbertForPairClassification"
-        use = f"```python\n{_CARD['examples'][architecture]}\n```"
-    matter = [f"library_name: {'transformers' if is_transformers else 'albert'}"]
-    if is_transformers:
-        matter.append(f"pipeline_tag: {_CARD['pipeline_tags'][architecture]}")
-    matter += ["tags:", *(f"- {json.dumps(tag)}" for tag in ("albert", *tags))]
-    where = (location or name).replace("\\", "/").replace('"', "")
-    values = {"name": where, **_example_values(question, example or {})}
-    settings = {key: _format(value) for key, value in (recipe or {}).items() if value not in _UNSET}
-    sections = [
-        "\n".join(["---", *matter, "---"]),
-        f"# {_line(name)}",
-        description.strip(),
-        "## Use\n\n" + re.sub(r"\{(\w+)\}", lambda match: values.get(match[1], match[0]), use),
-        _table("Parameters", "part", "parameters", {key: f"{n:,}" for key, n in (parameters or {}).items()}),
-        _table("Scores", "metric", "score", {key: f"{value:.4g}" for key, value in (scores or {}).items()}),
-        scores_note if scores else "",
-        _list("Data", data),
-        _table("Recipe", "setting", "value", settings),
-        _list("Limits", limits),
-        _table("Versions", "package", "version", versions or {}),
-    ]
-    return "\n\n".join(filter(None, sections)) + "\n"
-
-
-def _example_values(masked: str, row: Mapping[str, str]) -> dict[str, str]:
-    """Python literals for the placeholders of the card's examples."""
-    text = row.get("text") or row.get("context") or "The letter was written by Ada."
-    pair = row.get("pair")
-    options = row.get("options", "It was written by Ada.\nIt was written by nobody.").split("\n")
-    values: dict[str, object] = {
-        "masked": masked or "The capital of France is [MASK].",
-        "text": text,
-        "pair": pair or "Somebody wrote a letter.",
-        "input": {"text": text, "text_pair": pair} if pair else text,
-        "question": row.get("question") or "Who wrote it?",
-        "context": row.get("context") or text,
-        "options": options,
-    }
-    return {name: json.dumps(value, ensure_ascii=False) for name, value in values.items()}
-
-
-def _format(value: object) -> str:
-    """A setting for the card: strings without quotes, floats with 6 digits."""
-    if isinstance(value, float):
-        return f"{value:.6g}"
-    if isinstance(value, Mapping):
-        return ", ".join(f"{key} {_format(part)}" for key, part in value.items() if part not in _UNSET)
-    if isinstance(value, list | tuple):
-        return ", ".join(map(_format, value))
-    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
-
-
-def _line(text: str) -> str:
-    return " ".join(str(text).split())
-
-
-def _list(title: str, items: Sequence[str]) -> str:
-    return f"## {title}\n\n" + "\n".join(f"- {_line(item)}" for item in items) if items else ""
-
-
-def _table(title: str, key: str, value: str, rows: Mapping[str, str]) -> str:
-    cells = [[_line(text).replace("|", "\\|") for text in row] for row in rows.items()]
-    lines = [f"## {title}\n", f"| {key} | {value} |", "|---|---|", *(f"| {a} | {b} |" for a, b in cells)]
-    return "\n".join(lines) if rows else ""

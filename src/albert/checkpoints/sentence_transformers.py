@@ -31,6 +31,12 @@ _SETTINGS_NAMES = (
 """In the order in which sentence-transformers looks for them."""
 SentencePooling = Literal["mean", "cls", "max"]
 _MODES: dict[str, SentencePooling] = {"mean": "mean", "cls": "cls", "max": "max"}
+POOLED: dict[str, str] = {
+    "mean": "the mean over all tokens",
+    "cls": "the state of [CLS]",
+    "max": "the maximum over all tokens",
+}
+"""The poolings in words."""
 _KEYS = {
     "pooling_mode_cls_token": "cls",
     "pooling_mode_mean_tokens": "mean",
@@ -83,6 +89,21 @@ class SentenceVectors:
     similarity: str | None = None
     dense: tuple[DenseLayer, ...] = ()
     truncate_dim: int | None = None
+
+    @property
+    def description(self) -> str:
+        """How a text becomes a vector, as a sentence."""
+        length = "" if self.max_length is None else f" of at most {self.max_length} tokens"
+        parts = [f"A vector is {POOLED[self.pooling]}{length}"]
+        if self.dense:
+            parts.append(f"mapped to {self.dense[-1].out_features} dimensions")
+        if self.normalize:
+            parts.append("scaled to length 1")
+        if self.truncate_dim is not None:
+            parts.append(f"cut after {self.truncate_dim} dimensions")
+        if self.default_prompt is not None:
+            parts.append(f"with the prompt {self.prompts[self.default_prompt]!r} before the text")
+        return f"{', '.join(parts)}."
 
     def width(self, hidden_size: int) -> int:
         """The number of dimensions of a vector of an encoder of this width, before it is truncated."""

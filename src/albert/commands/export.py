@@ -55,13 +55,6 @@ def onnx(
     print_lines(open_console(), key_value_table("albert export onnx", values), verify)
 
 
-_POOLED = {
-    "mean": "the mean over all tokens",
-    "cls": "the state of [CLS]",
-    "max": "the maximum over all tokens",
-}
-
-
 def sentence_transformers(
     model: str,
     *,
@@ -85,14 +78,14 @@ def sentence_transformers(
         normalize: Scale embeddings to length 1; when not set: as the model's files say, else no.
     """
     with imports():
-        from albert.checkpoints.sentence_transformers import read_sentence_vectors
+        from albert.checkpoints.sentence_transformers import POOLED, read_sentence_vectors
         from albert.inference.predictor import save_for_sentence_transformers
 
     width, max_length = save_for_sentence_transformers(
         model, output, pooling, normalize, revision=revision, replace=replace
     )
     vectors = read_sentence_vectors(output) or {}
-    pooled = _POOLED[str(vectors["pooling"])]
+    pooled = POOLED[str(vectors["pooling"])]
     values: dict[str, object] = {
         "vectors": f"{width} numbers, {pooled}{', of length 1' if vectors['normalize'] else ''}",
         "texts": f"of at most {max_length} tokens; sentence-transformers cuts longer ones without a message",

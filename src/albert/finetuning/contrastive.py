@@ -18,12 +18,11 @@ from jaxtyping import Float, Float32, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
-from albert.checkpoints.model_directory import model_card
-from albert.checkpoints.sentence_transformers import open_dense
+from albert.checkpoints.card import Card
+from albert.checkpoints.sentence_transformers import POOLED, open_dense
 from albert.finetuning.data import TaskBatch, arrays_fingerprint, batch_members, pack_members
 from albert.finetuning.embedding import (
     MAX_SCORED,
-    POOLED,
     EmbeddingWork,
     encoder_identity,
     pooled_encoder,
@@ -362,10 +361,10 @@ def finetune_contrastive(
                         "notes": [*started.notes, *notes],
                     }
                     what = "pairs of texts and hard negatives" if pairs.negatives else "pairs of texts"
-                    card = model_card(
+                    card = Card(
                         name=output.name,
-                        location="path/to/this/directory",
-                        architecture="AlbertModel",
+                        base=started.base,
+                        base_relation="finetune",
                         description=f"Vectors of texts: {POOLED[model.pooling]}, compared by cosine "
                         f"(`albert.load(...).embed`), trained on {len(data):,} {what}, starting from {started.source}.",
                         recipe={**to_json(recipe), "temperature": temperature},

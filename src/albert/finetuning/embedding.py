@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Float32
 from torch import nn
 
+from albert.checkpoints.card import Card
 from albert.checkpoints.model_directory import save_model_directory, weights_fingerprint, write_model
 from albert.checkpoints.sentence_transformers import SENTENCE_KEY, SentenceVectors
 from albert.finetuning.evaluation import model_outputs
@@ -28,11 +29,6 @@ from albert.training.run_folder import RunFolder
 
 MAX_SCORED = 1000
 """Development rows."""
-POOLED = {
-    "mean": "the mean over the last layer's tokens",
-    "cls": "the last layer's state of [CLS]",
-    "max": "the maximum over the last layer's tokens",
-}
 
 
 def start_encoder(
@@ -105,7 +101,7 @@ class EmbeddingWork(FinetuningWork):
             "tokens_per_second": training.tokens_per_second,
         }
 
-    def finish(self, run: Run, report: Mapping[str, Any], card: str) -> None:
+    def finish(self, run: Run, report: Mapping[str, Any], card: Card) -> None:
         """Write the model and the results."""
         save_model_directory(
             self.folder.model_path,

@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from albert.checkpoints.card import BaseModel, base_of
 from albert.checkpoints.cross_encoders import ACTIVATION_KEY, ACTIVATIONS, score_activation
 from albert.checkpoints.hub import find_model, model_name
 from albert.checkpoints.huggingface import BACKBONE_PREFIX, Kind, build_model, kind_of
@@ -111,6 +112,8 @@ class StartedModel:
     notes: tuple[str, ...] = ()
     sentence_vectors: SentenceVectors | None = None
     """How the encoder's texts become vectors, if its files say so; what is fine-tuned keeps it."""
+    base: BaseModel = field(default_factory=BaseModel)
+    """For the card of what is fine-tuned."""
 
 
 def choose_pairs(
@@ -215,6 +218,7 @@ def start_model(
         trained_positions=trained,
         notes=notes,
         sentence_vectors=vectors,
+        base=base_of(opened.directory),
     )
 
 

@@ -5,8 +5,7 @@ from typing import Any
 
 import torch
 
-from albert.checkpoints.huggingface import ARCHITECTURES
-from albert.checkpoints.model_directory import model_card
+from albert.checkpoints.card import Card, Measured
 from albert.finetuning.evaluation import (
     FROZEN,
     MAJORITY,
@@ -122,7 +121,7 @@ def task_report(
 
 def task_card(
     work: TaskWork, evaluation: Evaluation, report: Mapping[str, Any], examples: Sequence[Mapping[str, str]]
-) -> str:
+) -> Card:
     """The model card, with every score beside those of the baselines."""
     task = work.task
     started = work.started
@@ -145,19 +144,33 @@ def task_card(
                 scores[f"{metric}, {name}"] = value
     own_table = task.name == UNNAMED
     source = f"fine-tuned on {'a table' if own_table else task.name}, starting from {started.source}"
-    return model_card(
+    return Card(
         name=work.folder.path.name,
-        location="path/to/this/directory",
-        architecture=ARCHITECTURES[type(work.model)],
-        match_embedding=started.config.match_embedding,
         description=task.description if own_table else f"{task.name}. {task.description}".strip(),
         parameters=parts | {"task head": head},
         recipe=to_json(work.plan.recipe),
         scores=scores,
+        measured=_measured(work, evaluation, report),
         data=[source, *started.changed, *data_lines],
         versions={"torch": torch.__version__},
-        example=examples[0] if examples else None,
+        example=examples[0] if examples else {},
+        base=started.base,
+        base_relation="finetune",
     )
+
+
+def _measured(work: TaskWork, evaluation: Evaluation, report: Mapping[str, Any]) -> list[Measured]:
+    """The scores for the header of the card: of the development set, and of the further sets."""
+    dataset = "your table" if work.task.name == UNNAMED else work.task.name
+    splits = {"development": evaluation.defined_scores, **report["further_scores"]}
+    return [
+        Measured(
+            dataset=dataset,
+            split=split,
+            scores={name: value for name, value in scores.items() if value is not None and "thresh" not in name},
+        )
+        for split, scores in splits.items()
+    ]
 
 
 def _next_step(

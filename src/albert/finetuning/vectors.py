@@ -20,12 +20,11 @@ from jaxtyping import Float, Float16, Float32, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
-from albert.checkpoints.model_directory import model_card
-from albert.checkpoints.sentence_transformers import open_dense
+from albert.checkpoints.card import Card
+from albert.checkpoints.sentence_transformers import POOLED, open_dense
 from albert.finetuning.data import TaskBatch, TaskBatches
 from albert.finetuning.embedding import (
     MAX_SCORED,
-    POOLED,
     EmbeddingWork,
     encoder_identity,
     pooled_encoder,
@@ -440,10 +439,10 @@ def finetune_vectors(
                     }
                     shown = {f"{name} (times 100) on {len(scored_texts):,} texts": x for name, x in after.items()}
                     shown |= {f"{name}, before training": score for name, score in before.items()}
-                    card = model_card(
+                    card = Card(
                         name=output.name,
-                        location="path/to/this/directory",
-                        architecture="AlbertModel",
+                        base=started.base,
+                        base_relation="finetune",
                         description=f"Vectors of texts: {POOLED[model.pooling]}, compared by cosine "
                         f"(`albert.load(...).embed`), learned from {teacher.name} on {len(texts.texts):,} texts, "
                         f"starting from {started.source}.",

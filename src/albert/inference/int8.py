@@ -13,10 +13,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from albert.checkpoints import loading, model_directory
+from albert.checkpoints import loading
+from albert.checkpoints.card import CARD_NAME, Card, base_of, model_card
 from albert.checkpoints.cross_encoders import activation_keys
 from albert.checkpoints.hub import copy_examples, copy_task, find_model, name_of
-from albert.checkpoints.model_directory import CARD_NAME, CONFIG_NAME, FINGERPRINT_KEY, require_matching_tokenizer
+from albert.checkpoints.huggingface import written_num_labels
+from albert.checkpoints.model_directory import CONFIG_NAME, FINGERPRINT_KEY, require_matching_tokenizer, written_model
 from albert.checkpoints.sentence_transformers import sentence_vectors_of, write_sentence_vectors
 from albert.inference.abilities import Ability
 from albert.inference.engine import is_worth_quantizing, quantize_matrix
@@ -28,6 +30,7 @@ from albert.runtime.errors import UsageError
 from albert.runtime.files import new_directory, write_text
 from albert.runtime.json_files import read_json_object, save_json
 from albert.runtime.random_streams import stream
+from albert.text.tokenizer import Tokenizer
 from albert.text.tokenizer_loading import load_tokenizer, vocabulary_file
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -120,17 +123,6 @@ def _pair_outputs(mine: Outputs, theirs: Outputs) -> dict[str, list[tuple[np.nda
     return pairs
 
 
-_USE = """```python
-import albert
-
-model = albert.load("{name}")
-print(model.abilities)
-```
-
-albert restores the matrices when it opens the model. transformers finds no weights here: the integers are in
-`model.int8.safetensors`, under names of albert's own."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class QuantizationReport:
     """Result of quantisation: number of quantised matrices, bytes of the weights before and after, and differences from
@@ -153,6 +145,7 @@ def quantize_directory(
     before = open_trained(directory)
     stored = loading.stored_tensors(directory)
     with new_directory(output, replace=replace) as copy:
+        tokenizer = None
         if vocabulary_file(directory).is_file():
             tokenizer = load_tokenizer(directory)
             require_matching_tokenizer(tokenizer, directory, before.opened.config, before.opened.extra)
@@ -177,7 +170,7 @@ def quantize_directory(
             bytes_after=(copy / loading.INT8_WEIGHTS_NAME).stat().st_size,
             moved=output_differences(outputs_before, outputs_after),
         )
-        write_text(copy / CARD_NAME, _card(output.name, before, directory, report))
+        write_text(copy / CARD_NAME, _card(output.name, before, tokenizer, directory, report))
         copy_examples(directory, copy)
         copy_task(directory, copy)
     return report
@@ -196,14 +189,15 @@ def _quantize_tensors(tensors: dict[str, Tensor]) -> tuple[dict[str, Tensor], in
     return quantized, len(matrices)
 
 
-def _card(name: str, model: TrainedModel, source: Path, report: QuantizationReport) -> str:
+def _card(name: str, model: TrainedModel, tokenizer: Tokenizer | None, source: Path, report: QuantizationReport) -> str:
     differences = ", ".join(
         f"{output} by {largest:.3g} at most, by {report.moved.relative[output]:.2%} of its spread (RMS)"
         for output, largest in report.moved.largest.items()
     )
-    return model_directory.model_card(
+    opened = model.opened
+    architecture = str((opened.extra.get("architectures") or ["AlbertModel"])[0])
+    card = Card(
         name=name,
-        architecture=str((model.opened.extra.get("architectures") or ["AlbertModel"])[0]),
         description=f"{name_of(source)} with its matrices as 8-bit integers, one scale for each row: "
         f"{report.bytes_after / 1e6:,.1f} MB of weights in place of {report.bytes_before / 1e6:,.1f} MB.",
         parameters={"all": sum(parameter.numel() for parameter in model.opened.model.parameters())},
@@ -217,6 +211,9 @@ def _card(name: str, model: TrainedModel, source: Path, report: QuantizationRepo
             "measures the effect on a task's score.",
             "transformers cannot open this directory: it finds no weights that it knows.",
         ),
-        location="path/to/this/directory",
-        use=_USE,
+        base=base_of(source),
+        base_relation="quantized",
+        library="albert",
     )
+    outputs = written_num_labels(architecture, opened.model.state_dict())
+    return model_card(card, written_model(architecture, opened.config, outputs, tokenizer, opened.extra))

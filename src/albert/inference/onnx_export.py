@@ -5,9 +5,10 @@ and outputs are named as in transformers and Optimum. Each installed runtime com
 float32 outputs must be within 1e-4 of ours or nothing is written. For int8 the difference is reported."""
 
 import importlib.util
+import json
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
 from sys import float_info
@@ -19,27 +20,30 @@ import onnxruntime
 from torch import nn
 
 from albert import __version__
+from albert.checkpoints.card import CARD_NAME, Card, base_of, model_card
 from albert.checkpoints.cross_encoders import activation_keys
 from albert.checkpoints.hub import find_model, name_of
-from albert.checkpoints.huggingface import ARCHITECTURES, MODELS, OBJECTIVE_KEY, Kind
+from albert.checkpoints.huggingface import ARCHITECTURES, MODELS, OBJECTIVE_KEY, Kind, written_num_labels
 from albert.checkpoints.loading import QUANTIZATION_KEY
 from albert.checkpoints.model_directory import (
-    CARD_NAME,
     CONFIG_NAME,
     FINGERPRINT_KEY,
-    model_card,
     require_matching_tokenizer,
+    written_model,
 )
+from albert.checkpoints.sentence_transformers import SentenceVectors, sentence_vectors_of
 from albert.inference import int8
 from albert.inference.abilities import Ability
 from albert.inference.onnx_graph import INPUTS, MAX_OPSET, MIN_OPSET, Axes, GraphWriter, OnnxPrecision, encoder_nodes
-from albert.inference.predictor import TrainedModel, open_trained
+from albert.inference.predictor import TrainedModel, lengths_of, open_trained
 from albert.model.albert import AlbertModel, set_depth
 from albert.runtime.environment import lazy_import
 from albert.runtime.errors import CannotCreate, CheckFailed, InvalidConfiguration
 from albert.runtime.files import new_directory, new_file, write_text
-from albert.runtime.json_files import read_json_object, save_json
+from albert.runtime.json_files import read_json_object, save_json, to_json
 from albert.runtime.progress import progress
+from albert.text.tokenizer import CONFIG_NAME as TOKENIZER_CONFIG_NAME
+from albert.text.tokenizer import Tokenizer
 from albert.text.tokenizer_loading import load_tokenizer, vocabulary_file
 
 _MAX_FILE = 2**31 - 2**20
@@ -61,7 +65,7 @@ def export_graph(
         raise InvalidConfiguration("model", why, "take --precision int8" if fits_in_int8 else None)
     graph = GraphWriter(opset, precision)
     for ability in abilities:
-        ability.prepare_onnx_inputs(graph)
+        ability.prepare_onnx_inputs(graph, model)
     encoder: Any = model if isinstance(model, AlbertModel) else model.albert
     hidden = encoder_nodes(graph, encoder)
     outputs = [output for ability in abilities for output in ability.onnx_outputs(graph, model, hidden)]
@@ -90,6 +94,7 @@ class ExportReport:
     inputs: tuple[str, ...]
     input_axes: Axes
     outputs: dict[str, Axes]
+    vectors: SentenceVectors | None  # How the states of an encoder become vectors; None for a model with a head
     bytes: int
     weight_bytes: int
     checks: tuple[RuntimeCheck, ...]
@@ -101,24 +106,34 @@ class ExportReport:
 _TEXTS: dict[str, Any] = tomllib.loads((files("albert.checkpoints") / "card.toml").read_text(encoding="utf-8"))["onnx"]
 
 
-def onnx_card(name: str, source: str, report: ExportReport, has_tokenizer: bool, next_sentence: bool) -> str:
-    """The card as Markdown; `name` is the directory's, `source` the original model's."""
+def onnx_card(
+    name: str, directory: Path, trained: TrainedModel, tokenizer: Tokenizer | None, report: ExportReport
+) -> str:
+    """The card as Markdown; `name` is that of the new directory, `directory` the original model's."""
+    extra = trained.opened.extra
     axes = {output: "[" + ", ".join(map(str, shape)) + "]" for output, shape in report.outputs.items()}
     if "sentence_logits" in axes:
+        next_sentence = extra.get(OBJECTIVE_KEY) == "nsp"
         meaning = "0 the next segment, 1 a foreign one" if next_sentence else "0 in order, 1 swapped"
         axes["sentence_logits"] += f": {meaning}"
-    rows = "inputs[each.name][None]" if "choices" in report.input_axes else "inputs[each.name]"
     limits = {
         "differences": True,
         "int8": report.precision == "int8",
         "left_out": bool(report.left_out),
     }
-    return model_card(
-        name=name,
-        architecture=ARCHITECTURES[MODELS[report.kind]],
-        description=f"{source} as one ONNX file of {report.bytes / 1e6:,.1f} MB, opset {report.opset}, "
+    lines = [
+        f"{name_of(directory)} as one ONNX file of {report.bytes / 1e6:,.1f} MB, opset {report.opset}, "
         f"{report.precision}, {report.depth} layers. Weights that layers share are stored once: in float32 its "
-        f"parameters are {report.weight_bytes / 1e6:,.1f} MB.",
+        f"parameters are {report.weight_bytes / 1e6:,.1f} MB."
+    ]
+    if report.vectors is not None:
+        lines.append(
+            f"{report.vectors.description} The file gives the states of "
+            "the tokens: the lines below make vectors of them. The tokenizer beside it cuts texts at that length."
+        )
+    card = Card(
+        name=name,
+        description="\n\n".join(lines),
         recipe={"inputs": f"{', '.join(report.inputs)}: int64, padded on the right", **axes},
         scores={
             f"{output} in {check.runtime}: largest difference": largest
@@ -127,9 +142,43 @@ def onnx_card(name: str, source: str, report: ExportReport, has_tokenizer: bool,
         },
         limits=tuple(_TEXTS["limits"][name].format_map(vars(report)) for name, holds in limits.items() if holds),
         tags=("onnx",),
-        location="path/to/this/directory",
-        use=_TEXTS["use" if has_tokenizer else "use_without_tokenizer"].replace("{rows}", rows),
+        base=base_of(directory),
+        base_relation="quantized" if report.precision == "int8" else None,
+        library="onnx",
+        use=_use(report, tokenizer is not None),
     )
+    architecture = ARCHITECTURES[MODELS[report.kind]]
+    outputs = written_num_labels(architecture, trained.opened.model.state_dict())
+    return model_card(card, written_model(architecture, trained.opened.config, outputs, tokenizer, extra))
+
+
+def _use(report: ExportReport, has_tokenizer: bool) -> str:
+    """How to run the file."""
+    if not has_tokenizer:
+        return _TEXTS["use_without_tokenizer"]
+    if report.vectors is None:
+        rows = "inputs[each.name][None]" if "choices" in report.input_axes else "inputs[each.name]"
+        return _TEXTS["use"].replace("{rows}", rows)
+    own = report.vectors
+    texts = (
+        _EXAMPLE_TEXTS if own.default_prompt is None else [own.prompts[own.default_prompt] + t for t in _EXAMPLE_TEXTS]
+    )
+    steps = [_TEXTS["pooling"][own.pooling]]
+    if own.normalize:
+        steps.append(_TEXTS["normalize"])
+    if own.truncate_dim is not None:
+        steps.append(f"vectors = vectors[:, :{own.truncate_dim}]")
+    values = {
+        "texts": json.dumps([text.lower() for text in texts] if own.lower_case else texts, ensure_ascii=False),
+        "steps": "\n".join(steps),
+    }
+    use = _TEXTS["use_vectors"]
+    for name, value in values.items():
+        use = use.replace(f"{{{name}}}", value)
+    return use
+
+
+_EXAMPLE_TEXTS = ["A short text.", "And one that is a little longer."]
 
 
 def format_differences(check: RuntimeCheck) -> str:
@@ -223,6 +272,7 @@ def export_onnx(
     tokenizer = load_tokenizer(directory) if vocabulary_file(directory).is_file() else None
     config = trained.opened.config
     extra = trained.opened.extra
+    vectors = _vectors_of(trained, directory)
     if tokenizer is not None:
         require_matching_tokenizer(tokenizer, directory, config, extra)
     depth = config.num_hidden_layers if depth is None else depth
@@ -232,6 +282,7 @@ def export_onnx(
         "architecture": type(trained.opened.model).__name__,
         "precision": precision,
         "layers": str(depth),
+        **({} if vectors is None else {"vectors": json.dumps(to_json(vectors))}),
         **({} if tokenizer is None else {FINGERPRINT_KEY: tokenizer.fingerprint}),
     }
     graph, axes = export_graph(trained.opened.model, trained.abilities, precision, opset, metadata)
@@ -239,21 +290,41 @@ def export_onnx(
     if output.suffix == ".onnx":
         with new_file(output) as file:
             file.write_bytes(graph.SerializeToString())
-            return _checked_report(file, inputs, axes, trained, precision, opset, depth)
+            return _checked_report(file, inputs, axes, trained, vectors, precision, opset, depth)
     with new_directory(output, replace=replace) as folder:
         file = folder / MODEL_NAME
         file.write_bytes(graph.SerializeToString())
-        report = _checked_report(file, inputs, axes, trained, precision, opset, depth)
+        report = _checked_report(file, inputs, axes, trained, vectors, precision, opset, depth)
         if tokenizer is not None:
             tokenizer.save(folder)
+            settings = read_json_object(folder / TOKENIZER_CONFIG_NAME)
+            longest = lengths_of(trained.kind, trained.opened).max_length
+            settings["model_max_length"] = longest if vectors is None else vectors.max_length
+            save_json(folder / TOKENIZER_CONFIG_NAME, settings)
         content = read_json_object(directory / CONFIG_NAME)
         content.pop(QUANTIZATION_KEY, None)
         content |= {EXPORT_KEY: metadata | {"opset": opset}, **activation_keys(extra)}
         save_json(folder / CONFIG_NAME, content)
-        next_sentence = extra.get(OBJECTIVE_KEY) == "nsp"
-        card = onnx_card(output.name, name_of(directory), report, tokenizer is not None, next_sentence)
-        write_text(folder / CARD_NAME, card)
+        write_text(folder / CARD_NAME, onnx_card(output.name, directory, trained, tokenizer, report))
     return report
+
+
+def _vectors_of(trained: TrainedModel, directory: Path) -> SentenceVectors | None:
+    """How the states of an encoder become vectors; None for a model with a head.
+
+    Raises:
+        InvalidConfiguration: by Dense modules, which the file would not have.
+    """
+    if trained.kind != "encoder":
+        return None
+    vectors = sentence_vectors_of(trained.opened.extra) or SentenceVectors()
+    if vectors.dense:
+        why = "has Dense modules after its pooling, which an ONNX file of the encoder would not have"
+        raise InvalidConfiguration(directory, why, "albert serve and albert export sentence-transformers keep them")
+    longest = lengths_of("encoder", trained.opened).max_length
+    return replace(
+        vectors, max_length=min(vectors.max_length or longest, trained.opened.config.max_position_embeddings)
+    )
 
 
 def _checked_report(
@@ -261,6 +332,7 @@ def _checked_report(
     inputs: tuple[str, ...],
     axes: dict[str, Axes],
     trained: TrainedModel,
+    vectors: SentenceVectors | None,
     precision: OnnxPrecision,
     opset: int,
     depth: int,
@@ -275,6 +347,7 @@ def _checked_report(
         inputs=inputs,
         input_axes=trained.abilities[0].onnx_axes,
         outputs=axes,
+        vectors=vectors,
         bytes=file.stat().st_size,
         weight_bytes=4 * sum(parameter.numel() for parameter in trained.opened.model.parameters()),
         checks=tuple(_check(file, axes, trained, precision)),

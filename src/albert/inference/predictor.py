@@ -16,11 +16,22 @@ from jaxtyping import Float32
 from torch import nn
 
 from albert.checkpoints import model_directory
+from albert.checkpoints.card import CARD_NAME, Card, base_of, model_card
 from albert.checkpoints.cross_encoders import ACTIVATION_KEY
-from albert.checkpoints.hub import HUB_FILES, MODULES_NAME, PROMPTS_NAME, find_model
+from albert.checkpoints.hub import (
+    HUB_FILES,
+    INDEX_NAME,
+    MODULES_NAME,
+    PROMPTS_NAME,
+    WEIGHTS_NAME,
+    find_model,
+    name_of,
+)
 from albert.checkpoints.huggingface import Kind, kind_of
-from albert.checkpoints.loading import QUANTIZATION_KEY
+from albert.checkpoints.loading import QUANTIZATION_KEY, stored_tensors, write_tensors
+from albert.checkpoints.model_directory import CONFIG_NAME
 from albert.checkpoints.sentence_transformers import (
+    SENTENCE_KEY,
     SentencePooling,
     SentenceVectors,
     open_dense,
@@ -40,7 +51,8 @@ from albert.inference.engine import PackedModel, PrecisionChoice, choose_precisi
 from albert.model.albert import AlbertForPairClassification, PooledEncoder, Pooling, set_depth
 from albert.runtime.devices import pick_device
 from albert.runtime.errors import InvalidConfiguration, UsageError
-from albert.runtime.files import new_directory
+from albert.runtime.files import new_directory, write_text
+from albert.runtime.json_files import read_json_object, save_json, to_json
 from albert.runtime.manifest import MANIFEST_NAME
 from albert.tasks.answers import THRESHOLD_KEY, saved_threshold
 from albert.tasks.inputs import Pair
@@ -456,9 +468,10 @@ def save_for_sentence_transformers(
     revision: str | None = None,
     replace: bool = False,
 ) -> tuple[int, int]:
-    """Copy the files of a model to a directory that `SentenceTransformer(output)` opens, as do transformers and albert.
+    """Copy a model to a directory that `SentenceTransformer(output)` opens, as do transformers and albert.
 
-    Pooling and normalisation are the model's own unless they are given; without its own the mean over all tokens.
+    Weights are written in float32, because sentence-transformers computes in the type of the file. Pooling and
+    normalisation are the model's own unless they are given; without its own the mean over all tokens.
 
     Returns:
         The dimension of a vector, and the maximum length of a text in tokens.
@@ -476,11 +489,18 @@ def save_for_sentence_transformers(
         raise InvalidConfiguration(model, why, "export the model that was fine-tuned")
     kind = kind_of(extra)
     opened = model_directory.open_model(directory, kind)  # checks the files before they are copied
-    model_directory.tokenizer_of(opened)
+    tokenizer = model_directory.tokenizer_of(opened)
     with new_directory(output, replace=replace) as copy:
+        written_anew = (MANIFEST_NAME, MODULES_NAME, PROMPTS_NAME, INDEX_NAME, CONFIG_NAME, CARD_NAME)
         for file in {file for pattern in HUB_FILES for file in directory.glob(pattern)}:
-            if file.parent == directory and file.name not in (MANIFEST_NAME, MODULES_NAME, PROMPTS_NAME):
+            is_copied = file.name not in written_anew and file.suffix != ".safetensors"
+            if file.parent == directory and is_copied:
                 shutil.copyfile(file, copy / file.name)
+        stored = stored_tensors(directory)
+        write_tensors(copy / WEIGHTS_NAME, stored.read(stored.by_name, torch.float32))
+        content = read_json_object(directory / CONFIG_NAME)
+        content.pop("torch_dtype", None)
+        save_json(copy / CONFIG_NAME, content | {"dtype": "float32"})
         own = sentence_vectors_of(extra) or SentenceVectors()
         max_length = own.max_length or lengths_of(kind, opened).max_length
         vectors = replaced(
@@ -490,4 +510,13 @@ def save_for_sentence_transformers(
             max_length=max_length,
         )
         write_sentence_vectors(copy, vectors, config.hidden_size)
+        card = Card(
+            name=output.name,
+            description=f"{name_of(directory)} for sentence-transformers. {vectors.description}",
+            base=base_of(directory),
+            library="sentence-transformers",
+        )
+        keys = extra | {SENTENCE_KEY: to_json(vectors)}
+        facts = model_directory.written_model("AlbertModel", config, None, tokenizer, keys)
+        write_text(copy / CARD_NAME, model_card(card, facts))
     return vectors.kept_width(config.hidden_size), max_length

@@ -3,12 +3,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from albert.checkpoints.model_directory import model_card
+from albert.checkpoints.card import BaseModel, Card, Measured
+from albert.checkpoints.families import family_of
 from albert.model.cost import count_parameters
 from albert.pretraining.masking import MaskingRecipe
 from albert.pretraining.recipe import PretrainingRecipe
 from albert.runtime.devices import describe_machine
-from albert.runtime.json_files import flatten, to_json
+from albert.runtime.json_files import flatten, from_json, to_json
 from albert.text.shards import TokenCorpus
 from albert.training.logging import TrainingResult
 from albert.training.record import StartRecord
@@ -22,7 +23,7 @@ def run_card(
     evaluation: Mapping[str, float],
     start: StartRecord | None,
     question: str,
-) -> str:
+) -> Card:
     """The model card of a finished run."""
     labels = {
         "masked_tokens_accuracy": "masked-token accuracy, held out",
@@ -37,19 +38,29 @@ def run_card(
     ngrams = f"one {unit}" if max_ngram == 1 else f"one to {max_ngram} {unit}s"
     machine = ", ".join(f"{key} {value}" for key, value in describe_machine().items())
     data = [f"{c.n_documents:,} documents, {c.n_tokens:,} tokens of {c.vocab_size:,} pieces" for c in corpora]
-    return model_card(
+    accuracy = evaluation.get("masked_tokens_accuracy")
+    title = family_of(recipe.model).title
+    return Card(
         name=name,
-        architecture="AlbertForPreTraining",
-        description=f"An ALBERT encoder pre-trained with {recipe.masking.share:.0%} of the tokens masked, {ngrams} "
-        f'at a time, and the sentence objective "{recipe.sequences.objective}" for '
+        description=f"{_article(title)} {title} encoder pre-trained with {recipe.masking.share:.0%} of the tokens "
+        f'masked, {ngrams} at a time, and the sentence objective "{recipe.sequences.objective}" for '
         f"{result.steps:,} steps, {result.tokens:,} tokens ({result.ending}).",
         parameters=count_parameters(recipe.model).by_part(),
         recipe=flatten(to_json(recipe)) | {"machine": machine},
         data=data if start is None else [*data, *start.lines()],
         scores={label: evaluation[key] for key, label in labels.items() if key in evaluation},
         scores_note=_evaluation_command(recipe),
+        measured=[]
+        if accuracy is None
+        else [Measured(dataset="held-out text", split="held out", scores={"masked_tokens_accuracy": accuracy})],
         question=question,
+        base=BaseModel() if start is None else from_json(BaseModel, start.base, "start.json: base"),
+        base_relation="finetune",
     )
+
+
+def _article(title: str) -> str:
+    return "An" if title[0] in "AEX" else "A"
 
 
 QUESTION_CANDIDATES = 10_000

@@ -4,7 +4,9 @@ Optimiser and schedule start from zero. The run's `start.json` has a hash of the
 the weights themselves, so the run no longer needs the model."""
 
 from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
+from albert.checkpoints.card import base_of
 from albert.checkpoints.hub import find_model, model_name
 from albert.checkpoints.huggingface import sentence_objective
 from albert.checkpoints.model_directory import (
@@ -15,6 +17,7 @@ from albert.checkpoints.model_directory import (
     tokenizer_of,
     weights_fingerprint,
 )
+from albert.checkpoints.sentence_transformers import sentence_vectors_of
 from albert.checkpoints.warm_start import (
     PieceOrigins,
     pieces_by_text,
@@ -28,6 +31,7 @@ from albert.model.config import Extension
 from albert.pretraining.recipe import RECIPES, PretrainingRecipe
 from albert.runtime.devices import seed_torch
 from albert.runtime.errors import InvalidConfiguration, MissingInput
+from albert.runtime.json_files import to_json
 from albert.text.shards import TokenCorpus
 from albert.text.tokenizer_loading import vocabulary_file
 from albert.training.record import Head, StartRecord
@@ -88,6 +92,9 @@ def warm_start_for_pretraining(
     initialised = [*report.newly_initialised, *result.drawn]
     notes += [*result.notes, *([f"newly initialised: {', '.join(initialised)}"] if initialised else [])]
     notes += filter(None, [report.not_used])
+    vectors = _carried_vectors(opened)
+    if vectors is not None:
+        notes.append(vectors.note)
     return StartRecord(
         source=model_name(init.model, init.revision),
         weights=weights,
@@ -96,7 +103,30 @@ def warm_start_for_pretraining(
         drop_heads=init.drop_heads,
         trained_positions=result.trained_positions,
         notes=tuple(notes),
+        sentence_vectors=None if vectors is None else vectors.settings,
+        base=to_json(base_of(directory)),
     )
+
+
+class _CarriedVectors(NamedTuple):
+    settings: dict[str, Any]
+    note: str
+
+
+def _carried_vectors(opened: OpenedModel) -> _CarriedVectors | None:
+    """How the model's texts become vectors, without Dense modules; None if it has no files of sentence-transformers.
+
+    Dense modules map the vectors of the encoder as it was; after more pre-training they would map others.
+    """
+    vectors = sentence_vectors_of(opened.extra)
+    if vectors is None:
+        return None
+    kept = replace(vectors, dense=())
+    note = f"the files of sentence-transformers are carried over: {kept.description}"
+    if vectors.dense:
+        widths = ", ".join(f"{layer.in_features} to {layer.out_features}" for layer in vectors.dense)
+        note += f" Left out: its Dense modules ({widths}), which fit the vectors of the encoder as it was."
+    return _CarriedVectors(to_json(kept), note)
 
 
 def recipe_for_model(init: Init) -> PretrainingRecipe:

@@ -9,6 +9,7 @@ from typing import Any
 from torch import nn
 
 from albert.checkpoints.model_directory import write_model
+from albert.checkpoints.sentence_transformers import SENTENCE_KEY
 from albert.model.albert import AlbertForPreTraining, set_dropout
 from albert.model.cost import pretraining_flops
 from albert.pretraining.batches import PretrainingBatch, pretraining_objective
@@ -120,11 +121,14 @@ class PretrainingWork(Work):
     def extra_config(self) -> dict[str, Any]:
         """Keys of `config.json` besides the architecture."""
         trained_positions = self.start.trained_positions if self.start is not None else 0
-        return {
+        keys: dict[str, Any] = {
             "sentence_objective": self.recipe.sequences.objective,
             # Later positions are untrained.
             "max_sequence_length": max(self.recipe.sequences.max_length, trained_positions),
         }
+        if self.start is not None and self.start.sentence_vectors is not None:
+            keys[SENTENCE_KEY] = self.start.sentence_vectors
+        return keys
 
     def flops(self, batch: Batch) -> float:
         assert isinstance(batch, PretrainingBatch | FixedBatch)

@@ -8,7 +8,7 @@ while a run goes on, because they do not change its result; they are listed here
 import hashlib
 import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -297,6 +297,10 @@ class StartRecord:
     """Positions that were trained before this run."""
     notes: tuple[str, ...]
     """Which weights were changed, initialised or unused."""
+    sentence_vectors: dict[str, Any] | None = None
+    """How its texts become vectors, as its files of sentence-transformers say; None if it has none."""
+    base: dict[str, Any] = field(default_factory=dict)
+    """What the card says of the model: its name on the Hub, its languages and its licence."""
 
     @property
     def fingerprint(self) -> str:

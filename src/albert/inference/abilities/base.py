@@ -260,7 +260,7 @@ class Ability(ABC):
     onnx_axes: ClassVar[tuple[str, ...]] = ("batch", "sequence")
     """Of the inputs."""
 
-    def prepare_onnx_inputs(self, graph: "GraphWriter") -> None:  # noqa: B027 (most need no nodes)
+    def prepare_onnx_inputs(self, graph: "GraphWriter", model: Any) -> None:  # noqa: B027 (most need no nodes)
         """Nodes before the encoder, which reads [batch, sequence]."""
 
     def onnx_outputs(self, graph: "GraphWriter", model: Any, hidden: str) -> "list[Output]":

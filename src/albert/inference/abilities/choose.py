@@ -136,11 +136,12 @@ class Choose(Ability):
 
     onnx_axes = ("batch", "choices", "sequence")
 
-    def prepare_onnx_inputs(self, graph: "GraphWriter") -> None:
+    def prepare_onnx_inputs(self, graph: "GraphWriter", model: Any) -> None:
         shape = graph.node("Concat", [-1], graph.node("Shape", graph.ids, start=2, end=3), axis=0)
         graph.ids = graph.node("Reshape", graph.ids, shape)
         graph.mask = graph.node("Reshape", graph.mask, shape)
-        graph.types = graph.node("Reshape", graph.types, shape)
+        if model.albert.embeddings.has_types:
+            graph.types = graph.node("Reshape", graph.types, shape)
 
     def onnx_outputs(self, graph: "GraphWriter", model: Any, hidden: str) -> "list[Output]":
         from albert.inference.onnx_graph import INPUTS, Output, read_by_head

@@ -6,107 +6,45 @@ checked when they are read, everything else before.
 Source: TensorFlow, `core/protobuf/tensor_bundle.proto` and `core/util/tensor_bundle/`."""
 
 import math
+import sys
+import warnings
 from collections.abc import Iterable, Iterator
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
+from types import ModuleType
 from typing import NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import UInt8, UInt32
+from jaxtyping import UInt8
 from torch import Tensor
 
+from albert.runtime.environment import lazy_import
 from albert.runtime.errors import DamagedData, MissingInput
 from albert.runtime.manifest import open_input
 
 # --------------------------------------------------------------------------------------------------------------------
-# CRC-32C (Castagnoli), the checksum of TensorFlow's files, in numpy: nearly a gigabyte per second on one core.
-#
-# A CRC that starts from zero is linear over GF(2), and leading zeros do not change it. So a buffer is split into
-# thousands of equal streams, which advance together by four bytes per step with two tables of 65,536 entries.
-# Neighbours are then joined in pairs: the left CRC is advanced over as many zero bytes as the right stream is long, by
-# a 32 × 32 matrix of bits, and added.
+# CRC-32C (Castagnoli), the checksum of TensorFlow's files.
 
-_POLYNOMIAL = np.uint32(0x82F63B78)  # reflected
-_ALL_ONES = np.uint32(0xFFFFFFFF)
-_BITS = np.uint32(1) << np.arange(32, dtype=np.uint32)
-_WORD = 4  # bytes advanced in a step
-_PART = 2**24  # bytes
 _MASK_DELTA = 0xA282EAD8
 
 
-def crc32c(data: bytes | bytearray | memoryview) -> int:
-    """The CRC-32C of a contiguous buffer."""
-    octets = np.frombuffer(data, dtype=np.uint8)
-    crc = _ALL_ONES
-    for start in range(0, octets.size, _PART):
-        part = octets[start : start + _PART]
-        crc = _apply(_zero_bytes(part.size), np.atleast_1d(crc))[0] ^ _crc_from_zero(part)
-    return int(crc ^ _ALL_ONES)
+@cache
+def _crc32c() -> ModuleType:
+    """The library `google-crc32c`; a note where only its slow form in Python is installed."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # says the same as the note
+        library = lazy_import("google_crc32c", "tensorflow")
+    if library.implementation == "python":
+        why = "google-crc32c is installed without its compiled part, so checksums take about a second for each megabyte"
+        print(f"albert: note: {why}", file=sys.stderr)
+    return library
 
 
-def masked_crc32c(data: bytes | bytearray | memoryview) -> int:
+def masked_crc32c(data: bytes | UInt8[np.ndarray, " bytes"]) -> int:
     """The CRC-32C as TensorFlow stores it: rotated, plus a constant."""
-    crc = crc32c(data)
+    crc = _crc32c().value(data)
     return ((crc >> 15 | crc << 17) + _MASK_DELTA) & 0xFFFFFFFF
-
-
-def _crc_from_zero(octets: UInt8[np.ndarray, " bytes"]) -> np.uint32:
-    count = 2 ** max((octets.size // _WORD).bit_length() - 9, 0)  # so that there are some hundred steps
-    steps = -(-octets.size // (count * _WORD)) | 1  # odd, so that the streams use different cache lines
-    padded = np.zeros(count * steps * _WORD, np.uint8)
-    padded[padded.size - octets.size :] = octets
-    crcs = _advance(padded.view("<u4").reshape(count, steps))
-    shift = _zero_bytes(steps * _WORD)
-    while crcs.size > 1:
-        crcs = _apply(shift, crcs[0::2]) ^ crcs[1::2]
-        shift = _apply(shift, shift)
-    return crcs[0]
-
-
-def _advance(streams: UInt32[np.ndarray, "streams steps"]) -> UInt32[np.ndarray, " streams"]:
-    """The CRCs of all rows, from zero."""
-    low_table, high_table = _tables()
-    crcs = np.zeros(len(streams), np.uint32)
-    high = np.empty_like(crcs)
-    low_index = np.empty(len(streams), np.intp)
-    high_index = np.empty(len(streams), np.intp)
-    for words in streams.T:
-        np.bitwise_xor(crcs, words, out=crcs)
-        np.bitwise_and(crcs, 0xFFFF, out=low_index, casting="unsafe")
-        np.right_shift(crcs, 16, out=high_index, casting="unsafe")
-        # Both indices are in range by construction; "clip" spares the check.
-        np.take(low_table, low_index, out=crcs, mode="clip")
-        np.take(high_table, high_index, out=high, mode="clip")
-        np.bitwise_xor(crcs, high, out=crcs)
-    return crcs
-
-
-@lru_cache(maxsize=1)
-def _tables() -> list[UInt32[np.ndarray, "65536"]]:
-    """The maps of a CRC's low half and of its high half over four zero bytes."""
-    halves = np.arange(2**16, dtype=np.uint32)
-    return [_apply(_zero_bytes(_WORD), half) for half in (halves, halves << np.uint32(16))]
-
-
-@lru_cache(maxsize=256)
-def _zero_bytes(count: int) -> UInt32[np.ndarray, "32"]:
-    """The map of a CRC over `count` zero bytes: its images of the 32 bits."""
-    images = _BITS
-    if count == 1:
-        for _ in range(8):
-            images = np.where(images & 1, images >> np.uint32(1) ^ _POLYNOMIAL, images >> np.uint32(1))
-    elif count:
-        half = _zero_bytes(count // 2)
-        images = _apply(half, half)
-        if count % 2:
-            images = _apply(_zero_bytes(1), images)
-    return images
-
-
-def _apply(linear_map: UInt32[np.ndarray, "32"], crcs: UInt32[np.ndarray, " n"]) -> UInt32[np.ndarray, " n"]:
-    bits = crcs[:, None] >> np.arange(32, dtype=np.uint32) & np.uint32(1)
-    return np.bitwise_xor.reduce(bits * linear_map, axis=1)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -336,11 +274,11 @@ class TensorBundle:
         entry = self.entries[name]
         assert entry.dtype is not None
         content = np.empty(entry.shape, f"<i{entry.dtype.itemsize}")
-        octets = content.reshape(-1).view(np.uint8).data
+        octets = content.reshape(-1).view(np.uint8)
         file = self.data_file(entry.shard)
         with open_input(file) as stream:
             stream.seek(entry.offset)
-            filled = stream.readinto(octets)
+            filled = stream.readinto(octets.data)
         if filled < entry.size or masked_crc32c(octets) != entry.crc32c:
             raise DamagedData(file, f"the checksum of {name} is wrong", DOWNLOAD_AGAIN)
         return torch.from_numpy(content).view(entry.dtype)

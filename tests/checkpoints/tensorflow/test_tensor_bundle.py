@@ -1,8 +1,11 @@
 """TensorFlow's files: index, data and checksums."""
 
+import functools
 import json
 import struct
+import sys
 
+import google_crc32c
 import numpy as np
 import pytest
 import torch
@@ -11,8 +14,8 @@ from hypothesis import strategies as st
 from tests.refusals import refusal
 
 from albert.checkpoints import tensor_bundle as module
-from albert.checkpoints.tensor_bundle import TensorBundle, crc32c, masked_crc32c
-from albert.runtime.errors import AlbertError, DamagedData, MissingInput
+from albert.checkpoints.tensor_bundle import TensorBundle, masked_crc32c
+from albert.runtime.errors import AlbertError, DamagedData, MissingInput, Unavailable
 
 # TensorFlow wrote the files in `formats`: they test the reader, and the reader tests the writer.
 
@@ -266,28 +269,38 @@ def bit_by_bit(data: bytes) -> int:
     return crc ^ 0xFFFFFFFF
 
 
+def masked(crc: int) -> int:
+    return ((crc >> 15 | crc << 17) + 0xA282EAD8) % 2**32
+
+
 @pytest.mark.parametrize("data", KNOWN, ids=lambda data: f"{len(data)} bytes")
 def test_crc_of_known_values(data):
-    assert crc32c(data) == KNOWN[data] == bit_by_bit(data)
+    assert KNOWN[data] == bit_by_bit(data)
+    assert masked_crc32c(data) == masked(KNOWN[data])
+    assert masked_crc32c(np.frombuffer(data, np.uint8)) == masked(KNOWN[data])
 
 
 @given(st.binary(max_size=700))
 def test_crc_of_every_length(data):
-    assert crc32c(data) == bit_by_bit(data)
+    assert masked_crc32c(data) == masked_crc32c(np.frombuffer(bytearray(data), np.uint8)) == masked(bit_by_bit(data))
 
 
-def test_crc_of_several_parts(monkeypatch):
-    monkeypatch.setattr(module, "_PART", 8 * 5 * 4)
-    data = np.random.default_rng(0).bytes(3 * 160 + 77)
-    for size in (159, 160, 161, 320, len(data)):
-        assert crc32c(memoryview(data)[:size]) == bit_by_bit(data[:size])
+def test_the_slow_form_of_the_library_gives_the_same_and_says_so(monkeypatch, capsys):
+    from google_crc32c import python
+
+    monkeypatch.setattr(google_crc32c, "value", python.value)
+    monkeypatch.setattr(google_crc32c, "implementation", "python")
+    monkeypatch.setattr(module, "_crc32c", functools.cache(module._crc32c.__wrapped__))
+    for data in (*KNOWN, bytes(range(256)) * 4):
+        assert masked_crc32c(np.frombuffer(data, np.uint8)) == masked(bit_by_bit(data))
+    assert capsys.readouterr().err.count("albert: note: google-crc32c is installed without its compiled part") == 1
 
 
-def test_crc_of_a_large_buffer():
-    data = np.random.default_rng(1).bytes(module._PART)
-    half = len(data) // 2
-    first = module._apply(module._zero_bytes(len(data) - half), np.array([crc32c(data[:half])], np.uint32))[0]
-    assert crc32c(data) == int(first) ^ crc32c(data[half:])
+def test_without_the_library_the_command_that_installs_it_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "google_crc32c", None)
+    monkeypatch.setattr(module, "_crc32c", functools.cache(module._crc32c.__wrapped__))
+    with refusal(Unavailable, "google_crc32c", "is not installed", "install", "tensorflow]"):
+        masked_crc32c(b"1")
 
 
 def test_mask_is_that_of_leveldb():

@@ -41,7 +41,7 @@ def write_bundle(
         tensor, (shard, offset) = tensors[name], offsets[name]
         content = octets(tensor)
         entries[name.encode()] = entry(
-            TYPES[tensor.dtype], tensor.shape, shard, offset, len(content), masked_crc32c(content)
+            TYPES[tensor.dtype], tensor.shape, shard, offset, len(content), masked_crc32c(bytes(content))
         )
     index = prefix.with_name(prefix.name + ".index")
     index.write_bytes(table(entries.items(), block_size, restart_every))
@@ -111,7 +111,7 @@ def add_block(file: bytearray, content: bytes, compression: int) -> bytes:
     """Append a block with its trailer and return its handle."""
     handle = varint(len(file)) + varint(len(content))
     record = content + bytes([compression])
-    file += record + masked_crc32c(record).to_bytes(4, "little")
+    file += record + masked_crc32c(bytes(record)).to_bytes(4, "little")
     return handle
 
 

@@ -1,5 +1,6 @@
 """The Slurm job examples/pretrain.sbatch, with fake scripts in place of Slurm's commands."""
 
+import re
 import subprocess
 
 import pytest
@@ -56,4 +57,5 @@ def test_a_finished_or_stuck_job_is_not_requeued(submit):
 
 def test_the_job_requests_a_signal_before_its_end_and_requeueing(checkout):
     text = (checkout / "examples" / "pretrain.sbatch").read_text()
-    assert "#SBATCH --signal=TERM@300\n" in text and "#SBATCH --requeue\n" in text
+    assert "#SBATCH --signal=USR1@300\n" in text and "#SBATCH --requeue\n" in text
+    assert re.search(r"^export TORCHELASTIC_SIGNALS_TO_HANDLE=.*\bSIGUSR1\b", text, re.MULTILINE)

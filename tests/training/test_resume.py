@@ -24,7 +24,7 @@ from albert.runtime.errors import DamagedData, InvalidConfiguration
 from albert.runtime.json_files import read_json_object
 from albert.runtime.manifest import verify_directory
 from albert.training import state
-from albert.training.run_folder import RunFolder, Stopped
+from albert.training.run_folder import STOPPING_SIGNALS, RunFolder, Stopped
 
 IDENTITY = {"recipe": "r1", "corpus": "c1"}
 
@@ -46,18 +46,28 @@ def train_with_evaluation(train):
     return train_more
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
-@pytest.mark.parametrize("kind", ["lamb", "adamw", "muon"])
+@pytest.mark.parametrize(
+    ("number", "code", "kind"),
+    [
+        (signal.SIGTERM, 143, "lamb"),
+        (signal.SIGTERM, 143, "adamw"),
+        (signal.SIGTERM, 143, "muon"),
+        (signal.SIGINT, 130, "lamb"),
+        (signal.SIGHUP, 129, "lamb"),
+        (signal.SIGUSR1, 138, "lamb"),
+        (signal.SIGUSR2, 140, "lamb"),
+    ],
+)
 def test_a_signal_saves_a_checkpoint_and_the_resumed_run_is_bit_identical(
     train_with_evaluation, run, reference, number, code, kind
 ):
     settings, source = {"dropout": 0.3, "kind": kind}, PointSource(micro_batch_size=4)
     expected_model, expected = train_with_evaluation("reference", source=source, **settings)
-    handlers = [signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT)]
+    handlers = [signal.getsignal(each) for each in STOPPING_SIGNALS]
     with pytest.raises(Stopped, match=f"{signal.Signals(number).name} after saving; run the same command") as stop:
         train_with_evaluation(source=Interrupting(source, 5, number), **settings)
     assert stop.value.exit_code == code
-    assert [signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT)] == handlers
+    assert [signal.getsignal(each) for each in STOPPING_SIGNALS] == handlers
     assert checkpoint_steps(run) == [6]  # between the lines 4, 8 and 10 of the journal
     verify_directory(run.newest_checkpoint()[1])
 

@@ -11,7 +11,7 @@ from tests.training.conftest import checkpoint_steps
 from albert.runtime.errors import CannotCreate
 from albert.runtime.files import new_directory
 from albert.runtime.manifest import verify_directory
-from albert.training.run_folder import RunFolder, stop_signals
+from albert.training.run_folder import STOPPING_SIGNALS, RunFolder, stop_signals
 
 
 def touch_file(directory):
@@ -82,7 +82,7 @@ def test_a_run_in_another_thread_leaves_signals_alone():
             return handlers()
 
     def handlers():
-        return [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
+        return [signal.getsignal(number) for number in STOPPING_SIGNALS]
 
     with ThreadPoolExecutor(1) as pool:
         assert pool.submit(handlers_inside).result() == handlers()

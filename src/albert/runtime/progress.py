@@ -1,5 +1,6 @@
 """Progress with rate and time left: a bar in a terminal or notebook, and lines for log files."""
 
+import errno
 import html
 import sys
 import time
@@ -76,7 +77,7 @@ class Bar:
         now = time.monotonic()
         if now - self._shown >= self.every and now - self._start >= self.first_after:
             self._shown = now
-            self._show(self._line(now))
+            self._show_if_open(self._line(now))
 
     def note(self, text: str) -> None:
         """Show a short text beside the bar, for example the loss."""
@@ -90,7 +91,14 @@ class Bar:
         """Show the last line."""
         now = time.monotonic()
         if now - self._start >= self.first_after:
-            self._show(self._line(now))
+            self._show_if_open(self._line(now))
+
+    def _show_if_open(self, line: str) -> None:
+        try:
+            self._show(line)
+        except OSError as error:
+            if error.errno != errno.EIO:  # the terminal was closed
+                raise
 
     def _line(self, now: float) -> str:
         rate = (self._done - self._first) / max(now - self._start, 1e-9)

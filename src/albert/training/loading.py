@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from albert.runtime.environment import Ranks
+from albert.training.run_folder import STOPPING_SIGNALS
 from albert.training.update import Batch, BatchSource
 
 
@@ -149,11 +150,11 @@ class _BatchDataset(Dataset[Sequence[Batch]]):
 
 @contextmanager
 def _block_signals_in_workers() -> Iterator[None]:
-    """Processes started in the block ignore SIGTERM and SIGINT; this process receives them after the block.
+    """Processes started in the block ignore `STOPPING_SIGNALS`; this process receives them after the block.
 
     Schedulers often signal all processes of a job; without its workers the parent could not finish its last step.
     """
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGINT))
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING_SIGNALS)
     try:
         yield
     finally:

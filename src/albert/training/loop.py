@@ -54,7 +54,7 @@ def train(work: Work, plan: TrainingPlan, run: Run) -> TrainingResult:
 
     Raises:
         Diverged: training diverged and the plan says stop, or it diverged too often; the newest checkpoint is good.
-        Stopped: SIGTERM or SIGINT was received; a checkpoint of the last step was saved.
+        Stopped: a signal was received (see `STOPPING_SIGNALS`); a checkpoint of the last step was saved.
         DamagedData, InvalidConfiguration: the newest checkpoint is damaged, or belongs to another run.
     """
     folder = run.folder

@@ -1,4 +1,4 @@
-"""The folder of a run (journal, curves, checkpoints, lock), and how SIGTERM and SIGINT stop a run.
+"""The folder of a run (journal, curves, checkpoints, lock), and how signals stop a run.
 
 RUN/recipe.json            the complete recipe
     start.json             the model it started from, unless from random weights
@@ -9,6 +9,7 @@ RUN/recipe.json            the complete recipe
     model/                 the result, a Hugging Face model directory
     results.json           of a fine-tuning run; written last"""
 
+import os
 import re
 import signal
 import threading
@@ -136,7 +137,10 @@ def remove_run(path: Path, inputs: Iterable[Path]) -> None:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# SIGTERM and SIGINT: save a checkpoint, then exit.
+# Signals: save a checkpoint, then exit.
+
+STOPPING_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+"""TERM and INT, HUP of a terminal that is closed, USR1 and USR2 of schedulers before their time limit."""
 
 
 class Stopped(AlbertError):
@@ -166,15 +170,27 @@ class StopRequest:
     def __init__(self) -> None:
         self.number: int | None = None
         self._attempt: Attempt | None = None
+        self._terminals = [descriptor for descriptor in (1, 2) if os.isatty(descriptor)]
 
     def note(self, number: int, frame: FrameType | None) -> None:
         """Signal handler: records the signal; a second SIGINT stops at once."""
         if number == signal.SIGINT and self.number is not None:
             raise KeyboardInterrupt
         self.number = number
+        if number == signal.SIGHUP:
+            self._leave_closed_terminal()
         if self._attempt is not None and not self._attempt.interrupted:
             self._attempt.interrupted = True
             raise _Interrupted
+
+    def _leave_closed_terminal(self) -> None:
+        """Let what is still printed go nowhere if the terminal is closed, where writing would be an error."""
+        closed = [descriptor for descriptor in self._terminals if not os.isatty(descriptor)]
+        if closed:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            for descriptor in closed:
+                os.dup2(nowhere, descriptor)
+            os.close(nowhere)
 
     @contextmanager
     def interruptible(self) -> Iterator[Attempt]:
@@ -190,13 +206,15 @@ class StopRequest:
 
 @contextmanager
 def stop_signals() -> Iterator[StopRequest]:
-    """Record SIGTERM and SIGINT during the block, then restore the previous handlers.
+    """Record `STOPPING_SIGNALS` during the block, then restore the previous handlers.
 
-    In another thread than the main one, where Python sets no handlers, signals are left as they are.
+    HUP, USR1 and USR2 are left to whoever handles or ignores them (nohup). In another thread than the main one, where
+    Python sets no handlers, all signals are left as they are.
     """
     request = StopRequest()
     is_main = threading.current_thread() is threading.main_thread()
-    numbers = (signal.SIGTERM, signal.SIGINT) if is_main else ()
+    always = (signal.SIGTERM, signal.SIGINT)
+    numbers = [n for n in STOPPING_SIGNALS if is_main and (n in always or signal.getsignal(n) is signal.SIG_DFL)]
     old = {number: signal.signal(number, request.note) for number in numbers}
     try:
         yield request
